@@ -1,0 +1,16 @@
+# Packages of the distribution; ./testbed installs them. fmt is used header-only, so that an installed fwht needs
+# nothing but (with CUDA) the CUDA runtime that is linked into it.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+if(FWHT_TESTS OR FWHT_EXPERIMENTS)
+  find_package(Eigen3 3.3 REQUIRED NO_MODULE)
+endif()
+if(FWHT_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+if(FWHT_EXPERIMENTS)
+  find_package(benchmark REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+endif()

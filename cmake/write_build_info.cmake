@@ -1,0 +1,49 @@
+# Run at build time. The hash covers the sources and build files, in a fixed order, path and content.
+file(GLOB_RECURSE files RELATIVE ${source_dir}
+  ${source_dir}/common/* ${source_dir}/reference/* ${source_dir}/variants/* ${source_dir}/cmake/*
+  ${source_dir}/experiments/*.cpp ${source_dir}/experiments/*.hpp ${source_dir}/experiments/*.cu
+  ${source_dir}/experiments/*.cuh ${source_dir}/experiments/CMakeLists.txt ${source_dir}/CMakeLists.txt)
+list(FILTER files INCLUDE REGEX "(\\.(cpp|hpp|cu|cuh|cmake|in)|CMakeLists\\.txt)$")
+list(SORT files)
+set(digest "")
+foreach(file IN LISTS files)
+  file(SHA256 ${source_dir}/${file} one)
+  string(APPEND digest "${file} ${one}\n")
+endforeach()
+string(SHA256 sources_hash "${digest}")
+
+set(commit "unknown")
+set(dirty "true")
+find_package(Git QUIET)
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} rev-parse HEAD
+    OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+  if(NOT failed)
+    set(commit ${head})
+    # Dirty is about what is built: results and texts may change without changing the programs.
+    execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} status --porcelain -- common reference variants cmake
+        experiments CMakeLists.txt ":!experiments/results" ":!*.md"
+      OUTPUT_VARIABLE changes ERROR_QUIET)
+    if("${changes}" STREQUAL "")
+      set(dirty "false")
+    endif()
+  endif()
+endif()
+
+string(STRIP "${cxx_flags}" cxx_flags)
+string(STRIP "${cuda_flags}" cuda_flags)
+file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
+// Made by the build; not a source.
+#pragma once
+namespace fwht::build_info {
+inline constexpr const char* kVersion = "@version@";
+inline constexpr const char* kCommit = "@commit@";
+inline constexpr bool kDirty = @dirty@;
+inline constexpr const char* kSourcesHash = "@sources_hash@";
+inline constexpr const char* kBuildType = "@build_type@";
+inline constexpr const char* kCxx = "@cxx@";
+inline constexpr const char* kCxxFlags = "@cxx_flags@";
+inline constexpr const char* kCuda = "@cuda@";
+inline constexpr const char* kCudaFlags = "@cuda_flags@";
+}  // namespace fwht::build_info
+]])

@@ -1,0 +1,52 @@
+// The back end of a build without CUDA: host memory only.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "common/host_memory.hpp"
+#include "common/memory.hpp"
+#include "common/memory_backend.hpp"
+
+namespace fwht {
+namespace {
+
+[[noreturn]] void no_cuda() { throw std::runtime_error("device memory asked for in a build without CUDA"); }
+
+}  // namespace
+
+namespace backend {
+
+std::byte* allocate(Memory memory, std::size_t bytes) {
+  if (memory == Memory::device) no_cuda();
+  return host_allocate(bytes);
+}
+
+void release(Memory, std::byte* data) noexcept { host_release(data); }
+
+void fill(Memory memory, std::byte* data, unsigned char byte, std::size_t bytes) {
+  if (memory == Memory::device) no_cuda();
+  std::memset(data, byte, bytes);
+}
+
+void copy(Memory to_memory, std::byte* to, Memory from_memory, const std::byte* from, std::size_t bytes) {
+  if (to_memory == Memory::device || from_memory == Memory::device) no_cuda();
+  std::memcpy(to, from, bytes);
+}
+
+void describe_cuda(DeviceInfo& info, int) {
+  info.why_no_cuda = "built without CUDA (no nvcc was found when the build was configured)";
+}
+
+}  // namespace backend
+
+void synchronize(Memory memory) {
+  if (memory == Memory::device) no_cuda();
+}
+
+std::int64_t free_bytes(Memory memory) {
+  if (memory == Memory::device) no_cuda();
+  return host_free_bytes();
+}
+
+}  // namespace fwht

@@ -1,0 +1,80 @@
+// THE interface. A variant is plain data; a plan is what it decided for one problem on one device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/numeric_model.hpp"
+#include "common/problem.hpp"
+
+struct CUstream_st;  // what cudaStream_t points to; declared here so that no CUDA header is needed
+
+namespace fwht {
+
+using Stream = CUstream_st*;  // nullptr is the default stream; host variants ignore it
+
+enum class Memory { host, device };
+
+/// Empty when supported, else one sentence with the value and the limit.
+struct Support {
+  std::string why_not;
+  explicit operator bool() const { return why_not.empty(); }
+};
+
+/// What a plan decided (grid, threads, registers, shared bytes, tile ...), in display order: result columns.
+using Setting = std::pair<std::string, std::variant<std::int64_t, double, std::string>>;
+using Settings = std::vector<Setting>;
+
+/// Decisions taken and workspace owned; data pointers not bound. As with cuFFT and FFTW, set-up is never timed.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const Problem& problem() const { return problem_; }
+
+  /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can be
+  /// captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing.
+  /// Throws BadRequest before anything is launched for a null pointer, a pointer that misses `alignment()`,
+  /// in != out for an in-place plan, or overlapping spans for an out-of-place one.
+  void execute(const void* in, void* out, Stream stream = nullptr) const;
+
+  /// Required alignment of both pointers in bytes; at least the element size.
+  virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem_.dtype)); }
+  virtual NumericModel numerics() const = 0;
+  virtual Settings settings() const = 0;
+
+ protected:
+  explicit Plan(const Problem& problem) : problem_(problem) {}
+
+ private:
+  virtual void enqueue(const void* in, void* out, Stream stream) const = 0;  // rows >= 1, pointers checked
+  Problem problem_;
+};
+
+struct Variant {
+  std::string_view name, summary;
+  Memory memory;                                                          // where in and out live
+  Support (*supports)(const Problem&, const DeviceInfo&);                 // pure: no CUDA call
+  std::unique_ptr<Plan> (*make_plan)(const Problem&, const DeviceInfo&);  // reached only when supported
+};
+
+/// validate, supports, make_plan: the way to a plan. Throws BadRequest with the reason when unsupported.
+std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const DeviceInfo& device);
+
+/// "no CUDA device ..." when there is none or it is older than `compute_capability` (80 for sm_80). The first
+/// check of every CUDA variant.
+Support require_cuda(const DeviceInfo& device, int compute_capability = 80);
+
+/// "n=... must be a power of two between ... and ...".
+Support require_power_of_two(std::int64_t n, std::int64_t smallest, std::int64_t largest);
+
+}  // namespace fwht

@@ -1,0 +1,29 @@
+#include "variants/registry.hpp"
+
+#include <string>
+
+#include "common/error.hpp"
+
+namespace fwht {
+namespace {
+
+constexpr const Variant* kLadder[] = {
+    &cpu::variant,
+    &naive::variant,
+    &warp_shuffle::variant,
+};
+
+}  // namespace
+
+std::span<const Variant* const> registry() { return kLadder; }
+
+const Variant& find_variant(std::string_view name) {
+  std::string known;
+  for (const Variant* variant : registry()) {
+    if (variant->name == name) return *variant;
+    known += (known.empty() ? "" : ", ") + std::string(variant->name);
+  }
+  throw BadRequest("unknown variant '" + std::string(name) + "'; known: " + known);
+}
+
+}  // namespace fwht

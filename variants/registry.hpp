@@ -1,0 +1,26 @@
+// Every variant there is, in ladder order. A back end that is not built stays listed: its `supports` says so.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "common/variant.hpp"
+
+namespace fwht {
+
+namespace cpu {
+extern const Variant variant;
+}
+namespace naive {
+extern const Variant variant;
+}
+namespace warp_shuffle {
+extern const Variant variant;
+}
+
+std::span<const Variant* const> registry();
+
+/// Throws BadRequest that lists the known names.
+const Variant& find_variant(std::string_view name);
+
+}  // namespace fwht
