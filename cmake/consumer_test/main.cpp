@@ -1,0 +1,24 @@
+// Calls the cpu variant of an installed fwht and checks the answer, which is worked out by hand below.
+#include <iostream>
+#include <vector>
+
+#include "common/error.hpp"
+#include "variants/registry.hpp"
+
+int main() {
+  return fwht::run_main("consumer", [] {
+    fwht::Problem problem =
+        fwht::make_problem(fwht::Dtype::f32, /*n=*/4, /*rows=*/2, fwht::Placement::out_of_place);
+    problem.scale = 1.0;
+    const std::vector<float> in = {1, 2, 3, 4, 0, 0, 5, 0};
+    // H_4 (1 2 3 4) = (10 -2 -4 0); row 2 of H_4 is (1 1 -1 -1).
+    const std::vector<float> expected = {10, -2, -4, 0, 5, 5, -5, -5};
+    std::vector<float> out(in.size(), -1.0f);
+
+    const auto plan = fwht::plan(fwht::find_variant("cpu"), problem, fwht::this_device());
+    plan->execute(in.data(), out.data());
+    std::cout << fwht::registry().size() << " variants, cpu " << (out == expected ? "correct" : "WRONG")
+              << '\n';
+    return out == expected ? 0 : 1;
+  });
+}

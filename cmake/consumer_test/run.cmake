@@ -1,0 +1,26 @@
+# Installs the build tree to an empty prefix, then configures, builds and runs the consumer against it.
+# cmake -D build_dir= -D work_dir= -D generator= -D build_type= -D cxx= -D cxx_flags= [-D cuda_root=] -P run.cmake
+file(REMOVE_RECURSE ${work_dir})
+set(prefix ${work_dir}/prefix)
+
+function(step name)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(failed)
+    message(FATAL_ERROR "${name} failed (${failed}):\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+step(install ${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
+step(configure ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${work_dir}/build -G ${generator}
+  -D CMAKE_BUILD_TYPE=${build_type} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_CXX_FLAGS=${cxx_flags}
+  -D CMAKE_PREFIX_PATH=${prefix} -D CUDAToolkit_ROOT=${cuda_root})
+# An older copy elsewhere on the machine must not stand in for the one just installed.
+file(STRINGS ${work_dir}/build/CMakeCache.txt found REGEX "^fwht_DIR:")
+string(FIND "${found}" "${prefix}" position)
+if(position EQUAL -1)
+  message(FATAL_ERROR "find_package(fwht) found another installation: ${found}")
+endif()
+step(build ${CMAKE_COMMAND} --build ${work_dir}/build)
+step(run ${work_dir}/build/consumer)
+message(STATUS "${output}")

@@ -1,0 +1,10 @@
+# install + find_package(fwht), proven from outside: see consumer_test/.
+if(FWHT_TESTS)
+  add_test(NAME install.consumer
+    COMMAND ${CMAKE_COMMAND}
+      -D build_dir=${PROJECT_BINARY_DIR} -D work_dir=${PROJECT_BINARY_DIR}/consumer_test
+      -D generator=${CMAKE_GENERATOR} -D build_type=${CMAKE_BUILD_TYPE}
+      -D cxx=${CMAKE_CXX_COMPILER} -D "cxx_flags=${CMAKE_CXX_FLAGS}" -D "cuda_root=${CUDAToolkit_TARGET_DIR}"
+      -P ${PROJECT_SOURCE_DIR}/cmake/consumer_test/run.cmake)
+  set_tests_properties(install.consumer PROPERTIES LABELS host TIMEOUT 300)
+endif()
