@@ -11,6 +11,13 @@ if(NOT FWHT_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     find_package(CUDAToolkit 12.4 REQUIRED)
+    # CMake 3.25.1 (Debian 12) does not know yet that nvcc >= 12 speaks C++20.
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    endif()
+    # Index maps are constexpr functions, the same on the host (where they are tested) and on the device.
+    string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr")
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)

@@ -1,5 +1,6 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
-# fwht_test(name LABEL host|gpu SOURCES ... LIBRARIES ...)   a GoogleTest program; every case a ctest test
+# fwht_test(name LABEL host|gpu|host+gpu SOURCES ... LIBRARIES ...)   a GoogleTest program; every case a ctest test.
+#   host+gpu: cases with "Gpu" in their suite's name carry the label gpu, all others host
 # fwht_variant(name [CUDA] [SOURCES extra...])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
@@ -36,8 +37,17 @@ function(fwht_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} fmt::fmt-header-only GTest::gtest_main)
   fwht_warnings(${name})
   # PRE_TEST: the list of cases is asked for when ctest runs, so a program that needs a driver to load still builds.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  set(host_filter "*")
+  set(gpu_filter "*")
+  if(arg_LABEL STREQUAL "host+gpu")
+    set(host_filter "-*Gpu*.*:*Gpu*/*")
+    set(gpu_filter "*Gpu*.*:*Gpu*/*")
+  endif()
+  string(REPLACE "+" ";" labels ${arg_LABEL})
+  foreach(label IN LISTS labels)
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "${${label}_filter}"
+      PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
+  endforeach()
 endfunction()
 
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and

@@ -49,7 +49,8 @@ void describe_cuda(DeviceInfo& info, int ordinal) {
     return;
   }
   if (ordinal < 0 || ordinal >= count) {
-    info.why_no_cuda = "no CUDA device " + std::to_string(ordinal) + ": this machine has " + std::to_string(count);
+    info.why_no_cuda =
+        "no CUDA device " + std::to_string(ordinal) + ": this machine has " + std::to_string(count);
     return;
   }
   cudaDeviceProp properties{};

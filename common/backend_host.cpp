@@ -11,7 +11,9 @@
 namespace fwht {
 namespace {
 
-[[noreturn]] void no_cuda() { throw std::runtime_error("device memory asked for in a build without CUDA"); }
+[[noreturn]] void no_cuda() {
+  throw std::runtime_error("device memory asked for in a build without CUDA");
+}
 
 }  // namespace
 
@@ -22,7 +24,9 @@ std::byte* allocate(Memory memory, std::size_t bytes) {
   return host_allocate(bytes);
 }
 
-void release(Memory, std::byte* data) noexcept { host_release(data); }
+void release(Memory, std::byte* data) noexcept {
+  host_release(data);
+}
 
 void fill(Memory memory, std::byte* data, unsigned char byte, std::size_t bytes) {
   if (memory == Memory::device) no_cuda();

@@ -4,23 +4,23 @@
 #include <bit>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define FWHT_HOST_DEVICE __host__ __device__  // the language has no other spelling for "both sides"
-#else
-#define FWHT_HOST_DEVICE
-#endif
-
 namespace fwht {
 
-constexpr bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+constexpr bool is_power_of_two(std::int64_t n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
 
 /// floor(log2 n) for n >= 1.
-constexpr int log2_floor(std::int64_t n) { return 63 - std::countl_zero(static_cast<std::uint64_t>(n)); }
+constexpr int log2_floor(std::int64_t n) {
+  return 63 - std::countl_zero(static_cast<std::uint64_t>(n));
+}
 
-FWHT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 /// Parity of the number of set bits. H[i][j] = parity(i & j) ? -1 : +1 is the Sylvester matrix.
-FWHT_HOST_DEVICE constexpr int parity(std::uint64_t v) {
+constexpr int parity(std::uint64_t v) {
   v ^= v >> 32;
   v ^= v >> 16;
   v ^= v >> 8;
@@ -29,6 +29,8 @@ FWHT_HOST_DEVICE constexpr int parity(std::uint64_t v) {
 }
 
 /// Entry of the +-1 Sylvester matrix in natural (Hadamard) order.
-FWHT_HOST_DEVICE constexpr int hadamard_sign(std::uint64_t i, std::uint64_t j) { return 1 - 2 * parity(i & j); }
+constexpr int hadamard_sign(std::uint64_t i, std::uint64_t j) {
+  return 1 - 2 * parity(i & j);
+}
 
 }  // namespace fwht

@@ -23,8 +23,8 @@ inline void check_cuda(cudaError_t status, const char* expression, const std::st
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clear the sticky copy, so that the next call reports its own error
   throw CudaError(status, std::string(expression) + " failed: " + cudaGetErrorName(status) + " (" +
-                              cudaGetErrorString(status) + ")" + (values.empty() ? "" : " with " + values) + " at " +
-                              place.file_name() + ":" + std::to_string(place.line()));
+                              cudaGetErrorString(status) + ")" + (values.empty() ? "" : " with " + values) +
+                              " at " + place.file_name() + ":" + std::to_string(place.line()));
 }
 
 }  // namespace fwht

@@ -53,7 +53,11 @@ DeviceInfo this_device(int ordinal) {
   return info;
 }
 
-DeviceInfo h200_description() { return cuda_description("NVIDIA H200 (described)", 9, 132, 227, 228, 60, 139); }
-DeviceInfo a100_description() { return cuda_description("NVIDIA A100 (described)", 8, 108, 163, 164, 40, 79); }
+DeviceInfo h200_description() {
+  return cuda_description("NVIDIA H200 (described)", 9, 132, 227, 228, 60, 139);
+}
+DeviceInfo a100_description() {
+  return cuda_description("NVIDIA A100 (described)", 8, 108, 163, 164, 40, 79);
+}
 
 }  // namespace fwht

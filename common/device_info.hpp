@@ -1,4 +1,5 @@
-// The machine a plan is made for, as plain data, so that `supports` can be asked about any machine on any machine.
+// The machine a plan is made for, as plain data, so that `supports` can be asked about any machine on any
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ struct DeviceInfo {
 /// `why_no_cuda`.
 DeviceInfo this_device(int ordinal = 0);
 
-/// Fixed descriptions for tests of pure functions: an H200 (132 SMs, compute capability 9.0, 227 KiB of shared
-/// memory per block) and an A100 (108 SMs, 8.0, 163 KiB). No such machine is touched.
+/// Fixed descriptions for tests of pure functions: an H200 (132 SMs, compute capability 9.0, 227 KiB of
+/// shared memory per block) and an A100 (108 SMs, 8.0, 163 KiB). No such machine is touched.
 DeviceInfo h200_description();
 DeviceInfo a100_description();
 

@@ -22,23 +22,32 @@ struct Format {
   std::string_view name;
   int bytes;
   int precision;
-  int min_exponent;   // 2^min_exponent is the smallest normal number
+  int min_exponent;  // 2^min_exponent is the smallest normal number
   double max_finite;
 
-  constexpr double unit_roundoff() const { return std::bit_cast<double>(std::uint64_t(1023 - precision) << 52); }
+  constexpr double unit_roundoff() const {
+    return std::bit_cast<double>(std::uint64_t(1023 - precision) << 52);
+  }
 };
 
 constexpr Format format_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f16: return {"f16", 2, 11, -14, 65504.0};
-    case Dtype::bf16: return {"bf16", 2, 8, -126, 3.3895313892515355e38};
-    case Dtype::f32: return {"f32", 4, 24, -126, 3.4028234663852886e38};
+    case Dtype::f16:
+      return {"f16", 2, 11, -14, 65504.0};
+    case Dtype::bf16:
+      return {"bf16", 2, 8, -126, 3.3895313892515355e38};
+    case Dtype::f32:
+      return {"f32", 4, 24, -126, 3.4028234663852886e38};
   }
   return {};
 }
 
-constexpr std::string_view name_of(Dtype dtype) { return format_of(dtype).name; }
-constexpr std::int64_t bytes_of(Dtype dtype) { return format_of(dtype).bytes; }
+constexpr std::string_view name_of(Dtype dtype) {
+  return format_of(dtype).name;
+}
+constexpr std::int64_t bytes_of(Dtype dtype) {
+  return format_of(dtype).bytes;
+}
 
 /// "f16", "bf16" or "f32"; also the long spellings "fp16" and "fp32". Throws BadRequest otherwise.
 Dtype parse_dtype(std::string_view text);
@@ -51,14 +60,18 @@ std::uint32_t encode(Dtype dtype, double value);
 double decode(Dtype dtype, std::uint32_t bits);
 
 /// encode then decode: `value` rounded once to the format.
-inline double round_to(Dtype dtype, double value) { return decode(dtype, encode(dtype, value)); }
+inline double round_to(Dtype dtype, double value) {
+  return decode(dtype, encode(dtype, value));
+}
 
 /// Element access in an array of the given storage type.
 double load_element(Dtype dtype, const void* data, std::int64_t index);
 void store_element(Dtype dtype, void* data, std::int64_t index, double value);
 
 /// Fast single conversions for host kernels; the same results as decode / encode.
-inline float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
+inline float bf16_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t(bits) << 16);
+}
 std::uint16_t float_to_bf16(float value);
 float f16_to_float(std::uint16_t bits);
 std::uint16_t float_to_f16(float value);

@@ -16,7 +16,9 @@ inline std::byte* host_allocate(std::size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-inline void host_release(std::byte* data) noexcept { std::free(data); }
+inline void host_release(std::byte* data) noexcept {
+  std::free(data);
+}
 
 /// MemAvailable of /proc/meminfo; 0 where the system does not say.
 inline std::int64_t host_free_bytes() {

@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 }
 
-Buffer::Buffer(Memory memory, std::size_t bytes, std::size_t misalign_bytes) : memory_(memory), bytes_(bytes) {
+Buffer::Buffer(Memory memory, std::size_t bytes, std::size_t misalign_bytes)
+    : memory_(memory), bytes_(bytes) {
   allocated_ = kGuardBytes + misalign_bytes + bytes + kGuardBytes + kAlignment;
   base_ = backend::allocate(memory, allocated_);
   const std::size_t skip = (kAlignment - reinterpret_cast<std::uintptr_t>(base_) % kAlignment) % kAlignment;
@@ -22,7 +23,9 @@ Buffer::~Buffer() {
   if (base_ != nullptr) backend::release(memory_, base_);
 }
 
-Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+Buffer::Buffer(Buffer&& other) noexcept {
+  *this = std::move(other);
+}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(memory_, other.memory_);
@@ -33,7 +36,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-void Buffer::poison(unsigned char byte) { backend::fill(memory_, data_, byte, bytes_); }
+void Buffer::poison(unsigned char byte) {
+  backend::fill(memory_, data_, byte, bytes_);
+}
 
 void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
   backend::copy(memory_, data_ + offset, Memory::host, static_cast<const std::byte*>(from), bytes);

@@ -14,8 +14,8 @@ namespace fwht {
 /// The values a guard zone and a poisoned buffer are filled with: a NaN in f16, bf16 and f32 alike.
 inline constexpr unsigned char kPoisonByte = 0xFF;
 
-/// Owns `bytes` bytes between two guard zones of kGuardBytes, 256-byte aligned plus an optional offset (to test
-/// misaligned pointers). Contents and guards start poisoned.
+/// Owns `bytes` bytes between two guard zones of kGuardBytes, 256-byte aligned plus an optional offset (to
+/// test misaligned pointers). Contents and guards start poisoned.
 class Buffer {
  public:
   static constexpr std::size_t kGuardBytes = 4096;

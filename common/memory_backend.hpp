@@ -1,5 +1,5 @@
-// The seam between memory.cpp and the CUDA runtime: implemented by backend_cuda.cu, or by backend_host.cpp in a
-// build without CUDA.
+// The seam between memory.cpp and the CUDA runtime: implemented by backend_cuda.cu, or by backend_host.cpp in
+// a build without CUDA.
 #pragma once
 
 #include <cstddef>

@@ -12,13 +12,15 @@ namespace fwht {
 /// How sums are formed between storage roundings. Where a host emulation exists (reference/emulation), the
 /// conformance suite compares bit for bit with it on random data.
 enum class Arithmetic {
-  fp32_ascending,   ///< fp32 butterflies, index bits in ascending order, scale in fp32, one rounding. Emulated.
-  fp32_any_order,   ///< fp32 butterflies in another order, or with exact tensor-core stages among them
-  radix2_stored,    ///< one fp32 butterfly a stage, stored (rounded) after each stage; see RadixTwoScaling. Emulated.
-  mma_f16,          ///< <=16-point tensor-core stages, fp16 accumulator, rounded to storage after each. Emulated.
-  mma_f32,          ///< <=16-point tensor-core stages, fp32 accumulator, rounded to storage after each. Emulated.
-  split_bf16,       ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, one final rounding
-  fp64              ///< double precision, one rounding
+  fp32_ascending,  ///< fp32 butterflies, index bits in ascending order, scale in fp32, one rounding.
+                   ///< Emulated.
+  fp32_any_order,  ///< fp32 butterflies in another order, or with exact tensor-core stages among them
+  radix2_stored,   ///< one fp32 butterfly a stage, stored (rounded) after each stage; see RadixTwoScaling.
+                   ///< Emulated.
+  mma_f16,     ///< <=16-point tensor-core stages, fp16 accumulator, rounded to storage after each. Emulated.
+  mma_f32,     ///< <=16-point tensor-core stages, fp32 accumulator, rounded to storage after each. Emulated.
+  split_bf16,  ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, one final rounding
+  fp64         ///< double precision, one rounding
 };
 
 struct NumericModel {
@@ -29,15 +31,18 @@ struct NumericModel {
   int roundings = 1;
   /// Root mean square of one such rounding in units of u: 0.42466 = sqrt(1/(8 ln 2)) for smooth densities.
   double rounding_rms = 0.42466;
-  /// Relative error of the product of the constants that the kernel multiplies by (181/256 for 1/sqrt2: -1.0682e-4).
+  /// Relative error of the product of the constants that the kernel multiplies by (181/256 for 1/sqrt2:
+  /// -1.0682e-4).
   double gain_error = 0.0;
-  /// Root mean square of the accumulated fp32 arithmetic error in units of u32 (0.46 sqrt(L) for butterflies).
+  /// Root mean square of the accumulated fp32 arithmetic error in units of u32 (0.46 sqrt(L) for
+  /// butterflies).
   double fp32_rms = 0.0;
-  /// Systematic relative error from truncating accumulators (-3.8e-8 per tensor-core pass); fp32 results see it.
+  /// Systematic relative error from truncating accumulators (-3.8e-8 per tensor-core pass); fp32 results see
+  /// it.
   double truncation_bias = 0.0;
 
-  /// A NaN or Inf in one row leaves every other row bit-identical. Where false, contamination stays inside aligned
-  /// blocks of `isolation_span` consecutive elements.
+  /// A NaN or Inf in one row leaves every other row bit-identical. Where false, contamination stays inside
+  /// aligned blocks of `isolation_span` consecutive elements.
   bool row_isolation = true;
   std::int64_t isolation_span = 0;
   /// A row with one infinity gives +-Inf everywhere with the signs of H; where false, NaN may stand instead.
@@ -46,12 +51,13 @@ struct NumericModel {
   /// Bitwise symmetries: x(j xor a) gives (-1)^<i,a> y(i); (-1)^<j,a> x(j) gives y(i xor a).
   bool xor_shift_exact = true;
   bool modulation_exact = true;
-  /// Exact results on integer grids where every partial sum is representable (see numerics: exact-integer domain).
+  /// Exact results on integer grids where every partial sum is representable (see numerics: exact-integer
+  /// domain).
   bool integer_exact = true;
   bool flushes_subnormals = false;
 
-  /// Largest intermediate, as a multiple of max|x| over the row: an upper bound. Intermediates above the range
-  /// of the type they live in overflow although the result may be finite.
+  /// Largest intermediate, as a multiple of max|x| over the row: an upper bound. Intermediates above the
+  /// range of the type they live in overflow although the result may be finite.
   double intermediate_growth = 1.0;
   /// Largest finite value an intermediate may take.
   double intermediate_limit = format_of(Dtype::f32).max_finite;

@@ -27,9 +27,11 @@ void parallel_for(std::int64_t count, int threads, const Body& body) {
     }
   };
   std::vector<std::thread> others;
-  for (std::int64_t piece = 1; piece < pieces; ++piece) others.emplace_back(run, piece);
+  for (std::int64_t piece = 1; piece < pieces; ++piece)
+    others.emplace_back(run, piece);
   run(0);
-  for (std::thread& thread : others) thread.join();
+  for (std::thread& thread : others)
+    thread.join();
   if (failure) std::rethrow_exception(failure);
 }
 

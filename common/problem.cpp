@@ -24,7 +24,9 @@ Number parse_number(std::string_view digits, std::string_view text) {
 
 }  // namespace
 
-double orthonormal_scale(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
+double orthonormal_scale(std::int64_t n) {
+  return 1.0 / std::sqrt(static_cast<double>(n));
+}
 
 std::int64_t Problem::useful_flops() const {
   return is_power_of_two(n) ? elements() * log2_floor(n) : 0;
@@ -59,7 +61,8 @@ std::string to_string(const Problem& problem) {
   std::string text = fmt::format("{}/n{}/r{}", name_of(problem.dtype), problem.n, problem.rows);
   if (problem.placement == Placement::out_of_place) text += "/out";
   if (problem.row_stride != problem.n) text += fmt::format("/ld{}", problem.row_stride);
-  if (problem.n < 1 || problem.scale != orthonormal_scale(problem.n)) text += fmt::format("/s{}", problem.scale);
+  if (problem.n < 1 || problem.scale != orthonormal_scale(problem.n))
+    text += fmt::format("/s{}", problem.scale);
   return text;
 }
 
@@ -90,13 +93,13 @@ Problem parse_problem(std::string_view text) {
       problem.scale = parse_number<double>(word.substr(1), text);
       have_scale = true;
     } else {
-      throw BadRequest(fmt::format("problem '{}': unknown part '{}'; the form is f16/n4096/r8192[/out][/ld4104][/s1]",
-                                   text, word));
+      throw BadRequest(fmt::format(
+          "problem '{}': unknown part '{}'; the form is f16/n4096/r8192[/out][/ld4104][/s1]", text, word));
     }
   }
   if (!have_n || !have_rows) {
-    throw BadRequest(fmt::format("problem '{}' names no {}; the form is f16/n4096/r8192[/out][/ld4104][/s1]", text,
-                                 have_n ? "rows (r...)" : "row length (n...)"));
+    throw BadRequest(fmt::format("problem '{}' names no {}; the form is f16/n4096/r8192[/out][/ld4104][/s1]",
+                                 text, have_n ? "rows (r...)" : "row length (n...)"));
   }
   if (!have_stride) problem.row_stride = problem.n;
   if (!have_scale && problem.n > 0) problem.scale = orthonormal_scale(problem.n);

@@ -36,10 +36,11 @@ struct Problem {
 bool operator==(const Problem& a, const Problem& b);
 
 /// Contiguous rows, orthonormal scale.
-Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement = Placement::in_place);
+Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows,
+                     Placement placement = Placement::in_place);
 
-/// Throws BadRequest, naming the value and the limit, for n < 1, rows < 0, row_stride < n, a scale that is not
-/// finite, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant supports.
+/// Throws BadRequest, naming the value and the limit, for n < 1, rows < 0, row_stride < n, a scale that is
+/// not finite, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/s1" (scale).

@@ -19,14 +19,15 @@ void Plan::execute(const void* in, void* out, Stream stream) const {
   }
   if (problem_.placement == Placement::in_place) {
     if (from != to) {
-      throw BadRequest(fmt::format("in={:#x} and out={:#x} must be equal for the in-place problem {}", from, to,
-                                   to_string(problem_)));
+      throw BadRequest(fmt::format("in={:#x} and out={:#x} must be equal for the in-place problem {}", from,
+                                   to, to_string(problem_)));
     }
   } else {
     const auto span = static_cast<std::uintptr_t>(problem_.span_bytes());
     if (from < to + span && to < from + span) {
-      throw BadRequest(fmt::format("in={:#x} and out={:#x} overlap: the out-of-place problem {} spans {} bytes", from,
-                                   to, to_string(problem_), span));
+      throw BadRequest(
+          fmt::format("in={:#x} and out={:#x} overlap: the out-of-place problem {} spans {} bytes", from, to,
+                      to_string(problem_), span));
     }
   }
   enqueue(in, out, stream);

@@ -32,7 +32,8 @@ struct Support {
 using Setting = std::pair<std::string, std::variant<std::int64_t, double, std::string>>;
 using Settings = std::vector<Setting>;
 
-/// Decisions taken and workspace owned; data pointers not bound. As with cuFFT and FFTW, set-up is never timed.
+/// Decisions taken and workspace owned; data pointers not bound. As with cuFFT and FFTW, set-up is never
+/// timed.
 class Plan {
  public:
   virtual ~Plan() = default;
@@ -41,10 +42,10 @@ class Plan {
 
   const Problem& problem() const { return problem_; }
 
-  /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can be
-  /// captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing.
-  /// Throws BadRequest before anything is launched for a null pointer, a pointer that misses `alignment()`,
-  /// in != out for an in-place plan, or overlapping spans for an out-of-place one.
+  /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
+  /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
+  /// BadRequest before anything is launched for a null pointer, a pointer that misses `alignment()`, in !=
+  /// out for an in-place plan, or overlapping spans for an out-of-place one.
   void execute(const void* in, void* out, Stream stream = nullptr) const;
 
   /// Required alignment of both pointers in bytes; at least the element size.

@@ -15,7 +15,9 @@ constexpr const Variant* kLadder[] = {
 
 }  // namespace
 
-std::span<const Variant* const> registry() { return kLadder; }
+std::span<const Variant* const> registry() {
+  return kLadder;
+}
 
 const Variant& find_variant(std::string_view name) {
   std::string known;

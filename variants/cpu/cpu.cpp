@@ -1,8 +1,9 @@
 // cpu: the plain host transform, so that a machine with neither CUDA nor Kokkos runs the whole testbed.
 //
-// Idea: a row is widened to fp32 once, transformed by butterflies with ascending strides in a scratch row that stays
-// in the cache, scaled, and rounded once on the way out. Rows are shared out over the host's threads. The inner loop
-// runs over contiguous elements, so the compiler vectorises it; nothing else is done for speed.
+// Idea: a row is widened to fp32 once, transformed by butterflies with ascending strides in a scratch row
+// that stays in the cache, scaled, and rounded once on the way out. Rows are shared out over the host's
+// threads. The inner loop runs over contiguous elements, so the compiler vectorises it; nothing else is done
+// for speed.
 //
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
@@ -74,9 +75,12 @@ class CpuPlan final : public Plan {
  private:
   void enqueue(const void* in, void* out, Stream) const override {
     switch (problem().dtype) {
-      case Dtype::f16: return transform<Dtype::f16>(in, out);
-      case Dtype::bf16: return transform<Dtype::bf16>(in, out);
-      case Dtype::f32: return transform<Dtype::f32>(in, out);
+      case Dtype::f16:
+        return transform<Dtype::f16>(in, out);
+      case Dtype::bf16:
+        return transform<Dtype::bf16>(in, out);
+      case Dtype::f32:
+        return transform<Dtype::f32>(in, out);
     }
   }
 
@@ -107,7 +111,8 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 
 }  // namespace
 
-const Variant variant{"cpu", "plain host loops: fp32 butterflies over a cached row, one thread a share of the rows",
+const Variant variant{"cpu",
+                      "plain host loops: fp32 butterflies over a cached row, one thread a share of the rows",
                       Memory::host, supports, make_plan};
 
 }  // namespace fwht::cpu

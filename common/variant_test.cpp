@@ -1,0 +1,168 @@
+#include "common/variant.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "common/error.hpp"
+
+namespace fwht {
+namespace {
+
+// Counts how often work reached it, so that a refusal can be told from a silent success.
+class RecordingPlan final : public Plan {
+ public:
+  RecordingPlan(const Problem& problem, std::size_t alignment) : Plan(problem), alignment_(alignment) {}
+  std::size_t alignment() const override { return alignment_; }
+  NumericModel numerics() const override { return {}; }
+  Settings settings() const override { return {}; }
+  mutable int enqueued = 0;
+  mutable const void* last_in = nullptr;
+
+ private:
+  void enqueue(const void* in, void*, Stream) const override {
+    ++enqueued;
+    last_in = in;
+  }
+  std::size_t alignment_;
+};
+
+alignas(64) std::array<std::byte, 1024> memory;
+
+std::optional<std::string> refusal(const Plan& plan, const void* in, void* out) {
+  try {
+    plan.execute(in, out);
+  } catch (const BadRequest& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+bool says(const std::optional<std::string>& message, std::string_view part) {
+  return message && message->find(part) != std::string::npos;
+}
+
+TEST(Plan, PassesGoodPointersOn) {
+  const RecordingPlan in_place(make_problem(Dtype::f16, 8, 4), 16);
+  in_place.execute(memory.data(), memory.data());
+  EXPECT_EQ(in_place.enqueued, 1);
+  EXPECT_EQ(in_place.last_in, memory.data());
+  const RecordingPlan apart(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 16);
+  apart.execute(memory.data(), memory.data() + 64);  // 4 rows of 16 bytes: adjacent, not overlapping
+  apart.execute(memory.data() + 64, memory.data());
+  EXPECT_EQ(apart.enqueued, 2);
+}
+
+TEST(Plan, NoRowsDoNothingWhateverThePointers) {
+  const RecordingPlan plan(make_problem(Dtype::f32, 8, 0), 16);
+  EXPECT_EQ(refusal(plan, nullptr, nullptr), std::nullopt);
+  EXPECT_EQ(refusal(plan, memory.data() + 1, nullptr), std::nullopt);
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, RefusesNullPointers) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 2);
+  EXPECT_TRUE(says(refusal(plan, nullptr, memory.data()), "in is a null pointer"));
+  EXPECT_TRUE(says(refusal(plan, memory.data(), nullptr), "out is a null pointer"));
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, RefusesPointersThatMissItsAlignment) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 16);
+  EXPECT_TRUE(says(refusal(plan, memory.data() + 2, memory.data() + 512), "16 bytes for f16/n8/r4/out"));
+  EXPECT_TRUE(says(refusal(plan, memory.data(), memory.data() + 512 + 8), "out="));
+  EXPECT_EQ(plan.enqueued, 0);
+  const RecordingPlan loose(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 2);
+  EXPECT_EQ(refusal(loose, memory.data() + 2, memory.data() + 512 + 8), std::nullopt);
+}
+
+TEST(Plan, DefaultAlignmentIsTheElementSize) {
+  class Plain final : public Plan {
+   public:
+    using Plan::Plan;
+    explicit Plain(Dtype dtype) : Plan(make_problem(dtype, 8, 1)) {}
+    NumericModel numerics() const override { return {}; }
+    Settings settings() const override { return {}; }
+
+   private:
+    void enqueue(const void*, void*, Stream) const override {}
+  };
+  EXPECT_EQ(Plain(Dtype::f16).alignment(), 2U);
+  EXPECT_EQ(Plain(Dtype::bf16).alignment(), 2U);
+  EXPECT_EQ(Plain(Dtype::f32).alignment(), 4U);
+}
+
+TEST(Plan, InPlaceMeansOnePointer) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4), 2);
+  EXPECT_TRUE(says(refusal(plan, memory.data(), memory.data() + 512), "in-place problem f16/n8/r4"));
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, OutOfPlaceRefusesAnyOverlap) {
+  Problem problem = make_problem(Dtype::f16, 8, 4, Placement::out_of_place);
+  problem.row_stride = 10;  // span: 3 * 10 + 8 = 38 elements = 76 bytes
+  const RecordingPlan plan(problem, 2);
+  std::byte* middle = memory.data() + 512;
+  for (const int distance : {0, 2, 16, 20, 74}) {
+    EXPECT_TRUE(says(refusal(plan, middle, middle + distance), "76 bytes")) << distance;
+    EXPECT_TRUE(says(refusal(plan, middle + distance, middle), "overlap")) << distance;
+  }
+  EXPECT_EQ(plan.enqueued, 0);
+  EXPECT_EQ(refusal(plan, middle, middle + 76), std::nullopt);
+  EXPECT_EQ(refusal(plan, middle + 76, middle), std::nullopt);
+  EXPECT_EQ(plan.enqueued, 2);
+}
+
+int plans_made = 0;
+
+const Variant kPicky{"picky", "supports n=8 only", Memory::host,
+                     [](const Problem& problem, const DeviceInfo&) -> Support {
+                       if (problem.n == 8) return {};
+                       return {"n=" + std::to_string(problem.n) + " must be 8"};
+                     },
+                     [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
+                       ++plans_made;
+                       return std::make_unique<RecordingPlan>(problem, 2);
+                     }};
+
+TEST(PlanFunction, ValidatesThenAsksThenMakes) {
+  plans_made = 0;
+  const DeviceInfo device;
+  EXPECT_EQ(plan(kPicky, make_problem(Dtype::f16, 8, 1), device)->problem().n, 8);
+  EXPECT_EQ(plans_made, 1);
+  try {
+    plan(kPicky, make_problem(Dtype::f16, 16, 1), device);
+    FAIL() << "an unsupported problem got a plan";
+  } catch (const BadRequest& error) {
+    EXPECT_STREQ(error.what(), "picky: n=16 must be 8");
+  }
+  EXPECT_THROW(plan(kPicky, make_problem(Dtype::f16, 8, -1), device), BadRequest);
+  Problem narrow = make_problem(Dtype::f16, 8, 1);
+  narrow.row_stride = 4;
+  EXPECT_THROW(plan(kPicky, narrow, device), BadRequest);
+  EXPECT_EQ(plans_made, 1) << "make_plan was reached with an invalid or unsupported problem";
+}
+
+TEST(Support, RequireCuda) {
+  DeviceInfo none;
+  none.why_no_cuda = "no CUDA device: for this test";
+  EXPECT_EQ(require_cuda(none).why_not, "no CUDA device: for this test");
+  EXPECT_TRUE(require_cuda(a100_description()));
+  EXPECT_TRUE(require_cuda(h200_description(), 90));
+  EXPECT_EQ(require_cuda(a100_description(), 90).why_not,
+            "NVIDIA A100 (described) has compute capability 8.0, at least 9.0 is needed");
+}
+
+TEST(Support, RequirePowerOfTwo) {
+  EXPECT_TRUE(require_power_of_two(2, 2, 32768));
+  EXPECT_TRUE(require_power_of_two(32768, 2, 32768));
+  for (const std::int64_t n : {-2, 0, 1, 3, 12, 65536}) {
+    EXPECT_EQ(require_power_of_two(n, 2, 32768).why_not,
+              "n=" + std::to_string(n) + " must be a power of two between 2 and 32768");
+  }
+}
+
+}  // namespace
+}  // namespace fwht

@@ -1,0 +1,59 @@
+#include "variants/naive/naive.hpp"
+
+#include <cmath>
+
+#include "common/bits.hpp"
+
+namespace fwht::naive {
+
+std::vector<float> stage_factors(std::int64_t n, double scale) {
+  const int stages = log2_floor(n);
+  std::vector<float> factors(static_cast<std::size_t>(stages), 1.0F);
+  int halvings = 0;
+  for (int s = 1; s < stages - 1; s += 2) {
+    factors[static_cast<std::size_t>(s)] = 0.5F;
+    ++halvings;
+  }
+  factors.back() = static_cast<float>(std::ldexp(scale, halvings));
+  return factors;
+}
+
+double intermediate_growth(std::int64_t n) {
+  double size = 1.0, largest = 1.0;
+  const std::vector<float> factors = stage_factors(n, 1.0);
+  for (std::size_t s = 0; s + 1 < factors.size(); ++s) {
+    size *= 2.0 * factors[s];
+    largest = std::max(largest, size);
+  }
+  return largest;
+}
+
+NumericModel numeric_model(const Problem& problem) {
+  NumericModel model;
+  model.arithmetic = Arithmetic::radix2_stored;
+  const int stages = log2_floor(problem.n);
+  if (problem.dtype == Dtype::f32) {
+    model = single_rounding(Arithmetic::radix2_stored, problem.n);
+  } else {
+    model.roundings = stages;
+    model.fp32_rms = 0.0;
+    model.intermediate_limit = format_of(problem.dtype).max_finite;
+  }
+  model.intermediate_growth = intermediate_growth(problem.n);
+  return model;
+}
+
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  return require_power_of_two(problem.n, 2, kLargestN);
+}
+
+}  // namespace
+
+const Variant variant{
+    "naive", "radix 2, one launch a stage through global memory, rounded to storage after each stage",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::naive

@@ -1,0 +1,173 @@
+// naive: the CUDA-core baseline. One launch a stage; every stage reads and writes all data in global memory.
+//
+// What this rung shows: the cost of synchronising through global memory. log2(n) stages move log2(n) times
+// the bytes of a copy, and nothing else limits it: one addition an element a stage is 1/30 of what the CUDA
+// cores could do in that time. Expected: log2(n) copies.
+//
+// Bit card (16-bit data; fp32 has vectors of 4, so b0-b1 within the vector):
+//   stage 0..2     b0-b2   both partners in one thread's 16-byte vector       one vector in, one vector out
+//   stage s >= 3   b_s     partners in two vectors of one thread, 2^s apart   two vectors in, two vectors out
+// Consecutive threads take consecutive vectors, so every access of a warp is 512 contiguous bytes.
+#include <cstdint>
+
+#include "common/bits.hpp"
+#include "common/cuda_check.hpp"
+#include "common/static_dispatch.hpp"
+#include "common/storage.cuh"
+#include "variants/naive/naive.hpp"
+
+namespace fwht::naive {
+namespace {
+
+__device__ std::int64_t global_thread() {
+  return std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+}
+
+// Partners inside one vector. Item = vector; 2^log_vectors of them a row, row starts row_stride vectors
+// apart.
+template <Dtype dtype, int half>
+__global__ void __launch_bounds__(kThreads)
+    stage_within_vector(const uint4* in, uint4* out, std::int64_t vectors, int log_vectors,
+                        std::int64_t row_stride, float factor) {
+  const std::int64_t item = global_thread();
+  if (item >= vectors) return;
+  const std::int64_t row = item >> log_vectors;
+  const std::int64_t at = row * row_stride + (item - (row << log_vectors));
+  float x[Storage<dtype>::kPerVector], y[Storage<dtype>::kPerVector];
+  unpack<dtype>(in[at], x);
+#pragma unroll
+  for (int i = 0; i < Storage<dtype>::kPerVector; ++i) {
+    const float difference_or_sum = (i & half) ? x[i ^ half] - x[i] : x[i] + x[i ^ half];
+    y[i] = difference_or_sum * factor;
+  }
+  out[at] = pack<dtype>(y);
+}
+
+// Partners in two vectors that differ in bit `bit` of the vector index. Item = pair of vectors.
+template <Dtype dtype>
+__global__ void __launch_bounds__(kThreads)
+    stage_across_vectors(const uint4* in, uint4* out, std::int64_t pairs, int log_pairs, int bit,
+                         std::int64_t row_stride, float factor) {
+  const std::int64_t item = global_thread();
+  if (item >= pairs) return;
+  const std::int64_t row = item >> log_pairs;
+  const std::int64_t low = row * row_stride + lower_partner(item - (row << log_pairs), bit);
+  const std::int64_t high = low + (std::int64_t{1} << bit);
+  const uint4 low_vector = in[low], high_vector = in[high];
+  float a[Storage<dtype>::kPerVector], b[Storage<dtype>::kPerVector];
+  unpack<dtype>(low_vector, a);
+  unpack<dtype>(high_vector, b);
+#pragma unroll
+  for (int i = 0; i < Storage<dtype>::kPerVector; ++i) {
+    const float sum = a[i] + b[i], difference = a[i] - b[i];
+    a[i] = sum * factor;
+    b[i] = difference * factor;
+  }
+  out[low] = pack<dtype>(a);
+  out[high] = pack<dtype>(b);
+}
+
+// Any alignment, any stride, any n: one pair of elements a thread.
+template <Dtype dtype>
+__global__ void __launch_bounds__(kThreads)
+    stage_by_element(const typename Storage<dtype>::Element* in, typename Storage<dtype>::Element* out,
+                     std::int64_t pairs, int log_pairs, int bit, std::int64_t row_stride, float factor) {
+  const std::int64_t item = global_thread();
+  if (item >= pairs) return;
+  const std::int64_t row = item >> log_pairs;
+  const std::int64_t low = row * row_stride + lower_partner(item - (row << log_pairs), bit);
+  const std::int64_t high = low + (std::int64_t{1} << bit);
+  const float a = Storage<dtype>::to_float(in[low]), b = Storage<dtype>::to_float(in[high]);
+  const float sum = a + b, difference = a - b;
+  out[low] = Storage<dtype>::from_float(sum * factor);
+  out[high] = Storage<dtype>::from_float(difference * factor);
+}
+
+unsigned blocks_for(std::int64_t items) {
+  return static_cast<unsigned>(ceil_div(items, kThreads));
+}
+
+class NaivePlan final : public Plan {
+ public:
+  explicit NaivePlan(const Problem& problem)
+      : Plan(problem), factors_(stage_factors(problem.n, problem.scale)) {}
+
+  NumericModel numerics() const override { return numeric_model(problem()); }
+
+  Settings settings() const override {
+    return {{"stages", static_cast<std::int64_t>(factors_.size())},
+            {"threads", std::int64_t{kThreads}},
+            {"passes_over_memory", static_cast<std::int64_t>(factors_.size())}};
+  }
+
+ private:
+  void enqueue(const void* in, void* out, Stream stream) const override {
+    dispatch_dtype(problem().dtype, [&](auto dtype) { run<dtype()>(in, out, stream); });
+  }
+
+  template <Dtype dtype>
+  void run(const void* in, void* out, Stream stream) const {
+    for (int stage = 0; stage < static_cast<int>(factors_.size()); ++stage) {
+      run_stage<dtype>(stage == 0 ? in : out, out, stage, stream);
+    }
+    FWHT_CUDA(cudaGetLastError());
+  }
+
+  template <Dtype dtype>
+  void run_stage(const void* in, void* out, int stage, Stream stream) const {
+    constexpr int kPerVector = Storage<dtype>::kPerVector;
+    constexpr int kLogPerVector = kPerVector == 8 ? 3 : 2;
+    const auto misalignment =
+        (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out)) % 16;
+    const Problem& p = problem();
+    const float factor = factors_[static_cast<std::size_t>(stage)];
+    const bool vectors_fit = misalignment == 0 && (p.row_stride % kPerVector == 0 || p.contiguous());
+    if (vectors_fit && p.n >= kPerVector) {
+      const int log_vectors = log2_floor(p.n) - kLogPerVector;
+      if (stage >= kLogPerVector) {
+        const std::int64_t pairs = p.rows << (log_vectors - 1);
+        stage_across_vectors<dtype><<<blocks_for(pairs), kThreads, 0, stream>>>(
+            static_cast<const uint4*>(in), static_cast<uint4*>(out), pairs, log_vectors - 1,
+            stage - kLogPerVector, p.row_stride / kPerVector, factor);
+      } else {
+        launch_within<dtype>(in, out, stage, p.rows << log_vectors, log_vectors, p.row_stride / kPerVector,
+                             factor, stream);
+      }
+      return;
+    }
+    // Short contiguous rows share vectors; the few rows behind the last full vector go element by element.
+    std::int64_t first_row = 0;
+    if (vectors_fit && p.contiguous()) {
+      const std::int64_t vectors = p.elements() / kPerVector;
+      first_row = vectors * kPerVector / p.n;
+      if (vectors > 0) launch_within<dtype>(in, out, stage, vectors, 0, 1, factor, stream);
+    }
+    if (first_row == p.rows) return;
+    using Element = typename Storage<dtype>::Element;
+    const int log_pairs = log2_floor(p.n) - 1;
+    const std::int64_t pairs = (p.rows - first_row) << log_pairs, offset = first_row * p.row_stride;
+    stage_by_element<dtype><<<blocks_for(pairs), kThreads, 0, stream>>>(
+        static_cast<const Element*>(in) + offset, static_cast<Element*>(out) + offset, pairs, log_pairs,
+        stage, p.row_stride, factor);
+  }
+
+  template <Dtype dtype>
+  static void launch_within(const void* in, void* out, int stage, std::int64_t vectors, int log_vectors,
+                            std::int64_t row_stride, float factor, Stream stream) {
+    constexpr int kLastStage = Storage<dtype>::kPerVector == 8 ? 2 : 1;
+    dispatch_int<0, kLastStage>(stage, [&](auto s) {
+      stage_within_vector<dtype, (1 << s())><<<blocks_for(vectors), kThreads, 0, stream>>>(
+          static_cast<const uint4*>(in), static_cast<uint4*>(out), vectors, log_vectors, row_stride, factor);
+    });
+  }
+
+  std::vector<float> factors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo&) {
+  return std::make_unique<NaivePlan>(problem);
+}
+
+}  // namespace fwht::naive
