@@ -50,7 +50,7 @@ void synchronize(Memory memory) {
 
 std::int64_t free_bytes(Memory memory) {
   if (memory == Memory::device) no_cuda();
-  return host_free_bytes();
+  return backend::host_free_bytes();
 }
 
 }  // namespace fwht

@@ -37,7 +37,7 @@ TEST(Dtype, RoundsToNearestEven) {
 TEST(Dtype, FloatConversionsAgreeWithTheDoubleOnes) {
   std::mt19937 generator(1);
   for (int i = 0; i < 1'000'000; ++i) {
-    const float value = std::bit_cast<float>(generator());
+    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
     if (std::isnan(value)) {
       ASSERT_TRUE(std::isnan(f16_to_float(float_to_f16(value))));
       ASSERT_TRUE(std::isnan(bf16_to_float(float_to_bf16(value))));

@@ -4,10 +4,17 @@
 
 #include <cstdint>
 #include <numeric>
+#include <ostream>
 #include <utility>
 #include <vector>
 
 namespace fwht {
+
+// For readable test names.
+void PrintTo(Memory memory, std::ostream* out) {
+  *out << (memory == Memory::host ? "host" : "device");
+}
+
 namespace {
 
 class MemoryTest : public testing::TestWithParam<Memory> {
