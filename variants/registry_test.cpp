@@ -1,0 +1,268 @@
+// The golden support table: what every variant says it can do on three described machines. The table is the
+// guard against "skip everything, stay green": the conformance test skips what a variant refuses, so a
+// refusal that is new must be written down here first.
+#include "variants/registry.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/bits.hpp"
+#include "common/error.hpp"
+
+namespace fwht {
+namespace {
+
+/// Powers of two, smallest to largest; {0, 0} where nothing is supported.
+struct Sizes {
+  std::int64_t smallest = 0, largest = 0;
+  bool contains(std::int64_t n) const { return is_power_of_two(n) && n >= smallest && n <= largest; }
+};
+constexpr Sizes kNone{};
+constexpr std::int64_t k2To15 = std::int64_t{1} << 15, k2To30 = std::int64_t{1} << 30;
+
+/// Rows must start at multiples of `stride_multiple` elements. Where `optional_backend` is named, the variant
+/// may answer "built without <name> ..." to everything instead.
+struct Golden {
+  std::string_view variant;
+  std::vector<Dtype> dtypes;
+  Sizes h200, a100, no_cuda;
+  std::int64_t stride_multiple = 1;
+  bool in_place = true, out_of_place = true;
+  std::string_view optional_backend = {};
+};
+
+const std::vector<Dtype> kF16Bf16F32{Dtype::f16, Dtype::bf16, Dtype::f32};
+
+// clang-format off
+const std::vector<Golden> kGolden = {
+  // variant        dtypes          H200          A100          no CUDA       stride multiple
+  {"cpu",           kF16Bf16F32,    {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
+  {"naive",         kF16Bf16F32,    {2, k2To30},  {2, k2To30},  kNone,        1},
+  {"warp_shuffle",  kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1},
+};
+// clang-format on
+
+DeviceInfo no_cuda_description() {
+  DeviceInfo device;
+  device.why_no_cuda = "no CUDA device: described without one";
+  return device;
+}
+
+struct Machine {
+  std::string_view name;
+  DeviceInfo device;
+  Sizes Golden::*sizes;
+};
+
+std::vector<Machine> machines() {
+  return {{"H200", h200_description(), &Golden::h200},
+          {"A100", a100_description(), &Golden::a100},
+          {"no CUDA", no_cuda_description(), &Golden::no_cuda}};
+}
+
+std::vector<std::int64_t> sizes_to_ask() {
+  std::vector<std::int64_t> sizes{3,   5,    6,    7,    12,    20,    24,    28,   96,
+                                  768, 1000, 1023, 1025, 11008, 14336, 32760, 40000};
+  for (int log_n = 0; log_n <= 32; ++log_n)
+    sizes.push_back(std::int64_t{1} << log_n);
+  return sizes;
+}
+
+const Golden* golden_row(const Variant& variant, Dtype dtype) {
+  for (const Golden& row : kGolden) {
+    if (row.variant != variant.name) continue;
+    if (std::find(row.dtypes.begin(), row.dtypes.end(), dtype) != row.dtypes.end()) return &row;
+  }
+  return nullptr;
+}
+
+bool missing_backend(const Golden* row, const Support& answer) {
+  return row != nullptr && !row->optional_backend.empty() &&
+         answer.why_not.starts_with(fmt::format("built without {}", row->optional_backend));
+}
+
+bool expected_support(const Golden* row, const Machine& machine, const Problem& problem) {
+  if (row == nullptr || !(row->*machine.sizes).contains(problem.n)) return false;
+  if (problem.row_stride % row->stride_multiple != 0 && !problem.contiguous()) return false;
+  return problem.placement == Placement::in_place ? row->in_place : row->out_of_place;
+}
+
+std::set<std::string> numbers_in(std::string_view text) {
+  std::set<std::string> numbers;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i;
+    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0)
+      ++end;
+    if (end > i) numbers.emplace(text.substr(i, end - i));
+    i = std::max(end, i + 1);
+  }
+  return numbers;
+}
+
+/// One sentence: not empty, one line, no full stop in the middle, starts and ends with something readable.
+::testing::AssertionResult is_one_sentence(const std::string& text) {
+  if (text.size() < 8) return ::testing::AssertionFailure() << "too short: '" << text << "'";
+  if (text.find('\n') != std::string::npos) return ::testing::AssertionFailure() << "several lines: " << text;
+  if (text.find(". ") != std::string::npos)
+    return ::testing::AssertionFailure() << "several sentences: " << text;
+  return ::testing::AssertionSuccess();
+}
+
+// What the refusal must name: the value that is to blame, and a limit to compare it with.
+void expect_reason(const Golden* row, const Machine& machine, const Problem& problem,
+                   const std::string& why_not) {
+  EXPECT_TRUE(is_one_sentence(why_not));
+  if (row == nullptr) {
+    EXPECT_NE(why_not.find(name_of(problem.dtype)), std::string::npos)
+        << why_not << " does not name the dtype";
+    return;
+  }
+  const Sizes sizes = row->*machine.sizes;
+  if (sizes.largest == 0) {
+    // The whole machine is refused: by its missing CUDA device, or by its compute capability and the one
+    // needed.
+    const bool cuda_is_missing = !machine.device.has_cuda();
+    EXPECT_EQ(cuda_is_missing, why_not == machine.device.why_no_cuda) << why_not;
+    if (!cuda_is_missing) {
+      EXPECT_NE(why_not.find("compute capability"), std::string::npos) << why_not;
+    }
+    return;
+  }
+  std::set<std::string> numbers = numbers_in(why_not);
+  const bool n_is_to_blame = !sizes.contains(problem.n);
+  const bool stride_is_to_blame = problem.row_stride % row->stride_multiple != 0 && !problem.contiguous();
+  if (!n_is_to_blame && !stride_is_to_blame) {
+    EXPECT_NE(why_not.find("place"), std::string::npos) << why_not << " does not name the placement";
+    return;
+  }
+  const std::string blamed_n = std::to_string(problem.n), blamed_stride = std::to_string(problem.row_stride);
+  const bool names_value = (n_is_to_blame && numbers.contains(blamed_n)) ||
+                           (stride_is_to_blame && numbers.contains(blamed_stride));
+  EXPECT_TRUE(names_value) << "'" << why_not << "' does not name the value that is refused";
+  EXPECT_GE(numbers.size(), 2U) << "'" << why_not << "' names no limit beside the value";
+}
+
+void expect_golden(const Variant& variant, const Machine& machine, const Problem& problem) {
+  const Golden* row = golden_row(variant, problem.dtype);
+  const Support answer = variant.supports(problem, machine.device);
+  if (missing_backend(row, answer)) return;
+  const bool expected = expected_support(row, machine, problem);
+  EXPECT_EQ(static_cast<bool>(answer), expected)
+      << variant.name << " on " << machine.name << ": " << to_string(problem) << ": " << answer.why_not;
+  if (!answer && !expected) expect_reason(row, machine, problem, answer.why_not);
+}
+
+TEST(Registry, SupportIsWhatTheGoldenTableSays) {
+  for (const Variant* variant : registry()) {
+    for (const Machine& machine : machines()) {
+      for (const Dtype dtype : kAllDtypes) {
+        for (const std::int64_t n : sizes_to_ask()) {
+          for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+            for (const std::int64_t gap : {0, 1, 2, 4, 8, 16, 128}) {
+              Problem problem = make_problem(dtype, n, 5, placement);
+              problem.row_stride = n + gap;
+              expect_golden(*variant, machine, problem);
+            }
+          }
+        }
+        if (HasFailure()) return;  // the first machine and dtype that disagree say enough
+      }
+    }
+  }
+}
+
+TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
+  for (const Variant* variant : registry()) {
+    for (const Machine& machine : machines()) {
+      for (const Dtype dtype : kAllDtypes) {
+        for (const std::int64_t n : {2, 128, 4096, 32768, 65536}) {
+          for (const std::int64_t rows :
+               {std::int64_t{0}, std::int64_t{1}, std::int64_t{8193}, (std::int64_t{1} << 33) / n}) {
+            expect_golden(*variant, machine, make_problem(dtype, n, rows));
+          }
+          Problem unscaled = make_problem(dtype, n, 3);
+          unscaled.scale = 1.0;
+          expect_golden(*variant, machine, unscaled);
+        }
+      }
+    }
+  }
+}
+
+TEST(Registry, EveryVariantHasAGoldenRowAndEveryRowAVariant) {
+  std::set<std::string_view> in_registry, in_table;
+  for (const Variant* variant : registry())
+    in_registry.insert(variant->name);
+  for (const Golden& row : kGolden)
+    in_table.insert(row.variant);
+  EXPECT_EQ(in_registry, in_table) << "a new variant needs its row in the golden table of registry_test.cpp";
+  for (const Golden& row : kGolden) {
+    EXPECT_FALSE(row.dtypes.empty()) << row.variant;
+    EXPECT_TRUE(row.h200.largest > 0 || row.a100.largest > 0 || row.no_cuda.largest > 0)
+        << row.variant << " supports nothing anywhere";
+  }
+}
+
+TEST(Registry, NoDtypeHasTwoGoldenRows) {
+  std::set<std::pair<std::string_view, Dtype>> seen;
+  for (const Golden& row : kGolden) {
+    for (const Dtype dtype : row.dtypes)
+      EXPECT_TRUE(seen.emplace(row.variant, dtype).second) << row.variant;
+  }
+}
+
+TEST(Registry, NamesAreUniqueStemsAndFound) {
+  std::set<std::string_view> names;
+  ASSERT_FALSE(registry().empty());
+  for (const Variant* variant : registry()) {
+    EXPECT_TRUE(names.insert(variant->name).second) << variant->name;
+    EXPECT_EQ(&find_variant(variant->name), variant);
+    EXPECT_FALSE(variant->summary.empty());
+    ASSERT_NE(variant->supports, nullptr);
+    ASSERT_NE(variant->make_plan, nullptr);
+    // One stem names folder, symbol, test, benchmark and result column.
+    EXPECT_TRUE(std::all_of(variant->name.begin(), variant->name.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    })) << variant->name;
+  }
+}
+
+TEST(Registry, UnknownNameListsTheKnownOnes) {
+  for (const std::string_view unknown : {"", "Cpu", "cpu ", "no_such_variant"}) {
+    try {
+      find_variant(unknown);
+      FAIL() << "'" << unknown << "' was found";
+    } catch (const BadRequest& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find(fmt::format("'{}'", unknown)), std::string::npos) << message;
+      for (const Variant* variant : registry()) {
+        EXPECT_NE(message.find(variant->name), std::string::npos) << message;
+      }
+    }
+  }
+}
+
+// The reason travels unchanged into the exception.
+TEST(Registry, AnUnsupportedProblemGetsNoPlanButTheReason) {
+  for (const Variant* variant : registry()) {
+    const Problem problem = make_problem(Dtype::f16, 12, 1);
+    const Support support = variant->supports(problem, h200_description());
+    ASSERT_FALSE(support) << variant->name << " supports n=12: choose another size here";
+    try {
+      plan(*variant, problem, h200_description());
+      FAIL() << variant->name;
+    } catch (const BadRequest& error) {
+      EXPECT_EQ(error.what(), fmt::format("{}: {}", variant->name, support.why_not));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fwht
