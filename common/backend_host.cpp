@@ -39,7 +39,7 @@ void copy(Memory to_memory, std::byte* to, Memory from_memory, const std::byte* 
 }
 
 void describe_cuda(DeviceInfo& info, int) {
-  info.why_no_cuda = "built without CUDA (no nvcc was found when the build was configured)";
+  info.why_no_cuda = "built without CUDA (" FWHT_WHY_NO_CUDA ")";  // the cause, from cmake/cuda.cmake
 }
 
 }  // namespace backend
