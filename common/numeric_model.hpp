@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "common/dtype.hpp"
 
@@ -21,6 +22,15 @@ enum class Arithmetic {
   mma_f32,     ///< <=16-point tensor-core stages, fp32 accumulator, rounded to storage after each. Emulated.
   split_bf16,  ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, one final rounding
   fp64         ///< double precision, one rounding
+};
+
+/// One tensor-core stage of mma_f16 or mma_f32: which four index bits the K index of the MMA runs over and
+/// what it multiplies by. Index bits 0 .. L-1 are bits of the column, L + b is bit b of the row.
+struct TensorStage {
+  std::vector<int> k_bits;           ///< the transformed ones first
+  int transformed = 0;               ///< how many are transformed; the others select blocks of the matrix
+  double constant = 1.0;             ///< magnitude of the matrix entries, a number of the storage type
+  bool other_blocks_zeroed = false;  ///< data of the other blocks are replaced by zeros: no NaN crosses over
 };
 
 struct NumericModel {
@@ -61,6 +71,9 @@ struct NumericModel {
   double intermediate_growth = 1.0;
   /// Largest finite value an intermediate may take.
   double intermediate_limit = format_of(Dtype::f32).max_finite;
+
+  /// mma_f16 and mma_f32: the stages in order of execution, each rounded to storage.
+  std::vector<TensorStage> stages;
 };
 
 /// fp32 butterflies in registers, one rounding at the end: the ideal that 16-bit storage allows.
