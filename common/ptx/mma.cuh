@@ -38,6 +38,24 @@ __device__ inline void mma_sync_m16n8k16_f32_bf16(float (&d)[4], const std::uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0F));
 }
 
+/// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 (same chapter): d += a b. sm_80.
+__device__ inline void mma_sync_m16n8k16_f32_bf16_accumulate(float (&d)[4], const std::uint32_t (&a)[4],
+                                                             const std::uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 (same chapter): d += a b with a 16x8 (a0 rows g, a1
+/// rows g + 8, columns 2t, 2t+1) and b 8x8 (rows 2t, 2t+1, column g). sm_80.
+__device__ inline void mma_sync_m16n8k8_f32_bf16_accumulate(float (&d)[4], std::uint32_t a0, std::uint32_t a1,
+                                                            std::uint32_t b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+
 /// cvt.rn.f16x2.f32 (PTX ISA, "Data Movement and Conversion Instructions: cvt"): both rounded to nearest
 /// even, `low` into the lower half. sm_80.
 __device__ inline std::uint32_t cvt_rn_f16x2_f32(float low, float high) {
