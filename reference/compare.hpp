@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,15 @@ struct Verdict {
 Verdict passed();
 Verdict incorrect(std::string message);
 
+/// What a NumericModel predicts for this very data, the gain apart: sums over the elements of a chunk,
+/// additive over chunks. Given the data, the errors of single roundings are independent and uniform in their
+/// ulp; these are the moments of the sums that follow.
+struct Prediction {
+  double error2 = 0.0;           ///< expected sum of squared errors
+  double error2_variance = 0.0;  ///< variance of that sum
+  double gain_variance = 0.0;    ///< variance of <yhat - y, y>
+};
+
 /// Bounds that hold for every element and row of finite data; made from a NumericModel by
 /// reference/tolerance.
 struct Limits {
@@ -37,6 +47,8 @@ struct Limits {
   /// Relative width of the zone around the overflow threshold of the storage type inside which both an
   /// infinity and a finite value are right (where `elementwise` is given, that width counts instead).
   double overflow_slack = 0.0;
+  /// For the statistical tests; none: they fall back on Gaussian data.
+  std::optional<Prediction> prediction;
 };
 
 struct Position {
@@ -72,6 +84,11 @@ struct ErrorStats {
   std::int64_t elementwise_violations = 0;
   std::int64_t row_violations = 0;
 
+  /// The prediction relative to the data; present when every chunk came with one.
+  std::optional<double> predicted_rel_l2;  ///< expected rel_l2, the gain apart
+  double predicted_spread = 0.0;           ///< standard deviation of rel_l2 / predicted_rel_l2
+  double predicted_gain_spread = 0.0;      ///< standard deviation of the gain
+
   Position worst;  ///< finite element with the largest |err| / RMS of its row
   double worst_expected = 0.0, worst_got = 0.0;
   Position first_wrong;  ///< first element that is wrong by class or exceeds its elementwise bound
@@ -83,7 +100,10 @@ struct ErrorStats {
 /// Gathers statistics over any number of row chunks, so that large problems need no large FP64 matrix.
 class Comparison {
  public:
-  explicit Comparison(const Problem& problem) : problem_(problem) {}
+  explicit Comparison(const Problem& problem);
+  ~Comparison();
+  Comparison(const Comparison&) = delete;
+  Comparison& operator=(const Comparison&) = delete;
 
   /// Compares rows [first_row, first_row + expected.rows()) of `output` (raw storage, row 0 first). The sums
   /// are formed row by row in row order, so the statistics do not depend on the number of threads.
@@ -94,10 +114,8 @@ class Comparison {
 
  private:
   Problem problem_;
-  ErrorStats stats_;
-  double error2_ = 0.0, expected2_ = 0.0, output2_ = 0.0, cross_ = 0.0, signed_error_ = 0.0;
-  double row_sum_ = 0.0;
-  std::int64_t matches_ = 0;
+  struct Sums;
+  std::unique_ptr<Sums> sums_;
 };
 
 /// One chunk: all rows of the problem.
@@ -114,5 +132,11 @@ Verdict compare_exact(const Problem& problem, const void* want, const void* got)
 
 /// Zero tolerance against the correctly rounded truth: got == round_to_storage(expected).
 Verdict compare_exact(const Problem& problem, const Matrix& expected, const void* got);
+
+/// Fills the whole span with 0xFF, which is NaN in every storage type: what a kernel does not write shows.
+void poison(const Problem& problem, void* output);
+
+/// Incorrect unless every byte between n and row_stride still is 0xFF after poison().
+Verdict padding_untouched(const Problem& problem, const void* output);
 
 }  // namespace fwht::reference

@@ -27,7 +27,7 @@ enum class InputClass {
   fa3_mixture,  ///< N(0, 1) + Bernoulli(0.001) N(0, 100): FlashAttention-3, arXiv 2407.08608, section 4.3
   outlier_channels,  ///< N(0, 1); min(8, max(1, n/16)) columns, the same in all rows, times 50
   subnormal,         ///< N(0, 1) 2^(min_exponent - 2): inputs and outputs in the subnormal range
-  near_overflow,  ///< N(0, 1) times the largest factor that keeps 8 sigma of inputs, sums and results finite
+  near_overflow,  ///< N(0, 1) times the largest factor that keeps 12 sigma of inputs, sums and results finite
   // Structured: elementwise and hard bounds only.
   massive_channel,  ///< N(0, 1) with one column, the same in all rows, at +-1000
   constant,         ///< one random value a row
@@ -36,14 +36,14 @@ enum class InputClass {
                     ///< cancellation
   block_constant,   ///< the first 16 entries equal to one random value, the others zero
   two_hot,          ///< two entries of random size and sign (equal sizes in even rows), the others zero
-  alternating_max,  ///< +a, -a, +a, ... with the largest a that keeps every sum and the result finite
+  alternating_max,  ///< +a, -a, +a, ... with 0.99 of the largest a that keeps every sum and the result finite
   ties,             ///< sums of neighbours lie half way between two numbers of the storage type
   // Integers for which every partial sum is exact in the storage type (sum |x| <= 2^precision): zero
   // tolerance.
   one_hot,      ///< v in {1 .. 8} at one column; see one_hot_at
   sign_sparse,  ///< +-1 in min(max(1, n/2), 2^precision) columns, the others zero
-  integers,  ///< |x| <= min(2^precision / n, 128); beyond n = 2^precision, 0 or +-1 with 2^precision nonzeros
-  zero,      ///< +0 and -0
+  integers,     ///< |x| <= min(2^precision / n, 128); for n > 2^precision |x| <= 4 in 2^precision / 4 columns
+  zero,         ///< +0 and -0
   // Integers whose partial sums are exact in fp32, and whose results almost surely are in f16 (not in bf16).
   sign_dense  ///< +-1 everywhere
 };

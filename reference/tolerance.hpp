@@ -2,7 +2,7 @@
 // Nothing here is tuned; every constant carries its derivation.
 //
 // Notation: u = unit roundoff of the storage type, u32 = 2^-24, L = log2 n, k = roundings, gamma = gain
-// error, N = number of elements. RMS is that of the output.
+// error, N = number of elements, RMS = root mean square of the output.
 #pragma once
 
 #include <cstdint>
@@ -21,48 +21,65 @@ struct Window {
   bool contains(double value) const { return value >= low && value <= high; }  // false for NaN
 };
 
-/// Relative error of the result that every element shares: the model's constants, the conversion of
-/// problem.scale to fp32 (where the model applies it in fp32), and the truncation bias.
+/// Relative error that every element of the result shares: the model's constants, the conversion of
+/// problem.scale to fp32 (where the arithmetic applies it in fp32; NumericModel::gain_error leaves it out),
+/// the truncation bias.
 double predicted_gain(const NumericModel& model, const Problem& problem);
 
-/// T1, centre: relative L2 error on smooth random data whose output has the given RMS (for the subnormal
-/// term), E^2 = k (rounding_rms u)^2 + gamma^2 + (fp32_rms u32)^2 + k (quantum^2 / 12) / RMS^2, quantum the
-/// subnormal spacing. For f32 storage: the fp32 arithmetic plus one rounding by the scale (none when the
-/// scale is a power of two).
-double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms);
+/// T1, centre: relative L2 error on smooth random data whose output has the given RMS,
+///   E^2 = k (rounding_rms u)^2 + gamma^2 + (fp32_rms u32)^2,
+/// with the spacing of subnormal numbers in place of u |y| for the share of a Gaussian output that lies below
+/// the smallest normal number. f32 storage: the fp32 arithmetic and one rounding by the scale, unless that is
+/// 2^j.
+double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms = 1.0);
 
-/// T1: two-sided window around predicted_rel_l2, +-(0.02 (0.03 for n <= 4) + 6 * 1.153 / sqrt(N)) of it. A
-/// result that is too good fails as well: it was not computed the way the model says. Wider for f32 storage;
-/// see the source.
+/// T1: window around predicted_rel_l2 of +- (0.02 (0.03 for n <= 4) + 6 * 1.153 / sqrt(N)) of it, for
+/// Gaussian data. Two-sided: a result that is too good was not computed the way the model says. `judge` uses
+/// the sharper prediction for the very data instead, which holds for heavy tails too.
 Window rms_window(const NumericModel& model, const Problem& problem, double output_rms,
                   std::int64_t elements);
 
 /// One step between two roundings to the storage type: butterflies over index bits first_bit .. first_bit +
-/// bits - 1, then multiplication by `factor`, then the rounding.
+/// bits - 1, then multiplication by `factor`, then a rounding of root mean square `rms` units of u.
 struct RoundedStage {
   int first_bit = 0, bits = 0;
   double factor = 1.0;
+  double rms = 0.42466;
 };
 
-/// The steps of a model: for k = 1 all bits at once; radix2_stored one bit a step, with radix2_factors
-/// (reference/emulation); mma_f16 and mma_f32 four bits a step, ascending, the rest in the last one. Throws
-/// BadRequest when the model's k contradicts its arithmetic.
+/// The steps of a model for 16-bit storage: radix2_stored one bit a step with radix2_factors
+/// (reference/emulation); otherwise, for k > 1, four bits a step in ascending order and the rest in the last
+/// one when that makes k steps (the tensor-core stages), else L/k bits a step. The factors multiply to
+/// problem.scale. Throws BadRequest when k is not in 1 .. L or contradicts the arithmetic.
 std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem);
 
-/// T2: bound of |err| for each element (count x n) on any finite data, from the inputs (count x n, FP64) by a
-/// running variance: after each step but the last v <- sum over the step's inputs of v + ulp(z)^2 / 12, and
-/// at the end
-///   u (|y| + 6 s) + 6 s + |gamma| |y| + half the subnormal spacing,   s^2 = v + (fp32_rms u32 RMS_row)^2.
-/// split_bf16 adds 2^-14 RMS_row: pairs of bf16 carry 16 bits of each intermediate.
-/// A step's error is strictly sub-Gaussian, so that P(violation) <= 2 exp(-18) per element.
-Matrix elementwise_bound(const NumericModel& model, const Problem& problem, const Matrix& input,
-                         int threads = 0);
+/// What running variance finds for a chunk of inputs (count x n, FP64).
+struct RunningVariance {
+  /// T2: bound of |err| for each element, count x n,
+  ///   u (|y| + 6 s) + 6 s + |gamma| |y| + half the subnormal spacing,
+  /// s^2 the variance before the last rounding: after each step but the last v <- (sum of v) factor^2 +
+  /// ulp(z)^2 / 12, plus (fp32_rms u32 RMS_row)^2; split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15).
+  /// Such errors are sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are
+  /// independent.
+  Matrix bound;
+  Prediction prediction;
+};
+RunningVariance running_variance(const NumericModel& model, const Problem& problem, const Matrix& input,
+                                 int threads = 0);
 
-/// T3: |gain - predicted_gain| allowed on smooth random data, for N elements.
+/// Bound of |err| for each element (count x n) that holds for any finite data without statistics: Wilkinson's
+/// running bound b <- |A| b + eps (|z| + |A| b), never larger than the row's hard bound. The structured
+/// inputs, whose roundings are not independent, are held to this one.
+Matrix rigorous_bound(const NumericModel& model, const Problem& problem, const Matrix& input,
+                      int threads = 0);
+
+/// T3: |gain - predicted_gain| allowed on Gaussian data of N elements: 6 * sqrt(3) E / sqrt(N) (the kurtosis
+/// 3 because the error grows with the element), 2e-7, and 0.025 u for results of several roundings, which
+/// share a lattice.
 double gain_tolerance(const NumericModel& model, const Problem& problem, std::int64_t elements);
 
-/// T4: Parseval, |norm_gain - predicted| allowed. ||yhat||/||y|| - 1 = gain + rel_l2^2 / 2 to second order.
-double parseval_tolerance(const NumericModel& model, const Problem& problem, std::int64_t elements);
+/// T4, Parseval: ||yhat||/||y|| - 1 = gain + (E^2 - gamma^2) / 2 to second order, with the tolerance of T3.
+double predicted_norm_gain(const NumericModel& model, const Problem& problem, double output_rms = 1.0);
 
 /// T5: hard bound for any finite data, no statistics: ||err||_2 <= relative ||y||_2 + absolute sqrt(n) for
 /// each row.
@@ -71,19 +88,27 @@ struct HardBound {
 };
 HardBound hard_bound(const NumericModel& model, const Problem& problem);
 
-/// Largest |x| and row 2-norm for which no intermediate of the model can overflow; above them a finite result
-/// may come out infinite or NaN (C8, C9).
+/// Whether no intermediate can overflow, whatever the signs: max|x| intermediate_growth <= intermediate_limit
+/// in every row, or, for orthonormal tensor-core stages, the row's 2-norm below the limit. Where it does not
+/// hold, a finite truth may come out infinite or NaN.
 bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input);
 
-/// T2 (for classes where it holds) and T5 as Limits for Comparison::add. `input` is the chunk's FP64 input.
+/// The limits for one chunk: T5, and T2 with the prediction for smooth classes, else the rigorous bound.
 Limits limits_for(const NumericModel& model, const Problem& problem, InputClass input_class,
                   const Matrix& input, int threads = 0);
 
-/// The verdict on one comparison: every element and row within its Limits, and on smooth data the statistics
-/// T1 (N >= 2^14), T3 and T4 (N >= 2^10) inside their windows. The message names the test, the value and the
-/// window.
+/// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
+/// on the statistics T1, T3 and T4 inside their windows. The message names the test, the value and the
+/// window. (No T1, T3, T4 for subnormal f32 data, where fp32 sums are exact, nor where the model flushes
+/// subnormals.)
 Verdict judge(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
               InputClass input_class);
+
+/// T6: what a plan with this model must return bit for bit on integer rows (is_exact_integer): all sums are
+/// exact, so only its constants and the last rounding are left. Fills `out` (raw storage). False when the
+/// model's constants are not known well enough (then the rigorous bound is what remains).
+bool exact_result(const NumericModel& model, const Problem& problem, const void* input, void* out,
+                  int threads = 0);
 
 /// What a check found. Time is known only for a correct result: see with_time.
 struct Checked {
@@ -95,8 +120,9 @@ struct Checked {
   Checked with_time(double microseconds) const;
 };
 
-/// expected, limits_for, compare and judge over all rows, in chunks of bounded memory. `input` and `output`
-/// are raw storage as the plan saw them (for an in-place plan: a copy of the input made before).
+/// expected, limits_for, compare and judge over all rows, in chunks of bounded memory; for integer rows T6 as
+/// well. `input` and `output` are raw storage as the plan saw them (for an in-place plan: a copy of the input
+/// made before).
 Checked check(const Problem& problem, const NumericModel& model, InputClass input_class, const void* input,
               const void* output, int threads = 0);
 

@@ -1,0 +1,545 @@
+// Compiled with -ffp-contract=off (CMakeLists.txt): every fp32 operation below is rounded on its own.
+#include "reference/emulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "common/bits.hpp"
+#include "common/error.hpp"
+#include "common/parallel_for.hpp"
+#include "reference/hadamard.hpp"
+#include "reference/rounding.hpp"
+
+namespace fwht::reference {
+namespace {
+
+int levels_of(const Problem& problem) {
+  if (!is_power_of_two(problem.n))
+    throw BadRequest(fmt::format("the emulations need n = 2^L, not n={}", problem.n));
+  return log2_floor(problem.n);
+}
+
+int threads_or_default(int threads) {
+  return threads > 0 ? threads : default_threads();
+}
+
+/// `value` rounded to the storage type.
+float rounded_to(Dtype dtype, float value) {
+  switch (dtype) {
+    case Dtype::f16:
+      return f16_to_float(float_to_f16(value));
+    case Dtype::bf16:
+      return bf16_to_float(float_to_bf16(value));
+    case Dtype::f32:
+      return value;
+  }
+  return value;
+}
+
+void load_row(const Problem& problem, const void* data, std::int64_t row, float* to) {
+  for (std::int64_t i = 0; i < problem.n; ++i) {
+    to[i] = static_cast<float>(load_element(problem.dtype, data, row * problem.row_stride + i));
+  }
+}
+
+void store_row(const Problem& problem, const float* from, void* data, std::int64_t row) {
+  for (std::int64_t i = 0; i < problem.n; ++i)
+    store_exact(problem.dtype, data, row * problem.row_stride + i, from[i]);
+}
+
+/// Calls body(row in fp32) for each row, then stores what it left there.
+template <class Body>
+void for_each_row(const Problem& problem, const void* in, void* out, int threads, const Body& body) {
+  parallel_for(problem.rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> row(static_cast<std::size_t>(problem.n));
+    for (std::int64_t r = begin; r < end; ++r) {
+      load_row(problem, in, r, row.data());
+      body(row.data());
+      store_row(problem, row.data(), out, r);
+    }
+  });
+}
+
+void butterfly(float* row, std::int64_t n, std::int64_t half) {
+  for (std::int64_t block = 0; block < n; block += 2 * half) {
+    for (std::int64_t i = block; i < block + half; ++i) {
+      const float a = row[i], b = row[i + half];
+      row[i] = a + b;
+      row[i + half] = a - b;
+    }
+  }
+}
+
+}  // namespace
+
+void emulate_fp32(const Problem& problem, const void* in, void* out, int threads) {
+  const int levels = levels_of(problem);
+  const float scale = static_cast<float>(problem.scale);
+  for_each_row(problem, in, out, threads, [&](float* row) {
+    for (int level = 0; level < levels; ++level)
+      butterfly(row, problem.n, std::int64_t{1} << level);
+    for (std::int64_t i = 0; i < problem.n; ++i)
+      row[i] = rounded_to(problem.dtype, row[i] * scale);
+  });
+}
+
+void emulate_radix2_stored(const Problem& problem, std::span<const float> factors, const void* in, void* out,
+                           int threads) {
+  const int levels = levels_of(problem);
+  if (std::ssize(factors) != levels) {
+    throw BadRequest(
+        fmt::format("{} stage factors for n={}, which has {} stages", factors.size(), problem.n, levels));
+  }
+  for_each_row(problem, in, out, threads, [&](float* row) {
+    for (int level = 0; level < levels; ++level) {
+      const float factor = factors[static_cast<std::size_t>(level)];
+      butterfly(row, problem.n, std::int64_t{1} << level);
+      for (std::int64_t i = 0; i < problem.n; ++i)
+        row[i] = rounded_to(problem.dtype, row[i] * factor);
+    }
+  });
+}
+
+std::vector<float> radix2_factors(std::int64_t n, double scale) {
+  const int levels = log2_floor(n);
+  std::vector<float> factors(static_cast<std::size_t>(levels), 1.0F);
+  if (levels == 0) return factors;
+  int halvings = 0;
+  for (int stage = 1; stage + 1 < levels; stage += 2) {
+    factors[static_cast<std::size_t>(stage)] = 0.5F;
+    ++halvings;
+  }
+  factors.back() = static_cast<float>(std::ldexp(scale, halvings));
+  return factors;
+}
+
+// ---- The tensor core
+// ------------------------------------------------------------------------------------------------
+namespace {
+
+/// A finite number as sign * significand * 2^(exponent - kSignificandShift); the exponent of a number is that
+/// of its leading bit, but not below the operand's smallest normal exponent, so a subnormal significand is <
+/// 2^23.
+constexpr int kSignificandShift = 23;
+
+struct Unpacked {
+  std::int64_t significand = 0;  // signed, |significand| < 2^24
+  int exponent = 0;
+};
+
+Unpacked unpack(float value, int smallest_exponent) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const int field = static_cast<int>((bits >> 23) & 0xFFU);
+  std::int64_t significand = bits & 0x7FFFFFU;
+  int exponent = -126;
+  if (field != 0) {
+    significand |= 0x800000;
+    exponent = field - 127;
+  }
+  if (exponent < smallest_exponent) {  // a subnormal number of a narrower type: its low bits are zero
+    significand >>= std::min(smallest_exponent - exponent, 31);
+    exponent = smallest_exponent;
+  }
+  return {bits >> 31 ? -significand : significand, exponent};
+}
+
+/// |value| >> shift with the sign kept: truncation towards zero for any shift.
+std::int64_t shift_truncated(std::int64_t value, int shift) {
+  if (shift > 62) return 0;
+  const std::int64_t magnitude = (value < 0 ? -value : value) >> shift;
+  return value < 0 ? -magnitude : magnitude;
+}
+
+constexpr int kNoExponent = -100000;
+
+/// One product, or the addend c: value = significand * 2^(exponent - bits), bits fractional bits in the
+/// significand.
+struct Term {
+  std::int64_t significand = 0;
+  int exponent = kNoExponent;
+  int bits = 2 * kSignificandShift;
+};
+
+Term product(const Unpacked& a, const Unpacked& b) {
+  const std::int64_t significand = a.significand * b.significand;
+  return {significand, significand == 0 ? kNoExponent : a.exponent + b.exponent};
+}
+
+Term addend(float c) {
+  const Unpacked unpacked = unpack(c, -126);
+  return {unpacked.significand, c == 0.0F ? kNoExponent : unpacked.exponent, kSignificandShift};
+}
+
+/// The term in units of 2^(largest - fraction_bits), truncated. fraction_bits never exceeds 46, c's own bits
+/// with fraction_bits > 23 are shifted up.
+std::int64_t aligned(const Term& term, int largest, int fraction_bits) {
+  if (term.exponent == kNoExponent) return 0;
+  const int shift = term.bits - fraction_bits + largest - term.exponent;
+  return shift >= 0 ? shift_truncated(term.significand, shift)
+                    : term.significand * (std::int64_t{1} << -shift);
+}
+
+/// x towards zero to 24 bits, subnormal numbers kept; beyond the range an infinity.
+float truncate_to_f32(double x) {
+  const double magnitude = std::fabs(x);
+  if (magnitude >= 0x1p128) return static_cast<float>(std::copysign(INFINITY, x));
+  if (magnitude < 0x1p-126) return static_cast<float>(std::trunc(x * 0x1p149) * 0x1p-149);
+  return static_cast<float>(
+      std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & ~std::uint64_t{0x1FFFFFFF}));
+}
+
+/// sum * 2^exponent in the accumulator's type.
+float accumulated(std::int64_t sum, int exponent, Accumulator accumulator) {
+  static const Format f16 = format_of(Dtype::f16);
+  const double exact =
+      static_cast<double>(sum) * power_of_two(exponent);  // |sum| < 2^53, no subnormal double
+  return accumulator == Accumulator::f16 ? static_cast<float>(round_fast(f16, exact))
+                                         : truncate_to_f32(exact);
+}
+
+/// One block: c plus the products, all finite.
+float block_sum(std::span<const Term> products, float c, TensorCore core, Accumulator accumulator) {
+  const Term last = addend(c);
+  int largest = last.exponent;
+  for (const Term& term : products)
+    largest = std::max(largest, term.exponent);
+  if (largest == kNoExponent) return 0.0F;
+  std::int64_t sum = aligned(last, largest, core.fraction_bits);
+  for (const Term& term : products)
+    sum += aligned(term, largest, core.fraction_bits);
+  return accumulated(sum, largest - core.fraction_bits, accumulator);
+}
+
+/// The sum of addends among which some are NaN or infinite.
+float nonfinite_sum(std::span<const double> addends) {
+  double sum = 0.0;
+  for (double x : addends) {
+    if (!std::isfinite(x)) sum += x;  // infinities of both signs give NaN here as well
+  }
+  return static_cast<float>(sum);
+}
+
+void require_core(TensorCore core) {
+  if (core.fused_terms < 1 || core.fraction_bits < 1 || core.fraction_bits > 30) {
+    throw BadRequest(fmt::format("a tensor core with {} fraction bits and {} fused terms", core.fraction_bits,
+                                 core.fused_terms));
+  }
+}
+
+}  // namespace
+
+double mma_sum(std::span<const double> a, std::span<const double> b, double c, Dtype operand,
+               Accumulator accumulator, TensorCore core) {
+  require_core(core);
+  if (a.size() != b.size()) throw BadRequest(fmt::format("{} factors for {} factors", a.size(), b.size()));
+  std::vector<double> addends{c};
+  for (std::size_t i = 0; i < a.size(); ++i)
+    addends.push_back(a[i] * b[i]);
+  if (!std::all_of(addends.begin(), addends.end(), [](double x) { return std::isfinite(x); })) {
+    return nonfinite_sum(addends);
+  }
+  const int smallest = format_of(operand).min_exponent;
+  std::vector<Term> products;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    products.push_back(
+        product(unpack(static_cast<float>(a[i]), smallest), unpack(static_cast<float>(b[i]), smallest)));
+  }
+  auto d = static_cast<float>(c);
+  for (std::size_t first = 0; first < products.size(); first += static_cast<std::size_t>(core.fused_terms)) {
+    const std::size_t count = std::min(products.size() - first, static_cast<std::size_t>(core.fused_terms));
+    d = block_sum(std::span(products).subspan(first, count), d, core, accumulator);
+    if (!std::isfinite(d)) return d;
+  }
+  return d;
+}
+
+// ---- Stages
+// ---------------------------------------------------------------------------------------------------------
+namespace {
+
+constexpr int kPoints = 16;
+
+/// A stage made ready: the offsets of its 16 elements in the flattened (row, column) index and the stored
+/// constant.
+class StageRunner {
+ public:
+  StageRunner(const MmaStage& stage, Dtype dtype, const StagedTransform& staged)
+      : dtype_(dtype),
+        smallest_(format_of(dtype).min_exponent),
+        block_(1 << stage.transformed),
+        magnitude_(static_cast<float>(stage.constant)),
+        constant_(unpack(magnitude_, smallest_)),
+        accumulator_(staged.accumulator),
+        core_(staged.core),
+        sorted_bits_(stage.k_bits) {
+    for (int k = 0; k < kPoints; ++k) {
+      std::int64_t offset = 0;
+      for (int b = 0; b < 4; ++b) {
+        if (k >> b & 1) offset += std::int64_t{1} << stage.k_bits[static_cast<std::size_t>(b)];
+      }
+      offsets_[static_cast<std::size_t>(k)] = offset;
+    }
+    std::sort(sorted_bits_.begin(), sorted_bits_.end());
+  }
+
+  /// values: `count` elements, rows one after the other; those past the end count as zero.
+  void run(float* values, std::int64_t count, int threads) const {
+    const std::int64_t span = std::int64_t{2} << sorted_bits_.back();
+    const std::int64_t groups = ceil_div(count, span) * span / kPoints;
+    parallel_for(groups, threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t g = begin; g < end; ++g)
+        group(values, count, base_of(g));
+    });
+  }
+
+ private:
+  /// The g-th index with zeros at the K bits.
+  std::int64_t base_of(std::int64_t g) const {
+    for (int bit : sorted_bits_) {
+      const std::int64_t low = g & ((std::int64_t{1} << bit) - 1);
+      g = ((g - low) << 1) | low;
+    }
+    return g;
+  }
+
+  void group(float* values, std::int64_t count, std::int64_t base) const {
+    std::array<float, kPoints> x{};
+    bool finite = true;
+    for (std::size_t k = 0; k < kPoints; ++k) {
+      const std::int64_t index = base + offsets_[k];
+      if (index < count) x[k] = values[index];
+      finite = finite && std::isfinite(x[k]);
+    }
+    std::array<float, kPoints> y;
+    if (!finite) {
+      nonfinite_group(x, y);
+    } else if (core_.fused_terms >= kPoints) {
+      fused_group(x, y);
+    } else {
+      chained_group(x, y);
+    }
+    for (std::size_t k = 0; k < kPoints; ++k) {
+      const std::int64_t index = base + offsets_[k];
+      if (index < count) values[index] = rounded_to(dtype_, y[k]);
+    }
+  }
+
+  Term term(float x) const { return product(unpack(x, smallest_), constant_); }
+
+  /// All products of a block in one sum: they have one constant, so their alignment is the same in every
+  /// output and the exact sums are a butterfly over integers.
+  void fused_group(const std::array<float, kPoints>& x, std::array<float, kPoints>& y) const {
+    for (int first = 0; first < kPoints; first += block_) {
+      std::array<Term, kPoints> terms;
+      std::array<std::int64_t, kPoints> sums;
+      int largest = kNoExponent;
+      for (int k = 0; k < block_; ++k) {
+        terms[static_cast<std::size_t>(k)] = term(x[static_cast<std::size_t>(first + k)]);
+        largest = std::max(largest, terms[static_cast<std::size_t>(k)].exponent);
+      }
+      for (int k = 0; k < block_; ++k) {
+        sums[static_cast<std::size_t>(k)] =
+            aligned(terms[static_cast<std::size_t>(k)], largest, core_.fraction_bits);
+      }
+      for (int half = 1; half < block_; half *= 2) {
+        for (int k = 0; k < block_; ++k) {
+          if (k & half) continue;
+          const std::int64_t a = sums[static_cast<std::size_t>(k)],
+                             b = sums[static_cast<std::size_t>(k + half)];
+          sums[static_cast<std::size_t>(k)] = a + b;
+          sums[static_cast<std::size_t>(k + half)] = a - b;
+        }
+      }
+      for (int k = 0; k < block_; ++k) {
+        y[static_cast<std::size_t>(first + k)] =
+            largest == kNoExponent
+                ? 0.0F
+                : accumulated(sums[static_cast<std::size_t>(k)], largest - core_.fraction_bits, accumulator_);
+      }
+    }
+  }
+
+  /// Blocks of fused_terms products chained through the accumulator, as on Ampere.
+  void chained_group(const std::array<float, kPoints>& x, std::array<float, kPoints>& y) const {
+    std::array<Term, kPoints> plain;
+    for (std::size_t k = 0; k < kPoints; ++k)
+      plain[k] = term(x[k]);
+    for (int out = 0; out < kPoints; ++out) {
+      std::array<Term, kPoints> products;
+      for (int k = 0; k < kPoints; ++k) {
+        const auto i = static_cast<std::size_t>(k);
+        if (k / block_ != out / block_) continue;  // the product with zero
+        products[i] = plain[i];
+        if (parity(static_cast<std::uint64_t>(k & out & (block_ - 1)))) products[i].significand *= -1;
+      }
+      float d = 0.0F;
+      for (int first = 0; first < kPoints && std::isfinite(d); first += core_.fused_terms) {
+        const int length = std::min(core_.fused_terms, kPoints - first);
+        d = block_sum(
+            std::span(products).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(length)), d,
+            core_, accumulator_);
+      }
+      y[static_cast<std::size_t>(out)] = d;
+    }
+  }
+
+  void nonfinite_group(const std::array<float, kPoints>& x, std::array<float, kPoints>& y) const {
+    for (int out = 0; out < kPoints; ++out) {
+      std::array<double, kPoints> addends;
+      for (int k = 0; k < kPoints; ++k) {
+        const int sign =
+            hadamard_sign(static_cast<std::uint64_t>(k & (block_ - 1)), static_cast<std::uint64_t>(out));
+        const double entry = k / block_ == out / block_ ? sign * static_cast<double>(magnitude_) : 0.0;
+        const auto i = static_cast<std::size_t>(k);
+        addends[i] = static_cast<double>(x[i]) * entry;
+      }
+      // A group is here because one x is not finite; times a constant or times zero it stays so.
+      y[static_cast<std::size_t>(out)] = nonfinite_sum(addends);
+    }
+  }
+
+  Dtype dtype_;
+  int smallest_, block_;
+  float magnitude_;
+  Unpacked constant_;
+  Accumulator accumulator_;
+  TensorCore core_;
+  std::vector<int> sorted_bits_;
+  std::array<std::int64_t, kPoints> offsets_{};
+};
+
+void require_stages(const Problem& problem, const StagedTransform& staged) {
+  if (problem.dtype == Dtype::f32)
+    throw BadRequest("staged tensor-core transforms are emulated for f16 and bf16, not f32");
+  require_core(staged.core);
+  const int levels = levels_of(problem);
+  std::vector<int> times(static_cast<std::size_t>(levels), 0);
+  for (const MmaStage& stage : staged.stages) {
+    if (stage.k_bits.size() != 4 || stage.transformed < 1 || stage.transformed > 4) {
+      throw BadRequest(
+          fmt::format("a stage needs four K bits, of which 1 to 4 are transformed; it has {} and {}",
+                      stage.k_bits.size(), stage.transformed));
+    }
+    if (round_to(problem.dtype, stage.constant) != stage.constant || !(stage.constant > 0.0)) {
+      throw BadRequest(
+          fmt::format("{} cannot hold the stage constant {}", name_of(problem.dtype), stage.constant));
+    }
+    for (std::size_t b = 0; b < 4; ++b) {
+      const int bit = stage.k_bits[b];
+      const bool repeated = std::count(stage.k_bits.begin(), stage.k_bits.end(), bit) != 1;
+      const bool transformed = b < static_cast<std::size_t>(stage.transformed);
+      if (bit < 0 || bit > 62 || repeated || (transformed && bit >= levels)) {
+        throw BadRequest(
+            fmt::format("K bit {} of a stage is repeated or outside the row's {} index bits", bit, levels));
+      }
+      if (transformed) ++times[static_cast<std::size_t>(bit)];
+    }
+  }
+  for (int bit = 0; bit < levels; ++bit) {
+    if (times[static_cast<std::size_t>(bit)] != 1) {
+      throw BadRequest(
+          fmt::format("index bit {} is transformed {} times", bit, times[static_cast<std::size_t>(bit)]));
+    }
+  }
+}
+
+/// 2^(-bits/2) as a 16-bit format stores it: exact for even bits, 181/256 for 1/sqrt2 in f16 and in bf16.
+double stored_constant(int bits) {
+  return (bits % 2 == 0 ? 1.0 : 181.0 / 128.0) * std::ldexp(1.0, -(bits + 1) / 2);
+}
+
+std::vector<int> padding_bits(int levels, int remainder) {
+  std::vector<int> bits;
+  // Rows shorter than a chunk share it with their neighbours; in longer rows the padding is part of the same
+  // row.
+  const int first = levels < 8 ? levels : 0;
+  for (int b = 0; b < 4 - remainder; ++b)
+    bits.push_back(first + b);
+  return bits;
+}
+
+}  // namespace
+
+StagedTransform hadacore_stages(Dtype dtype, std::int64_t n, TensorCore core) {
+  if (!is_power_of_two(n) || n < 2) throw BadRequest(fmt::format("n={} must be a power of two from 2 on", n));
+  const int levels = log2_floor(n);
+  StagedTransform staged;
+  staged.accumulator = dtype == Dtype::f16 ? Accumulator::f16 : Accumulator::f32;
+  staged.core = core;
+  for (int first = 0; first < levels; first += 4) {
+    const int transformed = std::min(4, levels - first);
+    MmaStage stage;
+    for (int b = 0; b < transformed; ++b)
+      stage.k_bits.push_back(first + b);
+    if (transformed < 4) {
+      for (int bit : padding_bits(levels, transformed))
+        stage.k_bits.push_back(bit);
+    }
+    stage.transformed = transformed;
+    stage.constant = stored_constant(transformed);
+    staged.stages.push_back(stage);
+  }
+  return staged;
+}
+
+void emulate_staged(const Problem& problem, const StagedTransform& staged, const void* in, void* out,
+                    int threads) {
+  require_stages(problem, staged);
+  const std::int64_t count = problem.elements();
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const int pool = threads_or_default(threads);
+  parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      load_row(problem, in, r, values.data() + r * problem.n);
+  });
+  for (const MmaStage& stage : staged.stages) {
+    StageRunner(stage, problem.dtype, staged).run(values.data(), count, pool);
+  }
+  parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      store_row(problem, values.data() + r * problem.n, out, r);
+  });
+}
+
+bool has_emulation(const NumericModel& model) {
+  switch (model.arithmetic) {
+    case Arithmetic::fp32_ascending:
+    case Arithmetic::radix2_stored:
+    case Arithmetic::mma_f16:
+    case Arithmetic::mma_f32:
+      return true;
+    case Arithmetic::fp32_any_order:
+    case Arithmetic::split_bf16:
+    case Arithmetic::fp64:
+      return false;
+  }
+  return false;
+}
+
+void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads) {
+  switch (model.arithmetic) {
+    case Arithmetic::fp32_ascending:
+      return emulate_fp32(problem, in, out, threads);
+    case Arithmetic::radix2_stored:
+      return emulate_radix2_stored(problem, radix2_factors(problem.n, problem.scale), in, out, threads);
+    case Arithmetic::mma_f16:
+    case Arithmetic::mma_f32: {
+      if (problem.scale != orthonormal_scale(problem.n)) {
+        throw BadRequest(
+            fmt::format("the staged emulation is orthonormal; scale={} is not 1/sqrt(n)", problem.scale));
+      }
+      StagedTransform staged = hadacore_stages(problem.dtype, problem.n);
+      staged.accumulator = model.arithmetic == Arithmetic::mma_f16 ? Accumulator::f16 : Accumulator::f32;
+      return emulate_staged(problem, staged, in, out, threads);
+    }
+    default:
+      throw BadRequest("no host emulation reproduces this arithmetic bit for bit");
+  }
+}
+
+}  // namespace fwht::reference

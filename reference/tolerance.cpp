@@ -1,0 +1,591 @@
+#include "reference/tolerance.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "common/bits.hpp"
+#include "common/error.hpp"
+#include "common/parallel_for.hpp"
+#include "reference/emulation.hpp"
+#include "reference/rounding.hpp"
+
+namespace fwht::reference {
+namespace {
+
+constexpr double kSmooth = 0.42466;  // rms of one rounding in u, log-uniform significand: sqrt(1 / (8 ln 2))
+constexpr double kRadixTwo =
+    0.46;  // the same for a + b of two numbers on one grid: residues 0 or 1/2 half the time
+constexpr double kU32 = 0x1p-24;
+constexpr double kSigmas = 6.0;  // P <= 2 exp(-18) for sub-Gaussian errors
+// A tensor-core block of 16 products and c: 17 truncations at 2^-25 of the largest, then 24 bits towards
+// zero.
+constexpr double kBlockTruncation = 17 * 0x1p-25;
+constexpr double kTowardsZero = 0x1p-23;
+// An intermediate as a pair of bf16 numbers: 16 bits, the low half truncated at worst.
+constexpr double kSplit = 0x1p-16;
+constexpr double kSplitElement = 0x1p-14;  // of RMS, per element; largest seen on an H200: 2^-15
+
+bool is_power_of_two_value(double x) {
+  int exponent = 0;
+  return std::frexp(std::fabs(x), &exponent) == 0.5;
+}
+
+bool scales_in_fp32(const NumericModel& model) {
+  switch (model.arithmetic) {
+    case Arithmetic::fp32_ascending:
+    case Arithmetic::fp32_any_order:
+    case Arithmetic::radix2_stored:
+    case Arithmetic::split_bf16:
+      return true;
+    case Arithmetic::mma_f16:
+    case Arithmetic::mma_f32:
+    case Arithmetic::fp64:
+      return false;
+  }
+  return false;
+}
+
+bool has_tensor_stages(const NumericModel& model) {
+  return model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32 ||
+         model.arithmetic == Arithmetic::split_bf16;
+}
+
+int levels_of(const Problem& problem) {
+  if (!is_power_of_two(problem.n))
+    throw BadRequest(fmt::format("tolerances need n = 2^L, not n={}", problem.n));
+  return log2_floor(problem.n);
+}
+
+/// One rounding on the way: butterflies over bits, times factor, rounding to `format` of rms units of its u.
+struct Step {
+  RoundedStage stage;
+  Format format;
+};
+
+/// f32 storage: whether the last multiplication rounds. fp64 arithmetic always rounds on the way out.
+bool last_step_rounds(const NumericModel& model, const Problem& problem) {
+  return model.arithmetic == Arithmetic::fp64 || !is_power_of_two_value(problem.scale);
+}
+
+/// All roundings that the running variance follows. 16-bit storage: those to storage; the fp32 arithmetic
+/// between them is a small term of its own. f32 storage: every fp32 butterfly, then the scale.
+std::vector<Step> steps_of(const NumericModel& model, const Problem& problem) {
+  std::vector<Step> steps;
+  const Format storage = format_of(problem.dtype);
+  if (problem.dtype != Dtype::f32) {
+    for (const RoundedStage& stage : rounded_stages(model, problem))
+      steps.push_back({stage, storage});
+    return steps;
+  }
+  const int levels = levels_of(problem);
+  const double each = levels == 0 ? 0.0 : model.fp32_rms / std::sqrt(static_cast<double>(levels));
+  for (int level = 0; level < levels; ++level)
+    steps.push_back({{level, 1, 1.0, each}, storage});
+  steps.push_back({{levels, 0, problem.scale, last_step_rounds(model, problem) ? kSmooth : 0.0}, storage});
+  return steps;
+}
+
+/// Mean square of one rounding at z in units of its ulp^2, 1/12 for an even spread. Below the smallest normal
+/// number inputs and results share one grid, so a factor 2^-j leaves residues on multiples of 2^-j: none for
+/// j = 0, else 1/12 + 1/(6 4^j) (j = 1: 0 or 1/2, mean square 1/8).
+double mean_square(const Step& step, double z) {
+  const double smooth = step.stage.rms / kSmooth;
+  if (std::fabs(z) >= power_of_two(step.format.min_exponent) || !is_power_of_two_value(step.stage.factor)) {
+    return smooth * smooth / 12.0;
+  }
+  const double f = std::fabs(step.stage.factor);
+  return f >= 1.0 ? 0.0 : 1.0 / 12.0 + f * f / 6.0;
+}
+
+double rounding_variance(const Step& step, double z) {
+  const double ulp = ulp_of(step.format, z);
+  return ulp * ulp * mean_square(step, z);
+}
+
+/// a+b, a-b on values; a+b on what is not negative (variances, bounds).
+void butterfly(double* row, std::int64_t n, int bit) {
+  const std::int64_t half = std::int64_t{1} << bit;
+  for (std::int64_t block = 0; block < n; block += 2 * half) {
+    for (std::int64_t i = block; i < block + half; ++i) {
+      const double a = row[i], b = row[i + half];
+      row[i] = a + b;
+      row[i + half] = a - b;
+    }
+  }
+}
+
+void spread(double* row, std::int64_t n, int bit) {
+  const std::int64_t half = std::int64_t{1} << bit;
+  for (std::int64_t block = 0; block < n; block += 2 * half) {
+    for (std::int64_t i = block; i < block + half; ++i)
+      row[i] = row[i + half] = row[i] + row[i + half];
+  }
+}
+
+double sum_of_squares(const std::vector<double>& row) {
+  double sum = 0.0;
+  for (double x : row)
+    sum += x * x;
+  return sum;
+}
+
+/// Moments of the errors that the steps make, summed over elements.
+struct Moments {
+  std::vector<double> variance, variance2, gain;  // for each step: sums of v, v^2, z^2 v
+  double fp32 = 0.0;  // sum of the variance of the fp32 arithmetic between the steps
+  explicit Moments(std::size_t steps) : variance(steps), variance2(steps), gain(steps) {}
+  void add(const Moments& other) {
+    for (std::size_t s = 0; s < variance.size(); ++s) {
+      variance[s] += other.variance[s];
+      variance2[s] += other.variance2[s];
+      gain[s] += other.gain[s];
+    }
+    fp32 += other.fp32;
+  }
+};
+
+class VarianceWalk {
+ public:
+  VarianceWalk(const NumericModel& model, const Problem& problem)
+      : n_(problem.n),
+        steps_(steps_of(model, problem)),
+        fp32_(problem.dtype == Dtype::f32 ? 0.0 : model.fp32_rms * kU32),
+        gamma_(std::fabs(predicted_gain(model, problem))),
+        unit_(format_of(problem.dtype).unit_roundoff()),
+        floor_(0.5 * quantum_of(format_of(problem.dtype))),
+        split_(model.arithmetic == Arithmetic::split_bf16 ? kSplitElement : 0.0) {
+    if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+      // Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
+      const double terms = static_cast<double>(n_) * (levels_of(problem) + 1);
+      floor_ += 0x1p-126 * (1.0 + terms * std::fabs(problem.scale));
+    }
+  }
+
+  std::size_t steps() const { return steps_.size(); }
+
+  void row(const double* input, double* bound, Moments& moments) const {
+    std::vector<double> z(input, input + n_), v(static_cast<std::size_t>(n_), 0.0);
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      const RoundedStage& stage = steps_[s].stage;
+      for (int bit = stage.first_bit; bit < stage.first_bit + stage.bits; ++bit) {
+        butterfly(z.data(), n_, bit);
+        if (s > 0) spread(v.data(), n_, bit);
+      }
+      round(s, z, v, moments);
+    }
+    const double mean_square_row = sum_of_squares(z) / static_cast<double>(n_);
+    const double fp32 = fp32_ * fp32_ * mean_square_row;
+    moments.fp32 += fp32 * static_cast<double>(n_);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      const double s = kSigmas * std::sqrt(v[i] + fp32), y = std::fabs(z[i]);
+      bound[i] = unit_ * (y + s) + s + gamma_ * y + floor_ + split_ * std::sqrt(mean_square_row);
+    }
+  }
+
+  Prediction prediction(const Moments& moments) const {
+    Prediction result;
+    double growth = 1.0, norms = 0.0;  // growth: what the later steps multiply squared norms by
+    for (std::size_t s = steps_.size(); s-- > 0;) {
+      result.error2 += growth * moments.variance[s];
+      norms += growth * std::sqrt(moments.variance2[s]);
+      result.gain_variance += growth * growth * moments.gain[s];
+      const RoundedStage& stage = steps_[s].stage;
+      growth *= std::ldexp(stage.factor * stage.factor, stage.bits);
+    }
+    result.error2 += moments.fp32;
+    // Var(sum of squares) is at most that of Gaussian errors, 2 sum v^2, for one step; steps combine by
+    // Cauchy-Schwarz.
+    result.error2_variance = 2.0 * norms * norms;
+    return result;
+  }
+
+ private:
+  void round(std::size_t s, std::vector<double>& z, std::vector<double>& v, Moments& moments) const {
+    const double factor = steps_[s].stage.factor;
+    const bool last = s + 1 == steps_.size();
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      z[i] *= factor;
+      v[i] *= factor * factor;
+      const double e = rounding_variance(steps_[s], z[i]);
+      moments.variance[s] += e;
+      moments.variance2[s] += e * e;
+      moments.gain[s] += z[i] * z[i] * e;
+      if (!last) v[i] += e;  // the last rounding is bounded, not estimated
+    }
+  }
+
+  std::int64_t n_;
+  std::vector<Step> steps_;
+  double fp32_, gamma_, unit_, floor_, split_;
+};
+
+/// Wilkinson's bound for one row, level by level.
+class RigorousWalk {
+ public:
+  RigorousWalk(const NumericModel& model, const Problem& problem)
+      : n_(problem.n),
+        tensor_(model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32),
+        fp32_(model.arithmetic == Arithmetic::fp64 ? 0x1p-53 : kU32),
+        gamma_(std::fabs(predicted_gain(model, problem))),
+        format_(format_of(problem.dtype)),
+        hard_(hard_bound(model, problem)) {
+    if (problem.dtype == Dtype::f32) {
+      stages_ = {{0, levels_of(problem), problem.scale, kSmooth}};
+    } else {
+      stages_ = rounded_stages(model, problem);
+    }
+    if (model.arithmetic == Arithmetic::split_bf16) split_ = kSplit * (levels_of(problem) / 4 + 1);
+    if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+      flush_ =
+          0x1p-126 * (1.0 + static_cast<double>(n_) * (levels_of(problem) + 1) * std::fabs(problem.scale));
+    }
+  }
+
+  void row(const double* input, double* bound) const {
+    std::vector<double> z(input, input + n_), b(static_cast<std::size_t>(n_), 0.0);
+    for (const RoundedStage& stage : stages_) {
+      const double largest = largest_of(z);
+      for (int bit = stage.first_bit; bit < stage.first_bit + stage.bits; ++bit) {
+        butterfly(z.data(), n_, bit);
+        spread(b.data(), n_, bit);
+        if (tensor_) continue;
+        for (std::size_t i = 0; i < z.size(); ++i)
+          b[i] += fp32_ * (std::fabs(z[i]) + b[i]);
+      }
+      const double block = tensor_ ? kBlockTruncation * largest * stage.factor : 0.0;
+      const double scaling = tensor_ ? kTowardsZero : fp32_;
+      for (std::size_t i = 0; i < z.size(); ++i) {
+        z[i] *= stage.factor;
+        b[i] = b[i] * std::fabs(stage.factor) + block;
+        b[i] += scaling * (std::fabs(z[i]) + b[i]);
+        b[i] += format_.unit_roundoff() * (std::fabs(z[i]) + b[i]) + 0.5 * quantum_of(format_);
+      }
+    }
+    const double norm = std::sqrt(sum_of_squares(z));
+    const double hard = hard_.relative * norm + hard_.absolute * std::sqrt(static_cast<double>(n_));
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      const double own = b[i] + gamma_ * (std::fabs(z[i]) + b[i]) + split_ * norm + flush_;
+      bound[i] = std::min(own, hard);
+    }
+  }
+
+ private:
+  static double largest_of(const std::vector<double>& z) {
+    double largest = 0.0;
+    for (double x : z)
+      largest = std::max(largest, std::fabs(x));
+    return largest;
+  }
+
+  std::int64_t n_;
+  bool tensor_;
+  double fp32_, gamma_, split_ = 0.0, flush_ = 0.0;
+  Format format_;
+  HardBound hard_;
+  std::vector<RoundedStage> stages_;
+};
+
+/// E[ulp(y)^2] for y ~ N(0, rms^2), with the format's floor (or without: smallest = -1000).
+double mean_square_ulp(const Format& format, double rms, int smallest) {
+  double sum = 0.0;
+  const int middle = std::ilogb(rms);
+  const auto below = [&](double x) { return std::erf(x / rms / std::numbers::sqrt2); };
+  const int lowest = std::max(smallest, middle - 40);
+  for (int e = lowest; e <= middle + 5; ++e) {
+    const double share = below(std::ldexp(1.0, e + 1)) - (e == lowest ? 0.0 : below(std::ldexp(1.0, e)));
+    sum += share * std::ldexp(1.0, 2 * (e - format.precision + 1));
+  }
+  if (lowest > middle + 5) sum = std::ldexp(1.0, 2 * (lowest - format.precision + 1));
+  return sum;
+}
+
+std::string window_message(std::string_view test, std::string_view what, double value, const Window& window,
+                           const Problem& problem, InputClass input_class) {
+  return fmt::format("{} on {} input: {}: {} is {:.6g}, outside [{:.6g}, {:.6g}]", to_string(problem),
+                     name_of(input_class), test, what, value, window.low, window.high);
+}
+
+}  // namespace
+
+double predicted_gain(const NumericModel& model, const Problem& problem) {
+  double gain = (1.0 + model.gain_error) * (1.0 + model.truncation_bias) - 1.0;
+  if (scales_in_fp32(model) && problem.scale != 0.0) {
+    gain = (1.0 + gain) * (static_cast<double>(static_cast<float>(problem.scale)) / problem.scale) - 1.0;
+  }
+  return gain;
+}
+
+double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms) {
+  const Format format = format_of(problem.dtype);
+  const double gamma = predicted_gain(model, problem), fp32 = model.fp32_rms * kU32;
+  double rounding = model.rounding_rms * format.unit_roundoff();
+  double count = model.roundings;
+  if (problem.dtype == Dtype::f32) {
+    rounding = kSmooth * kU32;
+    count = last_step_rounds(model, problem) ? 1.0 : 0.0;
+  } else if (output_rms > 0.0) {
+    rounding *= std::sqrt(mean_square_ulp(format, output_rms, format.min_exponent) /
+                          mean_square_ulp(format, output_rms, -1000));
+  }
+  return std::sqrt(count * rounding * rounding + gamma * gamma + fp32 * fp32);
+}
+
+namespace {
+
+/// The model's own inaccuracy: dependence on sigma within a binade and the lattice effect (2.1 % at n = 4).
+double model_margin(const Problem& problem) {
+  return problem.n <= 4 ? 0.03 : 0.02;
+}
+
+Window around(double centre, double relative) {
+  return {centre * (1.0 - relative), centre * (1.0 + relative)};
+}
+
+double lattice_gain(const NumericModel& model, const Problem& problem) {
+  const bool several = model.roundings > 1 || problem.dtype == Dtype::f32;
+  const double u = format_of(problem.dtype).unit_roundoff();
+  return several ? 0.025 * u + (problem.dtype == Dtype::f32 ? 0.0 : 2e-7) : 2e-7;
+}
+
+}  // namespace
+
+Window rms_window(const NumericModel& model, const Problem& problem, double output_rms,
+                  std::int64_t elements) {
+  return around(predicted_rel_l2(model, problem, output_rms),
+                model_margin(problem) + kSigmas * 1.153 / std::sqrt(static_cast<double>(elements)));
+}
+
+std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem) {
+  const int levels = levels_of(problem), k = model.roundings;
+  const bool radix2 = model.arithmetic == Arithmetic::radix2_stored && problem.dtype != Dtype::f32;
+  if (k < 1 || k > std::max(1, levels) || (radix2 && k != levels)) {
+    throw BadRequest(
+        fmt::format("a model with k={} roundings for n={}, which has {} levels", k, problem.n, levels));
+  }
+  std::vector<RoundedStage> stages;
+  if (radix2) {
+    const std::vector<float> factors = radix2_factors(problem.n, problem.scale);
+    for (int s = 0; s < levels; ++s) {
+      const double factor = s + 1 < levels ? static_cast<double>(factors[static_cast<std::size_t>(s)])
+                                           : std::ldexp(problem.scale, (levels - 1) / 2);
+      stages.push_back({s, 1, factor, is_power_of_two_value(factor) ? kRadixTwo : kSmooth});
+    }
+    return stages;
+  }
+  const int width = ceil_div(levels, 4) == k ? 4 : static_cast<int>(ceil_div(levels, k));
+  double left = problem.scale;
+  for (int first = 0, s = 0; s < k; ++s) {
+    const int bits = s + 1 == k ? levels - first : std::min(width, levels - first - (k - 1 - s));
+    const double factor = s + 1 == k ? left : orthonormal_scale(std::int64_t{1} << bits);
+    stages.push_back({first, bits, factor, model.rounding_rms});
+    left /= factor;
+    first += bits;
+  }
+  return stages;
+}
+
+RunningVariance running_variance(const NumericModel& model, const Problem& problem, const Matrix& input,
+                                 int threads) {
+  const VarianceWalk walk(model, problem);
+  RunningVariance result{Matrix(input.rows(), input.cols()), {}};
+  const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem.n);
+  const std::int64_t blocks = ceil_div(input.rows(), rows_per_block);
+  std::vector<Moments> moments(static_cast<std::size_t>(blocks), Moments(walk.steps()));
+  parallel_for(blocks, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      for (std::int64_t r = b * rows_per_block;
+           r < std::min<std::int64_t>(input.rows(), (b + 1) * rows_per_block); ++r) {
+        walk.row(input.row(r).data(), result.bound.row(r).data(), moments[static_cast<std::size_t>(b)]);
+      }
+    }
+  });
+  Moments all(walk.steps());
+  for (const Moments& block : moments)
+    all.add(block);
+  result.prediction = walk.prediction(all);
+  return result;
+}
+
+Matrix rigorous_bound(const NumericModel& model, const Problem& problem, const Matrix& input, int threads) {
+  const RigorousWalk walk(model, problem);
+  Matrix bound(input.rows(), input.cols());
+  parallel_for(input.rows(), threads > 0 ? threads : default_threads(),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r)
+                   walk.row(input.row(r).data(), bound.row(r).data());
+               });
+  return bound;
+}
+
+double gain_tolerance(const NumericModel& model, const Problem& problem, std::int64_t elements) {
+  const double gamma = predicted_gain(model, problem), e = predicted_rel_l2(model, problem);
+  const double random = std::sqrt(std::max(0.0, e * e - gamma * gamma));
+  return kSigmas * std::numbers::sqrt3 * random / std::sqrt(static_cast<double>(elements)) +
+         lattice_gain(model, problem);
+}
+
+double predicted_norm_gain(const NumericModel& model, const Problem& problem, double output_rms) {
+  const double gamma = predicted_gain(model, problem), e = predicted_rel_l2(model, problem, output_rms);
+  return gamma + 0.5 * (e * e - gamma * gamma);
+}
+
+HardBound hard_bound(const NumericModel& model, const Problem& problem) {
+  const int levels = levels_of(problem);
+  const Format format = format_of(problem.dtype);
+  const double u = format.unit_roundoff();
+  const double eps = model.arithmetic == Arithmetic::fp64 ? 0x1p-53 : kU32;
+  double growth = (1.0 + std::fabs(predicted_gain(model, problem))) * std::pow(1.0 + u, model.roundings);
+  if (has_tensor_stages(model)) {
+    const int passes = (levels + 3) / 4;
+    growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
+    if (model.arithmetic == Arithmetic::split_bf16) growth *= std::pow(1.0 + kSplit, passes);
+  }
+  // Each fp32 butterfly is orthogonal up to sqrt2, so its relative error in norm is u32; one more for the
+  // scale.
+  growth *= std::pow(1.0 + eps, levels + 1);
+  HardBound bound{growth - 1.0, 0.0};
+  double later = 1.0;  // what the later steps multiply norms by
+  const std::vector<RoundedStage> stages =
+      problem.dtype == Dtype::f32 ? std::vector<RoundedStage>{{0, levels, problem.scale, kSmooth}}
+                                  : rounded_stages(model, problem);
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    bound.absolute += 0.5 * quantum_of(format) * later;
+    later *= std::fabs(stages[s].factor) * std::sqrt(std::ldexp(1.0, stages[s].bits));
+  }
+  if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+    bound.absolute +=
+        0x1p-126 * (1.0 + static_cast<double>(problem.n) * (levels + 1) * std::fabs(problem.scale));
+  }
+  return bound;
+}
+
+bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input) {
+  if (input.cols() != problem.n)
+    throw BadRequest(fmt::format("{} columns for n={}", input.cols(), problem.n));
+  const bool orthonormal = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
+  for (Eigen::Index r = 0; r < input.rows(); ++r) {
+    const double largest = input.row(r).cwiseAbs().maxCoeff();
+    const bool by_size = largest * model.intermediate_growth <= model.intermediate_limit;
+    const bool by_norm = orthonormal && input.row(r).norm() < model.intermediate_limit;
+    if (!by_size && !by_norm) return false;
+  }
+  return true;
+}
+
+Limits limits_for(const NumericModel& model, const Problem& problem, InputClass input_class,
+                  const Matrix& input, int threads) {
+  Limits limits;
+  const HardBound hard = hard_bound(model, problem);
+  limits.row_relative = hard.relative;
+  limits.row_absolute = hard.absolute;
+  limits.overflow_slack = hard.relative;
+  if (is_smooth(input_class)) {
+    RunningVariance variance = running_variance(model, problem, input, threads);
+    limits.elementwise = std::move(variance.bound);
+    limits.prediction = variance.prediction;
+  } else {
+    limits.elementwise = rigorous_bound(model, problem, input, threads);
+  }
+  return limits;
+}
+
+namespace {
+
+bool statistics_apply(const NumericModel& model, const Problem& problem, InputClass input_class) {
+  if (!is_smooth(input_class)) return false;
+  return input_class != InputClass::subnormal || (problem.dtype != Dtype::f32 && !model.flushes_subnormals);
+}
+
+Verdict judge_statistics(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
+                         InputClass input_class) {
+  const double gamma = predicted_gain(model, problem);
+  double centre = predicted_rel_l2(model, problem, stats.expected_rms);
+  double spread = 1.153 / std::sqrt(static_cast<double>(stats.finite));
+  double gain_allowed = gain_tolerance(model, problem, stats.finite);
+  if (stats.predicted_rel_l2) {
+    centre = std::hypot(*stats.predicted_rel_l2, gamma);
+    spread = stats.predicted_spread;
+    gain_allowed = kSigmas * stats.predicted_gain_spread + lattice_gain(model, problem);
+  }
+  const Window rms = around(centre, model_margin(problem) + kSigmas * spread);
+  if (!rms.contains(stats.rel_l2)) {
+    return incorrect(window_message("T1", "the relative L2 error", stats.rel_l2, rms, problem, input_class));
+  }
+  const Window gain{gamma - gain_allowed, gamma + gain_allowed};
+  if (!gain.contains(stats.gain)) {
+    return incorrect(window_message("T3", "the gain error", stats.gain, gain, problem, input_class));
+  }
+  // ||yhat||^2 = ||y||^2 (1 + 2 gain + rel_l2^2), so to second order the norm gains gain + (rel_l2^2 -
+  // gamma^2) / 2.
+  const Window norm{gain.low + 0.5 * (rms.low * rms.low - gamma * gamma),
+                    gain.high + 0.5 * (rms.high * rms.high - gamma * gamma)};
+  if (!norm.contains(stats.norm_gain)) {
+    return incorrect(window_message("T4", "||yhat||/||y|| - 1", stats.norm_gain, norm, problem, input_class));
+  }
+  return passed();
+}
+
+}  // namespace
+
+Verdict judge(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
+              InputClass input_class) {
+  if (Verdict verdict = judge_elements(stats, problem); !verdict) return verdict;
+  constexpr std::int64_t kFewest = 1024;  // below, a sum of squares is too far from Gaussian for six sigmas
+  if (stats.finite < kFewest || !statistics_apply(model, problem, input_class)) return passed();
+  return judge_statistics(stats, model, problem, input_class);
+}
+
+bool exact_result(const NumericModel& model, const Problem& problem, const void* input, void* out,
+                  int threads) {
+  if (!model.integer_exact) return false;
+  switch (model.arithmetic) {
+    case Arithmetic::fp32_ascending:
+    case Arithmetic::fp32_any_order:
+    case Arithmetic::split_bf16:
+      emulate_fp32(problem, input, out, threads);
+      return true;  // any order: sums are exact
+    case Arithmetic::radix2_stored:
+    case Arithmetic::mma_f16:
+    case Arithmetic::mma_f32:
+      emulate(problem, model, input, out, threads);
+      return true;
+    case Arithmetic::fp64:
+      store_rows(problem, expected(problem, input, 0, -1, threads), out, 0, threads);
+      return true;
+  }
+  return false;
+}
+
+Checked Checked::with_time(double microseconds) const {
+  Checked result = *this;
+  result.time_us = verdict ? std::optional(microseconds) : std::nullopt;
+  return result;
+}
+
+Checked check(const Problem& problem, const NumericModel& model, InputClass input_class, const void* input,
+              const void* output, int threads) {
+  validate(problem);
+  Comparison comparison(problem);
+  const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / problem.n);
+  for (std::int64_t row = 0; row < problem.rows; row += rows_per_chunk) {
+    Matrix values = load_rows(problem, input, row, std::min(rows_per_chunk, problem.rows - row), threads);
+    const Limits limits = limits_for(model, problem, input_class, values, threads);
+    transform(values, problem.scale, StageOrder::ascending, threads);
+    comparison.add(row, values, output, limits, threads);
+  }
+  Checked result;
+  result.stats = comparison.stats();
+  result.verdict = judge(result.stats, model, problem, input_class);
+  if (!result.verdict || !is_exact_integer(input_class) || problem.rows == 0) return result;
+  std::vector<unsigned char> exact(static_cast<std::size_t>(problem.span_bytes()));
+  if (exact_result(model, problem, input, exact.data(), threads)) {
+    result.verdict = compare_exact(problem, exact.data(), output);
+  }
+  return result;
+}
+
+}  // namespace fwht::reference
