@@ -1,4 +1,5 @@
-# install + find_package(fwht), proven from outside: see consumer_test/.
+# Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
+# (consumer_test/), and the answers of ./testbed.
 if(FWHT_TESTS)
   add_test(NAME install.consumer
     COMMAND ${CMAKE_COMMAND}
@@ -6,5 +7,7 @@ if(FWHT_TESTS)
       -D generator=${CMAKE_GENERATOR} -D build_type=${CMAKE_BUILD_TYPE}
       -D cxx=${CMAKE_CXX_COMPILER} -D "cxx_flags=${CMAKE_CXX_FLAGS}" -D "cuda_root=${CUDAToolkit_TARGET_DIR}"
       -P ${PROJECT_SOURCE_DIR}/cmake/consumer_test/run.cmake)
-  set_tests_properties(install.consumer PROPERTIES LABELS host TIMEOUT 300)
+  add_test(NAME testbed.messages
+    COMMAND bash ${PROJECT_SOURCE_DIR}/cmake/testbed_test.sh ${PROJECT_SOURCE_DIR}/testbed ${PROJECT_BINARY_DIR}/testbed_test)
+  set_tests_properties(install.consumer testbed.messages PROPERTIES LABELS host TIMEOUT 300)
 endif()

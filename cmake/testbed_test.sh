@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# How ./testbed answers what it cannot do: the exit code, and one sentence instead of a trace. Installs nothing.
+# testbed_test.sh TESTBED WORK_DIR
+set -euo pipefail
+readonly testbed=$1 work=$2
+failures=0
+
+# expect EXIT_CODE LINES(count, or "any") PATTERN COMMAND...
+expect() {
+  local -r code=$1 lines=$2 pattern=$3
+  shift 3
+  local output actual=0
+  output=$("$@" 2>&1) || actual=$?
+  if [[ $actual != "$code" ]] || ! grep -qE -e "$pattern" <<<"$output" ||
+    { [[ $lines != any ]] && [[ $(wc -l <<<"$output") != "$lines" ]]; }; then
+    printf 'FAILED: %s\n  expected exit code %s, %s line(s), /%s/; got %s:\n%s\n' "$*" "$code" "$lines" "$pattern" "$actual" "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+# A machine that has this script's own tools and nothing else: no compiler, no CMake, no apt-get.
+rm -rf "$work"
+mkdir -p "$work/bin"
+for tool in bash cat dirname env grep id sed; do ln -s "$(type -P "$tool")" "$work/bin/$tool"; done
+# shellcheck disable=SC2317  # called through expect
+bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
+
+readonly commands=(run test sweep report profile sanitize)
+for command in "${commands[@]}"; do
+  expect 0 any "^  $command " "$testbed" help
+  expect 0 any "^Usage: ./testbed $command" "$testbed" "$command" --help
+  expect 0 any "^Usage: ./testbed $command" bare "$command" -h
+done
+expect 2 1 "unknown command 'bogus'" "$testbed" bogus
+for command in run test profile; do
+  expect 2 1 "unknown argument '--bogus'; see ./testbed $command --help" "$testbed" "$command" --bogus
+done
+expect 2 1 "-R needs a value" "$testbed" test -R
+expect 2 1 "needs at least one results folder" "$testbed" report
+expect 2 1 "needs --variant and --problem" "$testbed" profile --variant naive
+for command in run test sweep; do
+  expect 1 1 "missing: .*cmake.* no apt-get" bare "$command"
+done
+if [[ ! -x /usr/local/cuda/bin/ncu ]]; then
+  expect 2 1 "ncu was not found" bare profile --variant naive --problem f16/n64/r64
+fi
+if [[ ! -x /usr/local/cuda/bin/compute-sanitizer ]]; then
+  expect 2 1 "compute-sanitizer was not found" bare sanitize
+fi
+exit $((failures > 0))
