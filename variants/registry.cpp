@@ -11,6 +11,7 @@ constexpr const Variant* kLadder[] = {
     &cpu::variant,
     &naive::variant,
     &warp_shuffle::variant,
+    &wgmma::variant,
 };
 
 }  // namespace

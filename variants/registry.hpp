@@ -17,6 +17,9 @@ extern const Variant variant;
 namespace warp_shuffle {
 extern const Variant variant;
 }
+namespace wgmma {
+extern const Variant variant;
+}
 
 std::span<const Variant* const> registry();
 

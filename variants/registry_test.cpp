@@ -38,6 +38,7 @@ struct Golden {
   std::string_view optional_backend = {};
 };
 
+const std::vector<Dtype> kF16Bf16{Dtype::f16, Dtype::bf16};
 const std::vector<Dtype> kF16Bf16F32{Dtype::f16, Dtype::bf16, Dtype::f32};
 
 // clang-format off
@@ -46,6 +47,7 @@ const std::vector<Golden> kGolden = {
   {"cpu",           kF16Bf16F32,    {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
   {"naive",         kF16Bf16F32,    {2, k2To30},  {2, k2To30},  kNone,        1},
   {"warp_shuffle",  kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1},
+  {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8},
 };
 // clang-format on
 

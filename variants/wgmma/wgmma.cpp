@@ -1,0 +1,67 @@
+#include "variants/wgmma/wgmma.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace fwht::wgmma {
+
+// Why two forms. A block per row, scheduled by the hardware, keeps memory busiest once the data leaves the
+// L2, as long as several blocks fit on an SM (n <= 8192). Inside the L2 the start-up of each block counts,
+// and a resident block that always has the next rows in flight wins from n = 8192. Above, one row fills so
+// much of an SM that only the ring overlaps load, tensor and store; out of the L2 its rows are handed out
+// dynamically, because a static share leaves SMs idle at the end.
+Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
+  const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
+  switch (log2_floor(problem.n)) {
+    case 12:
+      return {Form::one_shot, 1, 1, false};
+    case 13:
+      return in_l2 ? Launch{Form::ring, 4, 8, false} : Launch{Form::one_shot, 1, 1, false};
+    case 14:
+      return {Form::ring, 2, 4, !in_l2};
+    default:
+      return {Form::ring, 2, 2, !in_l2};
+  }
+}
+
+std::int64_t shared_bytes(const Launch& launch, int log_n) {
+  const Tile tile{log_n};
+  if (launch.form == Form::one_shot) return tile.row_bytes();
+  return std::int64_t{launch.slots} * tile.row_bytes() +
+         std::int64_t{launch.warpgroups} * 4 * staged_bytes_per_warp(tile.columns());
+}
+
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (problem.dtype == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};
+  if (Support cuda = require_cuda(device, 90); !cuda) return cuda;
+  if (device.compute_capability() != 90) {
+    return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,
+                        device.compute_major, device.compute_minor)};
+  }
+  if (Support n = require_power_of_two(problem.n, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
+  if (problem.row_stride % 8 != 0) {
+    return {fmt::format(
+        "row_stride={} must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units",
+        problem.row_stride)};
+  }
+  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
+  if (problem.rows > kMostRows)
+    return {fmt::format("rows={} exceeds the limit of {}", problem.rows, kMostRows)};
+  const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n));
+  if (bytes + 1024 > device.shared_bytes_per_block) {
+    return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n,
+                        bytes + 1024, device.shared_bytes_per_block)};
+  }
+  return {};
+}
+
+}  // namespace
+
+const Variant variant{
+    "wgmma", "Hopper: raw rows as wgmma operands straight from bulk copies, fp32 finish, one rounding",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::wgmma

@@ -1,0 +1,101 @@
+// wgmma: geometry, index maps and descriptors, shared by the kernels and their host tests.
+//
+// The exact stage is D = H X: A = the +-1 Sylvester matrix in registers, B = the raw row in shared memory as
+// it came from global memory, D in fp32. Index bits of a row of n = 2^L elements, j = log2(N / 8) column-tile
+// bits:
+//   columns of B and D     b0-b2 (8 elements, one 16-byte chunk), b6..b(5+j)
+//   k of A and B, m of D   b3-b5 (core rows), b(6+j), b(7+j).. up to the top
+// so a linear row is already the canonical MN-major, no-swizzle operand (PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Shared Memory Layout"): 8 contiguous elements of n, 8 such chunks 16 bytes apart for the low
+// three k bits.
+#pragma once
+
+#include <cstdint>
+
+#include "common/bits.hpp"
+#include "common/variant.hpp"
+
+namespace fwht::wgmma {
+
+extern const Variant variant;
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+
+inline constexpr int kSmallestLogN = 12;
+inline constexpr int kLargestLogN = 15;
+
+/// How a row is cut: order of the exact stage (64 per warpgroup of a row) times N columns = n.
+struct Tile {
+  int log_n;
+
+  constexpr int warpgroups_per_row() const { return log_n == 15 ? 2 : 1; }
+  constexpr int order() const { return 64 * warpgroups_per_row(); }
+  constexpr int columns() const { return (1 << log_n) / order(); }  // N of wgmma: 64, 128, 256, 256
+  constexpr int log_column_tiles() const { return log2_floor(columns()) - 3; }  // j
+  constexpr int k_steps() const { return order() / 16; }
+  constexpr int row_bytes() const { return 2 << log_n; }
+
+  /// Byte strides inside the row, as the descriptor wants them: the upper half of a 16-long k step, the next
+  /// 8 columns, and the start of the next k step.
+  constexpr int leading_bytes() const { return 2 << (6 + log_column_tiles()); }
+  constexpr int stride_bytes() const { return 128; }
+  constexpr int k_step_bytes() const { return 2 * leading_bytes(); }
+
+  /// Element of the row at row k (0 .. order-1) and column c (0 .. N-1) of B. The bits of k name the same
+  /// index bits as those of m: the transform keeps every bit in its place.
+  constexpr int element_of_operand(int k, int c) const {
+    return (c & 7) | ((k & 7) << 3) | ((c >> 3) << 6) | ((k >> 3) << (6 + log_column_tiles()));
+  }
+
+  /// Element that accumulator register `i` of `thread` (within its warpgroup `group` of the row) holds: D row
+  /// 64 group + 16 warp + lane/4 + 8 (i/2 mod 2), column 8 (i/4) + 2 (lane mod 4) + i mod 2.
+  constexpr int element_of_accumulator(int group, int thread, int i) const {
+    const int lane = thread & 31, m = 64 * group + 16 * (thread >> 5) + (lane >> 2) + 8 * ((i >> 1) & 1);
+    return element_of_operand(m, 8 * (i >> 2) + 2 * (lane & 3) + (i & 1));
+  }
+};
+
+/// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29 leading
+/// dimension byte offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63 swizzle
+/// mode 0.
+constexpr std::uint64_t descriptor(std::uint32_t shared_address, int leading_bytes, int stride_bytes) {
+  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (std::uint64_t(leading_bytes >> 4) << 16) |
+         (std::uint64_t(stride_bytes >> 4) << 32);
+}
+
+/// Fragment row/column of element e (0..1) of register r (0..3) of the 16x16 A operand held by `lane` (PTX
+/// ISA, m16n8k16 and wgmma A fragments agree).
+constexpr int fragment_m(int lane, int r) {
+  return (lane >> 2) + 8 * (r & 1);
+}
+constexpr int fragment_k(int lane, int r, int e) {
+  return 2 * (lane & 3) + e + 8 * (r >> 1);
+}
+
+/// Bytes of staging a warp needs for its 16 D rows: they are one contiguous piece of the row.
+constexpr int staged_bytes_per_warp(int columns) {
+  return 16 * columns * 2;
+}
+
+/// Byte of the warp's contiguous piece where stmatrix row `row` (0..7) of matrix `q` (0..3) of column-tile
+/// pair `pair` goes: q bit 0 is the odd tile (b6), q bit 1 the upper eight D rows (b(6+j)), the row is b3-b5.
+constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
+  return 16 * row + 128 * (q & 1) + (2 << (6 + log_column_tiles)) * (q >> 1) + 256 * pair;
+}
+
+enum class Form { one_shot, ring };
+
+/// What is launched for (n, rows): see the table in wgmma.cpp.
+struct Launch {
+  Form form;
+  int warpgroups;  // per block
+  int slots;       // rows in flight per block (ring)
+  bool dynamic;    // ring: rows handed out by a counter instead of a static stride
+};
+
+Launch choose_launch(const Problem& problem, const DeviceInfo& device);
+
+/// Dynamic shared memory of a block in bytes.
+std::int64_t shared_bytes(const Launch& launch, int log_n);
+
+}  // namespace fwht::wgmma

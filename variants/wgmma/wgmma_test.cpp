@@ -1,0 +1,151 @@
+#include "variants/wgmma/wgmma.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace fwht::wgmma {
+namespace {
+
+TEST(Wgmma, TilesCoverTheRow) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    const Tile tile{log_n};
+    EXPECT_EQ(tile.order() * tile.columns(), 1 << log_n);
+    EXPECT_LE(tile.columns(), 256);
+    EXPECT_EQ(tile.k_steps() * tile.k_step_bytes(), tile.row_bytes());
+  }
+}
+
+// The canonical MN-major layout without swizzle, written down from the PTX ISA: element (k, c) of k step s
+// lies at start(s) + (c mod 8) * 2 + (k mod 8) * 16 + (k / 8) * LBO + (c / 8) * SBO bytes.
+TEST(Wgmma, LinearRowIsTheCanonicalOperand) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    const Tile tile{log_n};
+    std::vector<bool> seen(std::size_t{1} << log_n);
+    for (int k = 0; k < tile.order(); ++k) {
+      for (int c = 0; c < tile.columns(); ++c) {
+        const int in_step = k % 16;
+        const int byte = (k / 16) * tile.k_step_bytes() + (c % 8) * 2 + (in_step % 8) * 16 +
+                         (in_step / 8) * tile.leading_bytes() + (c / 8) * tile.stride_bytes();
+        ASSERT_EQ(byte, 2 * tile.element_of_operand(k, c));
+        ASSERT_FALSE(seen[static_cast<std::size_t>(byte / 2)]);
+        seen[static_cast<std::size_t>(byte / 2)] = true;
+      }
+    }
+  }
+}
+
+TEST(Wgmma, AccumulatorsHoldEachElementOnce) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    const Tile tile{log_n};
+    std::vector<bool> seen(std::size_t{1} << log_n);
+    for (int group = 0; group < tile.warpgroups_per_row(); ++group) {
+      for (int thread = 0; thread < 128; ++thread) {
+        for (int i = 0; i < tile.columns() / 2; ++i) {
+          const auto element = static_cast<std::size_t>(tile.element_of_accumulator(group, thread, i));
+          ASSERT_FALSE(seen[element]);
+          seen[element] = true;
+        }
+      }
+    }
+  }
+}
+
+TEST(Wgmma, DescriptorFields) {
+  const std::uint64_t d = descriptor(0x12340, 2048, 128);
+  EXPECT_EQ(d & 0x3FFF, 0x1234U);
+  EXPECT_EQ((d >> 16) & 0x3FFF, 128U);
+  EXPECT_EQ((d >> 32) & 0x3FFF, 8U);
+  EXPECT_EQ(d >> 46, 0U);
+}
+
+// What a warp stages is one contiguous piece of the row, and stmatrix rows of one instruction (8 rows of 16
+// bytes) hit 8 different 16-byte columns of the 128-byte bank line.
+TEST(Wgmma, StagingIsThePieceOfTheRowWithoutBankConflicts) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    const Tile tile{log_n};
+    const int j = tile.log_column_tiles();
+    for (int group = 0; group < tile.warpgroups_per_row(); ++group) {
+      for (int warp = 0; warp < 4; ++warp) {
+        const int first = tile.element_of_accumulator(group, 32 * warp, 0);
+        std::set<int> offsets;
+        for (int pair = 0; pair < tile.columns() / 16; ++pair) {
+          for (int q = 0; q < 4; ++q) {
+            std::set<int> banks;
+            for (int row = 0; row < 8; ++row) {
+              const int offset = staged_offset(j, pair, q, row);
+              banks.insert(offset / 16 % 8);
+              for (int t = 0; t < 4; ++t) {  // thread (row, t) delivers the two elements of word t
+                const int register_index = 8 * pair + 4 * (q & 1) + 2 * (q >> 1);
+                const int element =
+                    tile.element_of_accumulator(group, 32 * warp + 4 * row + t, register_index);
+                ASSERT_EQ(offset + 4 * t, 2 * (element - first));
+                ASSERT_TRUE(offsets.insert(offset + 4 * t).second);
+              }
+            }
+            ASSERT_EQ(banks.size(), 8U);
+          }
+        }
+        EXPECT_EQ(static_cast<int>(offsets.size()) * 4, staged_bytes_per_warp(tile.columns()));
+        EXPECT_EQ(*offsets.rbegin() + 4, staged_bytes_per_warp(tile.columns()));
+      }
+    }
+  }
+}
+
+// D = H X on the labelled bits, then butterflies over b0-b2 and the column-tile bits, is the whole transform:
+// checked with exact integers through the two maps.
+TEST(Wgmma, ExactStageAndFinishGiveTheTransform) {
+  const Tile tile{12};
+  const int n = 1 << 12;
+  std::vector<int> x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i)
+    x[static_cast<std::size_t>(i)] = (i * 37 + 11) % 19 - 9;
+  for (int m = 0; m < tile.order(); ++m) {
+    for (int c = 0; c < tile.columns(); ++c) {
+      int sum = 0;
+      for (int k = 0; k < tile.order(); ++k) {
+        sum +=
+            hadamard_sign(std::uint64_t(m), std::uint64_t(k)) * x[std::size_t(tile.element_of_operand(k, c))];
+      }
+      y[std::size_t(tile.element_of_operand(m, c))] = sum;
+    }
+  }
+  for (int bit : {0, 1, 2, 6, 7, 8}) {
+    for (int i = 0; i < n; ++i) {
+      if (i >> bit & 1) continue;
+      const int a = y[std::size_t(i)], b = y[std::size_t(i | 1 << bit)];
+      y[std::size_t(i)] = a + b;
+      y[std::size_t(i | 1 << bit)] = a - b;
+    }
+  }
+  for (int half = 1; half < n; half *= 2) {
+    for (int i = 0; i < n; ++i) {
+      if (i & half) continue;
+      const int a = x[std::size_t(i)], b = x[std::size_t(i | half)];
+      x[std::size_t(i)] = a + b;
+      x[std::size_t(i | half)] = a - b;
+    }
+  }
+  EXPECT_EQ(x, y);
+}
+
+TEST(Wgmma, LaunchesFitTheDevice) {
+  const DeviceInfo device = h200_description();
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (std::int64_t elements : {std::int64_t{1} << 17, std::int64_t{1} << 24, std::int64_t{1} << 28}) {
+      const Problem problem = make_problem(Dtype::f16, std::int64_t{1} << log_n, elements >> log_n);
+      const Launch launch = choose_launch(problem, device);
+      EXPECT_LE(shared_bytes(launch, log_n), 227 << 10);
+      // A slot must always serve the same group of warpgroups: otherwise a wait can pass on the parity of an
+      // old phase.
+      if (launch.form == Form::ring) {
+        EXPECT_EQ(launch.slots % (launch.warpgroups / Tile{log_n}.warpgroups_per_row()), 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fwht::wgmma
