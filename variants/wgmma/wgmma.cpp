@@ -10,23 +10,31 @@ namespace fwht::wgmma {
 // L2, as long as several blocks fit on an SM (n <= 8192). Inside the L2 the start-up of each block counts,
 // and a resident block that always has the next rows in flight wins from n = 8192. Above, one row fills so
 // much of an SM that only the ring overlaps load, tensor and store; out of the L2 its rows are handed out
-// dynamically, because a static share leaves SMs idle at the end.
+// dynamically, because a static share leaves SMs idle at the end. A few long rows would leave most SMs idle:
+// then a row is spread over a cluster. Its blocks all read the whole row (it comes from the L2 after the
+// first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; the bounds
+// are where the reading of whole rows starts to cost more than it saves.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
   switch (log2_floor(problem.n)) {
     case 12:
-      return {Form::one_shot, 1, 1, false};
+      return {.form = Form::one_shot};
     case 13:
-      return in_l2 ? Launch{Form::ring, 4, 8, false} : Launch{Form::one_shot, 1, 1, false};
+      if (!in_l2 || problem.rows <= 2 * device.sm_count) return {.form = Form::one_shot};
+      return {.form = Form::ring, .warpgroups = 4, .slots = 8};
     case 14:
-      return {Form::ring, 2, 4, !in_l2};
+      if (problem.rows * 4 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 2};
+      return {.form = Form::ring, .warpgroups = 2, .slots = 4, .dynamic = !in_l2};
     default:
-      return {Form::ring, 2, 2, !in_l2};
+      if (problem.rows <= 2) return {.form = Form::one_shot, .log_cluster = 3};
+      if (problem.rows * 4 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 2};
+      if (problem.rows * 2 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 1};
+      return {.form = Form::ring, .warpgroups = 2, .slots = 2, .dynamic = !in_l2};
   }
 }
 
 std::int64_t shared_bytes(const Launch& launch, int log_n) {
-  const Tile tile{log_n};
+  const Tile tile = tile_of(launch, log_n);
   if (launch.form == Form::one_shot) return tile.row_bytes();
   return std::int64_t{launch.slots} * tile.row_bytes() +
          std::int64_t{launch.warpgroups} * 4 * staged_bytes_per_warp(tile.columns());

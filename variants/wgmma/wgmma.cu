@@ -11,7 +11,8 @@
 //
 // Bit card, n = 2^L, N columns (64, 128, 256, 256 for L = 12..15), j = log2(N/8):
 //   load        bulk copy of the row, linear
-//   stage 1     k of wgmma: b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps           wgmma,
+//   (spread over a cluster: N = 64..256 columns of 64 times as many rows of D as blocks; the top bits are the
+//   rank) stage 1     k of wgmma: b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps wgmma,
 //   exact in D        b0 register | b1-b2 lane 0-1 | b3-b5 lane 2-4 | b6..b(5+j) column tile (register) |
 //               b(6+j) register | two bits warp | top bit of 32768 warpgroup
 //   stage 2     b7..b(5+j)   FADD between registers; the last of them carries the scale
@@ -24,11 +25,13 @@
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything
 // is not finite; then the warp takes stage 3 by fp32 butterflies and shuffles instead, with the semantics of
 // plain sums.
+#include <algorithm>
 #include <cstdint>
 
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
 #include "common/ptx/bulk_copy.cuh"
+#include "common/ptx/cluster.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/mma.cuh"
 #include "common/ptx/stmatrix.cuh"
@@ -80,9 +83,6 @@ struct Stage3Constants {
   }
 };
 
-template <int columns>
-using Accumulators = float[columns / 2];
-
 template <Dtype dtype, int columns>
 __device__ void exact_step(float (&d)[columns / 2], const std::uint32_t (&a)[4], std::uint64_t b,
                            bool accumulate) {
@@ -107,10 +107,10 @@ __device__ void load_hadamard(std::uint32_t (&a)[k_steps][4], int lane, int uppe
 }
 
 /// Stage 1 for a row at shared address `row`.
-template <Dtype dtype, int log_n, int k_steps>
-__device__ void exact_stage(float (&d)[Tile{log_n}.columns() / 2], const std::uint32_t (&a)[k_steps][4],
-                            std::uint32_t row) {
-  constexpr Tile tile{log_n};
+template <Dtype dtype, int log_n, int log_warpgroups, int k_steps>
+__device__ void exact_stage(float (&d)[Tile{log_n, log_warpgroups}.columns() / 2],
+                            const std::uint32_t (&a)[k_steps][4], std::uint32_t row) {
+  constexpr Tile tile{log_n, log_warpgroups};
   ptx::wgmma_fence();
 #pragma unroll
   for (int s = 0; s < k_steps; ++s) {
@@ -227,29 +227,32 @@ __device__ void finish(float (&d)[registers], float scale, const Stage3Constants
 
 /// 32-bit word of the row where `lane` of D-row block `upper_m` stores word q of column-tile pair `pair`: the
 /// byte offsets of staging, seen from the whole row.
-template <int log_n>
+template <int log_n, int log_warpgroups>
 __device__ int word_of(int upper_m, int lane, int pair, int q) {
-  constexpr Tile tile{log_n};
-  return (upper_m * staged_bytes_per_warp(tile.columns()) +
-          staged_offset(tile.log_column_tiles(), pair, q, lane >> 2)) /
-             4 +
-         (lane & 3);
+  constexpr Tile tile{log_n, log_warpgroups};
+  const int byte = upper_m * staged_bytes_per_warp(tile.columns()) +
+                   staged_offset(tile.log_column_tiles(), pair, q, lane >> 2);
+  return byte / 4 + (lane & 3);
 }
 
-// One row, one warpgroup, one block; the hardware scheduler balances and overlaps blocks.
-template <Dtype dtype, int log_n>
+// One row a block of one warpgroup, or a cluster of such blocks: each reads the whole row and makes the
+// outputs of its 64 rows of D. The hardware scheduler balances and overlaps blocks.
+template <Dtype dtype, int log_n, int log_cluster>
 __global__ void __launch_bounds__(128) one_shot(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Tile tile{log_n};
+  constexpr Tile tile{log_n, log_cluster};
   // The row arrives in pieces with a barrier each, so that the first k steps start before the last bytes are
   // there.
-  constexpr int kPieces = tile.k_steps() / 2, kPieceBytes = tile.row_bytes() / kPieces;
+  constexpr int kStepsPerPiece = tile.k_steps() <= 4 ? 2 : 4;
+  constexpr int kPieces = tile.k_steps() / kStepsPerPiece, kPieceBytes = tile.row_bytes() / kPieces;
   extern __shared__ __align__(1024) std::byte shared[];
   __shared__ std::uint64_t full[kPieces];
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  const int warp =
-      __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);  // uniform, and known to be
-  const std::int64_t row_offset = std::int64_t{blockIdx.x} * batch.row_stride_bytes;
+  // Through a shuffle, so that the compiler knows it to be uniform.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int rank = log_cluster == 0 ? 0 : static_cast<int>(ptx::cluster_ctarank());
+  const int upper_m = 4 * rank + warp;
+  const std::int64_t row_offset = std::int64_t{blockIdx.x >> log_cluster} * batch.row_stride_bytes;
   const std::uint32_t row = ptx::shared_address(shared);
 
   if (threadIdx.x == 0) {
@@ -258,36 +261,40 @@ __global__ void __launch_bounds__(128) one_shot(RowBatch batch) {
       ptx::mbarrier_init(ptx::shared_address(full + p), 1);
     ptx::fence_mbarrier_init();
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
+    for (int i = 0; i < kPieces; ++i) {
+      const int p = (i + rank) % kPieces;  // the blocks of a cluster start at different pieces
       ptx::mbarrier_arrive_expect_tx(ptx::shared_address(full + p), kPieceBytes);
       ptx::bulk_copy_global_to_shared(row + p * kPieceBytes, batch.in + row_offset + p * kPieceBytes,
                                       kPieceBytes, ptx::shared_address(full + p));
     }
   }
   std::uint32_t a[tile.k_steps()][4];
-  load_hadamard<dtype>(a, lane, warp);
+  load_hadamard<dtype>(a, lane, upper_m);
   const Stage3Constants constants(lane);
   __syncthreads();
 
   float d[tile.columns() / 2];
 #pragma unroll
   for (int s = 0; s < tile.k_steps(); ++s) {
-    if (s % 2 == 0) {
-      ptx::mbarrier_wait_parity(ptx::shared_address(full + s / 2), 0);
+    if (s % kStepsPerPiece == 0) {
+      ptx::mbarrier_wait_parity(ptx::shared_address(full + s / kStepsPerPiece), 0);
       ptx::wgmma_fence();
     }
     exact_step<dtype, tile.columns()>(
         d, a[s], descriptor(row + s * tile.k_step_bytes(), tile.leading_bytes(), tile.stride_bytes()), s > 0);
   }
   ptx::wgmma_commit_group();
+  if constexpr (log_cluster > 0) ptx::barrier_cluster_arrive();  // this block has read all of the row
   ptx::wgmma_wait_group<0>();
   ptx::pin_accumulators(d);
+  // In place, nobody may store before all blocks of the cluster have read.
+  if constexpr (log_cluster > 0) ptx::barrier_cluster_wait();
 
   auto* out = reinterpret_cast<std::uint32_t*>(batch.out + row_offset);
   finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q)
-      out[word_of<log_n>(warp, lane, pair, q)] = words[q];
+      out[word_of<log_n, log_cluster>(upper_m, lane, pair, q)] = words[q];
   });
 #endif
 }
@@ -297,7 +304,7 @@ __global__ void __launch_bounds__(128) one_shot(RowBatch batch) {
 template <Dtype dtype, int log_n, int warpgroups, int slots, bool dynamic>
 __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Tile tile{log_n};
+  constexpr Tile tile = tile_of({.form = Form::ring}, log_n);
   constexpr int kGroups = warpgroups / tile.warpgroups_per_row(),
                 kWarpsPerRow = 4 * tile.warpgroups_per_row();
   static_assert(slots % kGroups == 0,
@@ -357,7 +364,7 @@ __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsi
     if (draws) drawn = atomicAdd(next_row, 1U);
 
     float d[tile.columns() / 2];
-    exact_stage<dtype, log_n>(d, a, rows_at + slot * tile.row_bytes());
+    exact_stage<dtype, log_n, tile.log_warpgroups>(d, a, rows_at + slot * tile.row_bytes());
     if (draws) ticket[slot] = held + slots * gridDim.x;
     if (lane == 0) {
       unsigned before;
@@ -395,8 +402,18 @@ using Kernel = void (*)(RowBatch);
 using RingKernel = void (*)(RowBatch, unsigned*);
 
 template <Dtype dtype>
-Kernel one_shot_kernel(int log_n) {
-  return log_n == 12 ? one_shot<dtype, 12> : one_shot<dtype, 13>;
+Kernel one_shot_kernel(int log_n, int log_cluster) {
+  switch (log_n) {
+    case 12:
+      return one_shot<dtype, 12, 0>;
+    case 13:
+      return one_shot<dtype, 13, 0>;
+    case 14:
+      return one_shot<dtype, 14, 2>;
+    default:
+      break;
+  }
+  return dispatch_int<1, 3>(log_cluster, [](auto log) -> Kernel { return one_shot<dtype, 15, log()>; });
 }
 
 template <Dtype dtype>
@@ -416,22 +433,26 @@ class WgmmaPlan final : public Plan {
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), log_n_(log2_floor(problem.n)), launch_(choose_launch(problem, device)) {
     const bool f16 = problem.dtype == Dtype::f16;
-    one_shot_ = f16 ? one_shot_kernel<Dtype::f16>(log_n_) : one_shot_kernel<Dtype::bf16>(log_n_);
-    ring_ = f16 ? ring_kernel<Dtype::f16>(log_n_, launch_.dynamic)
-                : ring_kernel<Dtype::bf16>(log_n_, launch_.dynamic);
-    const auto* kernel = launch_.form == Form::one_shot ? reinterpret_cast<const void*>(one_shot_)
-                                                        : reinterpret_cast<const void*>(ring_);
-    shared_bytes_ = static_cast<int>(shared_bytes(launch_, log_n_));
-    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_));
+    const void* kernel = nullptr;
+    if (launch_.form == Form::one_shot) {
+      one_shot_ = f16 ? one_shot_kernel<Dtype::f16>(log_n_, launch_.log_cluster)
+                      : one_shot_kernel<Dtype::bf16>(log_n_, launch_.log_cluster);
+      kernel = reinterpret_cast<const void*>(one_shot_);
+    } else {
+      ring_ = f16 ? ring_kernel<Dtype::f16>(log_n_, launch_.dynamic)
+                  : ring_kernel<Dtype::bf16>(log_n_, launch_.dynamic);
+      kernel = reinterpret_cast<const void*>(ring_);
+    }
+    const auto shared = static_cast<int>(shared_bytes(launch_, log_n_));
+    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
     registers_ = attributes.numRegs;
-    int per_sm = 0;
-    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, 128 * launch_.warpgroups,
-                                                            static_cast<std::size_t>(shared_bytes_)));
-    blocks_per_sm_ = per_sm;
-    const std::int64_t resident = std::int64_t{per_sm} * device.sm_count;
-    blocks_ = launch_.form == Form::one_shot ? problem.rows : std::min(problem.rows, resident);
+    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel, 128 * launch_.warpgroups,
+                                                            static_cast<std::size_t>(shared)));
+    const std::int64_t resident = std::int64_t{blocks_per_sm_} * device.sm_count;
+    blocks_ = launch_.form == Form::one_shot ? problem.rows << launch_.log_cluster
+                                             : std::min(problem.rows, resident);
     if (launch_.dynamic) {
       void* counter = nullptr;
       FWHT_CUDA(cudaMalloc(&counter, sizeof(unsigned)));
@@ -447,24 +468,25 @@ class WgmmaPlan final : public Plan {
 
   NumericModel numerics() const override {
     NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);
-    model.xor_shift_exact =
-        false;  // k steps of 16 are chained with truncation, in an order that a shift permutes
+    // k steps of 16 are chained with truncation, in an order that a shift permutes.
+    model.xor_shift_exact = false;
     return model;
   }
 
   Settings settings() const override {
-    const Tile tile{log_n_};
-    return {{"form", std::string(launch_.form == Form::one_shot ? "one_shot"
-                                 : launch_.dynamic              ? "ring_dynamic"
-                                                                : "ring")},
+    const Tile tile = tile_of(launch_, log_n_);
+    const char* form =
+        launch_.form == Form::one_shot ? "one_shot" : (launch_.dynamic ? "ring_dynamic" : "ring");
+    return {{"form", std::string(form)},
             {"exact_order", std::int64_t{tile.order()}},
             {"columns", std::int64_t{tile.columns()}},
+            {"cluster", std::int64_t{1 << launch_.log_cluster}},
             {"blocks", blocks_},
             {"threads", std::int64_t{128 * launch_.warpgroups}},
             {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
             {"slots", std::int64_t{launch_.slots}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{shared_bytes_}}};
+            {"shared_bytes", shared_bytes(launch_, log_n_)}};
   }
 
  private:
@@ -472,22 +494,28 @@ class WgmmaPlan final : public Plan {
     const Problem& p = problem();
     const RowBatch batch{static_cast<const std::byte*>(in), static_cast<std::byte*>(out),
                          static_cast<int>(p.rows), p.row_stride * 2, static_cast<float>(p.scale)};
-    const auto blocks = static_cast<unsigned>(blocks_);
-    const auto threads = static_cast<unsigned>(128 * launch_.warpgroups);
-    const auto shared = static_cast<std::size_t>(shared_bytes_);
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1U << launch_.log_cluster, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks_));
+    config.blockDim = dim3(static_cast<unsigned>(128 * launch_.warpgroups));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(launch_, log_n_));
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = launch_.log_cluster > 0 ? 1 : 0;
     if (launch_.form == Form::one_shot) {
-      one_shot_<<<blocks, threads, shared, stream>>>(batch);
+      FWHT_CUDA(cudaLaunchKernelEx(&config, one_shot_, batch));
     } else {
-      ring_<<<blocks, threads, shared, stream>>>(batch, counter_);
+      FWHT_CUDA(cudaLaunchKernelEx(&config, ring_, batch, counter_));
     }
-    FWHT_CUDA(cudaGetLastError());
   }
 
   int log_n_;
   Launch launch_;
   Kernel one_shot_ = nullptr;
   RingKernel ring_ = nullptr;
-  int shared_bytes_ = 0, registers_ = 0, blocks_per_sm_ = 0;
+  int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;
   unsigned* counter_ = nullptr;  // rows handed out so far; zero between launches
 };

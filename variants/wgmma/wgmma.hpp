@@ -24,13 +24,14 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 inline constexpr int kSmallestLogN = 12;
 inline constexpr int kLargestLogN = 15;
 
-/// How a row is cut: order of the exact stage (64 per warpgroup of a row) times N columns = n.
+/// How a row is cut: order of the exact stage (64 per warpgroup that works on the row) times N columns = n.
 struct Tile {
   int log_n;
+  int log_warpgroups = 0;  // of a row, in one block or over the blocks of a cluster
 
-  constexpr int warpgroups_per_row() const { return log_n == 15 ? 2 : 1; }
-  constexpr int order() const { return 64 * warpgroups_per_row(); }
-  constexpr int columns() const { return (1 << log_n) / order(); }  // N of wgmma: 64, 128, 256, 256
+  constexpr int warpgroups_per_row() const { return 1 << log_warpgroups; }
+  constexpr int order() const { return 64 << log_warpgroups; }
+  constexpr int columns() const { return (1 << log_n) / order(); }              // N of wgmma: 64, 128 or 256
   constexpr int log_column_tiles() const { return log2_floor(columns()) - 3; }  // j
   constexpr int k_steps() const { return order() / 16; }
   constexpr int row_bytes() const { return 2 << log_n; }
@@ -83,17 +84,26 @@ constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
   return 16 * row + 128 * (q & 1) + (2 << (6 + log_column_tiles)) * (q >> 1) + 256 * pair;
 }
 
-enum class Form { one_shot, ring };
+enum class Form {
+  one_shot,  // a row per block, or per cluster of blocks of which each reads the whole row and makes its
+             // share of outputs
+  ring       // resident blocks with several rows in flight
+};
 
 /// What is launched for (n, rows): see the table in wgmma.cpp.
 struct Launch {
   Form form;
-  int warpgroups;  // per block
-  int slots;       // rows in flight per block (ring)
-  bool dynamic;    // ring: rows handed out by a counter instead of a static stride
+  int warpgroups = 1;    // per block
+  int log_cluster = 0;   // one_shot: log2 of the blocks of a cluster
+  int slots = 1;         // ring: rows in flight per block
+  bool dynamic = false;  // ring: rows handed out by a counter instead of a static stride
 };
 
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
+
+constexpr Tile tile_of(const Launch& launch, int log_n) {
+  return {log_n, launch.form == Form::one_shot ? launch.log_cluster : (log_n == 15 ? 1 : 0)};
+}
 
 /// Dynamic shared memory of a block in bytes.
 std::int64_t shared_bytes(const Launch& launch, int log_n);

@@ -1,0 +1,25 @@
+// Blocks of a cluster (PTX ISA, "Special Registers: %cluster_ctarank" and "barrier.cluster"). Needs sm_90.
+#pragma once
+
+#include <cstdint>
+
+namespace fwht::ptx {
+
+/// %cluster_ctarank: this block's rank in its cluster.
+__device__ inline std::uint32_t cluster_ctarank() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// barrier.cluster.arrive.release.aligned: all threads of the block together.
+__device__ inline void barrier_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+/// barrier.cluster.wait.acquire.aligned: until every thread of the cluster has arrived.
+__device__ inline void barrier_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+}  // namespace fwht::ptx
