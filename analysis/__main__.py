@@ -1,0 +1,225 @@
+"""Command line: report, table, compare, baselines, readme. Exit code 2 and one sentence for a refused request."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from .load import Device, ResultsError, load, load_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0, 1 (readme --check found a difference), 2 (refused)."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except ResultsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader (head, less) has seen enough
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis", description="Tables, figures and reports from results folders."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    report = commands.add_parser(
+        "report", help="one self-contained HTML page with figures; prints its path last"
+    )
+    _folders(report)
+    report.add_argument("--output", type=Path, metavar="FILE.html",
+                        help="default: build/reports/<newest folder>/report.html")  # fmt: skip
+    report.add_argument(
+        "--no-files", action="store_true", help="do not write the figures as separate SVG and PNG files"
+    )
+    report.set_defaults(run=_report)
+
+    table = commands.add_parser("table", help="which variant is best, in the terminal")
+    _folders(table)
+    table.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="only this type")
+    table.add_argument("--mode", choices=("alternating", "replay", "cold", "host"), help="only this mode")
+    table.add_argument(
+        "--variant", help="all measurements of this variant instead of the best of each problem"
+    )
+    table.add_argument("--all", action="store_true", help="all sizes, not only the three of the summary")
+    table.set_defaults(run=_table)
+
+    compare = commands.add_parser("compare", help="speed-up of folder B over folder A, problem by problem")
+    compare.add_argument("a", type=Path, metavar="A")
+    compare.add_argument("b", type=Path, metavar="B")
+    compare.add_argument("--output", type=Path, metavar="FILE.csv", help="write every common measurement")
+    compare.add_argument(
+        "--all", action="store_true", help="print every common measurement, not only the summary"
+    )
+    _allow(compare, mixed=False)
+    compare.set_defaults(run=_compare)
+
+    published = commands.add_parser(
+        "baselines", help="fractions of the limit against those of the published kernels"
+    )
+    _folders(published)
+    published.add_argument(
+        "--output", type=Path, metavar="FILE.csv", help="write the table instead of printing it"
+    )
+    published.set_defaults(run=_baselines)
+
+    readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
+    readme.add_argument(
+        "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
+    )
+    readme.add_argument("--sweep", type=Path, metavar="PROGRAM", help="fwht_sweep (default: found in build/)")
+    readme.add_argument(
+        "--support", type=Path, metavar="FILE.json", help="saved output of fwht_sweep --list-json"
+    )
+    readme.add_argument(
+        "--readme", type=Path, default=ROOT / "README.md", help="default: README.md of the repository"
+    )
+    readme.set_defaults(run=_readme)
+    return parser
+
+
+def _folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results folders")
+    _allow(parser, mixed=True)
+
+
+def _allow(parser: argparse.ArgumentParser, *, mixed: bool) -> None:
+    parser.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
+    parser.add_argument("--allow-incomplete", action="store_true", help="accept runs that did not finish")
+    if mixed:
+        parser.add_argument(
+            "--allow-mixed", action="store_true", help="accept different commits or sources of one device"
+        )
+
+
+def _load(options) -> list[Device]:
+    return load(options.results, allow_dirty=options.allow_dirty, allow_mixed=options.allow_mixed,
+                allow_incomplete=options.allow_incomplete)  # fmt: skip
+
+
+def _report(options) -> int:
+    from .report import write_report  # draws figures: slow to import, and no other command needs it
+
+    devices = _load(options)
+    newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
+    output = options.output or ROOT / "build" / "reports" / newest.name / "report.html"
+    command = "python -m analysis report " + " ".join(path.name for path in options.results)
+    print(write_report(devices, output, files=not options.no_files, command=command))
+    return 0
+
+
+def _print(table: pd.DataFrame) -> None:
+    print(table.to_string(index=False, na_rep="-") if len(table) else "nothing to show")
+
+
+def _table(options) -> int:
+    from . import tables
+
+    for device in _load(options):
+        print(device.label)
+        results = device.results
+        for column in ("dtype", "mode", "variant"):
+            wanted = getattr(options, column)
+            if wanted and not (results[column] == wanted).any():
+                raise ResultsError(
+                    f"no measurement with {column} {wanted}; there is {', '.join(sorted(set(results[column])))}"
+                )
+            results = results[results[column] == wanted] if wanted else results
+        rows = results[results["status"] == "ok"] if options.variant else tables.best(results)
+        for (dtype, mode), part in rows.groupby(["dtype", "mode"], sort=False):
+            sizes = tables.summary_sizes(results, dtype, mode, device.l2_bytes)
+            shown = part if options.all else part[part["elements"].isin([s.elements for s in sizes])]
+            print(f"\n{dtype}, {mode}")
+            _print(_terminal(shown))
+        bad = (results["status"] != "ok").sum()
+        print(f"\n{(results['status'] == 'ok').sum()} ok, {bad} incorrect or failed\n")
+    return 0
+
+
+def _terminal(rows: pd.DataFrame) -> pd.DataFrame:
+    rows = rows.sort_values(["elements", "n"])
+    return pd.DataFrame({
+        "n": rows["n"], "rows": rows["rows"], "layout": rows["layout"], "variant": rows["variant"],
+        "time_us": rows["time_us"].map("{:.3f}".format), "of_limit": rows["fraction_of_limit"].map("{:.3f}".format),
+        "error/predicted": rows["error_ratio"].map("{:.3f}".format),
+    })  # fmt: skip
+
+
+def _compare(options) -> int:
+    from . import tables
+
+    a, b = (
+        load_folder(path, allow_dirty=options.allow_dirty, allow_incomplete=options.allow_incomplete)
+        for path in (options.a, options.b)
+    )
+    both = tables.compare(a, b)
+    if a.device != b.device:
+        print(f"different devices: A is {a.device}, B is {b.device}; compare fractions, not times")
+    print(f"A {a.name}\nB {b.name}\nspeed-up = time A / time B, above 1: B is faster\n")
+    if options.all:
+        _print(both[[*tables.COMPARE_KEY, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
+        print()
+    _print(tables.compare_summary(both).round(4))
+    lost = both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
+    won = both[(both["status_a"] != "ok") & (both["status_b"] == "ok")]
+    print(f"\n{len(both)} common, {len(a.results) - len(both)} only in A, {len(b.results) - len(both)} only in B; "
+          f"{len(lost)} ok in A but not in B, {len(won)} the other way")  # fmt: skip
+    if options.output:
+        both.to_csv(options.output, index=False)
+        print(options.output)
+    return 0
+
+
+def _baselines(options) -> int:
+    from . import baselines
+
+    table = baselines.compare_all(_load(options))
+    if options.output:
+        table.to_csv(options.output, index=False)
+        print(options.output)
+    else:
+        _print(table.round(4))
+    return 0
+
+
+def _readme(options) -> int:
+    from . import readme
+
+    program = options.sweep or (None if options.support else readme.find_sweep())
+    support = readme.support_from_file(options.support) if options.support else None
+    if program:
+        support = readme.support_from_program(program)
+    if support is None:
+        print(
+            "support section left as it is: no fwht_sweep in build/ (name one with --sweep)", file=sys.stderr
+        )
+    try:
+        old = options.readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{options.readme} cannot be read: {error.strerror}") from None
+    new = readme.regenerate(
+        old, support, readme.newest_gpu_results(readme.committed_folders(options.readme.resolve().parent))
+    )
+    if options.check:
+        if new != old:
+            print(f"error: {options.readme} is out of date; run python -m analysis readme", file=sys.stderr)
+            return 1
+        print(f"{options.readme} is up to date")
+        return 0
+    if new != old:
+        options.readme.write_text(new, encoding="utf-8")
+    print(options.readme)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

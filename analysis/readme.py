@@ -1,0 +1,187 @@
+"""The generated sections of README.md: what each variant supports, and the newest committed results.
+
+The support table comes from the code itself (`fwht_sweep --list-json`), the results table from the newest complete
+GPU folder that is committed. Both are pure functions of their source, so writing twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from pathlib import Path
+
+from . import tables
+from .load import DTYPES, Device, ResultsError, load, load_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path("experiments") / "results"
+MARKERS = {name: (f"<!-- {name}:begin -->", f"<!-- {name}:end -->") for name in ("support", "results")}
+
+
+def replace_section(text: str, name: str, body: str) -> str:
+    """`text` with the lines between the markers of `name` replaced. Throws ResultsError without the markers."""
+    begin, end = MARKERS[name]
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ResultsError(f"the README needs the markers {begin} and {end} once each, in this order")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{body.strip()}\n{end}{rest.split(end)[1]}"
+
+
+# ------------------------------------------------------------------------------------------------- support
+
+
+def find_sweep(root: Path = ROOT) -> Path | None:
+    """The newest fwht_sweep of the build directories `build` and `build/<preset>`."""
+    places = ("experiments", "experiments/sweep", "bin")
+    found = [
+        f for place in places for up in ("", "*/") for f in (root / "build").glob(f"{up}{place}/fwht_sweep")
+    ]
+    return max((f for f in found if f.is_file()), key=lambda f: f.stat().st_mtime, default=None)
+
+
+def support_from_program(program: Path) -> dict:
+    """What `fwht_sweep --list-json` prints. Throws ResultsError when it cannot be run or prints something else."""
+    try:
+        done = subprocess.run(
+            [str(program), "--list-json"], capture_output=True, text=True, timeout=120, check=True
+        )
+        return json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ResultsError(f"{program} --list-json gave no support list: {error}") from None
+
+
+def support_from_file(path: Path) -> dict:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} holds no support list: {error}") from None
+
+
+def support_section(listing: dict) -> str:
+    """A table from {"machine": text, "variants": [{name, memory, summary, support: [{dtype, placement, n: [...],
+    refused: [{n: [...], reason}]}]}]}; throws ResultsError for another shape."""
+    try:
+        lines = [
+            f"Row lengths n on {listing['machine']} (contiguous rows), as the variants themselves answer:",
+            "",
+            f"| variant | runs on | {' | '.join(DTYPES)} | in place / out of place |",
+            f"| --- | --- | {' | '.join('---' for _ in DTYPES)} | --- |",
+        ]
+        reasons: dict[str, str] = {}
+        for variant in listing["variants"]:
+            cells = [_support_cell(variant, dtype) for dtype in DTYPES]
+            places = _placements(variant)
+            lines.append(f"| {variant['name']} | {variant['memory']} | {' | '.join(cells)} | {places} |")
+            if places == "–":
+                reasons[variant["name"]] = next(r["reason"] for s in variant["support"] for r in s["refused"])
+        lines += [""] * bool(reasons)
+        lines += [f"- {name}: {reason}" for name, reason in reasons.items()]
+        return "\n".join(lines)
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ResultsError(f"the support list lacks {error}") from None
+
+
+def _support_cell(variant: dict, dtype: str) -> str:
+    ns = {n for entry in variant["support"] if entry["dtype"] == dtype for n in entry["n"]}
+    return _powers(ns) if ns else "–"
+
+
+def _powers(ns: set[int]) -> str:
+    """As n_ranges, with powers of two from 2^16 on written as such."""
+
+    def text(part: str) -> str:
+        return (
+            f"2^{int(part).bit_length() - 1}" if int(part) >= 1 << 16 and int(part).bit_count() == 1 else part
+        )
+
+    return ", ".join("–".join(text(n) for n in run.split("–")) for run in tables.n_ranges(ns).split(", "))
+
+
+def _placements(variant: dict) -> str:
+    placements = {entry["placement"] for entry in variant["support"] if entry["n"]}
+    return (
+        " / ".join("yes" if p in placements else "no" for p in ("in_place", "out_of_place"))
+        if placements
+        else "–"
+    )
+
+
+# ------------------------------------------------------------------------------------------------- results
+
+
+def committed_folders(root: Path = ROOT) -> list[Path]:
+    """Results folders that git knows; all of them where there is no git (an unpacked archive)."""
+    folder = root / RESULTS
+    try:
+        done = subprocess.run(["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/context.json"],
+                              capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
+        return sorted((root / line).parent for line in done.stdout.splitlines() if (root / line).is_file())
+    except (OSError, subprocess.SubprocessError):
+        return sorted(path.parent for path in folder.glob("*/context.json"))
+
+
+def newest_gpu_results(folders: list[Path]) -> Device | None:
+    """The newest clean, complete GPU folder that holds times; None when there is none."""
+    good = []
+    for path in folders:
+        try:
+            folder = load_folder(path)
+        except ResultsError:
+            continue
+        if folder.on_gpu and (folder.results["status"] == "ok").any():
+            good.append(folder)
+    if not good:
+        return None
+    return load([max(good, key=lambda f: f.context["utc_start"]).path])[0]
+
+
+def results_section(device: Device | None) -> str:
+    """Best variant per n and size, in the first GPU mode that was measured, one table per dtype."""
+    if device is None:
+        return "No results of a GPU are committed yet."
+    mode = next((m for m in tables.modes_of(device) if m != "host"), "host")
+    context = device.newest.context
+    lines = [
+        f"{device.name}, commit `{device.newest.commit[:10]}`, {context['utc_start'][:10]}, mode `{mode}`, "
+        f"folder [`{device.newest.name}`]({RESULTS.as_posix()}/{device.newest.name}). Each cell: the best variant, its share of the "
+        "measured copy limit, its time, and its error divided by the error of rounding the exact result once."
+    ]
+    errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
+    for dtype in tables.dtypes_of(device):
+        summary = tables.summary(device, dtype, mode)
+        if not summary.cells:
+            continue
+        titles = [size.title(dtype) for size in summary.sizes]
+        lines += [
+            "",
+            f"| {dtype}, {summary.layout}: n | {' | '.join(titles)} |",
+            f"| ---: |{' --- |' * len(titles)}",
+        ]
+        for n in summary.ns:
+            cells = [
+                _result_cell(summary.cells.get((n, size.elements)), errors, dtype, n)
+                for size in summary.sizes
+            ]
+            lines.append(f"| {n} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _result_cell(row, errors, dtype: str, n: int) -> str:
+    if row is None:
+        return "–"
+    error = errors.get((row["variant"], dtype, n), float("nan"))
+    tail = f", {error:.2f}" if math.isfinite(error) else ""
+    return (
+        f"{row['variant']} {100 * row['fraction_of_limit']:.0f} %, {tables.time_text(row['time_us'])}{tail}"
+    )
+
+
+# ------------------------------------------------------------------------------------------------- command
+
+
+def regenerate(text: str, support: dict | None, device: Device | None) -> str:
+    """README text with fresh sections; without a support list that section stays as it is."""
+    if support is not None:
+        text = replace_section(text, "support", support_section(support))
+    return replace_section(text, "results", results_section(device))
