@@ -1,7 +1,7 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
 # fwht_test(name LABEL host|gpu|host+gpu SOURCES ... LIBRARIES ...)   a GoogleTest program; every case a ctest test.
 #   host+gpu: cases with "Gpu" in their suite's name carry the label gpu, all others host
-# fwht_variant(name [CUDA] [SOURCES extra...])   one folder of variants/
+# fwht_variant(name [CUDA] [SOURCES extra...] [PLANS make_plan...])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(FWHT_WERROR)
@@ -52,14 +52,21 @@ endfunction()
 
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
 # make_plan. In a build without CUDA a make_plan that throws takes the place of <name>.cu, so the variant stays listed.
-# Every variants/<name>/*_test.cpp becomes a host test program.
+# Every variants/<name>/*_test.cpp becomes a host test program. PLANS names the functions where a folder has several.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "CUDA" "" "SOURCES;PLANS" ${ARGN})
   set(sources ${name}/${name}.cpp ${arg_SOURCES})
   if(arg_CUDA AND FWHT_WITH_CUDA)
     list(APPEND sources ${name}/${name}.cu)
   elseif(arg_CUDA)
     set(variant_name ${name})
+    if(NOT arg_PLANS)
+      set(arg_PLANS make_plan)
+    endif()
+    set(variant_plans "")
+    foreach(plan IN LISTS arg_PLANS)
+      string(APPEND variant_plans "std::unique_ptr<Plan> ${plan}(const Problem&, const DeviceInfo&) { missing(); }\n")
+    endforeach()
     configure_file(${PROJECT_SOURCE_DIR}/cmake/variant_without_cuda.cpp.in ${FWHT_GENERATED}/${name}_without_cuda.cpp @ONLY)
     list(APPEND sources ${FWHT_GENERATED}/${name}_without_cuda.cpp)
   endif()

@@ -31,6 +31,8 @@ struct TensorStage {
   int transformed = 0;               ///< how many are transformed; the others select blocks of the matrix
   double constant = 1.0;             ///< magnitude of the matrix entries, a number of the storage type
   bool other_blocks_zeroed = false;  ///< data of the other blocks are replaced by zeros: no NaN crosses over
+
+  bool operator==(const TensorStage&) const = default;
 };
 
 struct NumericModel {

@@ -11,6 +11,9 @@ constexpr const Variant* kLadder[] = {
     &cpu::variant,
     &naive::variant,
     &warp_shuffle::variant,
+    &hadacore::variant,
+    &hadacore::published_variant,
+    &hadacore::f32_variant,
     &wgmma::variant,
 };
 

@@ -17,6 +17,9 @@ extern const Variant variant;
 namespace warp_shuffle {
 extern const Variant variant;
 }
+namespace hadacore {
+extern const Variant variant, published_variant, f32_variant;
+}
 namespace wgmma {
 extern const Variant variant;
 }

@@ -47,6 +47,9 @@ const std::vector<Golden> kGolden = {
   {"cpu",           kF16Bf16F32,    {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
   {"naive",         kF16Bf16F32,    {2, k2To30},  {2, k2To30},  kNone,        1},
   {"warp_shuffle",  kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1},
+  {"hadacore",      kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
+  {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
+  {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8},
 };
 // clang-format on

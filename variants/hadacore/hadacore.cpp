@@ -1,0 +1,176 @@
+// hadacore, host part: what is supported, the numeric model, the bit card. The kernel's idea is told in
+// hadacore.cu.
+#include "variants/hadacore/hadacore.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace fwht::hadacore {
+namespace {
+
+int stage_count(int log_n) {
+  return (log_n + 3) / 4;
+}
+
+/// The constant before it is rounded to the storage type.
+double exact_scale_constant(const Problem& problem) {
+  return std::ldexp(problem.scale, 2 * (stage_count(log2_floor(problem.n)) - 1));
+}
+
+bool is_power_of_two_number(double x) {
+  int exponent = 0;
+  return std::fabs(std::frexp(x, &exponent)) == 0.5;
+}
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (problem.dtype == Dtype::f32) {
+    return {"dtype f32 does not fit the 16-bit operands of mma.sync.m16n8k16, f16 and bf16 do"};
+  }
+  if (Support n = require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN); !n) return n;
+  const Format format = format_of(problem.dtype);
+  const double constant = std::fabs(exact_scale_constant(problem));
+  const double smallest = std::ldexp(1.0, format.min_exponent);
+  if (!(constant >= smallest && constant <= format.max_finite)) {
+    return {
+        fmt::format("scale={} asks for a stage constant of {} at n={}, {} holds {} to {} with full precision",
+                    problem.scale, constant, problem.n, format.name, smallest, format.max_finite)};
+  }
+  return {};
+}
+
+/// Largest value stored between stages over max |x|: a stage of b bits with constant c grows it by 2^b c at
+/// most.
+double intermediate_growth(const std::vector<TensorStage>& stages) {
+  double growth = 1.0, largest = 1.0;
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+    growth *= std::ldexp(stages[i].constant, stages[i].transformed);
+    largest = std::max(largest, growth);
+  }
+  return largest;
+}
+
+std::string bits_text(Shape shape, const std::vector<int>& bits) {
+  std::string text;
+  for (int bit : bits) {
+    text += bit < shape.log_n ? fmt::format(" b{}", bit) : fmt::format(" r{}", bit - shape.log_n);
+  }
+  return text;
+}
+
+std::string layout_text(Shape shape, const Layout& layout) {
+  std::vector<int> vectors, lanes, warps;
+  for (int i = kFirstVectorBit; i < shape.register_bits(); ++i)
+    vectors.push_back(layout.word(i));
+  for (int i = 0; i < 5; ++i)
+    lanes.push_back(layout.lane(i));
+  for (int i = 0; i < shape.log_warps; ++i)
+    warps.push_back(layout.warp(shape, i));
+  return fmt::format("pack{} | word{} | vector{} | lane{} | warp{}", bits_text(shape, {layout.pack()}),
+                     bits_text(shape, {layout.word(0), layout.word(1)}), bits_text(shape, vectors),
+                     bits_text(shape, lanes), bits_text(shape, warps));
+}
+
+std::string step_text(Shape shape, const Layout& before, const Step& step) {
+  const auto register_name = [&] {
+    return step.a < kFirstVectorBit ? fmt::format("word {}", step.a)
+                                    : fmt::format("vector {}", step.a - kFirstVectorBit);
+  };
+  switch (step.action) {
+    case Action::data_as_a:
+    case Action::data_as_b: {
+      std::vector<int> bits;
+      for (int k = 0; k < 4; ++k) {
+        if (step.transformed >> k & 1U) bits.push_back(k_index_bit(before, step, k));
+      }
+      std::sort(bits.begin(), bits.end());
+      return fmt::format("mma {}:{}", step.action == Action::data_as_a ? "A" : "B", bits_text(shape, bits));
+    }
+    case Action::swap_pack:
+      return fmt::format("PRMT pack <-> {}", register_name());
+    case Action::swap_lane_register:
+      return fmt::format("SHFL lane {} <-> {}", step.b, register_name());
+    case Action::permute_lanes:
+      return "SHFL lanes";
+    case Action::exchange:
+      return "shared memory";
+  }
+  return "";
+}
+
+}  // namespace
+
+double scale_constant(const Problem& problem) {
+  return decode(problem.dtype, encode(problem.dtype, exact_scale_constant(problem)));
+}
+
+std::vector<TensorStage> stages_of(const Problem& problem, Config config) {
+  const Program program = make_program(shape_of(log2_floor(problem.n), config));
+  std::vector<TensorStage> stages;
+  for (int i = 0; i < program.steps; ++i) {
+    const Step& step = program.step[i];
+    if (!is_stage(step.action)) continue;
+    TensorStage stage;
+    for (const bool transformed : {true, false}) {
+      for (int k = 0; k < 4; ++k) {
+        if ((step.transformed >> k & 1U) != static_cast<unsigned>(transformed)) continue;
+        stage.k_bits.push_back(k_index_bit(program.before[i], step, k));
+        stage.transformed += transformed;
+      }
+    }
+    stage.constant = step.carries_scale ? std::fabs(scale_constant(problem)) : 0.25;
+    stage.other_blocks_zeroed = step.separated != 0;
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+NumericModel numeric_model(const Problem& problem, Config config, Accumulator accumulator,
+                           int compute_capability) {
+  const int log_n = log2_floor(problem.n);
+  const bool fp16_sums = problem.dtype == Dtype::f16 && accumulator == Accumulator::narrow;
+  NumericModel model;
+  model.arithmetic = fp16_sums ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
+  model.stages = stages_of(problem, config);
+  model.roundings = static_cast<int>(model.stages.size());
+  model.gain_error = scale_constant(problem) / exact_scale_constant(problem) - 1.0;
+  // A truncated fp32 sum loses 0.64 u32 = 3.8e-8 on average; below 16 bits of storage neither shows.
+  model.truncation_bias = fp16_sums ? 0.0 : -3.8e-8 * model.roundings;
+  model.fp32_rms = fp16_sums ? 0.0 : 0.46 * std::sqrt(static_cast<double>(log_n));
+  model.row_isolation = true;
+  // The zeros of a block-diagonal matrix meet data of the row itself where a stage has fewer than 4 bits and
+  // n > 8.
+  model.infinity_exact = log_n <= 4 || log_n % 4 == 0;
+  // sm_90 sums 16 products at once; before, two blocks of 8 were chained, whose results depend on the order.
+  model.xor_shift_exact = compute_capability >= 90;
+  model.integer_exact = is_power_of_two_number(scale_constant(problem));
+  model.intermediate_growth = intermediate_growth(model.stages);
+  model.intermediate_limit = format_of(problem.dtype).max_finite;
+  return model;
+}
+
+std::string bit_card(Shape shape) {
+  const Program program = make_program(shape);
+  std::string text;
+  for (int i = 0; i <= program.steps; ++i) {
+    const std::string action =
+        i < program.steps ? step_text(shape, program.before[i], program.step[i]) : "store";
+    text += fmt::format("{:25} {}\n", action, layout_text(shape, program.before[i]));
+  }
+  return text;
+}
+
+const Variant variant{"hadacore",
+                      "16-point mma.sync stages on 16-bit registers, rounded after each; launch table tuned",
+                      Memory::device, supports, make_plan};
+
+const Variant published_variant{"hadacore_published",
+                                "hadacore with the launch configurations of the published kernel",
+                                Memory::device, supports, make_published_plan};
+
+const Variant f32_variant{"hadacore_f32", "hadacore with fp32 accumulators for f16 as for bf16",
+                          Memory::device, supports, make_f32_plan};
+
+}  // namespace fwht::hadacore
