@@ -27,6 +27,22 @@ struct Verdict {
 Verdict passed();
 Verdict incorrect(std::string message);
 
+/// Verdicts of a run. A run in which something was incorrect, or in which nothing passed, has failed:
+/// "everything was skipped" is no success.
+class Tally {
+ public:
+  void add(const Verdict& verdict) { ++(verdict ? passed_ : incorrect_); }
+  void skip() { ++skipped_; }
+
+  std::int64_t passed() const { return passed_; }
+  std::int64_t incorrect() const { return incorrect_; }
+  std::int64_t skipped() const { return skipped_; }
+  int exit_code() const { return incorrect_ == 0 && passed_ > 0 ? 0 : 1; }
+
+ private:
+  std::int64_t passed_ = 0, incorrect_ = 0, skipped_ = 0;
+};
+
 /// What a NumericModel predicts for this very data, the gain apart: sums over the elements of a chunk,
 /// additive over chunks. Given the data, the errors of single roundings are independent and uniform in their
 /// ulp; these are the moments of the sums that follow.

@@ -268,10 +268,11 @@ constexpr int kPoints = 16;
 /// constant.
 class StageRunner {
  public:
-  StageRunner(const MmaStage& stage, Dtype dtype, const StagedTransform& staged)
+  StageRunner(const TensorStage& stage, Dtype dtype, const StagedTransform& staged)
       : dtype_(dtype),
         smallest_(format_of(dtype).min_exponent),
         block_(1 << stage.transformed),
+        other_blocks_zeroed_(stage.other_blocks_zeroed),
         magnitude_(static_cast<float>(stage.constant)),
         constant_(unpack(magnitude_, smallest_)),
         accumulator_(staged.accumulator),
@@ -316,16 +317,31 @@ class StageRunner {
       finite = finite && std::isfinite(x[k]);
     }
     std::array<float, kPoints> y;
-    if (!finite) {
-      nonfinite_group(x, y);
-    } else if (core_.fused_terms >= kPoints) {
-      fused_group(x, y);
+    if (finite) {
+      finite_group(x, y);
+    } else if (other_blocks_zeroed_) {
+      separated_group(x, y);
     } else {
-      chained_group(x, y);
+      nonfinite_group(x, y);
     }
     for (std::size_t k = 0; k < kPoints; ++k) {
       const std::int64_t index = base + offsets_[k];
       if (index < count) values[index] = rounded_to(dtype_, y[k]);
+    }
+  }
+
+  void finite_group(const std::array<float, kPoints>& x, std::array<float, kPoints>& y) const {
+    core_.fused_terms >= kPoints ? fused_group(x, y) : chained_group(x, y);
+  }
+
+  /// Each block as if the data of the others were zero.
+  void separated_group(const std::array<float, kPoints>& x, std::array<float, kPoints>& y) const {
+    for (int first = 0; first < kPoints; first += block_) {
+      std::array<float, kPoints> own{}, result;
+      std::copy_n(x.begin() + first, block_, own.begin() + first);
+      const bool finite = std::all_of(own.begin(), own.end(), [](float v) { return std::isfinite(v); });
+      finite ? finite_group(own, result) : nonfinite_group(own, result);
+      std::copy_n(result.begin() + first, block_, y.begin() + first);
     }
   }
 
@@ -405,6 +421,7 @@ class StageRunner {
 
   Dtype dtype_;
   int smallest_, block_;
+  bool other_blocks_zeroed_;
   float magnitude_;
   Unpacked constant_;
   Accumulator accumulator_;
@@ -419,7 +436,7 @@ void require_stages(const Problem& problem, const StagedTransform& staged) {
   require_core(staged.core);
   const int levels = levels_of(problem);
   std::vector<int> times(static_cast<std::size_t>(levels), 0);
-  for (const MmaStage& stage : staged.stages) {
+  for (const TensorStage& stage : staged.stages) {
     if (stage.k_bits.size() != 4 || stage.transformed < 1 || stage.transformed > 4) {
       throw BadRequest(
           fmt::format("a stage needs four K bits, of which 1 to 4 are transformed; it has {} and {}",
@@ -473,7 +490,7 @@ StagedTransform hadacore_stages(Dtype dtype, std::int64_t n, TensorCore core) {
   staged.core = core;
   for (int first = 0; first < levels; first += 4) {
     const int transformed = std::min(4, levels - first);
-    MmaStage stage;
+    TensorStage stage;
     for (int b = 0; b < transformed; ++b)
       stage.k_bits.push_back(first + b);
     if (transformed < 4) {
@@ -497,7 +514,7 @@ void emulate_staged(const Problem& problem, const StagedTransform& staged, const
     for (std::int64_t r = begin; r < end; ++r)
       load_row(problem, in, r, values.data() + r * problem.n);
   });
-  for (const MmaStage& stage : staged.stages) {
+  for (const TensorStage& stage : staged.stages) {
     StageRunner(stage, problem.dtype, staged).run(values.data(), count, pool);
   }
   parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
@@ -529,11 +546,15 @@ void emulate(const Problem& problem, const NumericModel& model, const void* in, 
       return emulate_radix2_stored(problem, radix2_factors(problem.n, problem.scale), in, out, threads);
     case Arithmetic::mma_f16:
     case Arithmetic::mma_f32: {
-      if (problem.scale != orthonormal_scale(problem.n)) {
-        throw BadRequest(
-            fmt::format("the staged emulation is orthonormal; scale={} is not 1/sqrt(n)", problem.scale));
+      StagedTransform staged;
+      staged.stages = model.stages;
+      if (model.stages.empty()) {
+        if (problem.scale != orthonormal_scale(problem.n)) {
+          throw BadRequest(
+              fmt::format("the staged emulation is orthonormal; scale={} is not 1/sqrt(n)", problem.scale));
+        }
+        staged = hadacore_stages(problem.dtype, problem.n);
       }
-      StagedTransform staged = hadacore_stages(problem.dtype, problem.n);
       staged.accumulator = model.arithmetic == Arithmetic::mma_f16 ? Accumulator::f16 : Accumulator::f32;
       return emulate_staged(problem, staged, in, out, threads);
     }

@@ -49,20 +49,12 @@ enum class Accumulator { f16, f32 };
 double mma_sum(std::span<const double> a, std::span<const double> b, double c, Dtype operand,
                Accumulator accumulator, TensorCore core);
 
-/// One 16-point tensor-core stage of a transform, data times a block-diagonal +-constant matrix.
-struct MmaStage {
-  /// The index bits that the K index of the MMA runs over, low first. Bits 0 .. L-1 are bits of the column;
-  /// bit L + b is bit b of the row (stages of short rows span neighbouring rows; rows past the end are zero).
-  std::vector<int> k_bits;
-  /// How many of the low k_bits are transformed. The others select blocks: their products are with zeros,
-  /// which matter for NaN and infinities only.
-  int transformed = 0;
-  /// Magnitude of the matrix entries as the kernel stores it: must be a number of the storage type.
-  double constant = 1.0;
-};
-
+/// Tensor-core stages of a transform, in order: data times block-diagonal +-constant matrices (TensorStage in
+/// common/numeric_model). The K index of a stage's MMA runs over its four k_bits, low first. Bits 0 .. L-1
+/// are bits of the column; bit L + b is bit b of the row: stages of short rows span neighbouring rows, and
+/// rows past the end are zero. Products with the zeros outside a block matter for NaN and infinities only.
 struct StagedTransform {
-  std::vector<MmaStage> stages;
+  std::vector<TensorStage> stages;
   Accumulator accumulator = Accumulator::f32;
   TensorCore core = kHopperTensorCore;
 };
@@ -84,7 +76,8 @@ void emulate_staged(const Problem& problem, const StagedTransform& staged, const
 bool has_emulation(const NumericModel& model);
 
 /// The emulation that belongs to the model: emulate_fp32, emulate_radix2_stored with radix2_factors, or
-/// emulate_staged with hadacore_stages on Hopper. Throws BadRequest when there is none.
+/// emulate_staged with the model's stages (hadacore_stages where it names none) on Hopper. Throws BadRequest
+/// when there is none.
 void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads = 0);
 
 }  // namespace fwht::reference

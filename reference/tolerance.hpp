@@ -39,18 +39,19 @@ double predicted_rel_l2(const NumericModel& model, const Problem& problem, doubl
 Window rms_window(const NumericModel& model, const Problem& problem, double output_rms,
                   std::int64_t elements);
 
-/// One step between two roundings to the storage type: butterflies over index bits first_bit .. first_bit +
-/// bits - 1, then multiplication by `factor`, then a rounding of root mean square `rms` units of u.
+/// One step between two roundings to the storage type: butterflies over the index bits, then multiplication
+/// by `factor`, then a rounding of root mean square `rms` units of u.
 struct RoundedStage {
-  int first_bit = 0, bits = 0;
+  std::vector<int> bits;
   double factor = 1.0;
   double rms = 0.42466;
 };
 
-/// The steps of a model for 16-bit storage: radix2_stored one bit a step with radix2_factors
-/// (reference/emulation); otherwise, for k > 1, four bits a step in ascending order and the rest in the last
-/// one when that makes k steps (the tensor-core stages), else L/k bits a step. The factors multiply to
-/// problem.scale. Throws BadRequest when k is not in 1 .. L or contradicts the arithmetic.
+/// The steps of a model: its tensor-core stages where it names them; radix2_stored one bit a step with
+/// radix2_factors (reference/emulation); otherwise one step for k = 1 (always for f32 storage) and, for k >
+/// 1, four bits a step in ascending order and the rest in the last one when that makes k steps, else L/k bits
+/// a step. The factors multiply to problem.scale. Throws BadRequest when k is not in 1 .. L or contradicts
+/// the arithmetic or the stages.
 std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem);
 
 /// What running variance finds for a chunk of inputs (count x n, FP64).
@@ -58,9 +59,9 @@ struct RunningVariance {
   /// T2: bound of |err| for each element, count x n,
   ///   u (|y| + 6 s) + 6 s + |gamma| |y| + half the subnormal spacing,
   /// s^2 the variance before the last rounding: after each step but the last v <- (sum of v) factor^2 +
-  /// ulp(z)^2 / 12, plus (fp32_rms u32 RMS_row)^2; split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15).
-  /// Such errors are sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are
-  /// independent.
+  /// ulp(z)^2 / 12 (where sums lie on a coarse grid, the mean square of the residues that the grid leaves),
+  /// plus (fp32_rms u32 RMS_row)^2; split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors are
+  /// sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
   Matrix bound;
   Prediction prediction;
 };
@@ -99,8 +100,8 @@ Limits limits_for(const NumericModel& model, const Problem& problem, InputClass 
 
 /// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
 /// on the statistics T1, T3 and T4 inside their windows. The message names the test, the value and the
-/// window. (No T1, T3, T4 for subnormal f32 data, where fp32 sums are exact, nor where the model flushes
-/// subnormals.)
+/// window. (No statistics
+/// on subnormal data where the model flushes it.)
 Verdict judge(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
               InputClass input_class);
 
