@@ -499,7 +499,7 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
 reference::StagedTransform staged_transform(const NumericModel& model, reference::TensorCore core) {
   reference::StagedTransform staged;
   for (const TensorStage& stage : model.stages) {
-    staged.stages.push_back({stage.k_bits, stage.transformed, stage.constant});
+    staged.stages.push_back({stage.k_bits, stage.transformed, stage.constant, stage.other_blocks_zeroed});
   }
   staged.accumulator =
       model.arithmetic == Arithmetic::mma_f16 ? reference::Accumulator::f16 : reference::Accumulator::f32;
@@ -507,7 +507,8 @@ reference::StagedTransform staged_transform(const NumericModel& model, reference
   return staged;
 }
 
-void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config config) {
+/// Random data; with `disturbed`, three of them are infinite or NaN.
+void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config config, bool disturbed) {
   const Shape shape = shape_of(log_n, config);
   const std::size_t elements = std::size_t{1} << shape.tile_bits();
   const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, std::int64_t{1} << shape.log_rows());
@@ -517,29 +518,38 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
   std::mt19937 generator(11);
   std::normal_distribution<double> normal;
   std::vector<std::uint16_t> stored(elements);
-  std::vector<double> tile(elements);
-  for (std::size_t i = 0; i < elements; ++i) {
-    stored[i] = static_cast<std::uint16_t>(encode(dtype, normal(generator)));
-    tile[i] = decode(dtype, stored[i]);
+  for (std::uint16_t& x : stored) x = static_cast<std::uint16_t>(encode(dtype, normal(generator)));
+  if (disturbed) {
+    const double values[] = {double(INFINITY), -double(INFINITY), double(NAN)};
+    for (const double value : values) {
+      stored[generator() % elements] = static_cast<std::uint16_t>(encode(dtype, value));
+    }
   }
+  std::vector<double> tile(elements);
+  std::transform(stored.begin(), stored.end(), tile.begin(), [&](std::uint16_t x) { return decode(dtype, x); });
   const auto tensor_core = [&](const std::array<double, 16>& a, const std::array<double, 16>& b) {
     const double sum = reference::mma_sum(a, b, 0.0, dtype, staged.accumulator, staged.core);
     return decode(dtype, encode(dtype, sum));
   };
   const std::vector<double> result = Block(shape, tensor_core).run(tile, scale_constant(problem), 0.25);
   std::vector<std::uint16_t> emulated(elements);
-  reference::emulate_staged(problem, staged, stored.data(), emulated.data());
-  for (std::size_t i = 0; i < elements; ++i)
-    ASSERT_EQ(result[i], decode(dtype, emulated[i])) << text_of(shape);
+  reference::emulate(problem, model, stored.data(), emulated.data());
+  for (std::size_t i = 0; i < elements; ++i) {
+    const double expected = decode(dtype, emulated[i]);
+    ASSERT_TRUE(std::isnan(expected) ? std::isnan(result[i]) : result[i] == expected)
+        << text_of(shape) << " index " << i << ": " << result[i] << ", emulated " << expected;
+  }
 }
 
 // What the numeric model says of the stages is all there is to know: the reference's emulation needs nothing
 // else to give the bits that the lanes give.
 TEST_P(HadacoreSizes, StagesOfTheModelReproduceTheLanesBitForBit) {
   for (const Config config : {published_config(GetParam()), tuned_config(GetParam())}) {
-    expect_emulated(Dtype::f16, Accumulator::narrow, GetParam(), config);
-    expect_emulated(Dtype::f16, Accumulator::wide, GetParam(), config);
-    expect_emulated(Dtype::bf16, Accumulator::narrow, GetParam(), config);
+    for (const bool disturbed : {false, true}) {
+      expect_emulated(Dtype::f16, Accumulator::narrow, GetParam(), config, disturbed);
+      expect_emulated(Dtype::f16, Accumulator::wide, GetParam(), config, disturbed);
+      expect_emulated(Dtype::bf16, Accumulator::narrow, GetParam(), config, disturbed);
+    }
   }
 }
 
