@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import Device, ResultsError, load, load_folder
+from .load import RESULT_KEY, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -166,7 +166,7 @@ def _compare(options) -> int:
         print(f"different devices: A is {a.device}, B is {b.device}; compare fractions, not times")
     print(f"A {a.name}\nB {b.name}\nspeed-up = time A / time B, above 1: B is faster\n")
     if options.all:
-        _print(both[[*tables.COMPARE_KEY, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
+        _print(both[[*RESULT_KEY, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
         print()
     _print(tables.compare_summary(both).round(4))
     lost = both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]

@@ -16,8 +16,8 @@ from .load import Device, ResultsError
 FILE = Path(__file__).parent / "baselines" / "h200_published.csv"
 GPU = "H200"
 NAMES = {
-    "hadacore": "HadaCore (published)",
-    "fast_hadamard_transform": "fast-hadamard-transform (published)",
+    "hadacore": "published HadaCore (H200)",
+    "fast_hadamard_transform": "published fast-hadamard-transform (H200)",
 }
 # Which published kernel a variant is the counterpart of.
 COUNTERPART = {

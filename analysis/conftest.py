@@ -67,7 +67,7 @@ class FolderWriter:
         ideal = ideal_error(dtype)
         row = {
             "variant": variant, "memory": "host" if mode == "host" else "device", "dtype": dtype, "n": n, "rows": rows,
-            "elements": elements, "placement": "in_place", "row_stride": n, "mode": mode, "status": "ok",
+            "elements": elements, "placement": "in", "row_stride": n, "mode": mode, "status": "ok",
             "time_us": f"{time:.4f}", "time_min_us": f"{0.99 * time:.4f}", "time_max_us": f"{1.02 * time:.4f}",
             "launches": 20, "replays": 7, "empty_us": "" if mode == "host" else 0.55, "limit_us": f"{limit:.4f}",
             "limit_kernel": "plain_1", "fraction_of_limit": f"{limit / time:.6f}", "useful_bytes": useful,
@@ -81,7 +81,7 @@ class FolderWriter:
         useful = 2 * elements * ELEMENT_BYTES[dtype]
         for kernel, factor in (("plain_1", 1.0), ("bulk_4", 1.04)):
             time = factor * copy_us(useful, mode)
-            row = {"memory": "host" if mode == "host" else "device", "useful_bytes": useful, "placement": "in_place",
+            row = {"memory": "host" if mode == "host" else "device", "useful_bytes": useful, "placement": "in",
                    "mode": mode, "kernel": kernel, "time_us": time, "time_min_us": time, "time_max_us": time}  # fmt: skip
             if row not in self.tables["limits.csv"]:
                 self.tables["limits.csv"].append(row)
@@ -93,7 +93,7 @@ class FolderWriter:
                 "dtype": dtype,
                 "n": n,
                 "rows": elements // n,
-                "placement": "in_place",
+                "placement": "in",
                 "reason": reason,
             }
         )

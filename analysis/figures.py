@@ -87,39 +87,39 @@ def select(results: pd.DataFrame, dtype: str, mode: str, layout: str) -> pd.Data
     return results[(results["dtype"] == dtype) & (results["mode"] == mode) & (results["layout"] == layout)]
 
 
-def heat_maps(device: Device, dtype: str, mode: str) -> list[HeatMap]:
-    """One map per variant that has a measurement or a reason for `dtype` in `mode`, in ladder order."""
-    layout = tables.main_layout(device.results)
+def heat_maps(device: Device, dtype: str, mode: str, layout: str) -> list[HeatMap]:
+    """One map per variant that has a measurement or a reason, in ladder order; none for a mode without times.
+
+    unsupported.csv names no mode: a reason is a gap where the same problem was timed in this mode, or in no mode at
+    all. In mode host only variants with times are shown: the others do not run there.
+    """
     part = select(device.results, dtype, mode, layout)
-    placement = "in" if layout.startswith("in") else "out"
     reasons = device.unsupported
-    reasons = reasons[(reasons["dtype"] == dtype) & reasons["placement"].str.startswith(placement)]
-    asked = set(zip(part["n"], part["elements"])) | set(zip(reasons["n"], reasons["elements"]))
-    memory = "host" if mode == "host" else "device"
-    elsewhere = set(device.results.loc[device.results["memory"] != memory, "variant"])
+    reasons = reasons[(reasons["dtype"] == dtype) & (reasons["layout"] == layout)]
+    timed = device.results[(device.results["dtype"] == dtype) & (device.results["layout"] == layout)]
+    here, anywhere = _problems(part), _problems(timed)
+    host = set(device.results.loc[device.results["memory"] == "host", "variant"])
     maps = []
     for variant in device.variants:
         rows = part[part["variant"] == variant]
         own = reasons[reasons["variant"] == variant]
-        if rows.empty and (own.empty or variant in elsewhere):
+        if rows.empty and (own.empty or mode == "host" or variant in host):
             continue
-        ok = rows[rows["status"] == "ok"]
-        cells = {
-            (int(n), int(e)): float(f) for n, e, f in zip(ok["n"], ok["elements"], ok["fraction_of_limit"])
-        }
-        times = {(int(n), int(e)): float(t) for n, e, t in zip(ok["n"], ok["elements"], ok["time_us"])}
+        ok, bad = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
         gaps = {
-            (int(n), int(e)): r
-            for n, e, r in zip(own["n"], own["elements"], own["reason"])
-            if (n, e) in asked
+            (r.n, r.elements): r.reason
+            for r in own.itertuples()
+            if (r.n, r.elements) in here or (r.n, r.elements) not in anywhere
         }
-        bad = rows[rows["status"] != "ok"]
-        gaps |= {
-            (int(n), int(e)): f"{status}: {message}".rstrip(": ")
-            for n, e, status, message in zip(bad["n"], bad["elements"], bad["status"], bad["message"])
-        }
+        gaps |= {(r.n, r.elements): f"{r.status}: {r.message}".rstrip(": ") for r in bad.itertuples()}
+        cells = {(r.n, r.elements): r.fraction_of_limit for r in ok.itertuples()}
+        times = {(r.n, r.elements): r.time_us for r in ok.itertuples()}
         maps.append(HeatMap(variant, cells, {k: v for k, v in gaps.items() if k not in cells}, times))
     return maps if any(m.cells for m in maps) else []
+
+
+def _problems(results: pd.DataFrame) -> set[tuple[int, int]]:
+    return set(zip(results["n"], results["elements"], strict=True))
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,9 @@ def published_speedups(dtype: str, mode: str) -> pd.DataFrame:
 def accuracy_lines(accuracy: pd.DataFrame, dtype: str) -> pd.DataFrame:
     """Rows of the main input for `dtype` with an error, sorted by n; `source` is measured or emulated."""
     part = accuracy[(accuracy["dtype"] == dtype) & (accuracy["input"] == tables.main_input(accuracy))]
-    return part[part["rel_l2"].notna()].sort_values(["variant", "source", "n"], ignore_index=True)
+    return part[np.isfinite(part["rel_l2"].astype(float))].sort_values(
+        ["variant", "source", "n"], ignore_index=True
+    )
 
 
 def error_against_speed(device: Device, dtype: str, mode: str) -> pd.DataFrame:
@@ -366,12 +368,11 @@ def _time_axis(axis) -> None:
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def draw_heat_maps(device: Device, dtype: str, mode: str) -> Drawing | None:
-    maps = heat_maps(device, dtype, mode)
+def draw_heat_maps(device: Device, dtype: str, mode: str, layout: str) -> Drawing | None:
+    maps = heat_maps(device, dtype, mode, layout)
     if not maps:
         return None
     keys = {k for m in maps for k in (*m.cells, *m.gaps)}
-    layout = tables.main_layout(device.results)
     maps += published_maps(dtype, mode, keys) if layout == "in place" else []
     ns = sorted({n for n, _ in keys})
     sizes = sorted({e for _, e in keys})
@@ -379,9 +380,10 @@ def draw_heat_maps(device: Device, dtype: str, mode: str) -> Drawing | None:
     letters = {reason: entry.letter for entry in legend for reason in entry.reasons}
     panel_height = 0.62 + 0.145 * len(sizes)
     figure, axes = _grid(len(maps), 3, panel_height, 0.55, 1.0)
-    stem = f"heat_{dtype}_{mode}"
+    other = "" if layout == tables.main_layout(device.results) else f", {layout}"
+    stem = f"heat_{dtype}_{mode}" + re.sub(r"\W+", "_", other)
     drawing = Drawing(
-        stem, f"Fraction of the limit, {dtype}, {mode}",
+        stem, f"Fraction of the limit, {dtype}, {mode}{other}",
         "Time of the best copy kernel over the same bytes, divided by the time of the variant, in percent: 100 means as fast as "
         f"copying. Rows {layout}. Hatched cells are gaps, the letter names the reason (red: a wrong or failed result, which has no time). "
         "White cells were not asked for.",
@@ -389,8 +391,7 @@ def draw_heat_maps(device: Device, dtype: str, mode: str) -> Drawing | None:
     )  # fmt: skip
     for index, (axis, heat) in enumerate(zip(axes, maps)):
         _draw_heat_map(axis, heat, ns, sizes, letters, f"{stem}-{index}", drawing)
-    for axis in axes[::3]:
-        axis.set_ylabel("elements (n × rows)")
+    figure.supylabel("elements (n × rows)", x=0.012, fontsize=8.5, color=INK)
     for axis in axes[max(0, len(axes) - 3) :]:
         axis.set_xlabel("row length n")
     _colour_bar(figure)
@@ -532,8 +533,8 @@ def draw_time_against_n(device: Device, dtype: str, mode: str) -> Drawing | None
 def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | None:
     part = select(device.results, dtype, mode, tables.main_layout(device.results))
     ok = part[part["status"] == "ok"]
-    if ok["elements"].nunique() < 2:
-        return None
+    if ok["elements"].nunique() < 3:
+        return None  # two points make no curve
     ns = panel_ns(ok)
     figure, axes = _grid(len(ns), 3, 2.35, 0.62, 0.95)
     for axis, n in zip(axes, ns):
@@ -551,38 +552,52 @@ def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | 
 
 
 def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
+    """One panel per n over the elements; of a grid with fewer than three sizes, one panel per size over n."""
     part = select(device.results, dtype, mode, tables.main_layout(device.results))
     base = speedup_base(device, part)
     table = speedups(part, base)
-    if table.empty or table["elements"].nunique() < 2:
+    if table.empty:
         return None
-    ns = sorted(int(n) for n in table["n"].unique())
     published = published_speedups(dtype, mode)
-    published = published[published["elements"].isin(part["elements"])]
-    figure, axes = _grid(len(ns), 5, 1.75, 0.62, 0.95)
-    for axis, n in zip(axes, ns):
-        axis.axhline(1, color="black", linewidth=0.9, linestyle="--", label=base)
-        other = published[published["n"] == n]
-        if len(other):
-            x, y = _xy(other, "elements", "speedup")
-            axis.plot(x, y, color="#9a9a9a", linestyle=PUBLISHED_STYLE["hadacore"],
-                      label="published: HadaCore over fast-hadamard-transform")  # fmt: skip
-        for variant, style in style_of(device).items():
-            rows = table[(table["n"] == n) & (table["variant"] == variant)]
-            if len(rows):
-                axis.plot(*_xy(rows, "elements", "speedup"), label=variant, markeredgecolor="white",
-                          markeredgewidth=0.4, **style)  # fmt: skip
-        _log2_axis(axis, "x", part["elements"], binary, rotate=True)
+    published = published[published["elements"].isin(table["elements"]) & published["n"].isin(table["n"])]
+    if table["elements"].nunique() > 2:
+        panel, x, words, across = "n", "elements", "row length", 5
+    else:
+        panel, x, words, across = "elements", "n", "size", 3
+    values = sorted(int(v) for v in table[panel].unique())
+    figure, axes = _grid(len(values), across, 1.75 if across == 5 else 2.35, 0.62, 0.95)
+    for axis, value in zip(axes, values):
+        _draw_speedup_panel(
+            axis, table[table[panel] == value], published[published[panel] == value], x, base, device
+        )
+        _log2_axis(axis, "x", table[x], binary if x == "elements" else str, rotate=True)
         _speedup_axis(axis)
-        axis.set_title(f"n = {n}")
-    _finish(figure, axes, device, "elements (n × rows)", f"time of {base} / time")
-    words = (
-        " Grey: the same ratio of the published kernels, as measured on an H200." if len(published) else ""
-    )
+        axis.set_title(f"n = {value}" if panel == "n" else f"{binary(value)} elements")
+    label = "elements (n × rows)" if x == "elements" else "row length n"
+    _finish(figure, axes, device, label, f"time of {base} / time")
+    grey = " Grey: the same ratio of the published kernels, as measured on an H200." if len(published) else ""
     return Drawing(
-        f"speedup_{dtype}_{mode}", f"Speed-up over {base}, {dtype}, {mode}",
-        f"One panel per row length, logarithmic; above 1 is faster than {base}.{words}", figure,
-    )  # fmt: skip
+        f"speedup_{dtype}_{mode}",
+        f"Speed-up over {base}, {dtype}, {mode}",
+        f"One panel per {words}, logarithmic; above 1 is faster than {base}.{grey}",
+        figure,
+    )
+
+
+def _draw_speedup_panel(axis, table, published, x: str, base: str, device: Device) -> None:
+    axis.axhline(1, color="black", linewidth=0.9, linestyle="--", label=base)
+    if len(published):
+        axis.plot(
+            *_xy(published, x, "speedup"),
+            color="#9a9a9a",
+            linestyle=PUBLISHED_STYLE["hadacore"],
+            label="published: HadaCore over fast-hadamard-transform",
+        )
+    for variant, style in style_of(device).items():
+        rows = table[table["variant"] == variant]
+        if len(rows):
+            edge = {"markeredgecolor": "white", "markeredgewidth": 0.4}
+            axis.plot(*_xy(rows, x, "speedup"), label=variant, **edge, **style)
 
 
 def _speedup_axis(axis) -> None:
@@ -713,18 +728,24 @@ def _published_words(device: Device, mode: str, dtype: str) -> str:
 
 
 def draw_all(device: Device) -> dict[str, list[Drawing]]:
-    """All figures, grouped: "speed f16 replay" style keys (dtype, mode) joined by a blank, and "accuracy"."""
-    groups: dict[str, list[Drawing]] = {}
+    """All figures in groups: one per dtype and mode, named "f16, mode replay", and "accuracy".
+
+    Layouts other than the main one get their heat maps only.
+    """
+    groups: dict[str, list[Drawing | None]] = {}
+    main = tables.main_layout(device.results)
+    layouts = [main, *sorted(set(device.results["layout"]) - {main})]
     with matplotlib.rc_context(STYLE):
         for mode in tables.modes_of(device):
             for dtype in tables.dtypes_of(device):
-                makers = (draw_heat_maps, draw_time_against_n, draw_time_against_bytes, draw_speedups)
-                drawings = [d for maker in makers if (d := maker(device, dtype, mode))]
-                if drawings:
-                    groups[f"{mode} {dtype}"] = drawings
-        accuracy = [
+                heat = [draw_heat_maps(device, dtype, mode, layout) for layout in layouts]
+                lines = (draw_time_against_n, draw_time_against_bytes, draw_speedups)
+                groups[f"{dtype}, mode {mode}"] = (
+                    heat[:1] + [draw(device, dtype, mode) for draw in lines] + heat[1:]
+                )
+        groups["accuracy"] = [
             draw_accuracy(device),
             *(draw_error_against_speed(device, m) for m in tables.modes_of(device)),
         ]
-        groups["accuracy"] = [d for d in accuracy if d]
-    return groups
+    drawn = {name: [d for d in drawings if d] for name, drawings in groups.items()}
+    return {name: drawings for name, drawings in drawn.items() if drawings or name == "accuracy"}

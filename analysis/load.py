@@ -194,9 +194,9 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
     return Folder(path, context, *(tables[name] for name in COLUMNS))
 
 
-def layout_of(placement: str, row_stride: int, n: int) -> str:
+def layout_of(placement: str, row_stride: int = 0, n: int = 0) -> str:
     """Where the rows lie, in words: "in place", "out of place", with ", strided" when rows have gaps."""
-    place = "in place" if placement.startswith("in") else "out of place"
+    place = {"in": "in place", "out": "out of place"}.get(placement, placement)
     return place if row_stride == n else f"{place}, strided"
 
 
@@ -355,6 +355,7 @@ def _merge(device: str, folders: list[Folder]) -> Device:
         ignore_index=True
     )
     unsupported["elements"] = unsupported["n"] * unsupported["rows"]
+    unsupported["layout"] = unsupported["placement"].map(layout_of)
     limits = _concat([f.limits for f in folders], "limits.csv")
     limits = limits.drop_duplicates(["memory", "useful_bytes", "placement", "mode", "kernel"], keep="last")
     return Device(

@@ -100,11 +100,7 @@ def _powers(ns: set[int]) -> str:
 
 def _placements(variant: dict) -> str:
     placements = {entry["placement"] for entry in variant["support"] if entry["n"]}
-    return (
-        " / ".join("yes" if p in placements else "no" for p in ("in_place", "out_of_place"))
-        if placements
-        else "–"
-    )
+    return " / ".join("yes" if p in placements else "no" for p in ("in", "out")) if placements else "–"
 
 
 # ------------------------------------------------------------------------------------------------- results
@@ -137,32 +133,28 @@ def newest_gpu_results(folders: list[Path]) -> Device | None:
 
 
 def results_section(device: Device | None) -> str:
-    """Best variant per n and size, in the first GPU mode that was measured, one table per dtype."""
+    """Best variant per n and size, each size in the mode that judges it best, one table per dtype."""
     if device is None:
         return "No results of a GPU are committed yet."
-    mode = next((m for m in tables.modes_of(device) if m != "host"), "host")
-    context = device.newest.context
+    newest = device.newest
     lines = [
-        f"{device.name}, commit `{device.newest.commit[:10]}`, {context['utc_start'][:10]}, mode `{mode}`, "
-        f"folder [`{device.newest.name}`]({RESULTS.as_posix()}/{device.newest.name}). Each cell: the best variant, its share of the "
-        "measured copy limit, its time, and its error divided by the error of rounding the exact result once."
+        f"{device.name}, commit `{newest.commit[:10]}`, {newest.context['utc_start'][:10]}, folder "
+        f"[`{newest.name}`]({RESULTS.as_posix()}/{newest.name}). Each cell: the best variant, its share of the measured "
+        "copy limit, its time, its error divided by the error of rounding the exact result once."
     ]
     errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     for dtype in tables.dtypes_of(device):
-        summary = tables.summary(device, dtype, mode)
+        summary = tables.headline(device, dtype)
         if not summary.cells:
             continue
-        titles = [size.title(dtype) for size in summary.sizes]
+        titles = [f"{size.title(dtype)}, {size.mode}" for size in summary.sizes]
         lines += [
             "",
             f"| {dtype}, {summary.layout}: n | {' | '.join(titles)} |",
             f"| ---: |{' --- |' * len(titles)}",
         ]
         for n in summary.ns:
-            cells = [
-                _result_cell(summary.cells.get((n, size.elements)), errors, dtype, n)
-                for size in summary.sizes
-            ]
+            cells = [_result_cell(summary.cells.get((n, size)), errors, dtype, n) for size in summary.sizes]
             lines.append(f"| {n} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

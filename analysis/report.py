@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from . import baselines, figures, svg, tables
 from .figures import Drawing
-from .load import DTYPES, MODES, Device, Folder
+from .load import DTYPES, MODES, Device, Folder, layout_of
 
 TEMPLATE_FOLDER = Path(__file__).parent
 MODE_WORDS = {
@@ -88,7 +88,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"time": tables.time_text, "ratio": ratio_text, "percent": percent_text}
+    environment.filters |= {"time": tables.time_text, "percent": percent_text, "digits": digits_text}
     return environment
 
 
@@ -102,6 +102,10 @@ def ratio_text(value) -> str:
 
 def percent_text(value) -> str:
     return f"{100 * value:.0f} %" if value is not None and np.isfinite(value) else "–"
+
+
+def digits_text(value) -> str:
+    return f"{value:.2f}" if np.isfinite(value) else "–"
 
 
 def error_text(value) -> str:
@@ -122,22 +126,19 @@ def _show(drawing: Drawing, prefix: str, sheet: svg.Sheet, folder: Path | None) 
 
 def _section(device: Device, groups: dict[str, list[Shown]]) -> dict:
     errors = tables.errors(device).set_index(["variant", "dtype", "n"])
-    summaries = {
-        mode: [s for dtype in tables.dtypes_of(device) if (s := tables.summary(device, dtype, mode)).cells]
-        for mode in tables.modes_of(device)
-    }
+    dtypes, modes = tables.dtypes_of(device), tables.modes_of(device)
+    headline = [_summary_view(tables.headline(device, dtype), errors) for dtype in dtypes]
+    by_mode = {m: [_summary_view(tables.summary(device, d, m), errors) for d in dtypes] for m in modes}
     counts = device.results["status"].value_counts()
     return {
         "device": device,
         "folders": [_provenance(folder) for folder in device.folders],
         "newest": device.newest,
         "counts": {status: int(counts.get(status, 0)) for status in ("ok", "incorrect", "failed")},
-        "modes": list(summaries),
-        "summaries": summaries,
-        "summary_rows": {
-            (s.mode, s.dtype): _summary_rows(s, errors) for group in summaries.values() for s in group
-        },
-        "published": {(s.mode, s.dtype): bool(s.published) for group in summaries.values() for s in group},
+        "modes": modes,
+        "headline": [view for view in headline if view["rows"]],
+        "by_mode": {mode: [view for view in views if view["rows"]] for mode, views in by_mode.items()},
+        "open_group": _largest_group(device),
         "groups": groups,
         "accuracy": _accuracy_table(device),
         "input": tables.main_input(device.accuracy),
@@ -178,7 +179,7 @@ def _provenance(folder: Folder) -> list[tuple[str, str]]:
             "run",
             f"{c['utc_start']} to {c['utc_end'] or 'unknown'}" + ("" if c["complete"] else ", INCOMPLETE"),
         ),
-        ("command", c["command"]),
+        *(("command", " ".join(run["argv"])) for run in c.get("runs") or [{"argv": c["argv"]}]),
         ("grid", f"{_plain(c['grid'])}; seeds {', '.join(map(str, seeds))}"),
     ]
     return lines
@@ -197,29 +198,45 @@ def _cuda_version(version) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _summary_rows(summary: tables.Summary, errors: pd.DataFrame) -> list[dict]:
-    rows = []
-    for n in summary.ns:
-        cells = []
-        for size in summary.sizes:
-            row = summary.cells.get((n, size.elements))
-            if row is None:
-                cells.append(None)
-                continue
-            key = (row["variant"], summary.dtype, n)
-            method, fraction = summary.published.get((n, size.elements), ("", float("nan")))
-            cells.append({
-                "variant": row["variant"],
-                "rows": int(row["rows"]),
-                "fraction": row["fraction_of_limit"],
-                "bar": 0 if not np.isfinite(row["fraction_of_limit"]) else round(100 * min(1.0, row["fraction_of_limit"])),
-                "time": row["time_us"],
-                "error": errors["over_ideal"].get(key, float("nan")),
-                "published": fraction,
-                "published_by": baselines.NAMES.get(method, ""),
-            })  # fmt: skip
-        rows.append({"n": n, "cells": cells})
-    return rows
+def _largest_group(device: Device) -> str:
+    """The group of figures with the most measurements, GPU before CPU: the one that is shown unfolded."""
+    counts = device.results.groupby(["dtype", "mode"]).size()
+    if counts.empty:
+        return ""
+    on_gpu = counts[counts.index.get_level_values("mode") != "host"]
+    dtype, mode = (on_gpu if len(on_gpu) else counts).idxmax()
+    return f"{dtype}, mode {mode}"
+
+
+def _summary_view(summary: tables.Summary, errors: pd.DataFrame) -> dict:
+    """What the template needs of a summary: sizes with titles, rows with cells."""
+    compared = {size for _, size in summary.published}
+    sizes = [
+        {"title": size.title(summary.dtype), "mode": size.mode, "published": size in compared}
+        for size in summary.sizes
+    ]
+    rows = [
+        {"n": n, "cells": [_summary_cell(summary, n, size, errors) for size in summary.sizes]}
+        for n in summary.ns
+    ]
+    return {"dtype": summary.dtype, "layout": summary.layout, "sizes": sizes, "rows": rows}
+
+
+def _summary_cell(summary: tables.Summary, n: int, size: tables.Size, errors: pd.DataFrame) -> dict | None:
+    row = summary.cells.get((n, size))
+    if row is None:
+        return None
+    fraction = row["fraction_of_limit"]
+    method, other = summary.published.get((n, size), ("", None))
+    short = "HadaCore" if method == "hadacore" else "FHT"
+    return {
+        "variant": row["variant"],
+        "fraction": fraction,
+        "bar": round(100 * min(1.0, fraction)) if np.isfinite(fraction) else 0,
+        "time": row["time_us"],
+        "error": errors["over_ideal"].get((row["variant"], summary.dtype, n), float("nan")),
+        "published": "" if other is None else f"{percent_text(other)} {short}",
+    }
 
 
 def _table(header: list[str], numeric: list[str], rows: list[list[str]]) -> Table:
@@ -326,7 +343,7 @@ def _limits_table(device: Device) -> Table:
         if copies.empty:
             continue
         first = copies.loc[copies["time_us"].idxmin()]
-        rows.append([memory, mode, str(placement).replace("_", " "), useful, first["kernel"], f"{first['time_us']:.3f}",
+        rows.append([memory, mode, layout_of(placement), useful, first["kernel"], f"{first['time_us']:.3f}",
                      f"{useful / first['time_us'] / 1e6:.3f}", len(copies)])  # fmt: skip
     return _table(header, [header[3], *header[5:]], rows)
 

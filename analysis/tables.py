@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from . import baselines
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError
+from .load import DTYPES, ELEMENT_BYTES, MODES, RESULT_KEY, Device, Folder, ResultsError, layout_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
 UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
 
-PROBLEM = ["dtype", "mode", "layout", "n", "rows", "elements"]
+PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
 
 
 def ideal_error(dtype: str) -> float:
@@ -78,41 +78,63 @@ def main_layout(results: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Size:
-    """One size of the summary: its regime in words and its number of elements."""
+    """One column of a summary: the regime in words, the number of elements, the mode of its times."""
 
     label: str
     elements: int
+    mode: str
 
     def title(self, dtype: str) -> str:
         return f"{self.label}: {binary(self.elements)} elements, {byte_text(self.elements * ELEMENT_BYTES[dtype])}"
 
 
+# Which mode answers for a regime: replay flatters in the L2, so alternating comes first there.
+PREFERRED_MODES = {
+    "small": ("replay", "alternating", "cold"),
+    "in L2": ("alternating", "replay"),
+    "DRAM": ("replay", "alternating", "cold"),
+}
+
+
 def summary_sizes(results: pd.DataFrame, dtype: str, mode: str, l2_bytes: int) -> list[Size]:
-    """At most three sizes that stand for the regimes: launch-bound, L2, DRAM.
+    """At most three sizes of one mode that stand for the regimes: launch-bound, L2, DRAM.
 
     Per tensor: the size nearest to 64 KiB; the largest that fills at most 0.6 of the L2 (a tensor of 0.8 already
-    falls out of it); the largest beyond twice the L2. Without a known L2: smallest, middle and largest.
+    falls out of it); the largest beyond twice the L2. Without a known L2: smallest, middle and largest. Only sizes
+    that were measured for most row lengths count.
     """
     part = results[(results["dtype"] == dtype) & (results["mode"] == mode)]
-    elements = sorted(int(e) for e in part["elements"].unique())
+    counts = part.groupby("elements")["n"].nunique()
+    elements = sorted(int(e) for e in counts.index[2 * counts >= counts.max()]) if len(counts) else []
     if not elements:
         return []
-    size = {e: e * ELEMENT_BYTES[dtype] for e in elements}
     if l2_bytes <= 0 or mode == "host":
         picks = list(dict.fromkeys([elements[0], elements[len(elements) // 2], elements[-1]]))
         labels = {1: ["all"], 2: ["small", "large"], 3: ["small", "medium", "large"]}[len(picks)]
-        return [Size(label, e) for label, e in zip(labels, picks)]
+        return [Size(label, e, mode) for label, e in zip(labels, picks, strict=True)]
+    size = {e: e * ELEMENT_BYTES[dtype] for e in elements}
     chosen: dict[int, str] = {}
     small = min(elements, key=lambda e: abs(math.log2(size[e] / 65536)))
-    if size[small] <= l2_bytes // 8:
+    if size[small] <= l2_bytes // 64:
         chosen[small] = "small"
-    in_l2 = [e for e in elements if size[e] <= 0.6 * l2_bytes and e not in chosen]
+    in_l2 = [e for e in elements if l2_bytes // 64 < size[e] <= 0.6 * l2_bytes]
     if in_l2:
         chosen[max(in_l2)] = "L2-sized" if mode == "cold" else "in L2"
     in_dram = [e for e in elements if size[e] > 2 * l2_bytes]
     if in_dram:
         chosen[max(in_dram)] = "DRAM"
-    return [Size(label, e) for e, label in chosen.items()] or [Size("largest", elements[-1])]
+    return [Size(label, e, mode) for e, label in chosen.items()] or [Size("largest", elements[-1], mode)]
+
+
+def headline_sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Size]:
+    """One size per regime on the GPU, each in the mode that judges it best; see PREFERRED_MODES."""
+    sizes = []
+    for label, modes in PREFERRED_MODES.items():
+        candidates = (
+            s for m in modes for s in summary_sizes(results, dtype, m, l2_bytes) if s.label == label
+        )
+        sizes += [size] if (size := next(candidates, None)) else []
+    return sizes
 
 
 def best(results: pd.DataFrame) -> pd.DataFrame:
@@ -124,35 +146,49 @@ def best(results: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Summary:
-    """Best variant per n (rows) and size (columns) for one dtype and one mode; `cells[n, elements]` is a row."""
+    """Best variant per n (rows) and size (columns) of one dtype; `cells[n, size]` is a row of the results."""
 
     dtype: str
-    mode: str
     layout: str
     sizes: list[Size]
     ns: list[int]
-    cells: dict[tuple[int, int], pd.Series]
-    published: dict[tuple[int, int], tuple[str, float]]  # (method, fraction of its own limit)
+    cells: dict[tuple[int, Size], pd.Series]
+    published: dict[tuple[int, Size], tuple[str, float]]  # (method, fraction of its own limit)
 
 
 def summary(device: Device, dtype: str, mode: str) -> Summary:
-    layout = main_layout(device.results)
-    part = device.results[
-        (device.results["dtype"] == dtype)
-        & (device.results["mode"] == mode)
-        & (device.results["layout"] == layout)
-    ]
-    sizes = summary_sizes(part, dtype, mode, device.l2_bytes)
-    rows = best(part[part["elements"].isin([s.elements for s in sizes])])
-    cells = {(int(row["n"]), int(row["elements"])): row for _, row in rows.iterrows()}
+    """The sizes of one mode."""
+    part = _main_part(device, dtype)
+    return _summary(
+        part, dtype, main_layout(device.results), summary_sizes(part, dtype, mode, device.l2_bytes)
+    )
+
+
+def headline(device: Device, dtype: str) -> Summary:
+    """One column per regime on the GPU, each in its own mode; the columns say which. No sizes without a GPU."""
+    part = _main_part(device, dtype)
+    return _summary(part, dtype, main_layout(device.results), headline_sizes(part, dtype, device.l2_bytes))
+
+
+def _main_part(device: Device, dtype: str) -> pd.DataFrame:
+    results = device.results
+    return results[(results["dtype"] == dtype) & (results["layout"] == main_layout(results))]
+
+
+def _summary(part: pd.DataFrame, dtype: str, layout: str, sizes: list[Size]) -> Summary:
     table = baselines.published()
-    table = table[(table["dtype"] == dtype) & (table["mode"] == mode)] if layout == "in place" else table[:0]
-    others: dict[tuple[int, int], tuple[str, float]] = {}
-    for row in table.itertuples():
-        key = (row.n, row.elements)
-        if key in cells and row.fraction > others.get(key, ("", 0.0))[1]:
-            others[key] = (row.method, row.fraction)
-    return Summary(dtype, mode, layout, sizes, sorted({n for n, _ in cells}), cells, others)
+    cells: dict[tuple[int, Size], pd.Series] = {}
+    others: dict[tuple[int, Size], tuple[str, float]] = {}
+    for size in sizes:
+        rows = best(part[(part["mode"] == size.mode) & (part["elements"] == size.elements)])
+        cells |= {(int(row["n"]), size): row for _, row in rows.iterrows()}
+        known = table[
+            (table["dtype"] == dtype) & (table["mode"] == size.mode) & (table["elements"] == size.elements)
+        ]
+        for row in known.sort_values("fraction").itertuples():  # the better one comes last
+            if layout == "in place" and (row.n, size) in cells:
+                others[row.n, size] = (row.method, row.fraction)
+    return Summary(dtype, layout, sizes, sorted({n for n, _ in cells}), cells, others)
 
 
 def side_by_side(devices: list[Device], dtype: str, mode: str) -> pd.DataFrame:
@@ -198,7 +234,7 @@ def unsupported_reasons(device: Device) -> pd.DataFrame:
         {
             "variant": variant,
             "dtype": ", ".join(ordered(part["dtype"], DTYPES)),
-            "placement": placement.replace("_", " "),
+            "placement": layout_of(placement),
             "n": n_ranges(part["n"]),
             "reason": reason,
             "first_n": int(part["n"].min()),
@@ -252,16 +288,13 @@ def errors(device: Device) -> pd.DataFrame:
     return table
 
 
-COMPARE_KEY = ["variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"]
-
-
 def compare(a: Folder, b: Folder) -> pd.DataFrame:
     """Every measurement that both folders hold: times, b's speed-up over a, fractions of the limit, errors.
 
     `speedup` is time_a / time_b: above 1 when b is faster. Throws ResultsError when nothing is common.
     """
-    columns = [*COMPARE_KEY, "status", "time_us", "fraction_of_limit", "rel_l2"]
-    both = a.results[columns].merge(b.results[columns], on=COMPARE_KEY, suffixes=("_a", "_b"))
+    columns = [*RESULT_KEY, "status", "time_us", "fraction_of_limit", "rel_l2"]
+    both = a.results[columns].merge(b.results[columns], on=RESULT_KEY, suffixes=("_a", "_b"))
     if both.empty:
         raise ResultsError(f"{a.name} and {b.name} have no measurement in common")
     both["speedup"] = both["time_us_a"] / both["time_us_b"]

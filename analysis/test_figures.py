@@ -21,7 +21,7 @@ def in_mode(device, dtype="f16", mode="replay"):
 
 
 def test_heat_map_cells_are_the_measured_fractions(device):
-    maps = {m.variant: m for m in figures.heat_maps(device, "f16", "replay")}
+    maps = {m.variant: m for m in figures.heat_maps(device, "f16", "replay", "in place")}
     assert list(maps) == [
         "naive",
         "warp_shuffle",
@@ -35,7 +35,7 @@ def test_heat_map_cells_are_the_measured_fractions(device):
 
 
 def test_heat_map_gaps_carry_the_reason_unchanged(device):
-    maps = {m.variant: m for m in figures.heat_maps(device, "f16", "replay")}
+    maps = {m.variant: m for m in figures.heat_maps(device, "f16", "replay", "in place")}
     assert maps["wgmma"].gaps[512, 1 << 20] == "n=512 is below 2048, the shortest row that fills a wgmma tile"
     assert not maps["kokkos"].cells
     assert set(maps["kokkos"].gaps.values()) == {"built without Kokkos (FWHT_KOKKOS=OFF)"}
@@ -51,13 +51,42 @@ def test_heat_map_marks_wrong_results(tmp_path):
         "message": "too large",
     }
     device = load([writer.write(tmp_path / "run")])[0]
-    naive = figures.heat_maps(device, "f16", "replay")[0]
+    naive = figures.heat_maps(device, "f16", "replay", "in place")[0]
     assert naive.gaps == {(16, 1 << 15): "incorrect: too large"}
     assert (16, 1 << 15) not in naive.cells
 
 
+def test_a_reason_is_a_gap_only_where_its_problem_belongs(tmp_path):
+    writer = gpu_folder(ns=(16, 4096), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",))
+    writer.measure("naive", "f16", 4096, 1 << 23, "alternating")
+    writer.measure("cpu", "f16", 16, 1 << 15, "host")
+    writer.unsupported("naive", "f16", 65536, 1 << 20, "n=65536 is too long")
+    device = load([writer.write(tmp_path / "run")])[0]
+    alternating = {m.variant: m for m in figures.heat_maps(device, "f16", "alternating", "in place")}
+    replay = {m.variant: m for m in figures.heat_maps(device, "f16", "replay", "in place")}
+    assert (16, 1 << 15) in replay["wgmma"].gaps  # asked for in replay, not in alternating
+    assert (16, 1 << 15) not in alternating["wgmma"].gaps
+    assert replay["naive"].gaps == alternating["naive"].gaps == {(65536, 1 << 20): "n=65536 is too long"}
+    assert [m.variant for m in figures.heat_maps(device, "f16", "host", "in place")] == ["cpu"]
+
+
+def test_other_layouts_get_their_own_heat_map(tmp_path):
+    writer = gpu_folder(ns=(16, 4096), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",))
+    writer.measure("naive", "f16", 16, 1 << 15, "replay", placement="out")
+    device = load([writer.write(tmp_path / "run")])[0]
+    (naive,) = figures.heat_maps(device, "f16", "replay", "out of place")
+    assert naive.variant == "naive" and len(naive.cells) == 1
+    stems = [d.stem for d in figures.draw_all(device)["f16, mode replay"]]
+    assert stems == [
+        "heat_f16_replay",
+        "time_n_f16_replay",
+        "speedup_f16_replay",
+        "heat_f16_replay_out_of_place",
+    ]
+
+
 def test_gap_legend_gives_one_letter_to_alike_sentences(device):
-    legend = figures.gap_legend(figures.heat_maps(device, "f16", "replay"))
+    legend = figures.gap_legend(figures.heat_maps(device, "f16", "replay", "in place"))
     assert [entry.letter for entry in legend] == ["a", "b"]
     assert (
         legend[0].text
@@ -67,7 +96,7 @@ def test_gap_legend_gives_one_letter_to_alike_sentences(device):
 
 
 def test_no_heat_map_for_a_mode_without_times(device):
-    assert figures.heat_maps(device, "f16", "host") == []
+    assert figures.heat_maps(device, "f16", "host", "in place") == []
 
 
 def test_time_against_n(device):
@@ -79,7 +108,7 @@ def test_time_against_n(device):
     assert list(time) == list(rows["time_us"])
     assert set(lines.references) == {"limit (copy)", "empty kernel"}
     assert np.all(lines.references["limit (copy)"][1] == rows["limit_us"].iloc[0])
-    assert set(lines.published) == {"HadaCore (published)", "fast-hadamard-transform (published)"}
+    assert set(lines.published) == {"published HadaCore (H200)", "published fast-hadamard-transform (H200)"}
     assert "empty kernel" not in figures.time_against_n(device, part, 1 << 28).references
 
 
@@ -148,9 +177,8 @@ def test_panels_are_few_and_hold_the_extremes(tmp_path):
 
 def test_every_figure_names_its_folder_and_has_units(device):
     groups = figures.draw_all(device)
-    assert list(groups) == [
-        f"{m} {d}" for m in ("alternating", "replay", "cold") for d in ("f16", "bf16", "f32")
-    ] + ["accuracy"]
+    names = [f"{d}, mode {m}" for m in ("alternating", "replay", "cold") for d in ("f16", "bf16", "f32")]
+    assert list(groups) == [*names, "accuracy"]
     stems = [d.stem for drawings in groups.values() for d in drawings]
     assert len(stems) == len(set(stems))
     for drawings in groups.values():
@@ -158,20 +186,22 @@ def test_every_figure_names_its_folder_and_has_units(device):
             words = " ".join(t.get_text() for t in drawing.figure.texts)
             for part in (device.newest.name, device.name, device.newest.commit[:10]):
                 assert part in words.replace("\n", " "), drawing.stem
-            labels = {a.get_ylabel() for a in drawing.figure.axes} | {
-                a.get_xlabel() for a in drawing.figure.axes
-            }
+            axes = drawing.figure.axes
+            labels = {a.get_ylabel() for a in axes} | {a.get_xlabel() for a in axes}
+            labels.add(drawing.figure.get_supylabel())
             assert len(labels - {""}) >= 2, drawing.stem
 
 
 def test_tooltips_lie_on_their_cells(device):
     with matplotlib.rc_context(figures.STYLE):
-        drawing = figures.draw_heat_maps(device, "f16", "replay")
+        drawing = figures.draw_heat_maps(device, "f16", "replay", "in place")
     root = svg.to_svg(drawing, "p-")
     titles = [e.text for e in root.iter(SVG + "title")]
-    cells = sum(len(m.cells) + len(m.gaps) for m in figures.heat_maps(device, "f16", "replay"))
+    cells = sum(len(m.cells) + len(m.gaps) for m in figures.heat_maps(device, "f16", "replay", "in place"))
     published = figures.published_maps(
-        "f16", "replay", {k for m in figures.heat_maps(device, "f16", "replay") for k in (*m.cells, *m.gaps)}
+        "f16",
+        "replay",
+        {k for m in figures.heat_maps(device, "f16", "replay", "in place") for k in (*m.cells, *m.gaps)},
     )
     assert len(titles) == cells + sum(len(m.cells) for m in published)
     assert "kokkos, n=16, 32 Ki elements: built without Kokkos (FWHT_KOKKOS=OFF)" in titles
@@ -179,7 +209,7 @@ def test_tooltips_lie_on_their_cells(device):
 
 def test_ids_are_unique_and_references_resolve(device):
     with matplotlib.rc_context(figures.STYLE):
-        drawings = [figures.draw_heat_maps(device, "f16", m) for m in ("replay", "cold")]
+        drawings = [figures.draw_heat_maps(device, "f16", m, "in place") for m in ("replay", "cold")]
     sheet = svg.Sheet()
     text = "".join(svg.as_fragment(svg.to_svg(d), sheet) for d in drawings) + sheet.css()
     import re
@@ -194,3 +224,14 @@ def test_binary_and_byte_text():
         "512", "2 Ki", "32 Mi", "1 Gi", "3 Mi", "1000",
     ]  # fmt: skip
     assert [tables.byte_text(v) for v in (12, 65536, 62914560)] == ["12 B", "64 KiB", "60 MiB"]
+
+
+def test_speedups_of_two_sizes_are_drawn_over_n(tmp_path):
+    writer = gpu_folder(ns=(16, 512, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",))
+    device = load([writer.write(tmp_path / "run")])[0]
+    drawing = figures.draw_speedups(device, "f16", "replay")
+    assert [a.get_title(loc="left") or a.get_title() for a in drawing.figure.axes] == [
+        "32 Ki elements",
+        "8 Mi elements",
+    ]
+    assert figures.draw_time_against_bytes(device, "f16", "replay") is None

@@ -54,12 +54,35 @@ def test_summary_sizes_name_the_regimes(device):
 
 def test_summary_has_one_cell_per_n_and_size(device):
     summary = tables.summary(device, "f16", "replay")
-    assert set(summary.cells) == {(n, e) for n in (16, 512, 4096, 32768) for e in (1 << 15, 1 << 23, 1 << 28)}
-    assert summary.cells[4096, 1 << 28]["variant"] == "wgmma"
-    method, fraction = summary.published[4096, 1 << 28]
+    small, in_l2, dram = summary.sizes
+    assert set(summary.cells) == {(n, s) for n in (16, 512, 4096, 32768) for s in (small, in_l2, dram)}
+    assert summary.cells[4096, dram]["variant"] == "wgmma"
+    method, fraction = summary.published[4096, dram]
     assert method == "hadacore" and fraction == pytest.approx(0.92, abs=0.006)
+    assert summary.published[512, small][0] == "fast_hadamard_transform"
     assert not tables.summary(device, "f16", "alternating").published
     assert not tables.summary(device, "f32", "replay").published
+
+
+def test_headline_judges_each_size_by_its_own_mode(device, host):
+    summary = tables.headline(device, "f16")
+    assert [(s.label, s.mode) for s in summary.sizes] == [
+        ("small", "replay"),
+        ("in L2", "alternating"),
+        ("DRAM", "replay"),
+    ]
+    for (n, size), row in summary.cells.items():
+        assert (row["mode"], row["elements"], row["n"]) == (size.mode, size.elements, n)
+    assert {size.label for _, size in summary.published} == {"small", "DRAM"}
+    assert tables.headline(load([host])[0], "f16").sizes == []
+
+
+def test_a_few_odd_shapes_do_not_become_a_size_of_the_summary(tmp_path):
+    writer = gpu_folder(ns=(16, 512, 4096, 32768), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",))
+    writer.measure("naive", "f16", 64, 64 * 7, "replay")
+    writer.measure("naive", "f16", 4096, 1 << 28, "replay")
+    device = load([writer.write(tmp_path / "run")])[0]
+    assert [s.elements for s in tables.summary(device, "f16", "replay").sizes] == [1 << 15]
 
 
 def test_ideal_error_is_one_rounding():
