@@ -1,0 +1,50 @@
+#include "variants/mma_split/mma_split.hpp"
+
+#include <cmath>
+
+namespace fwht::mma_split {
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  return require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN);
+}
+
+}  // namespace
+
+int shrink_exponent(const Problem& problem) {
+  const Geometry geometry{problem.dtype, log2_floor(problem.n)};
+  if (problem.dtype == Dtype::f32) return 0;
+  if (problem.dtype == Dtype::f16 && geometry.kind() == Kind::butterflies) return 0;
+  const float scale = static_cast<float>(problem.scale);
+  return std::isfinite(std::ldexp(scale, geometry.log_n)) ? geometry.log_n : 0;
+}
+
+NumericModel numeric_model(const Problem& problem, int compute_capability) {
+  const Geometry geometry{problem.dtype, log2_floor(problem.n)};
+  const bool split = geometry.kind() == Kind::split_mma;
+  NumericModel model =
+      single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n);
+  // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
+  // noticed, and the row is done again by butterflies of data times 1/n.
+  if (shrink_exponent(problem) > 0) model.intermediate_growth = 1.0;
+  if (!split) return model;
+
+  // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits: ulp(lo) is 2^(e-15-j) with
+  // probability 2^-(j+1), so the mean square error is 2^(2e-30) / 12 * (1/2) / (1 - 1/8), against 2^2e * 1.5
+  // / ln 2 of x itself.
+  constexpr double kSplitRms = 76.0;  // 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)) in units of 2^-24
+  model.fp32_rms = std::hypot(model.fp32_rms, kSplitRms);
+  model.truncation_bias = 2 * -3.8e-8;  // two tensor-core stages
+  // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
+  // which a shift of the index mixes.
+  model.xor_shift_exact = compute_capability >= 90;
+  return model;
+}
+
+const Variant variant{
+    "mma_split",
+    "rows in registers: two mma.sync stages with bf16 hi + lo between them, one exchange, one rounding",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::mma_split
