@@ -1,0 +1,94 @@
+// fwht_run_once: one plan, a few launches; what profilers and debuggers are pointed at.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/memory.hpp"
+#include "experiments/support/checked_run.hpp"
+#include "experiments/support/cli.hpp"
+#include "experiments/support/settings_json.hpp"
+#include "reference/tolerance.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht {
+namespace {
+
+struct Options {
+  std::string variant, problem, input = "normal";
+  std::uint64_t seed = 1;
+  int repeat = 1, device = -1;
+  bool check = false;
+};
+
+bool parse(Options& options, int argc, const char* const* argv) {
+  CLI::App app{"Makes one plan and executes it: what profilers and debuggers are pointed at.",
+               "fwht_run_once"};
+  app.add_option("--variant", options.variant, "name of the variant")->required();
+  app.add_option("--problem", options.problem, "f16/n4096/r8192[/out][/ld4104][/s1]")->required();
+  app.add_option("--repeat", options.repeat, "launches (default: 1)")->check(CLI::PositiveNumber);
+  app.add_option("--input", options.input, "input class (default: normal)");
+  app.add_option("--seed", options.seed, "seed of the input (default: 1)");
+  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  app.add_flag("--check", options.check, "compare the first launch with the FP64 truth");
+  return support::parse_command_line(app, argc, argv);
+}
+
+void print_plan(const Plan& plan, const NumericModel& model) {
+  std::cout << fmt::format("problem    {}\nsettings   {}\n", to_string(plan.problem()),
+                           support::settings_json(plan));
+  std::cout << fmt::format(
+      "numerics   roundings={} rounding_rms={} gain_error={:.4g} fp32_rms={:.4g} truncation_bias={:.3g} "
+      "row_isolation={} intermediate_growth={:.4g}\n",
+      model.roundings, model.rounding_rms, model.gain_error, model.fp32_rms, model.truncation_bias,
+      model.row_isolation, model.intermediate_growth);
+}
+
+int run(int argc, const char* const* argv) {
+  Options options;
+  if (!parse(options, argc, argv)) return 0;
+  const Variant& variant = find_variant(options.variant);
+  const Problem problem = parse_problem(options.problem);
+  const reference::InputClass input = reference::parse_input_class(options.input);
+  const DeviceInfo device = support::open_device(options.device);
+  const std::unique_ptr<Plan> the_plan = plan(variant, problem, device);
+  print_plan(*the_plan, the_plan->numerics());
+  if (problem.rows == 0) {
+    std::cout << "rows=0: nothing to do\n";
+    return 0;
+  }
+
+  support::TruthCache truths;
+  const support::Truth& truth = truths.of(problem, input, options.seed);
+  support::Workspace workspace;
+  support::Slices& slices = workspace.get(variant.memory, problem.placement, problem.span_bytes());
+  int launches = 0;
+  bool correct = true;
+  if (options.check) {
+    const reference::Checked checked = support::check_plan(*the_plan, truth, slices);
+    ++launches;
+    correct = static_cast<bool>(checked.verdict);
+    std::cout << fmt::format("check      {}\n", correct ? "ok" : "incorrect: " + checked.verdict.message);
+    std::cout << fmt::format(
+        "errors     rel_l2={:.4g} predicted={:.4g} max_error_over_rms={:.4g} gain={:.3g}\n",
+        checked.stats.rel_l2,
+        reference::predicted_rel_l2(the_plan->numerics(), problem, checked.stats.expected_rms),
+        checked.stats.max_error_over_rms, checked.stats.gain);
+  } else {
+    slices.fill(truth.raw.data(), static_cast<std::int64_t>(truth.raw.size()));
+  }
+  for (; launches < options.repeat; ++launches)
+    the_plan->execute(slices.in(0), slices.out(0));
+  synchronize(variant.memory);
+  std::cout << fmt::format("launches   {}\n", launches);
+  return correct ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace fwht
+
+int main(int argc, char** argv) {
+  return fwht::run_main("fwht_run_once", [&] { return fwht::run(argc, argv); });
+}

@@ -1,0 +1,99 @@
+#include "experiments/support/cli.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <set>
+
+#include "common/error.hpp"
+#include "experiments/support/device_work.hpp"
+#include "experiments/support/grid.hpp"
+#include "experiments/support/mode.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::support {
+namespace {
+
+// CLI11 may put several lines into one message.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ')
+    text.pop_back();
+  return text;
+}
+
+std::string range_supported(const Variant& variant, Dtype dtype, const DeviceInfo& device) {
+  std::int64_t smallest = 0, largest = 0;
+  for (std::int64_t n = 2; n <= std::int64_t{1} << 20; n *= 2) {
+    if (!variant.supports(make_problem(dtype, n, 1), device)) continue;
+    if (smallest == 0) smallest = n;
+    largest = n;
+  }
+  return largest == 0 ? "" : fmt::format("{} n={}..{}", name_of(dtype), smallest, largest);
+}
+
+}  // namespace
+
+bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw BadRequest(one_line(error.what()));
+  }
+}
+
+std::vector<const Variant*> select_variants(const std::vector<std::string>& names) {
+  std::set<const Variant*> chosen;
+  for (const std::string& list : names) {
+    for (const std::string& name : split_list(list))
+      chosen.insert(&find_variant(name));
+  }
+  std::vector<const Variant*> variants;
+  for (const Variant* variant : registry()) {
+    if (names.empty() || chosen.contains(variant)) variants.push_back(variant);
+  }
+  if (variants.empty()) throw BadRequest("--variant names no variant");
+  return variants;
+}
+
+std::vector<std::string> names_of(const std::vector<const Variant*>& variants) {
+  std::vector<std::string> names;
+  for (const Variant* variant : variants)
+    names.emplace_back(variant->name);
+  return names;
+}
+
+DeviceInfo open_device(int ordinal) {
+  DeviceInfo device = this_device(std::max(ordinal, 0));
+  if (device.has_cuda()) {
+    device::make_current(device.ordinal);
+  } else if (ordinal >= 0) {
+    throw BadRequest(fmt::format("--device {}: {}", ordinal, device.why_no_cuda));
+  }
+  return device;
+}
+
+std::string list_variants(const DeviceInfo& device) {
+  std::string text;
+  for (const Variant* variant : registry()) {
+    std::string supported;
+    for (const Dtype dtype : kAllDtypes) {
+      const std::string range = range_supported(*variant, dtype, device);
+      if (!range.empty()) supported += (supported.empty() ? "" : ", ") + range;
+    }
+    if (supported.empty()) {
+      supported = "not here: " + variant->supports(make_problem(Dtype::f16, 1024, 1), device).why_not;
+    }
+    text += fmt::format("{:<16} {:<7} {}\n{:<25}{}\n", variant->name, name_of(variant->memory),
+                        variant->summary, "", supported);
+  }
+  return text;
+}
+
+}  // namespace fwht::support

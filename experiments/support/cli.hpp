@@ -1,0 +1,34 @@
+// What the command lines of the three programs share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/variant.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace fwht::support {
+
+/// Parses; returns false when --help was asked for and has been printed. Throws BadRequest in one sentence
+/// for anything that cannot be parsed.
+bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
+
+/// Variants by name, in ladder order; all of them when no name is given. Items may be lists with commas.
+/// Throws BadRequest for an unknown name.
+std::vector<const Variant*> select_variants(const std::vector<std::string>& names);
+
+/// The names, for context.json.
+std::vector<std::string> names_of(const std::vector<const Variant*>& variants);
+
+/// This machine with CUDA device `ordinal` made current. An ordinal that was asked for (>= 0) must exist:
+/// BadRequest.
+DeviceInfo open_device(int ordinal);
+
+/// One line a variant: where it runs, and what it supports on this machine or why it does not.
+std::string list_variants(const DeviceInfo& device);
+
+}  // namespace fwht::support

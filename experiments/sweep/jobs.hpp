@@ -1,0 +1,60 @@
+// Which variant is timed on which problem in which mode.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/variant.hpp"
+#include "experiments/support/csv.hpp"
+#include "experiments/support/grid.hpp"
+
+namespace fwht::sweep {
+
+/// Keeps a case when every list that is not empty names its value.
+struct Filters {
+  std::vector<std::int64_t> n, rows, elements;
+  std::vector<Dtype> dtypes;
+  std::vector<Placement> placements;
+  std::vector<support::Mode> modes;
+
+  bool keep(const support::Case& c) const;
+};
+
+struct Job {
+  const Variant* variant = nullptr;
+  support::Case what;
+
+  /// "cpu/f16/n1024/r64/host": the name in Google Benchmark.
+  std::string name() const;
+};
+
+struct Unsupported {
+  const Variant* variant = nullptr;
+  Problem problem;
+  std::string reason;
+};
+
+struct JobList {
+  std::vector<Job> jobs;
+  std::vector<Unsupported> unsupported;  ///< one per variant and problem, whatever the modes
+};
+
+/// Every variant with the cases of its memory, what is not supported apart. In an order that makes FP64
+/// truths once: by n and dtype, then by variant, then as the grid has them. Throws BadRequest for no case,
+/// for rows = 0, and for problems that differ in their scale only (the tables have no column for it).
+JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<support::Case>& cases,
+                  const DeviceInfo& device);
+
+/// What the tables say about a job or an unsupported problem before anything is measured.
+support::CsvRow describe(const Job& job);
+support::CsvRow describe(const Unsupported& unsupported);
+
+/// Identity of a row of results.csv; the same for a job and for the row that it became.
+std::string result_key(const support::CsvRow& row);
+/// Identity of a row of unsupported.csv.
+std::string unsupported_key(const support::CsvRow& row);
+
+}  // namespace fwht::sweep

@@ -1,0 +1,231 @@
+// fwht_sweep: checks and times variants over a grid of problems, beside the copy limit of the same bytes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/provenance.hpp"
+#include "experiments/support/cli.hpp"
+#include "experiments/support/grid.hpp"
+#include "experiments/support/progress.hpp"
+#include "experiments/support/results_folder.hpp"
+#include "experiments/sweep/benchmark_run.hpp"
+#include "experiments/sweep/jobs.hpp"
+#include "experiments/sweep/report.hpp"
+#include "experiments/sweep/session.hpp"
+
+namespace fwht::sweep {
+namespace {
+
+namespace fs = std::filesystem;
+using support::Case;
+using support::CsvRow;
+using support::Mode;
+using support::ResultsFolder;
+
+struct Options {
+  std::string grid;
+  std::vector<std::string> variants, problems, n, rows, elements, dtypes, placements, modes;
+  std::string output, resume;
+  int device = -1;
+  bool list = false, list_grids = false, dry_run = false;
+};
+
+bool parse(Options& options, int argc, const char* const* argv) {
+  CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
+               "fwht_sweep"};
+  app.add_option("--grid", options.grid,
+                 "a built-in grid or a file (default: quick, or none with --problem)");
+  app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out][/ld4104]")
+      ->take_all();
+  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)")->take_all();
+  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
+  app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
+  app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
+  app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
+  app.add_option("--placement", options.placements, "only in or out")->take_all();
+  app.add_option("--mode", options.modes, "only replay, alternating, cold or host")->take_all();
+  app.add_option("--output", options.output,
+                 "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
+  app.add_option("--resume", options.resume,
+                 "a results folder to continue: what it has is not measured again")
+      ->excludes("--output");
+  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  app.add_flag("--list", options.list, "list the variants and what they support on this machine");
+  app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
+  app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
+  return support::parse_command_line(app, argc, argv);
+}
+
+template <class Value, class Parse>
+std::vector<Value> parse_all(const std::vector<std::string>& lists, Parse parse_list) {
+  std::vector<Value> values;
+  for (const std::string& list : lists) {
+    for (const Value& value : parse_list(list))
+      values.push_back(value);
+  }
+  return values;
+}
+
+template <class Value, class Parse>
+auto each_of(Parse parse_item) {
+  return [parse_item](const std::string& list) {
+    std::vector<Value> values;
+    for (const std::string& item : support::split_list(list))
+      values.push_back(parse_item(item));
+    return values;
+  };
+}
+
+Filters filters_of(const Options& options) {
+  const auto counts = [](const std::vector<std::string>& lists, const char* what) {
+    return parse_all<std::int64_t>(
+        lists, [&](const std::string& list) { return support::parse_counts(list, what); });
+  };
+  Filters filters;
+  filters.n = counts(options.n, "--n");
+  filters.rows = counts(options.rows, "--rows");
+  filters.elements = counts(options.elements, "--elements");
+  filters.dtypes = parse_all<Dtype>(options.dtypes, each_of<Dtype>(parse_dtype));
+  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(support::parse_placement));
+  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(support::parse_mode));
+  return filters;
+}
+
+support::Grid grid_of(const Options& options) {
+  support::Grid grid;
+  if (options.problems.empty() || !options.grid.empty()) {
+    grid = support::load_grid(options.grid.empty() ? "quick" : options.grid);
+  }
+  const Filters filters = filters_of(options);
+  std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
+  const std::vector<Mode> modes =
+      filters.modes.empty() ? std::vector{Mode::replay, Mode::host} : filters.modes;
+  for (const std::string& text : options.problems) {
+    for (const Mode mode : modes)
+      grid.cases.push_back({parse_problem(text), mode});
+  }
+  return grid;
+}
+
+void print_dry_run(const JobList& list) {
+  for (const Job& job : list.jobs)
+    std::cout << job.name() << '\n';
+  for (const Unsupported& entry : list.unsupported) {
+    std::cout << "unsupported: " << entry.variant->name << '/' << to_string(entry.problem) << ": "
+              << entry.reason << '\n';
+  }
+}
+
+// On disk before anything is measured, so that a killed run has them.
+void write_unsupported(ResultsFolder& folder, const JobList& list) {
+  std::set<std::string> there;
+  for (const CsvRow& row : folder.rows("unsupported.csv"))
+    there.insert(unsupported_key(row));
+  support::CsvWriter& table = folder.table("unsupported.csv");
+  for (const Unsupported& entry : list.unsupported) {
+    if (const CsvRow row = describe(entry); there.insert(unsupported_key(row)).second) table.append(row);
+  }
+}
+
+std::vector<Job> without_measured(std::vector<Job> jobs, const ResultsFolder& folder) {
+  std::set<std::string> there;
+  for (const CsvRow& row : folder.rows("results.csv"))
+    there.insert(result_key(row));
+  std::erase_if(jobs, [&](const Job& job) { return there.contains(result_key(describe(job))); });
+  return jobs;
+}
+
+fs::path free_json_name(const fs::path& folder) {
+  fs::path path = folder / "benchmark.json";
+  for (int run = 2; fs::exists(path); ++run)
+    path = folder / fmt::format("benchmark_{}.json", run);
+  return path;
+}
+
+// Measures all jobs; returns false when the device was lost on the way.
+bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Provenance& provenance) {
+  support::CsvWriter& results = folder.table("results.csv");
+  support::CsvWriter& limits = folder.table("limits.csv");
+  support::CsvWriter& unsupported = folder.table("unsupported.csv");
+  support::Progress progress(jobs.size());
+  Session session(provenance.device, [&](const CsvRow& row) { limits.append(row); });
+  const auto measure = [&](const Job& job) {
+    progress.begin(job.name());
+    Outcome outcome = session.run(job);
+    switch (outcome.status) {
+      case Outcome::Status::incorrect:
+      case Outcome::Status::failed:
+        progress.note(fmt::format("{}: {}", job.name(), outcome.message));
+        [[fallthrough]];
+      case Outcome::Status::ok:
+        results.append(outcome.row);
+        break;
+      case Outcome::Status::unsupported:
+        unsupported.append(outcome.row);
+        break;
+      case Outcome::Status::not_run:
+        break;
+    }
+    progress.done();
+    return outcome;
+  };
+  run_benchmarks(jobs, measure, free_json_name(folder.path()), provenance);
+  if (session.device_lost().empty()) return true;
+  progress.note(
+      fmt::format("{}; --resume {} measures the rest", session.device_lost(), folder.path().string()));
+  return false;
+}
+
+int run(int argc, const char* const* argv) {
+  Options options;
+  if (!parse(options, argc, argv)) return 0;
+  if (options.list_grids) {
+    for (const support::BuiltInGrid& grid : support::built_in_grids())
+      std::cout << grid.name << '\n';
+    return 0;
+  }
+  const std::vector<const Variant*> variants = support::select_variants(options.variants);
+  const support::Grid grid = grid_of(options);
+  const DeviceInfo device = support::open_device(options.device);
+  if (options.list) {
+    std::cout << support::list_variants(device);
+    return 0;
+  }
+  const JobList list = make_jobs(variants, grid.cases, device);
+  if (options.dry_run) {
+    print_dry_run(list);
+    return 0;
+  }
+
+  const Provenance provenance = gather_provenance(argc, argv, device);
+  const support::RunInfo info{
+      "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, support::names_of(variants)};
+  const fs::path output = options.output.empty()
+                              ? fs::path("experiments/results") / results_folder_name(provenance)
+                              : fs::path(options.output);
+  ResultsFolder folder = options.resume.empty() ? ResultsFolder::create(output, provenance, info)
+                                                : ResultsFolder::resume(options.resume, provenance, info);
+  write_unsupported(folder, list);
+  const bool all_run = measure_all(without_measured(list.jobs, folder), folder, provenance);
+  if (all_run) folder.finish();
+
+  const std::vector<CsvRow> results = folder.rows("results.csv");
+  const std::string bad = problems_found(results);
+  std::cout << best_variants(results) << (bad.empty() ? "" : "\n") << bad << '\n'
+            << folder.path().string() << std::endl;
+  return all_run && bad.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace fwht::sweep
+
+int main(int argc, char** argv) {
+  return fwht::run_main("fwht_sweep", [&] { return fwht::sweep::run(argc, argv); });
+}

@@ -1,0 +1,67 @@
+#include "experiments/sweep/report.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+namespace fwht::sweep {
+
+using support::CsvRow;
+
+namespace {
+
+struct Best {
+  std::string variant, limit_kernel;
+  double time_us = 0.0, fraction = 0.0;
+};
+
+// dtype, mode, placement, bytes of the problem, and rows where the element counts differ with n.
+using Table = std::tuple<std::string, std::string, std::string, std::int64_t>;
+
+std::string count_text(std::int64_t count) {
+  const auto bits = static_cast<std::uint64_t>(count);
+  return std::has_single_bit(bits) ? fmt::format("2^{}", std::bit_width(bits) - 1) : std::to_string(count);
+}
+
+}  // namespace
+
+std::string best_variants(const std::vector<CsvRow>& results) {
+  std::map<Table, std::map<std::int64_t, Best>> tables;
+  for (const CsvRow& row : results) {
+    if (row.at("status") != "ok") continue;
+    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), std::stoll(row.at("elements"))};
+    const double time_us = std::stod(row.at("time_us"));
+    Best& best = tables[table][std::stoll(row.at("n"))];
+    if (best.variant.empty() || time_us < best.time_us) {
+      best = {row.at("variant"), row.at("limit_kernel"), time_us, std::stod(row.at("fraction_of_limit"))};
+    }
+  }
+  std::string text;
+  for (const auto& [table, lengths] : tables) {
+    const auto& [dtype, mode, placement, elements] = table;
+    text += fmt::format("\n{}, {} elements, {} place, {}\n", dtype, count_text(elements),
+                        placement == "in" ? "in" : "out of", mode);
+    text +=
+        fmt::format("{:>8}  {:<16} {:>12}  {:>8}  {}\n", "n", "best variant", "us", "of limit", "limit by");
+    for (const auto& [n, best] : lengths) {
+      text += fmt::format("{:>8}  {:<16} {:>12.3f}  {:>8.2f}  {}\n", n, best.variant, best.time_us,
+                          best.fraction, best.limit_kernel);
+    }
+  }
+  return text;
+}
+
+std::string problems_found(const std::vector<CsvRow>& results) {
+  std::string text;
+  for (const CsvRow& row : results) {
+    if (row.at("status") == "ok") continue;
+    text += fmt::format("{}: {} {}/n{}/r{} {}: {}\n", row.at("status"), row.at("variant"), row.at("dtype"),
+                        row.at("n"), row.at("rows"), row.at("mode"), row.at("message"));
+  }
+  return text;
+}
+
+}  // namespace fwht::sweep
