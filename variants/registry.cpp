@@ -14,7 +14,11 @@ constexpr const Variant* kLadder[] = {
     &hadacore::variant,
     &hadacore::published_variant,
     &hadacore::f32_variant,
+    &mma_split::variant,
     &wgmma::variant,
+    &kokkos::serial_variant,
+    &kokkos::openmp_variant,
+    &kokkos::cuda_variant,
 };
 
 }  // namespace

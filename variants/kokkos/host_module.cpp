@@ -1,0 +1,124 @@
+// The module of the host spaces: Serial and, where Kokkos has it, OpenMP.
+#include <algorithm>
+#include <mutex>
+
+#include "common/bits.hpp"
+#include "variants/kokkos/kokkos_kernel.hpp"
+#include "variants/kokkos/module.hpp"
+#include "variants/kokkos/runtime.hpp"
+
+namespace fwht::kokkos {
+namespace {
+
+const RowKernels& best_kernels() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512cd")) {
+    return x86_64_v4::kernels;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("f16c")) {
+    return x86_64_v3::kernels;
+  }
+#endif
+  return baseline::kernels;
+}
+
+/// Rows a team takes: about 64 KiB of fp32, so that starting a team costs little, yet enough teams for every
+/// thread.
+std::int64_t rows_per_team(const Problem& problem, int threads) {
+  const std::int64_t by_size = std::max<std::int64_t>(1, (1 << 14) / problem.n);
+  const std::int64_t by_threads = std::max<std::int64_t>(1, ceil_div(problem.rows, 4 * threads));
+  const std::int64_t rows = std::min(by_size, by_threads);
+  // Short rows fill packs: whole groups of 256 elements but for the last team.
+  const std::int64_t group = std::max<std::int64_t>(1, 256 / problem.n);
+  return ceil_div(rows, group) * group;
+}
+
+template <class ExecutionSpace>
+class RowsPlan final : public Plan {
+ public:
+  explicit RowsPlan(const Problem& problem) : Plan(problem) {
+    rows_per_team_ = kokkos::rows_per_team(problem, space_.concurrency());
+    scratch_level_ = scratch_floats(problem.n) * 4 <= policy_limit(0) ? 0 : 1;
+  }
+
+  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_ascending, problem().n); }
+
+  Settings settings() const override {
+    return {{"execution_space", std::string(ExecutionSpace::name())},
+            {"threads", std::int64_t{space_.concurrency()}},
+            {"instruction_set", std::string(kernels_.instruction_set)},
+            {"pack", std::int64_t{kernels_.pack}},
+            {"league", league()},
+            {"rows_per_team", rows_per_team_},
+            {"scratch_bytes_per_team", scratch_floats(problem().n) * 4},
+            {"kokkos", std::string(kKokkosVersion)}};
+  }
+
+ private:
+  using AnyPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
+  static int policy_limit(int level) { return AnyPolicy::scratch_size_max(level); }
+
+  std::int64_t league() const { return ceil_div(problem().rows, rows_per_team_); }
+
+  void enqueue(const void* in, void* out, Stream) const override {
+    switch (problem().dtype) {
+      case Dtype::f16:
+        return launch<Dtype::f16>(in, out);
+      case Dtype::bf16:
+        return launch<Dtype::bf16>(in, out);
+      case Dtype::f32:
+        return launch<Dtype::f32>(in, out);
+    }
+  }
+
+  template <Dtype dtype>
+  void launch(const void* in, void* out) const {
+    using Kernel = RowsKernel<ExecutionSpace, dtype>;
+    const std::int64_t span = problem().span_elements();
+    const Kernel kernel{
+        {problem().n, problem().row_stride, log2_floor(problem().n), static_cast<float>(problem().scale)},
+        kernels_.of(dtype),
+        problem().rows,
+        rows_per_team_,
+        scratch_level_,
+        unowned<ExecutionSpace>(static_cast<const Storage<dtype>*>(in), span),
+        unowned<ExecutionSpace>(static_cast<Storage<dtype>*>(out), span)};
+    typename Kernel::Policy policy(space_, static_cast<int>(league()), 1, 1);
+    policy.set_scratch_size(scratch_level_, Kokkos::PerTeam(kernel.scratch_bytes() + 64));
+    Kokkos::parallel_for("fwht", policy, kernel);
+    space_.fence("fwht: a host plan has finished when it returns");
+  }
+
+  ExecutionSpace space_;
+  const RowKernels& kernels_ = best_kernels();
+  std::int64_t rows_per_team_ = 1;
+  int scratch_level_ = 0;
+};
+
+bool has_space(Space space) {
+#ifdef KOKKOS_ENABLE_OPENMP
+  if (space == Space::openmp) return true;
+#endif
+  return space == Space::serial;
+}
+
+std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const DeviceInfo& device) {
+  start_kokkos(device);
+#ifdef KOKKOS_ENABLE_OPENMP
+  if (space == Space::openmp) return std::make_unique<RowsPlan<Kokkos::OpenMP>>(problem);
+#endif
+  (void)space;
+  return std::make_unique<RowsPlan<Kokkos::Serial>>(problem);
+}
+
+}  // namespace
+}  // namespace fwht::kokkos
+
+extern "C" [[gnu::visibility("default")]] const fwht::kokkos::Module* fwht_kokkos_module() {
+  using namespace fwht::kokkos;
+  static constexpr Module module{contract_of_this_build(), kKokkosVersion, has_space, make_plan};
+  return &module;
+}

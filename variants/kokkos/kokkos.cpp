@@ -1,0 +1,63 @@
+// The three entries of the registry. What they can do is decided here without Kokkos, so that the answer is
+// the same on every machine; plans come from the modules (see module.hpp).
+#include "variants/kokkos/kokkos.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "kokkos_config.hpp"
+#include "variants/kokkos/limits.hpp"
+#include "variants/kokkos/module.hpp"
+
+namespace fwht::kokkos {
+namespace {
+
+Support built_without(std::string_view what, std::string_view why) {
+  return {fmt::format("built without {} ({})", what, why)};
+}
+
+Support serial_supports(const Problem& problem, const DeviceInfo&) {
+  if (!config::kWhyNoHost.empty()) return built_without("Kokkos", config::kWhyNoHost);
+  return require_power_of_two(problem.n, 2, kLargestHostN);
+}
+
+Support openmp_supports(const Problem& problem, const DeviceInfo& device) {
+  if (!config::kWhyNoHost.empty()) return built_without("Kokkos", config::kWhyNoHost);
+  if (!config::kWhyNoOpenmp.empty()) return built_without("Kokkos OpenMP", config::kWhyNoOpenmp);
+  return serial_supports(problem, device);
+}
+
+Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
+  if (!config::kWhyNoCuda.empty()) return built_without("Kokkos CUDA", config::kWhyNoCuda);
+  if (Support support = require_cuda(device); !support) return support;
+  if (device.compute_capability() < config::kCudaArchitecture) {
+    return built_without("Kokkos CUDA",
+                         fmt::format("the module was compiled for compute capability {}, {} has {}; "
+                                     "FWHT_KOKKOS_CUDA_ARCHITECTURE chooses",
+                                     config::kCudaArchitecture, device.name, device.compute_capability()));
+  }
+  return require_power_of_two(problem.n, 2, kLargestTiledN);
+}
+
+template <Space space>
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  const char* file = space == Space::cuda ? config::kCudaModule : config::kHostModule;
+  return load_module(file).make_plan(space, problem, device);
+}
+
+}  // namespace
+
+const Variant serial_variant{"kokkos_serial",
+                             "Kokkos on one CPU thread: SIMD packs, radix-256 first pass, cached fp32 row",
+                             Memory::host, serial_supports, make_plan<Space::serial>};
+
+const Variant openmp_variant{"kokkos_openmp",
+                             "kokkos_serial's row on every thread: a Kokkos league over groups of rows",
+                             Memory::host, openmp_supports, make_plan<Space::openmp>};
+
+const Variant cuda_variant{
+    "kokkos_cuda", "Kokkos teams: radix-16 and radix-32 register passes between fp32 scratch exchanges",
+    Memory::device, cuda_supports, make_plan<Space::cuda>};
+
+}  // namespace fwht::kokkos

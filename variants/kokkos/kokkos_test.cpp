@@ -1,0 +1,208 @@
+// The host spaces run for real, and their results are compared bit for bit with the ascending loop nest of
+// `cpu`; what the registry answers is checked for all three.
+#include "variants/kokkos/kokkos.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/memory.hpp"
+#include "kokkos_config.hpp"
+#include "variants/cpu/cpu.hpp"
+#include "variants/kokkos/limits.hpp"
+#include "variants/kokkos/module.hpp"
+#include "variants/kokkos/rows.hpp"
+
+namespace fwht::kokkos {
+namespace {
+
+DeviceInfo host_only() {
+  DeviceInfo device;
+  device.host_threads = std::max(1U, std::thread::hardware_concurrency());
+  return device;
+}
+
+std::vector<std::byte> random_rows(const Problem& problem) {
+  std::mt19937 random(static_cast<unsigned>(problem.n + problem.rows));
+  std::normal_distribution<double> normal;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(problem.span_bytes()));
+  for (std::int64_t i = 0; i < problem.span_elements(); ++i)
+    store_element(problem.dtype, bytes.data(), i, normal(random));
+  return bytes;
+}
+
+// Runs `variant` on data that start `misalign` bytes past a 256-byte boundary; what it leaves between rows is
+// kept.
+std::vector<std::byte> result_of(const Variant& variant, const Problem& problem,
+                                 const std::vector<std::byte>& input, std::size_t misalign = 0) {
+  const DeviceInfo device = host_only();
+  Buffer in(Memory::host, input.size(), misalign), out(Memory::host, input.size(), misalign);
+  in.upload(input.data(), input.size());
+  out.upload(input.data(), input.size());
+  const bool in_place = problem.placement == Placement::in_place;
+  plan(variant, problem, device)->execute(in_place ? out.data() : in.data(), out.data());
+  EXPECT_TRUE(out.guards_intact()) << to_string(problem);
+  std::vector<std::byte> result(input.size());
+  out.download(result.data(), result.size());
+  return result;
+}
+
+// The first case that asks for a space fails or skips with the registry's own reason.
+class KokkosHost : public testing::TestWithParam<const Variant*> {
+ protected:
+  void SetUp() override {
+    const Support support = GetParam()->supports(make_problem(Dtype::f32, 2, 1), host_only());
+    if (!support) GTEST_SKIP() << support.why_not;
+  }
+  void expect_same_as_cpu(const Problem& problem, std::size_t misalign = 0) {
+    const std::vector<std::byte> input = random_rows(problem);
+    const auto expected = result_of(cpu::variant, problem, input);
+    const auto actual = result_of(*GetParam(), problem, input, misalign);
+    ASSERT_EQ(std::memcmp(expected.data(), actual.data(), expected.size()), 0)
+        << GetParam()->name << " " << to_string(problem) << " differs from the ascending loop nest";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Spaces, KokkosHost, testing::Values(&serial_variant, &openmp_variant),
+                         [](const auto& space) { return std::string(space.param->name); });
+
+TEST_P(KokkosHost, EverySizeIsBitForBitTheLoopNest) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (int levels = 1; levels <= 16; ++levels) {
+      const std::int64_t n = std::int64_t{1} << levels;
+      const std::int64_t rows = n >= 4096 ? 3 : 2 * (4096 / n) + 3;
+      expect_same_as_cpu(
+          make_problem(dtype, n, rows, levels % 2 == 0 ? Placement::in_place : Placement::out_of_place));
+    }
+  }
+}
+
+TEST_P(KokkosHost, FewRowsStridesAndMisalignment) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (const std::int64_t n : {2, 16, 64, 128, 256, 512, 4096}) {
+      for (const std::int64_t rows : {1, 5, 300}) {
+        for (const std::int64_t gap : {1, 24}) {
+          Problem problem = make_problem(dtype, n, rows, Placement::out_of_place);
+          problem.row_stride = n + gap;
+          expect_same_as_cpu(problem);
+          problem.placement = Placement::in_place;
+          expect_same_as_cpu(problem, static_cast<std::size_t>(bytes_of(dtype)));
+        }
+        expect_same_as_cpu(make_problem(dtype, n, rows), static_cast<std::size_t>(bytes_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST_P(KokkosHost, TheLongestRowFitsItsScratch) {
+  expect_same_as_cpu(make_problem(Dtype::f32, kLargestHostN, 1));
+  EXPECT_FALSE(GetParam()->supports(make_problem(Dtype::f32, 2 * kLargestHostN, 1), host_only()));
+}
+
+TEST_P(KokkosHost, NoRowsDoNothing) {
+  expect_same_as_cpu(make_problem(Dtype::f16, 64, 0));
+}
+
+TEST_P(KokkosHost, NanAndInfinityStayInTheirRow) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (const std::int64_t n : {4, 64, 2048}) {
+      const Problem problem = make_problem(dtype, n, 9);
+      std::vector<std::byte> input = random_rows(problem);
+      const auto clean = result_of(*GetParam(), problem, input);
+      store_element(dtype, input.data(), 4 * n + 1, std::numeric_limits<double>::quiet_NaN());
+      store_element(dtype, input.data(), 6 * n + n / 2, std::numeric_limits<double>::infinity());
+      const auto marked = result_of(*GetParam(), problem, input);
+      for (std::int64_t i = 0; i < problem.elements(); ++i) {
+        const double value = load_element(dtype, marked.data(), i);
+        if (i / n == 4) {
+          ASSERT_TRUE(std::isnan(value)) << to_string(problem) << " element " << i;
+        } else if (i / n == 6) {
+          ASSERT_TRUE(std::isinf(value)) << to_string(problem) << " element " << i;
+          ASSERT_EQ(std::signbit(value), (i & (n / 2)) != 0) << i;
+        } else {
+          ASSERT_EQ(value, load_element(dtype, clean.data(), i));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KokkosHost, PlansOutliveEachOtherAndNameTheirSpace) {
+  const DeviceInfo device = host_only();
+  auto first = plan(*GetParam(), make_problem(Dtype::f32, 1024, 64), device);
+  { const auto second = plan(*GetParam(), make_problem(Dtype::f16, 64, 64), device); }
+  const Problem problem = first->problem();
+  std::vector<std::byte> data = random_rows(problem);
+  const auto expected = result_of(cpu::variant, problem, data);
+  first->execute(data.data(), data.data());
+  EXPECT_EQ(data, expected);
+  const Settings settings = first->settings();
+  EXPECT_EQ(std::get<std::string>(settings[0].second), GetParam() == &openmp_variant ? "OpenMP" : "Serial");
+  const auto threads = std::get<std::int64_t>(settings[1].second);
+  EXPECT_EQ(threads, GetParam() == &openmp_variant ? device.host_threads : 1);
+}
+
+TEST(Kokkos, WhatIsNotBuiltSaysWhy) {
+  const Problem problem = make_problem(Dtype::f16, 1024, 4);
+  const struct {
+    const Variant* variant;
+    std::string_view why;
+  } spaces[] = {{&serial_variant, config::kWhyNoHost},
+                {&openmp_variant, config::kWhyNoOpenmp},
+                {&cuda_variant, config::kWhyNoCuda}};
+  for (const auto& [variant, why] : spaces) {
+    const Support support = variant->supports(problem, h200_description());
+    if (why.empty() && config::kWhyNoHost.empty()) {
+      EXPECT_TRUE(support) << support.why_not;
+    } else {
+      EXPECT_TRUE(support.why_not.starts_with("built without Kokkos")) << support.why_not;
+      EXPECT_NE(support.why_not.find(why.empty() ? config::kWhyNoHost : why), std::string::npos)
+          << support.why_not;
+    }
+  }
+}
+
+TEST(Kokkos, CudaLimitsAndOlderDevices) {
+  if (!config::kWhyNoCuda.empty()) return;  // WhatIsNotBuiltSaysWhy has asked
+  EXPECT_TRUE(cuda_variant.supports(make_problem(Dtype::f16, kLargestTiledN, 1), h200_description()));
+  const Support too_long = cuda_variant.supports(make_problem(Dtype::f16, 65536, 1), h200_description());
+  EXPECT_EQ(too_long.why_not, "n=65536 must be a power of two between 2 and 32768");
+  EXPECT_EQ(cuda_variant.supports(make_problem(Dtype::f16, 64, 1), DeviceInfo{}).why_not, "no CUDA device");
+  const bool fits_a100 = config::kCudaArchitecture <= 80;
+  EXPECT_EQ(static_cast<bool>(cuda_variant.supports(make_problem(Dtype::f16, 64, 1), a100_description())),
+            fits_a100);
+}
+
+TEST(Kokkos, AModuleThatIsNotThereIsNamed) {
+  try {
+    load_module("libfwht_kokkos_nowhere.so");
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("libfwht_kokkos_nowhere.so was not found"), std::string::npos);
+  }
+}
+
+// 16 rows of a radix-16 pass over a row of 2^15 would meet in one set of a cache of 64-byte lines and 64
+// sets.
+TEST(KokkosRows, PaddingSpreadsPowerOfTwoDistancesOverTheCache) {
+  for (const std::int64_t step : {256, 1024, 2048, 4096, 65536}) {
+    int most = 0;
+    std::vector<int> lines(64);
+    for (int r = 0; r < 16; ++r)
+      most = std::max(most, ++lines[row_padded(r * step) * 4 / 64 % 64]);
+    EXPECT_LE(most, 4) << "step " << step;
+  }
+  for (std::int64_t e = 0; e < 4096; ++e)
+    ASSERT_LT(row_padded(e), row_padded(e + 1));
+  EXPECT_EQ(scratch_floats(1024), 1024 + 64);
+}
+
+}  // namespace
+}  // namespace fwht::kokkos

@@ -1,0 +1,15 @@
+// How long a row may be, known without Kokkos.
+#pragma once
+
+#include <cstdint>
+
+namespace fwht::kokkos {
+
+/// Host: a row in fp32 with its padding stays below the 20 MiB that Kokkos allows a team of a host space.
+inline constexpr std::int64_t kLargestHostN = std::int64_t{1} << 22;
+
+/// Devices: Kokkos gives a CUDA team 48 KiB of scratch, so a row goes through it in pieces of 2^13 that wait
+/// in registers; four pieces fill the register file of an SM.
+inline constexpr std::int64_t kLargestTiledN = std::int64_t{1} << 15;
+
+}  // namespace fwht::kokkos
