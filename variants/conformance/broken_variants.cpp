@@ -1,0 +1,232 @@
+#include "variants/conformance/broken_variants.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "common/bits.hpp"
+
+namespace fwht::conformance {
+namespace {
+
+/// Rounds towards zero instead of to the nearest number.
+double truncated(Dtype dtype, double value) {
+  const double nearest = round_to(dtype, value);
+  if (std::abs(nearest) <= std::abs(value) || std::isinf(value)) return nearest;
+  return decode(dtype, encode(dtype, nearest) - 1);  // one step towards zero, in sign and magnitude
+}
+
+/// Rounds a positive number up.
+double truncated_away(Dtype dtype, double value) {
+  const double nearest = round_to(dtype, value);
+  return nearest >= value || std::isnan(value) ? nearest : decode(dtype, encode(dtype, nearest) + 1);
+}
+
+template <Defect defect>
+class BrokenPlan final : public Plan {
+ public:
+  explicit BrokenPlan(const Problem& problem) : Plan(problem) {}
+
+  NumericModel numerics() const override {
+    NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem().n);
+    if constexpr (defect == Defect::too_good) {
+      model.arithmetic = Arithmetic::radix2_stored;
+      model.roundings = log2_floor(problem().n);
+    }
+    if constexpr (defect == Defect::declares_leak) {
+      model.row_isolation = false;
+      model.isolation_span = 256;
+    }
+    return model;
+  }
+  Settings settings() const override {
+    if (has(Defect::no_settings)) return {};
+    return {{"defect", static_cast<std::int64_t>(defect)}};
+  }
+
+ private:
+  bool has(Defect which) const { return defect == which; }
+
+  void enqueue(const void* in, void* out, Stream) const override {
+    const Problem& p = problem();
+    ++runs_;
+    if (has(Defect::ignores_offset)) {
+      in = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(in) / 16 * 16);
+      out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) / 16 * 16);
+    }
+    const std::int64_t stride = has(Defect::ignores_stride) ? p.n : p.row_stride;
+    bool previous_row_had_nan = false;
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      if (has(Defect::stale_output) && row == p.rows - 1) break;
+      const std::int64_t from = from_row(row) * stride, to = row * stride;
+      std::vector<float> x = load(in, from);
+      const bool has_nan = std::any_of(x.begin(), x.end(), [](float v) { return std::isnan(v); });
+      if (has(Defect::changes_input)) store_element(p.dtype, const_cast<void*>(in), from, 0.0);
+      transform(x);
+      if (has(Defect::leaks_nan) && previous_row_had_nan) x[0] = NAN;
+      previous_row_had_nan = has_nan;
+      if (has(Defect::wrong_sign) && row % 5 == 4) x.back() = -x.back();
+      if (has(Defect::not_repeatable) && runs_ % 3 == 0) x[0] = std::nextafter(x[0] * 1.001F, 0.0F);
+      store(out, to, x);
+      if (has(Defect::writes_gaps)) {
+        const std::int64_t end = row + 1 < p.rows ? stride : p.n;
+        for (std::int64_t i = p.n; i < end; ++i)
+          store_element(p.dtype, out, to + i, 0.0);
+      }
+    }
+    if (has(Defect::writes_past_end)) store_element(p.dtype, out, (p.rows - 1) * stride + p.n, 0.0);
+  }
+
+  std::int64_t from_row(std::int64_t row) const {
+    // In place the swapped row would be overwritten before it is read: swap only what is still there.
+    if (!has(Defect::swapped_rows) || problem().placement == Placement::in_place || problem().rows < 6)
+      return row;
+    return row == 4 ? 5 : row == 5 ? 4 : row;
+  }
+
+  std::vector<float> load(const void* in, std::int64_t from) const {
+    const Problem& p = problem();
+    std::vector<float> x(static_cast<std::size_t>(p.n));
+    for (std::int64_t i = 0; i < p.n; ++i) {
+      float value = static_cast<float>(load_element(p.dtype, in, from + i));
+      if (has(Defect::swallows_nan) && std::isnan(value)) value = 0.0F;
+      if (has(Defect::dropped_input) && i == p.n - 1) value = 0.0F;
+      x[static_cast<std::size_t>(i)] = value;
+    }
+    return x;
+  }
+
+  void stage(std::vector<float>& x, std::size_t half) const {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if ((i & half) != 0) continue;
+      const float a = x[i], b = x[i | half];
+      x[i] = a + b;
+      x[i | half] = a - b;
+    }
+  }
+
+  void transform(std::vector<float>& x) const {
+    const std::size_t n = x.size();
+    const Dtype dtype = problem().dtype;
+    if (has(Defect::depends_on_batch) && problem().rows == 1) {
+      for (std::size_t half = n / 2; half >= 1; half /= 2)
+        stage(x, half);
+    } else {
+      for (std::size_t half = 1; half < n; half *= 2) {
+        stage(x, half);
+        if (has(Defect::narrow_range)) {
+          for (float& v : x)
+            v = std::abs(v) > 65504.0F ? std::copysign(INFINITY, v) : v;
+        }
+        if (has(Defect::extra_rounding) && half == 2) {
+          // Scaled, so that 16-bit storage does not overflow where fp32 does not.
+          for (float& v : x)
+            v = 4 * static_cast<float>(round_to(dtype, static_cast<double>(v) / 4));
+        }
+      }
+    }
+    if (has(Defect::sequency_order) && n >= 4) std::swap(x[1], x[n / 2]);
+    float scale = static_cast<float>(problem().scale);
+    if (has(Defect::missing_scale)) scale = 1.0F;
+    if (has(Defect::gain)) scale *= 1.0001F;
+    if (has(Defect::constant_16bit)) scale = static_cast<float>(round_to(Dtype::bf16, problem().scale));
+    for (float& v : x)
+      v *= scale;
+  }
+
+  void store(void* out, std::int64_t to, const std::vector<float>& x) const {
+    const Dtype dtype = problem().dtype;
+    const Format format = format_of(dtype);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double value = static_cast<double>(x[i]);
+      const std::int64_t at = to + static_cast<std::int64_t>(i);
+      if (has(Defect::rounds_down))
+        value = value < 0.0 ? -truncated_away(dtype, -value) : truncated(dtype, value);
+      if (has(Defect::fixed_point)) value = std::nearbyint(value * 64.0) / 64.0;
+      if (has(Defect::truncation)) value = truncated(dtype, value);
+      if (has(Defect::saturates)) value = std::clamp(value, -format.max_finite, format.max_finite);
+      if (has(Defect::flushes_subnormals) && std::abs(value) < std::ldexp(1.0, format.min_exponent))
+        value = 0.0;
+      if (has(Defect::accumulates) && problem().placement == Placement::out_of_place) {
+        value += load_element(dtype, out, at);
+      }
+      store_element(dtype, out, at, value);
+    }
+  }
+
+  mutable int runs_ = 0;
+};
+
+Support supports(const Problem& problem, const DeviceInfo&) {
+  return require_power_of_two(problem.n, 2, std::int64_t{1} << 20);
+}
+
+Support supports_anything(const Problem&, const DeviceInfo&) {
+  return {};
+}
+
+template <Defect defect>
+constexpr Variant variant_with(std::string_view name) {
+  return {name, "broken on purpose", Memory::host,
+          defect == Defect::supports_anything ? supports_anything : supports,
+          [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
+            return std::make_unique<BrokenPlan<defect>>(problem);
+          }};
+}
+
+template <Defect defect>
+constexpr Broken broken(std::string_view name, std::string_view caught_by) {
+  return {defect, caught_by, variant_with<defect>(name)};
+}
+
+}  // namespace
+
+std::span<const Broken> broken_variants() {
+  using enum Defect;
+  static const Broken kBroken[] = {
+      broken<none>("sound", ""),
+      broken<wrong_sign>("wrong_sign",
+                         "Impulses IntegerRows Emulation SmoothInputs StructuredInputs BitMatch"),
+      broken<missing_scale>("missing_scale",
+                            "Impulses WalshRows IntegerRows Emulation SmoothInputs StructuredInputs "
+                            "ScaleSweep BitMatch Overflow"),
+      broken<gain>("gain", "IntegerRows Emulation SmoothInputs BitMatch"),
+      broken<constant_16bit>("constant_16bit", "IntegerRows Emulation SmoothInputs BitMatch"),
+      broken<truncation>("truncation", "IntegerRows Emulation SmoothInputs StructuredInputs BitMatch"),
+      broken<rounds_down>("rounds_down", "Negation XorShift IntegerRows SmoothInputs"),
+      broken<fixed_point>("fixed_point", "PowerOfTwoScaling ScaleSweep Subnormals SmoothInputs"),
+      broken<extra_rounding>("extra_rounding", "Emulation SmoothInputs ScaleSweep BitMatch"),
+      broken<too_good>("too_good", "SmoothInputs ScaleSweep"),
+      broken<stale_output>("stale_output",
+                           "Impulses WalshRows IntegerRows ZeroRows SmoothInputs RowCounts TailRows "
+                           "Placements"),
+      broken<dropped_input>("dropped_input",
+                            "Impulses WalshRows IntegerRows Emulation SmoothInputs StructuredInputs"),
+      broken<sequency_order>("sequency_order",
+                             "Impulses WalshRows IntegerRows Emulation SmoothInputs XorShift Modulation"),
+      broken<swapped_rows>("swapped_rows",
+                           "Impulses IntegerRows SmoothInputs RowCounts TailRows Strides Placements"),
+      broken<writes_past_end>("writes_past_end", "Impulses SmoothInputs BehindTheLastRow RowCounts Strides"),
+      broken<ignores_stride>("ignores_stride", "Strides"),
+      broken<writes_gaps>("writes_gaps", "Strides"),
+      broken<accumulates>("accumulates", "SmoothInputs RowCounts TailRows Placements"),
+      broken<changes_input>("changes_input", "SmoothInputs Placements RowCounts"),
+      broken<ignores_offset>("ignores_offset", "MisalignedPointers"),
+      broken<not_repeatable>("not_repeatable", "RepeatedRuns"),
+      broken<depends_on_batch>("depends_on_batch", "BatchInvariance"),
+      broken<swallows_nan>("swallows_nan", "NanInARow InfinitiesInARow"),
+      broken<leaks_nan>("leaks_nan", "NanInARow"),
+      broken<declares_leak>("declares_leak", "NanInARow InfinitiesInARow"),
+      broken<narrow_range>("narrow_range", "NearTheRangeLimit Overflow"),
+      broken<saturates>("saturates", "Overflow InfinitiesInARow"),
+      broken<flushes_subnormals>("flushes_subnormals", "Subnormals Emulation"),
+      broken<no_settings>("no_settings", "Declarations"),
+      broken<supports_anything>("supports_anything", "UnsupportedProblems"),
+  };
+  return kBroken;
+}
+
+}  // namespace fwht::conformance

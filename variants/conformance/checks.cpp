@@ -1,0 +1,52 @@
+#include "variants/conformance/checks.hpp"
+
+#include <exception>
+
+namespace fwht::conformance {
+
+std::span<const Check> all_checks() {
+  static constexpr Check kChecks[] = {
+      {"Impulses", impulses},
+      {"WalshRows", walsh_rows},
+      {"IntegerRows", integer_rows},
+      {"ZeroRows", zero_rows},
+      {"Emulation", emulation},
+      {"XorShift", xor_shift},
+      {"Modulation", modulation},
+      {"Negation", negation},
+      {"PowerOfTwoScaling", power_of_two_scaling},
+      {"SmoothInputs", smooth_inputs},
+      {"StructuredInputs", structured_inputs},
+      {"ScaleSweep", scale_sweep},
+      {"BitMatch", bit_match},
+      {"NanInARow", nan_in_a_row},
+      {"InfinitiesInARow", infinities_in_a_row},
+      {"BehindTheLastRow", behind_the_last_row},
+      {"Overflow", overflow},
+      {"NearTheRangeLimit", near_the_range_limit},
+      {"Subnormals", subnormals},
+      {"Declarations", declarations},
+      {"RowCounts", row_counts},
+      {"TailRows", tail_rows},
+      {"UnsupportedProblems", unsupported_problems},
+      {"Strides", strides},
+      {"MisalignedPointers", misaligned_pointers},
+      {"Placements", placements},
+      {"RefusedPointers", refused_pointers},
+      {"RepeatedRuns", repeated_runs},
+      {"BatchInvariance", batch_invariance},
+      {"StreamsAndGraphs", streams_and_graphs, true},
+      {"IndexWidth", index_width, true},
+  };
+  return kChecks;
+}
+
+void run(const Check& check, Session& session) {
+  try {
+    check.run(session);
+  } catch (const std::exception& error) {
+    session.fail(std::string("exception: ") + error.what());
+  }
+}
+
+}  // namespace fwht::conformance

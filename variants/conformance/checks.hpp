@@ -1,0 +1,71 @@
+// The conformance checks: each a function that looks at one variant and dtype through a Session. What they
+// show and why is said beside each; the sources are the numerics protocol's matrix A to E.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "variants/conformance/session.hpp"
+
+namespace fwht::conformance {
+
+// Exact: zero tolerance.
+void impulses(Session& session);
+void walsh_rows(Session& session);
+void integer_rows(Session& session);
+void zero_rows(Session& session);
+void emulation(Session& session);
+void xor_shift(Session& session);
+void modulation(Session& session);
+void negation(Session& session);
+void power_of_two_scaling(Session& session);
+
+// Statistical: tolerances derived from the model.
+void smooth_inputs(Session& session);
+void structured_inputs(Session& session);
+void scale_sweep(Session& session);
+void bit_match(Session& session);
+
+// Exceptional values.
+void nan_in_a_row(Session& session);
+void infinities_in_a_row(Session& session);
+void behind_the_last_row(Session& session);
+void overflow(Session& session);
+void near_the_range_limit(Session& session);
+void subnormals(Session& session);
+
+// Shapes and memory.
+void declarations(Session& session);
+void row_counts(Session& session);
+void tail_rows(Session& session);
+void unsupported_problems(Session& session);
+void strides(Session& session);
+void misaligned_pointers(Session& session);
+void placements(Session& session);
+void refused_pointers(Session& session);
+
+// Reproducibility.
+void repeated_runs(Session& session);
+void batch_invariance(Session& session);
+
+// Only for variants in device memory.
+void streams_and_graphs(Session& session);
+void index_width(Session& session);
+
+/// Few rows, ragged, in place and out of place, with strides and offsets: every access pattern with few
+/// launches, for compute-sanitizer.
+void small_shapes(Session& session);
+
+struct Check {
+  std::string_view name;
+  void (*run)(Session&);
+  bool device_only = false;
+};
+
+/// Every check but small_shapes.
+std::span<const Check> all_checks();
+
+/// Runs the check; an exception becomes a failure of the session.
+void run(const Check& check, Session& session);
+
+}  // namespace fwht::conformance

@@ -1,0 +1,143 @@
+// Checks of variants in device memory: streams, CUDA graphs, more elements than 32 bits can count.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/bits.hpp"
+#include "variants/conformance/checks.hpp"
+#include "variants/conformance/device_tools.hpp"
+
+namespace fwht::conformance {
+namespace {
+
+using reference::InputClass;
+
+constexpr std::uint64_t kSeed = 13;
+
+/// Uploads into device memory and waits: the streams of the checks do not wait for the default stream.
+Buffer on_device(const Bytes& bytes) {
+  Buffer buffer(Memory::device, bytes.size());
+  buffer.upload(bytes.data(), bytes.size());
+  synchronize(Memory::device);
+  return buffer;
+}
+
+Buffer poisoned_on_device(std::size_t bytes) {
+  Buffer buffer(Memory::device, bytes);
+  synchronize(Memory::device);
+  return buffer;
+}
+
+void expect_output(Session& session, const Problem& problem, const Bytes& want, const Buffer& out,
+                   const std::string& what) {
+  synchronize(Memory::device);
+  session.count_case();
+  Bytes got(out.bytes());
+  out.download(got.data(), got.size());
+  session.expect_same_rows(problem, want, problem, got, what);
+  if (!out.guards_intact())
+    session.fail(fmt::format("{}: {}: a guard was overwritten", to_string(problem), what));
+}
+
+/// The rows that 32-bit element counts, 32-bit byte offsets and signed ones would confuse with others, and
+/// the ends.
+std::vector<std::int64_t> rows_at_risk(const Problem& problem) {
+  std::set<std::int64_t> rows{0, problem.rows - 1};
+  for (const int bit : {29, 30, 31, 32, 33}) {
+    const std::int64_t row = (std::int64_t{1} << bit) / problem.n;
+    for (std::int64_t r = row - 2; r <= row + 2; ++r) {
+      if (r >= 0 && r < problem.rows) rows.insert(r);
+    }
+  }
+  return {rows.begin(), rows.end()};
+}
+
+// One-hot rows repeat with a period that is prime, so that an address that wraps at any power of two meets
+// other rows.
+void huge_problem(Session& session, std::int64_t n, std::int64_t elements) {
+  constexpr std::int64_t kPeriod = 251;
+  const Problem problem = make_problem(session.dtype(), n, elements / n + 259);
+  const Problem period = make_problem(session.dtype(), n, kPeriod);
+  const Bytes rows = make_input(period, InputClass::one_hot, kSeed);
+  const Bytes want = session.execute(period, rows);
+
+  Buffer data(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
+  data.upload(rows.data(), rows.size());
+  data.tile(rows.size());
+  session.plan(problem)->execute(data.data(), data.data());
+  synchronize(Memory::device);
+  session.count_case();
+
+  const std::int64_t row_bytes = n * bytes_of(session.dtype());
+  Bytes one(static_cast<std::size_t>(row_bytes));
+  const Problem single = make_problem(session.dtype(), n, 1);
+  for (const std::int64_t row : rows_at_risk(problem)) {
+    data.download(one.data(), one.size(), static_cast<std::size_t>(row * row_bytes));
+    session.expect_same_row(period, want, row % kPeriod, single, one, 0,
+                            fmt::format("{}: row {}", to_string(problem), row));
+  }
+  Bytes first(rows.size());
+  data.download(first.data(), first.size());
+  session.expect_same_rows(period, want, period, first,
+                           fmt::format("{}: the first rows", to_string(problem)));
+  const std::int64_t wrong = count_departures_from_period(data.data(), problem.span_bytes() / 2,
+                                                          static_cast<std::int64_t>(rows.size()) / 2);
+  if (wrong != 0) session.fail(fmt::format("{}: {} 16-bit words are wrong", to_string(problem), wrong));
+  if (!data.guards_intact()) session.fail(fmt::format("{}: a guard was overwritten", to_string(problem)));
+}
+
+}  // namespace
+
+// D10. Work goes to the stream that was given, can be captured in a graph, and two plans do not disturb each
+// other.
+void streams_and_graphs(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    const Problem problem =
+        out_of_place(make_problem(session.dtype(), n, std::max<std::int64_t>(32768 / n, 2) + 1));
+    const std::unique_ptr<Plan> plan = session.plan(problem);
+    const Bytes input = make_input(problem, InputClass::normal, kSeed);
+    const Bytes other_input = make_input(problem, InputClass::normal, kSeed + 1);
+    const Bytes want = session.execute(*plan, input), other_want = session.execute(*plan, other_input);
+    const Buffer in = on_device(input), other_in = on_device(other_input);
+
+    Buffer out = poisoned_on_device(input.size());
+    execute_on_new_stream(*plan, in.data(), out.data());
+    expect_output(session, problem, want, out, "on a stream of its own");
+
+    out = poisoned_on_device(input.size());
+    execute_captured(*plan, in.data(), out.data(), 3);
+    expect_output(session, problem, want, out, "replayed from a graph");
+
+    Problem inside = problem;
+    inside.placement = Placement::in_place;
+    out = on_device(input);
+    execute_captured(*session.plan(inside), out.data(), out.data(), 1);
+    expect_output(session, problem, want, out, "replayed from a graph in place");
+
+    out = poisoned_on_device(input.size());
+    Buffer other_out = poisoned_on_device(input.size());
+    const std::unique_ptr<Plan> other_plan = session.plan(problem);
+    execute_concurrently(*plan, in.data(), out.data(), *other_plan, other_in.data(), other_out.data());
+    expect_output(session, problem, want, out, "beside another plan");
+    expect_output(session, problem, other_want, other_out, "beside another plan");
+  }
+}
+
+// D9. More than 2^32 elements (2^31 where memory is short), in place. 16-bit data only: the index arithmetic
+// of a variant is the same for all.
+void index_width(Session& session) {
+  constexpr std::int64_t k2To32 = std::int64_t{1} << 32, kMargin = std::int64_t{1} << 30;
+  if (session.dtype() == Dtype::f32) return session.skip("index width is checked with 16-bit data");
+  const std::int64_t free = free_bytes(Memory::device);
+  const std::int64_t elements = free >= 2 * k2To32 + kMargin ? k2To32 : k2To32 / 2;
+  if (free < 2 * elements + kMargin) {
+    return session.skip(fmt::format("{} bytes of device memory are free, {} are needed for 2^31 elements",
+                                    free, 2 * elements + kMargin));
+  }
+  for (const std::int64_t n : {16, 256, 4096, 32768}) {
+    const auto& sizes = session.sizes();
+    if (std::find(sizes.begin(), sizes.end(), n) != sizes.end()) huge_problem(session, n, elements);
+  }
+}
+
+}  // namespace fwht::conformance

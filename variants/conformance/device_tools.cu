@@ -1,0 +1,107 @@
+#include "variants/conformance/device_tools.hpp"
+
+#include <memory>
+
+#include "common/cuda_check.hpp"
+
+namespace fwht::conformance {
+namespace {
+
+struct Destroy {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+  void operator()(unsigned long long* counter) const { cudaFree(counter); }
+};
+using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
+using OwnedGraph = std::unique_ptr<CUgraph_st, Destroy>;
+using OwnedGraphExec = std::unique_ptr<CUgraphExec_st, Destroy>;
+using OwnedCounter = std::unique_ptr<unsigned long long, Destroy>;
+
+OwnedStream new_stream() {
+  cudaStream_t stream = nullptr;
+  // Non-blocking: work that was put on the default stream by mistake is not waited for, and shows.
+  FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return OwnedStream(stream);
+}
+
+__global__ void fill_shared(int words, int* sink) {
+  extern __shared__ int shared[];
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x))
+    shared[i] = -1;
+  __syncthreads();
+  if (sink != nullptr) *sink = shared[(threadIdx.x * 7) % words];  // never: keeps the stores alive
+}
+
+__global__ void count_departures(const unsigned short* data, std::int64_t words, std::int64_t period,
+                                 unsigned long long* count) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  unsigned long long own = 0;
+  for (std::int64_t i = period + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
+    own += data[i] != data[i % period];
+  }
+  if (own != 0) atomicAdd(count, own);
+}
+
+}  // namespace
+
+void fill_shared_memory_with_nan() {
+  int device = 0, bytes = 0, sms = 0;
+  FWHT_CUDA(cudaGetDevice(&device));
+  FWHT_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  FWHT_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+  FWHT_CUDA(cudaFuncSetAttribute(fill_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  fill_shared<<<2 * sms, 1024, static_cast<std::size_t>(bytes)>>>(bytes / 4, nullptr);
+  FWHT_CUDA(cudaGetLastError());
+}
+
+void execute_on_new_stream(const Plan& plan, const void* in, void* out) {
+  const OwnedStream stream = new_stream();
+  plan.execute(in, out, stream.get());
+  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+}
+
+void execute_captured(const Plan& plan, const void* in, void* out, int replays) {
+  const OwnedStream stream = new_stream();
+  FWHT_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal));
+  cudaGraph_t captured = nullptr;
+  try {
+    plan.execute(in, out, stream.get());
+  } catch (...) {
+    cudaStreamEndCapture(stream.get(),
+                         &captured);  // leaves the stream usable; the first error is the one to report
+    OwnedGraph discarded(captured);
+    throw;
+  }
+  FWHT_CUDA(cudaStreamEndCapture(stream.get(), &captured));
+  const OwnedGraph graph(captured);
+  cudaGraphExec_t instantiated = nullptr;
+  FWHT_CUDA(cudaGraphInstantiate(&instantiated, graph.get(), 0));
+  const OwnedGraphExec executable(instantiated);
+  for (int i = 0; i < replays; ++i)
+    FWHT_CUDA(cudaGraphLaunch(executable.get(), stream.get()));
+  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+}
+
+void execute_concurrently(const Plan& first, const void* first_in, void* first_out, const Plan& second,
+                          const void* second_in, void* second_out) {
+  const OwnedStream a = new_stream(), b = new_stream();
+  first.execute(first_in, first_out, a.get());
+  second.execute(second_in, second_out, b.get());
+  FWHT_CUDA(cudaStreamSynchronize(a.get()));
+  FWHT_CUDA(cudaStreamSynchronize(b.get()));
+}
+
+std::int64_t count_departures_from_period(const void* data, std::int64_t words, std::int64_t period) {
+  unsigned long long* allocated = nullptr;
+  FWHT_CUDA(cudaMalloc(&allocated, sizeof *allocated));
+  const OwnedCounter counter(allocated);
+  FWHT_CUDA(cudaMemset(counter.get(), 0, sizeof *allocated));
+  count_departures<<<4096, 256>>>(static_cast<const unsigned short*>(data), words, period, counter.get());
+  FWHT_CUDA(cudaGetLastError());
+  unsigned long long count = 0;
+  FWHT_CUDA(cudaMemcpy(&count, counter.get(), sizeof count, cudaMemcpyDefault));
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace fwht::conformance

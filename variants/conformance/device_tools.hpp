@@ -1,0 +1,30 @@
+// What the conformance checks need of CUDA: implemented by device_tools.cu, or by
+// device_tools_without_cuda.cpp in a build without CUDA, where every function throws. All but
+// fill_shared_memory_with_nan have finished on return.
+#pragma once
+
+#include <cstdint>
+
+#include "common/variant.hpp"
+
+namespace fwht::conformance {
+
+/// Leaves NaN in the shared memory of every SM, so that a kernel that reads what it did not write is found
+/// out.
+void fill_shared_memory_with_nan();
+
+/// Executes the plan on a stream of its own.
+void execute_on_new_stream(const Plan& plan, const void* in, void* out);
+
+/// Captures one execution in a CUDA graph and replays it. Capture fails when the plan allocates, synchronises
+/// or uses another stream.
+void execute_captured(const Plan& plan, const void* in, void* out, int replays);
+
+/// Two plans on two streams at the same time.
+void execute_concurrently(const Plan& first, const void* first_in, void* first_out, const Plan& second,
+                          const void* second_in, void* second_out);
+
+/// Number of 16-bit words i >= period with data[i] != data[i mod period]. `data` is device memory.
+std::int64_t count_departures_from_period(const void* data, std::int64_t words, std::int64_t period);
+
+}  // namespace fwht::conformance

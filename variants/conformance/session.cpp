@@ -1,0 +1,222 @@
+#include "variants/conformance/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "reference/compare.hpp"
+
+namespace fwht::conformance {
+
+Session::Session(const Variant& variant, Dtype dtype, const DeviceInfo& device,
+                 std::span<const std::int64_t> sizes)
+    : variant_(variant), dtype_(dtype), device_(device) {
+  for (const std::int64_t n : sizes) {
+    if (const Support support = variant.supports(make_problem(dtype, n, 1), device); support) {
+      (n <= 32768 ? sizes_ : large_sizes_).push_back(n);
+    } else if (n <= 32768) {
+      skip(support.why_not);
+    }
+  }
+}
+
+void Session::fail(std::string message) {
+  ++report_.failure_count;
+  if (report_.failures.size() < Report::kMostFailures) report_.failures.push_back(std::move(message));
+}
+
+void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t begin, std::int64_t end,
+                          const std::string& what) {
+  if (std::equal(before.begin() + begin, before.begin() + end, after.begin() + begin)) return;
+  std::int64_t at = begin;
+  while (before[static_cast<std::size_t>(at)] == after[static_cast<std::size_t>(at)])
+    ++at;
+  fail(fmt::format("{}: byte {} changed from {:#04x} to {:#04x}", what, at,
+                   static_cast<int>(before[static_cast<std::size_t>(at)]),
+                   static_cast<int>(after[static_cast<std::size_t>(at)])));
+}
+
+void Session::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
+  const std::int64_t element = bytes_of(problem.dtype);
+  if (!problem.contiguous()) {
+    for (std::int64_t row = 0; row + 1 < problem.rows; ++row) {
+      const std::int64_t start = row * problem.row_stride * element;
+      expect_same(before, after, start + problem.n * element, start + problem.row_stride * element,
+                  fmt::format("{}: the gap behind row {} was written", to_string(problem), row));
+    }
+  }
+  expect_same(before, after, problem.span_bytes(), static_cast<std::int64_t>(before.size()),
+              fmt::format("{}: memory behind the last row was written", to_string(problem)));
+}
+
+Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& how) {
+  const Problem& problem = plan.problem();
+  const bool in_place = problem.placement == Placement::in_place;
+  const auto offset_bytes = [&](std::int64_t elements) {
+    return static_cast<std::size_t>(elements * bytes_of(problem.dtype));
+  };
+  Buffer in(variant_.memory, input.size(), offset_bytes(how.in_offset));
+  in.upload(input.data(), input.size());
+  Buffer apart;
+  if (!in_place) {
+    apart = Buffer(variant_.memory, input.size(), offset_bytes(how.out_offset));
+    apart.poison(how.poison);
+  }
+  Buffer& out = in_place ? in : apart;
+  plan.execute(in.data(), out.data());
+  synchronize(variant_.memory);
+  count_case();
+
+  Bytes output(input.size());
+  out.download(output.data(), output.size());
+  expect_untouched(problem, in_place ? input : Bytes(input.size(), std::byte{how.poison}), output);
+  if (!out.guards_intact())
+    fail(fmt::format("{}: a guard of the output was overwritten", to_string(problem)));
+  if (!in_place) {
+    Bytes input_after(input.size());
+    in.download(input_after.data(), input_after.size());
+    expect_same(input, input_after, 0, static_cast<std::int64_t>(input.size()),
+                fmt::format("{}: the input was changed", to_string(problem)));
+    if (!in.guards_intact())
+      fail(fmt::format("{}: a guard of the input was overwritten", to_string(problem)));
+  }
+  return output;
+}
+
+void Session::expect_exact(const Problem& problem, const Bytes& want, const Bytes& got,
+                           const std::string& what) {
+  if (want == got) return;
+  const reference::Verdict verdict = reference::compare_exact(problem, want.data(), got.data());
+  if (!verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, verdict.message));
+}
+
+void Session::expect_same_row(const Problem& want_problem, const Bytes& want, std::int64_t want_row,
+                              const Problem& got_problem, const Bytes& got, std::int64_t got_row,
+                              const std::string& what) {
+  const auto wanted = row_of(want_problem, want, want_row), found = row_of(got_problem, got, got_row);
+  if (std::equal(wanted.begin(), wanted.end(), found.begin(), found.end())) return;
+  std::int64_t column = 0;
+  while (bits_at(dtype_, wanted.data(), column) == bits_at(dtype_, found.data(), column))
+    ++column;
+  fail(fmt::format("{}: {}: row {} column {}: {} (bits {:#x}), not {} (bits {:#x})", to_string(got_problem),
+                   what, got_row, column, load_element(dtype_, found.data(), column),
+                   bits_at(dtype_, found.data(), column), load_element(dtype_, wanted.data(), column),
+                   bits_at(dtype_, wanted.data(), column)));
+}
+
+void Session::expect_same_rows(const Problem& want_problem, const Bytes& want, const Problem& got_problem,
+                               const Bytes& got, const std::string& what) {
+  for (std::int64_t row = 0; row < got_problem.rows; ++row) {
+    expect_same_row(want_problem, want, row % want_problem.rows, got_problem, got, row, what);
+  }
+}
+
+Bytes Session::execute_and_judge(const Problem& problem, reference::InputClass input_class,
+                                 const Bytes& input, const std::string& what) {
+  const std::unique_ptr<Plan> made = plan(problem);
+  Bytes output = execute(*made, input);
+  const reference::Checked checked =
+      reference::check(problem, made->numerics(), input_class, input.data(), output.data());
+  if (!checked.verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, checked.verdict.message));
+  return output;
+}
+
+std::vector<std::int64_t> all_sizes() {
+  std::vector<std::int64_t> sizes;
+  for (int log_n = 1; log_n <= 16; ++log_n)
+    sizes.push_back(std::int64_t{1} << log_n);
+  sizes.push_back(std::int64_t{1} << 20);
+  return sizes;
+}
+
+Bytes blank(const Problem& problem, std::int64_t rows_behind) {
+  const std::int64_t bytes =
+      problem.span_bytes() + rows_behind * problem.row_stride * bytes_of(problem.dtype);
+  return Bytes(static_cast<std::size_t>(bytes), std::byte{kPoisonByte});
+}
+
+Bytes make_input(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
+  Bytes bytes = blank(problem);
+  reference::write_input(problem, input_class, seed, bytes.data());
+  return bytes;
+}
+
+Bytes repeat_rows(const Problem& from, const Bytes& rows, const Problem& to) {
+  Bytes bytes = blank(to);
+  for (std::int64_t row = 0; row < to.rows; ++row) {
+    const auto source = row_of(from, rows, row % from.rows);
+    std::copy(source.begin(), source.end(), row_of(to, bytes, row).begin());
+  }
+  return bytes;
+}
+
+std::span<const std::byte> row_of(const Problem& problem, const Bytes& bytes, std::int64_t row) {
+  const std::int64_t element = bytes_of(problem.dtype);
+  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride * element),
+                                  static_cast<std::size_t>(problem.n * element));
+}
+
+std::span<std::byte> row_of(const Problem& problem, Bytes& bytes, std::int64_t row) {
+  const std::int64_t element = bytes_of(problem.dtype);
+  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride * element),
+                                  static_cast<std::size_t>(problem.n * element));
+}
+
+std::uint32_t bits_at(Dtype dtype, const void* data, std::int64_t index) {
+  std::uint32_t bits = 0;  // little endian, as every machine with CUDA
+  std::memcpy(&bits, static_cast<const std::byte*>(data) + index * bytes_of(dtype),
+              static_cast<std::size_t>(bytes_of(dtype)));
+  return bits;
+}
+
+void set_bits(Dtype dtype, void* data, std::int64_t index, std::uint32_t bits) {
+  std::memcpy(static_cast<std::byte*>(data) + index * bytes_of(dtype), &bits,
+              static_cast<std::size_t>(bytes_of(dtype)));
+}
+
+std::uint32_t sign_bit(Dtype dtype) {
+  return std::uint32_t{1} << (8 * bytes_of(dtype) - 1);
+}
+
+bool is_nan(Dtype dtype, std::uint32_t bits) {
+  return std::isnan(decode(dtype, bits));
+}
+
+double exact_result(const NumericModel& model, const Problem& problem, double sum) {
+  switch (model.arithmetic) {
+    case Arithmetic::mma_f16:
+    case Arithmetic::mma_f32: {
+      // The constants stand in the matrices, in 16 bits (181/256 for 1/sqrt2 in f16 and in bf16 alike). Their
+      // product with the exact sum has few enough bits to be exact, and is rounded once.
+      double constant = 1.0;
+      for (const TensorStage& stage : model.stages)
+        constant *= stage.constant;
+      return round_to(problem.dtype, sum * constant);
+    }
+    case Arithmetic::fp64:
+      return round_to(problem.dtype, sum * problem.scale);
+    default: {
+      const float scaled = static_cast<float>(sum) * static_cast<float>(problem.scale);
+      return round_to(problem.dtype, static_cast<double>(scaled));
+    }
+  }
+}
+
+Problem out_of_place(Problem problem) {
+  problem.placement = Placement::out_of_place;
+  return problem;
+}
+
+Problem with_stride(Problem problem, std::int64_t row_stride) {
+  problem.row_stride = row_stride;
+  return problem;
+}
+
+Problem with_scale(Problem problem, double scale) {
+  problem.scale = scale;
+  return problem;
+}
+
+}  // namespace fwht::conformance

@@ -1,0 +1,121 @@
+// One conformance check looks at one variant and one dtype on one machine. A Session is what it works with:
+// it makes plans, runs them in guarded memory, and collects what is wrong. Checks take any Variant, so that
+// broken ones can be fed to them (broken_variants.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/memory.hpp"
+#include "common/variant.hpp"
+#include "reference/inputs.hpp"
+#include "reference/tolerance.hpp"
+
+namespace fwht::conformance {
+
+/// Raw storage on the host, laid out as a Problem says.
+using Bytes = std::vector<std::byte>;
+
+struct Report {
+  std::vector<std::string> failures;  ///< the first kMostFailures of them
+  std::int64_t failure_count = 0;
+  std::int64_t cases = 0;         ///< what was really tried: a check with none has shown nothing
+  std::set<std::string> skipped;  ///< parts left out, each with its reason
+
+  static constexpr std::size_t kMostFailures = 8;
+};
+
+/// How a plan is executed beyond what its problem says. Offsets are in elements from a 256-byte boundary.
+struct Execution {
+  unsigned char poison = kPoisonByte;
+  std::int64_t in_offset = 0, out_offset = 0;
+};
+
+class Session {
+ public:
+  /// `sizes` are the row lengths to look at: those of them that the variant supports here.
+  Session(const Variant& variant, Dtype dtype, const DeviceInfo& device, std::span<const std::int64_t> sizes);
+
+  const Variant& variant() const { return variant_; }
+  Dtype dtype() const { return dtype_; }
+  bool on_device() const { return variant_.memory == Memory::device; }
+  /// Supported row lengths up to 2^15, and those beyond, which are checked more lightly.
+  const std::vector<std::int64_t>& sizes() const { return sizes_; }
+  const std::vector<std::int64_t>& large_sizes() const { return large_sizes_; }
+
+  Support support(const Problem& problem) const { return variant_.supports(problem, device_); }
+  bool supports(const Problem& problem) const { return static_cast<bool>(support(problem)); }
+  std::unique_ptr<Plan> plan(const Problem& problem) const { return fwht::plan(variant_, problem, device_); }
+
+  /// Runs the plan on `input` (at least span_bytes; what lies behind the last row is there to be left alone)
+  /// and returns the output buffer. Fails the session when a guard, an element between rows or behind the
+  /// last one, or the input of an out-of-place plan was changed. BadRequest travels on.
+  Bytes execute(const Plan& plan, const Bytes& input, const Execution& how = {});
+  Bytes execute(const Problem& problem, const Bytes& input, const Execution& how = {}) {
+    return execute(*plan(problem), input, how);
+  }
+
+  void fail(std::string message);
+  void skip(std::string reason) { report_.skipped.insert(std::move(reason)); }
+  void count_case() { ++report_.cases; }
+  const Report& report() const { return report_; }
+
+  /// Fails unless `got` equals `want` in every element by value (-0 equals +0, NaN is compared by class).
+  void expect_exact(const Problem& problem, const Bytes& want, const Bytes& got, const std::string& what);
+  /// Fails unless row `got_row` of `got` has the very bits of row `want_row` of `want`.
+  void expect_same_row(const Problem& want_problem, const Bytes& want, std::int64_t want_row,
+                       const Problem& got_problem, const Bytes& got, std::int64_t got_row,
+                       const std::string& what);
+  /// The same for all rows, row r of `got` against row r mod want_problem.rows of `want`.
+  void expect_same_rows(const Problem& want_problem, const Bytes& want, const Problem& got_problem,
+                        const Bytes& got, const std::string& what);
+  /// Runs the problem on the input and judges the result by the tolerances of the plan's model.
+  Bytes execute_and_judge(const Problem& problem, reference::InputClass input_class, const Bytes& input,
+                          const std::string& what);
+
+ private:
+  void expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after);
+  void expect_same(const Bytes& before, const Bytes& after, std::int64_t begin, std::int64_t end,
+                   const std::string& what);
+
+  const Variant& variant_;
+  Dtype dtype_;
+  DeviceInfo device_;
+  std::vector<std::int64_t> sizes_, large_sizes_;
+  Report report_;
+};
+
+/// Powers of two 2 .. 2^15, 2^16 and 2^20.
+std::vector<std::int64_t> all_sizes();
+
+/// Storage for the problem, every byte 0xFF: a NaN wherever no input is written.
+Bytes blank(const Problem& problem, std::int64_t rows_behind = 0);
+Bytes make_input(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
+/// Storage for `to` whose row r is row r mod from.rows of `rows`; the same n, any strides.
+Bytes repeat_rows(const Problem& from, const Bytes& rows, const Problem& to);
+
+std::span<const std::byte> row_of(const Problem& problem, const Bytes& bytes, std::int64_t row);
+std::span<std::byte> row_of(const Problem& problem, Bytes& bytes, std::int64_t row);
+
+/// Bit pattern of one element.
+std::uint32_t bits_at(Dtype dtype, const void* data, std::int64_t index);
+void set_bits(Dtype dtype, void* data, std::int64_t index, std::uint32_t bits);
+std::uint32_t sign_bit(Dtype dtype);
+bool is_nan(Dtype dtype, std::uint32_t bits);
+
+/// What a variant with this model must store for the exact, unscaled result `sum` when every partial sum was
+/// exact: its own constant, and one rounding.
+double exact_result(const NumericModel& model, const Problem& problem, double sum);
+
+/// The problem with another placement, row stride or scale.
+Problem out_of_place(Problem problem);
+Problem with_stride(Problem problem, std::int64_t row_stride);
+Problem with_scale(Problem problem, double scale);
+
+}  // namespace fwht::conformance

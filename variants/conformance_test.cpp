@@ -1,0 +1,264 @@
+// One suite for every listed variant: each check x variant x dtype is a test of its own, made at run time
+// from the registry, e.g. ConformanceGpu.naive/f16/Impulses. Suites whose name contains "Gpu" hold the
+// variants in device memory (label gpu), the others those in host memory. SanitizeHost and SanitizeGpu hold
+// the same with few small launches, for compute-sanitizer: --gtest_filter='SanitizeGpu.*'.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <sstream>
+
+#include "variants/conformance/broken_variants.hpp"
+#include "variants/conformance/checks.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::conformance {
+
+// For readable test names.
+void PrintTo(const Broken& broken, std::ostream* out) {
+  *out << broken.variant.name;
+}
+
+namespace {
+
+const DeviceInfo& device() {
+  static const DeviceInfo info = this_device();
+  return info;
+}
+
+/// The sentence with which the variant refuses the dtype altogether; empty when it supports some size here.
+std::string why_nothing_is_supported(const Variant& variant, Dtype dtype) {
+  std::string why_not;
+  for (const std::int64_t n : all_sizes()) {
+    const Support support = variant.supports(make_problem(dtype, n, 1), device());
+    if (support) return {};
+    if (why_not.empty() || n == 128) why_not = support.why_not;
+  }
+  return why_not;
+}
+
+std::string joined(const std::set<std::string>& reasons) {
+  std::string text;
+  for (const std::string& reason : reasons)
+    text += (text.empty() ? "" : "; ") + reason;
+  return text;
+}
+
+class ConformanceTest : public testing::Test {
+ public:
+  ConformanceTest(const Variant& variant, Dtype dtype, const Check& check)
+      : variant_(variant), dtype_(dtype), check_(check) {}
+
+ private:
+  void TestBody() override {
+    if (const std::string why_not = why_nothing_is_supported(variant_, dtype_); !why_not.empty()) {
+      GTEST_SKIP() << variant_.name << ": " << why_not;
+    }
+    Session session(variant_, dtype_, device(), all_sizes());
+    run(check_, session);
+    const Report& report = session.report();
+    for (const std::string& failure : report.failures)
+      ADD_FAILURE() << variant_.name << ": " << failure;
+    if (report.failure_count > static_cast<std::int64_t>(report.failures.size())) {
+      ADD_FAILURE() << report.failure_count << " failures in all";
+    }
+    RecordProperty("cases", std::to_string(report.cases));
+    if (!report.skipped.empty()) std::cout << "left out: " << joined(report.skipped) << '\n';
+    if (report.failure_count > 0 || report.cases > 0) return;
+    if (report.skipped.empty()) {
+      ADD_FAILURE() << "nothing was run, and no reason was given";
+      return;
+    }
+    GTEST_SKIP() << joined(report.skipped);
+  }
+
+  const Variant& variant_;
+  Dtype dtype_;
+  Check check_;
+};
+
+void register_test(const char* suite, const Variant& variant, Dtype dtype, const Check& check,
+                   std::string name) {
+  testing::RegisterTest(
+      suite, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+      [&variant, dtype, check]() -> testing::Test* { return new ConformanceTest(variant, dtype, check); });
+}
+
+std::string test_name(const Variant& variant, Dtype dtype, std::string_view check) {
+  return fmt::format("{}/{}/{}", variant.name, name_of(dtype), check);
+}
+
+void register_all() {
+  for (const Variant* variant : registry()) {
+    const bool on_device = variant->memory == Memory::device;
+    for (const Dtype dtype : kAllDtypes) {
+      for (const Check& check : all_checks()) {
+        if (check.device_only && !on_device) continue;
+        register_test(on_device ? "ConformanceGpu" : "ConformanceHost", *variant, dtype, check,
+                      test_name(*variant, dtype, check.name));
+      }
+      register_test(on_device ? "SanitizeGpu" : "SanitizeHost", *variant, dtype,
+                    {"SmallShapes", small_shapes}, test_name(*variant, dtype, "SmallShapes"));
+    }
+  }
+}
+
+// ------------------------------------------------------------ the suite is complete, and not all of it is
+// skipped
+
+std::set<std::string> registered_tests() {
+  std::set<std::string> names;
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *all.GetTestSuite(s);
+    for (int t = 0; t < suite.total_test_count(); ++t) {
+      names.insert(fmt::format("{}.{}", suite.name(), suite.GetTestInfo(t)->name()));
+    }
+  }
+  return names;
+}
+
+TEST(ConformanceCoverage, EveryVariantHasEveryCheckForEveryDtype) {
+  const std::set<std::string> names = registered_tests();
+  for (const Variant* variant : registry()) {
+    const bool on_device = variant->memory == Memory::device;
+    for (const Dtype dtype : kAllDtypes) {
+      for (const Check& check : all_checks()) {
+        if (check.device_only && !on_device) continue;
+        EXPECT_TRUE(names.contains(fmt::format("{}.{}", on_device ? "ConformanceGpu" : "ConformanceHost",
+                                               test_name(*variant, dtype, check.name))));
+      }
+      EXPECT_TRUE(names.contains(fmt::format("{}.{}", on_device ? "SanitizeGpu" : "SanitizeHost",
+                                             test_name(*variant, dtype, "SmallShapes"))));
+    }
+  }
+}
+
+/// Dtypes for which the variant really transforms something, rightly, on this machine.
+int dtypes_that_run(const Variant& variant) {
+  int count = 0;
+  for (const Dtype dtype : kAllDtypes) {
+    if (!why_nothing_is_supported(variant, dtype).empty()) continue;
+    Session session(variant, dtype, device(), all_sizes());
+    run({"SmallShapes", small_shapes}, session);
+    EXPECT_EQ(session.report().failure_count, 0) << variant.name;
+    count += session.report().cases > 0;
+  }
+  return count;
+}
+
+/// A refusal of the whole variant that a machine with a CUDA device may give: another machine or build is
+/// needed.
+bool needs_another_machine(const Variant& variant) {
+  return std::all_of(std::begin(kAllDtypes), std::end(kAllDtypes), [&](Dtype dtype) {
+    const std::string why_not = why_nothing_is_supported(variant, dtype);
+    return why_not.find("compute capability") != std::string::npos || why_not.starts_with("built without");
+  });
+}
+
+void expect_variants_run(Memory memory) {
+  int ran = 0;
+  for (const Variant* variant : registry()) {
+    if (variant->memory != memory) continue;
+    if (needs_another_machine(*variant)) {
+      std::cout << variant->name << " was not run: " << why_nothing_is_supported(*variant, Dtype::f16)
+                << '\n';
+      continue;
+    }
+    const int dtypes = dtypes_that_run(*variant);
+    EXPECT_GT(dtypes, 0) << variant->name << " runs nothing on this machine: "
+                         << why_nothing_is_supported(*variant, Dtype::f16);
+    ran += dtypes > 0;
+  }
+  EXPECT_GT(ran, 0) << "no variant was run on this machine: everything else in this suite was skipped";
+}
+
+TEST(ConformanceCoverage, HostVariantsReallyRun) {
+  expect_variants_run(Memory::host);
+}
+
+TEST(ConformanceCoverageGpu, DeviceVariantsReallyRun) {
+  if (!device().has_cuda()) GTEST_SKIP() << device().why_no_cuda;
+  expect_variants_run(Memory::device);
+}
+
+// ------------------------------------------------------------ the checks can fail
+
+constexpr std::int64_t kSomeSizes[] = {2, 4, 32, 128, 1024};
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;)
+    words.push_back(word);
+  return words;
+}
+
+const Check* check_named(std::string_view name) {
+  for (const Check& check : all_checks()) {
+    if (check.name == name) return &check;
+  }
+  return nullptr;
+}
+
+class BrokenVariantTest : public testing::TestWithParam<Broken> {};
+
+TEST_P(BrokenVariantTest, IsCaught) {
+  const Broken& broken = GetParam();
+  if (broken.defect == Defect::none) GTEST_SKIP() << "the control; see SoundVariant";
+  for (const std::string& name : words_of(broken.caught_by)) {
+    const Check* check = check_named(name);
+    ASSERT_NE(check, nullptr) << "there is no check " << name;
+    Session session(broken.variant, Dtype::f16, device(), kSomeSizes);
+    run(*check, session);
+    EXPECT_GT(session.report().failure_count, 0) << name << " does not catch " << broken.variant.name;
+    for (const std::string& failure : session.report().failures) {
+      EXPECT_FALSE(failure.starts_with("exception")) << name << " broke down instead of judging: " << failure;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checks, BrokenVariantTest,
+                         testing::ValuesIn(broken_variants().begin(), broken_variants().end()),
+                         [](const auto& param) { return std::string(param.param.variant.name); });
+
+// The same plan without a defect passes everything: what is caught above is the defect.
+TEST(SoundVariant, PassesEveryCheck) {
+  const Broken& sound = broken_variants().front();
+  ASSERT_EQ(sound.defect, Defect::none);
+  for (const Dtype dtype : kAllDtypes) {
+    for (const Check& check : all_checks()) {
+      if (check.device_only) continue;
+      Session session(sound.variant, dtype, device(), kSomeSizes);
+      run(check, session);
+      EXPECT_EQ(session.report().failure_count, 0)
+          << check.name << ": "
+          << (session.report().failures.empty() ? "" : session.report().failures.front());
+    }
+  }
+}
+
+// Every check of host memory catches some defect, save one: null and overlapping pointers are refused by
+// Plan::execute for every variant alike, so that no variant can get it wrong (common/variant_test.cpp tests
+// it).
+TEST(BrokenVariants, EveryCheckCatchesSomething) {
+  std::set<std::string> catching{"RefusedPointers"};
+  for (const Broken& broken : broken_variants()) {
+    for (const std::string& name : words_of(broken.caught_by))
+      catching.insert(name);
+  }
+  for (const Check& check : all_checks()) {
+    if (check.device_only) continue;
+    EXPECT_TRUE(catching.contains(std::string(check.name))) << check.name << " catches nothing";
+  }
+}
+
+}  // namespace
+}  // namespace fwht::conformance
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  fwht::conformance::register_all();
+  return RUN_ALL_TESTS();
+}
