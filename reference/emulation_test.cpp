@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -511,7 +512,8 @@ constexpr Level kSimulated[] = {
 };
 
 class Simulated : public testing::TestWithParam<Level> {};
-INSTANTIATE_TEST_SUITE_P(Table, Simulated, testing::ValuesIn(kSimulated));
+INSTANTIATE_TEST_SUITE_P(Table, Simulated, testing::ValuesIn(kSimulated),
+                         [](const auto& level) { return "n" + std::to_string(level.param.n); });
 
 // Windows: six standard deviations of the relative error over our 2^19 (Ampere 2^16) elements and theirs, and
 // half a unit of the last printed digit.

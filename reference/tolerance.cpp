@@ -28,6 +28,9 @@ constexpr double kSigmas = 6.0;  // P <= 2 exp(-18) for sub-Gaussian errors
 // zero.
 constexpr double kBlockTruncation = 17 * 0x1p-25;
 constexpr double kTowardsZero = 0x1p-23;
+// fp32 sums in open order may be chains of truncating tensor-core blocks: 2^b products in 2^(b-4) blocks lose
+// up to 2 u32 sum_j sqrt(j / 2^(b-4)), against b u32 of butterflies: 2.8 times as much at b = 8, less below.
+constexpr double kChained = 3.0;
 // An intermediate as a pair of bf16 numbers: 16 bits, the low half truncated at worst.
 constexpr double kSplit = 0x1p-16;
 constexpr double kSplitElement = 0x1p-14;  // of RMS, per element; largest seen on an H200: 2^-15
@@ -59,6 +62,11 @@ bool scales_in_fp32(const NumericModel& model) {
 bool has_tensor_stages(const NumericModel& model) {
   return model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32 ||
          model.arithmetic == Arithmetic::split_bf16;
+}
+
+/// The order of the fp32 operations is not part of the promise.
+bool order_is_open(const NumericModel& model) {
+  return model.arithmetic == Arithmetic::fp32_any_order || model.arithmetic == Arithmetic::split_bf16;
 }
 
 int levels_of(const Problem& problem) {
@@ -141,6 +149,10 @@ double sum_of_squares(const std::vector<double>& row) {
   return sum;
 }
 
+bool all_finite(const double* row, std::int64_t n) {
+  return std::all_of(row, row + n, [](double x) { return std::isfinite(x); });
+}
+
 /// Moments of the errors that the steps make, summed over elements.
 struct Moments {
   std::vector<double> variance, variance2, gain;  // for each step: sums of v, v^2, z^2 v
@@ -156,16 +168,47 @@ struct Moments {
   }
 };
 
+/// Variance of the fp32 butterflies' error in one element, whatever their order. The error of a level reaches
+/// output i from a coset of m = 1, 2, 4 .. n/2 indices with their mean square there, which is the mean square
+/// of y over the same coset (the levels left over are orthonormal). That coset holds i; of the others only
+/// their largest value and the row's norm are known when the order is not.
+class Fp32Envelope {
+ public:
+  /// `y` the row of the truth; `rms` as NumericModel::fp32_rms.
+  Fp32Envelope(const std::vector<double>& y, double rms, int levels) {
+    // A rounding is uniform in an ulp of at most 2 u32 |z|: mean square (2 u32)^2 / 12 = 1.58 (0.46 u32)^2 at
+    // most.
+    level_ = levels == 0 ? 0.0 : rms * rms * kU32 * kU32 / levels * (4.0 / 12.0) / (kRadixTwo * kRadixTwo);
+    const double norm2 = sum_of_squares(y);
+    double largest2 = 0.0;
+    for (double value : y)
+      largest2 = std::max(largest2, value * value);
+    for (int level = 0; level < levels; ++level) {
+      const double m = std::ldexp(1.0, level);
+      own_ += 1.0 / m;
+      others_ += std::min((m - 1.0) * largest2, norm2) / m;
+    }
+  }
+  double operator()(double y) const { return level_ * (own_ * y * y + others_); }
+
+ private:
+  double level_, own_ = 0.0, others_ = 0.0;
+};
+
 class VarianceWalk {
  public:
   VarianceWalk(const NumericModel& model, const Problem& problem)
       : n_(problem.n),
         format_(format_of(problem.dtype)),
         steps_(steps_of(model, problem)),
-        fp32_(problem.dtype == Dtype::f32 ? 0.0 : model.fp32_rms * kU32),
+        levels_(levels_of(problem)),
+        fp32_rms_(model.fp32_rms),
+        fp32_in_steps_(problem.dtype == Dtype::f32),
+        order_is_open_(order_is_open(model)),
         gamma_(std::fabs(predicted_gain(model, problem))),
         unit_(format_of(problem.dtype).unit_roundoff()),
         floor_(0.5 * quantum_of(format_of(problem.dtype))),
+        overflow_(overflow_threshold(format_)),
         split_(model.arithmetic == Arithmetic::split_bf16 ? kSplitElement : 0.0) {
     if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
       // Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
@@ -177,6 +220,8 @@ class VarianceWalk {
   std::size_t steps() const { return steps_.size(); }
 
   void row(const double* input, double* bound, Moments& moments) const {
+    // A row with NaN or infinities is compared by class; it has no error to predict.
+    if (!all_finite(input, n_)) return void(std::fill_n(bound, n_, 0.0));
     std::vector<double> z(input, input + n_), v(static_cast<std::size_t>(n_), 0.0), grid(z.size());
     for (std::size_t i = 0; i < z.size(); ++i)
       grid[i] = grid_of(z[i]);
@@ -189,12 +234,15 @@ class VarianceWalk {
       }
       round(s, z, v, grid, moments);
     }
-    const double mean_square_row = sum_of_squares(z) / static_cast<double>(n_);
-    const double fp32 = fp32_ * fp32_ * mean_square_row;
-    moments.fp32 += fp32 * static_cast<double>(n_);
+    const double norm2 = sum_of_squares(z), rms = std::sqrt(norm2 / static_cast<double>(n_));
+    if (!fp32_in_steps_) moments.fp32 += fp32_rms_ * fp32_rms_ * kU32 * kU32 * norm2;
+    const Fp32Envelope fp32(z, fp32_rms_, levels_);
     for (std::size_t i = 0; i < z.size(); ++i) {
-      const double s = kSigmas * std::sqrt(v[i] + fp32), y = std::fabs(z[i]);
-      bound[i] = unit_ * (y + s) + s + gamma_ * y + floor_ + split_ * std::sqrt(mean_square_row);
+      const double y = std::fabs(z[i]);
+      // In f32 storage the steps are the fp32 operations in ascending order: right only if that is the order.
+      const double variance = !fp32_in_steps_ ? v[i] + fp32(y) : order_is_open_ ? fp32(y) : v[i];
+      const double s = kSigmas * std::sqrt(variance);
+      bound[i] = unit_ * (y + s) + s + gamma_ * y + floor_ + split_ * rms;
     }
   }
 
@@ -230,17 +278,21 @@ class VarianceWalk {
       v[i] *= factor * factor;
       const double ulp = ulp_of(format_, z[i]), e = ulp * ulp * mean_square(steps_[s], grid[i], ulp);
       grid[i] = ulp;
+      if (!last) v[i] += e;                                // the last rounding is bounded, not estimated
+      if (last && std::fabs(z[i]) >= overflow_) continue;  // infinite results have no error
       moments.variance[s] += e;
       moments.variance2[s] += e * e;
       moments.gain[s] += z[i] * z[i] * e;
-      if (!last) v[i] += e;  // the last rounding is bounded, not estimated
     }
   }
 
   std::int64_t n_;
   Format format_;
   std::vector<RoundedStage> steps_;
-  double fp32_, gamma_, unit_, floor_, split_;
+  int levels_;
+  double fp32_rms_;
+  bool fp32_in_steps_, order_is_open_;
+  double gamma_, unit_, floor_, overflow_, split_;
 };
 
 /// Wilkinson's bound for one row, level by level.
@@ -254,6 +306,11 @@ class RigorousWalk {
         format_(format_of(problem.dtype)),
         hard_(hard_bound(model, problem)) {
     stages_ = rounded_stages(model, problem);
+    if (order_is_open(model)) {
+      const double roundings = std::pow(1.0 + format_.unit_roundoff(), model.roundings);
+      open_ = (1.0 + hard_.relative) / roundings - 1.0;
+      several_ = model.roundings > 1;
+    }
     if (model.arithmetic == Arithmetic::split_bf16) split_ = kSplit * (levels_of(problem) / 4 + 1);
     if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
       flush_ =
@@ -262,6 +319,7 @@ class RigorousWalk {
   }
 
   void row(const double* input, double* bound) const {
+    if (!all_finite(input, n_)) return void(std::fill_n(bound, n_, 0.0));
     std::vector<double> z(input, input + n_), b(static_cast<std::size_t>(n_), 0.0);
     for (const RoundedStage& stage : stages_) {
       const double largest = largest_of(z);
@@ -285,11 +343,19 @@ class RigorousWalk {
     const double hard = hard_.relative * norm + hard_.absolute * std::sqrt(static_cast<double>(n_));
     for (std::size_t i = 0; i < z.size(); ++i) {
       const double own = b[i] + gamma_ * (std::fabs(z[i]) + b[i]) + split_ * norm + flush_;
-      bound[i] = std::min(own, hard);
+      bound[i] = std::min(open_ > 0.0 ? in_any_order(std::fabs(z[i]), norm, hard) : own, hard);
     }
   }
 
  private:
+  /// An element's share of the arithmetic's error is at most all of it; the last rounding is the element's
+  /// own.
+  double in_any_order(double y, double norm, double hard) const {
+    if (several_) return hard;
+    const double arithmetic = open_ * norm;
+    return arithmetic + format_.unit_roundoff() * (y + arithmetic) + 0.5 * quantum_of(format_) + flush_;
+  }
+
   static double largest_of(const std::vector<double>& z) {
     double largest = 0.0;
     for (double x : z)
@@ -300,6 +366,8 @@ class RigorousWalk {
   std::int64_t n_;
   bool tensor_;
   double fp32_, gamma_, split_ = 0.0, flush_ = 0.0;
+  double open_ = 0.0;     // relative error in norm of the arithmetic without the roundings; 0: order known
+  bool several_ = false;  // roundings whose place is not known
   Format format_;
   HardBound hard_;
   std::vector<RoundedStage> stages_;
@@ -492,7 +560,9 @@ HardBound hard_bound(const NumericModel& model, const Problem& problem) {
   const int levels = levels_of(problem);
   const Format format = format_of(problem.dtype);
   const double u = format.unit_roundoff();
-  const double eps = model.arithmetic == Arithmetic::fp64 ? 0x1p-53 : kU32;
+  const double eps = model.arithmetic == Arithmetic::fp64 ? 0x1p-53
+                     : order_is_open(model)               ? kChained * kU32
+                                                          : kU32;
   double growth = (1.0 + std::fabs(predicted_gain(model, problem))) * std::pow(1.0 + u, model.roundings);
   if (has_tensor_stages(model)) {
     const int passes = (levels + 3) / 4;

@@ -1,0 +1,402 @@
+#include "reference/tolerance.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "reference/rounding.hpp"
+#include "reference/test_support.hpp"
+
+namespace fwht::reference {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kSizes[] = {2, 4, 8, 32, 256, 1024, 32768};
+
+Problem sized(Dtype dtype, std::int64_t n, std::int64_t elements) {
+  return make_problem(dtype, n, std::max<std::int64_t>(1, elements / n));
+}
+
+Checked check_emulation(const NumericModel& model, const Storage& in, InputClass input) {
+  return check(in.problem, model, input, in.data(), emulated(model, in).data(), 1);
+}
+
+// ---- The numbers
+// ----------------------------------------------------------------------------------------------------
+
+TEST(Predicted, GainCarriesTheStoredConstantAndTheFp32Scale) {
+  const Problem odd = make_problem(Dtype::f16, 32, 1), even = make_problem(Dtype::f16, 64, 1);
+  EXPECT_NEAR(predicted_gain(hadacore_model(odd), odd), -1.0682e-4, 1e-8);
+  EXPECT_EQ(predicted_gain(hadacore_model(even), even), 0.0);
+  EXPECT_NEAR(predicted_gain(butterfly_model(odd), odd), -1.71e-8, 1e-10);
+  EXPECT_EQ(predicted_gain(butterfly_model(even), even), 0.0);
+  EXPECT_EQ(predicted_gain(single_rounding(Arithmetic::fp64, 32), odd), 0.0);
+  NumericModel truncating = butterfly_model(even);
+  truncating.truncation_bias = -3.8e-8;
+  EXPECT_NEAR(predicted_gain(truncating, even), -3.8e-8, 1e-16);
+}
+
+// The closed form against errors simulated (and, at n = 64 and 32768, measured on an H100): within 1.1 %.
+TEST(Predicted, RelL2IsTheClosedForm) {
+  const auto predicted = [](Dtype dtype, std::int64_t n) {
+    const Problem problem = make_problem(dtype, n, 1);
+    return predicted_rel_l2(hadacore_model(problem), problem);
+  };
+  EXPECT_NEAR(predicted(Dtype::f16, 64) / 2.968e-4, 1.0, 0.012);
+  EXPECT_NEAR(predicted(Dtype::f16, 128) / 3.127e-4, 1.0, 0.012);
+  EXPECT_NEAR(predicted(Dtype::f16, 2048) / 3.754e-4, 1.0, 0.012);
+  EXPECT_NEAR(predicted(Dtype::f16, 32768) / 4.293e-4, 1.0, 0.012);
+  EXPECT_NEAR(predicted(Dtype::bf16, 64) / 2.374e-3, 1.0, 0.013);
+  EXPECT_NEAR(predicted(Dtype::bf16, 32768) / 3.328e-3, 1.0, 0.012);
+}
+
+TEST(Predicted, Fp32ButterfliesGrowWithTheRootOfTheLevels) {
+  for (auto [n, units] :
+       {std::pair{16, 0.92}, {64, 1.13}, {256, 1.30}, {1024, 1.45}, {4096, 1.58}, {16384, 1.72}}) {
+    const Problem problem = make_problem(Dtype::f32, n, 1);
+    EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem) / 0x1p-24 / units, 1.0, 0.01) << n;
+  }
+}
+
+TEST(Predicted, SubnormalOutputsAreRoundedToTheirSpacing) {
+  const Problem problem = make_problem(Dtype::f16, 4096, 1);
+  EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem, 1e-5) / 0x1p-11, 3.52, 0.02);
+  EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem, 1.0) / 0x1p-11, 0.42466, 0.0005);
+}
+
+TEST(Predicted, WindowIsTwoSidedAndRefusesNan) {
+  const Problem problem = make_problem(Dtype::f16, 64, 1);
+  const Window window = rms_window(butterfly_model(problem), problem, 1.0, 1 << 20);
+  const double centre = 0.42466 * 0x1p-11, relative = 0.02 + 6 * 1.153 / 1024;
+  EXPECT_NEAR(window.low / centre, 1.0 - relative, 1e-4);
+  EXPECT_NEAR(window.high / centre, 1.0 + relative, 1e-4);
+  EXPECT_FALSE(window.contains(0.0));
+  EXPECT_FALSE(window.contains(kNan));
+}
+
+TEST(Stages, CoverEveryBitOnceAndMultiplyToTheScale) {
+  for (Dtype dtype : kAllDtypes) {
+    for (std::int64_t n = 2; n <= 32768; n *= 2) {
+      const Problem problem = make_problem(dtype, n, 1);
+      for (const NumericModel& model :
+           {butterfly_model(problem), hadacore_model(problem), radix2_model(problem)}) {
+        std::vector<int> times(static_cast<std::size_t>(log2_floor(n)), 0);
+        double product = 1.0;
+        for (const RoundedStage& stage : rounded_stages(model, problem)) {
+          for (int bit : stage.bits)
+            ++times[static_cast<std::size_t>(bit)];
+          product *= stage.factor;
+        }
+        EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+        EXPECT_NEAR(product / problem.scale, 1.0, 1e-12);
+      }
+    }
+  }
+  const Problem problem = make_problem(Dtype::f16, 512, 1);
+  EXPECT_EQ(rounded_stages(hadacore_model(problem), problem).back().bits, std::vector<int>{8});
+  NumericModel two = butterfly_model(problem);
+  two.roundings = 2;  // as in two matrix factors
+  EXPECT_EQ(rounded_stages(two, problem)[0].bits.size(), 5U);
+  NumericModel bad = radix2_model(problem);
+  bad.roundings = 3;
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest);
+  bad = butterfly_model(problem);
+  bad.roundings = 0;
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest);
+}
+
+TEST(Stages, FollowTheModelsOwnTensorCoreStages) {
+  const Problem problem = make_problem(Dtype::f16, 32, 1);
+  NumericModel model = hadacore_model(problem);
+  model.stages = {{{4, 0, 1, 2}, 1, 0.70703125, false}, {{0, 1, 2, 3}, 4, 0.25, false}};
+  const auto stages = rounded_stages(model, problem);
+  ASSERT_EQ(stages.size(), 2U);
+  EXPECT_EQ(stages[0].bits, (std::vector<int>{4}));
+  EXPECT_EQ(stages[1].bits, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_NEAR(stages[0].factor * stages[1].factor / problem.scale, 1.0, 1e-15);
+  model.stages.pop_back();
+  EXPECT_THROW(rounded_stages(model, problem), BadRequest);
+}
+
+TEST(Hard, BoundIsTheProductOfTheRoundings) {
+  const Problem problem = make_problem(Dtype::f16, 4096, 1);
+  EXPECT_NEAR(hard_bound(butterfly_model(problem), problem).relative / 0x1p-11, 1.0, 0.01);
+  EXPECT_NEAR(hard_bound(hadacore_model(problem), problem).relative / 0x1p-11, 3.0, 0.02);
+  EXPECT_NEAR(hard_bound(hadacore_model(problem), problem).absolute, 3 * 0x1p-25, 0x1p-30);
+}
+
+// ---- Clean results pass
+// ---------------------------------------------------------------------------------------------
+
+using MakeModel = NumericModel (*)(const Problem&);
+struct Path {
+  const char* name;
+  MakeModel model;
+  bool f32;
+};
+constexpr Path kPaths[] = {{"butterflies", butterfly_model, true},
+                           {"hadacore", hadacore_model, false},
+                           {"radix2", radix2_model, true}};
+
+class Clean : public testing::TestWithParam<InputClass> {};
+INSTANTIATE_TEST_SUITE_P(Tolerance, Clean,
+                         testing::ValuesIn(all_input_classes().begin(), all_input_classes().end()),
+                         [](const auto& input) { return std::string(name_of(input.param)); });
+
+TEST_P(Clean, EmulationsPassEveryCheck) {
+  for (const Path& path : kPaths) {
+    for (Dtype dtype : kAllDtypes) {
+      if (dtype == Dtype::f32 && !path.f32) continue;
+      for (std::int64_t n : kSizes) {
+        for (std::uint64_t seed : {1, 2}) {
+          const Storage in(sized(dtype, n, 1 << 14), GetParam(), seed);
+          const Checked checked = check_emulation(path.model(in.problem), in, GetParam());
+          EXPECT_TRUE(checked.verdict) << path.name << ": " << checked.verdict.message;
+        }
+      }
+    }
+  }
+}
+
+/// Outputs of an arithmetic without emulation, made from the exact input row.
+Storage by_rows(const Storage& in, const std::function<void(std::vector<double>&)>& row_function) {
+  Storage out(in.problem);
+  std::vector<double> row(static_cast<std::size_t>(in.problem.n));
+  for (std::int64_t r = 0; r < in.problem.rows; ++r) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      row[i] = in.get(r, static_cast<std::int64_t>(i));
+    row_function(row);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      out.set(r, static_cast<std::int64_t>(i), row[i]);
+  }
+  return out;
+}
+
+void fp32_level(std::vector<double>& row, int bit) {
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (i >> bit & 1) continue;
+    const std::size_t j = i | std::size_t{1} << bit;
+    const auto a = static_cast<float>(row[i]), b = static_cast<float>(row[j]);
+    row[i] = a + b;
+    row[j] = a - b;
+  }
+}
+
+void scale_in_fp32(std::vector<double>& row, double scale) {
+  for (double& x : row)
+    x = static_cast<float>(x) * static_cast<float>(scale);
+}
+
+TEST(CleanOthers, DescendingButterfliesPassAsAnyOrder) {
+  for (Dtype dtype : kAllDtypes) {
+    for (InputClass input : all_input_classes()) {
+      for (std::int64_t n : {4, 128, 4096}) {
+        const Storage in(sized(dtype, n, 1 << 14), input, 4);
+        const Storage out = by_rows(in, [&](std::vector<double>& row) {
+          for (int bit = log2_floor(n); bit-- > 0;)
+            fp32_level(row, bit);
+          scale_in_fp32(row, in.problem.scale);
+        });
+        const NumericModel model = single_rounding(Arithmetic::fp32_any_order, n);
+        const Checked checked = check(in.problem, model, input, in.data(), out.data());
+        EXPECT_TRUE(checked.verdict) << checked.verdict.message;
+      }
+    }
+  }
+}
+
+TEST(CleanOthers, DoublePrecisionPasses) {
+  for (Dtype dtype : kAllDtypes) {
+    for (InputClass input :
+         {InputClass::normal, InputClass::subnormal, InputClass::integers, InputClass::ties}) {
+      for (std::int64_t n : {2, 64, 2048}) {
+        const Storage in(sized(dtype, n, 1 << 14), input, 4);
+        Storage out(in.problem);
+        store_rows(in.problem, expected(in.problem, in.data()), out.data());
+        NumericModel model = single_rounding(Arithmetic::fp64, n);
+        model.fp32_rms = 0.0;
+        const Checked checked = check(in.problem, model, input, in.data(), out.data());
+        EXPECT_TRUE(checked.verdict) << checked.verdict.message;
+      }
+    }
+  }
+}
+
+// bf16 hi + lo pairs carry the intermediate between two stages; both halves are summed in fp32.
+TEST(CleanOthers, SplitBf16Passes) {
+  for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    for (InputClass input : {InputClass::normal, InputClass::outlier_channels, InputClass::massive_channel,
+                             InputClass::walsh_noise, InputClass::integers}) {
+      for (std::int64_t n : {64, 256, 4096}) {
+        const Storage in(sized(dtype, n, 1 << 15), input, 6);
+        const Storage out = by_rows(in, [&](std::vector<double>& row) {
+          for (int bit = 0; bit < 4; ++bit)
+            fp32_level(row, bit);
+          for (double& x : row) {
+            const double high = round_to(Dtype::bf16, x);
+            x = high + round_to(Dtype::bf16, x - high);
+          }
+          for (int bit = 4; bit < log2_floor(n); ++bit)
+            fp32_level(row, bit);
+          scale_in_fp32(row, in.problem.scale);
+        });
+        const NumericModel model = single_rounding(Arithmetic::split_bf16, n);
+        const Checked checked = check(in.problem, model, input, in.data(), out.data());
+        EXPECT_TRUE(checked.verdict) << checked.verdict.message;
+      }
+    }
+  }
+}
+
+// The prediction for the very data and the closed form are one theory: on Gaussian data they agree.
+TEST(Prediction, AgreesWithTheClosedFormOnGaussianData) {
+  for (Dtype dtype : kAllDtypes) {
+    for (std::int64_t n : {8, 64, 2048, 4096}) {
+      const Storage in(sized(dtype, n, 1 << 17), InputClass::normal, 3);
+      const NumericModel model =
+          dtype == Dtype::f32 ? butterfly_model(in.problem) : hadacore_model(in.problem);
+      const Checked checked = check_emulation(model, in, InputClass::normal);
+      ASSERT_TRUE(checked.stats.predicted_rel_l2);
+      const double gamma = predicted_gain(model, in.problem);
+      EXPECT_NEAR(std::hypot(*checked.stats.predicted_rel_l2, gamma) / predicted_rel_l2(model, in.problem),
+                  1.0, 0.015);
+      EXPECT_NEAR(checked.stats.predicted_spread * std::sqrt(std::ldexp(1.0, 17)), 1.3, 0.3);
+    }
+  }
+}
+
+// ---- Wrong promises fail
+// --------------------------------------------------------------------------------------------
+
+TEST(Promise, TooGoodAndTooBadBothFail) {
+  for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    const Storage in(sized(dtype, 1024, 1 << 16), InputClass::normal, 9);
+    const Storage good = emulated(butterfly_model(in.problem), in),
+                  staged = emulated(hadacore_model(in.problem), in);
+    const Checked too_good =
+        check(in.problem, hadacore_model(in.problem), InputClass::normal, in.data(), good.data());
+    const Checked too_bad =
+        check(in.problem, butterfly_model(in.problem), InputClass::normal, in.data(), staged.data());
+    EXPECT_FALSE(too_good.verdict);
+    EXPECT_NE(too_good.verdict.message.find("T1"), std::string::npos) << too_good.verdict.message;
+    EXPECT_FALSE(too_bad.verdict);
+  }
+}
+
+TEST(Promise, AnUndeclaredGainFails) {
+  const Storage in(sized(Dtype::f16, 2048, 1 << 17), InputClass::uniform, 9);
+  NumericModel honest = hadacore_model(in.problem), lying = honest;
+  lying.gain_error = 0.0;
+  const Storage out = emulated(honest, in);
+  EXPECT_TRUE(check(in.problem, honest, InputClass::uniform, in.data(), out.data()).verdict);
+  const Checked checked = check(in.problem, lying, InputClass::uniform, in.data(), out.data());
+  EXPECT_FALSE(checked.verdict);
+}
+
+TEST(Promise, FlushedSubnormalsPassOnlyWhenDeclared) {
+  const Storage in(sized(Dtype::bf16, 64, 1 << 12), InputClass::subnormal, 1);
+  const Storage flushed(in.problem);  // all zero
+  NumericModel model = butterfly_model(in.problem);
+  EXPECT_FALSE(check(in.problem, model, InputClass::subnormal, in.data(), flushed.data()).verdict);
+  model.flushes_subnormals = true;
+  EXPECT_TRUE(check(in.problem, model, InputClass::subnormal, in.data(), flushed.data()).verdict);
+  const Storage normal(in.problem, InputClass::normal, 1);
+  EXPECT_FALSE(check(in.problem, model, InputClass::normal, normal.data(), flushed.data()).verdict)
+      << "normal numbers";
+}
+
+// ---- Integers, overflow, NaN through the whole check
+// ------------------------------------------------------------------
+
+TEST(Exact, OneUnitOnIntegersFails) {
+  for (Dtype dtype : kAllDtypes) {
+    for (std::int64_t n : {64, 128}) {
+      const Storage in(make_problem(dtype, n, 50), InputClass::integers, 2);
+      for (const Path& path : kPaths) {
+        if (dtype == Dtype::f32 && !path.f32) continue;
+        const NumericModel model = path.model(in.problem);
+        Storage out = emulated(model, in);
+        EXPECT_TRUE(check(in.problem, model, InputClass::integers, in.data(), out.data()).verdict);
+        const double y = out.get(20, 5);
+        out.set(20, 5, y + ulp_of(format_of(dtype), y));
+        EXPECT_FALSE(check(in.problem, model, InputClass::integers, in.data(), out.data()).verdict)
+            << path.name;
+      }
+    }
+  }
+}
+
+TEST(Overflow, ResultsBeyondTheRangeMustBeInfinite) {
+  Problem problem = make_problem(Dtype::f16, 1024, 16);
+  problem.scale = 1000.0;  // RMS 32000: some 4 % of the results overflow
+  const Storage in(problem, InputClass::normal, 3);
+  Storage out = emulated(butterfly_model(problem), in);
+  const Checked checked = check(problem, butterfly_model(problem), InputClass::normal, in.data(), out.data());
+  EXPECT_TRUE(checked.verdict) << checked.verdict.message;
+  EXPECT_GT(checked.stats.nonfinite, 100);
+  EXPECT_EQ(checked.stats.nonfinite + checked.stats.finite, checked.stats.elements);
+  for (std::int64_t i = 0; i < 1024; ++i) {
+    if (std::isfinite(out.get(7, i))) continue;
+    out.set(7, i, std::copysign(65504.0, out.get(7, i)));  // saturated instead
+    break;
+  }
+  const Checked saturated =
+      check(problem, butterfly_model(problem), InputClass::normal, in.data(), out.data());
+  EXPECT_FALSE(saturated.verdict);
+  EXPECT_EQ(saturated.stats.missing_nonfinite, 1);
+}
+
+TEST(Nonfinite, RowsWithNanAndInfinitiesAreJudgedByClassAndTheOthersInFull) {
+  for (Dtype dtype : kAllDtypes) {
+    Storage in(sized(dtype, 256, 1 << 14), InputClass::normal, 3);
+    in.set(3, 17, kNan);
+    in.set(9, 100, -kInf);
+    const NumericModel model = butterfly_model(in.problem);
+    Storage out = emulated(model, in);
+    const Checked checked = check(in.problem, model, InputClass::normal, in.data(), out.data());
+    EXPECT_TRUE(checked.verdict) << checked.verdict.message;
+    EXPECT_EQ(checked.stats.nonfinite, 512);
+    ASSERT_TRUE(checked.stats.predicted_rel_l2);
+    EXPECT_TRUE(std::isfinite(*checked.stats.predicted_rel_l2));
+    out.set(9, 4, kNan);
+    EXPECT_FALSE(check(in.problem, model, InputClass::normal, in.data(), out.data()).verdict);
+  }
+}
+
+TEST(Intermediates, FitByGrowthOrByNorm) {
+  const Problem problem = make_problem(Dtype::f16, 32768, 1);
+  NumericModel model = hadacore_model(problem);
+  model.intermediate_growth = 64.0;  // 4 a stage, three stages before the last
+  model.intermediate_limit = 65504.0;
+  Matrix x = Matrix::Zero(1, problem.n);
+  x.leftCols(16).setConstant(1000.0);
+  EXPECT_TRUE(intermediates_fit(model, problem, x));
+  x.leftCols(16).setConstant(16000.0);
+  EXPECT_TRUE(intermediates_fit(model, problem, x)) << "the row's norm is 64000";
+  x.leftCols(16).setConstant(16400.0);
+  EXPECT_FALSE(intermediates_fit(model, problem, x));
+  EXPECT_TRUE(intermediates_fit(butterfly_model(problem), problem, x)) << "fp32 holds the sums";
+}
+
+TEST(Check, NoRowsIsRightAndScaleIsPartOfTheProblem) {
+  Problem none = make_problem(Dtype::f32, 64, 0);
+  EXPECT_TRUE(check(none, butterfly_model(none), InputClass::normal, nullptr, nullptr).verdict);
+  Problem scaled = make_problem(Dtype::f32, 64, 32);
+  scaled.scale = 3.0;
+  const Storage in(scaled, InputClass::normal, 1);
+  const Storage out = emulated(butterfly_model(scaled), in);
+  EXPECT_TRUE(check(scaled, butterfly_model(scaled), InputClass::normal, in.data(), out.data()).verdict);
+  Problem other = scaled;
+  other.scale = 3.0001;
+  EXPECT_FALSE(check(other, butterfly_model(other), InputClass::normal, in.data(), out.data()).verdict);
+}
+
+}  // namespace
+}  // namespace fwht::reference
