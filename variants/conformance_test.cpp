@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <set>
 #include <sstream>
 
 #include "variants/conformance/broken_variants.hpp"
@@ -38,10 +39,15 @@ std::string why_nothing_is_supported(const Variant& variant, Dtype dtype) {
   return why_not;
 }
 
-std::string joined(const std::set<std::string>& reasons) {
+std::string joined(const std::map<std::string, int>& reasons) {
+  constexpr std::size_t kMost = 6;
   std::string text;
-  for (const std::string& reason : reasons)
-    text += (text.empty() ? "" : "; ") + reason;
+  std::size_t count = 0;
+  for (const auto& [reason, times] : reasons) {
+    if (++count > kMost) return fmt::format("{}; and {} other reasons", text, reasons.size() - kMost);
+    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", reason,
+                        times > 1 ? fmt::format(" ({} times)", times) : "");
+  }
   return text;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/bits.hpp"
 #include "variants/conformance/checks.hpp"

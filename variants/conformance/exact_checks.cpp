@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "common/bits.hpp"
@@ -108,8 +109,8 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
   // bits.
   const int exact_bits = model.roundings == 1 ? 24 : format_of(dtype).precision;
   if (largest > std::int64_t{1} << exact_bits) {
-    session.skip(fmt::format("{} rows reach partial sums of {}, more than the 2^{} that are exact",
-                             reference::name_of(input_class), largest, exact_bits));
+    session.skip(fmt::format("{} rows whose partial sums need more than the {} bits that are exact",
+                             reference::name_of(input_class), exact_bits));
     return;
   }
   session.expect_exact(problem, want, session.execute(*plan, input),
@@ -118,7 +119,7 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
 
 bool integers_are_exact(Session& session, std::int64_t n) {
   if (session.plan(make_problem(session.dtype(), n, 1))->numerics().integer_exact) return true;
-  session.skip(fmt::format("n={}: the model does not promise exact integers", n));
+  session.skip("the model does not promise exact integers");
   return false;
 }
 
@@ -256,7 +257,7 @@ void emulation(Session& session) {
 void xor_shift(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().xor_shift_exact) {
-      session.skip(fmt::format("n={}: the model does not promise exact XOR shifts", n));
+      session.skip("the model does not promise exact XOR shifts");
       continue;
     }
     const std::vector<std::int64_t> shifts = telling_indices(n);
@@ -273,7 +274,7 @@ void xor_shift(Session& session) {
 void modulation(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().modulation_exact) {
-      session.skip(fmt::format("n={}: the model does not promise exact modulation", n));
+      session.skip("the model does not promise exact modulation");
       continue;
     }
     const std::vector<std::int64_t> indices = telling_indices(n);

@@ -140,7 +140,7 @@ void walsh_amplitude_rows(Session& session, std::int64_t n, double amplitude, co
   Bytes input = blank(problem);
   reference::store_rows(problem, values, input.data());
   if (!reference::intermediates_fit(plan->numerics(), problem, reference::load_rows(problem, input.data()))) {
-    session.skip(fmt::format("n={}: {}: intermediates leave their range, as the model declares", n, what));
+    session.skip("rows whose intermediates leave their range, as the model declares");
     return;
   }
   session.execute_and_judge(problem, InputClass::constant, input, what);
@@ -155,8 +155,7 @@ void leading_sixteen(Session& session, std::int64_t n, double value) {
   Bytes input = blank(problem);
   reference::store_rows(problem, values, input.data());
   if (!reference::intermediates_fit(plan->numerics(), problem, values)) {
-    session.skip(
-        fmt::format("n={}: 16 leading values of {} overflow in between, as the model declares", n, value));
+    session.skip("rows whose intermediates leave their range, as the model declares");
     return;
   }
   session.execute_and_judge(problem, InputClass::block_constant, input,

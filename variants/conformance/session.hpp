@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,8 +25,8 @@ using Bytes = std::vector<std::byte>;
 struct Report {
   std::vector<std::string> failures;  ///< the first kMostFailures of them
   std::int64_t failure_count = 0;
-  std::int64_t cases = 0;         ///< what was really tried: a check with none has shown nothing
-  std::set<std::string> skipped;  ///< parts left out, each with its reason
+  std::int64_t cases = 0;              ///< what was really tried: a check with none has shown nothing
+  std::map<std::string, int> skipped;  ///< parts left out: the reason, and how often
 
   static constexpr std::size_t kMostFailures = 8;
 };
@@ -62,7 +62,7 @@ class Session {
   }
 
   void fail(std::string message);
-  void skip(std::string reason) { report_.skipped.insert(std::move(reason)); }
+  void skip(std::string reason) { ++report_.skipped[std::move(reason)]; }
   void count_case() { ++report_.cases; }
   const Report& report() const { return report_; }
 

@@ -47,7 +47,7 @@ void judge_classes(Session& session, bool smooth, std::int64_t elements) {
 
 // B1 to B5, B9: T1 to T5 on every smooth class.
 void smooth_inputs(Session& session) {
-  judge_classes(session, true, std::int64_t{1} << 16);
+  judge_classes(session, true, std::int64_t{1} << 15);
   for (const std::int64_t n : session.large_sizes()) {
     judge_class(session, InputClass::normal, n, std::int64_t{1} << 17, kSeeds[0]);
   }
