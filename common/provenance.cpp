@@ -16,11 +16,21 @@ BuildRecord this_build() {
           info::kCxx,     info::kCxxFlags, info::kCuda,        info::kCudaFlags};
 }
 
+namespace {
+
+// Where a machine keeps its files says nothing about a result and does not belong into a published one.
+std::string without_folders(const std::string& argument) {
+  const std::size_t start = argument.starts_with('/') ? 0 : argument.find("=/") + 1;  // npos + 1 = 0
+  if (start == 0 && !argument.starts_with('/')) return argument;
+  return argument.substr(0, start) + std::filesystem::path(argument.substr(start)).filename().string();
+}
+
+}  // namespace
+
 Provenance gather_provenance(int argc, const char* const* argv, const DeviceInfo& device) {
-  Provenance provenance{this_build(), device, {argv, argv + argc}, utc_now()};
-  if (!provenance.argv.empty()) {
-    provenance.argv[0] = std::filesystem::path(provenance.argv[0]).filename().string();
-  }
+  Provenance provenance{this_build(), device, {}, utc_now()};
+  for (int i = 0; i < argc; ++i)
+    provenance.argv.push_back(without_folders(argv[i]));
   return provenance;
 }
 

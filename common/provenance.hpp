@@ -24,7 +24,7 @@ BuildRecord this_build();
 struct Provenance {
   BuildRecord build;
   DeviceInfo device;
-  std::vector<std::string> argv;  ///< argv[0] without its folder
+  std::vector<std::string> argv;  ///< absolute paths reduced to their last component
   std::string utc_start;          ///< see utc_now
 };
 

@@ -26,15 +26,27 @@ TEST(Provenance, NoVariableOfARunChangesTheCommit) {
 TEST(Provenance, NamesTheFolderByTimeCommitAndDevice) {
   DeviceInfo device = h200_description();
   device.name = "NVIDIA H200";
-  const char* argv[] = {"/somewhere/bin/fwht_sweep", "--grid", "quick"};
-  Provenance provenance = gather_provenance(3, argv, device);
-  EXPECT_EQ(provenance.argv, (std::vector<std::string>{"fwht_sweep", "--grid", "quick"}));
+  Provenance provenance = gather_provenance(0, nullptr, device);
   provenance.utc_start = "2026-09-01T12:34:56Z";
   provenance.build.commit = "07f562900112233";
   EXPECT_EQ(results_folder_name(provenance), "20260901T123456Z_07f5629_nvidia-h200");
   provenance.device = DeviceInfo{};
   provenance.device.host_name = "AMD EPYC 7B13 (x2)";
   EXPECT_EQ(results_folder_name(provenance), "20260901T123456Z_07f5629_amd-epyc-7b13-x2");
+}
+
+TEST(Provenance, KeepsTheArgumentsButNotWhereAMachineKeepsItsFiles) {
+  const char* argv[] = {"/somewhere/bin/fwht_sweep",
+                        "--grid",
+                        "quick",
+                        "--output=/somewhere/r1",
+                        "../r2",
+                        "f16/n8/r3",
+                        "--resume",
+                        "/somewhere/r3"};
+  EXPECT_EQ(gather_provenance(8, argv, DeviceInfo{}).argv,
+            (std::vector<std::string>{"fwht_sweep", "--grid", "quick", "--output=r1", "../r2", "f16/n8/r3",
+                                      "--resume", "r3"}));
 }
 
 TEST(Provenance, TimeIsUtcInIsoForm) {

@@ -28,7 +28,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
                "fwht_run_once"};
   app.add_option("--variant", options.variant, "name of the variant")->required();
   app.add_option("--problem", options.problem, "f16/n4096/r8192[/out][/ld4104][/s1]")->required();
-  app.add_option("--repeat", options.repeat, "launches (default: 1)")->check(CLI::PositiveNumber);
+  app.add_option("--repeat", options.repeat, "launches (default: 1)");
   app.add_option("--input", options.input, "input class (default: normal)");
   app.add_option("--seed", options.seed, "seed of the input (default: 1)");
   app.add_option("--device", options.device, "CUDA device (default: 0)");
@@ -49,6 +49,7 @@ void print_plan(const Plan& plan, const NumericModel& model) {
 int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
+  if (options.repeat < 1) throw BadRequest(fmt::format("--repeat={} must be at least 1", options.repeat));
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
   const reference::InputClass input = reference::parse_input_class(options.input);

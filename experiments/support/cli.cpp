@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/error.hpp"
@@ -32,6 +34,23 @@ std::string range_supported(const Variant& variant, Dtype dtype, const DeviceInf
     largest = n;
   }
   return largest == 0 ? "" : fmt::format("{} n={}..{}", name_of(dtype), smallest, largest);
+}
+
+nlohmann::ordered_json describe_support(const Variant& variant, Dtype dtype, Placement placement,
+                                        const DeviceInfo& device) {
+  std::vector<std::int64_t> supported;
+  std::map<std::string, std::vector<std::int64_t>> refused;
+  for (int log_n = 1; log_n <= 30; ++log_n) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    const Support support = variant.supports(make_problem(dtype, n, 16, placement), device);
+    (support ? supported : refused[support.why_not]).push_back(n);
+  }
+  nlohmann::ordered_json entry = {
+      {"dtype", name_of(dtype)}, {"placement", name_of(placement)}, {"n", supported}};
+  entry["refused"] = nlohmann::ordered_json::array();
+  for (const auto& [reason, lengths] : refused)
+    entry["refused"].push_back({{"n", lengths}, {"reason", reason}});
+  return entry;
 }
 
 }  // namespace
@@ -94,6 +113,23 @@ std::string list_variants(const DeviceInfo& device) {
                         variant->summary, "", supported);
   }
   return text;
+}
+
+std::string list_variants_json(const DeviceInfo& device, const std::string& machine) {
+  nlohmann::ordered_json list = {{"machine", machine}, {"variants", nlohmann::ordered_json::array()}};
+  for (const Variant* variant : registry()) {
+    nlohmann::ordered_json entry = {{"name", variant->name},
+                                    {"summary", variant->summary},
+                                    {"memory", name_of(variant->memory)},
+                                    {"support", nlohmann::ordered_json::array()}};
+    for (const Dtype dtype : kAllDtypes) {
+      for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+        entry["support"].push_back(describe_support(*variant, dtype, placement, device));
+      }
+    }
+    list["variants"].push_back(std::move(entry));
+  }
+  return list.dump(2) + "\n";
 }
 
 }  // namespace fwht::support

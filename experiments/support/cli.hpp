@@ -31,4 +31,9 @@ DeviceInfo open_device(int ordinal);
 /// One line a variant: where it runs, and what it supports on this machine or why it does not.
 std::string list_variants(const DeviceInfo& device);
 
+/// The same for programs, as JSON: {machine, variants: [{name, summary, memory, support: [{dtype, placement,
+/// n: [supported], refused: [{n: [...], reason}]}]}]}, for contiguous rows of 2^1 to 2^30 elements. `machine`
+/// says what `device` is.
+std::string list_variants_json(const DeviceInfo& device, const std::string& machine);
+
 }  // namespace fwht::support

@@ -34,7 +34,7 @@ struct Options {
   std::vector<std::string> variants, problems, n, rows, elements, dtypes, placements, modes;
   std::string output, resume;
   int device = -1;
-  bool list = false, list_grids = false, dry_run = false;
+  bool list = false, list_json = false, list_grids = false, dry_run = false;
 };
 
 bool parse(Options& options, int argc, const char* const* argv) {
@@ -58,6 +58,8 @@ bool parse(Options& options, int argc, const char* const* argv) {
       ->excludes("--output");
   app.add_option("--device", options.device, "CUDA device (default: 0)");
   app.add_flag("--list", options.list, "list the variants and what they support on this machine");
+  app.add_flag("--list-json", options.list_json,
+               "list what the variants support on an H200, whether there is one here or not, as JSON");
   app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
   return support::parse_command_line(app, argc, argv);
@@ -189,6 +191,10 @@ int run(int argc, const char* const* argv) {
   if (options.list_grids) {
     for (const support::BuiltInGrid& grid : support::built_in_grids())
       std::cout << grid.name << '\n';
+    return 0;
+  }
+  if (options.list_json) {
+    std::cout << support::list_variants_json(h200_description(), "an NVIDIA H200");
     return 0;
   }
   const std::vector<const Variant*> variants = support::select_variants(options.variants);

@@ -1,0 +1,217 @@
+// The programs as a user meets them: exit codes, one sentence, what is written and what is not.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace fwht {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSweep = FWHT_SWEEP_PROGRAM;
+constexpr const char* kAccuracy = FWHT_ACCURACY_PROGRAM;
+constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
+
+struct Ended {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string text_of(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class Programs : public testing::Test {
+ protected:
+  Programs() {
+    folder = fs::path(testing::TempDir()) / "programs_test" /
+             testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+
+  Ended run(const std::string& program, const std::string& arguments) {
+    const std::string command =
+        "cd '" + folder.string() + "' && '" + program + "' " + arguments + " >out 2>err";
+    const int status = std::system(command.c_str());
+    Ended ended{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"),
+                text_of(folder / "err")};
+    fs::remove(folder / "out");
+    fs::remove(folder / "err");
+    return ended;
+  }
+
+  void expect_refused(const std::string& program, const std::string& arguments, const std::string& part) {
+    SCOPED_TRACE(arguments);
+    const Ended ended = run(program, arguments);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_TRUE(fs::is_empty(folder)) << "something was written";
+  }
+
+  fs::path folder;
+};
+
+TEST_F(Programs, RefuseBadInputInOneSentence) {
+  expect_refused(kSweep, "--grid nope", "unknown grid 'nope'");
+  expect_refused(kSweep, "--variant nope", "unknown variant 'nope'; known: cpu");
+  expect_refused(kSweep, "--dtype f8", "unknown dtype 'f8'");
+  expect_refused(kSweep, "--mode warm", "unknown mode 'warm'");
+  expect_refused(kSweep, "--n 8x", "'8x' is no positive number");
+  expect_refused(kSweep, "--n 17", "no problem is left");
+  expect_refused(kSweep, "--problem f16/n8", "names no rows");
+  expect_refused(kSweep, "--bogus", "--bogus");
+  expect_refused(kSweep, "--output /proc/none/here --variant cpu --grid smoke",
+                 "/proc/none/here cannot be made");
+  expect_refused(kSweep, "--resume . --variant cpu --grid smoke", "is no results folder");
+  expect_refused(kAccuracy, "--input nope", "nope");
+  expect_refused(kAccuracy, "--variant nope", "unknown variant 'nope'");
+  expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
+  expect_refused(kAccuracy, "--output /proc/none/here --variant cpu", "/proc/none/here cannot be made");
+  expect_refused(kRunOnce, "--variant nope --problem f16/n8/r1", "unknown variant 'nope'");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
+  expect_refused(kRunOnce, "--variant cpu", "--problem is required");
+}
+
+TEST_F(Programs, ADryRunWritesNothing) {
+  const Ended ended = run(kSweep, "--dry-run --variant cpu --grid smoke --n 1024 --dtype f16");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.out, "cpu/f16/n1024/r64/host\ncpu/f16/n1024/r64/out/host\n");
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, last;
+  while (std::getline(lines, line))
+    last = line;
+  return last;
+}
+
+TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
+  const std::string sweep = "--variant cpu --problem f16/n64/r100 --problem f16/n128/r9/out";
+  const Ended first = run(kSweep, sweep + " --output r");
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(last_line(first.out), "r");
+  const std::string results = text_of(folder / "r/results.csv");
+  EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 3);
+  for (const char* file : {"limits.csv", "unsupported.csv", "benchmark.json", "context.json"}) {
+    EXPECT_TRUE(fs::exists(folder / "r" / file)) << file;
+  }
+  EXPECT_NE(text_of(folder / "r/context.json").find("\"complete\": true"), std::string::npos);
+  const std::string json = text_of(folder / "r/benchmark.json");
+  EXPECT_NE(json.find("\"cpu/f16/n64/r100/host/"), std::string::npos);
+  EXPECT_NE(json.find("\"fraction_of_limit\""), std::string::npos);
+  EXPECT_NE(json.find("\"bytes_per_second\""), std::string::npos);
+
+  // Again: nothing is measured twice; another folder is not made over it.
+  EXPECT_EQ(run(kSweep, sweep + " --resume r").code, 0);
+  EXPECT_EQ(text_of(folder / "r/results.csv"), results);
+  EXPECT_EQ(run(kSweep, sweep + " --output r").code, 2);
+  EXPECT_EQ(text_of(folder / "r/results.csv"), results);
+
+  const std::string accuracy =
+      "--variant cpu --n 64 --dtype f16 --input normal,uniform --elements 4096 --output r";
+  const Ended second = run(kAccuracy, accuracy);
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(last_line(second.out), "r");
+  const std::string errors = text_of(folder / "r/accuracy.csv");
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 3);
+  EXPECT_EQ(run(kAccuracy, accuracy).code, 0);
+  EXPECT_EQ(text_of(folder / "r/accuracy.csv"), errors);
+}
+
+TEST_F(Programs, AFolderOfAnotherBuildIsLeftAlone) {
+  ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n64/r100 --output r").code, 0);
+  const fs::path context = folder / "r/context.json";
+  const std::string text = text_of(context);
+  std::string other = text;
+  const std::size_t hash = other.find("\"sources_hash\": \"") + 17;
+  other[hash] = other[hash] == 'x' ? 'y' : 'x';
+  std::ofstream(context) << other;
+  for (const auto& [program, arguments] : {std::pair{kSweep, "--variant cpu --problem f16/n64/r9 --resume r"},
+                                           std::pair{kAccuracy, "--variant cpu --output r"}}) {
+    const Ended ended = run(program, arguments);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_NE(ended.err.find("comes from other sources"), std::string::npos) << ended.err;
+    EXPECT_EQ(text_of(context), other);
+  }
+  std::string old = text;
+  old.replace(old.find("\"format_version\": 1"), 19, "\"format_version\": 7");
+  std::ofstream(context) << old;
+  const Ended ended = run(kSweep, "--variant cpu --problem f16/n64/r9 --resume r");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.err.find("format_version 7"), std::string::npos) << ended.err;
+}
+
+// Killed in the middle: what was measured is there, and --resume measures the rest.
+TEST_F(Programs, AKilledSweepLosesNothing) {
+  const fs::path results = folder / "r/results.csv";
+  const auto lines = [&] {
+    const std::string text = text_of(results);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chdir(folder.c_str()) != 0) _exit(99);
+    std::freopen("/dev/null", "w", stdout);
+    std::freopen("/dev/null", "w", stderr);
+    execl(kSweep, kSweep, "--variant", "cpu", "--grid", "smoke", "--output", "r", nullptr);
+    _exit(99);
+  }
+  ASSERT_GT(child, 0);
+  for (int i = 0; i < 1000 && lines() < 4; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  const std::string before = text_of(results);
+  ASSERT_GE(lines(), 4);
+  if (WIFSIGNALED(status)) {
+    EXPECT_NE(text_of(folder / "r/context.json").find("\"complete\": false"), std::string::npos);
+  }
+  const Ended ended = run(kSweep, "--variant cpu --grid smoke --resume r");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const std::string kept = before.substr(0, before.find_last_of('\n') + 1);
+  EXPECT_TRUE(text_of(results).starts_with(kept));
+  EXPECT_EQ(lines(), 1 + 18) << "every case of the smoke grid once";
+}
+
+TEST_F(Programs, RunOnceChecksAndReports) {
+  const Ended ended = run(kRunOnce, "--variant cpu --problem f16/n256/r9/out --repeat 3 --check");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("check      ok"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("launches   3"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(Programs, ListWhatThereIs) {
+  const Ended variants = run(kSweep, "--list");
+  EXPECT_EQ(variants.code, 0);
+  EXPECT_NE(variants.out.find("cpu "), std::string::npos);
+  EXPECT_NE(variants.out.find("naive "), std::string::npos);
+  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\n");
+  for (const char* program : {kSweep, kAccuracy, kRunOnce}) {
+    const Ended help = run(program, "--help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("--variant"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace fwht

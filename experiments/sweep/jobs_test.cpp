@@ -1,0 +1,98 @@
+#include "experiments/sweep/jobs.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/error.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::sweep {
+namespace {
+
+using support::Case;
+using support::Mode;
+
+DeviceInfo host_only() {
+  DeviceInfo device;
+  device.why_no_cuda = "no CUDA device: none here";
+  return device;
+}
+
+std::vector<std::string> names(const JobList& list) {
+  std::vector<std::string> all;
+  for (const Job& job : list.jobs)
+    all.push_back(job.name());
+  return all;
+}
+
+TEST(Jobs, GoByLengthAndDtypeThenByVariant) {
+  const std::vector<Case> cases = {
+      {parse_problem("f16/n64/r8"), Mode::host},   {parse_problem("bf16/n64/r8"), Mode::host},
+      {parse_problem("f16/n16/r4"), Mode::host},   {parse_problem("f16/n64/r2"), Mode::host},
+      {parse_problem("f16/n64/r8"), Mode::replay}, {parse_problem("f16/n64/r8"), Mode::cold},
+      {parse_problem("f16/n64/r8"), Mode::host}};
+  const JobList here = make_jobs({&cpu::variant, &naive::variant}, cases, host_only());
+  EXPECT_EQ(names(here), (std::vector<std::string>{"cpu/f16/n16/r4/host", "cpu/f16/n64/r8/host",
+                                                   "cpu/f16/n64/r2/host", "cpu/bf16/n64/r8/host"}));
+  ASSERT_EQ(here.unsupported.size(), 1U) << "once for all modes";
+  EXPECT_EQ(here.unsupported[0].reason, "no CUDA device: none here");
+  EXPECT_EQ(describe(here.unsupported[0]).at("variant"), "naive");
+  const JobList there = make_jobs({&cpu::variant, &naive::variant}, cases, h200_description());
+  EXPECT_EQ(names(there)[3], "naive/f16/n64/r8/replay");
+  EXPECT_EQ(names(there)[4], "naive/f16/n64/r8/cold");
+  EXPECT_TRUE(there.unsupported.empty());
+}
+
+TEST(Jobs, RefuseWhatCannotBeTimed) {
+  EXPECT_THROW(make_jobs({&cpu::variant}, {}, host_only()), BadRequest);
+  EXPECT_THROW(make_jobs({&cpu::variant}, {{parse_problem("f16/n8/r0"), Mode::host}}, host_only()),
+               BadRequest);
+  EXPECT_THROW(
+      make_jobs({&cpu::variant},
+                {{parse_problem("f16/n8/r4"), Mode::host}, {parse_problem("f16/n8/r4/s1"), Mode::host}},
+                host_only()),
+      BadRequest);
+  EXPECT_EQ(
+      make_jobs({&cpu::variant}, {{parse_problem("f16/n8/r4/s1"), Mode::host}}, host_only()).jobs.size(), 1U);
+}
+
+TEST(Jobs, FiltersKeepWhatEveryListNames) {
+  const Case c{parse_problem("f16/n64/r8/out"), Mode::host};
+  Filters filters;
+  EXPECT_TRUE(filters.keep(c));
+  filters.n = {16, 64};
+  filters.rows = {8};
+  filters.elements = {512};
+  filters.dtypes = {Dtype::f16};
+  filters.placements = {Placement::out_of_place};
+  filters.modes = {Mode::host};
+  EXPECT_TRUE(filters.keep(c));
+  const auto refuses = [&](auto Filters::*list, auto value) {
+    Filters other = filters;
+    other.*list = {value};
+    return !other.keep(c);
+  };
+  EXPECT_TRUE(refuses(&Filters::n, 16));
+  EXPECT_TRUE(refuses(&Filters::rows, 16));
+  EXPECT_TRUE(refuses(&Filters::elements, 64));
+  EXPECT_TRUE(refuses(&Filters::dtypes, Dtype::bf16));
+  EXPECT_TRUE(refuses(&Filters::placements, Placement::in_place));
+  EXPECT_TRUE(refuses(&Filters::modes, Mode::replay));
+}
+
+TEST(Jobs, RowsAreFoundAgainByTheirKey) {
+  const Job job{&cpu::variant, {parse_problem("f16/n64/r8/out/ld72"), Mode::host}};
+  support::CsvRow row = describe(job);
+  EXPECT_EQ(row.at("elements"), "512");
+  EXPECT_EQ(row.at("useful_bytes"), "2048");
+  EXPECT_EQ(row.at("row_stride"), "72");
+  row["time_us"] = std::string("1.5");
+  EXPECT_EQ(result_key(row), result_key(describe(job)));
+  for (const char* column : {"variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"}) {
+    support::CsvRow other = row;
+    other[column].push_back('x');
+    EXPECT_NE(result_key(other), result_key(row)) << column;
+  }
+}
+
+}  // namespace
+}  // namespace fwht::sweep

@@ -1,0 +1,175 @@
+#include "experiments/sweep/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "common/error.hpp"
+#include "experiments/sweep/report.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::sweep {
+namespace {
+
+using support::CsvRow;
+using support::Mode;
+
+Support everything(const Problem&, const DeviceInfo&) {
+  return {};
+}
+
+// Returns its input: wrong, and in place the quickest of all.
+class Identity final : public Plan {
+ public:
+  explicit Identity(const Problem& problem) : Plan(problem) {}
+  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_any_order, problem().n); }
+  Settings settings() const override { return {{"tile", std::int64_t{3}}, {"form", std::string("none")}}; }
+
+ private:
+  void enqueue(const void*, void*, Stream) const override {}
+};
+
+class Throwing final : public Plan {
+ public:
+  explicit Throwing(const Problem& problem) : Plan(problem) {}
+  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_any_order, problem().n); }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const void*, void*, Stream) const override {
+    throw std::runtime_error("broken, \"really\"\nbroken");
+  }
+};
+
+const Variant kIdentity{"identity", "", Memory::host, everything,
+                        [](const Problem& p, const DeviceInfo&) -> std::unique_ptr<Plan> {
+                          return std::make_unique<Identity>(p);
+                        }};
+const Variant kThrowing{"throwing", "", Memory::host, everything,
+                        [](const Problem& p, const DeviceInfo&) -> std::unique_ptr<Plan> {
+                          return std::make_unique<Throwing>(p);
+                        }};
+
+class SessionTest : public testing::Test {
+ protected:
+  Outcome run(const Variant& variant, const char* problem, Mode mode = Mode::host) {
+    return session.run({&variant, {parse_problem(problem), mode}});
+  }
+  DeviceInfo device = this_device();
+  std::vector<CsvRow> limits;
+  Session session{device, [this](const CsvRow& row) { limits.push_back(row); }};
+};
+
+TEST_F(SessionTest, ACorrectResultHasATimeBesideItsLimit) {
+  const Outcome outcome = run(cpu::variant, "f16/n256/r64");
+  ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
+  const CsvRow& row = outcome.row;
+  EXPECT_EQ(row.at("status"), "ok");
+  const double time_us = std::stod(row.at("time_us")), limit_us = std::stod(row.at("limit_us"));
+  EXPECT_GT(time_us, 0.0);
+  EXPECT_NEAR(std::stod(row.at("fraction_of_limit")), limit_us / time_us, 1e-3 * limit_us / time_us);
+  EXPECT_NEAR(std::stod(row.at("bytes_per_second")), 2 * 2 * 256 * 64 / (1e-6 * time_us),
+              1e-3 * 65536e6 / time_us);
+  EXPECT_LE(std::stod(row.at("time_min_us")), time_us);
+  EXPECT_LE(time_us, std::stod(row.at("time_max_us")));
+  EXPECT_GT(std::stod(row.at("rel_l2")), 0.0);
+  EXPECT_NE(row.at("settings").find("\"threads\""), std::string::npos);
+  // The limit is the best of the copies that were measured and written down.
+  ASSERT_FALSE(limits.empty());
+  double best = 1e300;
+  for (const CsvRow& limit : limits) {
+    EXPECT_EQ(limit.at("useful_bytes"), row.at("useful_bytes"));
+    best = std::min(best, std::stod(limit.at("time_us")));
+  }
+  EXPECT_EQ(best, limit_us);
+  const std::size_t measured = limits.size();
+  run(cpu::variant, "bf16/n64/r256");
+  EXPECT_EQ(limits.size(), measured) << "the same bytes have the same limit";
+  run(cpu::variant, "bf16/n64/r256/out");
+  EXPECT_GT(limits.size(), measured);
+}
+
+TEST_F(SessionTest, AWrongResultHasNoTime) {
+  const Outcome outcome = run(kIdentity, "f16/n256/r64");
+  EXPECT_EQ(outcome.status, Outcome::Status::incorrect);
+  EXPECT_EQ(outcome.row.at("status"), "incorrect");
+  EXPECT_FALSE(outcome.row.at("message").empty());
+  EXPECT_EQ(outcome.row.at("settings"), R"({"tile":3,"form":"none"})");
+  for (const char* column :
+       {"time_us", "time_min_us", "time_max_us", "bytes_per_second", "fraction_of_limit"}) {
+    EXPECT_FALSE(outcome.row.contains(column)) << column;
+  }
+}
+
+TEST_F(SessionTest, AVariantThatThrowsFailsAndTheNextOneRuns) {
+  const Outcome outcome = run(kThrowing, "f16/n256/r64");
+  EXPECT_EQ(outcome.status, Outcome::Status::failed);
+  EXPECT_EQ(outcome.row.at("status"), "failed");
+  EXPECT_EQ(outcome.row.at("message"), "broken, \"really\"\nbroken");
+  EXPECT_FALSE(outcome.row.contains("time_us"));
+  EXPECT_EQ(run(cpu::variant, "f16/n256/r64").status, Outcome::Status::ok);
+}
+
+TEST_F(SessionTest, WhatDoesNotFitIsUnsupportedNotFailed) {
+  const Outcome outcome = run(cpu::variant, "f16/n1024/r35184372088832");
+  EXPECT_EQ(outcome.status, Outcome::Status::unsupported);
+  EXPECT_NE(outcome.row.at("reason").find("of host memory"), std::string::npos);
+  EXPECT_EQ(outcome.row.at("variant"), "cpu");
+}
+
+TEST_F(SessionTest, DataThatWouldOverflowIsPutBack) {
+  // Unscaled in place: each application grows f16 data by 2^6, so that the third one would overflow.
+  const Outcome outcome = run(cpu::variant, "f16/n4096/r8/s1");
+  ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
+  EXPECT_EQ(outcome.row.at("launches"), "1");
+  EXPECT_NE(outcome.row.at("settings").find("\"scale\":1.0"), std::string::npos);
+}
+
+TEST_F(SessionTest, StridedAndOutOfPlaceProblemsAreTimed) {
+  for (const char* problem : {"f16/n64/r33/ld72", "f32/n64/r33/out", "bf16/n64/r33/out/ld65"}) {
+    EXPECT_EQ(run(cpu::variant, problem).status, Outcome::Status::ok) << problem;
+  }
+}
+
+class SessionGpu : public SessionTest {};
+
+TEST_F(SessionGpu, TimesEveryModeOfADeviceVariant) {
+  if (!device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
+  for (const Mode mode : {Mode::replay, Mode::alternating, Mode::cold}) {
+    const Outcome outcome = run(naive::variant, "f16/n256/r1024", mode);
+    ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
+    EXPECT_GT(std::stod(outcome.row.at("fraction_of_limit")), 0.0);
+    EXPECT_LT(std::stod(outcome.row.at("fraction_of_limit")), 1.5);
+    EXPECT_GT(std::stod(outcome.row.at("empty_us")), 0.0);
+  }
+}
+
+TEST(Report, NamesTheBestVariantOfEachLength) {
+  const auto row = [](const char* variant, const char* n, const char* status, const char* time_us) {
+    return CsvRow{{"variant", variant},
+                  {"dtype", "f16"},
+                  {"n", n},
+                  {"rows", "1"},
+                  {"elements", "1024"},
+                  {"placement", "in"},
+                  {"mode", "replay"},
+                  {"status", status},
+                  {"time_us", time_us},
+                  {"limit_kernel", "c"},
+                  {"fraction_of_limit", "0.5"},
+                  {"message", "why"}};
+  };
+  const std::vector<CsvRow> rows = {row("slow", "16", "ok", "3"), row("quick", "16", "ok", "2"),
+                                    row("wrong", "16", "incorrect", ""), row("slow", "512", "ok", "4")};
+  const std::string table = best_variants(rows);
+  EXPECT_NE(table.find("f16, 2^10 elements, in place, replay"), std::string::npos) << table;
+  EXPECT_NE(table.find("quick"), std::string::npos);
+  EXPECT_EQ(table.find("wrong"), std::string::npos);
+  EXPECT_LT(table.find("quick"), table.find("slow")) << "one line a length";
+  EXPECT_EQ(problems_found(rows), "incorrect: wrong f16/n16/r1 replay: why\n");
+  EXPECT_EQ(best_variants({}), "");
+}
+
+}  // namespace
+}  // namespace fwht::sweep
