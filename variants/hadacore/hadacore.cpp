@@ -127,10 +127,9 @@ std::vector<TensorStage> stages_of(const Problem& problem, Config config) {
   return stages;
 }
 
-NumericModel numeric_model(const Problem& problem, Config config, Accumulator accumulator,
-                           int compute_capability) {
+NumericModel numeric_model(const Problem& problem, Config config, Accumulator sums, int compute_capability) {
   const int log_n = log2_floor(problem.n);
-  const bool fp16_sums = problem.dtype == Dtype::f16 && accumulator == Accumulator::narrow;
+  const bool fp16_sums = sums_of(problem.dtype, sums) == Accumulator::narrow;
   NumericModel model;
   model.arithmetic = fp16_sums ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
   model.stages = stages_of(problem, config);

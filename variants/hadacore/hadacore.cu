@@ -1,4 +1,137 @@
-// placeholder
+// hadacore: the tensor-core transform of the HadaCore paper (arXiv 2412.08832, section 3).
+//
+// What this rung changes against `warp_shuffle`: four index bits at a time are transformed by one
+// mma.sync.m16n8k16 with a constant matrix of +-1/4, on data that stay packed in 16 bit. That takes the
+// butterflies out of the FP32 and shuffle pipes and halves the words that the exchange moves: an element
+// costs about 10 instructions and 2 words through the shared-memory pipe (load, exchange in and out, store),
+// where 31.9 and 8 keep up with DRAM. The price is one rounding to 16 bit after each stage, and 181/256 for
+// 1/sqrt(2) where log2 n is odd.
+//
+// As published: 16-point stages in registers, chunks of 256 elements, one exchange through shared memory
+// where a row is wider than a warp, a block-diagonal matrix in the stage with fewer than 4 bits, fp16 sums
+// for f16, in place.
+//
+// Done otherwise, with the same roundings:
+//
+// (a) The first two stages take the data as operand B, the second one on the result of the first as it comes:
+// reading a result as the next operand B transposes it for free, and twice is where it was. No movmatrix, no
+// cp.async; loads and stores are plain 16-byte vectors.
+//
+// (b) The exchange swaps warp bits with lane and vector bits so that the next stage finds its bits on t0, t1
+// and a register, free of bank conflicts. Nothing has to be put back: the store takes elements from where
+// they are.
+//
+// (c) The pack, the half of a 32-bit register, must carry one bit of a full stage; byte permutations (PRMT)
+// swap it with a vector bit. Shuffles are left at n = 8 and 16 (two of half the registers), 64 and 128 (one),
+// 32768 (one of half), and where a warp has two chunks only at n = 4096 and 8192 (the published
+// configurations).
+//
+// (d) Rows never meet in a product. From n = 16 on the bits that pad a stage are bits of the same row. Below,
+// the data of the other rows are replaced by zeros, one product for each: four times the products at n = 2
+// and 4, twice at n = 8. Rows past the last one are zeros that are neither loaded nor stored; no thread
+// leaves early.
+//
+// What limits it: memory up to n = 4096. Above, a block loads a row, meets a barrier and stores it; all
+// overlap comes from the few rows whose registers fit on a multiprocessor (two of 64 KiB at n = 32768).
+//
+// Bit card. b: bits of the column, r: bits of the row. mma A (B): stage with the data as operand A (B) that
+// transforms the bits named; every line says where the bits are ahead of the step. Lanes are t0 t1 g0 g1 g2.
+// make_program decides this; the host test compares it with these lines. The shapes of the other tables
+// transform the same bits in the same stages and have other vector and warp bits.
+//
+// clang-format off
+// n = 2
+//   mma A: b0                 pack b0 | word r0 r1 | vector r7 | lane r2 r3 r4 r5 r6 | warp r8
+//   store                     pack b0 | word r0 r1 | vector r7 | lane r2 r3 r4 r5 r6 | warp r8
+// n = 4
+//   mma A: b0 b1              pack b0 | word b1 r0 | vector r6 | lane r1 r2 r3 r4 r5 | warp r7
+//   store                     pack b0 | word b1 r0 | vector r6 | lane r1 r2 r3 r4 r5 | warp r7
+// n = 8
+//   SHFL lane 0 <-> word 1    pack b0 | word b1 b2 | vector r5 | lane r0 r1 r2 r3 r4 | warp r6
+//   mma A: b0 b1 b2           pack b0 | word b1 r0 | vector r5 | lane b2 r1 r2 r3 r4 | warp r6
+//   SHFL lane 0 <-> word 1    pack b0 | word b1 r0 | vector r5 | lane b2 r1 r2 r3 r4 | warp r6
+//   store                     pack b0 | word b1 b2 | vector r5 | lane r0 r1 r2 r3 r4 | warp r6
+// n = 16
+//   SHFL lane 1 <-> word 1    pack b0 | word b1 b2 | vector r4 | lane b3 r0 r1 r2 r3 | warp r5
+//   mma A: b0 b1 b2 b3        pack b0 | word b1 r0 | vector r4 | lane b3 b2 r1 r2 r3 | warp r5
+//   SHFL lane 1 <-> word 1    pack b0 | word b1 r0 | vector r4 | lane b3 b2 r1 r2 r3 | warp r5
+//   store                     pack b0 | word b1 b2 | vector r4 | lane b3 r0 r1 r2 r3 | warp r5
+// n = 32
+//   mma A: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
+//   mma A: b2                 pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
+//   store                     pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
+// n = 64
+//   mma A: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r2 | lane b3 b4 b5 r0 r1 | warp r3
+//   SHFL lanes                pack b0 | word b1 b2 | vector r2 | lane b3 b4 b5 r0 r1 | warp r3
+//   mma A: b2 b5              pack b0 | word b1 b2 | vector r2 | lane b5 b4 b3 r0 r1 | warp r3
+//   store                     pack b0 | word b1 b2 | vector r2 | lane b5 b4 b3 r0 r1 | warp r3
+// n = 128
+//   mma A: b0 b1 b3 b5        pack b0 | word b1 b2 | vector r1 | lane b5 b3 b4 b6 r0 | warp r2
+//   SHFL lanes                pack b0 | word b1 b2 | vector r1 | lane b5 b3 b4 b6 r0 | warp r2
+//   mma A: b2 b4 b6           pack b0 | word b1 b2 | vector r1 | lane b6 b4 b3 b5 r0 | warp r2
+//   store                     pack b0 | word b1 b2 | vector r1 | lane b6 b4 b3 b5 r0 | warp r2
+// n = 256
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r0 | lane b3 b4 b5 b6 b7 | warp r1
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector r0 | lane b6 b7 b0 b3 b4 | warp r1
+//   store                     pack b0 | word b1 b2 | vector r0 | lane b3 b4 b5 b6 b7 | warp r1
+// n = 512
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp r0
+//   mma A: b8                 pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
+//   store                     pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
+// n = 1024
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp b9
+//   shared memory             pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9
+//   mma A: b8 b9              pack b0 | word b1 b2 | vector b8 | lane b9 b3 b4 b5 b6 | warp b7
+//   store                     pack b0 | word b1 b2 | vector b8 | lane b9 b3 b4 b5 b6 | warp b7
+// n = 2048
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9 b10
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp b9 b10
+//   shared memory             pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9 b10
+//   mma A: b8 b9 b10          pack b0 | word b1 b2 | vector b8 | lane b9 b10 b3 b4 b5 | warp b6 b7
+//   store                     pack b0 | word b1 b2 | vector b8 | lane b9 b10 b3 b4 b5 | warp b6 b7
+// n = 4096
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11
+//   shared memory             pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b8 b11 | lane b9 b10 b3 b4 b5 | warp b6 b7
+//   mma A: b8 b9 b10 b11      pack b11 | word b1 b2 | vector b8 b0 | lane b9 b10 b3 b4 b5 | warp b6 b7
+//   PRMT pack <-> vector 1    pack b11 | word b1 b2 | vector b8 b0 | lane b9 b10 b3 b4 b5 | warp b6 b7
+//   store                     pack b0 | word b1 b2 | vector b8 b11 | lane b9 b10 b3 b4 b5 | warp b6 b7
+// n = 8192
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11 b12
+//   mma A: b8                 pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
+//   shared memory             pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b9 b12 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
+//   mma A: b9 b10 b11 b12     pack b12 | word b1 b2 | vector b9 b0 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
+//   PRMT pack <-> vector 1    pack b12 | word b1 b2 | vector b9 b0 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
+//   store                     pack b0 | word b1 b2 | vector b9 b12 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
+// n = 16384
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11 b12 b13
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
+//   mma A: b8 b9              pack b9 | word b1 b2 | vector b8 b0 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
+//   PRMT pack <-> vector 1    pack b9 | word b1 b2 | vector b8 b0 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
+//   shared memory             pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b10 b13 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
+//   mma A: b10 b11 b12 b13    pack b13 | word b1 b2 | vector b10 b0 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
+//   PRMT pack <-> vector 1    pack b13 | word b1 b2 | vector b10 b0 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
+//   store                     pack b0 | word b1 b2 | vector b10 b13 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
+// n = 32768
+//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 b10 | lane b3 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 b10 | lane b6 b7 b0 b3 b4 | warp b11 b12 b13 b14
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b8 b9 b10 | lane b3 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   SHFL lane 0 <-> vector 2  pack b9 | word b1 b2 | vector b8 b0 b10 | lane b3 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   mma A: b8 b9 b10          pack b9 | word b1 b2 | vector b8 b0 b3 | lane b10 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   PRMT pack <-> vector 1    pack b9 | word b1 b2 | vector b8 b0 b3 | lane b10 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   shared memory             pack b0 | word b1 b2 | vector b8 b9 b3 | lane b10 b4 b5 b6 b7 | warp b11 b12 b13 b14
+//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b11 b14 b6 | lane b12 b13 b3 b4 b5 | warp b7 b8 b9 b10
+//   mma A: b11 b12 b13 b14    pack b14 | word b1 b2 | vector b11 b0 b6 | lane b12 b13 b3 b4 b5 | warp b7 b8 b9 b10
+//   PRMT pack <-> vector 1    pack b14 | word b1 b2 | vector b11 b0 b6 | lane b12 b13 b3 b4 b5 | warp b7 b8 b9 b10
+//   store                     pack b0 | word b1 b2 | vector b11 b14 b6 | lane b12 b13 b3 b4 b5 | warp b7 b8 b9 b10
+// clang-format on
 #include <cstdint>
 
 #include "common/cuda_check.hpp"
@@ -10,72 +143,70 @@ namespace {
 
 using KernelFunction = void (*)(RowBatch);
 
-template <Table table, Dtype dtype, Accumulator accumulator, bool whole_vectors, int log_n>
-constexpr KernelFunction kernel_of() {
-  constexpr Config config = config_for(table, log_n);
-  constexpr Shape shape = shape_of(log_n, config);
-  return transform_tile<log_n, shape.log_chunks, shape.log_warps, config.blocks_per_sm, dtype, accumulator,
-                        whole_vectors>;
-}
-
-/// The kernel for a plan. One pointer to a kernel whose elements travel one by one is enough for both tables.
-template <Table table, Dtype dtype, Accumulator accumulator, bool whole_vectors>
-KernelFunction find_kernel(int log_n) {
-  return dispatch_int<1, kLargestLogN>(
-      log_n, [](auto l) { return kernel_of<table, dtype, accumulator, whole_vectors, l()>(); });
-}
-
 struct Choice {
   Table table;
   Config config;
   KernelFunction kernel;
 };
 
-Choice choose(Table table, const Problem& problem, Accumulator accumulator, bool whole_vectors) {
-  const int log_n = log2_floor(problem.n);
-  const bool bf16 = problem.dtype == Dtype::bf16;
-  const bool wide = accumulator == Accumulator::wide;
-  if (!whole_vectors) table = Table::tuned;
-  const auto find = [&]<Table t, bool vectors>() {
-    if (bf16) return find_kernel<t, Dtype::bf16, Accumulator::wide, vectors>(log_n);
-    if constexpr (t == Table::tuned) {
-      if (wide) return find_kernel<t, Dtype::f16, Accumulator::wide, vectors>(log_n);
-    }
-    return find_kernel<t, Dtype::f16, Accumulator::narrow, vectors>(log_n);
-  };
-  const KernelFunction kernel = !whole_vectors          ? find.operator()<Table::tuned, false>()
-                                : table == Table::tuned ? find.operator()<Table::tuned, true>()
-                                                        : find.operator()<Table::published, true>();
-  return {table, config_for(table, log_n), kernel};
+template <Table table, Dtype dtype, Accumulator sums, bool whole_vectors>
+Choice choose_for(int log_n) {
+  return dispatch_int<1, kLargestLogN>(log_n, [](auto l) {
+    constexpr Config config = config_for(table, l(), whole_vectors ? sums : Accumulator::narrow);
+    constexpr Shape shape = shape_of(l(), config);
+    constexpr int kBlocks = whole_vectors ? config.blocks_per_sm : 1;  // the slow path may have all registers
+    return Choice{
+        table, config,
+        transform_tile<l(), shape.log_chunks, shape.log_warps, kBlocks, dtype, sums, whole_vectors>};
+  });
+}
+
+/// The kernels of a plan. Elements that travel one by one are the slow path: one configuration serves it.
+Choice choose(Table table, Dtype dtype, Accumulator sums, bool whole_vectors, int log_n) {
+  constexpr Table kTuned = Table::tuned, kPublished = Table::published;
+  constexpr Accumulator kNarrow = Accumulator::narrow, kWide = Accumulator::wide;
+  const bool bf16 = dtype == Dtype::bf16, wide = sums == kWide;
+  if (!whole_vectors) {
+    return bf16   ? choose_for<kTuned, Dtype::bf16, kWide, false>(log_n)
+           : wide ? choose_for<kTuned, Dtype::f16, kWide, false>(log_n)
+                  : choose_for<kTuned, Dtype::f16, kNarrow, false>(log_n);
+  }
+  if (table == kPublished) {  // published with fp16 sums for f16; no variant asks for more
+    return bf16 ? choose_for<kPublished, Dtype::bf16, kWide, true>(log_n)
+                : choose_for<kPublished, Dtype::f16, kNarrow, true>(log_n);
+  }
+  return bf16   ? choose_for<kTuned, Dtype::bf16, kWide, true>(log_n)
+         : wide ? choose_for<kTuned, Dtype::f16, kWide, true>(log_n)
+                : choose_for<kTuned, Dtype::f16, kNarrow, true>(log_n);
 }
 
 class HadacorePlan final : public Plan {
  public:
-  HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table, Accumulator accumulator)
+  HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table, Accumulator asked)
       : Plan(problem),
-        table_(table),
-        accumulator_(accumulator),
+        sums_(sums_of(problem.dtype, asked)),
         compute_capability_(device.compute_capability()),
-        vectors_(choose(table, problem, accumulator, true)),
-        elements_(choose(table, problem, accumulator, false)) {
-    for (const Choice& choice : {vectors_, elements_})
-      prepare(choice);
+        vectors_(choose(table, problem.dtype, sums_, true, log2_floor(problem.n))),
+        elements_(choose(table, problem.dtype, sums_, false, log2_floor(problem.n))),
+        scale_constant_(encode(problem.dtype, scale_constant(problem))) {
+    allow_shared_memory(vectors_);
+    allow_shared_memory(elements_);
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, chosen(true).kernel));
     registers_ = attributes.numRegs;
   }
 
   NumericModel numerics() const override {
-    return numeric_model(problem(), vectors_.config, accumulator_, compute_capability_);
+    return numeric_model(problem(), vectors_.config, sums_, compute_capability_);
   }
 
   Settings settings() const override {
     const Choice& choice = chosen(true);
-    const Shape shape = shape_of(log2_floor(problem().n), choice.config);
+    const Shape shape = shape_of(choice);
     const dim3 grid = grid_for(shape, problem().rows);
     return {{"config", std::string(choice.table == Table::tuned ? "tuned" : "published")},
-            {"accumulator", std::string(fp16_sums() ? "f16" : "f32")},
-            {"access", std::string(rows_fit_vectors() ? "16-byte vectors" : "elements")},
+            {"sums", std::string(sums_ == Accumulator::narrow ? "f16" : "f32")},
+            {"access", std::string(rows_fit_vectors() ? "vectors of 16 bytes" : "elements")},
             {"stages", static_cast<std::int64_t>(numerics().stages.size())},
             {"chunks_per_warp", std::int64_t{choice.config.chunks_per_warp}},
             {"warps_per_block", std::int64_t{choice.config.warps_per_block}},
@@ -87,7 +218,9 @@ class HadacorePlan final : public Plan {
   }
 
  private:
-  bool fp16_sums() const { return problem().dtype == Dtype::f16 && accumulator_ == Accumulator::narrow; }
+  Shape shape_of(const Choice& choice) const {
+    return hadacore::shape_of(log2_floor(problem().n), choice.config);
+  }
 
   /// Whether rows start at multiples of 16 bytes when the first does; several rows in a vector must be
   /// contiguous.
@@ -99,8 +232,8 @@ class HadacorePlan final : public Plan {
     return pointers_aligned && rows_fit_vectors() ? vectors_ : elements_;
   }
 
-  void prepare(const Choice& choice) const {
-    const int bytes = shape_of(log2_floor(problem().n), choice.config).shared_bytes();
+  void allow_shared_memory(const Choice& choice) const {
+    const int bytes = shape_of(choice).shared_bytes();
     if (bytes > 48 * 1024) {
       FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     }
@@ -109,18 +242,17 @@ class HadacorePlan final : public Plan {
   void enqueue(const void* in, void* out, Stream stream) const override {
     const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
     const Choice& choice = chosen(addresses % 16 == 0);
-    const Shape shape = shape_of(log2_floor(problem().n), choice.config);
-    const RowBatch batch{in, out, problem().rows, problem().row_stride,
-                         encode(problem().dtype, scale_constant(problem()))};
+    const Shape shape = shape_of(choice);
+    const RowBatch batch{in, out, problem().rows, problem().row_stride, scale_constant_};
     choice.kernel<<<grid_for(shape, problem().rows), static_cast<unsigned>(shape.threads()),
                     static_cast<std::size_t>(shape.shared_bytes()), stream>>>(batch);
     FWHT_CUDA(cudaGetLastError());
   }
 
-  Table table_;
-  Accumulator accumulator_;
+  Accumulator sums_;
   int compute_capability_;
   Choice vectors_, elements_;
+  std::uint32_t scale_constant_;
   int registers_ = 0;
 };
 

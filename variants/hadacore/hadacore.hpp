@@ -29,8 +29,13 @@ std::unique_ptr<Plan> make_f32_plan(const Problem& problem, const DeviceInfo& de
 inline constexpr int kLargestLogN = 15;
 inline constexpr int kChunk = 256;  ///< elements of one 16-byte vector a lane
 
-/// f16 data: `narrow` accumulates in fp16 as published, `wide` in fp32. bf16 always accumulates in fp32.
+/// Type of a stage's sums: `narrow` is fp16, as published for f16 data, `wide` is fp32.
 enum class Accumulator { narrow, wide };
+
+/// What is done where `asked` is asked for: bf16 data have fp32 sums only.
+constexpr Accumulator sums_of(Dtype dtype, Accumulator asked) {
+  return dtype == Dtype::bf16 ? Accumulator::wide : asked;
+}
 
 /// Which launch table a plan takes its configuration from.
 enum class Table { tuned, published };
@@ -49,24 +54,34 @@ constexpr Config published_config(int log_n) {
   return kAbove512[log_n - 10];
 }
 
-/// The launch configurations of `hadacore` and `hadacore_f32`, by log2 n, with the reason of each.
-constexpr Config tuned_config(int log_n) {
+/// The launch configurations of `hadacore` and `hadacore_f32`, by log2 n, with the reason of each. fp32 sums
+/// need more registers, so they have fewer blocks a multiprocessor where that counts.
+constexpr Config tuned_config(int log_n, Accumulator sums) {
+  const bool narrow = sums == Accumulator::narrow;
+  if (log_n <= 2) return {2, 2, 12};  // separated rows need 78 registers with fp32 sums
   // Up to 512 a row needs one warp. 2 KiB a block keep clear of the rate at which blocks start (1.6 a ns on
-  // an H200: 1 KiB blocks, as published, stop at 0.8 of a copy); two vectors a lane are the best copy shape.
+  // an H200: the 1 KiB blocks of the published kernel stop at 0.8 of a copy), and two vectors a lane are the
+  // best shape of a copy.
   if (log_n <= 9) return {2, 2, 16};
-  constexpr Config kAbove512[] = {
-      {2, 2, 16},  //  1024: one row in 2 KiB, the smallest block that is not bound by block starts
-      {2, 4, 8},   //  2048: as published, which reaches the copy
-      {4, 4, 8},   //  4096: four chunks carry index bit 9, so no shuffle is needed; 8 KiB in 128 threads
-      {4, 8, 4},   //  8192: as 4096; four rows resident where 16 warps a row allow three
-      {4, 16, 2},  // 16384: as published; the registers of 512 threads allow no third block
-      {8, 16, 2},  // 32768: 64 registers a thread let two blocks overlap load, exchange and store
-  };
-  return kAbove512[log_n - 10];
+  switch (log_n) {
+    case 10:
+      return {2, 2, 16};  // one row in 2 KiB, the smallest block that is not bound by block starts
+    case 11:
+      return {2, 4, 8};  // as published, which reaches the copy
+    // Four chunks a warp bring an index bit to the pack without a shuffle; 8 KiB in 128 threads.
+    case 12:
+      return narrow ? Config{4, 4, 12} : Config{4, 4, 8};
+    case 13:
+      return narrow ? Config{4, 8, 6} : Config{4, 8, 4};  // three to six rows resident, for overlap
+    case 14:
+      return narrow ? Config{4, 16, 3} : Config{8, 8, 3};  // 40 and 80 registers: three rows resident
+    default:
+      return narrow ? Config{8, 16, 2} : Config{16, 8, 2};  // 64 and 128 registers: two rows resident
+  }
 }
 
-constexpr Config config_for(Table table, int log_n) {
-  return table == Table::tuned ? tuned_config(log_n) : published_config(log_n);
+constexpr Config config_for(Table table, int log_n, Accumulator sums) {
+  return table == Table::tuned ? tuned_config(log_n, sums) : published_config(log_n);
 }
 
 /// The tile of a block: 2^(8 + log_chunks + log_warps) elements, one row or several.
@@ -171,10 +186,14 @@ constexpr Cell d_cell(int lane, int i, int e) {
 
 /// Entry of the block-diagonal matrix: the Sylvester sign over the `transformed` bits of the 4-bit indices
 /// where all other bits agree, else 0. Sylvester's matrix does not change when rows and columns have their
-/// bits permuted alike, so any four index bits may stand behind the four bits of k.
+/// bits permuted alike, so any four index bits may stand behind the four bits of k. (The three bits that
+/// lanes count are taken apart from the fourth, which is known at compile time where the kernel asks.)
 constexpr int stage_entry(unsigned m, unsigned k, unsigned transformed) {
-  if (((m ^ k) & ~transformed & 15U) != 0) return 0;
-  return 1 - 2 * static_cast<int>((0x6996U >> (m & k & transformed)) & 1U);  // 0x6996: parity of 0..15
+  const unsigned lanes_differ = (m ^ k) & ~transformed & 7U, fourth_differs = (m ^ k) & ~transformed & 8U;
+  if (lanes_differ != 0 || fourth_differs != 0) return 0;
+  const unsigned both = m & k & transformed;
+  const unsigned negative = (0x96U >> (both & 7U) & 1U) ^ (both >> 3);  // 0x96: parity of 0..7
+  return 1 - 2 * static_cast<int>(negative);
 }
 
 /// Register i of the matrix as operand A; `constant` is the 16-bit pattern of its positive entries. Registers
@@ -464,8 +483,7 @@ double scale_constant(const Problem& problem);
 std::vector<TensorStage> stages_of(const Problem& problem, Config config);
 
 /// What a plan promises on a device of this compute capability (90 for sm_90).
-NumericModel numeric_model(const Problem& problem, Config config, Accumulator accumulator,
-                           int compute_capability);
+NumericModel numeric_model(const Problem& problem, Config config, Accumulator sums, int compute_capability);
 
 /// The bit card of one shape, one line a step: what `make_program` decided, for people.
 std::string bit_card(Shape shape);

@@ -19,7 +19,7 @@ struct RowBatch {
 
 /// The device side of one program. `whole_vectors` moves 16 bytes at a time and needs aligned rows; without
 /// it, elements travel one by one.
-template <int log_n, int log_chunks, int log_warps, Dtype dtype, Accumulator accumulator, bool whole_vectors>
+template <int log_n, int log_chunks, int log_warps, Dtype dtype, Accumulator sums, bool whole_vectors>
 struct Kernel {
   static constexpr Shape shape{log_n, log_chunks, log_warps};
   static constexpr Program program = make_program(shape);
@@ -171,7 +171,8 @@ struct Kernel {
   /// d = a b, rounded to storage and packed in pairs.
   __device__ static void multiply(std::uint32_t (&d)[2], const std::uint32_t (&a)[4],
                                   const std::uint32_t (&b)[2]) {
-    if constexpr (dtype == Dtype::f16 && accumulator == Accumulator::narrow) {
+    if constexpr (sums == Accumulator::narrow) {
+      static_assert(dtype == Dtype::f16, "bf16 products have fp32 sums only");
       ptx::mma_sync_m16n8k16_f16_f16(d, a, b);
     } else {
       float sum[4];
@@ -308,40 +309,52 @@ struct Kernel {
       w[i] = ptx::shfl_sync_idx(w[i], source);
   }
 
-  /// The thread's own share of slot_of; the vector's is XORed in at compile time.
+  /// Slot number of a thread or a vector alone; the slot of both is their XOR.
+  template <int s, int at>
+  static constexpr unsigned slot_share(int thread, int vector) {
+    return slot_of(shape, program.before[s], program.before[s + 1], program.before[at], thread, vector);
+  }
+
   template <int s, int at>
   __device__ static unsigned thread_slot() {
     unsigned slot = 0;
-    unrolled<5>([&](auto i) {
-      constexpr unsigned column =
-          slot_of(shape, program.before[s], program.before[s + 1], program.before[at], 1 << i(), 0);
+    unrolled<5 + shape.log_warps>([&](auto i) {
+      constexpr unsigned column = slot_share<s, at>(1 << i(), 0);
       slot ^= (threadIdx.x >> i() & 1U) * column;
-    });
-    unrolled<shape.log_warps>([&](auto i) {
-      constexpr unsigned column =
-          slot_of(shape, program.before[s], program.before[s + 1], program.before[at], 32 << i(), 0);
-      slot ^= (threadIdx.x >> (5 + i()) & 1U) * column;
     });
     return slot;
   }
 
+  /// Slot bits that differ among threads. The vector's other bits are added, so that they become the
+  /// immediate offset of the access.
+  template <int s, int at>
+  static constexpr unsigned thread_slot_bits() {
+    unsigned bits = 0;
+    for (int i = 0; i < 5 + shape.log_warps; ++i)
+      bits |= slot_share<s, at>(1 << i, 0);
+    return bits;
+  }
+
+  /// visit(first word of the vector, its place in shared memory).
+  template <int s, int at, class Visit>
+  __device__ static void for_each_slot(Visit&& visit) {
+    extern __shared__ uint4 slots[];
+    const unsigned mine = thread_slot<s, at>();
+    unrolled<shape.vectors()>([&](auto v) {
+      constexpr unsigned column = slot_share<s, at>(0, v()), shared_bits = column & thread_slot_bits<s, at>();
+      visit(std::integral_constant<int, v() << kFirstVectorBit>{},
+            slots[(mine ^ shared_bits) + (column ^ shared_bits)]);
+    });
+  }
+
   template <int s>
   __device__ static void exchange(Words w) {
-    extern __shared__ uint4 slots[];
-    const unsigned to = thread_slot<s, s>(), from = thread_slot<s, s + 1>();
-    unrolled<shape.vectors()>([&](auto v) {
-      constexpr unsigned column =
-          slot_of(shape, program.before[s], program.before[s + 1], program.before[s], 0, v());
-      constexpr int i = v() << kFirstVectorBit;
-      slots[to ^ column] = make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]);
-    });
+    for_each_slot<s, s>(
+        [&](auto i, uint4& slot) { slot = make_uint4(w[i()], w[i() + 1], w[i() + 2], w[i() + 3]); });
     __syncthreads();
-    unrolled<shape.vectors()>([&](auto v) {
-      constexpr unsigned column =
-          slot_of(shape, program.before[s], program.before[s + 1], program.before[s + 1], 0, v());
-      constexpr int i = v() << kFirstVectorBit;
-      const uint4 vector = slots[from ^ column];
-      w[i] = vector.x, w[i + 1] = vector.y, w[i + 2] = vector.z, w[i + 3] = vector.w;
+    for_each_slot<s, s + 1>([&](auto i, const uint4& slot) {
+      const uint4 vector = slot;
+      w[i()] = vector.x, w[i() + 1] = vector.y, w[i() + 2] = vector.z, w[i() + 3] = vector.w;
     });
   }
 
@@ -371,10 +384,10 @@ struct Kernel {
 /// One tile a block. All threads stay to the end: rows past the last are zeros that nobody stores. (The
 /// parameters are Kernel's, one by one: nvcc 13.0 cannot name a kernel template with a parameter of class
 /// type.)
-template <int log_n, int log_chunks, int log_warps, int blocks_per_sm, Dtype dtype, Accumulator accumulator,
+template <int log_n, int log_chunks, int log_warps, int blocks_per_sm, Dtype dtype, Accumulator sums,
           bool whole_vectors>
 __global__ void __launch_bounds__(32 << log_warps, blocks_per_sm) transform_tile(RowBatch batch) {
-  using K = Kernel<log_n, log_chunks, log_warps, dtype, accumulator, whole_vectors>;
+  using K = Kernel<log_n, log_chunks, log_warps, dtype, sums, whole_vectors>;
   const std::int64_t block = std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
   const std::int64_t first_row = block << K::shape.log_rows();
   std::uint32_t w[K::words];

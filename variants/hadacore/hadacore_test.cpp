@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "reference/emulation.hpp"
 #include "variants/registry.hpp"
@@ -18,9 +21,14 @@
 namespace fwht::hadacore {
 namespace {
 
+std::vector<Config> launched_configs(int log_n) {
+  return {published_config(log_n), tuned_config(log_n, Accumulator::narrow),
+          tuned_config(log_n, Accumulator::wide)};
+}
+
 /// Everything that is launched somewhere, and shapes a tuner may try.
 std::vector<Shape> shapes_of(int log_n) {
-  std::vector<Config> configs{published_config(log_n), tuned_config(log_n)};
+  std::vector<Config> configs = launched_configs(log_n);
   for (const int chunks : {1, 2, 4, 8, 16}) {
     for (const int warps : {1, 2, 4, 8, 16, 32})
       configs.push_back({chunks, warps, 1});
@@ -32,6 +40,11 @@ std::vector<Shape> shapes_of(int log_n) {
       shapes.push_back(shape);
   }
   return shapes;
+}
+
+bool is_tuned(Shape shape) {
+  return shape == shape_of(shape.log_n, tuned_config(shape.log_n, Accumulator::narrow)) ||
+         shape == shape_of(shape.log_n, tuned_config(shape.log_n, Accumulator::wide));
 }
 
 // ---- The lane-by-lane machine
@@ -379,7 +392,7 @@ TEST_P(HadacoreSizes, LoadsAndStoresAreWholeSectorsOfAlignedVectors) {
       EXPECT_TRUE(lane_of_bit_3 >= 0 && lane_of_bit_3 < 5) << text_of(shape);
     }
     EXPECT_EQ(program.at_load().position_of(shape, 4) / kFirstRegister, 0) << text_of(shape);
-    if (shape == shape_of(shape.log_n, tuned_config(shape.log_n))) {
+    if (is_tuned(shape)) {
       for (const int bit : {4, 5}) {  // whole 128-byte lines in a warp's store
         EXPECT_LT(program.at_store().position_of(shape, bit), kFirstRegister) << text_of(shape);
       }
@@ -444,6 +457,28 @@ TEST_P(HadacoreSizes, EveryColumnBitIsTransformedOnceInTheFewestStages) {
   }
 }
 
+// A plan may run one shape on aligned rows and another one elsewhere: they must agree bit for bit, as must
+// the three variants' launch tables. They do when every shape transforms the same bits in the same stages.
+TEST_P(HadacoreSizes, EveryShapeHasTheSameStages) {
+  using Stages = std::vector<std::pair<std::set<int>, bool>>;
+  std::set<Stages> all;
+  for (const Shape shape : shapes_of(GetParam())) {
+    const Program program = make_program(shape);
+    Stages stages;
+    for (int s = 0; s < program.steps; ++s) {
+      const Step& step = program.step[s];
+      if (!is_stage(step.action)) continue;
+      std::set<int> bits;
+      for (int k = 0; k < 4; ++k) {
+        if (step.transformed >> k & 1U) bits.insert(k_index_bit(program.before[s], step, k));
+      }
+      stages.emplace_back(bits, step.carries_scale);
+    }
+    all.insert(stages);
+  }
+  EXPECT_EQ(all.size(), 1U);
+}
+
 // ---- The algorithm
 
 TEST_P(HadacoreSizes, LaneByLaneItIsTheTransform) {
@@ -463,7 +498,7 @@ TEST_P(HadacoreSizes, LaneByLaneItIsTheTransform) {
 // In the lanes' arithmetic 0 * NaN is NaN, so whatever a zero of the matrix touches shows.
 TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
   const int log_n = GetParam();
-  for (const Config config : {published_config(log_n), tuned_config(log_n)}) {
+  for (const Config config : launched_configs(log_n)) {
     const Shape shape = shape_of(log_n, config);
     const std::size_t n = std::size_t{1} << log_n, rows = std::size_t{1} << shape.log_rows();
     const NumericModel model =
@@ -518,7 +553,8 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
   std::mt19937 generator(11);
   std::normal_distribution<double> normal;
   std::vector<std::uint16_t> stored(elements);
-  for (std::uint16_t& x : stored) x = static_cast<std::uint16_t>(encode(dtype, normal(generator)));
+  for (std::uint16_t& x : stored)
+    x = static_cast<std::uint16_t>(encode(dtype, normal(generator)));
   if (disturbed) {
     const double values[] = {double(INFINITY), -double(INFINITY), double(NAN)};
     for (const double value : values) {
@@ -526,7 +562,8 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
     }
   }
   std::vector<double> tile(elements);
-  std::transform(stored.begin(), stored.end(), tile.begin(), [&](std::uint16_t x) { return decode(dtype, x); });
+  std::transform(stored.begin(), stored.end(), tile.begin(),
+                 [&](std::uint16_t x) { return decode(dtype, x); });
   const auto tensor_core = [&](const std::array<double, 16>& a, const std::array<double, 16>& b) {
     const double sum = reference::mma_sum(a, b, 0.0, dtype, staged.accumulator, staged.core);
     return decode(dtype, encode(dtype, sum));
@@ -544,7 +581,7 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
 // What the numeric model says of the stages is all there is to know: the reference's emulation needs nothing
 // else to give the bits that the lanes give.
 TEST_P(HadacoreSizes, StagesOfTheModelReproduceTheLanesBitForBit) {
-  for (const Config config : {published_config(GetParam()), tuned_config(GetParam())}) {
+  for (const Config config : launched_configs(GetParam())) {
     for (const bool disturbed : {false, true}) {
       expect_emulated(Dtype::f16, Accumulator::narrow, GetParam(), config, disturbed);
       expect_emulated(Dtype::f16, Accumulator::wide, GetParam(), config, disturbed);
@@ -559,7 +596,8 @@ TEST_P(HadacoreSizes, ModelStatesTheConstants) {
   const int log_n = GetParam();
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, 5);
-    const NumericModel model = numeric_model(problem, tuned_config(log_n), Accumulator::narrow, 90);
+    const NumericModel model =
+        numeric_model(problem, tuned_config(log_n, Accumulator::narrow), Accumulator::narrow, 90);
     EXPECT_EQ(model.roundings, (log_n + 3) / 4);
     EXPECT_TRUE(model.row_isolation);
     // 181/256 for 1/sqrt(2), which both formats round to.
@@ -570,17 +608,20 @@ TEST_P(HadacoreSizes, ModelStatesTheConstants) {
     for (const TensorStage& stage : model.stages) {
       EXPECT_NEAR(stage.constant, std::exp2(-0.5 * stage.transformed), 1.1e-4 * stage.constant);
     }
-    EXPECT_EQ(model.stages, numeric_model(problem, tuned_config(log_n), Accumulator::wide, 90).stages);
+    EXPECT_EQ(model.stages,
+              numeric_model(problem, tuned_config(log_n, Accumulator::narrow), Accumulator::wide, 90).stages);
   }
 }
 
 TEST(HadacoreModel, AnyScaleIsRoundedToOneConstant) {
   Problem problem = make_problem(Dtype::f16, 8192, 5);
   problem.scale = 1.0;  // exact: no square root is left
-  EXPECT_EQ(numeric_model(problem, tuned_config(13), Accumulator::narrow, 90).gain_error, 0.0);
+  EXPECT_EQ(numeric_model(problem, tuned_config(13, Accumulator::narrow), Accumulator::narrow, 90).gain_error,
+            0.0);
   EXPECT_EQ(scale_constant(problem), 64.0);
   problem.scale = 0.1;
-  const double gain_error = numeric_model(problem, tuned_config(13), Accumulator::narrow, 90).gain_error;
+  const double gain_error =
+      numeric_model(problem, tuned_config(13, Accumulator::narrow), Accumulator::narrow, 90).gain_error;
   EXPECT_NE(gain_error, 0.0);
   EXPECT_LE(std::fabs(gain_error), format_of(Dtype::f16).unit_roundoff());
 }
@@ -617,12 +658,18 @@ TEST(HadacoreModel, PredictsOverflowOfIntermediates) {
   }
 }
 
-TEST(HadacoreBitCard, IsWhatTheProgramDoes) {
-  EXPECT_EQ(bit_card(shape_of(12, tuned_config(12))),
-            "mma B: b0 b3 b4 b1         pack b0  | word b1 b2 | vector b8 b9  | lane b3 b4 b5 b6 b7  | warp "
-            "b10 b11\n"
-            "mma B: b5 b6 b7 b2         pack b5  | word b1 b2 | vector b8 b9  | lane b6 b7 b0 b3 b4  | warp "
-            "b10 b11\n");
+// The bit cards in the comment that opens hadacore.cu are what make_program decides.
+TEST_P(HadacoreSizes, BitCardOfTheKernelFileIsTrue) {
+  const std::filesystem::path kernel_file = std::filesystem::path(__FILE__).parent_path() / "hadacore.cu";
+  std::ifstream file(kernel_file);
+  ASSERT_TRUE(file) << kernel_file;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const int log_n = GetParam();
+  std::string card = "// n = " + std::to_string(1 << log_n) + "\n";
+  std::istringstream lines(bit_card(shape_of(log_n, tuned_config(log_n, Accumulator::narrow))));
+  for (std::string line; std::getline(lines, line);)
+    card += "//   " + line + "\n";
+  EXPECT_NE(text.find(card), std::string::npos) << "hadacore.cu lacks\n" << card;
 }
 
 }  // namespace
