@@ -1,4 +1,4 @@
-"""Command line: report, table, compare, baselines, readme. Exit code 2 and one sentence for a refused request."""
+"""Command line. A refused request ends with one sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def _parser() -> argparse.ArgumentParser:
         "report", help="one self-contained HTML page with figures; prints its path last"
     )
     _folders(report)
-    report.add_argument("--output", type=Path, metavar="FILE.html",
-                        help="default: build/reports/<newest folder>/report.html")  # fmt: skip
+    report.add_argument(
+        "--output", type=Path, metavar="FILE.html", help="default: build/reports/<newest folder>/report.html"
+    )
     report.add_argument(
         "--no-files", action="store_true", help="do not write the figures as separate SVG and PNG files"
     )
@@ -102,8 +103,12 @@ def _allow(parser: argparse.ArgumentParser, *, mixed: bool) -> None:
 
 
 def _load(options) -> list[Device]:
-    return load(options.results, allow_dirty=options.allow_dirty, allow_mixed=options.allow_mixed,
-                allow_incomplete=options.allow_incomplete)  # fmt: skip
+    return load(
+        options.results,
+        allow_dirty=options.allow_dirty,
+        allow_mixed=options.allow_mixed,
+        allow_incomplete=options.allow_incomplete,
+    )
 
 
 def _report(options) -> int:
@@ -131,7 +136,8 @@ def _table(options) -> int:
             wanted = getattr(options, column)
             if wanted and not (results[column] == wanted).any():
                 raise ResultsError(
-                    f"no measurement with {column} {wanted}; there is {', '.join(sorted(set(results[column])))}"
+                    f"no measurement with {column} {wanted}; there is "
+                    f"{', '.join(sorted(set(results[column])))}"
                 )
             results = results[results[column] == wanted] if wanted else results
         rows = results[results["status"] == "ok"] if options.variant else tables.best(results)
@@ -147,11 +153,17 @@ def _table(options) -> int:
 
 def _terminal(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.sort_values(["elements", "n"])
-    return pd.DataFrame({
-        "n": rows["n"], "rows": rows["rows"], "layout": rows["layout"], "variant": rows["variant"],
-        "time_us": rows["time_us"].map("{:.3f}".format), "of_limit": rows["fraction_of_limit"].map("{:.3f}".format),
-        "error/predicted": rows["error_ratio"].map("{:.3f}".format),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "n": rows["n"],
+            "rows": rows["rows"],
+            "layout": rows["layout"],
+            "variant": rows["variant"],
+            "time_us": rows["time_us"].map("{:.3f}".format),
+            "of_limit": rows["fraction_of_limit"].map("{:.3f}".format),
+            "error/predicted": rows["error_ratio"].map("{:.3f}".format),
+        }
+    )
 
 
 def _compare(options) -> int:
@@ -171,8 +183,11 @@ def _compare(options) -> int:
     _print(tables.compare_summary(both).round(4))
     lost = both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
     won = both[(both["status_a"] != "ok") & (both["status_b"] == "ok")]
-    print(f"\n{len(both)} common, {len(a.results) - len(both)} only in A, {len(b.results) - len(both)} only in B; "
-          f"{len(lost)} ok in A but not in B, {len(won)} the other way")  # fmt: skip
+    print(
+        f"\n{len(both)} common, {len(a.results) - len(both)} only in A, {len(b.results) - len(both)} only "
+        "in B; "
+        f"{len(lost)} ok in A but not in B, {len(won)} the other way"
+    )
     if options.output:
         both.to_csv(options.output, index=False)
         print(options.output)

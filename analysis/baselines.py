@@ -1,7 +1,7 @@
 """Published kernels as measured on one H200, and a results folder compared with them.
 
-The table and its provenance lie in `baselines/`. Fractions of the copy limit carry over between machines; times
-do not, so times are only shown beside results of the same GPU.
+The table and its provenance lie in `baselines/`. Fractions of the copy limit carry over between machines;
+times do not, so times are only shown beside results of the same GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = ["variant", "method", "dtype", "n", "elements", "mode", "fraction", "b
 
 @cache
 def published() -> pd.DataFrame:
-    """Columns method, dtype, n, elements, mode, time_us, copy_us, fraction (copy_us / time_us). Do not modify."""
+    """The table with a column fraction = copy_us / time_us. Shared: do not modify."""
     table = pd.read_csv(FILE)
     table["fraction"] = table["copy_us"] / table["time_us"]
     return table
@@ -60,12 +60,13 @@ def compare(device: Device) -> pd.DataFrame:
 
 
 def compare_all(devices: list[Device]) -> pd.DataFrame:
-    """`compare` for several devices, with a leading column `device`. Throws ResultsError when nothing matches."""
+    """`compare` for several devices, with a first column `device`; ResultsError when nothing matches."""
     tables = [compare(device).assign(device=device.name) for device in devices]
     table = pd.concat(tables, ignore_index=True)[["device", *COLUMNS]]
     if table.empty:
         raise ResultsError(
-            "no measurement here has a published counterpart; that takes warp_shuffle, hadacore or hadacore_published "
+            "no measurement here has a published counterpart; that takes warp_shuffle, hadacore or "
+            "hadacore_published "
             "in place, f16 or bf16, mode replay or cold, and a size of the published table"
         )
     return table

@@ -1,4 +1,4 @@
-"""Synthetic results folders for the tests: a plausible H200 and a host without a GPU. Nothing here is measured."""
+"""Synthetic results folders for the tests: an H200 and a host without a GPU. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -21,18 +21,38 @@ ROUNDINGS = {"hadacore": 4, "naive": 1, "warp_shuffle": 1, "wgmma": 1, "kokkos":
 
 def make_context(**changes) -> dict:
     context = {
-        "format_version": 1, "command": "fwht_sweep --grid quick", "argv": ["fwht_sweep", "--grid", "quick"],
-        "utc_start": "2026-11-20T10:00:00Z", "utc_end": "2026-11-20T10:01:00Z", "commit": COMMIT, "dirty": False,
-        "sources_hash": "a" * 64, "version": "0.1.0", "build_type": "Release", "cxx": "GNU 12.2.0", "cxx_flags": "-O3",
-        "cuda": "NVIDIA 13.0.48", "cuda_flags": "-O3 -arch=sm_90a",
+        "format_version": 1,
+        "command": "fwht_sweep --grid quick",
+        "argv": ["fwht_sweep", "--grid", "quick"],
+        "utc_start": "2026-11-20T10:00:00Z",
+        "utc_end": "2026-11-20T10:01:00Z",
+        "commit": COMMIT,
+        "dirty": False,
+        "sources_hash": "a" * 64,
+        "version": "0.1.0",
+        "build_type": "Release",
+        "cxx": "GNU 12.2.0",
+        "cxx_flags": "-O3",
+        "cuda": "NVIDIA 13.0.48",
+        "cuda_flags": "-O3 -arch=sm_90a",
         "host": {"name": "Example CPU 9000", "threads": 16, "memory_bytes": 1 << 37},
         "device": {
-            "present": True, "why_absent": "", "name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132,
-            "l2_bytes": 62914560, "memory_bytes": 150754820096, "clock_khz": 1980000, "driver_version": 13000,
+            "present": True,
+            "why_absent": "",
+            "name": "NVIDIA H200",
+            "compute_capability": "9.0",
+            "sm_count": 132,
+            "l2_bytes": 62914560,
+            "memory_bytes": 150754820096,
+            "clock_khz": 1980000,
+            "driver_version": 13000,
             "runtime_version": 13000,
         },
-        "grid": "quick", "seeds": [1, 2, 3], "variants": list(GPU_VARIANTS), "complete": True,
-    }  # fmt: skip
+        "grid": "quick",
+        "seeds": [1, 2, 3],
+        "variants": list(GPU_VARIANTS),
+        "complete": True,
+    }
     return context | changes
 
 
@@ -66,23 +86,50 @@ class FolderWriter:
         )
         ideal = ideal_error(dtype)
         row = {
-            "variant": variant, "memory": "host" if mode == "host" else "device", "dtype": dtype, "n": n, "rows": rows,
-            "elements": elements, "placement": "in", "row_stride": n, "mode": mode, "status": "ok",
-            "time_us": f"{time:.4f}", "time_min_us": f"{0.99 * time:.4f}", "time_max_us": f"{1.02 * time:.4f}",
-            "launches": 20, "replays": 7, "empty_us": "" if mode == "host" else 0.55, "limit_us": f"{limit:.4f}",
-            "limit_kernel": "plain_1", "fraction_of_limit": f"{limit / time:.6f}", "useful_bytes": useful,
-            "bytes_per_second": f"{useful / time * 1e6:.0f}", "rel_l2": f"{ideal * wobble(variant, n):.4e}",
-            "predicted_rel_l2": f"{ideal:.4e}", "max_error_over_rms": "1.9e-3", "gain": "0",
-            "settings": json.dumps({"grid": rows, "threads": 256}), "message": "",
-        }  # fmt: skip
+            "variant": variant,
+            "memory": "host" if mode == "host" else "device",
+            "dtype": dtype,
+            "n": n,
+            "rows": rows,
+            "elements": elements,
+            "placement": "in",
+            "row_stride": n,
+            "mode": mode,
+            "status": "ok",
+            "time_us": f"{time:.4f}",
+            "time_min_us": f"{0.99 * time:.4f}",
+            "time_max_us": f"{1.02 * time:.4f}",
+            "launches": 20,
+            "replays": 7,
+            "empty_us": "" if mode == "host" else 0.55,
+            "limit_us": f"{limit:.4f}",
+            "limit_kernel": "plain_1",
+            "fraction_of_limit": f"{limit / time:.6f}",
+            "useful_bytes": useful,
+            "bytes_per_second": f"{useful / time * 1e6:.0f}",
+            "rel_l2": f"{ideal * wobble(variant, n):.4e}",
+            "predicted_rel_l2": f"{ideal:.4e}",
+            "max_error_over_rms": "1.9e-3",
+            "gain": "0",
+            "settings": json.dumps({"grid": rows, "threads": 256}),
+            "message": "",
+        }
         self.tables["results.csv"].append(row | changes)
 
     def limit(self, dtype: str, elements: int, mode: str):
         useful = 2 * elements * ELEMENT_BYTES[dtype]
         for kernel, factor in (("plain_1", 1.0), ("bulk_4", 1.04)):
             time = factor * copy_us(useful, mode)
-            row = {"memory": "host" if mode == "host" else "device", "useful_bytes": useful, "placement": "in",
-                   "mode": mode, "kernel": kernel, "time_us": time, "time_min_us": time, "time_max_us": time}  # fmt: skip
+            row = {
+                "memory": "host" if mode == "host" else "device",
+                "useful_bytes": useful,
+                "placement": "in",
+                "mode": mode,
+                "kernel": kernel,
+                "time_us": time,
+                "time_min_us": time,
+                "time_max_us": time,
+            }
             if row not in self.tables["limits.csv"]:
                 self.tables["limits.csv"].append(row)
 
@@ -105,13 +152,28 @@ class FolderWriter:
         predicted = ideal_error(dtype) * (math.sqrt(k) if dtype != "f32" else 1.08 * math.sqrt(math.log2(n)))
         measured = predicted * (0.985 + 0.5 * (wobble(variant, dtype, n, input, source) - 0.97))
         row = {
-            "variant": variant, "source": source, "dtype": dtype, "n": n, "input": input, "seeds": "1 2 3",
-            "elements": 1 << 22, "status": "ok", "rel_l2": measured, "rel_l2_min_row": measured * (1 - 1 / math.sqrt(n)),
-            "rel_l2_mean_row": measured, "rel_l2_max_row": measured * (1 + 1.3 / math.sqrt(n)),
-            "predicted_rel_l2": predicted, "ratio": measured / predicted, "max_error_over_rms": 9 * measured,
-            "gain": -1.07e-4 if variant == "hadacore" and int(math.log2(n)) % 2 else 1e-8, "predicted_gain": 0,
-            "mean_signed_error": 1e-8, "bit_match": 0.9997 if k == 1 else 0.45, "nonfinite": 0, "message": "",
-        }  # fmt: skip
+            "variant": variant,
+            "source": source,
+            "dtype": dtype,
+            "n": n,
+            "input": input,
+            "seeds": "1 2 3",
+            "elements": 1 << 22,
+            "status": "ok",
+            "rel_l2": measured,
+            "rel_l2_min_row": measured * (1 - 1 / math.sqrt(n)),
+            "rel_l2_mean_row": measured,
+            "rel_l2_max_row": measured * (1 + 1.3 / math.sqrt(n)),
+            "predicted_rel_l2": predicted,
+            "ratio": measured / predicted,
+            "max_error_over_rms": 9 * measured,
+            "gain": -1.07e-4 if variant == "hadacore" and int(math.log2(n)) % 2 else 1e-8,
+            "predicted_gain": 0,
+            "mean_signed_error": 1e-8,
+            "bit_match": 0.9997 if k == 1 else 0.45,
+            "nonfinite": 0,
+            "message": "",
+        }
         self.tables["accuracy.csv"].append(row | changes)
 
     def write(self, path: Path) -> Path:
@@ -125,8 +187,14 @@ class FolderWriter:
         return path
 
 
-def gpu_folder(ns=(16, 512, 4096, 32768), sizes=(1 << 15, 1 << 20, 1 << 23, 1 << 28),
-               modes=("replay", "alternating", "cold"), dtypes=("f16", "bf16", "f32"), slow=1.0, **context):  # fmt: skip
+def gpu_folder(
+    ns=(16, 512, 4096, 32768),
+    sizes=(1 << 15, 1 << 20, 1 << 23, 1 << 28),
+    modes=("replay", "alternating", "cold"),
+    dtypes=("f16", "bf16", "f32"),
+    slow=1.0,
+    **context,
+):
     writer = FolderWriter(**context)
     for dtype in dtypes:
         for mode in modes:

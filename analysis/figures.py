@@ -1,7 +1,7 @@
 """Figures: for each a function that computes the data (tested) and one that draws it.
 
-Colours: Okabe-Ito for variants, cividis for fractions; both keep their order for colour-blind readers and in grey.
-Every figure names the results folder, the device and the commit it shows.
+Colours: Okabe-Ito for variants, cividis for fractions; both keep their order for colour-blind readers and in
+grey. Every figure names the results folder, the device and the commit it shows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .tables import binary, byte_text
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C3E", "#4D4D4D")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+HOST_MARKERS = ("*", "p", "h", ">")
 INK, MUTED, RULE = "#1a1a1a", "#6b6b6b", "#d9d9d9"
 PUBLISHED_STYLE = {"hadacore": (0, (5, 2)), "fast_hadamard_transform": (0, (1, 1.5))}
 STYLE = {
@@ -60,7 +61,7 @@ WIDTH = 10.8  # inches
 
 @dataclass
 class Drawing:
-    """A figure with the words that belong to it. `tips` holds one line per cell of the group with that gid."""
+    """A figure with its words. `tips[gid]` holds one line per cell of the group with that gid."""
 
     stem: str
     title: str
@@ -75,7 +76,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Fraction of the limit over n and elements for one variant; a cell is measured, a labelled gap or absent."""
+    """Fraction of the limit of one variant; a cell is measured, a labelled gap or absent."""
 
     variant: str
     cells: dict[tuple[int, int], float]  # (n, elements) -> fraction of the limit
@@ -90,14 +91,15 @@ def select(results: pd.DataFrame, dtype: str, mode: str, layout: str) -> pd.Data
 def heat_maps(device: Device, dtype: str, mode: str, layout: str) -> list[HeatMap]:
     """One map per variant that has a measurement or a reason, in ladder order; none for a mode without times.
 
-    unsupported.csv names no mode: a reason is a gap where the same problem was timed in this mode, or in no mode at
-    all. In mode host only variants with times are shown: the others do not run there.
+    unsupported.csv names no mode: a reason is a gap where the same problem was timed in this mode, or in no
+    mode at all and this mode has its size. In mode host only variants with times are shown: the others do
+    not run there.
     """
     part = select(device.results, dtype, mode, layout)
     reasons = device.unsupported
     reasons = reasons[(reasons["dtype"] == dtype) & (reasons["layout"] == layout)]
     timed = device.results[(device.results["dtype"] == dtype) & (device.results["layout"] == layout)]
-    here, anywhere = _problems(part), _problems(timed)
+    here, anywhere, sizes = _problems(part), _problems(timed), set(part["elements"])
     host = set(device.results.loc[device.results["memory"] == "host", "variant"])
     maps = []
     for variant in device.variants:
@@ -109,7 +111,7 @@ def heat_maps(device: Device, dtype: str, mode: str, layout: str) -> list[HeatMa
         gaps = {
             (r.n, r.elements): r.reason
             for r in own.itertuples()
-            if (r.n, r.elements) in here or (r.n, r.elements) not in anywhere
+            if (r.n, r.elements) in here or ((r.n, r.elements) not in anywhere and r.elements in sizes)
         }
         gaps |= {(r.n, r.elements): f"{r.status}: {r.message}".rstrip(": ") for r in bad.itertuples()}
         cells = {(r.n, r.elements): r.fraction_of_limit for r in ok.itertuples()}
@@ -132,7 +134,7 @@ class GapReason:
 
 
 def gap_legend(maps: list[HeatMap]) -> list[GapReason]:
-    """Letters for all gaps of `maps`, in order of appearance, each with a sentence and the n it stands for."""
+    """Letters for all gaps of `maps`, in order of appearance, each with a sentence and its n."""
     alike: dict[str, list[tuple[int, str]]] = {}
     for heat in maps:
         for (n, _), reason in sorted(heat.gaps.items()):
@@ -159,7 +161,7 @@ def published_maps(dtype: str, mode: str, keys: set[tuple[int, int]]) -> list[He
 
 
 def panel_sizes(results: pd.DataFrame, limit: int = 6) -> list[int]:
-    """At most `limit` element counts, spread evenly over those measured for several n; the largest included."""
+    """At most `limit` element counts, spread over those measured for several n; the largest included."""
     counts = results.groupby("elements")["n"].nunique()
     elements = (
         sorted(int(e) for e in counts.index[counts >= max(2, counts.max() // 2)]) if len(counts) else []
@@ -204,7 +206,7 @@ def time_against_n(device: Device, part: pd.DataFrame, elements: int) -> Lines:
     ns = np.array(sorted(rows["n"].unique()), float)
     if len(ns):
         for name, column in (("limit (copy)", "limit_us"), ("empty kernel", "empty_us")):
-            value = float(rows[column].median())
+            value = float(rows[column].median()) if rows[column].notna().any() else math.nan
             # Beside large work an empty kernel is no floor: it would only flatten the panel.
             if np.isfinite(value) and (column == "limit_us" or value > 0.05 * rows["time_us"].min()):
                 references[name] = (ns, np.full(len(ns), value))
@@ -298,12 +300,21 @@ def error_against_speed(device: Device, dtype: str, mode: str) -> pd.DataFrame:
 
 
 def style_of(device: Device) -> dict[str, dict]:
-    """One colour and marker per variant, the same in every figure."""
-    return {
-        v: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)],
-            "linestyle": "-" if i < len(PALETTE) else "--"}
-        for i, v in enumerate(device.variants)
-    }  # fmt: skip
+    """One colour and marker per variant, the same in every figure.
+
+    Variants on the GPU and on the CPU meet in the accuracy figure only: they count separately, so that the
+    palette lasts, from its two ends and with other markers.
+    """
+    host = set(device.results.loc[device.results["memory"] == "host", "variant"])
+    styles = {}
+    for on_host, colours, markers in ((False, PALETTE, MARKERS), (True, PALETTE[::-1], HOST_MARKERS)):
+        for i, variant in enumerate(v for v in device.variants if (v in host) == on_host):
+            styles[variant] = {
+                "color": colours[i % len(colours)],
+                "marker": markers[i % len(markers)],
+                "linestyle": "-" if i < len(colours) else "--",
+            }
+    return {variant: styles[variant] for variant in device.variants}
 
 
 def _grid(count: int, columns: int, panel_height: float, top: float, bottom: float, *, sharey=True):
@@ -315,9 +326,13 @@ def _grid(count: int, columns: int, panel_height: float, top: float, bottom: flo
     figure = Figure(figsize=(width, height))
     axes = figure.subplots(rows, columns, sharex=True, sharey=sharey, squeeze=False)
     figure.subplots_adjust(
-        left=0.72 / width, right=1 - 0.12 / width, top=1 - top / height, bottom=bottom / height,
-        wspace=0.12 if sharey else 0.26, hspace=0.24 + 0.12 * (panel_height < 2),
-    )  # fmt: skip
+        left=0.72 / width,
+        right=1 - 0.12 / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=0.12 if sharey else 0.26,
+        hspace=0.24 + 0.12 * (panel_height < 2),
+    )
     flat = list(axes.flat)
     for extra in flat[count:]:
         extra.set_visible(False)
@@ -342,9 +357,14 @@ def _legend(figure: Figure, axes, order=()) -> None:
     characters = sum(len(label) + 7 for label in labels)
     lines = math.ceil(characters / (15.5 * figure.get_figwidth()))
     figure.legend(
-        [handles[label] for label in labels], labels, loc="upper left", ncols=math.ceil(len(labels) / lines),
-        bbox_to_anchor=(0.0, 1 - 0.02 / figure.get_figheight()), columnspacing=1.4, handlelength=2.2,
-    )  # fmt: skip
+        [handles[label] for label in labels],
+        labels,
+        loc="upper left",
+        ncols=math.ceil(len(labels) / lines),
+        bbox_to_anchor=(0.0, 1 - 0.02 / figure.get_figheight()),
+        columnspacing=1.4,
+        handlelength=2.2,
+    )
 
 
 def _log2_axis(axis, which: str, values, text, rotate=False) -> None:
@@ -383,15 +403,19 @@ def draw_heat_maps(device: Device, dtype: str, mode: str, layout: str) -> Drawin
     other = "" if layout == tables.main_layout(device.results) else f", {layout}"
     stem = f"heat_{dtype}_{mode}" + re.sub(r"\W+", "_", other)
     drawing = Drawing(
-        stem, f"Fraction of the limit, {dtype}, {mode}{other}",
-        "Time of the best copy kernel over the same bytes, divided by the time of the variant, in percent: 100 means as fast as "
-        f"copying. Rows {layout}. Hatched cells are gaps, the letter names the reason (red: a wrong or failed result, which has no time). "
+        stem,
+        f"Fraction of the limit, {dtype}, {mode}{other}",
+        "Time of the best copy kernel over the same bytes, divided by the time of the variant, in percent: "
+        "100 means as fast as "
+        f"copying. Rows {layout}. Hatched cells are gaps, the letter names the reason (red: a wrong or "
+        "failed result, which has no time). "
         "White cells were not asked for.",
         figure,
-    )  # fmt: skip
+    )
     for index, (axis, heat) in enumerate(zip(axes, maps)):
         _draw_heat_map(axis, heat, ns, sizes, letters, f"{stem}-{index}", drawing)
-    figure.supylabel("elements (n × rows)", x=0.012, fontsize=8.5, color=INK)
+    label = "elements (n × rows)" if figure.get_figheight() > 3 else "elements"
+    figure.supylabel(label, x=0.012, fontsize=8.5, color=INK)
     for axis in axes[max(0, len(axes) - 3) :]:
         axis.set_xlabel("row length n")
     _colour_bar(figure)
@@ -412,19 +436,23 @@ def _draw_heat_map(axis, heat: HeatMap, ns, sizes, letters, gid: str, drawing: D
     def squares(keys):
         return [
             [(column[n] + dx, row[e] + dy) for dx, dy in ((0, 0), (1, 0), (1, 1), (0, 1))] for n, e in keys
-        ]  # fmt: skip
+        ]
 
     small = 6.2 if len(ns) <= 16 else 4.6
     if heat.cells:
         values = list(heat.cells.values())
         cells = PolyCollection(
-            squares(heat.cells), facecolors=[colours(norm(min(v, 1.0))) for v in values], edgecolors="white",
-            linewidths=0.4, clip_on=False,
-        )  # fmt: skip
+            squares(heat.cells),
+            facecolors=[colours(norm(min(v, 1.0))) for v in values],
+            edgecolors="white",
+            linewidths=0.4,
+            clip_on=False,
+        )
         cells.set_gid(gid)
         axis.add_collection(cells)
         drawing.tips[gid] = [
-            f"{heat.variant}, n={n}, {binary(e)} elements: {f:.3f} of the limit, {tables.time_text(heat.times[n, e])}"
+            f"{heat.variant}, n={n}, {binary(e)} elements: {f:.3f} of the limit, "
+            f"{tables.time_text(heat.times[n, e])}"
             for (n, e), f in heat.cells.items()
         ]
         for (n, e), value in heat.cells.items():
@@ -515,7 +543,7 @@ def draw_time_against_n(device: Device, dtype: str, mode: str) -> Drawing | None
     sizes = panel_sizes(part[part["status"] == "ok"])
     if not sizes:
         return None
-    figure, axes = _grid(len(sizes), 3, 2.35, 0.62, 0.95, sharey=False)
+    figure, axes = _grid(len(sizes), 3, 2.35, 0.72, 0.95, sharey=False)
     for axis, elements in zip(axes, sizes):
         _draw_lines(axis, time_against_n(device, part, elements), style_of(device))
         _log2_axis(axis, "x", part["n"], str, rotate=True)
@@ -523,11 +551,12 @@ def draw_time_against_n(device: Device, dtype: str, mode: str) -> Drawing | None
         axis.set_title(f"{binary(elements)} elements, {byte_text(elements * tables.ELEMENT_BYTES[dtype])}")
     _finish(figure, axes, device, "row length n", "time per launch (µs)")
     return Drawing(
-        f"time_n_{dtype}_{mode}", f"Time against n, {dtype}, {mode}",
-        "One panel per tensor size; lower is better. Dashed black: the limit, a copy of the same bytes. Dotted: an empty kernel."
-        + _published_words(device, mode, dtype),
+        f"time_n_{dtype}_{mode}",
+        f"Time against n, {dtype}, {mode}",
+        "One panel per tensor size; lower is better. Dashed black: the limit, a copy of the same bytes. "
+        "Dotted: an empty kernel." + _published_words(device, mode, dtype),
         figure,
-    )  # fmt: skip
+    )
 
 
 def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | None:
@@ -536,7 +565,7 @@ def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | 
     if ok["elements"].nunique() < 3:
         return None  # two points make no curve
     ns = panel_ns(ok)
-    figure, axes = _grid(len(ns), 3, 2.35, 0.62, 0.95)
+    figure, axes = _grid(len(ns), 3, 2.35, 0.72, 0.95)
     for axis, n in zip(axes, ns):
         _draw_lines(axis, time_against_bytes(device, part, n), style_of(device))
         _log2_axis(axis, "x", part["useful_bytes"], byte_text, rotate=True)
@@ -544,11 +573,13 @@ def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | 
         axis.set_title(f"n = {n}")
     _finish(figure, axes, device, "useful bytes (read + written)", "time per launch (µs)")
     return Drawing(
-        f"time_bytes_{dtype}_{mode}", f"Time against bytes, {dtype}, {mode}",
-        "One panel per row length. Small work ends on the latency floor (dotted: an empty kernel), large work on the limit "
+        f"time_bytes_{dtype}_{mode}",
+        f"Time against bytes, {dtype}, {mode}",
+        "One panel per row length. Small work ends on the latency floor (dotted: an empty kernel), large "
+        "work on the limit "
         "(dashed: a copy of the same bytes)." + _published_words(device, mode, dtype),
         figure,
-    )  # fmt: skip
+    )
 
 
 def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
@@ -565,7 +596,7 @@ def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
     else:
         panel, x, words, across = "elements", "n", "size", 3
     values = sorted(int(v) for v in table[panel].unique())
-    figure, axes = _grid(len(values), across, 1.75 if across == 5 else 2.35, 0.62, 0.95)
+    figure, axes = _grid(len(values), across, 1.75 if across == 5 else 2.35, 0.72, 0.95)
     for axis, value in zip(axes, values):
         _draw_speedup_panel(
             axis, table[table[panel] == value], published[published[panel] == value], x, base, device
@@ -602,6 +633,8 @@ def _draw_speedup_panel(axis, table, published, x: str, base: str, device: Devic
 
 def _speedup_axis(axis) -> None:
     axis.set_yscale("log", base=2)
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(base=2, subs=(1, 1.5) if high < 12 * low else (1,)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
 
@@ -610,7 +643,7 @@ def draw_accuracy(device: Device) -> Drawing | None:
     dtypes = [d for d in tables.dtypes_of(device) if len(accuracy_lines(device.accuracy, d))]
     if not dtypes:
         return None
-    figure, axes = _grid(2 * len(dtypes), len(dtypes), 2.6, 0.62, 0.95, sharey=False)
+    figure, axes = _grid(2 * len(dtypes), len(dtypes), 2.6, 0.9, 0.95, sharey=False)
     upper, lower = axes[: len(dtypes)], axes[len(dtypes) :]
     for dtype, top, bottom in zip(dtypes, upper, lower):
         _draw_accuracy_panel(device, dtype, top, bottom)
@@ -622,12 +655,15 @@ def draw_accuracy(device: Device) -> Drawing | None:
     _source_line(figure, device)
     kind = tables.main_input(device.accuracy)
     return Drawing(
-        "accuracy", "Error against n, measured and predicted",
-        f"Input: {kind}. Above: relative L2 error against the FP64 reference; marks are measured (hollow: emulated on the host), lines are "
-        "computed from the variant's numeric model before the run, dotted black is one rounding of the exact result. "
-        "Below: measured over predicted; bars reach from the best to the worst row (cut off where short rows scatter more).",
+        "accuracy",
+        "Error against n, measured and predicted",
+        f"Input: {kind}. Above: relative L2 error against the FP64 reference; marks are measured (hollow: "
+        "emulated on the host), lines are "
+        "computed from the variant's numeric model before the run, dotted black is one rounding of the exact "
+        "result. "
+        "Below: measured over predicted.",
         figure,
-    )  # fmt: skip
+    )
 
 
 def _draw_accuracy_panel(device: Device, dtype: str, top, bottom) -> None:
@@ -653,16 +689,6 @@ def _draw_accuracy_panel(device: Device, dtype: str, top, bottom) -> None:
             top.plot(x, rows["rel_l2"], label=label, **marks, **hollow)
             predicted = rows["predicted_rel_l2"].to_numpy(float)
             ratio = rows["rel_l2"].to_numpy(float) / predicted
-            spread = np.abs(rows[["rel_l2_min_row", "rel_l2_max_row"]].to_numpy(float).T / predicted - ratio)
-            bottom.errorbar(
-                x,
-                ratio,
-                yerr=np.nan_to_num(spread),
-                fmt="none",
-                ecolor=style["color"],
-                elinewidth=0.6,
-                alpha=0.3,
-            )
             bottom.plot(x, ratio, **marks, **hollow)
         rows = part[part["variant"] == variant].drop_duplicates("n")
         top.plot(rows["n"], rows["predicted_rel_l2"], color=style["color"], linewidth=0.9, alpha=0.8)
@@ -683,7 +709,7 @@ def draw_error_against_speed(device: Device, mode: str) -> Drawing | None:
     dtypes = [d for d in tables.dtypes_of(device) if len(error_against_speed(device, d, mode))]
     if not dtypes:
         return None
-    figure, axes = _grid(len(dtypes), 3, 3.0, 0.62, 0.85, sharey=False)
+    figure, axes = _grid(len(dtypes), 3, 3.0, 0.72, 0.85, sharey=False)
     for axis, dtype in zip(axes, dtypes):
         table = error_against_speed(device, dtype, mode)
         for variant, style in style_of(device).items():
@@ -691,8 +717,17 @@ def draw_error_against_speed(device: Device, mode: str) -> Drawing | None:
             if rows.empty:
                 continue
             size = 7 + 3.0 * np.log2(rows["n"].to_numpy(float))
-            axis.scatter(100 * rows["fraction_of_limit"], rows["over_ideal"], s=size, label=variant, alpha=0.85,
-                         color=style["color"], marker=style["marker"], edgecolors="white", linewidths=0.4)  # fmt: skip
+            axis.scatter(
+                100 * rows["fraction_of_limit"],
+                rows["over_ideal"],
+                s=size,
+                label=variant,
+                alpha=0.85,
+                color=style["color"],
+                marker=style["marker"],
+                edgecolors="white",
+                linewidths=0.4,
+            )
         axis.axhline(1, color="black", linestyle=":", linewidth=1)
         axis.set_xlim(0, max(105, 104 * table["fraction_of_limit"].max()))
         low, high = axis.get_ylim()
@@ -700,11 +735,13 @@ def draw_error_against_speed(device: Device, mode: str) -> Drawing | None:
         axis.set_title(f"{dtype}, {binary(int(table['elements'].iloc[0]))} elements")
     _finish(figure, axes, device, "percent of the limit", "error / one rounding")
     return Drawing(
-        f"error_speed_{mode}", f"Error against speed, {mode}",
-        "Every mark is one row length (larger mark: longer row) at the largest size of the summary. Right is fast, the dotted line is the "
+        f"error_speed_{mode}",
+        f"Error against speed, {mode}",
+        "Every mark is one row length (larger mark: longer row) at the largest size of the summary. Right is "
+        "fast, the dotted line is the "
         "smallest error that the storage type allows: one rounding of the exact result.",
         figure,
-    )  # fmt: skip
+    )
 
 
 def _finish(figure: Figure, axes, device: Device, x: str, y: str) -> None:

@@ -7,6 +7,7 @@ sizes in elements or bytes, errors relative.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ STATUSES = ("ok", "incorrect", "failed")
 
 CONTEXT_KEYS = (
     "format_version", "command", "argv", "utc_start", "utc_end", "commit", "dirty", "sources_hash", "version",
-    "build_type", "cxx", "cxx_flags", "cuda", "cuda_flags", "host", "device", "grid", "seeds", "variants", "complete",
+    "build_type", "cxx", "cxx_flags", "cuda", "cuda_flags", "host", "device", "grid", "seeds", "variants",
+    "complete",
 )  # fmt: skip
 HOST_KEYS = ("name", "threads", "memory_bytes")
 DEVICE_KEYS = (
-    "present", "why_absent", "name", "compute_capability", "sm_count", "l2_bytes", "memory_bytes", "clock_khz",
+    "present", "why_absent", "name", "compute_capability", "sm_count", "l2_bytes", "memory_bytes",
+    "clock_khz",
     "driver_version", "runtime_version",
 )  # fmt: skip
 
@@ -182,11 +185,10 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
             "--allow-dirty reads it anyway"
         )
     tables = {name: _read_table(path, name) for name in COLUMNS}
-    present = [name for name in SWEEP_FILES if tables[name] is not None]
-    if present and len(present) < len(SWEEP_FILES):
-        missing = next(name for name in SWEEP_FILES if name not in present)
-        raise ResultsError(f"{path.name} has {present[0]} but no {missing}")
-    if not present and tables["accuracy.csv"] is None:
+    missing = [name for name in SWEEP_FILES if tables[name] is None]
+    if tables["results.csv"] is not None and missing:
+        raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
+    if tables["results.csv"] is None and tables["accuracy.csv"] is None:
         raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv")
     tables = {name: _empty_table(name) if table is None else table for name, table in tables.items()}
     _check_results(path, tables["results.csv"])
@@ -249,7 +251,9 @@ def _read_table(path: Path, name: str) -> pd.DataFrame | None:
     if not file.is_file():
         return None
     try:
-        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+        text = file.read_text(encoding="utf-8")
+        complete = text[: text.rfind("\n") + 1]  # a killed run may leave half a line
+        table = pd.read_csv(io.StringIO(complete), dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path.name}: {name} cannot be read: {error}") from None
     missing = [column for column in COLUMNS[name] if column not in table.columns]
@@ -273,7 +277,8 @@ def _numbers(path: Path, name: str, column: pd.Series) -> pd.Series:
     wrong = numbers.isna() & ~text.isin(["", "nan", "-nan"])
     if wrong.any():
         raise ResultsError(
-            f"{path.name}: {name} has {column[wrong].iloc[0]!r} for {column.name} in line {_line(wrong)}, not a number"
+            f"{path.name}: {name} has {column[wrong].iloc[0]!r} for {column.name} in line {_line(wrong)}, "
+            "not a number"
         )
     return numbers.astype(float)
 

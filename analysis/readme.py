@@ -1,7 +1,8 @@
 """The generated sections of README.md: what each variant supports, and the newest committed results.
 
-The support table comes from the code itself (`fwht_sweep --list-json`), the results table from the newest complete
-GPU folder that is committed. Both are pure functions of their source, so writing twice changes nothing.
+The support table comes from the code itself (`fwht_sweep --list-json`), the results table from the newest
+complete GPU folder that is committed. Both are pure functions of their source, so writing twice changes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MARKERS = {name: (f"<!-- {name}:begin -->", f"<!-- {name}:end -->") for name in 
 
 
 def replace_section(text: str, name: str, body: str) -> str:
-    """`text` with the lines between the markers of `name` replaced. Throws ResultsError without the markers."""
+    """`text` with the lines between the markers of `name` replaced; ResultsError without the markers."""
     begin, end = MARKERS[name]
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise ResultsError(f"the README needs the markers {begin} and {end} once each, in this order")
@@ -41,7 +42,7 @@ def find_sweep(root: Path = ROOT) -> Path | None:
 
 
 def support_from_program(program: Path) -> dict:
-    """What `fwht_sweep --list-json` prints. Throws ResultsError when it cannot be run or prints something else."""
+    """What `fwht_sweep --list-json` prints; ResultsError when it cannot be run or prints no JSON."""
     try:
         done = subprocess.run(
             [str(program), "--list-json"], capture_output=True, text=True, timeout=120, check=True
@@ -59,8 +60,10 @@ def support_from_file(path: Path) -> dict:
 
 
 def support_section(listing: dict) -> str:
-    """A table from {"machine": text, "variants": [{name, memory, summary, support: [{dtype, placement, n: [...],
-    refused: [{n: [...], reason}]}]}]}; throws ResultsError for another shape."""
+    """A table from what list_variants_json in experiments/support/cli.hpp describes.
+
+    Throws ResultsError for another shape.
+    """
     try:
         lines = [
             f"Row lengths n on {listing['machine']} (contiguous rows), as the variants themselves answer:",
@@ -110,8 +113,13 @@ def committed_folders(root: Path = ROOT) -> list[Path]:
     """Results folders that git knows; all of them where there is no git (an unpacked archive)."""
     folder = root / RESULTS
     try:
-        done = subprocess.run(["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/context.json"],
-                              capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
+        done = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/context.json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
         return sorted((root / line).parent for line in done.stdout.splitlines() if (root / line).is_file())
     except (OSError, subprocess.SubprocessError):
         return sorted(path.parent for path in folder.glob("*/context.json"))
@@ -139,7 +147,8 @@ def results_section(device: Device | None) -> str:
     newest = device.newest
     lines = [
         f"{device.name}, commit `{newest.commit[:10]}`, {newest.context['utc_start'][:10]}, folder "
-        f"[`{newest.name}`]({RESULTS.as_posix()}/{newest.name}). Each cell: the best variant, its share of the measured "
+        f"[`{newest.name}`]({RESULTS.as_posix()}/{newest.name}). Each cell: the best variant, its share of "
+        "the measured "
         "copy limit, its time, its error divided by the error of rounding the exact result once."
     ]
     errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]

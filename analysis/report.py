@@ -1,12 +1,14 @@
-"""One self-contained HTML page: provenance, summary, figures, tables. No script, style, font or image from outside."""
+"""One self-contained HTML page: provenance, summary, figures, tables. It loads nothing from outside."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import matplotlib
@@ -20,9 +22,11 @@ from .load import DTYPES, MODES, Device, Folder, layout_of
 
 TEMPLATE_FOLDER = Path(__file__).parent
 MODE_WORDS = {
-    "alternating": "each launch is preceded by a copy of the same buffer, whose own share is subtracted: the honest figure for "
+    "alternating": "each launch is preceded by a copy of the same buffer, whose own share is subtracted: the "
+    "honest figure for "
     "tensors that fit the L2",
-    "replay": "the same kernel on the same buffer again and again, as published comparisons do; it flatters persistent kernels "
+    "replay": "the same kernel on the same buffer again and again, as published comparisons do; it flatters "
+    "persistent kernels "
     "on L2-sized tensors",
     "cold": "rotating over buffers of more than four times the L2: every launch reads from DRAM",
     "host": "the CPU, data in host memory; the limit is the best copy on the same CPU",
@@ -49,7 +53,7 @@ class Table:
 
 
 def write_report(devices: list[Device], output: Path, *, files: bool = True, command: str = "") -> Path:
-    """Writes the page to `output` and, with `files`, every figure as SVG and PNG into `<stem>_figures/` beside it."""
+    """Writes the page and, with `files`, every figure as SVG and PNG into `<stem>_figures/` beside it."""
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     figure_folder = output.parent / f"{output.stem}_figures"
@@ -157,18 +161,28 @@ def _provenance(folder: Folder) -> list[tuple[str, str]]:
     lines = [("folder", folder.name)]
     if device["present"]:
         lines += [
-            ("device", f"{device['name']}, compute capability {device['compute_capability']}, {device['sm_count']} SMs, "
-             f"{tables.byte_text(int(device['l2_bytes']))} L2, {tables.byte_text(int(device['memory_bytes']))} memory, "
-             f"clock {int(device['clock_khz']) / 1e6:.2f} GHz"),
-            ("driver", f"CUDA driver {_cuda_version(device['driver_version'])}, runtime {_cuda_version(device['runtime_version'])}"),
-        ]  # fmt: skip
+            (
+                "device",
+                f"{device['name']}, compute capability {device['compute_capability']}, "
+                f"{device['sm_count']} SMs, "
+                f"{tables.byte_text(int(device['l2_bytes']))} L2, "
+                f"{tables.byte_text(int(device['memory_bytes']))} memory, "
+                f"clock {int(device['clock_khz']) / 1e6:.2f} GHz",
+            ),
+            (
+                "driver",
+                f"CUDA driver {_cuda_version(device['driver_version'])}, runtime "
+                f"{_cuda_version(device['runtime_version'])}",
+            ),
+        ]
     else:
         lines.append(("device", f"none ({device.get('why_absent') or 'no reason given'})"))
     seeds = c["seeds"] if isinstance(c["seeds"], list) else [c["seeds"]]
     lines += [
         (
             "host",
-            f"{host['name']}, {host['threads']} threads, {tables.byte_text(int(host['memory_bytes']))} memory",
+            f"{host['name']}, {host['threads']} threads, {tables.byte_text(int(host['memory_bytes']))} "
+            "memory",
         ),
         ("commit", c["commit"] + (" with uncommitted changes (dirty)" if c["dirty"] else ", clean")),
         ("sources hash", c["sources_hash"]),
@@ -200,11 +214,9 @@ def _cuda_version(version) -> str:
 
 def _largest_group(device: Device) -> str:
     """The group of figures with the most measurements, GPU before CPU: the one that is shown unfolded."""
-    counts = device.results.groupby(["dtype", "mode"]).size()
-    if counts.empty:
-        return ""
-    on_gpu = counts[counts.index.get_level_values("mode") != "host"]
-    dtype, mode = (on_gpu if len(on_gpu) else counts).idxmax()
+    counts = device.results.groupby(["dtype", "mode"]).size().to_dict()
+    groups = itertools.product(tables.dtypes_of(device), tables.modes_of(device))
+    dtype, mode = max(groups, key=lambda g: (g[1] != "host", counts.get(g, 0)), default=("", ""))
     return f"{dtype}, mode {mode}"
 
 
@@ -239,37 +251,78 @@ def _summary_cell(summary: tables.Summary, n: int, size: tables.Size, errors: pd
     }
 
 
-def _table(header: list[str], numeric: list[str], rows: list[list[str]]) -> Table:
-    return Table(header, rows, {i for i, name in enumerate(header) if name in numeric})
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: the field of the data frame, how it is written, whether it is a number."""
+
+    field: str
+    text: Callable[[Any], str] = str
+    number: bool = False
+
+
+def _number(field: str, text: Callable[[Any], str] = str) -> Column:
+    return Column(field, text, number=True)
+
+
+def _table(frame: pd.DataFrame, columns: dict[str, Column]) -> Table:
+    """`columns` by their headers."""
+    texts = [[column.text(value) for value in frame[column.field]] for column in columns.values()]
+    numeric = {i for i, column in enumerate(columns.values()) if column.number}
+    return Table(list(columns), [list(row) for row in zip(*texts, strict=True)], numeric)
+
+
+def _in_ladder_order(frame: pd.DataFrame, device: Device, keys: list[str]) -> pd.DataFrame:
+    """Sorted by `keys`, in which "rank" stands for the variant's place in the ladder."""
+    rank = {variant: i for i, variant in enumerate(device.variants)}
+    return frame.assign(rank=frame["variant"].map(rank)).sort_values(keys, key=tables.display_rank)
 
 
 def _best_table(device: Device, errors: pd.DataFrame) -> Table:
-    header = ["dtype", "mode", "layout", "n", "rows", "elements", "variant", "time (µs)", "of limit", "error / one rounding",
-              "error / predicted"]  # fmt: skip
-    rows = []
-    for row in tables.best(device.results).itertuples():
-        key = (row.variant, row.dtype, row.n)
-        over_ideal = errors["over_ideal"].get(key, float("nan"))
-        rows.append([row.dtype, row.mode, row.layout, row.n, row.rows, row.elements, row.variant, f"{row.time_us:.3f}",
-                     ratio_text(row.fraction_of_limit), ratio_text(over_ideal),
-                     ratio_text(errors["over_predicted"].get(key, float("nan")))])  # fmt: skip
-    return _table(header, [*header[3:6], *header[7:]], rows)
+    frame = tables.best(device.results).merge(
+        errors[["over_ideal", "over_predicted"]],
+        how="left",
+        left_on=["variant", "dtype", "n"],
+        right_index=True,
+    )
+    return _table(
+        frame,
+        {
+            "dtype": Column("dtype"),
+            "mode": Column("mode"),
+            "layout": Column("layout"),
+            "n": _number("n"),
+            "rows": _number("rows"),
+            "elements": _number("elements"),
+            "variant": Column("variant"),
+            "time (µs)": _number("time_us", ratio_text),
+            "of limit": _number("fraction_of_limit", ratio_text),
+            "error / one rounding": _number("over_ideal", ratio_text),
+            "error / predicted": _number("over_predicted", ratio_text),
+        },
+    )
 
 
 def _full_table(device: Device) -> Table:
-    header = ["variant", "dtype", "mode", "layout", "n", "rows", "time (µs)", "least", "greatest", "limit (µs)", "of limit", "TB/s",
-              "error / predicted", "settings"]  # fmt: skip
-    rank = {v: i for i, v in enumerate(device.variants)}
     ok = device.results[device.results["status"] == "ok"]
-    ok = ok.assign(rank=ok["variant"].map(rank))
-    ok = ok.sort_values(["dtype", "mode", "layout", "n", "elements", "rank"], key=tables.display_rank)
-    rows = [
-        [r.variant, r.dtype, r.mode, r.layout, r.n, r.rows, f"{r.time_us:.3f}", f"{r.time_min_us:.3f}", f"{r.time_max_us:.3f}",
-         f"{r.limit_us:.3f}", ratio_text(r.fraction_of_limit), f"{r.bytes_per_second / 1e12:.3f}", ratio_text(r.error_ratio),
-         settings_text(r.settings)]
-        for r in ok.itertuples()
-    ]  # fmt: skip
-    return _table(header, header[4:13], rows)
+    return _table(
+        _in_ladder_order(ok, device, ["dtype", "mode", "layout", "n", "elements", "rank"]),
+        {
+            "variant": Column("variant"),
+            "dtype": Column("dtype"),
+            "mode": Column("mode"),
+            "layout": Column("layout"),
+            "n": _number("n"),
+            "rows": _number("rows"),
+            "time (µs)": _number("time_us", ratio_text),
+            "least": _number("time_min_us", ratio_text),
+            "greatest": _number("time_max_us", ratio_text),
+            "limit (µs)": _number("limit_us", ratio_text),
+            "of limit": _number("fraction_of_limit", ratio_text),
+            "TB/s": _number("bytes_per_second", lambda v: ratio_text(v / 1e12)),
+            "error / predicted": _number("error_ratio", ratio_text),
+            "settings": Column("settings", settings_text),
+        },
+    )
 
 
 def settings_text(text: str) -> str:
@@ -284,88 +337,90 @@ def settings_text(text: str) -> str:
 
 
 def _accuracy_table(device: Device) -> Table:
-    header = ["variant", "source", "dtype", "n", "input", "measured", "predicted", "ratio", "max error / rms", "gain", "predicted gain",
-              "bit match", "status"]  # fmt: skip
-    rank = {v: i for i, v in enumerate(device.variants)}
-    table = device.accuracy.assign(rank=device.accuracy["variant"].map(rank))
-    table = table.sort_values(["dtype", "input", "n", "rank", "source"], key=tables.display_rank)
-    rows = [
-        [r.variant, r.source, r.dtype, r.n, r.input, error_text(r.rel_l2), error_text(r.predicted_rel_l2), ratio_text(r.ratio),
-         error_text(r.max_error_over_rms), error_text(r.gain), error_text(r.predicted_gain), ratio_text(r.bit_match),
-         f"{r.status}: {r.message}" if r.message else r.status]
-        for r in table.itertuples()
-    ]  # fmt: skip
-    return _table(header, [header[3], *header[5:12]], rows)
+    frame = _in_ladder_order(device.accuracy, device, ["dtype", "input", "n", "rank", "source"])
+    outcome = frame["status"].where(frame["message"] == "", frame["status"] + ": " + frame["message"])
+    return _table(
+        frame.assign(outcome=outcome),
+        {
+            "variant": Column("variant"),
+            "source": Column("source"),
+            "dtype": Column("dtype"),
+            "n": _number("n"),
+            "input": Column("input"),
+            "measured": _number("rel_l2", error_text),
+            "predicted": _number("predicted_rel_l2", error_text),
+            "ratio": _number("ratio", ratio_text),
+            "best row": _number("rel_l2_min_row", error_text),
+            "worst row": _number("rel_l2_max_row", error_text),
+            "max error / rms": _number("max_error_over_rms", error_text),
+            "gain": _number("gain", error_text),
+            "predicted gain": _number("predicted_gain", error_text),
+            "bit match": _number("bit_match", ratio_text),
+            "status": Column("outcome"),
+        },
+    )
 
 
 def _not_ok_table(device: Device) -> Table:
-    header = ["status", "variant", "dtype", "mode", "layout", "n", "rows", "error", "predicted", "message"]
-    rows = [
-        [
-            r.status,
-            r.variant,
-            r.dtype,
-            r.mode,
-            r.layout,
-            r.n,
-            r.rows,
-            error_text(r.rel_l2),
-            error_text(r.predicted_rel_l2),
-            r.message,
-        ]
-        for r in tables.not_ok(device).itertuples()
-    ]
-    return _table(header, header[5:9], rows)
+    return _table(
+        tables.not_ok(device),
+        {
+            "status": Column("status"),
+            "variant": Column("variant"),
+            "dtype": Column("dtype"),
+            "mode": Column("mode"),
+            "layout": Column("layout"),
+            "n": _number("n"),
+            "rows": _number("rows"),
+            "error": _number("rel_l2", error_text),
+            "predicted": _number("predicted_rel_l2", error_text),
+            "message": Column("message"),
+        },
+    )
 
 
 def _unsupported_table(device: Device) -> Table:
     table = tables.unsupported_reasons(device)
-    return _table(list(table.columns), [], table.values.tolist())
+    return _table(table, {name: Column(name) for name in table.columns})
 
 
 def _limits_table(device: Device) -> Table:
-    """Per memory, mode, placement and size: the best copy kernel, its rate, and how many kernels it beat."""
-    header = [
-        "memory",
-        "mode",
-        "placement",
-        "useful bytes",
-        "best copy kernel",
-        "time (µs)",
-        "TB/s",
-        "kernels",
-    ]
-    rows = []
+    """Per memory, mode, placement and size: the best copy kernel, its rate, how many were tried."""
     key = ["memory", "mode", "placement", "useful_bytes"]
-    groups = device.limits.sort_values(key, key=tables.display_rank).groupby(key, sort=False)
-    for (memory, mode, placement, useful), part in groups:
-        copies = part[~part["kernel"].str.contains("empty")]
-        if copies.empty:
-            continue
-        first = copies.loc[copies["time_us"].idxmin()]
-        rows.append([memory, mode, layout_of(placement), useful, first["kernel"], f"{first['time_us']:.3f}",
-                     f"{useful / first['time_us'] / 1e6:.3f}", len(copies)])  # fmt: skip
-    return _table(header, [header[3], *header[5:]], rows)
+    copies = device.limits[~device.limits["kernel"].str.contains("empty")]
+    copies = copies.sort_values([*key, "time_us"], key=tables.display_rank)
+    counts = copies.groupby(key).size().rename("kernels")
+    frame = copies.drop_duplicates(key).join(counts, on=key)
+    return _table(
+        frame.assign(rate=frame["useful_bytes"] / frame["time_us"] / 1e6),
+        {
+            "memory": Column("memory"),
+            "mode": Column("mode"),
+            "placement": Column("placement", layout_of),
+            "useful bytes": _number("useful_bytes"),
+            "best copy kernel": Column("kernel"),
+            "time (µs)": _number("time_us", ratio_text),
+            "TB/s": _number("rate", ratio_text),
+            "kernels": _number("kernels"),
+        },
+    )
 
 
 def _baseline_table(device: Device) -> Table:
-    header = [
-        "variant",
-        "published kernel",
-        "dtype",
-        "n",
-        "elements",
-        "mode",
-        "of limit here",
-        "of limit published",
-        "difference",
-    ]
-    rows = [
-        [r.variant, baselines.NAMES[r.method], r.dtype, r.n, r.elements, r.mode, ratio_text(r.fraction), ratio_text(r.baseline_fraction),
-         f"{100 * r.relative_difference:+.1f} %"]
-        for r in baselines.compare(device).itertuples()
-    ]  # fmt: skip
-    return _table(header, [*header[3:5], *header[6:]], rows)
+    return _table(
+        baselines.compare(device),
+        {
+            "variant": Column("variant"),
+            "published kernel": Column("method", baselines.NAMES.__getitem__),
+            "dtype": Column("dtype"),
+            "n": _number("n"),
+            "elements": _number("elements"),
+            "mode": Column("mode"),
+            "of limit here": _number("fraction", ratio_text),
+            "of limit published": _number("baseline_fraction", ratio_text),
+            "difference": _number("relative_difference", lambda v: f"{100 * v:+.1f} %"),
+        },
+    )
 
 
 def _side_by_side(devices: list[Device]) -> list[dict]:
@@ -381,7 +436,7 @@ def _side_by_side(devices: list[Device]) -> list[dict]:
         rows = [[n, *(cells.get((n, name), "–") for name in names)] for n in sorted(table["n"].unique())]
         elements = tables.binary(int(table["elements"].iloc[0]))
         shown.append(
-            {"title": f"{dtype}, {mode}, {elements} elements", "table": _table(["n", *names], ["n"], rows)}
+            {"title": f"{dtype}, {mode}, {elements} elements", "table": Table(["n", *names], rows, {0})}
         )
     return shown
 

@@ -26,7 +26,7 @@ _BOX = re.compile(
 
 
 def to_svg(drawing: Drawing, prefix: str = "") -> ET.Element:
-    """The figure as an SVG tree: tooltips inserted, ids made unique by `prefix`, coordinates to 1/100 point."""
+    """The figure as an SVG tree: tooltips inserted, ids made unique by `prefix`, short numbers."""
     buffer = io.StringIO()
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": prefix + drawing.stem}):
         drawing.figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -64,8 +64,9 @@ class Sheet:
 
 
 def as_fragment(root: ET.Element, sheet: Sheet) -> str:
-    """For a place inside an HTML page: no namespaces, no size but the view box, the page's font, shared styles."""
+    """For a place inside an HTML page: no namespaces, the page's font, styles shared through `sheet`."""
     root = copy.deepcopy(root)
+    width = float(root.get("viewBox").split()[2])
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     for parent in root.iter():
@@ -79,6 +80,7 @@ def as_fragment(root: ET.Element, sheet: Sheet) -> str:
         if style:
             element.set("class", sheet.name(_FONT.sub(_font, style)))
     _unwrap(root)
+    root.set("style", f"max-width: {1.65 * width:.0f}px")  # a figure of one panel must not fill the page
     text = as_file(root).split("\n", 1)[1]
     return _SPACE.sub("><", re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href"))
 

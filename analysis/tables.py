@@ -85,7 +85,8 @@ class Size:
     mode: str
 
     def title(self, dtype: str) -> str:
-        return f"{self.label}: {binary(self.elements)} elements, {byte_text(self.elements * ELEMENT_BYTES[dtype])}"
+        size = byte_text(self.elements * ELEMENT_BYTES[dtype])
+        return f"{self.label}: {binary(self.elements)} elements, {size}"
 
 
 # Which mode answers for a regime: replay flatters in the L2, so alternating comes first there.
@@ -99,9 +100,9 @@ PREFERRED_MODES = {
 def summary_sizes(results: pd.DataFrame, dtype: str, mode: str, l2_bytes: int) -> list[Size]:
     """At most three sizes of one mode that stand for the regimes: launch-bound, L2, DRAM.
 
-    Per tensor: the size nearest to 64 KiB; the largest that fills at most 0.6 of the L2 (a tensor of 0.8 already
-    falls out of it); the largest beyond twice the L2. Without a known L2: smallest, middle and largest. Only sizes
-    that were measured for most row lengths count.
+    Per tensor: the size nearest to 64 KiB; the largest that fills at most 0.6 of the L2 (a tensor of 0.8
+    already falls out of it); the largest beyond twice the L2. Without a known L2: smallest, middle and
+    largest. Only sizes that were measured for most row lengths count.
     """
     part = results[(results["dtype"] == dtype) & (results["mode"] == mode)]
     counts = part.groupby("elements")["n"].nunique()
@@ -110,7 +111,7 @@ def summary_sizes(results: pd.DataFrame, dtype: str, mode: str, l2_bytes: int) -
         return []
     if l2_bytes <= 0 or mode == "host":
         picks = list(dict.fromkeys([elements[0], elements[len(elements) // 2], elements[-1]]))
-        labels = {1: ["all"], 2: ["small", "large"], 3: ["small", "medium", "large"]}[len(picks)]
+        labels = {1: ["only size"], 2: ["small", "large"], 3: ["small", "medium", "large"]}[len(picks)]
         return [Size(label, e, mode) for label, e in zip(labels, picks, strict=True)]
     size = {e: e * ELEMENT_BYTES[dtype] for e in elements}
     chosen: dict[int, str] = {}
@@ -165,7 +166,7 @@ def summary(device: Device, dtype: str, mode: str) -> Summary:
 
 
 def headline(device: Device, dtype: str) -> Summary:
-    """One column per regime on the GPU, each in its own mode; the columns say which. No sizes without a GPU."""
+    """One column per regime on the GPU, each in its own mode. No columns without a GPU."""
     part = _main_part(device, dtype)
     return _summary(part, dtype, main_layout(device.results), headline_sizes(part, dtype, device.l2_bytes))
 
@@ -192,7 +193,7 @@ def _summary(part: pd.DataFrame, dtype: str, layout: str, sizes: list[Size]) -> 
 
 
 def side_by_side(devices: list[Device], dtype: str, mode: str) -> pd.DataFrame:
-    """Best fraction of the limit per n and device, at the largest number of elements that all of them measured."""
+    """Best fraction of the limit per n and device, at the largest size that all of them measured."""
     tables = []
     for device in devices:
         rows = best(device.results[(device.results["layout"] == main_layout(device.results))])
@@ -260,7 +261,7 @@ def n_ranges(values) -> str:
 
 
 def main_input(accuracy: pd.DataFrame) -> str:
-    """The input of the accuracy figures: normally distributed data when there is any, else the most frequent."""
+    """The input of the accuracy figures: normally distributed data, else the most frequent."""
     inputs = accuracy["input"].value_counts()
     if inputs.empty:
         return ""
@@ -270,8 +271,8 @@ def main_input(accuracy: pd.DataFrame) -> str:
 def errors(device: Device) -> pd.DataFrame:
     """Measured error per variant, dtype and n against one rounding of the exact result.
 
-    From the accuracy experiment (main input); where it has no row, from the sweep's own check. Columns variant,
-    dtype, n, rel_l2, predicted_rel_l2, over_ideal, over_predicted.
+    From the accuracy experiment (main input); where it has no row, from the sweep's own check. Columns
+    variant, dtype, n, rel_l2, predicted_rel_l2, over_ideal, over_predicted.
     """
     accuracy = device.accuracy
     exact = accuracy[

@@ -60,13 +60,15 @@ def test_a_reason_is_a_gap_only_where_its_problem_belongs(tmp_path):
     writer = gpu_folder(ns=(16, 4096), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",))
     writer.measure("naive", "f16", 4096, 1 << 23, "alternating")
     writer.measure("cpu", "f16", 16, 1 << 15, "host")
-    writer.unsupported("naive", "f16", 65536, 1 << 20, "n=65536 is too long")
+    for elements in (1 << 15, 1 << 20, 1 << 23):
+        writer.unsupported("naive", "f16", 8192, elements, "n=8192 is too long")
     device = load([writer.write(tmp_path / "run")])[0]
     alternating = {m.variant: m for m in figures.heat_maps(device, "f16", "alternating", "in place")}
     replay = {m.variant: m for m in figures.heat_maps(device, "f16", "replay", "in place")}
     assert (16, 1 << 15) in replay["wgmma"].gaps  # asked for in replay, not in alternating
     assert (16, 1 << 15) not in alternating["wgmma"].gaps
-    assert replay["naive"].gaps == alternating["naive"].gaps == {(65536, 1 << 20): "n=65536 is too long"}
+    assert replay["naive"].gaps == {(8192, 1 << 15): "n=8192 is too long"}
+    assert alternating["naive"].gaps == {(8192, 1 << 23): "n=8192 is too long"}
     assert [m.variant for m in figures.heat_maps(device, "f16", "host", "in place")] == ["cpu"]
 
 

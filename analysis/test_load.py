@@ -102,12 +102,29 @@ def test_dirty_and_incomplete_are_read_on_request_only(tmp_path):
     assert device.label.endswith("+dirty")
 
 
-@pytest.mark.parametrize("name", ["results.csv", "limits.csv", "unsupported.csv"])
+@pytest.mark.parametrize("name", ["limits.csv", "unsupported.csv"])
 def test_refuses_a_sweep_with_a_missing_file(tmp_path, name):
     folder = small().write(tmp_path / "run")
     (folder / name).unlink()
-    with pytest.raises(ResultsError, match=f"no {name}"):
+    with pytest.raises(ResultsError, match=f"has results.csv but no {name}"):
         load([folder])
+
+
+def test_refuses_a_folder_without_measurements(tmp_path):
+    folder = small().write(tmp_path / "run")
+    for name in ("results.csv", "accuracy.csv"):
+        (folder / name).unlink()
+    with pytest.raises(ResultsError, match="neither results.csv nor accuracy.csv"):
+        load([folder])
+
+
+def test_half_a_line_of_a_killed_run_is_left_out(tmp_path):
+    folder = small(complete=False).write(tmp_path / "run")
+    file = folder / "results.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines)[:-40])
+    (device,) = load([folder], allow_incomplete=True)
+    assert len(device.results) == len(lines) - 2
 
 
 def test_refuses_what_is_no_results_folder(tmp_path):

@@ -87,8 +87,16 @@ def test_report_says_where_everything_comes_from(small, tmp_path):
         "version",
     ):
         assert context[key] in html, key
-    for words in ("NVIDIA H200", "driver 13.0", small.name, "Example CPU 9000", "How to read", "none incorrect, none failed",
-                  "built without Kokkos (FWHT_KOKKOS=OFF)", "published HadaCore (H200)"):  # fmt: skip
+    for words in (
+        "NVIDIA H200",
+        "driver 13.0",
+        small.name,
+        "Example CPU 9000",
+        "How to read",
+        "none incorrect, none failed",
+        "built without Kokkos (FWHT_KOKKOS=OFF)",
+        "published HadaCore (H200)",
+    ):
         assert words in html, words
     assert not (tmp_path / "report_figures").exists()
     assert "not trustworthy" not in html
@@ -174,20 +182,44 @@ after
 LISTING = {
     "machine": "an H200",
     "variants": [
-        {"name": "naive", "memory": "device", "support": [
-            {"dtype": d, "placement": p, "n": [1 << k for k in range(1, 31)], "refused": [{"n": [3], "reason": "n=3 is no power of two"}]}
-            for d in ("f16", "bf16", "f32") for p in ("in", "out")]},
-        {"name": "wgmma", "memory": "device", "support": [
-            {"dtype": "f16", "placement": "in", "n": [2048, 4096, 8192], "refused": []}]},
-        {"name": "kokkos", "memory": "device", "support": [
-            {"dtype": "f16", "placement": "in", "n": [], "refused": [{"n": [2], "reason": "built without Kokkos (FWHT_KOKKOS=OFF)"}]}]},
+        {
+            "name": "naive",
+            "memory": "device",
+            "support": [
+                {
+                    "dtype": d,
+                    "placement": p,
+                    "n": [1 << k for k in range(1, 31)],
+                    "refused": [{"n": [3], "reason": "n=3 is no power of two"}],
+                }
+                for d in ("f16", "bf16", "f32")
+                for p in ("in", "out")
+            ],
+        },
+        {
+            "name": "wgmma",
+            "memory": "device",
+            "support": [{"dtype": "f16", "placement": "in", "n": [2048, 4096, 8192], "refused": []}],
+        },
+        {
+            "name": "kokkos",
+            "memory": "device",
+            "support": [
+                {
+                    "dtype": "f16",
+                    "placement": "in",
+                    "n": [],
+                    "refused": [{"n": [2], "reason": "built without Kokkos (FWHT_KOKKOS=OFF)"}],
+                }
+            ],
+        },
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
 def repository(tmp_path):
-    """A git repository with one committed GPU folder, a newer one that is not committed, and a support list."""
+    """A git repository with one good committed GPU folder, two newer ones, and a support list."""
     root = tmp_path / "repo"
     results = root / "experiments" / "results"
     small = {
