@@ -206,17 +206,28 @@ def _baselines(options) -> int:
     return 0
 
 
+def _support_list(options) -> dict | None:
+    """From what was named; else from a build that is found and complete; else None, with a note."""
+    from . import readme
+
+    if options.support:
+        return readme.support_from_file(options.support)
+    if options.sweep:
+        return readme.support_from_program(options.sweep)
+    program = readme.find_sweep()
+    listing = readme.support_from_program(program) if program else None
+    missing = readme.not_built(listing) if listing else []
+    if program and not missing:
+        return listing
+    why = f"{program} was built without {', '.join(missing)}" if program else "no fwht_sweep in build/"
+    print(f"support section left as it is: {why} (--sweep names another one)", file=sys.stderr)
+    return None
+
+
 def _readme(options) -> int:
     from . import readme
 
-    program = options.sweep or (None if options.support else readme.find_sweep())
-    support = readme.support_from_file(options.support) if options.support else None
-    if program:
-        support = readme.support_from_program(program)
-    if support is None:
-        print(
-            "support section left as it is: no fwht_sweep in build/ (name one with --sweep)", file=sys.stderr
-        )
+    support = _support_list(options)
     try:
         old = options.readme.read_text(encoding="utf-8")
     except OSError as error:

@@ -59,6 +59,16 @@ def support_from_file(path: Path) -> dict:
         raise ResultsError(f"{path} holds no support list: {error}") from None
 
 
+def not_built(listing: dict) -> list[str]:
+    """Variants whose back end this build lacks: their answers say nothing about the variant."""
+    return [
+        variant["name"]
+        for variant in listing["variants"]
+        if all(r["reason"].startswith("built without") for s in variant["support"] for r in s["refused"])
+        and not any(s["n"] for s in variant["support"])
+    ]
+
+
 def support_section(listing: dict) -> str:
     """A table from what list_variants_json in experiments/support/cli.hpp describes.
 

@@ -295,3 +295,16 @@ def test_readme_asks_the_program(tmp_path):
     assert readme.support_from_program(program) == LISTING
     with pytest.raises(ResultsError, match="gave no support list"):
         readme.support_from_program(tmp_path / "absent")
+
+
+def test_readme_takes_no_support_list_from_a_partial_build(repository, monkeypatch, capsys):
+    assert readme.not_built(LISTING) == ["kokkos"]
+    program = repository / "fwht_sweep"
+    program.write_text("#!/bin/sh\ncat " + str(repository / "support.json") + "\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(readme, "find_sweep", lambda: program)
+    assert main(["readme", "--readme", str(repository / "README.md")]) == 0
+    assert "was built without kokkos" in capsys.readouterr().err
+    assert "<!-- support:begin -->\nold\n<!-- support:end -->" in (repository / "README.md").read_text()
+    assert main(["readme", "--readme", str(repository / "README.md"), "--sweep", str(program)]) == 0
+    assert "| wgmma | device | 2048–8192 |" in (repository / "README.md").read_text()
