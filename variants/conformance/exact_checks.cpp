@@ -47,6 +47,11 @@ std::vector<std::int64_t> all_indices(std::int64_t n) {
   return indices;
 }
 
+bool integers_are_exact(Session& session, const NumericModel& model) {
+  if (!model.integer_exact) session.skip("the model does not promise exact integers");
+  return model.integer_exact;
+}
+
 /// Row r holds values[r mod 8] at columns[r]; the result is that column of H, times the constant.
 void impulse_rows(Session& session, Problem problem, std::span<const std::int64_t> columns) {
   constexpr double kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
@@ -54,6 +59,7 @@ void impulse_rows(Session& session, Problem problem, std::span<const std::int64_
   const Dtype dtype = session.dtype();
   const std::unique_ptr<Plan> plan = session.plan(problem);
   const NumericModel model = plan->numerics();
+  if (!integers_are_exact(session, model)) return;
   Bytes input(static_cast<std::size_t>(problem.span_bytes())), want = input;
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     const auto column = static_cast<std::uint64_t>(columns[static_cast<std::size_t>(row)]);
@@ -89,6 +95,7 @@ std::int64_t integer_butterflies(std::vector<std::int64_t>& row) {
 void integer_rows_of(Session& session, const Problem& problem, InputClass input_class, std::uint64_t seed) {
   const std::unique_ptr<Plan> plan = session.plan(problem);
   const NumericModel model = plan->numerics();
+  if (!integers_are_exact(session, model)) return;
   const Dtype dtype = problem.dtype;
   const Bytes input = make_input(problem, input_class, seed);
   Bytes want = blank(problem);
@@ -115,12 +122,6 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
   }
   session.expect_exact(problem, want, session.execute(*plan, input),
                        fmt::format("{} rows with seed {}", reference::name_of(input_class), seed));
-}
-
-bool integers_are_exact(Session& session, std::int64_t n) {
-  if (session.plan(make_problem(session.dtype(), n, 1))->numerics().integer_exact) return true;
-  session.skip("the model does not promise exact integers");
-  return false;
 }
 
 /// Rows: a base row, then the base row under each of `count` maps. Expects map k of the base result in row k
@@ -163,7 +164,6 @@ void shift_and_modulate(Dtype dtype, std::int64_t shift, std::int64_t modulation
 void impulses(Session& session) {
   constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 21;
   for (const std::int64_t n : session.sizes()) {
-    if (!integers_are_exact(session, n)) continue;
     bool all_columns = n <= 4096;
     for (const Problem& problem : exact_problems(session, n, 1)) {
       const std::vector<std::int64_t> columns = all_columns ? all_indices(n) : telling_indices(n);
@@ -182,10 +182,11 @@ void impulses(Session& session) {
 void walsh_rows(Session& session) {
   const Dtype dtype = session.dtype();
   for (const std::int64_t n : session.sizes()) {
-    if (!integers_are_exact(session, n)) continue;
     const std::vector<std::int64_t> indices = n <= 128 ? all_indices(n) : telling_indices(n);
     for (const Problem& problem : exact_problems(session, n, static_cast<std::int64_t>(indices.size()))) {
       const std::unique_ptr<Plan> plan = session.plan(problem);
+      const NumericModel model = plan->numerics();
+      if (!integers_are_exact(session, model)) continue;
       Bytes input = blank(problem), want(input.size());
       for (std::int64_t row = 0; row < problem.rows; ++row) {
         const std::int64_t index = indices[static_cast<std::size_t>(row)];
@@ -194,7 +195,7 @@ void walsh_rows(Session& session) {
                         hadamard_sign(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(j)));
         }
         store_element(dtype, row_of(problem, want, row).data(), index,
-                      exact_result(plan->numerics(), problem, static_cast<double>(n)));
+                      exact_result(model, problem, static_cast<double>(n)));
       }
       session.expect_exact(problem, want, session.execute(*plan, input), "rows of H");
     }
@@ -204,7 +205,6 @@ void walsh_rows(Session& session) {
 // A3, A4, A5, A7. Integers against 64-bit integer arithmetic; for odd log2 n against the model's constant.
 void integer_rows(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    if (!integers_are_exact(session, n)) continue;
     for (const Problem& problem : exact_problems(session, n, std::max<std::int64_t>(16384 / n, 2) + 1)) {
       for (const InputClass input_class :
            {InputClass::sign_sparse, InputClass::sign_dense, InputClass::integers, InputClass::one_hot}) {
