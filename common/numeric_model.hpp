@@ -16,7 +16,7 @@ enum class Arithmetic {
   fp32_ascending,  ///< fp32 butterflies, index bits in ascending order, scale in fp32, one rounding.
                    ///< Emulated.
   fp32_any_order,  ///< fp32 butterflies in another order, or with exact tensor-core stages among them
-  radix2_stored,   ///< one fp32 butterfly a stage, stored (rounded) after each stage; see RadixTwoScaling.
+  radix2_stored,   ///< one fp32 butterfly a stage, stored (rounded) after each stage.
                    ///< Emulated.
   mma_f16,     ///< <=16-point tensor-core stages, fp16 accumulator, rounded to storage after each. Emulated.
   mma_f32,     ///< <=16-point tensor-core stages, fp32 accumulator, rounded to storage after each. Emulated.

@@ -105,12 +105,12 @@ void emulate_radix2_stored(const Problem& problem, std::span<const float> factor
   });
 }
 
-std::vector<float> radix2_factors(std::int64_t n, double scale) {
+std::vector<float> radix2_factors(Dtype dtype, std::int64_t n, double scale) {
   const int levels = log2_floor(n);
   std::vector<float> factors(static_cast<std::size_t>(levels), 1.0F);
   if (levels == 0) return factors;
   int halvings = 0;
-  for (int stage = 1; stage + 1 < levels; stage += 2) {
+  for (int stage = 1; dtype == Dtype::f16 && stage + 1 < levels; stage += 2) {
     factors[static_cast<std::size_t>(stage)] = 0.5F;
     ++halvings;
   }
@@ -543,7 +543,8 @@ void emulate(const Problem& problem, const NumericModel& model, const void* in, 
     case Arithmetic::fp32_ascending:
       return emulate_fp32(problem, in, out, threads);
     case Arithmetic::radix2_stored:
-      return emulate_radix2_stored(problem, radix2_factors(problem.n, problem.scale), in, out, threads);
+      return emulate_radix2_stored(problem, radix2_factors(problem.dtype, problem.n, problem.scale), in, out,
+                                   threads);
     case Arithmetic::mma_f16:
     case Arithmetic::mma_f32: {
       StagedTransform staged;

@@ -23,10 +23,11 @@ void emulate_fp32(const Problem& problem, const void* in, void* out, int threads
 void emulate_radix2_stored(const Problem& problem, std::span<const float> factors, const void* in, void* out,
                            int threads = 0);
 
-/// The factors of variants/naive: 0.5 after every second stage (1, 3, 5, ...) but the last, 1 after the
-/// others, and float(scale * 2^h) after the last, h the number of halvings before it. They keep intermediates
-/// near the size of the data without any rounding but the storage's own.
-std::vector<float> radix2_factors(std::int64_t n, double scale);
+/// The factors of variants/naive: for f16 0.5 after every second stage (1, 3, 5, ...) but the last, which
+/// keeps intermediates near the size of the data without any rounding but the storage's own; 1 after the
+/// others (and for the types with fp32's range after all), and float(scale * 2^h) after the last, h the
+/// halvings before it.
+std::vector<float> radix2_factors(Dtype dtype, std::int64_t n, double scale);
 
 /// How a tensor core forms one block sum c + sum a_i b_i (numerics: arXiv 2512.07004, 2511.10909): every
 /// addend is aligned to the largest exponent, truncated to `fraction_bits` fractional bits, and summed

@@ -73,14 +73,15 @@ TEST(Fp32, InPlaceEqualsOutOfPlace) {
 // --------------------------------------------------------------------------------------
 
 TEST(RadixTwo, FactorsKeepSizesAndMultiplyToTheScale) {
-  EXPECT_EQ(radix2_factors(2, 0.5), (std::vector<float>{0.5F}));
-  EXPECT_EQ(radix2_factors(4, 0.5), (std::vector<float>{1.0F, 0.5F}));
-  EXPECT_EQ(radix2_factors(8, 1.0), (std::vector<float>{1.0F, 0.5F, 2.0F}));
-  EXPECT_EQ(radix2_factors(16, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F}));
-  EXPECT_EQ(radix2_factors(32, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F, 1.0F}));
+  EXPECT_EQ(radix2_factors(Dtype::f16, 2, 0.5), (std::vector<float>{0.5F}));
+  EXPECT_EQ(radix2_factors(Dtype::f16, 4, 0.5), (std::vector<float>{1.0F, 0.5F}));
+  EXPECT_EQ(radix2_factors(Dtype::f16, 8, 1.0), (std::vector<float>{1.0F, 0.5F, 2.0F}));
+  EXPECT_EQ(radix2_factors(Dtype::f16, 16, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F}));
+  EXPECT_EQ(radix2_factors(Dtype::f16, 32, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F, 1.0F}));
+  EXPECT_EQ(radix2_factors(Dtype::bf16, 16, 0.25), (std::vector<float>{1.0F, 1.0F, 1.0F, 0.25F}));
   for (std::int64_t n = 2; n <= 32768; n *= 2) {
     double product = 1.0;
-    for (float factor : radix2_factors(n, orthonormal_scale(n)))
+    for (float factor : radix2_factors(Dtype::f16, n, orthonormal_scale(n)))
       product *= factor;
     EXPECT_NEAR(product * std::sqrt(static_cast<double>(n)), 1.0, 1e-7);
   }

@@ -122,8 +122,8 @@ void one_input_dropped(Trial& t) {
 }
 
 void every_level_in_storage(Trial& t) {
-  emulate_radix2_stored(t.problem(), radix2_factors(t.problem().n, t.problem().scale), t.in.data(),
-                        t.out.data(), 1);
+  emulate_radix2_stored(t.problem(), radix2_factors(t.problem().dtype, t.problem().n, t.problem().scale),
+                        t.in.data(), t.out.data(), 1);
 }
 
 struct Mutation {

@@ -31,7 +31,8 @@ constexpr double kTowardsZero = 0x1p-23;
 // fp32 sums in open order may be chains of truncating tensor-core blocks: 2^b products in 2^(b-4) blocks lose
 // up to 2 u32 sum_j sqrt(j / 2^(b-4)), against b u32 of butterflies: 2.8 times as much at b = 8, less below.
 constexpr double kChained = 3.0;
-// An intermediate as a pair of bf16 numbers: 16 bits, the low half truncated at worst.
+// An intermediate as a pair of bf16 numbers: the high half truncated to 8 bits, the low half rounded to 8
+// more.
 constexpr double kSplit = 0x1p-16;
 constexpr double kSplitElement = 0x1p-14;  // of RMS, per element; largest seen on an H200: 2^-15
 
@@ -458,10 +459,10 @@ std::vector<int> bits_from(int first, int count) {
 
 std::vector<RoundedStage> radix2_stages(const Problem& problem, int levels) {
   std::vector<RoundedStage> stages;
-  const std::vector<float> factors = radix2_factors(problem.n, problem.scale);
+  const std::vector<float> factors = radix2_factors(problem.dtype, problem.n, problem.scale);
   for (int s = 0; s < levels; ++s) {
     // The last one in double: its rounding to fp32 is part of the gain.
-    const double last = std::ldexp(problem.scale, (levels - 1) / 2);
+    const double last = std::ldexp(problem.scale, problem.dtype == Dtype::f16 ? (levels - 1) / 2 : 0);
     stages.push_back(
         {{s}, s + 1 < levels ? static_cast<double>(factors[static_cast<std::size_t>(s)]) : last, kSmooth});
   }

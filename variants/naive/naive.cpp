@@ -7,21 +7,24 @@
 
 namespace fwht::naive {
 
-std::vector<float> stage_factors(std::int64_t n, double scale) {
+std::vector<float> stage_factors(Dtype dtype, std::int64_t n, double scale) {
   const int stages = log2_floor(n);
   std::vector<float> factors(static_cast<std::size_t>(stages), 1.0F);
   int halvings = 0;
-  for (int s = 1; s < stages - 1; s += 2) {
-    factors[static_cast<std::size_t>(s)] = 0.5F;
-    ++halvings;
+  if (dtype == Dtype::f16) {
+    for (int s = 1; s < stages - 1; s += 2) {
+      factors[static_cast<std::size_t>(s)] = 0.5F;
+      ++halvings;
+    }
   }
   factors.back() = static_cast<float>(std::ldexp(scale, halvings));
   return factors;
 }
 
-double intermediate_growth(std::int64_t n) {
+double intermediate_growth(Dtype dtype, std::int64_t n) {
+  if (dtype != Dtype::f16) return static_cast<double>(n);
   double size = 1.0, largest = 1.0;
-  const std::vector<float> factors = stage_factors(n, 1.0);
+  const std::vector<float> factors = stage_factors(dtype, n, 1.0);
   for (std::size_t s = 0; s + 1 < factors.size(); ++s) {
     size *= 2.0 * factors[s];
     largest = std::max(largest, size);
@@ -30,24 +33,22 @@ double intermediate_growth(std::int64_t n) {
 }
 
 NumericModel numeric_model(const Problem& problem) {
-  NumericModel model;
+  // Storing fp32 loses nothing: the plain fp32 transform.
+  NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem.n);
+  if (problem.dtype == Dtype::f32) return model;
   model.arithmetic = Arithmetic::radix2_stored;
+  // A sum of two numbers on one grid leaves residues 0 or 1/2 of the coarser grid, not a uniform one: 0.46 u
+  // a rounding instead of 0.42466 u. An irrational factor in the last stage breaks the lattice there.
+  constexpr double kLattice = 0.46;
   const int stages = log2_floor(problem.n);
-  if (problem.dtype == Dtype::f32) {
-    model = single_rounding(Arithmetic::radix2_stored, problem.n);
-  } else {
-    // A sum of two numbers on one grid leaves residues 0 or 1/2 of the coarser grid, not a uniform one: 0.46
-    // u a rounding instead of 0.42466 u. An irrational factor in the last stage breaks the lattice there.
-    constexpr double kLattice = 0.46;
-    int exponent = 0;
-    const bool last_is_exact = std::frexp(stage_factors(problem.n, problem.scale).back(), &exponent) == 0.5F;
-    const double last = last_is_exact ? kLattice : model.rounding_rms;
-    model.roundings = stages;
-    model.rounding_rms = std::sqrt(((stages - 1) * kLattice * kLattice + last * last) / stages);
-    model.fp32_rms = 0.0;
-    model.intermediate_limit = format_of(problem.dtype).max_finite;
-  }
-  model.intermediate_growth = intermediate_growth(problem.n);
+  int exponent = 0;
+  const float last_factor = stage_factors(problem.dtype, problem.n, problem.scale).back();
+  const double last = std::frexp(last_factor, &exponent) == 0.5F ? kLattice : model.rounding_rms;
+  model.roundings = stages;
+  model.rounding_rms = std::sqrt(((stages - 1) * kLattice * kLattice + last * last) / stages);
+  model.fp32_rms = 0.0;
+  model.intermediate_growth = intermediate_growth(problem.dtype, problem.n);
+  model.intermediate_limit = format_of(problem.dtype).max_finite;
   return model;
 }
 

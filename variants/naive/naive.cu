@@ -90,7 +90,7 @@ unsigned blocks_for(std::int64_t items) {
 class NaivePlan final : public Plan {
  public:
   explicit NaivePlan(const Problem& problem)
-      : Plan(problem), factors_(stage_factors(problem.n, problem.scale)) {}
+      : Plan(problem), factors_(stage_factors(problem.dtype, problem.n, problem.scale)) {}
 
   NumericModel numerics() const override { return numeric_model(problem()); }
 

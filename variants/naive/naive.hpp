@@ -16,10 +16,11 @@ inline constexpr std::int64_t kLargestN = std::int64_t{1} << 30;
 inline constexpr int kThreads = 256;
 
 /// The fp32 factor that stage s = 0 .. log2(n)-1 multiplies its sums and differences by before rounding them
-/// to storage. Stages grow a row by sqrt(2) each; an exact 1/2 after every second stage keeps the stored
-/// values within sqrt(2) of the input's size, so fp16 does not overflow while the 2-norm of a row fits. What
-/// is left of the problem's scale is applied by the last stage.
-std::vector<float> stage_factors(std::int64_t n, double scale);
+/// to storage. Stages grow a row by sqrt(2) each. In f16 an exact 1/2 after every second stage keeps the
+/// stored values within sqrt(2) of the input's size, so that they do not overflow while the 2-norm of a row
+/// fits; the other types have range to spare and keep their last bits instead. What is left of the problem's
+/// scale is applied by the last stage.
+std::vector<float> stage_factors(Dtype dtype, std::int64_t n, double scale);
 
 /// Index of the lower partner of butterfly `pair` at a stage whose partners differ in bit `bit`: a zero is
 /// put in between the bits of `pair`.
@@ -28,8 +29,9 @@ constexpr std::int64_t lower_partner(std::int64_t pair, int bit) {
   return ((pair >> bit) << (bit + 1)) | low;
 }
 
-/// Largest stored intermediate over max|x| of the row.
-double intermediate_growth(std::int64_t n);
+/// Largest intermediate over max|x| of the row: stored ones for f16 (fp32 holds their sums), sums before the
+/// last factor for the types with fp32's range.
+double intermediate_growth(Dtype dtype, std::int64_t n);
 
 NumericModel numeric_model(const Problem& problem);
 

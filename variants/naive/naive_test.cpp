@@ -30,10 +30,10 @@ TEST(Naive, FactorsMultiplyToTheScaleAndKeepIntermediatesSmall) {
   for (int log_n = 1; log_n <= 30; ++log_n) {
     const std::int64_t n = std::int64_t{1} << log_n;
     double product = 1.0;
-    for (const float factor : stage_factors(n, 0.25))
+    for (const float factor : stage_factors(Dtype::f16, n, 0.25))
       product *= factor;
     EXPECT_DOUBLE_EQ(product, 0.25);
-    EXPECT_LE(intermediate_growth(n), std::sqrt(2.0 * static_cast<double>(n)) * (1 + 1e-12)) << n;
+    EXPECT_LE(intermediate_growth(Dtype::f16, n), std::sqrt(2.0 * static_cast<double>(n)) * (1 + 1e-12)) << n;
   }
 }
 
