@@ -15,6 +15,10 @@ string(SHA256 sources_hash "${digest}")
 set(commit "unknown")
 set(dirty "true")
 find_package(Git QUIET)
+# These would let the environment name another repository's commit.
+foreach(variable GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE)
+  unset(ENV{${variable}})
+endforeach()
 if(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} -C ${source_dir} rev-parse HEAD
     OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)

@@ -115,7 +115,8 @@ Work plan_work(const Options& options, const std::vector<const Variant*>& varian
   if (options.seeds.empty()) throw BadRequest("--seed names no seed");
   Work work;
   std::set<std::string> listed;
-  for (const Case& c : cases_of(options)) {
+  const std::vector<Case> all = cases_of(options);
+  for (const Case& c : all) {
     for (const Memory memory : {Memory::device, Memory::host}) {
       for (const Variant* variant : variants) {
         if (variant->memory != memory || !listed.insert(accuracy_key(*variant, c)).second) continue;
@@ -124,7 +125,7 @@ Work plan_work(const Options& options, const std::vector<const Variant*>& varian
         validate(problem);
         if (const Support support = variant->supports(problem, device); support) {
           work.jobs.push_back({variant, c, rows});
-        } else if (c.input == cases_of(options).front().input) {
+        } else if (c.input == all.front().input) {  // once, whatever the inputs
           work.unsupported.push_back({{"variant", std::string(variant->name)},
                                       {"dtype", std::string(name_of(c.dtype))},
                                       {"n", std::to_string(c.n)},
@@ -265,6 +266,11 @@ int run(int argc, const char* const* argv) {
     there.insert(accuracy_key(row));
   std::erase_if(work.jobs,
                 [&](const Job& job) { return there.contains(accuracy_key(*job.variant, job.what)); });
+  if (!work.unsupported.empty()) {
+    std::cerr << fmt::format(
+        "{} combinations of variant, dtype and n are not supported here; --dry-run lists them\n",
+        work.unsupported.size());
+  }
   const bool all_run = measure_all(work.jobs, options, device, folder);
   if (all_run) folder.finish();
 

@@ -31,12 +31,14 @@ Truth make_truth(const Problem& period, reference::InputClass input_class, std::
   return truth;
 }
 
-// The bytes between the rows must still be poison.
-bool gaps_intact(const Problem& period, const std::vector<std::byte>& output) {
-  const std::int64_t element = bytes_of(period.dtype);
-  for (std::int64_t row = 0; row + 1 < period.rows; ++row) {
-    const auto* gap = output.data() + (row * period.row_stride + period.n) * element;
-    const auto* end = output.data() + (row + 1) * period.row_stride * element;
+// What lies behind the rows in `output`, raw storage of the problem's rows, must still be poison.
+bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype));
+  const std::size_t row = static_cast<std::size_t>(problem.row_stride) * element;
+  const std::size_t used = static_cast<std::size_t>(problem.n) * element;
+  for (std::size_t start = 0; start + used < output.size(); start += row) {
+    const auto gap = output.begin() + static_cast<std::ptrdiff_t>(start + used);
+    const auto end = output.begin() + static_cast<std::ptrdiff_t>(std::min(start + row, output.size()));
     if (!std::all_of(gap, end, [](std::byte b) { return b == std::byte{kPoisonByte}; })) return false;
   }
   return true;
@@ -63,12 +65,13 @@ class Check {
   }
 
  private:
-  // Rows [first, first + count) of the output as raw storage with the problem's stride.
+  // Rows [first, first + count) of the output as raw storage, with what lies behind each row but the very
+  // last.
   std::vector<std::byte> download(std::int64_t first, std::int64_t count) const {
-    const std::int64_t element = bytes_of(truth_.period.dtype);
+    const std::int64_t offset = first * row_bytes_;
     std::vector<std::byte> raw(
-        static_cast<std::size_t>(((count - 1) * truth_.period.row_stride + truth_.period.n) * element));
-    slices_.output().download(raw.data(), raw.size(), static_cast<std::size_t>(first * row_bytes_));
+        static_cast<std::size_t>(std::min(count * row_bytes_, plan_.problem().span_bytes() - offset)));
+    slices_.output().download(raw.data(), raw.size(), static_cast<std::size_t>(offset));
     return raw;
   }
 
@@ -87,9 +90,7 @@ class Check {
     Checked checked;
     checked.stats = compare(truth_.period, output.data());
     checked.verdict = reference::judge(checked.stats, plan_.numerics(), truth_.period, truth_.input_class);
-    if (checked.verdict && !gaps_intact(truth_.period, output)) {
-      checked.verdict = reference::incorrect("elements between the rows were written");
-    }
+    if (checked.verdict) checked.verdict = judge_gaps(truth_.period, output);
     return checked;
   }
 
@@ -110,8 +111,14 @@ class Check {
     if (tail.rows == 0) return reference::passed();
     const std::vector<std::byte> output = download(first, tail.rows);
     Verdict verdict = reference::judge_elements(compare(tail, output.data()), tail);
+    if (verdict) verdict = judge_gaps(tail, output);
     if (!verdict) verdict.message = fmt::format("counted from row {}: {}", first, verdict.message);
     return verdict;
+  }
+
+  static Verdict judge_gaps(const Problem& problem, const std::vector<std::byte>& output) {
+    return gaps_intact(problem, output) ? reference::passed()
+                                        : reference::incorrect("elements between the rows were written");
   }
 
   Verdict judge_surroundings() {

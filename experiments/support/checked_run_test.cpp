@@ -134,9 +134,12 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
 
 TEST(CheckedRun, WritesBetweenTheRowsAreFound) {
   for (const char* problem : {"f16/n1024/r55/ld1032", "f16/n1024/r55/out/ld1032"}) {
-    for (const std::int64_t row : {0, 14, 15, 16, 40}) {
+    // One row of the first period, its last row, of a later period, of the tail; and every row alike.
+    for (const std::int64_t row : {0, 15, 40, 50, -1}) {
       const Checked checked = check_with(problem, [&](const Plan& plan, std::uint16_t*, std::uint16_t* out) {
-        out[row * plan.problem().row_stride + 1030] = 0;
+        for (std::int64_t r = 0; r + 1 < plan.problem().rows; ++r) {
+          if (row < 0 || r == row) out[r * plan.problem().row_stride + 1030] = 0;
+        }
       });
       EXPECT_FALSE(checked.verdict) << problem << " row " << row;
     }

@@ -224,8 +224,11 @@ int run(int argc, const char* const* argv) {
 
   const std::vector<CsvRow> results = folder.rows("results.csv");
   const std::string bad = problems_found(results);
-  std::cout << best_variants(results) << (bad.empty() ? "" : "\n") << bad << '\n'
-            << folder.path().string() << std::endl;
+  std::cout << best_variants(results) << (bad.empty() ? "" : "\n") << bad << '\n';
+  if (const std::size_t count = folder.rows("unsupported.csv").size(); count > 0) {
+    std::cout << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
+  }
+  std::cout << folder.path().string() << std::endl;
   return all_run && bad.empty() ? 0 : 1;
 }
 
