@@ -1,4 +1,5 @@
 # Run at build time. The hash covers the sources and build files, in a fixed order, path and content.
+cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE files RELATIVE ${source_dir}
   ${source_dir}/common/* ${source_dir}/reference/* ${source_dir}/variants/* ${source_dir}/cmake/*
   ${source_dir}/experiments/*.cpp ${source_dir}/experiments/*.hpp ${source_dir}/experiments/*.cu
