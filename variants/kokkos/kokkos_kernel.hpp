@@ -67,8 +67,8 @@ struct KokkosCodec {
   }
 };
 
-/// A device team and its tile.
-template <class Space, Dtype dtype, class TileShape>
+/// A device team and its tiles.
+template <class Space, Dtype dtype, class TileShape, bool kVectors>
 struct TileKernel {
   using Policy =
       Kokkos::TeamPolicy<Space, Kokkos::LaunchBounds<TileShape::kThreads, TileShape::kBlocksPerSm>>;
@@ -78,13 +78,14 @@ struct TileKernel {
   Unowned<Space, const Storage<dtype>> in;
   Unowned<Space, Storage<dtype>> out;
 
-  static constexpr std::size_t kScratchBytes = TileShape::kScratchFloats * sizeof(float);
+  static constexpr int kScratchBytes = TileShape::kScratchFloats * sizeof(float);
 
   KOKKOS_FUNCTION void operator()(const Member& team) const {
-    auto* scratch = static_cast<float*>(team.team_scratch(0).get_shmem_aligned(kScratchBytes, sizeof(float)));
-    TileThread<KokkosCodec<dtype>, TileShape> thread(job, in.data(), out.data(), team.league_rank(),
-                                                     team.team_rank());
-    transform_tile(thread, scratch, [&] { team.team_barrier(); });
+    const int bytes = kScratchBytes;  // Kokkos takes a reference
+    auto* scratch = static_cast<float*>(team.team_scratch(0).get_shmem_aligned(bytes, sizeof(float)));
+    TileThread<KokkosCodec<dtype>, TileShape, kVectors> thread(job, in.data(), out.data(), team.team_rank());
+    transform_tiles(thread, team.league_rank(), team.league_size(), job.tiles, scratch,
+                    [&] { team.team_barrier(); });
   }
 };
 

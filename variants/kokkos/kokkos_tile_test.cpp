@@ -148,9 +148,26 @@ std::vector<std::uint32_t> loop_nest(Dtype dtype, const Problem& problem,
   return output;
 }
 
+/// The team that starts at tile `first`, in place, every thread of it a thread of the host.
+template <class Codec, class S, bool kVectors>
+void run_team(const TileJob& job, void* data, std::int64_t first, std::int64_t step) {
+  std::vector<float> scratch(S::kScratchFloats, NAN);
+  std::barrier team(S::kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < S::kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      TileThread<Codec, S, kVectors> thread(job, data, data, t);
+      transform_tiles(thread, first, step, job.tiles, scratch.data(), [&] { team.arrive_and_wait(); });
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
 template <Dtype dtype, int kBits>
 void run_and_compare(std::int64_t n, std::int64_t rows, std::int64_t stride, bool vectors) {
   using S = Shape<dtype, kBits>;
+  constexpr std::int64_t teams = S::kPersistent ? 2 : 1 << 20;  // persistent teams walk over the rows
   using Word = std::conditional_t<dtype == Dtype::f32, std::uint32_t, std::uint16_t>;
   Problem problem = make_problem(dtype, n, rows);
   problem.row_stride = stride;
@@ -167,26 +184,14 @@ void run_and_compare(std::int64_t n, std::int64_t rows, std::int64_t stride, boo
   Word* data = reinterpret_cast<Word*>(storage.data()) + kGuard + shift;
   std::copy(input.begin(), input.end(), data);
 
-  TileJob job;
-  job.rows = rows;
-  job.row_stride = stride;
-  job.gap = stride - n;
-  job.log2_n = log2_floor(n);
-  job.log2_rows_per_tile = job.log2_n < S::kChunkBits ? S::kChunkBits - job.log2_n : 0;
-  job.vectors = vectors;
-  job.scale = static_cast<float>(problem.scale);
-  std::vector<float> scratch(S::kScratchFloats, NAN);
-  for (std::int64_t tile = 0; tile << job.log2_rows_per_tile < rows; ++tile) {
-    std::barrier team(S::kThreads);
-    std::vector<std::thread> threads;
-    for (int t = 0; t < S::kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        TileThread<HostCodec<dtype>, S> thread(job, data, data, tile, t);
-        transform_tile(thread, scratch.data(), [&] { team.arrive_and_wait(); });
-      });
+  const TileJob job = make_tile_job<S>(n, rows, stride, static_cast<float>(problem.scale));
+  ASSERT_EQ((whole_vectors<S>(job, data, data)), vectors) << to_string(problem);
+  for (std::int64_t team = 0; team < std::min<std::int64_t>(teams, job.tiles); ++team) {
+    if (vectors) {
+      run_team<HostCodec<dtype>, S, true>(job, data, team, teams);
+    } else {
+      run_team<HostCodec<dtype>, PatientShape<dtype, kBits>, false>(job, data, team, teams);
     }
-    for (std::thread& thread : threads)
-      thread.join();
   }
 
   const std::vector<std::uint32_t> expected = loop_nest(dtype, problem, input);
@@ -199,47 +204,42 @@ void run_and_compare(std::int64_t n, std::int64_t rows, std::int64_t stride, boo
     ASSERT_EQ(data[expected.size() + i], untouched) << "after the array";
 }
 
-template <Dtype dtype>
-void short_rows() {
-  for (int levels = 1; levels <= kSmallestTileBits; ++levels) {
-    const std::int64_t n = std::int64_t{1} << levels, rows = (std::int64_t{2048} >> levels) + 3;
-    SCOPED_TRACE(testing::Message() << "n=" << n);
-    run_and_compare<dtype, kSmallestTileBits>(n, rows, n, true);
-    run_and_compare<dtype, kSmallestTileBits>(n, rows, n, false);
-    run_and_compare<dtype, kSmallestTileBits>(n, rows, n + 8, n >= 8);
-    run_and_compare<dtype, kSmallestTileBits>(n, rows, n + 3, false);
-    if (testing::Test::HasFatalFailure()) return;
-  }
+template <Dtype dtype, int kBits>
+void rows_of() {
+  const std::int64_t n = std::int64_t{1} << kBits;
+  const std::int64_t per_tile = n < 2048 ? 2048 / n : 1;
+  const bool gap_keeps_vectors = n * bytes_of(dtype) >= 16;
+  SCOPED_TRACE(testing::Message() << "n=" << n);
+  run_and_compare<dtype, kBits>(n, kBits == 15 ? 5 : per_tile + 8, n, true);
+  run_and_compare<dtype, kBits>(n, kBits > 11 ? 1 : per_tile + 3, n, false);
+  run_and_compare<dtype, kBits>(n, kBits > 11 ? 2 : per_tile + 3, n + 8, gap_keeps_vectors);
+  run_and_compare<dtype, kBits>(n, 2, n + 3, false);
 }
-template <Dtype dtype>
-void long_rows() {
-  run_and_compare<dtype, 12>(4096, 2, 4096 + 16, true);
-  run_and_compare<dtype, 12>(4096, 1, 4096, false);
-  run_and_compare<dtype, 13>(8192, 2, 8192, true);
-  run_and_compare<dtype, 13>(8192, 1, 8192, false);
-  run_and_compare<dtype, 14>(16384, 2, 16384 + 8, true);
-  run_and_compare<dtype, 14>(16384, 1, 16384, false);
-  run_and_compare<dtype, 15>(32768, 2, 32768, true);
-  run_and_compare<dtype, 15>(32768, 1, 32768, false);
+template <Dtype dtype, int... kBits>
+void all_rows_of(std::integer_sequence<int, kBits...>) {
+  (rows_of<dtype, kBits + 1>(), ...);
 }
 
-TEST(KokkosTile, ShortRowsF16) {
-  short_rows<Dtype::f16>();
+TEST(KokkosTile, RowsFarApartGetATileEach) {
+  using S = Shape<Dtype::f16, kSmallestTileBits>;
+  const std::int64_t limit = (std::int64_t{1} << 31) - 1;
+  const TileJob near = make_tile_job<S>(64, 100, 64 + limit, 1.0F);
+  EXPECT_EQ(near.gap, limit);
+  EXPECT_EQ(near.tiles, 4);  // 32 rows of 64 each
+  const TileJob far = make_tile_job<S>(64, 100, 64 + limit + 1, 1.0F);
+  EXPECT_EQ(far.log2_rows_per_tile, 0);
+  EXPECT_EQ(far.tiles, 100);
 }
-TEST(KokkosTile, ShortRowsBf16) {
-  short_rows<Dtype::bf16>();
+
+TEST(KokkosTile, BitForBitF16) {
+  all_rows_of<Dtype::f16>(
+      std::integer_sequence<int, 0, 2, 3, 9, 14>{});  // the codec; the maps are those of bf16
 }
-TEST(KokkosTile, ShortRowsF32) {
-  short_rows<Dtype::f32>();
+TEST(KokkosTile, BitForBitBf16) {
+  all_rows_of<Dtype::bf16>(std::make_integer_sequence<int, kLargestTileBits>{});
 }
-TEST(KokkosTile, LongRowsF16) {
-  long_rows<Dtype::f16>();
-}
-TEST(KokkosTile, LongRowsBf16) {
-  long_rows<Dtype::bf16>();
-}
-TEST(KokkosTile, LongRowsF32) {
-  long_rows<Dtype::f32>();
+TEST(KokkosTile, BitForBitF32) {
+  all_rows_of<Dtype::f32>(std::make_integer_sequence<int, kLargestTileBits>{});
 }
 
 }  // namespace

@@ -42,21 +42,23 @@ struct PassMap {
   int levels = 0;
   int first_level = 0;  ///< the element bit that register bit first_active stands for
 
-  constexpr int register_offset(int reg) const {
+  FWHT_HOST_DEVICE constexpr int register_offset(int reg) const {
     int element = 0;
     for (int i = 0; i < kRegBits; ++i)
       element |= ((reg >> i) & 1) << register_bit[i];
     return element;
   }
-  constexpr int thread_offset(int thread) const {
+  FWHT_HOST_DEVICE constexpr int thread_offset(int thread) const {
     int element = 0;
     for (int i = 0; i < kThreadBits; ++i)
       element |= ((thread >> i) & 1) << thread_bit[i];
     return element;
   }
-  constexpr int element_of(int thread, int reg) const { return thread_offset(thread) | register_offset(reg); }
+  FWHT_HOST_DEVICE constexpr int element_of(int thread, int reg) const {
+    return thread_offset(thread) | register_offset(reg);
+  }
   /// Thread bits whose element bit lies `distance` above them, as a mask of the thread index.
-  constexpr int bits_moved_by(int distance) const {
+  FWHT_HOST_DEVICE constexpr int bits_moved_by(int distance) const {
     int mask = 0;
     for (int i = 0; i < kThreadBits; ++i)
       mask |= thread_bit[i] - i == distance ? 1 << i : 0;
@@ -67,13 +69,19 @@ struct PassMap {
 /// Shape of a tile. kFirst levels in the first pass (at least one 16-byte vector), kLast in the last, the
 /// others in passes of up to kRegBits levels between them.
 template <int kStorageBytes_, int kChunkBits_, int kRegBits_, int kFirst_, int kLast_, int kChunks_,
-          int kBlocksPerSm_>
+          int kBlocksPerSm_, int kLog2N_ = 0>
 struct TileShape {
   static constexpr int kStorageBytes = kStorageBytes_;
   static constexpr int kChunkBits = kChunkBits_, kRegBits = kRegBits_;
   static constexpr int kFirst = kFirst_, kLast = kLast_;
   static constexpr int kChunks = kChunks_;
   static constexpr int kBlocksPerSm = kBlocksPerSm_;  // asked of the compiler as launch bounds
+  static constexpr int kLog2N = kLog2N_;              // of the rows; 0: told at run time, at most kChunkBits
+  // The tile is one row.
+  static constexpr bool kWholeRow = kLog2N_ >= kChunkBits;
+  // A team that has an SM to itself walks over rows and loads the next one ahead, where registers are left
+  // for it.
+  static constexpr bool kPersistent = kBlocksPerSm == 1 && kStorageBytes == 2;
   static constexpr int kChunkElements = 1 << kChunkBits;
   static constexpr int kRegisters = 1 << kRegBits;
   static constexpr int kThreads = 1 << (kChunkBits - kRegBits);
@@ -93,7 +101,7 @@ struct TileShape {
 
   using Map = PassMap<kChunkBits, kRegBits>;
 
-  static constexpr Map pass(int index) {
+  FWHT_HOST_DEVICE static constexpr Map pass(int index) {
     Map map;
     if (index == 0) {
       map.first_active = 0, map.levels = kFirst, map.first_level = 0;
@@ -118,7 +126,7 @@ struct TileShape {
  private:
   /// Registers: the lowest `low` bits and as many of the highest as are left; threads: the bits between, in
   /// order, so that neighbouring lanes touch neighbouring vectors in global memory.
-  static constexpr void low_and_high(Map& map, int low) {
+  FWHT_HOST_DEVICE static constexpr void low_and_high(Map& map, int low) {
     for (int i = 0; i < low; ++i)
       map.register_bit[i] = i;
     for (int i = low; i < kRegBits; ++i)
@@ -127,7 +135,7 @@ struct TileShape {
       map.thread_bit[i] = low + i;
   }
   /// Lane bit i stands for element bit i or, where that is a register, i + 5: distinct banks (see `padded`).
-  static constexpr void spread_lanes(Map& map, int start) {
+  FWHT_HOST_DEVICE static constexpr void spread_lanes(Map& map, int start) {
     bool taken[kChunkBits] = {};
     for (int i = 0; i < kRegBits; ++i)
       taken[start + i] = true;
@@ -152,46 +160,64 @@ struct alignas(8) Words2 {
 /// What a tile kernel is told; the same for every team.
 struct TileJob {
   std::int64_t rows = 0;
+  std::int64_t tiles = 0;
   std::int64_t row_stride = 0;  ///< in elements
-  std::int64_t gap = 0;         ///< row_stride - n
+  int gap = 0;                  ///< row_stride - n; unused where a tile holds one row
   int log2_n = 0;
   int log2_rows_per_tile = 0;
-  bool vectors = false;  ///< every row starts on 16 bytes in both arrays
   float scale = 1.0F;
 };
 
-/// One thread of one team. `Codec` turns storage words into floats and back:
-///   float decode(std::uint32_t bits); std::uint32_t encode(float value)   (the low 16 bits for 16-bit
-///   storage) void decode2(std::uint32_t word, float& low, float& high); std::uint32_t encode2(float low,
-///   float high)
-/// The caller runs, with a team barrier where it says "|":
-///   load;  per chunk: unpack, transform<0>, write<0> | read<1>, transform<1>, write<1> | ...
-///   transform<last>, keep | finish, store.
-template <class Codec, class Shape>
+/// The job of a shape. Rows too far apart for 32-bit offsets within a tile get a tile each.
+template <class Shape>
+TileJob make_tile_job(std::int64_t n, std::int64_t rows, std::int64_t row_stride, float scale) {
+  TileJob job;
+  const std::int64_t gap = row_stride - n;
+  const bool near = gap < (std::int64_t{1} << 31);
+  job.rows = rows;
+  job.row_stride = row_stride;
+  job.gap = near ? static_cast<int>(gap) : 0;
+  job.log2_n = log2_floor(n);
+  job.log2_rows_per_tile = near && job.log2_n < Shape::kChunkBits ? Shape::kChunkBits - job.log2_n : 0;
+  job.tiles = ceil_div(rows, std::int64_t{1} << job.log2_rows_per_tile);
+  job.scale = scale;
+  return job;
+}
+
+/// Whether every 16-byte vector of both arrays is aligned and lies within one row, or rows follow each other.
+template <class Shape>
+bool whole_vectors(const TileJob& job, const void* in, const void* out) {
+  const auto address = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
+  const std::int64_t n = std::int64_t{1} << job.log2_n;
+  const std::int64_t row_bytes = n * Shape::kStorageBytes,
+                     stride_bytes = job.row_stride * Shape::kStorageBytes;
+  if (address % 16 != 0) return false;
+  if (row_bytes >= 16) return stride_bytes % 16 == 0;
+  return job.row_stride == n && job.rows * row_bytes % 16 == 0;
+}
+
+/// One thread of one team. kVectors: whole_vectors() holds; otherwise elements move one by one.
+/// `Codec` turns storage words into floats and back:
+///   float decode(std::uint32_t bits); std::uint32_t encode(float value)   (low 16 bits for 16-bit storage)
+///   void decode2(std::uint32_t word, float& low, float& high); std::uint32_t encode2(float low, float high)
+template <class Codec, class Shape, bool kVectors>
 class TileThread {
  public:
-  FWHT_HOST_DEVICE TileThread(const TileJob& job, const void* in, void* out, std::int64_t tile, int thread)
-      : job_(job), thread_(thread) {
-    const std::int64_t first_row = tile << job.log2_rows_per_tile;
-    const std::int64_t rows_left = job.rows - first_row;
-    const std::int64_t rows_here = std::int64_t{1} << job.log2_rows_per_tile;
-    const std::int64_t rows = rows_left < rows_here ? rows_left : rows_here;
-    elements_ = static_cast<int>(rows > 0 ? rows << job.log2_n : 0);
-    in_ = static_cast<const char*>(in) + first_row * job.row_stride * Shape::kStorageBytes;
-    out_ = static_cast<char*>(out) + first_row * job.row_stride * Shape::kStorageBytes;
-    vectors_ = job.vectors && (elements_ & ((1 << Shape::kVectorBits) - 1)) == 0;
-    levels_ = job.log2_n < Shape::kChunkBits ? job.log2_n : Shape::kChunkBits;
-  }
+  FWHT_HOST_DEVICE TileThread(const TileJob& job, const void* in, void* out, int thread)
+      : job_(job), in_(static_cast<const char*>(in)), out_(static_cast<char*>(out)), thread_(thread) {}
 
   /// True when no level needs an exchange: the rows fit into the first pass's registers.
-  FWHT_HOST_DEVICE bool register_only() const { return Shape::kChunks == 1 && levels_ <= Shape::kFirst; }
+  FWHT_HOST_DEVICE bool register_only() const { return log2_n() <= Shape::kFirst; }
 
-  /// Fetches this thread's share of every chunk, so that all loads are in flight before the first barrier.
-  FWHT_HOST_DEVICE void load() {
-    unrolled<Shape::kChunks * kBlocks>([&]<int i>() {
-      constexpr int kChunk = i / kBlocks, kBlock = i % kBlocks;
-      const int element = first_element(kChunk, kBlock);
-      raw_[kChunk][kBlock] = vectors_ ? load_vector(element) : load_elements(element);
+  /// Fetches this thread's share of a chunk of a tile.
+  template <int kChunk>
+  FWHT_HOST_DEVICE void load(std::int64_t tile) {
+    const char* from = in_ + tile_offset(tile);
+    const int elements = elements_of(tile), first = base<0>();
+    unrolled<kBlocks>([&]<int block>() {
+      constexpr int kOffset = Shape::pass(0).register_offset(block << Shape::kVectorBits);
+      const int element = kChunk * Shape::kChunkElements + kOffset + first;
+      raw_[kChunk][block] = load_block(from, element, elements);
     });
   }
 
@@ -210,7 +236,7 @@ class TileThread {
   template <int kPass>
   FWHT_HOST_DEVICE void transform() {
     constexpr typename Shape::Map kMap = Shape::pass(kPass);
-    butterflies<Shape::kRegBits, kMap.first_active, kMap.levels>(x_, kMap.first_level, levels_);
+    butterflies<Shape::kRegBits, kMap.first_active, kMap.levels>(x_, kMap.first_level, log2_n());
   }
 
   template <int kPass>
@@ -239,12 +265,19 @@ class TileThread {
   /// Stores what `finish` left, in the layout of pass kPass (the first for register_only tiles, else the
   /// last).
   template <int kPass>
-  FWHT_HOST_DEVICE void store() const {
+  FWHT_HOST_DEVICE void store(std::int64_t tile) const {
     constexpr int kRun = kPass == 0 ? (1 << Shape::kVectorBits) : Shape::kStoreBytes / Shape::kStorageBytes;
+    char* to = out_ + tile_offset(tile);
+    const int elements = elements_of(tile), first = base<kPass>();
     unrolled<(1 << kKeptBits) / kRun>([&]<int run>() {
       constexpr int kChunk = run * kRun / Shape::kRegisters, kRegister = run * kRun % Shape::kRegisters;
       constexpr int kOffset = Shape::pass(kPass).register_offset(kRegister);
-      store_run<kRun>(kChunk * Shape::kChunkElements + base<kPass>() + kOffset, &kept_[run * kRun]);
+      const int element = kChunk * Shape::kChunkElements + kOffset + first;
+      if constexpr (kVectors) {
+        store_vector<kRun>(to, element, elements, &kept_[run * kRun]);
+      } else {
+        store_elements<kRun>(to, element, elements, &kept_[run * kRun]);
+      }
     });
   }
 
@@ -254,6 +287,8 @@ class TileThread {
 
   template <int kPass, int r>
   static constexpr int kPaddedOffset = padded(Shape::pass(kPass).register_offset(r));
+
+  FWHT_HOST_DEVICE int log2_n() const { return Shape::kLog2N > 0 ? Shape::kLog2N : job_.log2_n; }
 
   /// Element bits of this thread in a pass: bits that move by the same distance move together.
   template <int kPass>
@@ -268,42 +303,50 @@ class TileThread {
     return element;
   }
 
-  FWHT_HOST_DEVICE int first_element(int chunk, int block) const {
-    // Registers above kVectorBits: the rest of the low run, then the high bits.
-    constexpr int kLowBlocks = 1 << (Shape::kFirst - Shape::kVectorBits);
-    constexpr int kHighShift = Shape::kChunkBits - (Shape::kRegBits - Shape::kFirst);
-    const int low = (block % kLowBlocks) << Shape::kVectorBits;
-    const int high = (block / kLowBlocks) << kHighShift;
-    return chunk * Shape::kChunkElements + base<0>() + low + high;
+  FWHT_HOST_DEVICE std::int64_t tile_offset(std::int64_t tile) const {
+    return (tile << job_.log2_rows_per_tile) * job_.row_stride * Shape::kStorageBytes;
+  }
+  /// Elements of the tile that exist: all but in the last tile.
+  FWHT_HOST_DEVICE int elements_of(std::int64_t tile) const {
+    const std::int64_t rows_left = job_.rows - (tile << job_.log2_rows_per_tile);
+    const int rows_here = 1 << job_.log2_rows_per_tile;
+    return (rows_left < rows_here ? static_cast<int>(rows_left) : rows_here) << log2_n();
+  }
+  FWHT_HOST_DEVICE static bool exists(int element, int elements) {
+    return Shape::kWholeRow || element < elements;
   }
 
   FWHT_HOST_DEVICE std::int64_t byte_offset(int element) const {
-    return (element + (element >> job_.log2_n) * job_.gap) * Shape::kStorageBytes;
+    if constexpr (Shape::kWholeRow) {
+      return element * Shape::kStorageBytes;
+    } else {
+      const std::int64_t in_gaps = static_cast<std::int64_t>(element >> log2_n()) * job_.gap;
+      return (element + in_gaps) * Shape::kStorageBytes;
+    }
   }
 
-  FWHT_HOST_DEVICE Words4 load_vector(int element) const {
-    if (element >= elements_) return Words4{};
-    return *reinterpret_cast<const Words4*>(in_ + byte_offset(element));
-  }
-
-  FWHT_HOST_DEVICE Words4 load_elements(int element) const {
+  FWHT_HOST_DEVICE Words4 load_block(const char* from, int element, int elements) const {
     Words4 words{};
-    unrolled<(1 << Shape::kVectorBits)>([&]<int i>() {
-      if (element + i >= elements_) return;
-      if constexpr (Shape::kStorageBytes == 2) {
-        const auto bits = *reinterpret_cast<const std::uint16_t*>(in_ + byte_offset(element + i));
-        words.word[i / 2] |= static_cast<std::uint32_t>(bits) << (16 * (i % 2));
-      } else {
-        words.word[i] = *reinterpret_cast<const std::uint32_t*>(in_ + byte_offset(element + i));
-      }
-    });
+    if constexpr (kVectors) {
+      if (exists(element, elements)) words = *reinterpret_cast<const Words4*>(from + byte_offset(element));
+    } else {
+      unrolled<(1 << Shape::kVectorBits)>([&]<int i>() {
+        if (!exists(element + i, elements)) return;
+        const char* at = from + byte_offset(element + i);
+        if constexpr (Shape::kStorageBytes == 2) {
+          const std::uint32_t bits = *reinterpret_cast<const std::uint16_t*>(at);
+          words.word[i / 2] |= bits << (16 * (i % 2));
+        } else {
+          words.word[i] = *reinterpret_cast<const std::uint32_t*>(at);
+        }
+      });
+    }
     return words;
   }
 
   template <int kRun>
-  FWHT_HOST_DEVICE void store_run(int element, const float* value) const {
-    if (!vectors_) return store_elements<kRun>(element, value);
-    if (element >= elements_) return;
+  FWHT_HOST_DEVICE void store_vector(char* to, int element, int elements, const float* value) const {
+    if (!exists(element, elements)) return;
     constexpr int kWords = kRun * Shape::kStorageBytes / 4;
     std::uint32_t word[kWords];
     unrolled<kWords>([&]<int w>() {
@@ -313,25 +356,25 @@ class TileThread {
         word[w] = Codec::encode(value[w]);
       }
     });
-    char* target = out_ + byte_offset(element);
+    char* at = to + byte_offset(element);
     if constexpr (kWords == 4) {
-      *reinterpret_cast<Words4*>(target) = Words4{{word[0], word[1], word[2], word[3]}};
+      *reinterpret_cast<Words4*>(at) = Words4{{word[0], word[1], word[2], word[3]}};
     } else if constexpr (kWords == 2) {
-      *reinterpret_cast<Words2*>(target) = Words2{{word[0], word[1]}};
+      *reinterpret_cast<Words2*>(at) = Words2{{word[0], word[1]}};
     } else {
-      *reinterpret_cast<std::uint32_t*>(target) = word[0];
+      *reinterpret_cast<std::uint32_t*>(at) = word[0];
     }
   }
 
   template <int kRun>
-  FWHT_HOST_DEVICE void store_elements(int element, const float* value) const {
+  FWHT_HOST_DEVICE void store_elements(char* to, int element, int elements, const float* value) const {
     unrolled<kRun>([&]<int i>() {
-      if (element + i >= elements_) return;
-      char* target = out_ + byte_offset(element + i);
+      if (!exists(element + i, elements)) return;
+      char* at = to + byte_offset(element + i);
       if constexpr (Shape::kStorageBytes == 2) {
-        *reinterpret_cast<std::uint16_t*>(target) = static_cast<std::uint16_t>(Codec::encode(value[i]));
+        *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(Codec::encode(value[i]));
       } else {
-        *reinterpret_cast<std::uint32_t*>(target) = Codec::encode(value[i]);
+        *reinterpret_cast<std::uint32_t*>(at) = Codec::encode(value[i]);
       }
     });
   }
@@ -340,97 +383,78 @@ class TileThread {
   const char* in_;
   char* out_;
   int thread_;
-  int elements_;  // of this tile that exist
-  int levels_;    // of the chunk that the rows have
-  bool vectors_;
   Words4 raw_[Shape::kChunks][kBlocks];
   float x_[Shape::kRegisters];
   float kept_[1 << kKeptBits];
 };
 
-/// The whole program of a thread; `barrier()` joins the team.
-template <class Codec, class Shape, class Barrier>
-FWHT_HOST_DEVICE inline void transform_tile(TileThread<Codec, Shape>& thread, float* scratch,
-                                            const Barrier& barrier) {
-  thread.load();
+/// The whole program of a thread of the team that does tile `first` and, where the shape is persistent, every
+/// `step`th after it; `barrier()` joins the team.
+template <class Codec, class Shape, bool kVectors, class Barrier>
+FWHT_HOST_DEVICE inline void transform_tiles(TileThread<Codec, Shape, kVectors>& thread, std::int64_t first,
+                                             std::int64_t step, std::int64_t tiles, float* scratch,
+                                             const Barrier& barrier) {
+  if (first >= tiles) return;
+  unrolled<Shape::kChunks>([&]<int chunk>() { thread.template load<chunk>(first); });
   if (thread.register_only()) {
     thread.template unpack<0>();
     thread.template transform<0>();
     thread.template keep<0>();
     thread.finish();
-    thread.template store<0>();
+    thread.template store<0>(first);
     return;
   }
-  unrolled<Shape::kChunks>([&]<int chunk>() {
-    thread.template unpack<chunk>();
-    thread.template transform<0>();
-    thread.template write<0>(scratch);
-    unrolled<Shape::kPasses - 1>([&]<int i>() {
-      constexpr int kPass = i + 1;
-      barrier();
-      thread.template read<kPass>(scratch);
-      thread.template transform<kPass>();
-      if constexpr (kPass + 1 < Shape::kPasses) thread.template write<kPass>(scratch);
+  for (std::int64_t tile = first;;) {
+    const std::int64_t next = tile + step;
+    const bool more = Shape::kPersistent && next < tiles;
+    unrolled<Shape::kChunks>([&]<int chunk>() {
+      thread.template unpack<chunk>();
+      if (more) thread.template load<chunk>(next);  // into the registers just freed, a whole row ahead
+      thread.template transform<0>();
+      thread.template write<0>(scratch);
+      unrolled<Shape::kPasses - 1>([&]<int i>() {
+        constexpr int kPass = i + 1;
+        barrier();
+        thread.template read<kPass>(scratch);
+        thread.template transform<kPass>();
+        if constexpr (kPass + 1 < Shape::kPasses) thread.template write<kPass>(scratch);
+      });
+      thread.template keep<chunk>();
+      if (chunk + 1 < Shape::kChunks || more)
+        barrier();  // others may still read what comes to be overwritten
     });
-    thread.template keep<chunk>();
-    if constexpr (chunk + 1 < Shape::kChunks)
-      barrier();  // the next chunk overwrites what others may still read
-  });
-  thread.finish();
-  thread.template store<Shape::kPasses - 1>();
+    thread.finish();
+    thread.template store<Shape::kPasses - 1>(tile);
+    if (!more) return;
+    tile = next;
+  }
 }
 
-/// The shapes in use, by storage size and log2 of the row length. Rows of up to 2^11 share the tile of 2^11.
-/// Kokkos gives a CUDA team no more than 48 KiB of scratch, so from 2^14 a row goes through it in pieces of
-/// 2^13 that wait in registers.
-inline constexpr int kSmallestTileBits = 11;
-inline constexpr int kLargestTileBits = 15;
-
-//                          bytes  chunk regs first last chunks blocks/SM
+/// The shapes in use, by storage size and log2 of the row length. Rows of up to 2^11 are packed into tiles of
+/// 2^11. Kokkos gives a CUDA team no more than 48 KiB of scratch, so from 2^14 a row goes through it in
+/// pieces of 2^13 that wait in registers; with a row of 2^15 a team has an SM to itself.
+// clang-format off
+//                    bytes chunk regs first last chunks blocks
 template <int kStorageBytes, int kLog2N>
 struct ShapeFor;
-template <>
-struct ShapeFor<2, 11> {
-  using type = TileShape<2, 11, 5, 3, 3, 1, 16>;
-};
-template <>
-struct ShapeFor<2, 12> {
-  using type = TileShape<2, 12, 5, 3, 4, 1, 8>;
-};
-template <>
-struct ShapeFor<2, 13> {
-  using type = TileShape<2, 13, 5, 4, 4, 1, 4>;
-};
-template <>
-struct ShapeFor<2, 14> {
-  using type = TileShape<2, 13, 4, 3, 2, 2, 2>;
-};
-template <>
-struct ShapeFor<2, 15> {
-  using type = TileShape<2, 13, 4, 3, 2, 4, 1>;
-};
-template <>
-struct ShapeFor<4, 11> {
-  using type = TileShape<4, 11, 5, 2, 4, 1, 16>;
-};
-template <>
-struct ShapeFor<4, 12> {
-  using type = TileShape<4, 12, 5, 2, 5, 1, 8>;
-};
-template <>
-struct ShapeFor<4, 13> {
-  using type = TileShape<4, 13, 5, 3, 5, 1, 4>;
-};
-template <>
-struct ShapeFor<4, 14> {
-  using type = TileShape<4, 13, 4, 2, 3, 2, 2>;
-};
-template <>
-struct ShapeFor<4, 15> {
-  using type = TileShape<4, 13, 4, 2, 3, 4, 1>;
-};
+template <int kLog2N> requires(kLog2N <= 11) struct ShapeFor<2, kLog2N> { using type = TileShape<2, 11, 5, 3, 3, 1, kLog2N == 0 ? 8 : 16, kLog2N>; };
+template <int kLog2N> requires(kLog2N <= 11) struct ShapeFor<4, kLog2N> { using type = TileShape<4, 11, 5, 2, 4, 1, kLog2N == 0 ? 8 : 16, kLog2N>; };
+template <> struct ShapeFor<2, 12> { using type = TileShape<2, 12, 5, 3, 4, 1, 8, 12>; };
+template <> struct ShapeFor<2, 13> { using type = TileShape<2, 13, 5, 4, 4, 1, 4, 13>; };
+template <> struct ShapeFor<2, 14> { using type = TileShape<2, 13, 4, 3, 2, 2, 2, 14>; };
+template <> struct ShapeFor<2, 15> { using type = TileShape<2, 13, 4, 3, 2, 4, 1, 15>; };
+template <> struct ShapeFor<4, 12> { using type = TileShape<4, 12, 5, 2, 5, 1, 8, 12>; };
+template <> struct ShapeFor<4, 13> { using type = TileShape<4, 13, 5, 3, 5, 1, 4, 13>; };
+template <> struct ShapeFor<4, 14> { using type = TileShape<4, 13, 4, 2, 3, 2, 2, 14>; };
+template <> struct ShapeFor<4, 15> { using type = TileShape<4, 13, 4, 2, 3, 4, 1, 15>; };
+// clang-format on
+inline constexpr int kSmallestTileBits = 11, kLargestTileBits = 15;
 
 template <Dtype dtype, int kLog2N>
 using Shape = typename ShapeFor<static_cast<int>(bytes_of(dtype)), kLog2N>::type;
+
+/// The shape for elements that move one by one: one for all rows that are packed into tiles.
+template <Dtype dtype, int kLog2N>
+using PatientShape = Shape<dtype, (kLog2N > kSmallestTileBits ? kLog2N : 0)>;
 
 }  // namespace fwht::kokkos
