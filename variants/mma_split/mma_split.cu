@@ -24,16 +24,23 @@
 //   n = 2048      ... | b8-b9 v | b10 w
 //   n = 4096      ... | b8-b9 v | b10-b11 w
 //   n = 8192      ... | b8-b10 v | b11-b12 w
-// fp32 data: b0-b1 e | b2-b6 l | b7 v (n = 256, 512), b7-b8 v (1024, 2048), b7-b9 v (4096, 8192) | the rest
-// w;
-//   FADD | SHFL + FFMA | FADD | exchange + FADD, in ascending order: bit for bit the plain host loop, as for
-//   n <= 32.
+// fp32 data:
+//   n =    2, 4   b0.. e                                                                  FADD
+//   n =  8..128   b0-b1 e | b2.. l                                                        FADD | SHFL + FFMA
+//   n =  256      b0-b1 e | b2-b6 l | b7 v                                                then FADD
+//   n =  512      ... | b7 v | b8 w                       then FADD | exchange (w <-> v) + FADD
+//   n = 1024      ... | b7-b8 v | b9 w
+//   n = 2048      ... | b7-b8 v | b9-b10 w
+//   n = 4096      ... | b7-b9 v | b10-b11 w
+//   n = 8192      ... | b7-b9 v | b10-b12 w
+// in ascending order of the index bits: bit for bit the plain host loop, as for 16-bit data up to n = 32.
 //
-// Infinities and NaN. hi + lo turns an infinity into NaN (Inf - Inf), and zeros of block-diagonal matrices (n
-// = 64, 128) carry it into neighbouring rows. But then every output of the vector is NaN, so a look at one
-// register a lane tells (split_failed), before anything is stored: the warp reads its data again and does
-// them by butterflies or, where a vector holds several rows, one row after the other with zeros in place of
-// its neighbours. The normal path pays one comparison a vector and one vote.
+// Infinities and NaN. hi + lo turns an infinity into NaN (Inf - Inf), and zeros of block-diagonal matrices
+// (n = 64, 128) carry it into neighbouring rows. But then every output of the vector is NaN, so a look at one
+// register a lane tells (four for bf16, where a sum may overflow; see split_failed), before anything is
+// stored: the warp reads its data again and does them by butterflies or, where it holds several rows, does
+// one row after the other with zeros in place of its neighbours. The normal path pays one comparison a vector
+// (two for bf16) and one vote; nothing is looked at between the loads and the tensor cores.
 #include <cstdint>
 #include <string>
 
@@ -51,7 +58,9 @@ namespace {
 struct Batch {
   const void* in;
   void* out;
-  std::int64_t rows, row_stride;
+  std::int64_t row_stride, block_stride;  // elements between rows, between the first rows of blocks
+  unsigned last_block;
+  int rows_of_last_block;
   float factor;  // scale 2^k
   float shrink;  // 2^-k, a bf16 number; see shrink_exponent
 };
@@ -65,6 +74,7 @@ class Lane {
  public:
   using Float = float;
   using Word = std::uint32_t;
+  static constexpr bool first_stage_may_overflow() { return dtype == Dtype::bf16; }
 
   __device__ Lane(float shrink, float4* shared) : shrink_(shrink), shared_(shared) {
     if constexpr (g.kind() == Kind::split_mma) {
@@ -154,29 +164,32 @@ class Lane {
 /// the compiler schedule one vector after the other.
 enum class Access { vectors, elements };
 
-/// Where the vectors of a lane lie: vector v follows vector 0 at fixed distances.
+/// Where the vectors of a lane lie: vector v follows vector 0 at fixed distances. Offsets are in elements.
 template <Dtype dtype, int log_n, Access access>
 class Place {
  public:
   static constexpr Geometry g{dtype, log_n};
   using Bits = std::conditional_t<dtype == Dtype::f32, std::uint32_t, std::uint16_t>;
 
-  __device__ explicit Place(const Batch& batch) : batch_(batch) {
+  __device__ Place(const Batch& batch, int warp, int lane) : batch_(batch) {
     constexpr Geometry here = g;  // an object that device code can call
-    const int number = here.first_vector(static_cast<int>(threadIdx.x >> 5), Lane<dtype, log_n>::lane());
-    row_ = std::int64_t{blockIdx.x} * g.rows_per_block() + here.row_of_vector(number);
-    offset_ = kShortRows ? row_ << log_n : row_ * batch.row_stride + here.column_of_vector(number);
+    const int number = here.first_vector(warp, lane);
+    row_ = here.row_of_vector(number);
+    rows_ = blockIdx.x == batch.last_block ? batch.rows_of_last_block : g.rows_per_block();
+    offset_ = block_offset() + here.column_of_vector(number);
+    if constexpr (!kRowPerBlock) {
+      offset_ += rows_apart(row_);
+      asm("" : "+l"(offset_));  // computed once and here, not under the predicate of every load
+    }
   }
 
-  /// (First) row of vector v.
-  __device__ std::int64_t row(int v) const { return row_ + v * g.row_step(); }
-  __device__ bool exists(int v) const { return kRowPerBlock || row(v) < batch_.rows; }
+  __device__ bool exists(int v) const { return kRowPerBlock || row(v) < rows_; }
 
   /// Zeros where rows do not exist.
   __device__ void load(int v, std::uint32_t (&words)[4]) const {
     if constexpr (access == Access::elements) {
       load_elements(v, words);
-    } else if constexpr (kShortRows) {
+    } else if constexpr (g.log_rows_per_vector() > 0) {
       if (whole(v)) {
         load_vector(v, words);
       } else {
@@ -190,29 +203,50 @@ class Place {
     }
   }
 
+  /// All vectors of the lane. Their addresses come first, so that the loads are issued back to back: the
+  /// compiler orders the tensor-core chains as it sees their data arrive.
+  __device__ void load(std::uint32_t (&words)[g.vectors()][4]) const {
+    if constexpr (access == Access::vectors && g.log_rows_per_vector() == 0) {
+      std::int64_t from[g.vectors()];
+#pragma unroll
+      for (int v = 0; v < g.vectors(); ++v) {
+        from[v] = offset(v);
+        if (!kRowPerBlock && g.column_step() == 0) asm("" : "+l"(from[v]));
+      }
+#pragma unroll
+      for (int v = 0; v < g.vectors(); ++v) {
+        uint4 vector = {0, 0, 0, 0};
+        if (exists(v)) vector = *reinterpret_cast<const uint4*>(in() + from[v]);
+        words[v][0] = vector.x, words[v][1] = vector.y, words[v][2] = vector.z, words[v][3] = vector.w;
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < g.vectors(); ++v)
+        load(v, words[v]);
+    }
+  }
+
   __device__ void store(int v, const std::uint32_t (&words)[4]) const {
     if constexpr (access == Access::elements) {
       store_elements(v, words);
     } else {
       if (whole(v)) {
         *reinterpret_cast<uint4*>(out() + offset(v)) = make_uint4(words[0], words[1], words[2], words[3]);
-      } else if constexpr (kShortRows) {
+      } else if constexpr (g.log_rows_per_vector() > 0) {
         store_elements(v, words);
       }
     }
   }
 
-  /// Vector `v` of the row of this block, in place of the lane's own: where a warp stands after the exchange.
+  /// Vector `v` of the row of this block, instead of the lane's own: where a warp stands after the exchange.
   __device__ void store_vector_of_row(int v, const std::uint32_t (&words)[4]) const {
     Place moved = *this;
-    moved.offset_ = std::int64_t{blockIdx.x} * batch_.row_stride +
-                    ((v * 32 + Lane<dtype, log_n>::lane()) << g.log_vector());
+    moved.offset_ = block_offset() + ((v * 32 + Lane<dtype, log_n>::lane()) << g.log_vector());
     moved.store(0, words);
   }
 
  private:
-  static constexpr bool kRowPerBlock = g.warps_per_row() > 1;      // as many blocks as rows
-  static constexpr bool kShortRows = g.log_rows_per_vector() > 0;  // several in a vector, contiguous
+  static constexpr bool kRowPerBlock = g.warps_per_row() > 1;  // as many blocks as rows
 
   __device__ const Bits* in() const {
     return static_cast<const Bits*>(batch_.in);
@@ -221,22 +255,36 @@ class Place {
     return static_cast<Bits*>(batch_.out);
   }
 
+  /// Where vectors are used strides fit 32 bits (see access_for): one multiplication instead of three, and at
+  /// n = 8192 the register between a fifth resident block and none.
+  __device__ std::int64_t rows_apart(int rows) const {
+    if constexpr (access == Access::elements) return rows * batch_.row_stride;
+    return std::int64_t{rows} * static_cast<std::uint32_t>(batch_.row_stride);
+  }
+  __device__ std::int64_t block_offset() const {
+    if constexpr (access == Access::vectors && kRowPerBlock) {
+      return std::int64_t{blockIdx.x} * static_cast<std::uint32_t>(batch_.row_stride);
+    }
+    return blockIdx.x * batch_.block_stride;
+  }
+
+  /// (First) row of vector v within the block; offset of its first element.
+  __device__ int row(int v) const {
+    return row_ + v * g.row_step();
+  }
   __device__ std::int64_t offset(int v) const {
-    if constexpr (g.column_step() > 0) return offset_ + v * g.column_step();
-    if constexpr (kShortRows) return offset_ + v * (g.row_step() << log_n);
-    return offset_ + v * (g.row_step() * batch_.row_stride);
+    if constexpr (kRowPerBlock || g.column_step() > 0) return offset_ + v * g.column_step();
+    return offset_ + v * rows_apart(g.row_step());
   }
   /// All rows of the vector exist; of short rows, some of the last vector may not.
   __device__ bool whole(int v) const {
-    return kRowPerBlock || row(v) + ((1 << g.log_rows_per_vector()) - 1) < batch_.rows;
+    return kRowPerBlock || row(v) + ((1 << g.log_rows_per_vector()) - 1) < rows_;
   }
-
-  __device__ std::int64_t row_of_element(int v, int e) const {
-    return row(v) + (e >> g.element_bits());
+  __device__ bool element_exists(int v, int e) const {
+    return kRowPerBlock || row(v) + (e >> g.element_bits()) < rows_;
   }
   __device__ std::int64_t offset_of_element(int v, int e) const {
-    if constexpr (!kShortRows) return offset(v) + e;
-    return row_of_element(v, e) * batch_.row_stride + (e & ((1 << log_n) - 1));
+    return offset(v) + rows_apart(e >> g.element_bits()) + (e & ((1 << g.element_bits()) - 1));
   }
 
   __device__ void load_vector(int v, std::uint32_t (&words)[4]) const {
@@ -252,9 +300,7 @@ class Place {
 #pragma unroll
       for (int i = 0; i < kPerWord; ++i) {
         const int e = w * kPerWord + i;
-        if (kRowPerBlock || row_of_element(v, e) < batch_.rows) {
-          words[w] |= std::uint32_t{in()[offset_of_element(v, e)]} << (16 * i);
-        }
+        if (element_exists(v, e)) words[w] |= std::uint32_t{in()[offset_of_element(v, e)]} << (16 * i);
       }
     }
   }
@@ -266,15 +312,14 @@ class Place {
 #pragma unroll
       for (int i = 0; i < kPerWord; ++i) {
         const int e = w * kPerWord + i;
-        if (kRowPerBlock || row_of_element(v, e) < batch_.rows) {
-          out()[offset_of_element(v, e)] = static_cast<Bits>(words[w] >> (16 * i));
-        }
+        if (element_exists(v, e)) out()[offset_of_element(v, e)] = static_cast<Bits>(words[w] >> (16 * i));
       }
     }
   }
 
   const Batch& batch_;
-  std::int64_t row_, offset_;
+  std::int64_t offset_;
+  int row_, rows_;
 };
 
 /// Scale and the one rounding.
@@ -314,10 +359,14 @@ __device__ void transform_rows_alone(const Batch& batch, const Place<dtype, log_
 /// that this warp alone writes before the barrier. The data are read again instead of being kept until it is
 /// known that they are needed.
 template <Dtype dtype, int log_n, Access access, int vectors>
-__device__ void transform_again(const Place<dtype, log_n, access>& place, Lane<dtype, log_n>& warp, int self,
+__device__ void transform_again(const Batch& batch, Lane<dtype, log_n>& warp, int self,
                                 float (&x)[vectors][8]) {
   constexpr Geometry g{dtype, log_n};
   constexpr bool kThroughShared = g.warps_per_row() > 1;
+  // The lane by another name, lest the compiler sees that it knows the addresses and keeps them until here.
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const Place<dtype, log_n, access> place(batch, self, static_cast<int>(lane));
 #pragma unroll(kThroughShared ? 1 : vectors)
   for (int v = 0; v < vectors; ++v) {
     std::uint32_t words[4];
@@ -341,23 +390,22 @@ __device__ void transform_again(const Place<dtype, log_n, access>& place, Lane<d
 }
 
 template <Dtype dtype, int log_n, Access access>
-__global__ void __launch_bounds__(Geometry{dtype, log_n}.threads())
+__global__ void __launch_bounds__(Geometry{dtype, log_n}.threads(),
+                                  Geometry{dtype, log_n}.launch().blocks_per_sm)
     transform_rows(__grid_constant__ const Batch batch) {
   constexpr Geometry g{dtype, log_n};
   constexpr int kVectors = g.vectors(), kElements = g.vector_elements(), kWarps = g.warps_per_row();
   __shared__ float4 shared[g.exchange_slots() > 0 ? 32 * g.exchange_slots() : 1];
 
-  const Place<dtype, log_n, access> place(batch);
+  const int self = static_cast<int>(threadIdx.x >> 5);  // in the block; in the row, where warps share one
+  const Place<dtype, log_n, access> place(batch, self, Lane<dtype, log_n>::lane());
   if constexpr (kWarps == 1) {
     if (!Lane<dtype, log_n>::any(place.exists(0))) return;  // the whole warp lies behind the last row
   }
   std::uint32_t words[kVectors][4];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v)
-    place.load(v, words[v]);
+  place.load(words);
 
   Lane<dtype, log_n> warp(batch.shrink, shared);
-  const int self = static_cast<int>(threadIdx.x >> 5) % kWarps;
   float x[kVectors][kElements];
   if constexpr (g.kind() == Kind::butterflies) {
 #pragma unroll
@@ -371,7 +419,7 @@ __global__ void __launch_bounds__(Geometry{dtype, log_n}.threads())
         transform_rows_alone(batch, place, warp);
         return;
       } else {
-        transform_again(place, warp, self, x);
+        transform_again<dtype, log_n, access>(batch, warp, self, x);
       }
     }
   }
@@ -443,8 +491,15 @@ class MmaSplitPlan final : public Plan {
     const Problem& p = problem();
     const Access access = access_for(in, out);
     const int k = shrink_exponent(p);
-    const Batch batch{
-        in, out, p.rows, p.row_stride, std::ldexp(static_cast<float>(p.scale), k), std::ldexp(1.0F, -k)};
+    const std::int64_t rows_per_block = geometry_.rows_per_block();
+    const Batch batch{in,
+                      out,
+                      p.row_stride,
+                      rows_per_block * p.row_stride,
+                      static_cast<unsigned>(blocks_ - 1),
+                      static_cast<int>(p.rows - (blocks_ - 1) * rows_per_block),
+                      std::ldexp(static_cast<float>(p.scale), k),
+                      std::ldexp(1.0F, -k)};
     // A block moves 2 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
     const Kernel kernel = access == Access::vectors ? on_vectors_ : on_elements_;
     kernel<<<static_cast<unsigned>(blocks_), static_cast<unsigned>(geometry_.threads()), 0, stream>>>(batch);
@@ -454,9 +509,10 @@ class MmaSplitPlan final : public Plan {
   Access access_for(const void* in, const void* out) const {
     const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
     const auto stride = static_cast<std::uintptr_t>(problem().row_stride * bytes_of(problem().dtype));
-    // Rows shorter than a vector share one, which needs them side by side and nothing of their stride.
+    // Rows shorter than a vector share one, which needs them side by side.
     const bool rows_fit = geometry_.log_rows_per_vector() > 0 ? problem().contiguous() : stride % 16 == 0;
-    return addresses % 16 == 0 && rows_fit ? Access::vectors : Access::elements;
+    return addresses % 16 == 0 && rows_fit && problem().row_stride >> 32 == 0 ? Access::vectors
+                                                                              : Access::elements;
   }
 
   Geometry geometry_;

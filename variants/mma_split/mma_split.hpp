@@ -22,31 +22,30 @@ enum class Kind {
 };
 
 /// How a row is spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
+/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler.
 struct Launch {
-  int vectors, warps_per_row, threads;
+  int vectors, warps_per_row, threads, blocks_per_sm = 0;
 };
 
 /// The launch table. What the numbers are for:
 /// - bytes in flight: a copy is fastest with 32-64 KB of loads in flight per SM from many small blocks, so a
-/// lane
-///   holds 1 or 2 vectors where the row allows it; more vectors cost registers, hence resident warps;
+///   lane holds 1 or 2 vectors where the row allows it; more cost registers, hence resident warps;
 /// - block starts: an H200 starts about 1.6 blocks a ns, so a block must move 2 KB or more;
-/// - latency: a second vector keeps a second tensor chain in flight; a whole 4096-element row in one warp
-/// would be
+/// - latency: a second vector keeps a second tensor-core chain in flight; a row of 4096 in one warp would be
 ///   one long chain of instructions, so longer rows take 2, 4 or 8 warps and one exchange;
-/// - exchange: vectors must be a multiple of the warps that share a row, so that whole vectors change places.
+/// - exchange: vectors are a multiple of the warps that share a row, so that whole vectors change places.
 constexpr Launch launch_for(Dtype dtype, int log_n) {
   if (dtype != Dtype::f32) {
     if (log_n < kSmallestSplitLogN) return {1, 1, 256};  // 4 KB a block, nothing but the vector in registers
     constexpr Launch kSplit[] = {
-        {2, 1, 64},   // n = 64: 2 KB a block
-        {2, 1, 128},  // 128: 4 KB
-        {2, 1, 128},  // 256
-        {2, 1, 128},  // 512: a row a warp
-        {2, 2, 64},   // 1024: a row a block from here on, 2 KB
-        {4, 2, 64},   // 2048: 4 KB; 64 fp32 values a lane would be the alternative
-        {4, 4, 128},  // 4096: 8 KB
-        {8, 4, 128},  // 8192: 16 KB
+        {2, 1, 64},      // n = 64: 2 KB a block
+        {2, 1, 128},     // 128: 4 KB
+        {2, 1, 128},     // 256
+        {2, 1, 128},     // 512: a row a warp
+        {2, 2, 64},      // 1024: a row a block from here on, 2 KB
+        {4, 2, 64},      // 2048: 4 KB
+        {4, 4, 128},     // 4096: 8 KB
+        {8, 4, 128, 5},  // 8192: 16 KB; 64 sums a lane, five blocks leave it 96 registers
     };
     return kSplit[log_n - kSmallestSplitLogN];
   }

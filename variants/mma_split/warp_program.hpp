@@ -3,7 +3,7 @@
 // is computed from the fragment maps, and a shuffle permutes the array. So the test proves the very code that
 // the GPU runs.
 //
-// A Warp provides Float, Word (32 raw bits), and
+// A Warp provides Float, Word (32 raw bits), first_stage_may_overflow(), and
 //   first_stage(d, b0, b1)      d = H b, H +-1 in the data's type, b raw data; d four accumulators
 //   remove_high(d, h0, h1)      d -= bf16 pairs h, through m16n8k8 with -I: exact
 //   second_stage(d, b0, b1)     d = H' b, H' = +-2^-k in bf16;  second_stage_add: d += H' b
@@ -160,15 +160,22 @@ FWHT_WARP_CODE void split_transform(const Warp& warp, const Word (&data)[vectors
   }
 }
 
-/// Whether a vector of the warp held an infinity or a NaN, or a sum of the first stage overflowed. Then its
-/// hi = +-Inf or NaN, the residual multiplies it by the zeros of -I, and 0 * Inf = NaN reaches every lo of
-/// the vector, hence every output: one element a lane tells.
+/// Whether a vector of the warp held an infinity or a NaN, or a sum of the first stage overflowed. Then
+/// hi = +-Inf or NaN, the residual multiplies it by the zeros of -I as well, and 0 * Inf = NaN reaches every
+/// lo of its row of the first result, whatever the column. An infinite input does so in all 16 rows, so that
+/// every output of the vector is NaN and one element a lane tells. An overflow (bf16 only) may befall a
+/// single row, one value of (b0, b3, b4, b1): the lanes know every (b3, b4), the elements 0..3 every (b0,
+/// b1).
 template <int vectors, class Warp, class Float>
 FWHT_WARP_CODE bool split_failed(const Warp& warp, const Float (&x)[vectors][8]) {
+  constexpr int kLooks = Warp::first_stage_may_overflow() ? 4 : 1;
   auto failed = warp.is_nan(x[0][0]);
   FWHT_UNROLL
-  for (int v = 1; v < vectors; ++v)
-    failed = failed | warp.is_nan(x[v][0]);
+  for (int v = 0; v < vectors; ++v) {
+    FWHT_UNROLL
+    for (int e = 0; e < kLooks; ++e)
+      failed = failed | warp.is_nan(x[v][e]);
+  }
   return warp.any(failed);
 }
 
