@@ -66,6 +66,9 @@ struct NumericModel {
   /// Exact results on integer grids where every partial sum is representable (see numerics: exact-integer
   /// domain).
   bool integer_exact = true;
+  /// A row gives the same bits whatever the number of rows. False where another kernel, with sums in another
+  /// order, serves few rows.
+  bool batch_invariant = true;
   bool flushes_subnormals = false;
 
   /// Largest intermediate, as a multiple of max|x| over the row: an upper bound. Intermediates above the

@@ -4,15 +4,18 @@
 //   one_shot_v<V>_t<T>     every thread moves V vectors of 16 bytes and is done; the hardware hands out the
 //   CTAs.
 //                          The best at DRAM size (V = 1) and for a few KB.
-//   persistent_v<V>_t<T>   as many CTAs as fit and a grid stride; the next vectors are loaded before the
-//   present ones
+//   rotated_v<V>_t<T>      one_shot whose CTAs take other places in every launch: the neighbour of
+//   alternating mode. persistent_v<V>_t<T>   as many CTAs as fit and a grid stride; the next vectors are
+//   loaded before the present ones
 //                          are stored. Replayed alone on L2-resident data it meets the addresses of its last
 //                          launch again, which the L2 rewards: the best there, in that mode only.
 //   bulk_*_<S>x<K>k        cp.async.bulk into S stages of K KiB of shared memory and out again, the signs
 //   flipped in
 //                          between. One thread issues, so that registers hold no data in flight. sm_90.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
@@ -70,6 +73,18 @@ struct Vectors {
 template <int V, int T>
 __global__ void __launch_bounds__(T) one_shot(Copy copy) {
   const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
+  Vectors<V> vectors;
+  vectors.load(copy, first, T);
+  vectors.store_flipped(copy, first, T);
+  copy_tail(copy);
+}
+
+// one_shot with the CTAs' places turned by `rotation` < gridDim.x.
+template <int V, int T>
+__global__ void __launch_bounds__(T) rotated(Copy copy, unsigned rotation) {
+  const unsigned turned = blockIdx.x + rotation;
+  const unsigned place = turned < gridDim.x ? turned : turned - gridDim.x;
+  const std::int64_t first = std::int64_t{place} * (V * T) + threadIdx.x;
   Vectors<V> vectors;
   vectors.load(copy, first, T);
   vectors.store_flipped(copy, first, T);
@@ -177,6 +192,21 @@ CopyKernel one_shot_copy() {
           }};
 }
 
+template <int V, int T>
+CopyKernel rotated_copy() {
+  // Another rotation for every launch, also of those captured in one graph; golden-ratio steps never settle.
+  const auto launches = std::make_shared<std::atomic<std::uint32_t>>(0);
+  return {"rotated_v" + std::to_string(V) + "_t" + std::to_string(T), "",
+          [launches](const void* in, void* out, std::int64_t bytes, std::uint32_t mask, Stream stream) {
+            const Copy copy = request(in, out, bytes, mask);
+            const unsigned ctas = grid_of(ceil_div(copy.vectors, V * T));
+            const std::uint32_t turn = launches->fetch_add(1) * 2654435769U;
+            rotated<V, T>
+                <<<ctas, T, 0, stream>>>(copy, static_cast<unsigned>((std::uint64_t{turn} * ctas) >> 32));
+            FWHT_CUDA(cudaGetLastError());
+          }};
+}
+
 template <class Kernel>
 int resident_ctas(Kernel kernel, int threads, std::size_t shared_bytes, const DeviceInfo& device) {
   int per_sm = 0;
@@ -245,12 +275,13 @@ CopyKernel bulk_copy(int chunk_kib, bool is_persistent, const DeviceInfo& device
 }  // namespace
 
 std::vector<CopyKernel> device_copies(const DeviceInfo& device) {
-  return {one_shot_copy<1, 64>(),          one_shot_copy<1, 128>(),         one_shot_copy<1, 256>(),
-          one_shot_copy<1, 512>(),         one_shot_copy<2, 128>(),         one_shot_copy<2, 256>(),
-          one_shot_copy<2, 512>(),         one_shot_copy<4, 128>(),         one_shot_copy<4, 256>(),
-          one_shot_copy<4, 512>(),         one_shot_copy<8, 128>(),         persistent_copy<1, 256>(device),
-          persistent_copy<2, 128>(device), bulk_copy<4>(16, true, device),  bulk_copy<4>(32, true, device),
-          bulk_copy<3>(64, true, device),  bulk_copy<1>(16, false, device), bulk_copy<1>(32, false, device)};
+  return {rotated_copy<2, 256>(),          one_shot_copy<1, 64>(),          one_shot_copy<1, 128>(),
+          one_shot_copy<1, 256>(),         one_shot_copy<1, 512>(),         one_shot_copy<2, 128>(),
+          one_shot_copy<2, 256>(),         one_shot_copy<2, 512>(),         one_shot_copy<4, 128>(),
+          one_shot_copy<4, 256>(),         one_shot_copy<4, 512>(),         one_shot_copy<8, 128>(),
+          persistent_copy<1, 256>(device), persistent_copy<2, 128>(device), bulk_copy<4>(16, true, device),
+          bulk_copy<4>(32, true, device),  bulk_copy<3>(64, true, device),  bulk_copy<1>(16, false, device),
+          bulk_copy<1>(32, false, device)};
 }
 
 }  // namespace fwht::limit

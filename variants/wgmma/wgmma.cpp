@@ -35,8 +35,8 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
 
 std::int64_t shared_bytes(const Launch& launch, int log_n) {
   const Tile tile = tile_of(launch, log_n);
-  if (launch.form == Form::one_shot) return tile.row_bytes();
-  return std::int64_t{launch.slots} * tile.row_bytes() +
+  if (launch.form == Form::one_shot) return tile.row_bytes() + 8 * kMostPieces;
+  return std::int64_t{launch.slots} * (tile.row_bytes() + kBookkeepingBytesPerSlot) +
          std::int64_t{launch.warpgroups} * 4 * staged_bytes_per_warp(tile.columns());
 }
 
@@ -59,9 +59,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.rows > kMostRows)
     return {fmt::format("rows={} exceeds the limit of {}", problem.rows, kMostRows)};
   const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n));
-  if (bytes + 1024 > device.shared_bytes_per_block) {
+  if (bytes > device.shared_bytes_per_block) {
     return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n,
-                        bytes + 1024, device.shared_bytes_per_block)};
+                        bytes, device.shared_bytes_per_block)};
   }
   return {};
 }

@@ -15,7 +15,7 @@
 //   rank) stage 1     k of wgmma: b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps wgmma,
 //   exact in D        b0 register | b1-b2 lane 0-1 | b3-b5 lane 2-4 | b6..b(5+j) column tile (register) |
 //               b(6+j) register | two bits warp | top bit of 32768 warpgroup
-//   stage 2     b7..b(5+j)   FADD between registers; the last of them carries the scale
+//   stage 2     b7..b(5+j)   FADD between registers
 //   stage 3     b0, b1, b2, b6   mma.sync m16n8k16 on bf16 hi + lo: keeps every element in its lane and
 //   register store       one-shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's
 //   own staging, then
@@ -122,23 +122,17 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_warpgroups}.columns() / 2
   ptx::pin_accumulators(d);
 }
 
-/// Stage 2: butterflies over the column-tile bits above b6, the last of them with the scale.
+/// Stage 2: butterflies over the column-tile bits above b6.
 template <int registers>
-__device__ void column_butterflies(float (&d)[registers], float scale) {
+__device__ void column_butterflies(float (&d)[registers]) {
 #pragma unroll
   for (int half = 8; half < registers; half *= 2) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       if (i & half) continue;
       const float a = d[i], b = d[i | half];
-      if (2 * half == registers) {
-        const float scaled = b * scale;
-        d[i] = fmaf(a, scale, scaled);
-        d[i | half] = fmaf(a, scale, -scaled);
-      } else {
-        d[i] = a + b;
-        d[i | half] = a - b;
-      }
+      d[i] = a + b;
+      d[i | half] = a - b;
     }
   }
 }
@@ -196,32 +190,49 @@ __device__ std::uint32_t pack_pair(float x, float y) {
 }
 
 /// Stages 2 and 3 of one warp's 16 rows of D. `store(pair, words)` takes the four words of a column-tile
-/// pair: bit 0 of the index is the odd tile (b6), bit 1 the upper eight rows.
+/// pair: bit 0 of the index is the odd tile (b6), bit 1 the upper eight rows. The scale comes last: integers
+/// stay integers through the hi + lo pairs, and subnormal data does not sink below the range of bf16 before
+/// it is rounded.
 template <Dtype dtype, int registers, class Store>
 __device__ void finish(float (&d)[registers], float scale, const Stage3Constants& constants, int lane,
                        Store store) {
-  column_butterflies(d, scale);
+  column_butterflies(d);
   bool all_finite = true;
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     all_finite &= isfinite(d[i]);
-  const bool tensor = __all_sync(0xFFFFFFFFU, all_finite);
-#pragma unroll
-  for (int pair = 0; pair < registers / 8; ++pair) {
-    float even[4], odd[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      even[i] = d[8 * pair + i];
-      odd[i] = d[8 * pair + 4 + i];
-    }
-    if (tensor) {
-      tensor_pair(even, odd, constants);
-    } else {
-      plain_pair(even, odd, lane);
-    }
-    const std::uint32_t words[4] = {pack_pair<dtype>(even[0], even[1]), pack_pair<dtype>(odd[0], odd[1]),
-                                    pack_pair<dtype>(even[2], even[3]), pack_pair<dtype>(odd[2], odd[3])};
+  const auto scale_and_store = [&](int pair, const float(&even)[4], const float(&odd)[4]) {
+    const std::uint32_t words[4] = {
+        pack_pair<dtype>(even[0] * scale, even[1] * scale), pack_pair<dtype>(odd[0] * scale, odd[1] * scale),
+        pack_pair<dtype>(even[2] * scale, even[3] * scale), pack_pair<dtype>(odd[2] * scale, odd[3] * scale)};
     store(pair, words);
+  };
+  // Two loops, not a choice inside one: the tensor chains of several pairs must stay in one basic block to
+  // overlap.
+  if (__all_sync(0xFFFFFFFFU, all_finite)) {
+#pragma unroll
+    for (int pair = 0; pair < registers / 8; ++pair) {
+      float even[4], odd[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        even[i] = d[8 * pair + i];
+        odd[i] = d[8 * pair + 4 + i];
+      }
+      tensor_pair(even, odd, constants);
+      scale_and_store(pair, even, odd);
+    }
+  } else {
+#pragma unroll
+    for (int pair = 0; pair < registers / 8; ++pair) {
+      float even[4], odd[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        even[i] = d[8 * pair + i];
+        odd[i] = d[8 * pair + 4 + i];
+      }
+      plain_pair(even, odd, lane);
+      scale_and_store(pair, even, odd);
+    }
   }
 }
 
@@ -246,7 +257,7 @@ __global__ void __launch_bounds__(128) one_shot(RowBatch batch) {
   constexpr int kStepsPerPiece = tile.k_steps() <= 4 ? 2 : 4;
   constexpr int kPieces = tile.k_steps() / kStepsPerPiece, kPieceBytes = tile.row_bytes() / kPieces;
   extern __shared__ __align__(1024) std::byte shared[];
-  __shared__ std::uint64_t full[kPieces];
+  auto* const full = reinterpret_cast<std::uint64_t*>(shared + tile.row_bytes());
   const int lane = static_cast<int>(threadIdx.x) & 31;
   // Through a shuffle, so that the compiler knows it to be uniform.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
@@ -305,31 +316,39 @@ template <Dtype dtype, int log_n, int warpgroups, int slots, bool dynamic>
 __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile tile = tile_of({.form = Form::ring}, log_n);
+  // Plain constants: a lambda would capture `tile` itself, and read it at run time.
+  constexpr int kRowBytes = tile.row_bytes(), kColumns = tile.columns(), kLogTiles = tile.log_column_tiles();
+  constexpr int kStagedBytes = staged_bytes_per_warp(kColumns);
   constexpr int kGroups = warpgroups / tile.warpgroups_per_row(),
                 kWarpsPerRow = 4 * tile.warpgroups_per_row();
   static_assert(slots % kGroups == 0,
                 "a slot must always serve the same group, or a wait passes on an old parity");
   extern __shared__ __align__(1024) std::byte shared[];
-  __shared__ std::uint64_t full[slots];
-  __shared__ unsigned readers[slots];          // warps that have finished reading the slot, over all its rows
-  __shared__ volatile int row_in[slots];       // row that the slot holds or waits for
-  __shared__ volatile unsigned ticket[slots];  // dynamic: the next row of the slot
+  // Everything lives in the dynamic part, rows first: a static variable would move the rows off their
+  // alignment.
+  auto* const full =
+      reinterpret_cast<std::uint64_t*>(shared + slots * kRowBytes + 4 * warpgroups * kStagedBytes);
+  auto* const readers =
+      reinterpret_cast<unsigned*>(full + slots);  // warps that have read the slot, over all its rows
+  auto* const row_in =
+      reinterpret_cast<volatile int*>(readers + slots);  // row that the slot holds or waits for
+  auto* const ticket =
+      reinterpret_cast<volatile unsigned*>(row_in + slots);  // dynamic: the next row of the slot
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int block_warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
   const int group = block_warp / kWarpsPerRow, upper_m = block_warp % kWarpsPerRow;
   const std::uint32_t rows_at = ptx::shared_address(shared);
-  const std::uint32_t staging =
-      rows_at + slots * tile.row_bytes() + block_warp * staged_bytes_per_warp(tile.columns());
+  const std::uint32_t staging = rows_at + slots * kRowBytes + block_warp * kStagedBytes;
 
   const auto refill = [&](int row, int slot) {
     row_in[slot] = row;
     const std::uint32_t barrier = ptx::shared_address(full + slot);
     if (row >= batch.rows) return ptx::mbarrier_arrive(barrier);
-    constexpr int kPiece = tile.row_bytes() < 16384 ? tile.row_bytes() : 16384;
-    ptx::mbarrier_arrive_expect_tx(barrier, tile.row_bytes());
+    constexpr int kPiece = kRowBytes < 16384 ? kRowBytes : 16384;
+    ptx::mbarrier_arrive_expect_tx(barrier, kRowBytes);
 #pragma unroll 1
-    for (int offset = 0; offset < tile.row_bytes(); offset += kPiece) {
-      ptx::bulk_copy_global_to_shared(rows_at + slot * tile.row_bytes() + offset,
+    for (int offset = 0; offset < kRowBytes; offset += kPiece) {
+      ptx::bulk_copy_global_to_shared(rows_at + slot * kRowBytes + offset,
                                       batch.in + row * batch.row_stride_bytes + offset, kPiece, barrier);
     }
   };
@@ -363,8 +382,8 @@ __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsi
     const unsigned held = drawn;
     if (draws) drawn = atomicAdd(next_row, 1U);
 
-    float d[tile.columns() / 2];
-    exact_stage<dtype, log_n, tile.log_warpgroups>(d, a, rows_at + slot * tile.row_bytes());
+    float d[kColumns / 2];
+    exact_stage<dtype, log_n, tile.log_warpgroups>(d, a, rows_at + slot * kRowBytes);
     if (draws) ticket[slot] = held + slots * gridDim.x;
     if (lane == 0) {
       unsigned before;
@@ -382,14 +401,13 @@ __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsi
     __syncwarp();
 
     finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
-      ptx::stmatrix_x4(staging + staged_offset(tile.log_column_tiles(), pair, lane >> 3, lane & 7), words);
+      ptx::stmatrix_x4(staging + staged_offset(kLogTiles, pair, lane >> 3, lane & 7), words);
     });
     ptx::fence_proxy_async_shared();
     __syncwarp();
     if (lane == 0) {
-      ptx::bulk_copy_shared_to_global(
-          batch.out + row * batch.row_stride_bytes + upper_m * staged_bytes_per_warp(tile.columns()), staging,
-          staged_bytes_per_warp(tile.columns()));
+      ptx::bulk_copy_shared_to_global(batch.out + row * batch.row_stride_bytes + upper_m * kStagedBytes,
+                                      staging, kStagedBytes);
       ptx::bulk_copy_commit_group();
     }
   }
@@ -470,6 +488,8 @@ class WgmmaPlan final : public Plan {
     NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);
     // k steps of 16 are chained with truncation, in an order that a shift permutes.
     model.xor_shift_exact = false;
+    // A row over a cluster is summed in longer chains than a row of a ring.
+    model.batch_invariant = log_n_ < 14;
     return model;
   }
 

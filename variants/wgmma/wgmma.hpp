@@ -105,7 +105,12 @@ constexpr Tile tile_of(const Launch& launch, int log_n) {
   return {log_n, launch.form == Form::one_shot ? launch.log_cluster : (log_n == 15 ? 1 : 0)};
 }
 
-/// Dynamic shared memory of a block in bytes.
+/// one_shot: pieces that a row arrives in at most, each with an mbarrier behind the row. ring: a slot's
+/// mbarrier, reader count, row and ticket, behind rows and staging.
+inline constexpr int kMostPieces = 8;
+inline constexpr int kBookkeepingBytesPerSlot = 8 + 4 + 4 + 4;
+
+/// Dynamic shared memory of a block in bytes; there is no static one.
 std::int64_t shared_bytes(const Launch& launch, int log_n);
 
 }  // namespace fwht::wgmma
