@@ -1,17 +1,16 @@
 // The copy limit of device memory.
 //
-// Three families, because none is the best everywhere (measured on an H200):
-//   one_shot_v<V>_t<T>     every thread moves V vectors of 16 bytes and is done; the hardware hands out the
-//   CTAs.
-//                          The best at DRAM size (V = 1) and for a few KB.
-//   rotated_v<V>_t<T>      one_shot whose CTAs take other places in every launch: the neighbour of
-//   alternating mode. persistent_v<V>_t<T>   as many CTAs as fit and a grid stride; the next vectors are
-//   loaded before the present ones
-//                          are stored. Replayed alone on L2-resident data it meets the addresses of its last
-//                          launch again, which the L2 rewards: the best there, in that mode only.
-//   bulk_*_<S>x<K>k        cp.async.bulk into S stages of K KiB of shared memory and out again, the signs
-//   flipped in
-//                          between. One thread issues, so that registers hold no data in flight. sm_90.
+// Families, because none is the best everywhere (measured on an H200):
+//
+// - one_shot_v<V>_t<T>: every thread moves V vectors of 16 bytes and is done; the hardware hands out the
+//   CTAs. The best at DRAM size (V = 1) and for a few KB.
+// - rotated_v<V>_t<T>: one_shot whose CTAs take other places in every launch: the neighbour of alternating
+//   mode.
+// - persistent_v<V>_t<T>: as many CTAs as fit and a grid stride; the next vectors are loaded before the
+//   present ones are stored. Replayed alone on L2-resident data it meets the addresses of its last launch
+//   again, which the L2 rewards: the best there, in that mode only.
+// - bulk_*_<S>x<K>k: cp.async.bulk into S stages of K KiB of shared memory and out again, the signs flipped
+//   in between. One thread issues, so that registers hold no data in flight. sm_90.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
