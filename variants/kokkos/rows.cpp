@@ -74,10 +74,9 @@ void store(void* to, Pack value) {
     std::memcpy(to, &value, sizeof value);
   } else if constexpr (dtype == Dtype::bf16) {
     const Bits32 bits = reinterpret_cast<Bits32>(value);
-    const Bits32 rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-    const Bits32 quiet = (bits >> 16) | 0x40U;
-    const auto is_nan = reinterpret_cast<Bits32>((bits & 0x7FFFFFFFU) > 0x7F800000U);
-    const Bits16 narrow = __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), Bits16);
+    const Bits32 rounded = bits + (((bits >> 16) & 1U) + 0x7FFFU);
+    const Bits32 kept = value != value ? bits | 0x400000U : rounded;  // a NaN stays one and becomes quiet
+    const Bits16 narrow = __builtin_convertvector(kept >> 16, Bits16);
     std::memcpy(to, &narrow, sizeof narrow);
   } else {
 #if defined(__AVX512F__)
@@ -153,7 +152,11 @@ void last_pass(const float* scratch, char* out, std::int64_t n, float scale) {
 template <Dtype dtype>
 [[gnu::flatten]] void transform_long_row(const RowJob& job, const char* in, char* out, float* scratch) {
   Pack x[kRegisters];
+  const bool elsewhere = in != out;
   for (std::int64_t i = 0; i < job.n; i += kFirstElements) {
+    // The last pass writes several places of the row in turn, which no hardware prefetcher follows.
+    for (std::int64_t byte = 0; elsewhere && byte < kFirstElements * bytes_of(dtype); byte += 64)
+      __builtin_prefetch(out + i * bytes_of(dtype) + byte, 1);
     first_pass<dtype>(in + i * bytes_of(dtype), x, kFirstBits);
     if (job.log2_n == kFirstBits) {
       unrolled<kRegisters>(
