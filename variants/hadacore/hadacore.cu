@@ -36,8 +36,9 @@
 //
 // Bit card. b: bits of the column, r: bits of the row. mma A (B): stage with the data as operand A (B) that
 // transforms the bits named; every line says where the bits are ahead of the step. Lanes are t0 t1 g0 g1 g2.
-// make_program decides this; the host test compares it with these lines. The shapes of the other tables
-// transform the same bits in the same stages and have other vector and warp bits.
+// make_program decides this; the host test compares it with these lines. They show the shapes that f16 data
+// has at DRAM size; the other shapes transform the same bits in the same stages and have other vector and
+// warp bits.
 //
 // clang-format off
 // n = 2
@@ -149,10 +150,10 @@ struct Choice {
   KernelFunction kernel;
 };
 
-template <Table table, Dtype dtype, Accumulator sums, bool whole_vectors>
+template <Table table, Dtype dtype, Accumulator sums, bool whole_vectors, Regime regime = Regime::dram>
 Choice choose_for(int log_n) {
   return dispatch_int<1, kLargestLogN>(log_n, [](auto l) {
-    constexpr Config config = config_for(table, l(), whole_vectors ? sums : Accumulator::narrow);
+    constexpr Config config = config_for(table, l(), whole_vectors ? sums : Accumulator::narrow, regime);
     constexpr Shape shape = shape_of(l(), config);
     constexpr int kBlocks = whole_vectors ? config.blocks_per_sm : 1;  // the slow path may have all registers
     return Choice{
@@ -161,8 +162,15 @@ Choice choose_for(int log_n) {
   });
 }
 
+template <Dtype dtype, Accumulator sums>
+Choice choose_tuned(int log_n, Regime regime) {
+  return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
+    return choose_for<Table::tuned, dtype, sums, true, static_cast<Regime>(r())>(log_n);
+  });
+}
+
 /// The kernels of a plan. Elements that travel one by one are the slow path: one configuration serves it.
-Choice choose(Table table, Dtype dtype, Accumulator sums, bool whole_vectors, int log_n) {
+Choice choose(Table table, Dtype dtype, Accumulator sums, bool whole_vectors, int log_n, Regime regime) {
   constexpr Table kTuned = Table::tuned, kPublished = Table::published;
   constexpr Accumulator kNarrow = Accumulator::narrow, kWide = Accumulator::wide;
   const bool bf16 = dtype == Dtype::bf16, wide = sums == kWide;
@@ -175,9 +183,9 @@ Choice choose(Table table, Dtype dtype, Accumulator sums, bool whole_vectors, in
     return bf16 ? choose_for<kPublished, Dtype::bf16, kWide, true>(log_n)
                 : choose_for<kPublished, Dtype::f16, kNarrow, true>(log_n);
   }
-  return bf16   ? choose_for<kTuned, Dtype::bf16, kWide, true>(log_n)
-         : wide ? choose_for<kTuned, Dtype::f16, kWide, true>(log_n)
-                : choose_for<kTuned, Dtype::f16, kNarrow, true>(log_n);
+  return bf16   ? choose_tuned<Dtype::bf16, kWide>(log_n, regime)
+         : wide ? choose_tuned<Dtype::f16, kWide>(log_n, regime)
+                : choose_tuned<Dtype::f16, kNarrow>(log_n, regime);
 }
 
 class HadacorePlan final : public Plan {
@@ -186,8 +194,9 @@ class HadacorePlan final : public Plan {
       : Plan(problem),
         sums_(sums_of(problem.dtype, asked)),
         compute_capability_(device.compute_capability()),
-        vectors_(choose(table, problem.dtype, sums_, true, log2_floor(problem.n))),
-        elements_(choose(table, problem.dtype, sums_, false, log2_floor(problem.n))),
+        vectors_(
+            choose(table, problem.dtype, sums_, true, log2_floor(problem.n), regime_of(problem.elements()))),
+        elements_(choose(table, problem.dtype, sums_, false, log2_floor(problem.n), Regime::dram)),
         scale_constant_(encode(problem.dtype, scale_constant(problem))) {
     allow_shared_memory(vectors_);
     allow_shared_memory(elements_);

@@ -54,34 +54,92 @@ constexpr Config published_config(int log_n) {
   return kAbove512[log_n - 10];
 }
 
-/// The launch configurations of `hadacore` and `hadacore_f32`, by log2 n, with the reason of each. fp32 sums
-/// need more registers, so they have fewer blocks a multiprocessor where that counts.
-constexpr Config tuned_config(int log_n, Accumulator sums) {
-  const bool narrow = sums == Accumulator::narrow;
-  if (log_n <= 2) return {2, 2, 12};  // separated rows need 78 registers with fp32 sums
-  // Up to 512 a row needs one warp. 2 KiB a block keep clear of the rate at which blocks start (1.6 a ns on
-  // an H200: the 1 KiB blocks of the published kernel stop at 0.8 of a copy), and two vectors a lane are the
-  // best shape of a copy.
-  if (log_n <= 9) return {2, 2, 16};
+/// How much work a launch has. What a launch table must balance changes with it: latency of one block
+/// (small), filling all multiprocessors (medium), the rate of the L2 (full), the rate of DRAM (dram).
+enum class Regime { small, medium, full, dram };
+inline constexpr int kRegimes = 4;
+
+/// By elements; the bounds lie between the sizes that were measured, 2^17 | 2^19 .. 2^22 | 2^23, 2^24 | 2^25.
+constexpr Regime regime_of(std::int64_t elements) {
+  if (elements <= std::int64_t{1} << 18) return Regime::small;
+  if (elements <= std::int64_t{1} << 22) return Regime::medium;
+  return elements <= std::int64_t{1} << 24 ? Regime::full : Regime::dram;
+}
+
+/// The launch configurations of `hadacore` and `hadacore_f32` in the four regimes: of eight candidates a size
+/// (configs_to_try in hadacore_tune.cu), measured on an H200 over 2^15 .. 2^28 elements, the fastest that is
+/// at no measured size slower than the published one. All give the same bits. What decided:
+/// - n <= 1024, DRAM: two warps and 2 KiB a block. The 1 KiB blocks of the published kernel meet the rate at
+/// which
+///   blocks start (1.6 a ns) at 0.8 of a copy; two vectors a lane are the best shape of a copy.
+/// - n <= 1024, L2: four chunks or four warps a block, 1.4 to 1.7 times the published rate for the same
+/// reason.
+/// - n = 16 and 256, small: one warp a block, as published; nothing else starts sooner.
+/// - n = 1024, 2048: four chunks a warp halve the warps that exchange (L2); at DRAM rate it no longer shows.
+/// - n = 4096, 8192: four chunks a warp bring an index bit to the pack without a shuffle, with half the warps
+/// at the
+///   barrier.
+/// - n = 16384, 32768: more rows resident overlap load and store where memory is busy (full, dram); where it
+/// is not,
+///   the published shapes have more threads for a row, or for fp32 sums fewer and longer ones.
+struct TunedRow {
+  Config narrow[kRegimes], wide[kRegimes];
+};
+
+constexpr TunedRow tuned_row(int log_n) {
+  constexpr Config kLone{2, 1, 24}, kPair{2, 2, 16}, kQuad{2, 4, 8}, kLong{4, 2, 12}, kLongest{4, 2, 16};
   switch (log_n) {
+    case 1:
+    case 2: {
+      constexpr Config kSeparated{2, 2, 12};  // rows kept apart need 78 registers with fp32 sums
+      return {{kSeparated, kSeparated, kSeparated, kSeparated},
+              {kSeparated, kSeparated, kSeparated, kSeparated}};
+    }
+    case 3:
+      return {{kPair, kPair, kPair, kPair}, {kPair, kPair, kPair, kPair}};
+    case 4:
+      return {{kLone, kQuad, kQuad, kPair}, {kLone, kQuad, kQuad, kPair}};
+    case 5:
+      return {{kQuad, kQuad, kQuad, kPair}, {kQuad, kQuad, kQuad, kPair}};
+    case 6:
+      return {{kPair, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}};
+    case 7:
+      return {{kQuad, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}};
+    case 8:
+      return {{kLone, kLong, kLong, kPair}, {kQuad, kQuad, kQuad, kPair}};
+    case 9:
+      return {{kQuad, kQuad, kQuad, kPair}, {kQuad, kLong, kLong, kPair}};
     case 10:
-      return {2, 2, 16};  // one row in 2 KiB, the smallest block that is not bound by block starts
+      return {{kLong, kLong, kLong, kPair}, {kLongest, kLongest, kLongest, kLongest}};
     case 11:
-      return {2, 4, 8};  // as published, which reaches the copy
-    // Four chunks a warp bring an index bit to the pack without a shuffle; 8 KiB in 128 threads.
-    case 12:
-      return narrow ? Config{4, 4, 12} : Config{4, 4, 8};
-    case 13:
-      return narrow ? Config{4, 8, 6} : Config{4, 8, 4};  // three to six rows resident, for overlap
-    case 14:
-      return narrow ? Config{4, 16, 3} : Config{8, 8, 3};  // 40 and 80 registers: three rows resident
-    default:
-      return narrow ? Config{8, 16, 2} : Config{16, 8, 2};  // 64 and 128 registers: two rows resident
+      return {{kQuad, kQuad, kLongest, kQuad}, {kQuad, kLong, kLong, kQuad}};
+    case 12: {
+      constexpr Config kBest{4, 4, 8};
+      return {{kBest, kBest, kBest, kBest}, {kBest, kBest, kBest, kBest}};
+    }
+    case 13: {
+      constexpr Config kBest{4, 8, 4};
+      return {{kBest, kBest, kBest, kBest}, {kBest, kBest, kBest, kBest}};
+    }
+    case 14: {
+      constexpr Config kPublished{4, 16, 2}, kMiddle{8, 8, 2}, kNarrowest{16, 4, 4};
+      return {{kPublished, kPublished, kMiddle, kPublished},
+              {kNarrowest, kPublished, kNarrowest, kNarrowest}};
+    }
+    default: {
+      constexpr Config kPublished{8, 16, 1}, kTwoRows{8, 16, 2}, kTwoNarrow{16, 8, 2};
+      return {{kPublished, kPublished, kTwoRows, kTwoRows}, {kTwoNarrow, kPublished, kTwoNarrow, kTwoNarrow}};
+    }
   }
 }
 
-constexpr Config config_for(Table table, int log_n, Accumulator sums) {
-  return table == Table::tuned ? tuned_config(log_n, sums) : published_config(log_n);
+constexpr Config tuned_config(int log_n, Accumulator sums, Regime regime) {
+  const TunedRow row = tuned_row(log_n);
+  return (sums == Accumulator::narrow ? row.narrow : row.wide)[static_cast<int>(regime)];
+}
+
+constexpr Config config_for(Table table, int log_n, Accumulator sums, Regime regime) {
+  return table == Table::tuned ? tuned_config(log_n, sums, regime) : published_config(log_n);
 }
 
 /// The tile of a block: 2^(8 + log_chunks + log_warps) elements, one row or several.

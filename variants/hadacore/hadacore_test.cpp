@@ -22,8 +22,12 @@ namespace fwht::hadacore {
 namespace {
 
 std::vector<Config> launched_configs(int log_n) {
-  return {published_config(log_n), tuned_config(log_n, Accumulator::narrow),
-          tuned_config(log_n, Accumulator::wide)};
+  std::vector<Config> configs{published_config(log_n)};
+  for (int regime = 0; regime < kRegimes; ++regime) {
+    for (const Accumulator sums : {Accumulator::narrow, Accumulator::wide})
+      configs.push_back(tuned_config(log_n, sums, static_cast<Regime>(regime)));
+  }
+  return configs;
 }
 
 /// Everything that is launched somewhere, and shapes a tuner may try.
@@ -43,8 +47,9 @@ std::vector<Shape> shapes_of(int log_n) {
 }
 
 bool is_tuned(Shape shape) {
-  return shape == shape_of(shape.log_n, tuned_config(shape.log_n, Accumulator::narrow)) ||
-         shape == shape_of(shape.log_n, tuned_config(shape.log_n, Accumulator::wide));
+  const std::vector<Config> configs = launched_configs(shape.log_n);
+  return std::any_of(configs.begin() + 1, configs.end(),
+                     [&](const Config& config) { return shape == shape_of(shape.log_n, config); });
 }
 
 // ---- The lane-by-lane machine
@@ -590,14 +595,29 @@ TEST_P(HadacoreSizes, StagesOfTheModelReproduceTheLanesBitForBit) {
   }
 }
 
+// ---- The launch table
+
+TEST(HadacoreTable, RegimesSplitTheMeasuredSizes) {
+  EXPECT_EQ(regime_of(1 << 17), Regime::small);
+  EXPECT_EQ(regime_of(1 << 19), Regime::medium);
+  EXPECT_EQ(regime_of(1 << 22), Regime::medium);
+  EXPECT_EQ(regime_of(1 << 23), Regime::full);
+  EXPECT_EQ(regime_of(1 << 25), Regime::dram);
+}
+
+TEST_P(HadacoreSizes, EveryLaunchedShapeHasAProgram) {
+  for (const Config& config : launched_configs(GetParam()))
+    EXPECT_TRUE(fits(shape_of(GetParam(), config)));
+}
+
 // ---- The model
 
 TEST_P(HadacoreSizes, ModelStatesTheConstants) {
   const int log_n = GetParam();
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, 5);
-    const NumericModel model =
-        numeric_model(problem, tuned_config(log_n, Accumulator::narrow), Accumulator::narrow, 90);
+    const NumericModel model = numeric_model(problem, tuned_config(log_n, Accumulator::narrow, Regime::dram),
+                                             Accumulator::narrow, 90);
     EXPECT_EQ(model.roundings, (log_n + 3) / 4);
     EXPECT_TRUE(model.row_isolation);
     // 181/256 for 1/sqrt(2), which both formats round to.
@@ -608,20 +628,24 @@ TEST_P(HadacoreSizes, ModelStatesTheConstants) {
     for (const TensorStage& stage : model.stages) {
       EXPECT_NEAR(stage.constant, std::exp2(-0.5 * stage.transformed), 1.1e-4 * stage.constant);
     }
-    EXPECT_EQ(model.stages,
-              numeric_model(problem, tuned_config(log_n, Accumulator::narrow), Accumulator::wide, 90).stages);
+    EXPECT_EQ(model.stages, numeric_model(problem, tuned_config(log_n, Accumulator::narrow, Regime::dram),
+                                          Accumulator::wide, 90)
+                                .stages);
   }
 }
 
 TEST(HadacoreModel, AnyScaleIsRoundedToOneConstant) {
   Problem problem = make_problem(Dtype::f16, 8192, 5);
   problem.scale = 1.0;  // exact: no square root is left
-  EXPECT_EQ(numeric_model(problem, tuned_config(13, Accumulator::narrow), Accumulator::narrow, 90).gain_error,
-            0.0);
+  EXPECT_EQ(
+      numeric_model(problem, tuned_config(13, Accumulator::narrow, Regime::dram), Accumulator::narrow, 90)
+          .gain_error,
+      0.0);
   EXPECT_EQ(scale_constant(problem), 64.0);
   problem.scale = 0.1;
   const double gain_error =
-      numeric_model(problem, tuned_config(13, Accumulator::narrow), Accumulator::narrow, 90).gain_error;
+      numeric_model(problem, tuned_config(13, Accumulator::narrow, Regime::dram), Accumulator::narrow, 90)
+          .gain_error;
   EXPECT_NE(gain_error, 0.0);
   EXPECT_LE(std::fabs(gain_error), format_of(Dtype::f16).unit_roundoff());
 }
@@ -666,7 +690,7 @@ TEST_P(HadacoreSizes, BitCardOfTheKernelFileIsTrue) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const int log_n = GetParam();
   std::string card = "// n = " + std::to_string(1 << log_n) + "\n";
-  std::istringstream lines(bit_card(shape_of(log_n, tuned_config(log_n, Accumulator::narrow))));
+  std::istringstream lines(bit_card(shape_of(log_n, tuned_config(log_n, Accumulator::narrow, Regime::dram))));
   for (std::string line; std::getline(lines, line);)
     card += "//   " + line + "\n";
   EXPECT_NE(text.find(card), std::string::npos) << "hadacore.cu lacks\n" << card;
