@@ -155,7 +155,7 @@ else()
 endif()
 
 if(NOT fwht_kokkos_why_no_host STREQUAL "")
-  set(fwht_kokkos_why_no_cuda "${fwht_kokkos_why_no_host}")
+  set(fwht_kokkos_why_no_cuda "no Kokkos at all")
 elseif(FWHT_KOKKOS_CUDA STREQUAL "OFF")
   set(fwht_kokkos_why_no_cuda "FWHT_KOKKOS_CUDA=OFF")
 elseif(NOT FWHT_WITH_CUDA)

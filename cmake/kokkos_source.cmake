@@ -1,6 +1,6 @@
-# fwht_kokkos_source(directory why_not): the pinned release of Kokkos, unpacked in the build tree. Looked for at
-# FWHT_KOKKOS_SOURCE (a file or a URL), at the release's own page, and in the pool of the Debian mirrors that this
-# machine's apt is configured with; the hash is checked whatever it came from.
+# fwht_kokkos_source(directory why_not): the pinned release of Kokkos, unpacked in the build tree. Taken from
+# FWHT_KOKKOS_SOURCE (a file or a URL); where that is empty, from the release's own page or the pool of the Debian
+# mirrors that this machine's apt is configured with. The hash is checked whatever it came from.
 set(FWHT_KOKKOS_VERSION 5.0.2)
 set(FWHT_KOKKOS_SHA256 188817bb452ca805ee8701f1c5adbbb4fb83dc8d1c50624566a18a719ba0fa5e)
 set(FWHT_KOKKOS_SOURCE "" CACHE STRING
@@ -78,13 +78,19 @@ function(fwht_kokkos_source directory why_not)
     return()
   endif()
 
-  set(places ${FWHT_KOKKOS_SOURCE}
-    https://github.com/kokkos/kokkos/releases/download/${FWHT_KOKKOS_VERSION}/kokkos-${FWHT_KOKKOS_VERSION}.tar.gz)
-  fwht_apt_mirrors(mirrors)
-  foreach(mirror IN LISTS mirrors)
-    list(APPEND places ${mirror}/pool/main/k/kokkos/kokkos_${FWHT_KOKKOS_VERSION}.orig.tar.gz)
-  endforeach()
+  # A place that the user names is the only one: a request is not repaired silently.
+  set(places ${FWHT_KOKKOS_SOURCE})
+  if(NOT places)
+    set(release releases/download/${FWHT_KOKKOS_VERSION}/kokkos-${FWHT_KOKKOS_VERSION}.tar.gz)
+    set(places https://github.com/kokkos/kokkos/${release})
+    fwht_apt_mirrors(mirrors)
+    foreach(mirror IN LISTS mirrors)
+      list(APPEND places ${mirror}/pool/main/k/kokkos/kokkos_${FWHT_KOKKOS_VERSION}.orig.tar.gz)
+    endforeach()
+  endif()
 
+  file(MAKE_DIRECTORY ${folder})
+  set(places_asked ${places})
   set(failures "")
   set(found "")
   # A place that does not answer costs seconds; the slow ones get a second chance when nobody else had it.
@@ -105,9 +111,13 @@ function(fwht_kokkos_source directory why_not)
   endforeach()
   if(NOT found)
     list(REMOVE_DUPLICATES failures)
-    list(JOIN failures "; " failures)
-    set(${why_not} "the source of Kokkos ${FWHT_KOKKOS_VERSION} could not be had (FWHT_KOKKOS_SOURCE may name its \
-archive): ${failures}" PARENT_SCOPE)
+    foreach(failure IN LISTS failures)
+      message(STATUS "fwht: Kokkos not from ${failure}")
+    endforeach()
+    # No place is named: the sentence ends up in results, which travel.
+    list(LENGTH places_asked count)
+    set(${why_not} "the source of Kokkos ${FWHT_KOKKOS_VERSION} could not be had (places asked: ${count}), \
+FWHT_KOKKOS_SOURCE may name its archive" PARENT_SCOPE)
     return()
   endif()
   file(REMOVE_RECURSE ${unpacked})

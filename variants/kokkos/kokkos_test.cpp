@@ -2,6 +2,7 @@
 // `cpu`; what the registry answers is checked for all three.
 #include "variants/kokkos/kokkos.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -187,6 +188,19 @@ TEST(Kokkos, AModuleThatIsNotThereIsNamed) {
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("libfwht_kokkos_nowhere.so was not found"), std::string::npos);
   }
+}
+
+// A second Kokkos in the process (the caller's own, the CUDA module's) must not find this one's symbols.
+TEST(Kokkos, AModuleShowsItsEntryPointOnly) {
+  if (!config::kWhyNoHost.empty()) GTEST_SKIP() << config::kWhyNoHost;
+  load_module(config::kHostModule);
+  const std::string path = std::string(config::kBuiltModules) + "/" + config::kHostModule;
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(module, nullptr) << dlerror();
+  EXPECT_NE(dlsym(module, kEntryPoint), nullptr);
+  EXPECT_EQ(dlsym(module, "_ZN6Kokkos8finalizeEv"), nullptr);
+  EXPECT_EQ(dlsym(RTLD_DEFAULT, kEntryPoint), nullptr);
+  dlclose(module);
 }
 
 // 16 rows of a radix-16 pass over a row of 2^15 would meet in one set of a cache of 64-byte lines and 64
