@@ -169,8 +169,7 @@ TEST_F(Programs, AKilledSweepLosesNothing) {
   const pid_t child = fork();
   if (child == 0) {
     if (chdir(folder.c_str()) != 0) _exit(99);
-    std::freopen("/dev/null", "w", stdout);
-    std::freopen("/dev/null", "w", stderr);
+    if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr)) _exit(99);
     execl(kSweep, kSweep, "--variant", "cpu", "--grid", "smoke", "--output", "r", nullptr);
     _exit(99);
   }
