@@ -65,13 +65,23 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=_compare)
 
     published = commands.add_parser(
-        "baselines", help="fractions of the limit against those of the published kernels"
+        "baselines",
+        help="fractions of the limit against those of the published kernels, and which bounds they miss",
     )
     _folders(published)
     published.add_argument(
         "--output", type=Path, metavar="FILE.csv", help="write the table instead of printing it"
     )
     published.set_defaults(run=_baselines)
+
+    paper = commands.add_parser(
+        "paper", help="the HadaCore paper's tables and claims: hadacore against warp_shuffle"
+    )
+    _folders(paper)
+    paper.add_argument(
+        "--output", type=Path, metavar="FILE.md", help="write the Markdown instead of printing it"
+    )
+    paper.set_defaults(run=_paper)
 
     readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
     readme.add_argument(
@@ -198,11 +208,29 @@ def _baselines(options) -> int:
     from . import baselines
 
     table = baselines.compare_all(_load(options))
+    if not options.output:
+        _print(table.round(4))
+    missed = baselines.misses(table)
+    print(f"\noutside the bound: {len(missed)}")
+    if len(missed):
+        _print(missed.round(4))
+    print("\n" + "\n".join(baselines.verdict_lines(table)))
     if options.output:
         table.to_csv(options.output, index=False)
         print(options.output)
+    return 0
+
+
+def _paper(options) -> int:
+    from . import paper
+
+    text = paper.markdown(_load(options))
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(text, encoding="utf-8")
+        print(options.output)
     else:
-        _print(table.round(4))
+        print(text)
     return 0
 
 

@@ -264,16 +264,6 @@ def speedups(part: pd.DataFrame, base: str) -> pd.DataFrame:
     )
 
 
-def published_speedups(dtype: str, mode: str) -> pd.DataFrame:
-    """n, elements, speedup of the published HadaCore over the published fast-hadamard-transform."""
-    table = baselines.published()
-    table = table[(table["dtype"] == dtype) & (table["mode"] == mode)]
-    wide = table.pivot(index=["n", "elements"], columns="method", values="time_us").dropna()
-    if wide.empty:
-        return pd.DataFrame(columns=["n", "elements", "speedup"])
-    return (wide["fast_hadamard_transform"] / wide["hadacore"]).rename("speedup").reset_index()
-
-
 def accuracy_lines(accuracy: pd.DataFrame, dtype: str) -> pd.DataFrame:
     """Rows of the main input for `dtype` with an error, sorted by n; `source` is measured or emulated."""
     part = accuracy[(accuracy["dtype"] == dtype) & (accuracy["input"] == tables.main_input(accuracy))]
@@ -589,7 +579,7 @@ def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
     table = speedups(part, base)
     if table.empty:
         return None
-    published = published_speedups(dtype, mode)
+    published = baselines.published_speedups(dtype, mode)
     published = published[published["elements"].isin(table["elements"]) & published["n"].isin(table["n"])]
     if table["elements"].nunique() > 2:
         panel, x, words, across = "n", "elements", "row length", 5

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from . import baselines, figures, svg, tables
+from . import baselines, figures, paper, svg, tables
 from .figures import Drawing
 from .load import DTYPES, MODES, Device, Folder, layout_of
 
@@ -152,6 +152,8 @@ def _section(device: Device, groups: dict[str, list[Shown]]) -> dict:
         "unsupported": _unsupported_table(device),
         "limits": _limits_table(device),
         "baselines": _baseline_table(device),
+        "verdicts": baselines.verdict_lines(baselines.compare(device).assign(device=device.name)),
+        "paper": _paper_parts(device),
     }
 
 
@@ -419,8 +421,25 @@ def _baseline_table(device: Device) -> Table:
             "of limit here": _number("fraction", ratio_text),
             "of limit published": _number("baseline_fraction", ratio_text),
             "difference": _number("relative_difference", lambda v: f"{100 * v:+.1f} %"),
+            "bound": Column("verdict"),
         },
     )
+
+
+def _paper_parts(device: Device) -> list[dict]:
+    """The paper's comparison, one entry per heading; empty when the run has too few of its points."""
+    if not paper.covers_paper(device):
+        return []
+    parts = [{"title": "", "blocks": []}]
+    for block in paper.blocks(device):
+        if block.kind == "heading":
+            parts.append({"title": block.text, "blocks": []})
+            continue
+        text_columns = {i for i, name in enumerate(block.header) if name in paper.TEXT_COLUMNS}
+        numeric = set(range(len(block.header))) - text_columns
+        table = Table(list(block.header), [list(row) for row in block.rows], numeric)
+        parts[-1]["blocks"].append({"kind": block.kind, "text": block.text, "table": table})
+    return parts
 
 
 def _side_by_side(devices: list[Device]) -> list[dict]:

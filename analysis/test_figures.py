@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from analysis import figures, svg, tables
+from analysis import baselines, figures, svg, tables
 from analysis.conftest import gpu_folder
 from analysis.load import load
 
@@ -143,10 +143,10 @@ def test_speedup_is_the_base_time_over_the_time(device):
 
 
 def test_published_speedups_peak_as_documented():
-    table = figures.published_speedups("f16", "replay")
+    table = baselines.published_speedups("f16", "replay")
     assert table.query("n >= 128")["speedup"].max() == pytest.approx(3.96, abs=0.01)
     assert table.query("n >= 128")["speedup"].min() == pytest.approx(0.87, abs=0.01)
-    assert figures.published_speedups("f32", "replay").empty
+    assert baselines.published_speedups("f32", "replay").empty
 
 
 def test_error_against_speed(device):
