@@ -513,11 +513,10 @@ def peak_blocks(rows: pd.DataFrame) -> list[Block]:
         "block sizes, and so its occupancy, shows most."
     )
     cause = (
-        "Hypothesis: a kernel with one row a block and few threads a block is bound by the rate at which "
-        "blocks "
-        "start and by the number of resident blocks, which costs most where rows are short and many. The "
-        "ratios "
-        "alone do not prove it; a profile (resident warps, block launch rate) would."
+        "Hypotheses: with short and many rows, a kernel of one row and few threads a block is bound by the "
+        "rate at which blocks start and by the number of resident blocks; with long and few rows there are "
+        "fewer blocks than multiprocessors, and the time is the latency of one block. The ratios alone do "
+        "not prove it; a profile (resident warps, block launch rate, stalls) would."
     )
     return [heading("The peak"), paragraph(words), *sentences, paragraph(cause)]
 
