@@ -57,6 +57,19 @@ def published_speedups(dtype: str, mode: str) -> pd.DataFrame:
     return (wide["fast_hadamard_transform"] / wide["hadacore"]).rename("speedup").reset_index()
 
 
+def one_shot_limit(device: Device, rows: pd.DataFrame) -> pd.Series:
+    """The limit that the published table was measured with: the best copy that gives every thread one to eight
+    vectors of 16 bytes and ends, in place. The sweep's own limit takes more kinds of copies, and replayed on data
+    in the L2 the persistent ones among them are faster; where limits.csv lacks a row the sweep's limit is taken.
+    """
+    limits = device.limits
+    plain = limits[limits["kernel"].str.startswith("one_shot_") & (limits["memory"] == "device")
+                   & (limits["placement"] == "in")]  # fmt: skip
+    best = plain.groupby(["useful_bytes", "mode"])["time_us"].min()
+    keys = pd.MultiIndex.from_arrays([rows["useful_bytes"], rows["mode"]])
+    return best.reindex(keys).set_axis(rows.index).fillna(rows["limit_us"]).astype(float)
+
+
 def compare(device: Device) -> pd.DataFrame:
     """Fraction of the copy limit, measured against published, for every measurement that has a counterpart.
 
@@ -68,7 +81,7 @@ def compare(device: Device) -> pd.DataFrame:
     ok = ok[ok["memory"] == "device"].assign(method=ok["variant"].map(COUNTERPART)).dropna(subset=["method"])
     other = published().rename(columns={"fraction": "baseline_fraction", "time_us": "baseline_time_us"})
     both = ok.merge(other, on=["method", "dtype", "n", "elements", "mode"], how="inner")
-    both["fraction"] = both["fraction_of_limit"]
+    both["fraction"] = one_shot_limit(device, both) / both["time_us"]
     both["relative_difference"] = both["fraction"] / both["baseline_fraction"] - 1
     both["verdict"] = _verdicts(both)
     return both[COLUMNS].sort_values(

@@ -103,7 +103,7 @@ class FolderWriter:
             "replays": 7,
             "empty_us": "" if mode == "host" else 0.55,
             "limit_us": f"{limit:.4f}",
-            "limit_kernel": "plain_1",
+            "limit_kernel": "one_shot_v1_t128",
             "fraction_of_limit": f"{limit / time:.6f}",
             "useful_bytes": useful,
             "bytes_per_second": f"{useful / time * 1e6:.0f}",
@@ -118,7 +118,7 @@ class FolderWriter:
 
     def limit(self, dtype: str, elements: int, mode: str):
         useful = 2 * elements * ELEMENT_BYTES[dtype]
-        for kernel, factor in (("plain_1", 1.0), ("bulk_4", 1.04)):
+        for kernel, factor in (("one_shot_v1_t128", 1.0), ("bulk_persistent_4x16k", 1.04)):
             time = factor * copy_us(useful, mode)
             row = {
                 "memory": "host" if mode == "host" else "device",

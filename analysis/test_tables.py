@@ -182,8 +182,12 @@ def test_baselines_compare_fractions_of_the_limit(device):
     ).iloc[0]
     measured = device.results.query(
         "variant == 'hadacore' and dtype == 'f16' and n == 4096 and elements == 2**23 and mode == 'replay'"
-    )["fraction_of_limit"].iloc[0]
-    assert row["fraction"] == measured
+    ).iloc[0]
+    limits = device.limits[(device.limits["mode"] == "replay") & (device.limits["placement"] == "in")]
+    limits = limits[limits["useful_bytes"] == measured["useful_bytes"]]
+    plain = limits[limits["kernel"].str.startswith("one_shot_")]["time_us"].min()  # as the published table had
+    measured = plain / measured["time_us"]
+    assert row["fraction"] == pytest.approx(measured)
     assert row["baseline_fraction"] == pytest.approx(0.63, abs=0.005)
     assert row["relative_difference"] == pytest.approx(measured / row["baseline_fraction"] - 1)
 
