@@ -324,8 +324,7 @@ __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsi
   static_assert(slots % kGroups == 0,
                 "a slot must always serve the same group, or a wait passes on an old parity");
   extern __shared__ __align__(1024) std::byte shared[];
-  // Everything lives in the dynamic part, rows first: a static variable would move the rows off their
-  // alignment.
+  // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
   auto* const full =
       reinterpret_cast<std::uint64_t*>(shared + slots * kRowBytes + 4 * warpgroups * kStagedBytes);
   auto* const readers =
