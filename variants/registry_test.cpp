@@ -52,7 +52,7 @@ const std::vector<Golden> kGolden = {
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16F32,    {2, 8192},    {2, 8192},    kNone,        1},
-  {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8},
+  {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8, true, true, "sm_90a"},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},

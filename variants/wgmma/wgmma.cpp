@@ -42,8 +42,17 @@ std::int64_t shared_bytes(const Launch& launch, int log_n) {
 
 namespace {
 
+#ifdef FWHT_WITHOUT_SM90A
+constexpr bool kBuiltForHopper = false;
+#else
+constexpr bool kBuiltForHopper = true;
+#endif
+
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.dtype == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};
+  if (!kBuiltForHopper) {
+    return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
+  }
   if (Support cuda = require_cuda(device, 90); !cuda) return cuda;
   if (device.compute_capability() != 90) {
     return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,

@@ -307,6 +307,8 @@ __global__ void __launch_bounds__(128) one_shot(RowBatch batch) {
     for (int q = 0; q < 4; ++q)
       out[word_of<log_n, log_cluster>(upper_m, lane, pair, q)] = words[q];
   });
+#else
+  __trap();  // `supports` says no where there is no code for sm_90a
 #endif
 }
 
@@ -412,6 +414,8 @@ __global__ void __launch_bounds__(128 * warpgroups, 1) ring(RowBatch batch, unsi
   }
   if (draws && drawn == last_draw) *const_cast<volatile unsigned*>(next_row) = 0;
   if (lane == 0) ptx::bulk_copy_wait_group_read<0>();  // shared memory must outlive the copies that read it
+#else
+  __trap();  // `supports` says no where there is no code for sm_90a
 #endif
 }
 
