@@ -83,6 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     paper.set_defaults(run=_paper)
 
+    tune = commands.add_parser(
+        "tune", help="the tuning table of the variant auto, from a sweep over the grid tune"
+    )
+    tune.add_argument("results", type=Path, metavar="RESULTS", help="results folder")
+    tune.add_argument("--output", type=Path, metavar="FILE.csv", help="write the table instead of printing it")
+    tune.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
+    tune.set_defaults(run=_tune)
+
     readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
     readme.add_argument(
         "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
@@ -231,6 +239,19 @@ def _paper(options) -> int:
         print(options.output)
     else:
         print(text)
+    return 0
+
+
+def _tune(options) -> int:
+    from . import tuning
+
+    text = tuning.table_text(options.results, allow_dirty=options.allow_dirty)
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(text, encoding="utf-8")
+        print(options.output)
+    else:
+        print(text, end="")
     return 0
 
 

@@ -2,9 +2,11 @@
 #include <cstring>
 
 #include "common/cuda_check.hpp"
+#include "common/error.hpp"
 #include "common/host_memory.hpp"
 #include "common/memory.hpp"
 #include "common/memory_backend.hpp"
+#include "common/stream_query.hpp"
 
 namespace fwht {
 namespace backend {
@@ -93,6 +95,35 @@ std::int64_t free_bytes(Memory memory) {
   std::size_t free = 0, total = 0;
   FWHT_CUDA(cudaMemGetInfo(&free, &total));
   return static_cast<std::int64_t>(free);
+}
+
+int current_device() {
+  int ordinal = 0;
+  if (const cudaError_t status = cudaGetDevice(&ordinal); status != cudaSuccess) {
+    cudaGetLastError();
+    throw BadRequest(std::string("no CUDA device: ") + cudaGetErrorString(status));
+  }
+  return ordinal;
+}
+
+StreamState state_of(Stream stream) {
+  StreamState state{0, stream == cudaStreamPerThread};
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  FWHT_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+  if (status == cudaStreamCaptureStatusActive) state.capture_id = id;
+  return state;
+}
+
+CaptureAllowed::CaptureAllowed() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  FWHT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  previous_mode_ = static_cast<int>(mode);
+}
+
+CaptureAllowed::~CaptureAllowed() {
+  auto mode = static_cast<cudaStreamCaptureMode>(previous_mode_);
+  cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
 }  // namespace fwht

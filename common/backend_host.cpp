@@ -4,9 +4,11 @@
 #include <new>
 #include <stdexcept>
 
+#include "common/error.hpp"
 #include "common/host_memory.hpp"
 #include "common/memory.hpp"
 #include "common/memory_backend.hpp"
+#include "common/stream_query.hpp"
 
 namespace fwht {
 namespace {
@@ -47,6 +49,17 @@ void describe_cuda(DeviceInfo& info, int) {
 void synchronize(Memory memory) {
   if (memory == Memory::device) no_cuda();
 }
+
+int current_device() {
+  throw BadRequest("built without CUDA (" FWHT_WHY_NO_CUDA ")");
+}
+StreamState state_of(Stream) {
+  no_cuda();
+}
+CaptureAllowed::CaptureAllowed() {
+  no_cuda();
+}
+CaptureAllowed::~CaptureAllowed() = default;
 
 std::int64_t free_bytes(Memory memory) {
   if (memory == Memory::device) no_cuda();

@@ -69,6 +69,9 @@ struct NumericModel {
   /// A row gives the same bits whatever the number of rows. False where another kernel, with sums in another
   /// order, serves few rows.
   bool batch_invariant = true;
+  /// A row gives the same bits in place and out of place, and whatever row stride and pointers. False where
+  /// another kernel serves some of them.
+  bool layout_invariant = true;
   bool flushes_subnormals = false;
 
   /// Largest intermediate, as a multiple of max|x| over the row: an upper bound. Intermediates above the

@@ -12,6 +12,8 @@
 namespace fwht {
 namespace {
 
+constexpr std::string_view kForm = "f16/n4096/r8192[/out][/ld4104][/s1][/pdl]";
+
 template <class Number>
 Number parse_number(std::string_view digits, std::string_view text) {
   Number value{};
@@ -34,11 +36,11 @@ std::int64_t Problem::useful_flops() const {
 
 bool operator==(const Problem& a, const Problem& b) {
   return a.n == b.n && a.rows == b.rows && a.dtype == b.dtype && a.placement == b.placement &&
-         a.row_stride == b.row_stride && a.scale == b.scale;
+         a.row_stride == b.row_stride && a.scale == b.scale && a.programmatic_launch == b.programmatic_launch;
 }
 
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement) {
-  return {n, rows, dtype, placement, n, n > 0 ? orthonormal_scale(n) : 0.0};
+  return {n, rows, dtype, placement, n, n > 0 ? orthonormal_scale(n) : 0.0, false};
 }
 
 void validate(const Problem& problem) {
@@ -63,6 +65,7 @@ std::string to_string(const Problem& problem) {
   if (problem.row_stride != problem.n) text += fmt::format("/ld{}", problem.row_stride);
   if (problem.n < 1 || problem.scale != orthonormal_scale(problem.n))
     text += fmt::format("/s{}", problem.scale);
+  if (problem.programmatic_launch) text += "/pdl";
   return text;
 }
 
@@ -80,6 +83,8 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::out_of_place;
     } else if (word == "in") {
       problem.placement = Placement::in_place;
+    } else if (word == "pdl") {
+      problem.programmatic_launch = true;
     } else if (word.starts_with("ld")) {
       problem.row_stride = parse_number<std::int64_t>(word.substr(2), text);
       have_stride = true;
@@ -93,13 +98,12 @@ Problem parse_problem(std::string_view text) {
       problem.scale = parse_number<double>(word.substr(1), text);
       have_scale = true;
     } else {
-      throw BadRequest(fmt::format(
-          "problem '{}': unknown part '{}'; the form is f16/n4096/r8192[/out][/ld4104][/s1]", text, word));
+      throw BadRequest(fmt::format("problem '{}': unknown part '{}'; the form is {}", text, word, kForm));
     }
   }
   if (!have_n || !have_rows) {
-    throw BadRequest(fmt::format("problem '{}' names no {}; the form is f16/n4096/r8192[/out][/ld4104][/s1]",
-                                 text, have_n ? "rows (r...)" : "row length (n...)"));
+    throw BadRequest(fmt::format("problem '{}' names no {}; the form is {}", text,
+                                 have_n ? "rows (r...)" : "row length (n...)", kForm));
   }
   if (!have_stride) problem.row_stride = problem.n;
   if (!have_scale && problem.n > 0) problem.scale = orthonormal_scale(problem.n);

@@ -21,6 +21,10 @@ struct Problem {
   Placement placement = Placement::in_place;
   std::int64_t row_stride = 0;  ///< distance of row starts in elements, >= n, the same for input and output
   double scale = 0.0;           ///< applied once, in fp32
+  /// Programmatic dependent launch (CUDA Programming Guide): the kernel may be scheduled while the stream's
+  /// previous kernel still runs; it waits for that one's results before it touches memory. Saves launch
+  /// latency where kernels are short. The same bits; a variant that cannot do it refuses.
+  bool programmatic_launch = false;
 
   std::int64_t elements() const { return n * rows; }
   /// Fewest bytes that must move: every element read once and written once.
@@ -43,7 +47,8 @@ Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows,
 /// not finite, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 
-/// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/s1" (scale).
+/// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/s1" (scale),
+/// "/pdl" (programmatic dependent launch).
 std::string to_string(const Problem& problem);
 
 /// Inverse of to_string; also validates. Throws BadRequest.

@@ -16,6 +16,9 @@ TEST(Problem, TextFormGoesThereAndBack) {
   problem.scale = 0.1;
   EXPECT_EQ(to_string(problem), "bf16/n4096/r17/out/ld4104/s0.1");
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
+  problem.programmatic_launch = true;
+  EXPECT_EQ(to_string(problem), "bf16/n4096/r17/out/ld4104/s0.1/pdl");
+  EXPECT_EQ(parse_problem(to_string(problem)), problem);
   EXPECT_EQ(to_string(parse_problem("fp16/n128/r3")), "f16/n128/r3");
   EXPECT_EQ(parse_problem("f32/n8/r0").rows, 0);
 }

@@ -51,6 +51,23 @@ Support require_cuda(const DeviceInfo& device, int compute_capability) {
   return {};
 }
 
+Support require_ordinary_launch(const Problem& problem) {
+  if (!problem.programmatic_launch) return {};
+  return {"programmatic dependent launch is not offered by this variant"};
+}
+
+Support require_programmatic_launch(const DeviceInfo& device) {
+#ifdef FWHT_WITHOUT_SM90
+  return {"built without sm_90 code, which programmatic dependent launch needs (CMAKE_CUDA_ARCHITECTURES)"};
+#else
+  if (device.has_cuda() && device.compute_capability() != 90) {
+    return {fmt::format("{} has compute capability {}.{}; programmatic dependent launch is offered on 9.0",
+                        device.name, device.compute_major, device.compute_minor)};
+  }
+  return {};
+#endif
+}
+
 Support require_power_of_two(std::int64_t n, std::int64_t smallest, std::int64_t largest) {
   if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
   return {fmt::format("n={} must be a power of two between {} and {}", n, smallest, largest)};

@@ -51,6 +51,8 @@ class Plan {
   /// Required alignment of both pointers in bytes; at least the element size.
   virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem_.dtype)); }
   virtual NumericModel numerics() const = 0;
+  /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
+  virtual bool one_stream_at_a_time() const { return false; }
   virtual Settings settings() const = 0;
 
  protected:
@@ -74,6 +76,13 @@ std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const
 /// "no CUDA device ..." when there is none or it is older than `compute_capability` (80 for sm_80). The first
 /// check of every CUDA variant.
 Support require_cuda(const DeviceInfo& device, int compute_capability = 80);
+
+/// A sentence for problems that ask for programmatic dependent launch: for variants that have none.
+Support require_ordinary_launch(const Problem& problem);
+
+/// Programmatic dependent launch is offered where code compiled for 9.0 runs: PTX of an older architecture,
+/// which a newer device would compile for itself, does not wait.
+Support require_programmatic_launch(const DeviceInfo& device);
 
 /// "n=... must be a power of two between ... and ...".
 Support require_power_of_two(std::int64_t n, std::int64_t smallest, std::int64_t largest);

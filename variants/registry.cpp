@@ -9,6 +9,7 @@ namespace {
 
 constexpr const Variant* kLadder[] = {
     &cpu::variant,
+    &cpu::f64_variant,
     &naive::variant,
     &warp_shuffle::variant,
     &hadacore::variant,
@@ -19,6 +20,7 @@ constexpr const Variant* kLadder[] = {
     &kokkos::serial_variant,
     &kokkos::openmp_variant,
     &kokkos::cuda_variant,
+    &automatic::variant,
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace fwht {
 
 namespace cpu {
-extern const Variant variant;
+extern const Variant variant, f64_variant;
 }
 namespace naive {
 extern const Variant variant;
@@ -28,6 +28,9 @@ extern const Variant variant;
 }
 namespace kokkos {
 extern const Variant serial_variant, openmp_variant, cuda_variant;
+}
+namespace automatic {
+extern const Variant variant;
 }
 
 std::span<const Variant* const> registry();

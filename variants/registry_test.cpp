@@ -37,6 +37,7 @@ struct Golden {
   std::int64_t stride_multiple = 1;
   bool in_place = true, out_of_place = true;
   std::string_view optional_backend = {};
+  Sizes programmatic = {};  // dependent launch, on the H200
 };
 
 const std::vector<Dtype> kF16Bf16{Dtype::f16, Dtype::bf16};
@@ -46,16 +47,18 @@ const std::vector<Dtype> kF16Bf16F32{Dtype::f16, Dtype::bf16, Dtype::f32};
 const std::vector<Golden> kGolden = {
   // variant        dtypes          H200          A100          no CUDA       stride multiple
   {"cpu",           kF16Bf16F32,    {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
+  {"cpu_f64",       kF16Bf16F32,    {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
   {"naive",         kF16Bf16F32,    {2, k2To30},  {2, k2To30},  kNone,        1},
   {"warp_shuffle",  kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore",      kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
-  {"mma_split",     kF16Bf16F32,    {2, 8192},    {2, 8192},    kNone,        1},
+  {"mma_split",     kF16Bf16F32,    {2, 8192},    {2, 8192},    kNone,        1, true, true, {}, {2, 8192}},
   {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8, true, true, "sm_90a"},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
+  {"auto",          kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, 8192}},
 };
 // clang-format on
 
@@ -204,6 +207,29 @@ TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
           unscaled.scale = 1.0;
           expect_golden(*variant, machine, unscaled);
           if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
+  for (const Variant* variant : registry()) {
+    for (const Machine& machine : machines()) {
+      for (const Dtype dtype : kAllDtypes) {
+        const Golden* row = golden_row(*variant, dtype);
+        if (row == nullptr) continue;
+        for (const std::int64_t n : {2, 128, 8192, 32768}) {
+          Problem problem = make_problem(dtype, n, 3);
+          if (!variant->supports(problem, machine.device)) continue;
+          problem.programmatic_launch = true;
+          const Support answer = variant->supports(problem, machine.device);
+          EXPECT_EQ(static_cast<bool>(answer), row->programmatic.contains(n) && machine.name == "H200")
+              << variant->name << " on " << machine.name << ": " << to_string(problem);
+          if (!answer) {
+            EXPECT_NE(answer.why_not.find("programmatic dependent launch"), std::string::npos)
+                << answer.why_not;
+          }
         }
       }
     }

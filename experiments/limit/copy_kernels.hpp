@@ -25,6 +25,8 @@ struct CopyKernel {
   /// out = in with the bits of `mask` flipped in every 32-bit word. Both addresses are multiples of 16;
   /// `bytes` is even, any size; in == out or no overlap. Host copies have finished when it returns.
   std::function<void(const void* in, void* out, std::int64_t bytes, std::uint32_t mask, Stream)> enqueue;
+  /// Launched with programmatic dependence: the limit of mode replay_pdl, and of no other.
+  bool programmatic = false;
 };
 
 /// Every copy kernel for data in that memory. Memory::device needs a device (device.has_cuda()): BadRequest

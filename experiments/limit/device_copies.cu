@@ -9,6 +9,9 @@
 // - persistent_v<V>_t<T>: as many CTAs as fit and a grid stride; the next vectors are loaded before the
 //   present ones are stored. Replayed alone on L2-resident data it meets the addresses of its last launch
 //   again, which the L2 rewards: the best there, in that mode only.
+// - programmatic_{early,late}_v<V>_t<T>: one_shot by programmatic dependent launch, which lets the next
+// launch
+//   begin at its start or after its loads: the limit of mode replay_pdl. sm_90.
 // - bulk_*_<S>x<K>k: cp.async.bulk into S stages of K KiB of shared memory and out again, the signs flipped
 //   in between. One thread issues, so that registers hold no data in flight. sm_90.
 #include <algorithm>
@@ -20,6 +23,7 @@
 #include "common/cuda_check.hpp"
 #include "common/error.hpp"
 #include "common/ptx/bulk_copy.cuh"
+#include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "experiments/limit/copy_kernels.hpp"
 
@@ -74,6 +78,18 @@ __global__ void __launch_bounds__(T) one_shot(Copy copy) {
   const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
   Vectors<V> vectors;
   vectors.load(copy, first, T);
+  vectors.store_flipped(copy, first, T);
+  copy_tail(copy);
+}
+
+template <int V, int T, bool early>
+__global__ void __launch_bounds__(T) programmatic(Copy copy) {
+  if constexpr (early) ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
+  Vectors<V> vectors;
+  vectors.load(copy, first, T);
+  if constexpr (!early) ptx::griddepcontrol_launch_dependents();
   vectors.store_flipped(copy, first, T);
   copy_tail(copy);
 }
@@ -225,21 +241,53 @@ CopyKernel persistent_copy(const DeviceInfo& device) {
           }};
 }
 
-// The device alone does not decide: a newer one may run code that was compiled for sm_80, without bulk
-// copies.
+// The device alone does not decide: a newer one may run code that was compiled for sm_80, which lacks `what`.
 template <class Kernel>
-std::string bulk_refusal(Kernel kernel, std::size_t shared_bytes, const DeviceInfo& device) {
+std::string hopper_refusal(const std::string& what, Kernel kernel, const DeviceInfo& device) {
   if (device.compute_capability() < 90) {
-    return "bulk copies need compute capability 9.0, " + device.name + " has " +
-           std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor);
+    return what + " compute capability 9.0, " + device.name + " has " + std::to_string(device.compute_major) +
+           "." + std::to_string(device.compute_minor);
   }
   cudaFuncAttributes attributes{};
   FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
   if (attributes.ptxVersion < 90) {
-    return "bulk copies need code for compute capability 9.0, this build has " +
+    return what + " code for compute capability 9.0, this build has " +
            std::to_string(attributes.ptxVersion / 10) + "." + std::to_string(attributes.ptxVersion % 10) +
            " for " + device.name;
   }
+  return "";
+}
+
+template <int V, int T, bool early>
+CopyKernel programmatic_copy(const DeviceInfo& device) {
+  const std::string name = std::string("programmatic_") + (early ? "early" : "late") + "_v" +
+                           std::to_string(V) + "_t" + std::to_string(T);
+  const std::string why_not =
+      hopper_refusal("programmatic dependent launch needs", programmatic<V, T, early>, device);
+  if (!why_not.empty()) return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, true};
+  return {name, "",
+          [](const void* in, void* out, std::int64_t bytes, std::uint32_t mask, Stream stream) {
+            const Copy copy = request(in, out, bytes, mask);
+            cudaLaunchAttribute attribute{};
+            attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            attribute.val.programmaticStreamSerializationAllowed = 1;
+            cudaLaunchConfig_t config{};
+            config.gridDim = dim3(grid_of(ceil_div(copy.vectors, V * T)));
+            config.blockDim = dim3(T);
+            config.stream = stream;
+            config.attrs = &attribute;
+            config.numAttrs = 1;
+            FWHT_CUDA(cudaLaunchKernelEx(&config, programmatic<V, T, early>, copy));
+          },
+          true};
+}
+
+template <class Kernel>
+std::string bulk_refusal(Kernel kernel, std::size_t shared_bytes, const DeviceInfo& device) {
+  if (std::string why_not = hopper_refusal("bulk copies need", kernel, device); !why_not.empty())
+    return why_not;
+  cudaFuncAttributes attributes{};
+  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
   if (static_cast<std::int64_t>(shared_bytes + attributes.sharedSizeBytes) > device.shared_bytes_per_block) {
     return "needs " + std::to_string(shared_bytes + attributes.sharedSizeBytes) +
            " bytes of shared memory per block, this device allows " +
@@ -274,13 +322,34 @@ CopyKernel bulk_copy(int chunk_kib, bool is_persistent, const DeviceInfo& device
 }  // namespace
 
 std::vector<CopyKernel> device_copies(const DeviceInfo& device) {
-  return {rotated_copy<2, 256>(),          one_shot_copy<1, 64>(),          one_shot_copy<1, 128>(),
-          one_shot_copy<1, 256>(),         one_shot_copy<1, 512>(),         one_shot_copy<2, 128>(),
-          one_shot_copy<2, 256>(),         one_shot_copy<2, 512>(),         one_shot_copy<4, 128>(),
-          one_shot_copy<4, 256>(),         one_shot_copy<4, 512>(),         one_shot_copy<8, 128>(),
-          persistent_copy<1, 256>(device), persistent_copy<2, 128>(device), bulk_copy<4>(16, true, device),
-          bulk_copy<4>(32, true, device),  bulk_copy<3>(64, true, device),  bulk_copy<1>(16, false, device),
-          bulk_copy<1>(32, false, device)};
+  return {rotated_copy<2, 256>(),
+          one_shot_copy<1, 64>(),
+          one_shot_copy<1, 128>(),
+          one_shot_copy<1, 256>(),
+          one_shot_copy<1, 512>(),
+          one_shot_copy<2, 128>(),
+          one_shot_copy<2, 256>(),
+          one_shot_copy<2, 512>(),
+          one_shot_copy<4, 128>(),
+          one_shot_copy<4, 256>(),
+          one_shot_copy<4, 512>(),
+          one_shot_copy<8, 128>(),
+          persistent_copy<1, 256>(device),
+          persistent_copy<2, 128>(device),
+          bulk_copy<4>(16, true, device),
+          bulk_copy<4>(32, true, device),
+          bulk_copy<3>(64, true, device),
+          bulk_copy<1>(16, false, device),
+          bulk_copy<1>(32, false, device),
+          programmatic_copy<1, 128, true>(device),
+          programmatic_copy<1, 256, true>(device),
+          programmatic_copy<1, 512, true>(device),
+          programmatic_copy<2, 256, true>(device),
+          programmatic_copy<1, 128, false>(device),
+          programmatic_copy<1, 256, false>(device),
+          programmatic_copy<1, 512, false>(device),
+          programmatic_copy<2, 256, false>(device),
+          programmatic_copy<4, 256, false>(device)};
 }
 
 }  // namespace fwht::limit

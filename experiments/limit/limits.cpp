@@ -76,6 +76,7 @@ Limit Limits::measure(std::int64_t useful_bytes, Placement placement, Mode mode)
     // The neighbour of alternating mode is not a limit: replayed, its turning places meet what the L2 still
     // holds of the launch before, which no kernel with a map of its own can do.
     if (!kernel.why_not.empty() || kernel.name == kReferenceCopy) continue;
+    if (kernel.programmatic != is_programmatic(mode)) continue;
     const Launch launch = as_launch(kernel, useful_bytes, sign_mask(Dtype::f16));
     const Timing timing = support::time_in_mode(mode, launch, beside, buffers);
     record_(memory, useful_bytes, placement, mode, kernel.name, timing);

@@ -73,7 +73,8 @@ struct Block {
         for (const std::int64_t count : rows_for(length)) {
           for (const Placement placement : placements) {
             for (const Mode mode : modes) {
-              const Problem problem = make_problem(dtype, length, count, placement);
+              Problem problem = make_problem(dtype, length, count, placement);
+              problem.programmatic_launch = is_programmatic(mode);
               validate(problem);
               if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
                 cases.push_back({problem, mode});
@@ -102,7 +103,8 @@ Mode parse_mode(std::string_view text) {
   for (const Mode mode : kAllModes) {
     if (name_of(mode) == text) return mode;
   }
-  throw BadRequest(fmt::format("unknown mode '{}'; known: replay, alternating, cold, host", text));
+  throw BadRequest(
+      fmt::format("unknown mode '{}'; known: replay, replay_pdl, alternating, cold, host", text));
 }
 
 Placement parse_placement(std::string_view text) {

@@ -63,7 +63,7 @@ TEST(Grid, RefusalsNameTheLine) {
             "grid 'g', line 3: unknown key 'row'; known: n, elements, rows, dtype, placement, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
-            "grid 'g', line 2: unknown mode 'warm'; known: replay, alternating, cold, host");
+            "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
   EXPECT_EQ(refusal("[a]\n\nn = 8\nrows = 1\nmode = host\n"), "grid 'g', line 1: the block names no dtype");
   EXPECT_EQ(refusal("[a\nn = 8\n"), "grid 'g', line 1: '[a' lacks its ]");
   EXPECT_EQ(refusal("[a]\nn=12\nelements=40\ndtype=f16\nmode=host\n"),
@@ -85,7 +85,7 @@ TEST(Grid, Counts) {
 
 // What the issue of the sweep promises about the built-in grids.
 TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
-  ASSERT_EQ(built_in_grids().size(), 3U);
+  ASSERT_EQ(built_in_grids().size(), 5U);
   for (const BuiltInGrid& grid : built_in_grids()) {
     EXPECT_GT(load_grid(std::string(grid.name)).cases.size(), 10U) << grid.name;
   }
@@ -105,7 +105,9 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
       EXPECT_TRUE(has(quick, text(20).c_str(), Mode::host)) << n;
     }
   }
-  const Grid paper = load_grid("paper");
+  EXPECT_TRUE(has(quick, "f16/n4096/r8/pdl", Mode::replay_pdl)) << "the mode asks for the launch";
+  EXPECT_FALSE(has(quick, "f16/n4096/r8/pdl", Mode::replay));
+  const Grid paper = load_grid("paper, tune, host");
   EXPECT_TRUE(has(paper, "f16/n2/r256", Mode::replay));
   EXPECT_TRUE(has(paper, "bf16/n32768/r8192", Mode::replay));
   EXPECT_FALSE(has(paper, "f16/n1024/r131072", Mode::replay)) << "2^27 is not part of the grid";
@@ -114,7 +116,7 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
   for (const Case& c : quick.cases) {
     if (c.mode != Mode::host) limits.emplace(c.problem.useful_bytes(), c.mode);
   }
-  EXPECT_EQ(limits.size(), 3U);
+  EXPECT_EQ(limits.size(), 4U);
 }
 
 TEST(Grid, IsLoadedFromAFile) {
@@ -127,7 +129,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper");
+                 "paper, tune, host");
   }
 }
 

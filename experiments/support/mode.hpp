@@ -10,17 +10,21 @@ namespace fwht::support {
 
 enum class Mode {
   replay,       ///< the same launch on the same buffer again and again
+  replay_pdl,   ///< replay by programmatic dependent launch: each may start while the one before still runs
   alternating,  ///< each launch preceded by a copy of the same buffer, whose own share is subtracted
   cold,         ///< rotating over buffers that together exceed the L2 many times
   host          ///< host memory, steady clock
 };
 
-inline constexpr Mode kAllModes[] = {Mode::replay, Mode::alternating, Mode::cold, Mode::host};
+inline constexpr Mode kAllModes[] = {Mode::replay, Mode::replay_pdl, Mode::alternating, Mode::cold,
+                                     Mode::host};
 
 constexpr std::string_view name_of(Mode mode) {
   switch (mode) {
     case Mode::replay:
       return "replay";
+    case Mode::replay_pdl:
+      return "replay_pdl";
     case Mode::alternating:
       return "alternating";
     case Mode::cold:
@@ -33,6 +37,10 @@ constexpr std::string_view name_of(Mode mode) {
 
 constexpr Memory memory_of(Mode mode) {
   return mode == Mode::host ? Memory::host : Memory::device;
+}
+
+constexpr bool is_programmatic(Mode mode) {
+  return mode == Mode::replay_pdl;
 }
 
 /// As the results folders and the text form of problems spell them.

@@ -31,6 +31,7 @@ Timing time_in_mode(Mode mode, const Launch& launch, const Alternation& alternat
     case Mode::host:
       return time_on_host([&] { launch(slices.in(0), slices.out(0), nullptr); }, options);
     case Mode::replay:
+    case Mode::replay_pdl:  // the launches themselves differ
       sequence = {on_slice(launch, slices, 0)};
       break;
     case Mode::alternating:

@@ -50,7 +50,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
   app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
   app.add_option("--placement", options.placements, "only in or out")->take_all();
-  app.add_option("--mode", options.modes, "only replay, alternating, cold or host")->take_all();
+  app.add_option("--mode", options.modes, "only replay, replay_pdl, alternating, cold or host")->take_all();
   app.add_option("--output", options.output,
                  "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
   app.add_option("--resume", options.resume,
@@ -110,8 +110,16 @@ support::Grid grid_of(const Options& options) {
   const std::vector<Mode> modes =
       filters.modes.empty() ? std::vector{Mode::replay, Mode::host} : filters.modes;
   for (const std::string& text : options.problems) {
-    for (const Mode mode : modes)
-      grid.cases.push_back({parse_problem(text), mode});
+    for (const Mode mode : modes) {
+      Problem problem = parse_problem(text);
+      problem.programmatic_launch = problem.programmatic_launch || is_programmatic(mode);
+      if (problem.programmatic_launch != is_programmatic(mode)) {
+        throw BadRequest(
+            fmt::format("{} asks for programmatic dependent launch: its mode is replay_pdl, not {}", text,
+                        support::name_of(mode)));
+      }
+      grid.cases.push_back({problem, mode});
+    }
   }
   return grid;
 }

@@ -36,6 +36,7 @@ std::span<const Check> all_checks() {
       {"RepeatedRuns", repeated_runs},
       {"BatchInvariance", batch_invariance},
       {"StreamsAndGraphs", streams_and_graphs, true},
+      {"ProgrammaticLaunch", programmatic_launch, true},
       {"IndexWidth", index_width, true},
   };
   return kChecks;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "common/cuda_check.hpp"
+#include "common/ptx/griddepcontrol.cuh"
 
 namespace fwht::conformance {
 namespace {
@@ -43,7 +44,43 @@ __global__ void count_departures(const unsigned short* data, std::int64_t words,
   if (own != 0) atomicAdd(count, own);
 }
 
+// Waits for the kernel before it, then `delay_ns`, then copies.
+__global__ void copy_late(const std::uint32_t* from, std::uint32_t* to, std::int64_t words,
+                          unsigned delay_ns) {
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  for (unsigned slept = 0; slept < delay_ns; slept += 1000)
+    __nanosleep(1000);
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step)
+    to[i] = from[i];
+}
+
+void launch_copy_late(const void* from, void* to, std::int64_t bytes, unsigned delay_ns,
+                      cudaStream_t stream) {
+  cudaLaunchAttribute programmatic{};
+  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  programmatic.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(16);  // leaves room for the next kernel beside it
+  config.blockDim = dim3(256);
+  config.stream = stream;
+  config.attrs = &programmatic;
+  config.numAttrs = 1;
+  FWHT_CUDA(cudaLaunchKernelEx(&config, copy_late, static_cast<const std::uint32_t*>(from),
+                               static_cast<std::uint32_t*>(to), bytes / 4, delay_ns));
+}
+
 }  // namespace
+
+void execute_between_eager_neighbours(const Plan& plan, const void* source, void* in, void* out, void* result,
+                                      std::int64_t bytes) {
+  const OwnedStream stream = new_stream();
+  launch_copy_late(source, in, bytes, 50'000, stream.get());
+  plan.execute(in, out, stream.get());
+  launch_copy_late(out, result, bytes, 0, stream.get());
+  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+}
 
 void fill_shared_memory_with_nan() {
   int device = 0, bytes = 0, sms = 0;

@@ -24,6 +24,13 @@ void execute_captured(const Plan& plan, const void* in, void* out, int replays);
 void execute_concurrently(const Plan& first, const void* first_in, void* first_out, const Plan& second,
                           const void* second_in, void* second_out);
 
+/// Executes the plan behind a kernel that writes its input late: it lets dependent launches begin at once,
+/// waits for 50 microseconds, and only then copies `bytes` (a multiple of 4) from `source` to `in`. The
+/// output is copied to `result` by a kernel that follows in the same manner. A plan that does not wait for
+/// the kernel before it, or that lets the next one read too early, gives wrong results.
+void execute_between_eager_neighbours(const Plan& plan, const void* source, void* in, void* out, void* result,
+                                      std::int64_t bytes);
+
 /// Number of 16-bit words i >= period with data[i] != data[i mod period]. `data` is device memory.
 std::int64_t count_departures_from_period(const void* data, std::int64_t words, std::int64_t period);
 

@@ -23,6 +23,9 @@ void execute_captured(const Plan&, const void*, void*, int) {
 void execute_concurrently(const Plan&, const void*, void*, const Plan&, const void*, void*) {
   no_cuda();
 }
+void execute_between_eager_neighbours(const Plan&, const void*, void*, void*, void*, std::int64_t) {
+  no_cuda();
+}
 std::int64_t count_departures_from_period(const void*, std::int64_t, std::int64_t) {
   no_cuda();
 }

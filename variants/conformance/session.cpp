@@ -114,9 +114,9 @@ void Session::expect_same_rows(const Problem& want_problem, const Bytes& want, c
 }
 
 Bytes Session::execute_and_judge(const Problem& problem, reference::InputClass input_class,
-                                 const Bytes& input, const std::string& what) {
+                                 const Bytes& input, const std::string& what, const Execution& how) {
   const std::unique_ptr<Plan> made = plan(problem);
-  Bytes output = execute(*made, input);
+  Bytes output = execute(*made, input, how);
   const reference::Checked checked =
       reference::check(problem, made->numerics(), input_class, input.data(), output.data());
   if (!checked.verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, checked.verdict.message));

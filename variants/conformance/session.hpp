@@ -77,7 +77,7 @@ class Session {
                         const Bytes& got, const std::string& what);
   /// Runs the problem on the input and judges the result by the tolerances of the plan's model.
   Bytes execute_and_judge(const Problem& problem, reference::InputClass input_class, const Bytes& input,
-                          const std::string& what);
+                          const std::string& what, const Execution& how = {});
 
  private:
   void expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after);

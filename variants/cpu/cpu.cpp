@@ -5,12 +5,17 @@
 // threads. The inner loop runs over contiguous elements, so the compiler vectorises it; nothing else is done
 // for speed.
 //
+// cpu_f64 does the same in double precision: what the FP64 reference of the tests costs, as a yardstick of
+// host variants, and the error that no fp32 arithmetic can undercut.
+//
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "common/bits.hpp"
@@ -21,8 +26,8 @@ namespace {
 
 constexpr std::int64_t kLargestN = std::int64_t{1} << 30;
 
-template <Dtype dtype>
-void widen(const void* from, float* to, std::int64_t n) {
+template <Dtype dtype, class Real>
+void widen(const void* from, Real* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     if constexpr (dtype == Dtype::f32) {
       to[i] = static_cast<const float*>(from)[i];
@@ -34,12 +39,14 @@ void widen(const void* from, float* to, std::int64_t n) {
   }
 }
 
-template <Dtype dtype>
-void scale_and_narrow(const float* from, void* to, std::int64_t n, float scale) {
+template <Dtype dtype, class Real>
+void scale_and_narrow(const Real* from, void* to, std::int64_t n, Real scale) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const float value = from[i] * scale;
+    const Real value = from[i] * scale;
     if constexpr (dtype == Dtype::f32) {
-      static_cast<float*>(to)[i] = value;
+      static_cast<float*>(to)[i] = static_cast<float>(value);
+    } else if constexpr (std::is_same_v<Real, double>) {  // by way of fp32 it would be rounded twice
+      static_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(encode(dtype, value));
     } else if constexpr (dtype == Dtype::bf16) {
       static_cast<std::uint16_t*>(to)[i] = float_to_bf16(value);
     } else {
@@ -48,13 +55,14 @@ void scale_and_narrow(const float* from, void* to, std::int64_t n, float scale) 
   }
 }
 
-void butterflies(float* row, std::int64_t n) {
+template <class Real>
+void butterflies(Real* row, std::int64_t n) {
   for (std::int64_t half = 1; half < n; half *= 2) {
     for (std::int64_t block = 0; block < n; block += 2 * half) {
-      float* low = row + block;
-      float* high = low + half;
+      Real* low = row + block;
+      Real* high = low + half;
       for (std::int64_t i = 0; i < half; ++i) {
-        const float a = low[i], b = high[i];
+        const Real a = low[i], b = high[i];
         low[i] = a + b;
         high[i] = a - b;
       }
@@ -62,14 +70,22 @@ void butterflies(float* row, std::int64_t n) {
   }
 }
 
+template <class Real>
 class CpuPlan final : public Plan {
  public:
   CpuPlan(const Problem& problem, int threads) : Plan(problem), threads_(threads) {}
 
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_ascending, problem().n); }
+  NumericModel numerics() const override {
+    if constexpr (std::is_same_v<Real, float>)
+      return single_rounding(Arithmetic::fp32_ascending, problem().n);
+    NumericModel model = single_rounding(Arithmetic::fp64, problem().n);
+    model.intermediate_limit = std::numeric_limits<double>::max();
+    return model;
+  }
 
   Settings settings() const override {
-    return {{"threads", std::int64_t{threads_}}, {"scratch_bytes_per_thread", problem().n * 4}};
+    return {{"threads", std::int64_t{threads_}},
+            {"scratch_bytes_per_thread", problem().n * std::int64_t{sizeof(Real)}}};
   }
 
  private:
@@ -88,12 +104,12 @@ class CpuPlan final : public Plan {
   void transform(const void* in, void* out) const {
     const std::int64_t row_bytes = problem().row_stride * bytes_of(dtype);
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<float> scratch(static_cast<std::size_t>(problem().n));
+      std::vector<Real> scratch(static_cast<std::size_t>(problem().n));
       for (std::int64_t row = begin; row < end; ++row) {
         widen<dtype>(static_cast<const char*>(in) + row * row_bytes, scratch.data(), problem().n);
         butterflies(scratch.data(), problem().n);
         scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(out) + row * row_bytes, problem().n,
-                                static_cast<float>(problem().scale));
+                                static_cast<Real>(problem().scale));
       }
     });
   }
@@ -102,17 +118,22 @@ class CpuPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo&) {
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   return require_power_of_two(problem.n, 2, kLargestN);
 }
 
+template <class Real>
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<CpuPlan>(problem, device.host_threads);
+  return std::make_unique<CpuPlan<Real>>(problem, device.host_threads);
 }
 
 }  // namespace
 
 const Variant variant{"cpu",
                       "plain host loops: fp32 butterflies over a cached row, one thread a share of the rows",
-                      Memory::host, supports, make_plan};
+                      Memory::host, supports, make_plan<float>};
+
+const Variant f64_variant{"cpu_f64", "cpu in double precision: the cost and the error of an FP64 reference",
+                          Memory::host, supports, make_plan<double>};
 
 }  // namespace fwht::cpu

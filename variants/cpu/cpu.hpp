@@ -4,6 +4,6 @@
 
 namespace fwht::cpu {
 
-extern const Variant variant;
+extern const Variant variant, f64_variant;
 
 }  // namespace fwht::cpu

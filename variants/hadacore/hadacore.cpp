@@ -29,6 +29,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {"dtype f32 does not fit the 16-bit operands of mma.sync.m16n8k16, f16 and bf16 do"};
   }
   if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support n = require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN); !n) return n;
   const Format format = format_of(problem.dtype);
   const double constant = std::fabs(exact_scale_constant(problem));

@@ -19,6 +19,7 @@ Support built_without(std::string_view what, std::string_view why) {
 
 Support serial_supports(const Problem& problem, const DeviceInfo&) {
   if (!config::kWhyNoHost.empty()) return built_without("Kokkos", config::kWhyNoHost);
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   return require_power_of_two(problem.n, 2, kLargestHostN);
 }
 
@@ -37,6 +38,7 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
                                      "FWHT_KOKKOS_CUDA_ARCHITECTURE chooses",
                                      config::kCudaArchitecture, device.name, device.compute_capability()));
   }
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   return require_power_of_two(problem.n, 2, kLargestTiledN);
 }
 

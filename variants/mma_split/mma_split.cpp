@@ -7,6 +7,9 @@ namespace {
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (problem.programmatic_launch) {
+    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+  }
   return require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN);
 }
 

@@ -46,6 +46,7 @@
 
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
+#include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mma.cuh"
 #include "common/static_dispatch.hpp"
 #include "common/storage.cuh"
@@ -389,7 +390,12 @@ __device__ void transform_again(const Batch& batch, Lane<dtype, log_n>& warp, in
   }
 }
 
-template <Dtype dtype, int log_n, Access access>
+/// When the next kernel of the stream may be scheduled, if its launch allows that: at the end as ever, at the
+/// start (a few blocks, which leave room beside them), or when the results are there (blocks of the next
+/// kernel would wait in the places that blocks of this one still need).
+enum class Trigger { at_end, at_start, before_stores };
+
+template <Dtype dtype, int log_n, Access access, Trigger trigger>
 __global__ void __launch_bounds__(Geometry{dtype, log_n}.threads(),
                                   Geometry{dtype, log_n}.launch().blocks_per_sm)
     transform_rows(__grid_constant__ const Batch batch) {
@@ -402,6 +408,8 @@ __global__ void __launch_bounds__(Geometry{dtype, log_n}.threads(),
   if constexpr (kWarps == 1) {
     if (!Lane<dtype, log_n>::any(place.exists(0))) return;  // the whole warp lies behind the last row
   }
+  if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
   std::uint32_t words[kVectors][4];
   place.load(words);
 
@@ -425,6 +433,7 @@ __global__ void __launch_bounds__(Geometry{dtype, log_n}.threads(),
   }
   vector_butterflies<g.vector_bits()>(x);
 
+  if constexpr (trigger == Trigger::before_stores) ptx::griddepcontrol_launch_dependents();
   if constexpr (kWarps == 1) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -456,16 +465,35 @@ void dispatch(const Problem& problem, Body&& body) {
   });
 }
 
+template <Dtype dtype, int log_n>
+Kernel kernel_on_vectors(Trigger trigger) {
+  switch (trigger) {
+    case Trigger::at_start:
+      return transform_rows<dtype, log_n, Access::vectors, Trigger::at_start>;
+    case Trigger::before_stores:
+      return transform_rows<dtype, log_n, Access::vectors, Trigger::before_stores>;
+    case Trigger::at_end:
+      break;
+  }
+  return transform_rows<dtype, log_n, Access::vectors, Trigger::at_end>;
+}
+
+Trigger choose_trigger(const Problem& problem, std::int64_t blocks, const DeviceInfo& device) {
+  if (!problem.programmatic_launch || blocks > 8 * device.sm_count) return Trigger::at_end;
+  return blocks <= device.sm_count ? Trigger::at_start : Trigger::before_stores;
+}
+
 class MmaSplitPlan final : public Plan {
  public:
   MmaSplitPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem),
         geometry_{problem.dtype, log2_floor(problem.n)},
         compute_capability_(device.compute_capability()),
-        blocks_(ceil_div(problem.rows, geometry_.rows_per_block())) {
+        blocks_(ceil_div(problem.rows, geometry_.rows_per_block())),
+        trigger_(choose_trigger(problem, blocks_, device)) {
     dispatch(problem, [&](auto dtype, auto log_n) {
-      on_vectors_ = transform_rows<dtype(), log_n(), Access::vectors>;
-      on_elements_ = transform_rows<dtype(), log_n(), Access::elements>;
+      on_vectors_ = kernel_on_vectors<dtype(), log_n()>(trigger_);
+      on_elements_ = transform_rows<dtype(), log_n(), Access::elements, Trigger::at_end>;
     });
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(on_vectors_)));
@@ -482,6 +510,7 @@ class MmaSplitPlan final : public Plan {
             {"vectors_per_lane", std::int64_t{geometry_.vectors()}},
             {"blocks", blocks_},
             {"threads", std::int64_t{geometry_.threads()}},
+            {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", shared_bytes_}};
   }
@@ -502,8 +531,16 @@ class MmaSplitPlan final : public Plan {
                       std::ldexp(1.0F, -k)};
     // A block moves 2 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
     const Kernel kernel = access == Access::vectors ? on_vectors_ : on_elements_;
-    kernel<<<static_cast<unsigned>(blocks_), static_cast<unsigned>(geometry_.threads()), 0, stream>>>(batch);
-    FWHT_CUDA(cudaGetLastError());
+    cudaLaunchAttribute programmatic{};
+    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    programmatic.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks_));
+    config.blockDim = dim3(static_cast<unsigned>(geometry_.threads()));
+    config.stream = stream;
+    config.attrs = &programmatic;
+    config.numAttrs = p.programmatic_launch ? 1 : 0;
+    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch));
   }
 
   Access access_for(const void* in, const void* out) const {
@@ -518,6 +555,7 @@ class MmaSplitPlan final : public Plan {
   Geometry geometry_;
   int compute_capability_;
   std::int64_t blocks_;
+  Trigger trigger_;
   Kernel on_vectors_ = nullptr, on_elements_ = nullptr;
   int registers_ = 0;
   std::int64_t shared_bytes_ = 0;

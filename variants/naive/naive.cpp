@@ -56,6 +56,7 @@ namespace {
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   return require_power_of_two(problem.n, 2, kLargestN);
 }
 

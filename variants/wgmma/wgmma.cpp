@@ -58,6 +58,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,
                         device.compute_major, device.compute_minor)};
   }
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support n = require_power_of_two(problem.n, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   if (problem.row_stride % 8 != 0) {
     return {fmt::format(

@@ -478,7 +478,12 @@ class WgmmaPlan final : public Plan {
       void* counter = nullptr;
       FWHT_CUDA(cudaMalloc(&counter, sizeof(unsigned)));
       counter_ = static_cast<unsigned*>(counter);
-      FWHT_CUDA(cudaMemset(counter_, 0, sizeof(unsigned)));
+      // On a stream of its own: a plan may be made while another one is captured.
+      cudaStream_t stream = nullptr;
+      FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      FWHT_CUDA(cudaMemsetAsync(counter_, 0, sizeof(unsigned), stream));
+      FWHT_CUDA(cudaStreamSynchronize(stream));
+      FWHT_CUDA(cudaStreamDestroy(stream));
     }
   }
   ~WgmmaPlan() override {
@@ -486,6 +491,8 @@ class WgmmaPlan final : public Plan {
   }
 
   std::size_t alignment() const override { return 16; }
+
+  bool one_stream_at_a_time() const override { return counter_ != nullptr; }
 
   NumericModel numerics() const override {
     NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);

@@ -1,0 +1,85 @@
+"""The tuning table: what is chosen, and that the shipped one is what its results folder says."""
+
+import pytest
+
+from analysis import tuning
+from analysis.__main__ import main
+from analysis.conftest import FolderWriter, host_folder
+from analysis.load import ResultsError, load_folder
+from analysis.readme import committed_folders
+
+
+def sweep(times: dict[tuple[str, int, str], float]) -> FolderWriter:
+    """`times`: (variant, elements, mode) -> microseconds, for f16, n = 4096, in place."""
+    writer = FolderWriter()
+    for (variant, elements, mode), time in times.items():
+        writer.measure(variant, "f16", 4096, elements, mode, time_us=time)
+    return writer
+
+
+def chosen(tmp_path, times) -> list[str]:
+    folder = sweep(times).write(tmp_path / "run")
+    return list(tuning.choices(load_folder(folder).results)["variant"])
+
+
+def test_the_fastest_candidate_is_chosen_size_by_size(tmp_path):
+    times = {}
+    for elements, fast in ((1 << 15, "mma_split"), (1 << 20, "wgmma"), (1 << 23, "mma_split")):
+        for variant in ("mma_split", "wgmma", "warp_shuffle"):
+            times[variant, elements, "replay"] = 1.0 if variant == fast else 1.5
+        times["naive", elements, "replay"] = 0.1  # no candidate: it rounds more than once
+    assert chosen(tmp_path, times) == ["mma_split", "wgmma", "mma_split"]
+
+
+def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 2.0,
+        ("mma_split", 1 << 20, "replay"): 1.005,
+        ("wgmma", 1 << 20, "replay"): 1.0,
+        ("mma_split", 1 << 21, "replay"): 1.02,
+        ("wgmma", 1 << 21, "replay"): 1.0,
+    }
+    assert chosen(tmp_path, times) == ["mma_split", "mma_split", "wgmma"]
+
+
+def test_alternating_decides_where_both_modes_were_timed(tmp_path):
+    times = {
+        ("mma_split", 1 << 23, "replay"): 1.0,
+        ("wgmma", 1 << 23, "replay"): 0.5,
+        ("mma_split", 1 << 23, "alternating"): 1.0,
+        ("wgmma", 1 << 23, "alternating"): 2.0,
+    }
+    assert chosen(tmp_path, times) == ["mma_split"]
+
+
+def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
+    folder = sweep({("naive", 1 << 15, "replay"): 1.0}).write(tmp_path / "run")
+    with pytest.raises(ResultsError, match="no measurement of mma_split, wgmma"):
+        tuning.table_text(folder)
+    with pytest.raises(ResultsError, match="not measured on a CUDA device"):
+        tuning.table_text(host_folder().write(tmp_path / "host"))
+
+
+def test_the_command_writes_the_table(tmp_path, capsys):
+    folder = sweep({("mma_split", 1 << 15, "replay"): 1.0}).write(tmp_path / "run")
+    output = tmp_path / "tables" / "mine.csv"
+    assert main(["tune", str(folder), "--output", str(output)]) == 0
+    assert capsys.readouterr().out.strip() == str(output)
+    assert output.read_text().splitlines() == [
+        "# fwht tuning table 1",
+        "# device: NVIDIA H200",
+        "# compute_capability: 90",
+        "# sm_count: 132",
+        "# source: run",
+        "dtype,n,elements,placement,variant",
+        "f16,4096,32768,in,mma_split",
+    ]
+
+
+def test_the_shipped_table_is_what_its_results_folder_says():
+    text = tuning.SHIPPED.read_text(encoding="utf-8")
+    folders = {folder.name: folder for folder in committed_folders()}
+    source = tuning.source_of(text)
+    assert source in folders, f"the shipped table names {source}, which is no committed results folder"
+    assert tuning.table_text(folders[source]) == text

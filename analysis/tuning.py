@@ -1,0 +1,72 @@
+"""The tuning table of the variant `auto`, from a sweep of its candidates over the grid `tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from .load import ResultsError, load_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = ROOT / "variants" / "auto" / "h200.csv"
+CANDIDATES = ("mma_split", "wgmma", "warp_shuffle")
+TITLE = "# fwht tuning table 1"
+HEADER = ["dtype", "n", "elements", "placement", "variant"]
+# Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
+# noise does not make the table flicker (repeated runs differ by 1 % at most sizes, by more below 2 us).
+INDIFFERENCE = 0.01
+PROBLEM = ["dtype", "n", "placement", "elements"]
+
+
+def choices(results: pd.DataFrame, candidates: tuple[str, ...] = CANDIDATES) -> pd.DataFrame:
+    """One row per dtype, n, placement and number of elements: the fastest candidate.
+
+    `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
+    """
+    rows = results[
+        (results["status"] == "ok")
+        & results["variant"].isin(candidates)
+        & (results["row_stride"] == results["n"])
+        & results["mode"].isin(["alternating", "replay"])
+    ]
+    if rows.empty:
+        raise ResultsError(f"no measurement of {', '.join(candidates)} in mode alternating or replay")
+    first_mode = rows.groupby(PROBLEM)["mode"].transform("min")  # "alternating" sorts before "replay"
+    rows = rows[rows["mode"] == first_mode]
+    chosen: list[dict] = []
+    for (dtype, n, placement), part in rows.groupby(["dtype", "n", "placement"], sort=True):
+        before = None
+        for elements, here in part.groupby("elements", sort=True):
+            times = here.groupby("variant")["time_us"].median()
+            best = times.idxmin()
+            if before in times.index and times[before] <= (1 + INDIFFERENCE) * times[best]:
+                best = before
+            chosen.append(dict(zip(HEADER, (dtype, n, elements, placement, best), strict=True)))
+            before = best
+    return pd.DataFrame(chosen, columns=HEADER)
+
+
+def table_text(path: Path, *, allow_dirty: bool = False) -> str:
+    """The table as a file for FWHT_TUNING, from one results folder of a CUDA device."""
+    folder = load_folder(path, allow_dirty=allow_dirty)
+    device = folder.context["device"]
+    if not folder.on_gpu:
+        raise ResultsError(f"{path} was not measured on a CUDA device")
+    lines = [
+        TITLE,
+        f"# device: {device['name']}",
+        f"# compute_capability: {device['compute_capability'].replace('.', '')}",
+        f"# sm_count: {device['sm_count']}",
+        f"# source: {folder.name}",
+    ]
+    return "\n".join(lines) + "\n" + choices(folder.results).to_csv(index=False, lineterminator="\n")
+
+
+def source_of(text: str) -> str:
+    """The results folder that a table names."""
+    for line in text.splitlines():
+        if line.startswith("# source: "):
+            return line.removeprefix("# source: ")
+    raise ResultsError("the tuning table names no source")
+

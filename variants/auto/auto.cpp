@@ -1,0 +1,161 @@
+#include "variants/auto/auto.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/error.hpp"
+#include "variants/auto/tuning_table.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::automatic {
+namespace {
+
+constexpr const char* kTableVariable = "FWHT_TUNING";
+
+TuningTable table_from_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw BadRequest(fmt::format("{}={}: the file cannot be read", kTableVariable, path));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_tuning_table(text, path);
+}
+
+/// What a plan is made by: a table, or the rule where none is for this device.
+struct Guide {
+  TuningTable table;
+  std::string name;  // for Settings; empty: the rule
+};
+
+Guide guide_for(const DeviceInfo& device) {
+  if (const char* path = std::getenv(kTableVariable); path != nullptr && *path != '\0') {
+    TuningTable table = table_from_file(path);
+    if (!table.is_for(device)) {
+      throw BadRequest(
+          fmt::format("{}={} was measured on a device of compute capability {} with {} SMs; {} has {} "
+                      "and {}",
+                      kTableVariable, path, table.compute_capability, table.sm_count, device.name,
+                      device.compute_capability(), device.sm_count));
+    }
+    return {std::move(table), path};
+  }
+  if (shipped_table().is_for(device)) return {shipped_table(), "shipped: " + shipped_table().source};
+  return {};
+}
+
+/// The names to try, best first: the measured choice, then the rule's.
+std::vector<std::string_view> candidates(const Guide& guide, const Problem& problem) {
+  std::vector<std::string_view> names = preferred_variants(problem);
+  if (const Choice* choice = guide.table.nearest(problem)) {
+    std::erase(names, choice->variant);
+    names.insert(names.begin(), choice->variant);
+  }
+  return names;
+}
+
+struct Picked {
+  std::string_view name;
+  std::unique_ptr<Plan> plan;
+};
+
+/// The first candidate that supports the problem, is as exact as can be, and takes pointers of `alignment`.
+Picked pick(const std::vector<std::string_view>& names, const Problem& problem, const DeviceInfo& device,
+            std::size_t alignment) {
+  for (const std::string_view name : names) {
+    const Variant& candidate = find_variant(name);
+    if (candidate.memory != Memory::device || !candidate.supports(problem, device)) continue;
+    std::unique_ptr<Plan> made = candidate.make_plan(problem, device);
+    if (is_as_exact_as_can_be(made->numerics()) && made->alignment() <= alignment)
+      return {name, std::move(made)};
+  }
+  return {};
+}
+
+class AutoPlan final : public Plan {
+ public:
+  AutoPlan(const Problem& problem, Picked picked, Picked for_odd_pointers, std::string guide,
+           bool one_for_all)
+      : Plan(problem),
+        picked_(std::move(picked)),
+        for_odd_pointers_(std::move(for_odd_pointers)),
+        guide_(std::move(guide)),
+        one_for_all_(one_for_all) {}
+
+  NumericModel numerics() const override {
+    NumericModel model = picked_.plan->numerics();
+    // Other row counts, placements or pointers may be another variant's.
+    model.batch_invariant = model.batch_invariant && one_for_all_;
+    model.layout_invariant = model.layout_invariant && one_for_all_ && for_odd_pointers_.plan == nullptr;
+    return model;
+  }
+
+  Settings settings() const override {
+    Settings all{{"picked", std::string(picked_.name)},
+                 {"picked_by", guide_.empty() ? std::string("rule") : guide_}};
+    if (for_odd_pointers_.plan) all.emplace_back("for_odd_pointers", std::string(for_odd_pointers_.name));
+    const Settings inner = picked_.plan->settings();
+    all.insert(all.end(), inner.begin(), inner.end());
+    return all;
+  }
+
+  std::size_t alignment() const override {
+    return for_odd_pointers_.plan ? for_odd_pointers_.plan->alignment() : picked_.plan->alignment();
+  }
+
+  bool one_stream_at_a_time() const override { return picked_.plan->one_stream_at_a_time(); }
+
+ private:
+  void enqueue(const void* in, void* out, Stream stream) const override {
+    const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
+    const bool fits = addresses % picked_.plan->alignment() == 0;
+    (fits ? picked_ : for_odd_pointers_).plan->execute(in, out, stream);
+  }
+
+  Picked picked_, for_odd_pointers_;
+  std::string guide_;
+  bool one_for_all_;
+};
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  std::string why_not;
+  for (const std::string_view name : preferred_variants(problem)) {  // the last takes most
+    const Support support = find_variant(name).supports(problem, device);
+    if (support) return {};
+    why_not = support.why_not;
+  }
+  return {why_not};
+}
+
+}  // namespace
+
+bool is_as_exact_as_can_be(const NumericModel& model) {
+  return model.roundings == 1 && model.gain_error == 0.0 && model.row_isolation;
+}
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  const Guide guide = guide_for(device);
+  const std::vector<std::string_view> names = candidates(guide, problem);
+  constexpr std::size_t kAny = 256;  // what cudaMalloc gives
+  Picked picked = pick(names, problem, device, kAny);
+  if (!picked.plan) {
+    throw BadRequest(fmt::format("auto: none of {} takes {} with one rounding", fmt::join(names, ", "),
+                                 to_string(problem)));
+  }
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype));
+  Picked for_odd_pointers;
+  if (picked.plan->alignment() > element) for_odd_pointers = pick(names, problem, device, element);
+  const bool one_for_all = guide.table.is_one_for_all(problem.dtype, problem.n);
+  return std::make_unique<AutoPlan>(problem, std::move(picked), std::move(for_odd_pointers), guide.name,
+                                    one_for_all);
+}
+
+const Variant variant{"auto",
+                      "the fastest of the variants that round once, by a table measured on the device",
+                      Memory::device, supports, make_plan};
+
+}  // namespace fwht::automatic

@@ -1,0 +1,129 @@
+#include "variants/auto/tuning_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "common/error.hpp"
+
+namespace fwht::automatic {
+namespace {
+
+constexpr std::string_view kTitle = "# fwht tuning table 1";
+constexpr std::string_view kHeader = "dtype,n,elements,placement,variant";
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::int64_t positive_number(std::string_view digits) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || end != digits.data() + digits.size() || value < 1) {
+    throw BadRequest(fmt::format("'{}' is no positive number", digits));
+  }
+  return value;
+}
+
+Placement placement_of(std::string_view word) {
+  if (word == "in") return Placement::in_place;
+  if (word == "out") return Placement::out_of_place;
+  throw BadRequest(fmt::format("unknown placement '{}'; known: in, out", word));
+}
+
+Choice parse_choice(std::string_view line) {
+  const std::vector<std::string_view> cells = split(line, ',');
+  if (cells.size() != 5) throw BadRequest(fmt::format("{} cells, not the 5 of {}", cells.size(), kHeader));
+  return {parse_dtype(cells[0]), positive_number(cells[1]), positive_number(cells[2]), placement_of(cells[3]),
+          std::string(cells[4])};
+}
+
+void parse_comment(std::string_view line, TuningTable& table) {
+  const std::size_t colon = line.find(": ");
+  if (colon == std::string_view::npos) return;
+  const std::string_view key = line.substr(2, colon - 2), value = line.substr(colon + 2);
+  if (key == "device") table.device = value;
+  if (key == "source") table.source = value;
+  if (key == "compute_capability") table.compute_capability = static_cast<int>(positive_number(value));
+  if (key == "sm_count") table.sm_count = static_cast<int>(positive_number(value));
+}
+
+double octaves_apart(std::int64_t a, std::int64_t b) {
+  return std::fabs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
+}
+
+}  // namespace
+
+bool TuningTable::is_for(const DeviceInfo& info) const {
+  return info.has_cuda() && info.compute_capability() == compute_capability && info.sm_count == sm_count;
+}
+
+const Choice* TuningTable::nearest(const Problem& problem) const {
+  const auto nearest_of = [&](Placement placement) {
+    const Choice* best = nullptr;
+    const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
+    for (const Choice& choice : choices) {
+      if (choice.dtype != problem.dtype || choice.n != problem.n || choice.placement != placement) continue;
+      const double distance = octaves_apart(choice.elements, elements);
+      const double best_distance = best == nullptr ? HUGE_VAL : octaves_apart(best->elements, elements);
+      if (distance < best_distance || (distance == best_distance && choice.elements > best->elements)) {
+        best = &choice;
+      }
+    }
+    return best;
+  };
+  const Choice* own = nearest_of(problem.placement);
+  return own != nullptr ? own : nearest_of(Placement::in_place);
+}
+
+bool TuningTable::is_one_for_all(Dtype dtype, std::int64_t n) const {
+  const Choice* first = nullptr;
+  return std::all_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+    if (choice.dtype != dtype || choice.n != n) return true;
+    if (first == nullptr) first = &choice;
+    return choice.variant == first->variant;
+  });
+}
+
+TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
+  TuningTable table;
+  bool header_seen = false;
+  const std::vector<std::string_view> lines = split(text, '\n');
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    try {
+      if (i == 0 && line != kTitle) throw BadRequest(fmt::format("the first line is not '{}'", kTitle));
+      if (line.empty()) continue;
+      if (line.starts_with("# ")) {
+        parse_comment(line, table);
+      } else if (!header_seen) {
+        if (line != kHeader) throw BadRequest(fmt::format("the header is not '{}'", kHeader));
+        header_seen = true;
+      } else {
+        table.choices.push_back(parse_choice(line));
+      }
+    } catch (const BadRequest& error) {
+      throw BadRequest(fmt::format("tuning table {}, line {}: {}", name, i + 1, error.what()));
+    }
+  }
+  if (table.compute_capability == 0 || table.sm_count == 0) {
+    throw BadRequest(fmt::format("tuning table {} names no {}", name,
+                                 table.sm_count == 0 ? "sm_count" : "compute_capability"));
+  }
+  return table;
+}
+
+std::vector<std::string_view> preferred_variants(const Problem& problem) {
+  if (problem.n >= 8192) return {"wgmma", "mma_split", "warp_shuffle"};
+  return {"mma_split", "wgmma", "warp_shuffle"};
+}
+
+}  // namespace fwht::automatic

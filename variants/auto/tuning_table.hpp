@@ -1,0 +1,58 @@
+// Which variant was fastest where: a table measured on one device, and the rule for all others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/problem.hpp"
+
+namespace fwht::automatic {
+
+/// One measured point: `variant` was the fastest of its candidates on `elements` elements in rows of n.
+struct Choice {
+  Dtype dtype;
+  std::int64_t n, elements;
+  Placement placement;
+  std::string variant;
+};
+
+/// Text form, as `./testbed tune` writes it:
+///
+///   # fwht tuning table 1
+///   # device: NVIDIA H200
+///   # compute_capability: 90
+///   # sm_count: 132
+///   # source: the results folder that it was made from
+///   dtype,n,elements,placement,variant
+///   f16,4096,8388608,in,mma_split
+struct TuningTable {
+  std::string device, source;
+  int compute_capability = 0, sm_count = 0;
+  std::vector<Choice> choices;
+
+  /// A device of the same kind: compute capability and number of SMs agree. (Names differ between boards and
+  /// memory sizes of one chip, so they do not decide.)
+  bool is_for(const DeviceInfo& info) const;
+
+  /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
+  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none.
+  const Choice* nearest(const Problem& problem) const;
+
+  /// All problems of this dtype and n meet the same choice.
+  bool is_one_for_all(Dtype dtype, std::int64_t n) const;
+};
+
+/// Throws BadRequest with `name` and the line.
+TuningTable parse_tuning_table(std::string_view text, const std::string& name);
+
+/// The table that ships, measured on an H200.
+const TuningTable& shipped_table();
+
+/// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
+/// of Hopper, then registers of a few warps, then one row a block.
+std::vector<std::string_view> preferred_variants(const Problem& problem);
+
+}  // namespace fwht::automatic
