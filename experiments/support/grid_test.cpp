@@ -107,7 +107,7 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
   }
   EXPECT_TRUE(has(quick, "f16/n4096/r8/pdl", Mode::replay_pdl)) << "the mode asks for the launch";
   EXPECT_FALSE(has(quick, "f16/n4096/r8/pdl", Mode::replay));
-  const Grid paper = load_grid("paper, tune, host");
+  const Grid paper = load_grid("paper");
   EXPECT_TRUE(has(paper, "f16/n2/r256", Mode::replay));
   EXPECT_TRUE(has(paper, "bf16/n32768/r8192", Mode::replay));
   EXPECT_FALSE(has(paper, "f16/n1024/r131072", Mode::replay)) << "2^27 is not part of the grid";
