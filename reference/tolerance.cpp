@@ -404,6 +404,13 @@ double predicted_gain(const NumericModel& model, const Problem& problem) {
   return gain;
 }
 
+double measured_gain(const NumericModel& model, const Problem& problem) {
+  const double gamma = predicted_gain(model, problem);
+  if (problem.dtype == Dtype::f32) return gamma;
+  const double rounding = model.rounding_rms * format_of(problem.dtype).unit_roundoff();
+  return gamma - model.roundings * rounding * rounding;
+}
+
 double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms) {
   const Format format = format_of(problem.dtype);
   const double gamma = predicted_gain(model, problem), fp32 = model.fp32_rms * kU32;
@@ -554,7 +561,7 @@ double gain_tolerance(const NumericModel& model, const Problem& problem, std::in
 
 double predicted_norm_gain(const NumericModel& model, const Problem& problem, double output_rms) {
   const double gamma = predicted_gain(model, problem), e = predicted_rel_l2(model, problem, output_rms);
-  return gamma + 0.5 * (e * e - gamma * gamma);
+  return measured_gain(model, problem) + 0.5 * (e * e - gamma * gamma);
 }
 
 HardBound hard_bound(const NumericModel& model, const Problem& problem) {
@@ -639,7 +646,8 @@ Verdict judge_statistics(const ErrorStats& stats, const NumericModel& model, con
   if (!rms.contains(stats.rel_l2)) {
     return incorrect(window_message("T1", "the relative L2 error", stats.rel_l2, rms, problem, input_class));
   }
-  const Window gain{gamma - gain_allowed, gamma + gain_allowed};
+  const double shared = measured_gain(model, problem);
+  const Window gain{shared - gain_allowed, shared + gain_allowed};
   if (!gain.contains(stats.gain)) {
     return incorrect(window_message("T3", "the gain error", stats.gain, gain, problem, input_class));
   }

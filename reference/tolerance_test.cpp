@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,41 @@ TEST(Predicted, GainCarriesTheStoredConstantAndTheFp32Scale) {
   NumericModel truncating = butterfly_model(even);
   truncating.truncation_bias = -3.8e-8;
   EXPECT_NEAR(predicted_gain(truncating, even), -3.8e-8, 1e-16);
+}
+
+/// E[x (rounded(x) - x)] / E[x^2] of a normal number of deviation `sigma`, summed over the cells of the
+/// format: with Phi and phi of the standard normal, a cell that rounds to c has c [-s phi] - [s^2 Phi - s t
+/// phi].
+double rounding_gain_of_normal(Dtype dtype, double sigma) {
+  const auto density = [&](double t) {
+    return std::exp(-0.5 * t * t / (sigma * sigma)) / std::sqrt(2.0 * std::numbers::pi) * sigma;
+  };
+  const auto first = [&](double t) { return -density(t); };  // of x p
+  const auto second = [&](double t) {                        // of x^2 p
+    return sigma * sigma * 0.5 * std::erfc(-t / sigma / std::numbers::sqrt2) - t * density(t);
+  };
+  double sum = 0.0;
+  const std::uint32_t last = encode(dtype, 9.0 * sigma);
+  for (std::uint32_t bits = encode(dtype, 0x1p-14 * sigma); bits < last; ++bits) {
+    const double c = decode(dtype, bits);
+    const double low = 0.5 * (decode(dtype, bits - 1) + c), high = 0.5 * (c + decode(dtype, bits + 1));
+    sum += c * (first(high) - first(low)) - (second(high) - second(low));
+  }
+  return 2.0 * sum / (sigma * sigma);
+}
+
+TEST(Predicted, MeasuredGainHasTheMeanSquareOfTheRounding) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    const Problem problem = make_problem(dtype, 64, 1);
+    const double predicted = measured_gain(butterfly_model(problem), problem);
+    for (const double sigma : {1.0, 1.2, 1.4, 1.7}) {
+      EXPECT_NEAR(rounding_gain_of_normal(dtype, sigma) / predicted, 1.0, 0.03) << sigma;
+    }
+  }
+  const Problem exact = make_problem(Dtype::f32, 64, 1);
+  EXPECT_EQ(measured_gain(butterfly_model(exact), exact), 0.0);
+  const Problem staged = make_problem(Dtype::bf16, 4096, 1);  // three roundings
+  EXPECT_NEAR(measured_gain(hadacore_model(staged), staged), -3 * 2.7516e-6, 1e-9);
 }
 
 // The closed form against errors simulated (and, at n = 64 and 32768, measured on an H100): within 1.1 %.

@@ -94,7 +94,7 @@ CsvRow measured_row(const Variant& variant, const Samples& samples, const Numeri
   row["ratio"] = csv_number(stats.rel_l2 / predicted);
   row["max_error_over_rms"] = csv_number(stats.max_error_over_rms);
   row["gain"] = csv_number(stats.gain);
-  row["predicted_gain"] = csv_number(reference::predicted_gain(model, samples.problem()));
+  row["predicted_gain"] = csv_number(reference::measured_gain(model, samples.problem()));
   row["mean_signed_error"] = csv_number(stats.mean_signed_error);
   row["bit_match"] = csv_number(stats.bit_match);
   row["nonfinite"] = std::to_string(stats.nonfinite);

@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(T) one_shot(Copy copy) {
 
 template <int V, int T, bool early>
 __global__ void __launch_bounds__(T) programmatic(Copy copy) {
-  if constexpr (early) ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
+  if constexpr (early) ptx::griddepcontrol_launch_dependents();
   const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
   Vectors<V> vectors;
   vectors.load(copy, first, T);

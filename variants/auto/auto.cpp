@@ -76,21 +76,36 @@ Picked pick(const std::vector<std::string_view>& names, const Problem& problem, 
   return {};
 }
 
+/// Every row count, placement, stride and pointer of this dtype and n meets the variant of `picked`.
+bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
+                      const Picked& picked) {
+  if (!guide.table.is_one_for_all(problem.dtype, problem.n)) return false;
+  for (const std::int64_t stride : {problem.n, problem.n + 1}) {
+    Problem other = problem;
+    other.row_stride = stride;
+    const std::vector<std::string_view> names = candidates(guide, other);
+    const auto first = std::find_if(names.begin(), names.end(), [&](std::string_view name) {
+      return static_cast<bool>(find_variant(name).supports(other, device));
+    });
+    if (first == names.end() || *first != picked.name) return false;
+  }
+  return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype));
+}
+
 class AutoPlan final : public Plan {
  public:
-  AutoPlan(const Problem& problem, Picked picked, Picked for_odd_pointers, std::string guide,
-           bool one_for_all)
+  AutoPlan(const Problem& problem, Picked picked, Picked for_odd_pointers, std::string guide, bool all_alike)
       : Plan(problem),
         picked_(std::move(picked)),
         for_odd_pointers_(std::move(for_odd_pointers)),
         guide_(std::move(guide)),
-        one_for_all_(one_for_all) {}
+        all_alike_(all_alike) {}
 
   NumericModel numerics() const override {
     NumericModel model = picked_.plan->numerics();
     // Other row counts, placements or pointers may be another variant's.
-    model.batch_invariant = model.batch_invariant && one_for_all_;
-    model.layout_invariant = model.layout_invariant && one_for_all_ && for_odd_pointers_.plan == nullptr;
+    model.batch_invariant = model.batch_invariant && all_alike_;
+    model.layout_invariant = model.layout_invariant && all_alike_;
     return model;
   }
 
@@ -118,7 +133,7 @@ class AutoPlan final : public Plan {
 
   Picked picked_, for_odd_pointers_;
   std::string guide_;
-  bool one_for_all_;
+  bool all_alike_;
 };
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
@@ -149,9 +164,9 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype));
   Picked for_odd_pointers;
   if (picked.plan->alignment() > element) for_odd_pointers = pick(names, problem, device, element);
-  const bool one_for_all = guide.table.is_one_for_all(problem.dtype, problem.n);
+  const bool all_alike = serves_all_alike(guide, problem, device, picked);
   return std::make_unique<AutoPlan>(problem, std::move(picked), std::move(for_odd_pointers), guide.name,
-                                    one_for_all);
+                                    all_alike);
 }
 
 const Variant variant{"auto",

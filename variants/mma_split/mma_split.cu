@@ -408,8 +408,9 @@ __global__ void __launch_bounds__(Geometry{dtype, log_n}.threads(),
   if constexpr (kWarps == 1) {
     if (!Lane<dtype, log_n>::any(place.exists(0))) return;  // the whole warp lies behind the last row
   }
-  if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
+  // Behind the wait: before it, every later launch would come at once and wait in the places of this one.
+  if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
   std::uint32_t words[kVectors][4];
   place.load(words);
 
