@@ -76,18 +76,26 @@ Picked pick(const std::vector<std::string_view>& names, const Problem& problem, 
   return {};
 }
 
-/// Every row count, placement, stride and pointer of this dtype and n meets the variant of `picked`.
+/// The name of the first candidate that supports the problem; empty: none.
+std::string_view first_to_support(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
+  for (const std::string_view name : candidates(guide, problem)) {
+    if (find_variant(name).supports(problem, device)) return name;
+  }
+  return {};
+}
+
+/// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
   if (!guide.table.is_one_for_all(problem.dtype, problem.n)) return false;
   for (const std::int64_t stride : {problem.n, problem.n + 1}) {
-    Problem other = problem;
-    other.row_stride = stride;
-    const std::vector<std::string_view> names = candidates(guide, other);
-    const auto first = std::find_if(names.begin(), names.end(), [&](std::string_view name) {
-      return static_cast<bool>(find_variant(name).supports(other, device));
-    });
-    if (first == names.end() || *first != picked.name) return false;
+    for (const bool programmatic : {false, true}) {
+      Problem other = problem;
+      other.row_stride = stride;
+      other.programmatic_launch = programmatic;
+      const std::string_view name = first_to_support(guide, other, device);
+      if (!name.empty() && name != picked.name) return false;
+    }
   }
   return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype));
 }
