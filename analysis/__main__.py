@@ -11,6 +11,15 @@ import pandas as pd
 from .load import RESULT_KEY, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
+PROFILE_OPTIONS = {
+    "variant": "names, with commas or repeated (default: all on the device)",
+    "grid": "a built-in grid or a file (default: profile, the quick grid thinned)",
+    "problem": "a problem instead of a grid: f16/n4096/r8192[/out]",
+    "n": "only these row lengths of the grid: 4096, 2^12, 16..256",
+    "dtype": "only f16, bf16 or f32 of the grid",
+    "rows": "these row counts instead of the grid's",
+    "resume": "a results folder of the same build to add the profile to",
+}  # handed on to fwht_profile
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -90,6 +99,23 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--output", type=Path, metavar="FILE.csv", help="write the table instead of printing it")
     tune.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
     tune.set_defaults(run=_tune)
+
+    profile = commands.add_parser(
+        "profile", help="run Nsight Compute over the variants, or print a profile that a results folder holds"
+    )
+    profile.add_argument("results", nargs="?", type=Path, metavar="RESULTS", help="print what this folder holds")
+    profile.add_argument("--program", type=Path, help="fwht_profile; runs it under ncu")
+    profile.add_argument(
+        "--study",
+        action="append",
+        choices=("occupancy", "coalescing", "stalls", "roofline", "static", "all"),
+        help="may be repeated (default: all)",
+    )
+    for option, words in PROFILE_OPTIONS.items():
+        profile.add_argument(f"--{option}", action="append", default=[], help=words)
+    profile.add_argument("--output", type=Path, metavar="DIR", help="the results folder to make")
+    profile.add_argument("--tools", type=Path, metavar="DIR", help="where cuobjdump lies (default: PATH)")
+    profile.set_defaults(run=_profile)
 
     readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
     readme.add_argument(
@@ -252,6 +278,34 @@ def _tune(options) -> int:
         print(options.output)
     else:
         print(text, end="")
+    return 0
+
+
+def _profile(options) -> int:
+    from . import ncu, profile, profile_tables, static_code
+    from .load import load_context
+
+    asked = options.study or ["all"]
+    studies = [s for s in ncu.STUDIES if s in asked or "all" in asked]
+    static = "static" in asked or "all" in asked
+    folder = options.results
+    if options.program:
+        arguments = [
+            word for name in PROFILE_OPTIONS for value in getattr(options, name) for word in (f"--{name}", value)
+        ]
+        if studies:
+            folder = ncu.run_ncu(options.program, arguments, studies, options.output, Path.cwd())
+        if static:
+            static_code.run_static(options.program, folder or options.output, options.tools)
+            folder = folder or options.output
+    if folder is None:
+        raise ResultsError("profile needs a results folder, or --program to profile with")
+    found = profile.load_profile(folder.resolve(), load_context(folder)) if studies else None
+    if found:
+        profile_tables.print_profile(found, studies)
+    if static:
+        static_code.print_static(folder, found)
+    print(folder)
     return 0
 
 

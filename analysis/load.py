@@ -196,6 +196,14 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
     return Folder(path, context, *(tables[name] for name in COLUMNS))
 
 
+def load_context(path: Path | str) -> dict:
+    """context.json of a results folder, checked; throws ResultsError."""
+    path = Path(path)
+    if not path.is_dir():
+        raise ResultsError(f"{path} is no results folder: no such directory")
+    return _read_context(path.resolve())
+
+
 def layout_of(placement: str, row_stride: int = 0, n: int = 0) -> str:
     """Where the rows lie, in words: "in place", "out of place", with ", strided" when rows have gaps."""
     place = {"in": "in place", "out": "out of place"}.get(placement, placement)

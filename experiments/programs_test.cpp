@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSweep = FWHT_SWEEP_PROGRAM;
 constexpr const char* kAccuracy = FWHT_ACCURACY_PROGRAM;
 constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
+constexpr const char* kProfile = FWHT_PROFILE_PROGRAM;
 
 struct Ended {
   int code = -1;
@@ -86,6 +87,23 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
   expect_refused(kRunOnce, "--variant cpu", "--problem is required");
+  expect_refused(kProfile, "--variant nope", "unknown variant 'nope'");
+  expect_refused(kProfile, "--grid nope", "unknown grid 'nope'");
+  expect_refused(kProfile, "--n 17", "no problem is left");
+  expect_refused(kProfile, "--output /proc/none/here --device 99 --variant naive --problem f16/n8/r1",
+                 "--device 99");
+}
+
+TEST_F(Programs, AProfileListsWhatItWouldLaunch) {
+  const Ended grid = run(kProfile, "--list --variant naive --n 8192 --dtype bf16");
+  EXPECT_EQ(grid.code, 0) << grid.err;
+  EXPECT_EQ(grid.out, "naive/bf16/n8192/r8192\n");
+  // Row counts of one's own replace those of the grid, each shape once.
+  const Ended rows = run(kProfile, "--list --variant naive --n 8192 --dtype f16 --rows 4,16");
+  EXPECT_EQ(rows.out, "naive/f16/n8192/r4\nnaive/f16/n8192/r16\n");
+  const Ended problem = run(kProfile, "--list --variant naive,cpu --problem f32/n64/r3/out");
+  EXPECT_EQ(problem.out, "cpu/f32/n64/r3/out\nnaive/f32/n64/r3/out\n");
+  EXPECT_TRUE(fs::is_empty(folder));
 }
 
 TEST_F(Programs, ADryRunWritesNothing) {
@@ -204,8 +222,8 @@ TEST_F(Programs, ListWhatThereIs) {
   EXPECT_EQ(variants.code, 0);
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
-  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\n");
-  for (const char* program : {kSweep, kAccuracy, kRunOnce}) {
+  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\nprofile\n");
+  for (const char* program : {kSweep, kAccuracy, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("--variant"), std::string::npos);

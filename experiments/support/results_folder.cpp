@@ -205,7 +205,11 @@ const std::vector<std::string>& columns_of(const std::string& table) {
         "mean_signed_error",
         "bit_match",
         "nonfinite",
-        "message"}}};
+        "message"}},
+      // What fwht_profile launched, in the order of the profiler's rows; a peak has no problem.
+      {"launches.csv",
+       {"variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes",
+        "kernels", "settings"}}};
   return kColumns.at(table);
 }
 

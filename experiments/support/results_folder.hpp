@@ -36,7 +36,7 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// "results.csv", "limits.csv", "unsupported.csv" or "accuracy.csv"; started when first asked for.
+  /// "results.csv", "limits.csv", "unsupported.csv", "accuracy.csv" or "launches.csv"; started when first asked for.
   CsvWriter& table(const std::string& name);
   std::vector<CsvRow> rows(const std::string& name) const { return read_csv(path_ / name); }
 

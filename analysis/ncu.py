@@ -1,0 +1,242 @@
+"""Nsight Compute around fwht_profile: which metrics a study needs, the run, and what comes back as a table.
+
+The profiler's rows are attributed by their order: fwht_profile writes how many kernels every problem launched
+(`launches.csv`), in the order of the launches. A profile is `profile.csv` in the results folder, one row a
+kernel with the metrics under the profiler's own names in base units, and `profile.json`: the profiler's
+version, the studies, and every metric that this version did not give.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from .load import ResultsError
+
+STUDIES = ("occupancy", "coalescing", "stalls", "roofline")
+STALLS = (
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle",
+    "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction",
+    "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+)  # fmt: skip
+# Exists on some devices only: there a missing one is no defect of the profile.
+OPTIONAL = {
+    "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    "sm__sass_data_bytes_mem_shared_op_stsm.sum",
+    "launch__occupancy_limit_barriers",
+}
+COMMON = (
+    "gpu__time_duration.sum", "sm__cycles_elapsed.max", "launch__sm_count", "launch__grid_size",
+    "launch__block_size",
+)  # fmt: skip
+METRICS: dict[str, tuple[str, ...]] = {
+    "occupancy": (
+        "launch__registers_per_thread", "launch__shared_mem_per_block", "launch__occupancy_limit_registers",
+        "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_blocks",
+        "launch__occupancy_limit_warps", "launch__occupancy_limit_barriers",
+        "sm__maximum_warps_per_active_cycle_pct", "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "sm__cycles_active.avg",
+    ),
+    "coalescing": (
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+        "l1tex__m_xbar2l1tex_read_bytes.sum", "l1tex__m_l1tex2xbar_write_bytes.sum",
+        "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+        "dram__bytes_read.sum", "dram__bytes_write.sum",
+        "l1tex__data_pipe_lsu_wavefronts.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+        "sm__sass_data_bytes_mem_shared_op_ld.sum", "sm__sass_data_bytes_mem_shared_op_ldsm.sum",
+        "sm__sass_data_bytes_mem_shared_op_st.sum", "sm__sass_data_bytes_mem_shared_op_stsm.sum",
+    ),
+    "stalls": (
+        "smsp__inst_executed.sum", "smsp__issue_active.sum", "smsp__warps_eligible.avg.per_cycle_active",
+        *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in STALLS),
+    ),
+    "roofline": (
+        "smsp__inst_executed.sum", "sm__inst_executed_pipe_fma.sum", "sm__inst_executed_pipe_alu.sum",
+        "sm__pipe_tensor_cycles_active.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
+        "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
+        "dram__bytes_read.sum", "dram__bytes_write.sum",
+    ),
+}  # fmt: skip
+BASE_UNITS = {"gpu__time_duration.sum": ("ns", "nsecond"), "dram__bytes_read.sum": ("byte",),
+              "l1tex__m_xbar2l1tex_read_bytes.sum": ("byte",)}  # fmt: skip
+IDENTITY = ("variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes")
+
+
+def metrics_of(studies: Iterable[str]) -> list[str]:
+    """The profiler's names, each once, in the order of the tables above."""
+    names = [*COMMON, *(name for study in STUDIES if study in set(studies) for name in METRICS[study])]
+    return list(dict.fromkeys(names))
+
+
+def parse_ncu(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """Rows and units of `ncu --csv --page raw`; its remarks around the table are skipped."""
+    lines = list(csv.reader(io.StringIO("\n".join(line for line in text.splitlines() if line.startswith('"')))))
+    if len(lines) < 2 or "Kernel Name" not in lines[0]:
+        return [], {}
+    header, units, *rows = lines
+    return [dict(zip(header, row, strict=True)) for row in rows], dict(zip(header, units, strict=True))
+
+
+def number(text: str) -> float:
+    """A value as ncu prints it ("1,234.5"); NaN for none ("", "n/a", "nan")."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return float("nan")
+
+
+def profile_table(text: str, launches: pd.DataFrame, metrics: list[str]) -> tuple[pd.DataFrame, list[str]]:
+    """One row a kernel, and the metrics that are nowhere to be had.
+
+    Throws ResultsError when kernels and launches do not match or a unit is not the base unit.
+    """
+    rows, units = parse_ncu(text)
+    expected = int(launches["kernels"].astype(int).sum())
+    if len(rows) != expected:
+        raise ResultsError(f"ncu saw {len(rows)} kernels, fwht_profile launched {expected}")
+    for name, allowed in BASE_UNITS.items():
+        if units.get(name) and units[name] not in allowed:
+            raise ResultsError(f"ncu gives {name} in {units[name]}, not in {allowed[0]}")
+    owners = [launch for launch in launches.to_dict("records") for _ in range(int(launch["kernels"]))]
+    table = []
+    for row, owner in zip(rows, owners, strict=True):
+        entry: dict[str, object] = {key: owner[key] for key in IDENTITY}
+        entry["symbol"] = row["Kernel Name"]
+        entry |= {name: number(row.get(name, "")) for name in metrics}
+        table.append(entry)
+    frame = pd.DataFrame(table, columns=[*IDENTITY, "symbol", *metrics])
+    missing = [name for name in metrics if frame[name].isna().any()]
+    frame.insert(len(IDENTITY), "kernel", demangled(frame["symbol"]))
+    return frame, missing
+
+
+def demangled(symbols: Iterable[str]) -> list[str]:
+    """Readable names by c++filt; the symbols themselves where it is missing."""
+    symbols = list(symbols)
+    tool = shutil.which("c++filt")
+    if tool is None or not symbols:
+        return symbols
+    done = subprocess.run([tool], input="\n".join(symbols), capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return [short_name(line) for line in lines] if len(lines) == len(symbols) else symbols
+
+
+def short_name(name: str) -> str:
+    """Without return type, parameters and namespaces: "transform<10, 4>". Of Kokkos' launchers, the functor."""
+    name = re.sub(r"\(anonymous namespace\)::", "", name)
+    if functor := re.search(r"Kokkos::Impl::ParallelFor<(fwht::.*), Kokkos::TeamPolicy", name):
+        name = functor[1]
+    depth, end = 0, len(name)
+    for i, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">" and name[i - 1] != "-")
+        if letter == "(" and depth == 0:
+            end = i
+            break
+    name = name[:end].removeprefix("void ")
+    head, angle, rest = name.partition("<")
+    return head.rsplit("::", 1)[-1] + angle + re.sub(r"\bfwht::(\w+::)*", "", rest)
+
+
+# --------------------------------------------------------------------------------------------------- the run
+
+
+def find_tool(name: str) -> str | None:
+    """On PATH or where the CUDA toolkit puts it."""
+    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+
+
+def why_denied(output: str) -> str:
+    """One sentence for a run of ncu that gave no counters; empty when it knows no reason."""
+    if "ERR_NVGPUCTRPERM" in output:
+        return (
+            "the driver gives hardware counters to administrators only (ERR_NVGPUCTRPERM): run as root, or load "
+            "the module nvidia with NVreg_RestrictProfilingToAdminUsers=0 (in a container: add the capability "
+            "SYS_ADMIN)"
+        )
+    if "LibraryNotLoaded" in output or "Failed to initialize the profiler" in output:
+        return (
+            "ncu could not initialise its profiler (the driver's profiling library is not there): this machine, "
+            "often a virtual one, does not pass the hardware counters on"
+        )
+    if "ERR_NVCMPGPU" in output or "not supported on device" in output.lower():
+        return "this version of ncu does not know this GPU; install the ncu of the driver's CUDA version"
+    return ""
+
+
+def run_ncu(program: Path, arguments: list[str], studies: list[str], output: Path | None, root: Path) -> Path:
+    """Profiles into a results folder, which fwht_profile makes, and returns it. ResultsError, in a sentence."""
+    ncu = find_tool("ncu")
+    if ncu is None:
+        raise ResultsError("ncu was not found on PATH or in /usr/local/cuda/bin; it comes with the CUDA toolkit")
+    metrics = metrics_of(studies)
+    target = [str(program), *arguments, *(["--output", str(output)] if output else [])]
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch) / "ncu.csv"
+        # Clocks are left alone: locking them needs rights that shared machines do not give. Caches too: the
+        # L2-sized problems are about data that stay there.
+        command = [
+            ncu, "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off", "--csv",
+            "--page", "raw", "--print-units", "base", "--print-kernel-base", "mangled", "--metrics",
+            ",".join(metrics), "--log-file", str(log), *target,
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    folder = _made_folder(done, text, root)
+    launches = pd.read_csv(folder / "launches.csv", dtype=str, keep_default_na=False)
+    if denied := why_denied(text):
+        raise ResultsError(denied)
+    table, missing = profile_table(text, launches, metrics)
+    write_profile(folder, table, missing, studies, ncu, time.monotonic() - start)
+    return folder
+
+
+def _made_folder(done: subprocess.CompletedProcess, log: str, root: Path) -> Path:
+    lines = [line for line in done.stdout.splitlines() if line and not line.startswith("==")]
+    if done.returncode != 0 or not lines:
+        why = why_denied(log + done.stdout + done.stderr)
+        last = next((line for line in reversed((done.stderr + log).splitlines()) if line.strip()), "no message")
+        raise ResultsError(why or f"ncu ended with exit code {done.returncode}: {last}")
+    return root / lines[-1]
+
+
+def write_profile(
+    folder: Path, table: pd.DataFrame, missing: list[str], studies: list[str], ncu: str, seconds: float
+) -> None:
+    """profile.csv and profile.json."""
+    table.to_csv(folder / "profile.csv", index=False, float_format="%.10g")
+    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Version\s+(\S+)", version)
+    about = {
+        "ncu": found[1] if found else "unknown",
+        "studies": list(studies),
+        "metrics": [name for name in table.columns if "__" in name],
+        "missing": missing,
+        "kernels": len(table),
+        "seconds": round(seconds, 1),
+        "clock_control": "none",
+        "cache_control": "none",
+    }
+    (folder / "profile.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def has_device() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*")) or os.path.exists("/proc/driver/nvidia/version")

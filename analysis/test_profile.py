@@ -1,0 +1,192 @@
+"""The profiler's table: parsing, attribution, what is missing, and what follows from the counters.
+
+`testdata/` holds what ncu 2025.3.1 and fwht_profile wrote on an H200, cut down to a few launches.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import ncu, profile, profile_tables
+from analysis.conftest import make_context
+from analysis.load import ResultsError
+
+DATA = Path(__file__).parent / "testdata"
+METRICS = ncu.metrics_of(ncu.STUDIES)
+
+
+def recorded() -> tuple[str, pd.DataFrame]:
+    launches = pd.read_csv(DATA / "launches.csv", dtype=str, keep_default_na=False)
+    return (DATA / "ncu.csv").read_text(), launches
+
+
+@pytest.fixture
+def profiled(tmp_path) -> profile.Profile:
+    text, launches = recorded()
+    table, missing = ncu.profile_table(text, launches, METRICS)
+    launches.to_csv(tmp_path / "launches.csv", index=False)
+    ncu.write_profile(tmp_path, table, missing, list(ncu.STUDIES), "/bin/false", 1.0)
+    return profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
+
+
+def test_rows_belong_to_the_launches_in_their_order():
+    table, missing = ncu.profile_table(*recorded(), METRICS)
+    assert missing == []
+    assert len(table) == 14
+    naive = table[table["variant"] == "naive"]
+    assert len(naive) == 4 and set(naive["n"]) == {"16"}
+    assert table["symbol"].str.contains("fp32_kernel").tolist().index(True) == 0
+    assert table.loc[table["peak"] == "fp32", "gpu__time_duration.sum"].item() > 100_000
+    assert "wgmma" in table["symbol"].iloc[-1] and table["variant"].iloc[-1] == "wgmma"
+
+
+def test_thousands_and_gaps_in_numbers():
+    assert ncu.number("1,234.5") == 1234.5
+    assert all(np.isnan(ncu.number(text)) for text in ("", "n/a", "nan"))
+
+
+def test_another_number_of_kernels_is_refused():
+    text, launches = recorded()
+    launches.loc[0, "kernels"] = "2"
+    with pytest.raises(ResultsError, match="ncu saw 14 kernels, fwht_profile launched 15"):
+        ncu.profile_table(text, launches, METRICS)
+
+
+def test_a_metric_that_is_not_there_is_named_not_blank():
+    text, launches = recorded()
+    other = text.replace("dram__bytes_read.sum", "dram__bytes_gone.sum")
+    _, missing = ncu.profile_table(other, launches, METRICS)
+    assert missing == ["dram__bytes_read.sum"]
+    lines = text.splitlines()
+    table = list(pd.read_csv(io.StringIO("\n".join(lines[2:])), dtype=str).columns)
+    column = table.index("smsp__inst_executed.sum")
+    cells = lines[-1].split('","')
+    cells[column] = "n/a"
+    _, missing = ncu.profile_table("\n".join([*lines[:-1], '","'.join(cells)]), launches, METRICS)
+    assert missing == ["smsp__inst_executed.sum"]
+
+
+def test_other_units_are_refused():
+    text, launches = recorded()
+    with pytest.raises(ResultsError, match="gpu__time_duration.sum in us, not in ns"):
+        ncu.profile_table(text.replace('"ns"', '"us"'), launches, METRICS)
+
+
+@pytest.mark.parametrize(
+    ("output", "part"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "could not initialise"),
+        ("all went well", ""),
+    ],
+)
+def test_denied_counters_give_one_sentence(output, part):
+    why = ncu.why_denied(output)
+    assert part in why and "\n" not in why and bool(why) == bool(part)
+
+
+def test_each_study_has_its_metrics_once():
+    assert len(METRICS) == len(set(METRICS))
+    for study in ncu.STUDIES:
+        assert set(ncu.COMMON) < set(ncu.metrics_of([study])) <= set(METRICS)
+    assert "dram__bytes_read.sum" not in ncu.metrics_of(["occupancy"])
+
+
+def test_peaks_come_from_the_peak_kernels(profiled):
+    peaks = profiled.peaks
+    assert set(peaks) == {"issue", "fp32", "LSU", "tensor", "L2", "DRAM", "blocks"}
+    assert 3.6 < peaks["fp32"] <= 4 and 3.6 < peaks["tensor"] <= 4 and 0.9 < peaks["LSU"] <= 1
+    assert 4000 < peaks["DRAM"] < 4900 < peaks["L2"] < 8000
+
+
+def test_counters_per_element(profiled):
+    rows = profiled.problems.set_index("variant")
+    naive = rows.loc["naive"]
+    # Four passes over 2^15 elements of 2 bytes: 16 bytes an element where 4 would do.
+    assert naive["kernels"] == 4 and naive["ideal_bytes"] == 4
+    assert naive["l2_bytes"] == pytest.approx(16, rel=0.01)
+    assert naive["useful_over_moved"] == pytest.approx(0.25, rel=0.01)
+    # 16-byte vectors of consecutive lanes: 16 sectors of 32 bytes and more.
+    assert 16 <= naive["sectors_per_load"] <= 32 and 16 <= naive["sectors_per_store"] <= 32
+    assert naive["limiter"] == "grid" and np.isnan(naive["tail"])
+    assert naive["bound_by"].startswith("latency: 8 blocks for 132 SMs")
+    wgmma = rows.loc["wgmma"]
+    assert wgmma["registers"] == 122 and wgmma["threads"] == 128 and wgmma["blocks"] == 4
+    assert wgmma["l2_bytes"] == pytest.approx(4, rel=0.01)
+    assert wgmma["time_us"] == pytest.approx(3.1, abs=1)
+    assert wgmma["of_tensor"] > 0 == naive["of_tensor"] or wgmma["of_tensor"] > naive["of_tensor"]
+
+
+def entry(**changes) -> dict:
+    row = {f"of_{r}": 0.1 for r in profile.RESOURCES} | {"block_starts": 0.1, "waves": 3.0, "sm_busy": 0.9}
+    return row | {"blocks": 7, "sms": 132, "stall_barrier": 2.0, "stall_selected": 9.0} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"of_DRAM": 0.97}, "DRAM 97 %"),
+        ({"block_starts": 1.01, "of_DRAM": 0.76}, "block starts 101 %"),
+        ({"of_L2": 0.7, "sm_busy": 0.72}, "start and tail: SMs busy 72 %, then L2 97 %"),
+        ({"of_LSU": 0.5}, "latency: SMs busy 90 %, LSU 50 %; waits: barrier"),
+        ({"waves": 0.01}, "latency: 7 blocks for 132 SMs; waits: barrier"),
+    ],
+)
+def test_verdicts(changes, verdict):
+    assert profile.bound_by(entry(**changes)) == verdict
+
+
+def test_what_keeps_blocks_out():
+    row = {"launch__grid_size": 1e6, "launch__sm_count": 132, "launch__occupancy_limit_registers": 4,
+           "launch__occupancy_limit_shared_mem": 4, "launch__occupancy_limit_blocks": 32,
+           "launch__occupancy_limit_warps": 8}  # fmt: skip
+    assert profile._limiter(row) == "registers = shared memory"
+    assert profile._limiter(row | {"launch__grid_size": 5}) == "grid"
+
+
+def test_tables_have_a_row_a_problem(profiled):
+    for study in ncu.STUDIES:
+        header, rows = profile_tables.problems_table(profiled, study)
+        assert len(rows) == 2 and all(len(row) == len(header) for row in rows)
+    assert [row[0] for row in profile_tables.peaks_table(profiled)[1]][-1] == "blocks"
+
+
+def test_a_study_that_was_not_run_leaves_no_numbers(tmp_path):
+    text, launches = recorded()
+    table, missing = ncu.profile_table(text, launches, ncu.metrics_of(["occupancy"]))
+    assert missing == []
+    launches.to_csv(tmp_path / "launches.csv", index=False)
+    ncu.write_profile(tmp_path, table, missing, ["occupancy"], "/bin/false", 1.0)
+    found = profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
+    assert found.problems["registers"].notna().all() and found.problems["of_DRAM"].isna().all()
+
+
+def test_half_a_profile_is_refused(profiled):
+    about = json.loads((profiled.path / "profile.json").read_text())
+    (profiled.path / "profile.json").write_text(json.dumps(about | {"metrics": ["bogus__count.sum"]}))
+    with pytest.raises(ResultsError, match="lacks column bogus__count.sum"):
+        profile.load_profile(profiled.path, profiled.context)
+    assert profile.load_profile(profiled.path / "nowhere", profiled.context) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void fwht::wgmma::(anonymous namespace)::ring<(fwht::Dtype)0, 15>(fwht::RowBatch, int*)", "ring<(Dtype)0, 15>"),
+        ("transform(float const*)", "transform"),
+        (
+            "void Kokkos::Impl::cuda_parallel_launch_local_memory<Kokkos::Impl::ParallelFor<fwht::kokkos::TileKernel"
+            "<Kokkos::Cuda, (fwht::Dtype)0>, Kokkos::TeamPolicy<Kokkos::Cuda>, Kokkos::Cuda>, 512u, 1u>(int)",
+            "TileKernel<Kokkos::Cuda, (Dtype)0>",
+        ),
+        ("void f<8, g<1> >(int)", "f<8, g<1> >"),
+    ],
+)
+def test_short_names(name, short):
+    assert ncu.short_name(name) == short

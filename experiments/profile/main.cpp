@@ -1,0 +1,264 @@
+// fwht_profile: every variant on every problem once, in regions that a profiler sees, and which of the
+// profiler's rows belong to what. `python -m analysis profile` runs it under Nsight Compute.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/memory.hpp"
+#include "common/provenance.hpp"
+#include "experiments/profile/peaks.hpp"
+#include "experiments/profile/region.hpp"
+#include "experiments/support/cli.hpp"
+#include "experiments/support/grid.hpp"
+#include "experiments/support/results_folder.hpp"
+#include "experiments/support/settings_json.hpp"
+#include "experiments/support/slices.hpp"
+#include "reference/inputs.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::profile {
+namespace {
+
+namespace fs = std::filesystem;
+using support::CsvRow;
+using support::ResultsFolder;
+
+struct Options {
+  std::string grid;
+  std::vector<std::string> variants, problems, n, rows, dtypes;
+  std::string output, resume;
+  std::int64_t most_kernels = 6;
+  int device = -1;
+  bool list = false;
+};
+
+bool parse(Options& options, int argc, const char* const* argv) {
+  CLI::App app{"Executes every variant once on every problem, for a profiler (see ./testbed profile).",
+               "fwht_profile"};
+  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all on the device)")
+      ->take_all();
+  app.add_option("--grid", options.grid,
+                 "a built-in grid or a file; its modes do not matter (default: profile)");
+  app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out]")
+      ->take_all();
+  app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
+  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
+  app.add_option("--rows", options.rows, "these row counts instead of the grid's")->take_all();
+  app.add_option("--output", options.output,
+                 "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
+  app.add_option("--resume", options.resume, "a results folder of this build to add to")
+      ->excludes("--output");
+  app.add_option("--most-kernels", options.most_kernels,
+                 "problems that take more launches are left out (default: 6)");
+  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  app.add_flag("--list", options.list, "list what would be launched; launch and write nothing");
+  return support::parse_command_line(app, argc, argv);
+}
+
+std::string joined(const std::vector<std::string>& lists) {
+  return fmt::format("{}", fmt::join(lists, ","));
+}
+
+std::set<std::int64_t> counts_of(const std::vector<std::string>& lists, const char* what) {
+  if (lists.empty()) return {};
+  const std::vector<std::int64_t> counts = support::parse_counts(joined(lists), what);
+  return {counts.begin(), counts.end()};
+}
+
+std::set<Dtype> dtypes_of(const std::vector<std::string>& lists) {
+  std::set<Dtype> dtypes;
+  for (const std::string& name : support::split_list(joined(lists)))
+    dtypes.insert(parse_dtype(name));
+  return dtypes;
+}
+
+// The grid's shapes with other row counts: every n and dtype once for each.
+std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::set<std::int64_t>& rows) {
+  if (rows.empty()) return problems;
+  std::vector<Problem> changed;
+  for (const Problem& problem : problems) {
+    for (const std::int64_t count : rows) {
+      const Problem other = make_problem(problem.dtype, problem.n, count, problem.placement);
+      if (std::find(changed.begin(), changed.end(), other) == changed.end()) changed.push_back(other);
+    }
+  }
+  return changed;
+}
+
+std::vector<Problem> problems_of(const Options& options, const support::Grid& grid) {
+  const std::set<std::int64_t> n = counts_of(options.n, "--n");
+  const std::set<Dtype> dtypes = dtypes_of(options.dtypes);
+  std::vector<Problem> problems;
+  for (const support::Case& item : grid.cases) {
+    const Problem& problem = item.problem;
+    if (!n.empty() && !n.contains(problem.n)) continue;
+    if (!dtypes.empty() && !dtypes.contains(problem.dtype)) continue;
+    if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
+  }
+  problems = with_rows(problems, counts_of(options.rows, "--rows"));
+  for (const std::string& text : options.problems)
+    problems.push_back(parse_problem(text));
+  if (problems.empty()) throw BadRequest("no problem is left: the grid has none with these --n and --dtype");
+  std::erase_if(problems, [](const Problem& problem) { return problem.rows == 0; });
+  return problems;
+}
+
+std::string refusal(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
+  if (variant.memory == Memory::host) return "runs on the host, where Nsight Compute sees nothing";
+  return variant.supports(problem, device).why_not;
+}
+
+CsvRow describe(const std::string& variant, const Problem& problem) {
+  return {{"variant", variant},
+          {"dtype", std::string(name_of(problem.dtype))},
+          {"n", std::to_string(problem.n)},
+          {"rows", std::to_string(problem.rows)},
+          {"elements", std::to_string(problem.elements())},
+          {"placement", problem.placement == Placement::in_place ? "in" : "out"},
+          {"row_stride", std::to_string(problem.row_stride)},
+          {"useful_bytes", std::to_string(problem.useful_bytes())}};
+}
+
+// The rows of one period, again and again: random for the memory system, quick to make.
+void fill(support::Slices& slices, const Problem& problem) {
+  constexpr std::int64_t kPeriodElements = std::int64_t{1} << 20;
+  Problem period = problem;
+  period.rows = std::clamp<std::int64_t>(kPeriodElements / problem.n, 1, problem.rows);
+  std::vector<std::byte> raw(
+      static_cast<std::size_t>(period.rows * period.row_stride * bytes_of(period.dtype)));
+  reference::write_input(period, reference::InputClass::normal, 1, raw.data());
+  slices.fill(raw.data(), static_cast<std::int64_t>(raw.size()));
+}
+
+class Session {
+ public:
+  Session(ResultsFolder& folder, const DeviceInfo& device, std::int64_t most_kernels)
+      : folder_(folder), device_(device), most_kernels_(most_kernels) {}
+
+  void run_peaks() {
+    for (const Peak& peak : peaks(device_)) {
+      if (!peak.why_not.empty()) {
+        std::cerr << fmt::format("peak {}: {}\n", peak.name, peak.why_not);
+        continue;
+      }
+      Buffer buffer(Memory::device, static_cast<std::size_t>(peak.bytes));
+      const auto enqueue = [&](Stream stream) { peak.enqueue(buffer.data(), stream); };
+      run({{"peak", peak.name}}, enqueue);
+    }
+  }
+
+  void run_problem(const Variant& variant, const Problem& problem) {
+    if (const std::string why_not = refusal(variant, problem, device_); !why_not.empty()) {
+      leave_out(variant, problem, why_not);
+      return;
+    }
+    const std::unique_ptr<Plan> the_plan = plan(variant, problem, device_);
+    support::Slices& slices = workspace_.get(variant.memory, problem.placement, problem.span_bytes());
+    fill(slices, problem);
+    const auto enqueue = [&](Stream stream) { the_plan->execute(slices.in(0), slices.out(0), stream); };
+    if (const std::int64_t count = count_kernels(enqueue); count > most_kernels_) {
+      leave_out(variant, problem,
+                fmt::format("takes {} launches; problems with more than {} are not profiled", count,
+                            most_kernels_));
+      return;
+    }
+    CsvRow row = describe(std::string(variant.name), problem);
+    row["settings"] = support::settings_json(*the_plan);
+    run(std::move(row), enqueue);
+  }
+
+  std::int64_t kernels() const { return kernels_; }
+
+ private:
+  void leave_out(const Variant& variant, const Problem& problem, const std::string& reason) {
+    CsvRow row = describe(std::string(variant.name), problem);
+    for (const char* column : {"elements", "row_stride", "useful_bytes"})
+      row.erase(column);
+    row["reason"] = reason;
+    folder_.table("unsupported.csv").append(row);
+  }
+
+  // Once unseen, so that code is loaded and the L2 is as a repeated call finds it; then in the region.
+  void run(CsvRow row, const Enqueue& enqueue) {
+    enqueue(nullptr);
+    synchronize(Memory::device);
+    const std::int64_t count = count_kernels(enqueue);
+    run_profiled(enqueue);
+    row["kernels"] = std::to_string(count);
+    kernels_ += count;
+    folder_.table("launches.csv").append(row);
+  }
+
+  ResultsFolder& folder_;
+  const DeviceInfo& device_;
+  std::int64_t most_kernels_;
+  support::Workspace workspace_;
+  std::int64_t kernels_ = 0;
+};
+
+std::vector<const Variant*> device_variants(const Options& options) {
+  std::vector<const Variant*> variants = support::select_variants(options.variants);
+  if (options.variants.empty()) {
+    std::erase_if(variants, [](const Variant* variant) { return variant->memory == Memory::host; });
+  }
+  return variants;
+}
+
+int run(int argc, const char* const* argv) {
+  Options options;
+  if (!parse(options, argc, argv)) return 0;
+  const std::vector<const Variant*> variants = device_variants(options);
+  support::Grid grid;
+  if (options.problems.empty() || !options.grid.empty()) {
+    grid = support::load_grid(options.grid.empty() ? "profile" : options.grid);
+  }
+  const std::vector<Problem> problems = problems_of(options, grid);
+  if (options.list) {
+    for (const Variant* variant : variants) {
+      for (const Problem& problem : problems)
+        std::cout << variant->name << '/' << to_string(problem) << '\n';
+    }
+    return 0;
+  }
+  const DeviceInfo device = support::open_device(options.device);
+  if (!device.has_cuda()) throw BadRequest("profiling needs a CUDA device: " + device.why_no_cuda);
+
+  const Provenance provenance = gather_provenance(argc, argv, device);
+  const support::RunInfo info{"fwht_profile",
+                              grid.name.empty() ? "problems" : grid.name,
+                              grid.text,
+                              {1},
+                              support::names_of(variants)};
+  const fs::path output = options.output.empty()
+                              ? fs::path("experiments/results") / results_folder_name(provenance)
+                              : fs::path(options.output);
+  ResultsFolder folder = options.resume.empty() ? ResultsFolder::create(output, provenance, info)
+                                                : ResultsFolder::resume(options.resume, provenance, info);
+  if (!folder.rows("launches.csv").empty()) {
+    throw BadRequest(folder.path().string() + " holds a profile already; a second one needs another folder");
+  }
+  Session session(folder, device, options.most_kernels);
+  session.run_peaks();
+  for (const Variant* variant : variants) {
+    for (const Problem& problem : problems)
+      session.run_problem(*variant, problem);
+  }
+  folder.finish();
+  std::cout << session.kernels() << " kernels\n" << folder.path().string() << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace fwht::profile
+
+int main(int argc, char** argv) {
+  return fwht::run_main("fwht_profile", [&] { return fwht::profile::run(argc, argv); });
+}

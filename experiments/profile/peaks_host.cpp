@@ -1,0 +1,10 @@
+// A build without CUDA has no peaks.
+#include "experiments/profile/peaks.hpp"
+
+namespace fwht::profile {
+
+std::vector<Peak> peaks(const DeviceInfo&) {
+  return {};
+}
+
+}  // namespace fwht::profile
