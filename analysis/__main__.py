@@ -63,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--all", action="store_true", help="all sizes, not only the three of the summary")
     table.set_defaults(run=_table)
 
+    which = commands.add_parser("which", help="which variant for one problem, and how far from the limit")
+    which.add_argument("results", nargs="*", type=Path, metavar="RESULTS", help="default: the newest committed")
+    which.add_argument("--n", type=int, required=True)
+    which.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
+    which.add_argument("--rows", type=int, required=True)
+    _allow(which, mixed=True)
+    which.set_defaults(run=_which)
+
     compare = commands.add_parser("compare", help="speed-up of folder B over folder A, problem by problem")
     compare.add_argument("a", type=Path, metavar="A")
     compare.add_argument("b", type=Path, metavar="B")
@@ -210,6 +218,36 @@ def _terminal(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _which(options) -> int:
+    from . import readme, tables
+
+    if options.n < 1 or options.rows < 1:
+        raise ResultsError(f"n={options.n} and rows={options.rows} must be at least 1")
+    newest = None if options.results else readme.newest_gpu_results(readme.committed_folders())
+    devices = _load(options) if options.results else [newest] if newest else []
+    if not devices:
+        raise ResultsError("no results of a GPU are committed; name a results folder")
+    for device in devices:
+        found = tables.which(device, options.dtype, options.n, options.rows)
+        print(device.label)
+        if found.empty:
+            print(f"n={options.n} in {options.dtype} was not measured")
+            continue
+        best = found.iloc[0]
+        near = "" if best["rows"] == options.rows else f" (nearest measured to {options.rows} rows)"
+        print(f"n={options.n}, {options.dtype}, {best['rows']} rows{near}, {best['mode']}, limit "
+              f"{best['limit_us']:.2f} us: a copy of the same bytes; empty kernel {best['empty_us']:.2f} us\n")  # fmt: skip
+        columns = {
+            "variant": found["variant"],
+            "time_us": found["time_us"].map("{:.2f}".format),
+            "of_limit": found["fraction_of_limit"].map("{:.0%}".format),
+            "error/one rounding": found["over_ideal"].map("{:.2f}".format),
+        }
+        _print(pd.DataFrame(columns))
+        print()
+    return 0
+
+
 def _compare(options) -> int:
     from . import tables
 
@@ -335,9 +373,8 @@ def _readme(options) -> int:
         old = options.readme.read_text(encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"{options.readme} cannot be read: {error.strerror}") from None
-    new = readme.regenerate(
-        old, support, readme.newest_gpu_results(readme.committed_folders(options.readme.resolve().parent))
-    )
+    newest = readme.newest_gpu_results(readme.committed_folders(options.readme.resolve().parent))
+    new = readme.regenerate(old, support, newest)
     if options.check:
         if new != old:
             print(f"error: {options.readme} is out of date; run python -m analysis readme", file=sys.stderr)
@@ -346,6 +383,8 @@ def _readme(options) -> int:
         return 0
     if new != old:
         options.readme.write_text(new, encoding="utf-8")
+    if newest:
+        readme.write_figures(newest, options.readme.resolve().parent)
     print(options.readme)
     return 0
 

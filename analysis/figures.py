@@ -289,6 +289,18 @@ def error_against_speed(device: Device, dtype: str, mode: str) -> pd.DataFrame:
 # ------------------------------------------------------------------------------------------------- drawing
 
 
+def styles(variants: list[str], colours=PALETTE, markers=MARKERS) -> dict[str, dict]:
+    """One colour and marker per variant, in the order given."""
+    return {
+        variant: {
+            "color": colours[i % len(colours)],
+            "marker": markers[i % len(markers)],
+            "linestyle": "-" if i < len(colours) else "--",
+        }
+        for i, variant in enumerate(variants)
+    }
+
+
 def style_of(device: Device) -> dict[str, dict]:
     """One colour and marker per variant, the same in every figure.
 
@@ -296,25 +308,22 @@ def style_of(device: Device) -> dict[str, dict]:
     palette lasts, from its two ends and with other markers.
     """
     host = set(device.results.loc[device.results["memory"] == "host", "variant"])
-    styles = {}
-    for on_host, colours, markers in ((False, PALETTE, MARKERS), (True, PALETTE[::-1], HOST_MARKERS)):
-        for i, variant in enumerate(v for v in device.variants if (v in host) == on_host):
-            styles[variant] = {
-                "color": colours[i % len(colours)],
-                "marker": markers[i % len(markers)],
-                "linestyle": "-" if i < len(colours) else "--",
-            }
-    return {variant: styles[variant] for variant in device.variants}
+    on_device = styles([v for v in device.variants if v not in host])
+    on_host = styles([v for v in device.variants if v in host], PALETTE[::-1], HOST_MARKERS)
+    both = on_device | on_host
+    return {variant: both[variant] for variant in device.variants}
 
 
-def _grid(count: int, columns: int, panel_height: float, top: float, bottom: float, *, sharey=True):
+def _grid(
+    count: int, columns: int, panel_height: float, top: float, bottom: float, *, sharey=True, sharex=True
+):
     """A figure with `count` panels; `top` and `bottom` are inches kept free for legend and source line."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     height = rows * panel_height + top + bottom
     width = WIDTH if columns > 1 else WIDTH * 0.62
     figure = Figure(figsize=(width, height))
-    axes = figure.subplots(rows, columns, sharex=True, sharey=sharey, squeeze=False)
+    axes = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
     figure.subplots_adjust(
         left=0.72 / width,
         right=1 - 0.12 / width,
@@ -702,26 +711,7 @@ def draw_error_against_speed(device: Device, mode: str) -> Drawing | None:
     figure, axes = _grid(len(dtypes), 3, 3.0, 0.72, 0.85, sharey=False)
     for axis, dtype in zip(axes, dtypes):
         table = error_against_speed(device, dtype, mode)
-        for variant, style in style_of(device).items():
-            rows = table[table["variant"] == variant]
-            if rows.empty:
-                continue
-            size = 7 + 3.0 * np.log2(rows["n"].to_numpy(float))
-            axis.scatter(
-                100 * rows["fraction_of_limit"],
-                rows["over_ideal"],
-                s=size,
-                label=variant,
-                alpha=0.85,
-                color=style["color"],
-                marker=style["marker"],
-                edgecolors="white",
-                linewidths=0.4,
-            )
-        axis.axhline(1, color="black", linestyle=":", linewidth=1)
-        axis.set_xlim(0, max(105, 104 * table["fraction_of_limit"].max()))
-        low, high = axis.get_ylim()
-        axis.set_ylim(min(low, 0.9), max(high, 1.2))
+        _scatter_error_speed(axis, device, table)
         axis.set_title(f"{dtype}, {binary(int(table['elements'].iloc[0]))} elements")
     _finish(figure, axes, device, "percent of the limit", "error / one rounding")
     return Drawing(
@@ -732,6 +722,64 @@ def draw_error_against_speed(device: Device, mode: str) -> Drawing | None:
         "smallest error that the storage type allows: one rounding of the exact result.",
         figure,
     )
+
+
+def headline_points(device: Device, dtype: str) -> dict[tables.Size, pd.DataFrame]:
+    """Per regime variant, n, fraction_of_limit and over_ideal, each regime in the mode that judges it best."""
+    layout = tables.main_layout(device.results)
+    errors = tables.errors(device)[["variant", "dtype", "n", "over_ideal"]]
+    points = {}
+    for size in tables.headline_sizes(device.results[device.results["layout"] == layout], dtype, device.l2_bytes):
+        part = select(device.results, dtype, size.mode, layout)
+        part = part[(part["elements"] == size.elements) & (part["status"] == "ok")]
+        merged = part.merge(errors, on=["variant", "dtype", "n"])
+        points[size] = merged[["variant", "n", "fraction_of_limit", "over_ideal"]].dropna(ignore_index=True)
+    return {size: rows for size, rows in points.items() if len(rows)}
+
+
+def draw_headline(device: Device) -> Drawing | None:
+    """The picture of this project: error against speed at a small, an L2 and a DRAM size."""
+    dtypes = [d for d in tables.dtypes_of(device) if headline_points(device, d)]
+    if not dtypes:
+        return None
+    dtype = dtypes[0]
+    points = headline_points(device, dtype)
+    figure, axes = _grid(len(points), 3, 3.0, 0.72, 0.85)
+    for axis, (size, table) in zip(axes, points.items()):
+        _scatter_error_speed(axis, device, table)
+        axis.set_title(f"{size.label}: {byte_text(size.elements * tables.ELEMENT_BYTES[dtype])}, {size.mode}")
+    _finish(figure, axes, device, "percent of the limit", "error / one rounding")
+    return Drawing(
+        "headline",
+        f"Error against speed, {dtype}",
+        "Every mark is one row length (larger mark: longer row). Right is fast: 100 % is the speed of the best copy "
+        "of the same bytes. The dotted line is the smallest error that the storage type allows: one rounding of the "
+        "exact result.",
+        figure,
+    )
+
+
+def _scatter_error_speed(axis, device: Device, table: pd.DataFrame) -> None:
+    for variant, style in style_of(device).items():
+        rows = table[table["variant"] == variant]
+        if rows.empty:
+            continue
+        size = 7 + 3.0 * np.log2(rows["n"].to_numpy(float))
+        axis.scatter(
+            100 * rows["fraction_of_limit"],
+            rows["over_ideal"],
+            s=size,
+            label=variant,
+            alpha=0.85,
+            color=style["color"],
+            marker=style["marker"],
+            edgecolors="white",
+            linewidths=0.4,
+        )
+    axis.axhline(1, color="black", linestyle=":", linewidth=1)
+    axis.set_xlim(0, max(105, 104 * table["fraction_of_limit"].max()))
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, 0.9), max(high, 1.2))
 
 
 def _finish(figure: Figure, axes, device: Device, x: str, y: str) -> None:

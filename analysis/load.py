@@ -1,7 +1,7 @@
 """Loads results folders and refuses what a reader could not trust.
 
-A results folder holds `context.json` (provenance), `results.csv`, `limits.csv`, `unsupported.csv` (the sweep)
-and `accuracy.csv` (the accuracy experiment); one of the two experiments is enough. Times are in microseconds,
+A results folder holds `context.json` (provenance), `results.csv`, `limits.csv`, `unsupported.csv` (the sweep),
+`accuracy.csv` (the accuracy experiment) and `profile.csv` (the profile); one of the three is enough. Times are in microseconds,
 sizes in elements or bytes, errors relative.
 """
 
@@ -186,10 +186,12 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
         )
     tables = {name: _read_table(path, name) for name in COLUMNS}
     missing = [name for name in SWEEP_FILES if tables[name] is None]
+    if has_profile(path) and tables["results.csv"] is None:
+        tables["unsupported.csv"] = None  # what a profile leaves out is no gap of a sweep
     if tables["results.csv"] is not None and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
-    if tables["results.csv"] is None and tables["accuracy.csv"] is None:
-        raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv")
+    if all(tables[name] is None for name in ("results.csv", "accuracy.csv")) and not has_profile(path):
+        raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv nor profile.csv")
     tables = {name: _empty_table(name) if table is None else table for name, table in tables.items()}
     _check_results(path, tables["results.csv"])
     _check_duplicates(path, "accuracy.csv", tables["accuracy.csv"], ACCURACY_KEY)
@@ -202,6 +204,11 @@ def load_context(path: Path | str) -> dict:
     if not path.is_dir():
         raise ResultsError(f"{path} is no results folder: no such directory")
     return _read_context(path.resolve())
+
+
+def has_profile(path: Path) -> bool:
+    """Whether the folder holds counters of Nsight Compute; analysis/profile.py reads them."""
+    return (path / "profile.csv").is_file()
 
 
 def layout_of(placement: str, row_stride: int = 0, n: int = 0) -> str:

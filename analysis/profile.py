@@ -176,8 +176,10 @@ def derive(profile: Profile) -> pd.DataFrame:
 def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: dict[str, float]) -> dict:
     long = part.loc[part["gpu__time_duration.sum"].idxmax()]
 
+    sums = part.select_dtypes("number").sum(min_count=1).to_dict()
+
     def total(name: str) -> float:
-        return float(_column(part, name).sum(min_count=1))
+        return float(sums.get(name, math.nan))
 
     def ratio(a: float, b: float) -> float:
         return a / b if b else math.nan
@@ -199,6 +201,8 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
         "symbol": long["symbol"],
         "kernels": len(part),
         "time_us": nanoseconds / 1e3,
+        "clock_ghz": total("sm__cycles_elapsed.max") / nanoseconds,
+        "elements_per_clock": elements / (total("sm__cycles_elapsed.max") * sms),
         "blocks": int(blocks),
         "sms": int(sms),
         "threads": int(long["launch__block_size"]),
@@ -234,7 +238,6 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
         "alu_slots": 32 * total("sm__inst_executed_pipe_alu.sum") / elements,
         "tensor_cycles": total("sm__pipe_tensor_cycles_active.sum") / elements,
     }  # fmt: skip
-    sums = part.drop(columns=["kernel", "symbol"]).select_dtypes("number").sum(min_count=1)
     whole = pd.DataFrame([{**sums, "launch__sm_count": sms}])
     for resource, rate in _rates(whole).iloc[0].items():
         entry[f"of_{resource}"] = ratio(float(rate), peaks.get(resource, math.nan))

@@ -105,6 +105,23 @@ def print_profile(profile: Profile, studies: list[str]) -> None:
         print(f"not given by ncu {profile.about['ncu']}: {name}")
 
 
+STATIC_COLUMNS = ("registers", "stack_bytes", "shared_bytes", "instructions", "loops", "fp32", "tensor", "shuffle",
+                  "shared", "global", "local", "convert", "logic", "integer", "move", "barrier", "other")  # fmt: skip
+
+
+def static_rows(table: pd.DataFrame, profile: Profile | None) -> tuple[list[str], list[list[str]]]:
+    """The compiled kernels: those that were profiled where there is a profile, else all of the variants."""
+    if profile is not None:
+        table = table[table["symbol"].isin(profile.kernels["symbol"])]
+    table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
+    header = ["variant", "kernel", *(name.replace("_bytes", " B") for name in STATIC_COLUMNS)]
+    rows = [
+        [row["variant"], row["kernel"], *(fixed(0)(row[name]) for name in STATIC_COLUMNS)]
+        for row in table.to_dict("records")
+    ]
+    return header, rows
+
+
 def shares_line(row) -> str:
     """"LSU 93 %, DRAM 51 %": the resources in order."""
     shares = sorted(resource_shares(row).items(), key=lambda item: -item[1])

@@ -16,6 +16,8 @@ from . import tables
 from .load import DTYPES, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
+FIGURES = Path("analysis") / "readme_figures"
+FEW_ROWS = (1, 4, 16, 64)
 RESULTS = Path("experiments") / "results"
 MARKERS = {name: (f"<!-- {name}:begin -->", f"<!-- {name}:end -->") for name in ("support", "results")}
 
@@ -159,7 +161,11 @@ def results_section(device: Device | None) -> str:
         f"{device.name}, commit `{newest.commit[:10]}`, {newest.context['utc_start'][:10]}, folder "
         f"[`{newest.name}`]({RESULTS.as_posix()}/{newest.name}). Each cell: the best variant, its share of "
         "the measured "
-        "copy limit, its time, its error divided by the error of rounding the exact result once."
+        "copy limit, its time, its error divided by the error of rounding the exact result once.",
+        "",
+        f"![Error against speed of every variant at three sizes]({FIGURES.as_posix()}/headline.svg)",
+        "",
+        f"![Speed-up over warp_shuffle by row length and size]({FIGURES.as_posix()}/speedup.svg)",
     ]
     errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     for dtype in tables.dtypes_of(device):
@@ -175,7 +181,48 @@ def results_section(device: Device | None) -> str:
         for n in summary.ns:
             cells = [_result_cell(summary.cells.get((n, size)), errors, dtype, n) for size in summary.sizes]
             lines.append(f"| {n} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join(lines + few_rows_lines(device, errors))
+
+
+def few_rows_lines(device: Device, errors) -> list[str]:
+    """The best variant for a few rows, as in decoding: small launches, mode replay."""
+    layout = tables.main_layout(device.results)
+    part = device.results[(device.results["layout"] == layout) & (device.results["mode"] == "replay")]
+    part = part[part["rows"].isin(FEW_ROWS) & (part["n"] >= 256) & (part["status"] == "ok")]
+    best = tables.best(part).set_index(["dtype", "n", "rows"])
+    lines = []
+    for dtype in (d for d in DTYPES if d in set(part["dtype"])):
+        ns = sorted({n for d, n, _ in best.index if d == dtype})
+        counts = [r for r in FEW_ROWS if any((dtype, n, r) in best.index for n in ns)]
+        titles = [f"{r} row{'s' * (r > 1)}" for r in counts]
+        lines += [
+            "",
+            f"| {dtype}, few rows, replay: n | {' | '.join(titles)} |",
+            f"| ---: |{' --- |' * len(counts)}",
+        ]
+        for n in ns:
+            found = [best.loc[(dtype, n, r)] if (dtype, n, r) in best.index else None for r in counts]
+            lines.append(f"| {n} | {' | '.join(_result_cell(row, errors, dtype, n) for row in found)} |")
+    if lines:
+        lines += ["", "Any other size: `python -m analysis which --n 8192 --dtype bf16 --rows 4`."]
+    return lines
+
+
+def write_figures(device: Device, root: Path = ROOT) -> list[Path]:
+    """The figures of the README as SVG files."""
+    from . import figures, svg  # slow to import, and not needed for the text
+
+    with figures.matplotlib.rc_context(figures.STYLE):
+        drawn = {"headline": figures.draw_headline(device), "speedup": figures.draw_speedups(device, "f16", "replay")}
+        paths = []
+        for stem, drawing in drawn.items():
+            if drawing is None:
+                continue
+            path = root / FIGURES / f"{stem}.svg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(svg.as_file(svg.to_svg(drawing)) + "\n", encoding="utf-8")
+            paths.append(path)
+    return paths
 
 
 def _result_cell(row, errors, dtype: str, n: int) -> str:

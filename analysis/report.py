@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from . import baselines, figures, paper, svg, tables
+from . import baselines, figures, paper, profile, profile_figures, profile_tables, static_code, svg, tables
 from .figures import Drawing
 from .load import DTYPES, MODES, Device, Folder, layout_of
 
@@ -66,7 +66,8 @@ def write_report(devices: list[Device], output: Path, *, files: bool = True, com
             groups[key] = [
                 _show(drawing, prefix, sheet, figure_folder if files else None) for drawing in drawings
             ]
-        sections.append(_section(device, groups))
+        profiles = _profiles(device, prefix, sheet, figure_folder if files else None)
+        sections.append(_section(device, groups) | {"profiles": profiles})
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -126,6 +127,37 @@ def _show(drawing: Drawing, prefix: str, sheet: svg.Sheet, folder: Path | None) 
                 folder / f"{prefix}{drawing.stem}.png", dpi=150, metadata={"Software": None}
             )
     return Shown(drawing.title, drawing.caption, drawing.notes, Markup(svg.as_fragment(root, sheet)))
+
+
+def _profiles(device: Device, prefix: str, sheet: svg.Sheet, folder: Path | None) -> list[dict]:
+    """For each folder with a profile: its words, figures and tables."""
+    shown = []
+    for index, source in enumerate(device.folders):
+        found = profile.load_profile(source.path, source.context)
+        static = static_code.load_static(source.path)
+        if found is None and static is None:
+            continue
+        entry: dict = {"name": source.name, "drawings": [], "tables": [], "about": None}
+        if found is not None:
+            mark = f"{prefix}p{index}-" if shown else prefix
+            entry["about"] = found.about
+            entry["drawings"] = [_show(d, mark, sheet, folder) for d in profile_figures.draw_all(found)]
+            entry["tables"] = [("measured peaks", _text_table(*profile_tables.peaks_table(found), text={0, 2}))]
+            entry["tables"] += [
+                (study, _text_table(*profile_tables.problems_table(found, study)))
+                for study in found.about["studies"]
+            ]
+        if static is not None:
+            entry["tables"].append(("compiled code", _text_table(*profile_tables.static_rows(static, found))))
+        shown.append(entry)
+    return shown
+
+
+def _text_table(header: list[str], rows: list[list[str]], text: set[int] | None = None) -> Table:
+    """Columns of words are found by their cells unless `text` names them."""
+    if text is None:
+        text = {i for i in range(len(header)) if any(cell[:1].isalpha() for cell in (row[i] for row in rows))}
+    return Table(header, rows, set(range(len(header))) - text)
 
 
 def _section(device: Device, groups: dict[str, list[Shown]]) -> dict:

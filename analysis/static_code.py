@@ -168,12 +168,11 @@ def load_static(folder: Path) -> pd.DataFrame | None:
 
 
 def print_static(folder: Path, profile) -> None:
+    from .profile_tables import as_text, static_rows
+
     table = load_static(folder)
     if table is None:
         print("\nno static study in this folder")
         return
-    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} touch local memory (spills)")
-    if profile is not None:
-        table = table[table["symbol"].isin(profile.kernels["symbol"])]
-    shown = ["variant", "kernel", "registers", "stack_bytes", "shared_bytes", "instructions", "loops", *CLASSES]
-    print(table[shown].to_string(index=False))
+    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
+    print(as_text(*static_rows(table, profile)))

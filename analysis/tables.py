@@ -314,3 +314,25 @@ def compare_summary(table: pd.DataFrame) -> pd.DataFrame:
         least="min",
         greatest="max",
     ).reset_index()
+
+
+def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
+    """Every variant on the measured problem nearest to n, dtype and rows, fastest first, contiguous and in place
+    where measured; on the GPU in the mode that judges its size best, else in mode host. Empty when n and dtype
+    were not measured. All columns of the results, and `over_ideal`, the error over that of one rounding.
+    """
+    layout = main_layout(device.results)
+    part = device.results[(device.results["dtype"] == dtype) & (device.results["n"] == n)]
+    part = part[(part["layout"] == layout) & (part["status"] == "ok")]
+    gpu = part[part["mode"] != "host"]
+    part = gpu if len(gpu) else part
+    if part.empty:
+        return part
+    counts = sorted(part["rows"].unique(), key=lambda r: (abs(math.log2(r / rows)), r))
+    part = part[part["rows"] == counts[0]]
+    in_l2 = device.l2_bytes // 64 < counts[0] * n * ELEMENT_BYTES[dtype] <= 0.6 * device.l2_bytes
+    modes = PREFERRED_MODES["in L2" if in_l2 else "small"]
+    mode = next((m for m in (*modes, "cold", "host") if (part["mode"] == m).any()))
+    errors_of = errors(device)[["variant", "dtype", "n", "over_ideal"]]
+    part = part[part["mode"] == mode].merge(errors_of, how="left", on=["variant", "dtype", "n"])
+    return part.sort_values("time_us", ignore_index=True)
