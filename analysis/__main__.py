@@ -44,7 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser(
         "report", help="one self-contained HTML page with figures; prints its path last"
     )
-    _folders(report)
+    report.add_argument(
+        "results",
+        nargs="*",
+        type=Path,
+        metavar="RESULTS",
+        help="results folders; without any the newest committed ones, and the figures of the README",
+    )
+    _allow(report, mixed=True)
     report.add_argument(
         "--output", type=Path, metavar="FILE.html", help="default: build/reports/<newest folder>/report.html"
     )
@@ -166,6 +173,15 @@ def _load(options) -> list[Device]:
 def _report(options) -> int:
     from .report import write_report  # draws figures: slow to import, and no other command needs it
 
+    if not options.results:
+        from . import readme
+
+        folders = readme.committed_folders()
+        options.results = readme.newest_run(folders)
+        if not options.results:
+            raise ResultsError("no results of a GPU are committed; name a results folder")
+        for path in readme.write_figures(readme.newest_gpu_results(folders)):
+            print(path)
     devices = _load(options)
     newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
     output = options.output or ROOT / "build" / "reports" / newest.name / "report.html"

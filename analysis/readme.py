@@ -152,6 +152,23 @@ def newest_gpu_results(folders: list[Path]) -> Device | None:
     return load([max(good, key=lambda f: f.context["utc_start"]).path])[0]
 
 
+def newest_run(folders: list[Path]) -> list[Path]:
+    """The folders that stand together with the newest GPU results: of the same device, commit and sources."""
+    device = newest_gpu_results(folders)
+    if device is None:
+        return []
+    together = []
+    for path in folders:
+        try:
+            folder = load_folder(path)
+        except ResultsError:
+            continue
+        same = folder.context["sources_hash"] == device.newest.context["sources_hash"]
+        if folder.device == device.name and folder.commit == device.newest.commit and same:
+            together.append(path)
+    return together
+
+
 def results_section(device: Device | None) -> str:
     """Best variant per n and size, each size in the mode that judges it best, one table per dtype."""
     if device is None:
@@ -165,7 +182,7 @@ def results_section(device: Device | None) -> str:
         "",
         f"![Error against speed of every variant at three sizes]({FIGURES.as_posix()}/headline.svg)",
         "",
-        f"![Speed-up over warp_shuffle by row length and size]({FIGURES.as_posix()}/speedup.svg)",
+        f"![Speed-up over warp_shuffle by row length and size]({FIGURES.as_posix()}/speedup.png)",
     ]
     errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     for dtype in tables.dtypes_of(device):
@@ -209,19 +226,19 @@ def few_rows_lines(device: Device, errors) -> list[str]:
 
 
 def write_figures(device: Device, root: Path = ROOT) -> list[Path]:
-    """The figures of the README as SVG files."""
+    """The figures of the README: SVG, and PNG where thousands of marks would make the SVG large."""
     from . import figures, svg  # slow to import, and not needed for the text
 
+    folder = root / FIGURES
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
     with figures.matplotlib.rc_context(figures.STYLE):
-        drawn = {"headline": figures.draw_headline(device), "speedup": figures.draw_speedups(device, "f16", "replay")}
-        paths = []
-        for stem, drawing in drawn.items():
-            if drawing is None:
-                continue
-            path = root / FIGURES / f"{stem}.svg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(svg.as_file(svg.to_svg(drawing)) + "\n", encoding="utf-8")
-            paths.append(path)
+        if headline := figures.draw_headline(device):
+            paths.append(folder / "headline.svg")
+            paths[-1].write_text(svg.as_file(svg.to_svg(headline)) + "\n", encoding="utf-8")
+        if speedup := figures.draw_speedups(device, "f16", "replay"):
+            paths.append(folder / "speedup.png")
+            speedup.figure.savefig(paths[-1], dpi=110, metadata={"Software": None})
     return paths
 
 
