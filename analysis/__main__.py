@@ -132,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--tools", type=Path, metavar="DIR", help="where cuobjdump lies (default: PATH)")
     profile.set_defaults(run=_profile)
 
+    findings = commands.add_parser("accuracy", help="the findings of the error analysis as Markdown")
+    _folders(findings)
+    findings.add_argument(
+        "--output", type=Path, metavar="FILE.md", help="write the Markdown instead of printing it"
+    )
+    findings.add_argument(
+        "--check", action="store_true", help="change nothing; exit code 1 when --output is out of date"
+    )
+    findings.set_defaults(run=_findings)
+
     readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
     readme.add_argument(
         "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
@@ -360,6 +370,22 @@ def _profile(options) -> int:
     if static:
         static_code.print_static(folder, found)
     print(folder)
+    return 0
+
+
+def _findings(options) -> int:
+    from . import findings
+
+    text = findings.markdown(_load(options))
+    if not options.output:
+        print(text, end="")
+        return 0
+    if options.check:
+        there = options.output.is_file() and options.output.read_text(encoding="utf-8") == text
+        print(f"{options.output} is {'up to date' if there else 'out of date'}")
+        return 0 if there else 1
+    options.output.write_text(text, encoding="utf-8")
+    print(options.output)
     return 0
 
 

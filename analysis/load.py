@@ -1,8 +1,9 @@
 """Loads results folders and refuses what a reader could not trust.
 
 A results folder holds `context.json` (provenance), `results.csv`, `limits.csv`, `unsupported.csv` (the sweep),
-`accuracy.csv` (the accuracy experiment) and `profile.csv` (the profile); one of the three is enough. Times are in microseconds,
-sizes in elements or bytes, errors relative.
+`accuracy.csv` (the accuracy experiment), `probes.csv`, `overflow.csv`, `quantization.csv`, `attention.csv` (what accuracy
+means) and `profile.csv` (the profile); one of these is enough. Times are in microseconds, sizes in elements or bytes, errors
+relative.
 """
 
 from __future__ import annotations
@@ -55,19 +56,60 @@ COLUMNS = {
         "elements": True, "status": False, "rel_l2": True, "rel_l2_min_row": True, "rel_l2_mean_row": True,
         "rel_l2_max_row": True, "predicted_rel_l2": True, "ratio": True, "max_error_over_rms": True,
         "gain": True, "predicted_gain": True, "mean_signed_error": True, "bit_match": True, "nonfinite": True,
+        "message": False, "predicted_for_data": True, "ratio_for_data": True, "window": True,
+        "gain_spread": True, "ulp_histogram": False, "unexpected_nan": True, "unexpected_infinity": True,
+        "missing_nonfinite": True,
+    },
+    "probes.csv": {
+        "source": False, "instruction": False, "operand": False, "accumulator": False, "probe": False,
+        "vectors": True, "value": True, "model_value": True, "mismatches": True, "status": False,
         "message": False,
     },
+    "overflow.csv": {
+        "variant": False, "source": False, "dtype": False, "n": True, "shape": False,
+        "norm_over_limit": True, "rms": True, "rows": True, "overflowing_rows": True, "spurious_rows": True,
+        "spurious_values": True, "rel_l2": True, "status": False, "message": False,
+    },
+    "quantization.csv": {
+        "variant": False, "source": False, "dtype": False, "n": True, "input": False, "format": False,
+        "elements": True, "rel_l2": True, "bulk_rel_l2": True, "max_error_over_rms": True,
+        "peak_over_rms": True, "underflow": True, "transform_rel_l2": True, "status": False,
+        "message": False,
+    },
+    "attention.csv": {
+        "variant": False, "source": False, "method": False, "choice": False, "d": True, "n": True,
+        "heads": True, "rows_per_head": True, "seed": True, "rmse": True, "rmse_mean": True,
+        "rmse_spread": True, "rmse_min": True, "rmse_max": True, "output_rms": True, "published": True,
+        "status": False, "message": False,
+    },
+}  # fmt: skip
+# Columns that older folders of this format lack; they read as "no value".
+LATER_COLUMNS = {
+    "accuracy.csv": (
+        "predicted_for_data", "ratio_for_data", "window", "gain_spread", "ulp_histogram", "unexpected_nan",
+        "unexpected_infinity", "missing_nonfinite",
+    ),
 }  # fmt: skip
 SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
 NEVER_EMPTY = {
     "results.csv": ("n", "rows", "elements", "row_stride", "useful_bytes"),
     "limits.csv": ("useful_bytes", "time_us"),
     "unsupported.csv": ("n", "rows"),
-    "accuracy.csv": ("n", "elements"),
+    "accuracy.csv": ("n",),
+    "probes.csv": (),
+    "overflow.csv": ("n",),
+    "quantization.csv": ("n",),
+    "attention.csv": ("d", "n"),
 }
 # One measurement; two rows with the same key in one folder would leave open which one counts.
 RESULT_KEY = ["variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"]
-ACCURACY_KEY = ["variant", "source", "dtype", "n", "input"]
+KEYS = {
+    "accuracy.csv": ["variant", "source", "dtype", "n", "input"],
+    "probes.csv": ["source", "instruction", "operand", "accumulator", "probe"],
+    "overflow.csv": ["variant", "source", "dtype", "n", "shape", "norm_over_limit"],
+    "quantization.csv": ["variant", "source", "dtype", "n", "input", "format"],
+    "attention.csv": ["variant", "source", "method", "choice", "d", "n"],
+}
 
 
 class ResultsError(Exception):
@@ -84,6 +126,10 @@ class Folder:
     limits: pd.DataFrame
     unsupported: pd.DataFrame
     accuracy: pd.DataFrame
+    probes: pd.DataFrame
+    overflow: pd.DataFrame
+    quantization: pd.DataFrame
+    attention: pd.DataFrame
 
     @property
     def name(self) -> str:
@@ -119,6 +165,10 @@ class Device:
     limits: pd.DataFrame
     unsupported: pd.DataFrame
     accuracy: pd.DataFrame
+    probes: pd.DataFrame
+    overflow: pd.DataFrame
+    quantization: pd.DataFrame
+    attention: pd.DataFrame
     superseded: int  # rows of older folders that a newer one repeats
 
     @property
@@ -190,11 +240,12 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
         tables["unsupported.csv"] = None  # what a profile leaves out is no gap of a sweep
     if tables["results.csv"] is not None and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
-    if all(tables[name] is None for name in ("results.csv", "accuracy.csv")) and not has_profile(path):
+    if all(tables[name] is None for name in ("results.csv", *KEYS)) and not has_profile(path):
         raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv nor profile.csv")
     tables = {name: _empty_table(name) if table is None else table for name, table in tables.items()}
     _check_results(path, tables["results.csv"])
-    _check_duplicates(path, "accuracy.csv", tables["accuracy.csv"], ACCURACY_KEY)
+    for name, key in KEYS.items():
+        _check_duplicates(path, name, tables[name], key)
     return Folder(path, context, *(tables[name] for name in COLUMNS))
 
 
@@ -271,9 +322,13 @@ def _read_table(path: Path, name: str) -> pd.DataFrame | None:
         table = pd.read_csv(io.StringIO(complete), dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path.name}: {name} cannot be read: {error}") from None
-    missing = [column for column in COLUMNS[name] if column not in table.columns]
+    later = LATER_COLUMNS.get(name, ())
+    missing = [column for column in COLUMNS[name] if column not in table.columns and column not in later]
     if missing:
         raise ResultsError(f"{path.name}: {name} lacks column {', '.join(missing)}")
+    for column in later:
+        if column not in table.columns:
+            table[column] = ""
     for column, number in COLUMNS[name].items():
         table[column] = _numbers(path, name, table[column]) if number else table[column].astype(object)
     for column in NEVER_EMPTY[name]:
@@ -362,11 +417,16 @@ def _concat(tables: list[pd.DataFrame], name: str) -> pd.DataFrame:
 
 def _merge(device: str, folders: list[Folder]) -> Device:
     results = _concat([f.results.assign(folder=f.name) for f in folders], "results.csv")
-    accuracy = _concat([f.accuracy.assign(folder=f.name) for f in folders], "accuracy.csv")
-    before = len(results) + len(accuracy)
+    merged = {
+        name: _concat([getattr(f, Path(name).stem).assign(folder=f.name) for f in folders], name) for name in KEYS
+    }
+    before = len(results) + sum(map(len, merged.values()))
     results = results.drop_duplicates(RESULT_KEY, keep="last").reset_index(drop=True)
-    accuracy = accuracy.drop_duplicates(ACCURACY_KEY, keep="last").reset_index(drop=True)
-    superseded = before - len(results) - len(accuracy)
+    merged = {
+        name: table.drop_duplicates(KEYS[name], keep="last").reset_index(drop=True)
+        for name, table in merged.items()
+    }
+    superseded = before - len(results) - sum(map(len, merged.values()))
     results["layout"] = [
         layout_of(p, s, n) for p, s, n in zip(results["placement"], results["row_stride"], results["n"])
     ]
@@ -379,5 +439,11 @@ def _merge(device: str, folders: list[Folder]) -> Device:
     limits = _concat([f.limits for f in folders], "limits.csv")
     limits = limits.drop_duplicates(["memory", "useful_bytes", "placement", "mode", "kernel"], keep="last")
     return Device(
-        device, tuple(folders), results, limits.reset_index(drop=True), unsupported, accuracy, superseded
+        device,
+        tuple(folders),
+        results,
+        limits.reset_index(drop=True),
+        unsupported,
+        *merged.values(),
+        superseded,
     )

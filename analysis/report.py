@@ -16,7 +16,19 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from . import baselines, figures, paper, profile, profile_figures, profile_tables, static_code, svg, tables
+from . import (
+    accuracy,
+    accuracy_figures,
+    baselines,
+    figures,
+    paper,
+    profile,
+    profile_figures,
+    profile_tables,
+    static_code,
+    svg,
+    tables,
+)
 from .figures import Drawing
 from .load import DTYPES, MODES, Device, Folder, layout_of
 
@@ -62,7 +74,9 @@ def write_report(devices: list[Device], output: Path, *, files: bool = True, com
     for index, device in enumerate(devices):
         prefix = f"d{index}-" if len(devices) > 1 else ""
         groups = {}
-        for key, drawings in figures.draw_all(device).items():
+        drawn = figures.draw_all(device)
+        drawn["accuracy"] += accuracy_figures.draw_all(device)
+        for key, drawings in drawn.items():
             groups[key] = [
                 _show(drawing, prefix, sheet, figure_folder if files else None) for drawing in drawings
             ]
@@ -111,6 +125,10 @@ def percent_text(value) -> str:
 
 def digits_text(value) -> str:
     return f"{value:.2f}" if np.isfinite(value) else "–"
+
+
+def whole_text(value) -> str:
+    return f"{value:.0f}" if np.isfinite(value) else "–"
 
 
 def error_text(value) -> str:
@@ -177,6 +195,7 @@ def _section(device: Device, groups: dict[str, list[Shown]]) -> dict:
         "open_group": _largest_group(device),
         "groups": groups,
         "accuracy": _accuracy_table(device),
+        "analysis": _analysis_parts(device),
         "input": tables.main_input(device.accuracy),
         "best": _best_table(device, errors),
         "full": _full_table(device),
@@ -393,6 +412,143 @@ def _accuracy_table(device: Device) -> Table:
             "status": Column("outcome"),
         },
     )
+
+
+def _analysis_parts(device: Device) -> list[dict]:
+    """Titles, sentences and tables of what the accuracy experiments found; only those that were run."""
+    parts = []
+    for requirement in accuracy.requirements(device):
+        words = f"{'Holds' if requirement.holds else 'Does not hold'}: {requirement.words} ({requirement.detail})."
+        parts.append({"title": "", "text": words, "table": None})
+    for title, text, frame, columns in _analysis_tables(device):
+        if len(frame):
+            parts.append({"title": f"{title} ({len(frame)} rows)", "text": text, "table": _table(frame, columns)})
+    return parts
+
+
+def _shape_tables(device: Device):
+    for d, n in accuracy.attention_shapes(device):
+        yield (
+            f"FP8 attention, d = {d}, n = {n}",
+            "RMSE against FP64; methods that rotate show the median over variants and the range.",
+            accuracy.attention_table(device, d, n),
+            {
+                "method": Column("method"),
+                "choice": Column("choice"),
+                "RMSE": _number("rmse", error_text),
+                "mean over heads": _number("rmse_mean", error_text),
+                "spread": _number("rmse_spread", error_text),
+                "published": _number("published", error_text),
+                "ratio": _number("ratio", ratio_text),
+                "variants": _number("variants"),
+                "least": _number("low", error_text),
+                "greatest": _number("high", error_text),
+                "heads": _number("heads"),
+                "rows of a head": _number("rows_per_head"),
+            },
+        )
+
+
+def _analysis_tables(device: Device):
+    """(title, words, data frame, columns) of every table."""
+    yield (
+        "Measured over predicted error by variant",
+        "f16 and bf16 on continuous inputs: range against the formula, and against the prediction for the data.",
+        accuracy.ratio_summary(device),
+        {
+            "variant": Column("variant"),
+            "source": Column("source"),
+            "dtype": Column("dtype"),
+            "cases": _number("cases"),
+            "least": _number("low", ratio_text),
+            "greatest": _number("high", ratio_text),
+            "least, data": _number("low_for_data", ratio_text),
+            "greatest, data": _number("high_for_data", ratio_text),
+            "outside": _number("outside"),
+            "explained": _number("explained"),
+        },
+    )
+    yield (
+        "Deviations from the formula and their causes",
+        "Each is inside the window again once the model follows its roundings through the data.",
+        accuracy.findings(device),
+        {
+            "cause": Column("words"),
+            "cases": _number("cases"),
+            "inputs": Column("inputs"),
+            "variants": Column("variants"),
+            "smallest n": _number("smallest_n"),
+            "largest n": _number("largest_n"),
+            "least": _number("low", ratio_text),
+            "greatest": _number("high", ratio_text),
+            "least, data": _number("low_for_data", ratio_text),
+            "greatest, data": _number("high_for_data", ratio_text),
+        },
+    )
+    yield (
+        "Tensor cores",
+        "What the probes found; mismatches are bitwise differences from the model.",
+        accuracy.probe_summary(device) if len(device.probes) else pd.DataFrame(),
+        {
+            "source": Column("source"),
+            "instruction": Column("instruction"),
+            "operands": Column("operand"),
+            "accumulator": Column("accumulator"),
+            "fraction bits": _number("fraction_bits", whole_text),
+            "products at once": _number("fused_products", whole_text),
+            "vectors": _number("vectors"),
+            "mismatches": _number("mismatches"),
+            "changed by order": _number("order", whole_text),
+            "truncation gain": _number("gain", error_text),
+            "agrees": Column("agrees"),
+        },
+    )
+    yield (
+        "Where spurious overflow begins",
+        "The smallest 2-norm over 65504 at which a finite result came out infinite or NaN.",
+        accuracy.overflow_onset(device) if len(device.overflow) else pd.DataFrame(),
+        {
+            "variant": Column("variant"),
+            "source": Column("source"),
+            "n": _number("n"),
+            "shape": Column("shape"),
+            "begins at": _number("onset", ratio_text),
+            "tested up to": _number("largest_tested", ratio_text),
+        },
+    )
+    yield (
+        "What rotation does for quantized tokens",
+        "f16 tokens, exact rotation; positive gains help.",
+        accuracy.rotation_gain(device) if len(device.quantization) else pd.DataFrame(),
+        {
+            "format": Column("format"),
+            "input": Column("input"),
+            "n": _number("n"),
+            "without": _number("rel_l2_plain", error_text),
+            "rotated": _number("rel_l2_rotated", error_text),
+            "gain (dB)": _number("gain_db", digits_text),
+            "gain of the bulk (dB)": _number("bulk_gain_db", digits_text),
+            "peak / RMS without": _number("peak_over_rms_plain", digits_text),
+            "rotated ": _number("peak_over_rms_rotated", digits_text),
+        },
+    )
+    yield (
+        "What a variant's own rounding adds to quantization",
+        "The case in which it adds most, against exact rotation.",
+        accuracy.transform_visibility(device) if len(device.quantization) else pd.DataFrame(),
+        {
+            "variant": Column("variant"),
+            "source": Column("source"),
+            "dtype": Column("dtype"),
+            "format": Column("format"),
+            "input": Column("input"),
+            "n": _number("n"),
+            "adds": _number("added", lambda v: f"{100 * v:.2f} %"),
+            "transform": _number("transform_rel_l2", error_text),
+            "quantization": _number("exact", error_text),
+        },
+    )
+    yield from _shape_tables(device)
 
 
 def _not_ok_table(device: Device) -> Table:

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSweep = FWHT_SWEEP_PROGRAM;
 constexpr const char* kAccuracy = FWHT_ACCURACY_PROGRAM;
+constexpr const char* kAnalysis = FWHT_ANALYSIS_PROGRAM;
 constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
 constexpr const char* kProfile = FWHT_PROFILE_PROGRAM;
 
@@ -83,6 +84,9 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kAccuracy, "--variant nope", "unknown variant 'nope'");
   expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
   expect_refused(kAccuracy, "--output /proc/none/here --variant cpu", "/proc/none/here cannot be made");
+  expect_refused(kAnalysis, "--only nope", "unknown experiment 'nope'");
+  expect_refused(kAnalysis, "--variant nope", "unknown variant 'nope'");
+  expect_refused(kAnalysis, "--only probes --output /proc/none/here", "/proc/none/here cannot be made");
   expect_refused(kRunOnce, "--variant nope --problem f16/n8/r1", "unknown variant 'nope'");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
@@ -154,6 +158,18 @@ TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
   EXPECT_EQ(text_of(folder / "r/accuracy.csv"), errors);
 }
 
+// Without a device the tensor cores are those of the model; the rows say so.
+TEST_F(Programs, AnalysisFillsTheTablesThatWereAskedFor) {
+  const Ended ended = run(kAnalysis, "--variant cpu --only probes --emulate --output r");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(last_line(ended.out), "r");
+  const std::string probes = text_of(folder / "r/probes.csv");
+  EXPECT_NE(probes.find("emulated_a100,mma.sync.m16n8k16"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "r/attention.csv"));
+  EXPECT_EQ(run(kAnalysis, "--variant cpu --only probes --emulate --output r").code, 0);
+  EXPECT_EQ(text_of(folder / "r/probes.csv"), probes) << "nothing is done twice";
+}
+
 TEST_F(Programs, AFolderOfAnotherBuildIsLeftAlone) {
   ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n64/r100 --output r").code, 0);
   const fs::path context = folder / "r/context.json";
@@ -223,7 +239,7 @@ TEST_F(Programs, ListWhatThereIs) {
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
   EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\nprofile\ntune\nhost\n");
-  for (const char* program : {kSweep, kAccuracy, kRunOnce, kProfile}) {
+  for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("--variant"), std::string::npos);

@@ -538,7 +538,8 @@ bool has_emulation(const NumericModel& model) {
   return false;
 }
 
-void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads) {
+void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads,
+             TensorCore core) {
   switch (model.arithmetic) {
     case Arithmetic::fp32_ascending:
       return emulate_fp32(problem, in, out, threads);
@@ -557,6 +558,7 @@ void emulate(const Problem& problem, const NumericModel& model, const void* in, 
         staged = hadacore_stages(problem.dtype, problem.n);
       }
       staged.accumulator = model.arithmetic == Arithmetic::mma_f16 ? Accumulator::f16 : Accumulator::f32;
+      staged.core = core;
       return emulate_staged(problem, staged, in, out, threads);
     }
     default:

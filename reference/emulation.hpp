@@ -77,8 +77,9 @@ void emulate_staged(const Problem& problem, const StagedTransform& staged, const
 bool has_emulation(const NumericModel& model);
 
 /// The emulation that belongs to the model: emulate_fp32, emulate_radix2_stored with radix2_factors, or
-/// emulate_staged with the model's stages (hadacore_stages where it names none) on Hopper. Throws BadRequest
+/// emulate_staged with the model's stages (hadacore_stages where it names none) on `core`. Throws BadRequest
 /// when there is none.
-void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads = 0);
+void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads = 0,
+             TensorCore core = kHopperTensorCore);
 
 }  // namespace fwht::reference

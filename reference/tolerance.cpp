@@ -594,14 +594,36 @@ HardBound hard_bound(const NumericModel& model, const Problem& problem) {
   return bound;
 }
 
+namespace {
+
+/// Largest factor by which tensor-core stages before the last grow a row's 2-norm: sqrt(2^b) times its
+/// constant for a stage of b bits, 1 where all are orthonormal. Infinite where the stages are not known and
+/// need not be.
+double norm_growth(const NumericModel& model, const Problem& problem) {
+  const bool tensor = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
+  if (!tensor) return std::numeric_limits<double>::infinity();
+  if (model.stages.empty()) {
+    return problem.scale == orthonormal_scale(problem.n) ? 1.0 : std::numeric_limits<double>::infinity();
+  }
+  double growth = 1.0, largest = 1.0;
+  for (std::size_t s = 0; s + 1 < model.stages.size(); ++s) {
+    const TensorStage& stage = model.stages[s];
+    growth *= std::sqrt(std::ldexp(1.0, stage.transformed)) * std::fabs(stage.constant);
+    largest = std::max(largest, growth);
+  }
+  return largest;
+}
+
+}  // namespace
+
 bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input) {
   if (input.cols() != problem.n)
     throw BadRequest(fmt::format("{} columns for n={}", input.cols(), problem.n));
-  const bool orthonormal = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
+  const double growth = norm_growth(model, problem);
   for (Eigen::Index r = 0; r < input.rows(); ++r) {
     const double largest = input.row(r).cwiseAbs().maxCoeff();
     const bool by_size = largest * model.intermediate_growth <= model.intermediate_limit;
-    const bool by_norm = orthonormal && input.row(r).norm() < model.intermediate_limit;
+    const bool by_norm = std::isfinite(growth) && input.row(r).norm() * growth < model.intermediate_limit;
     if (!by_size && !by_norm) return false;
   }
   return true;

@@ -97,8 +97,9 @@ struct HardBound {
 HardBound hard_bound(const NumericModel& model, const Problem& problem);
 
 /// Whether no intermediate can overflow, whatever the signs: max|x| intermediate_growth <= intermediate_limit
-/// in every row, or, for orthonormal tensor-core stages, the row's 2-norm below the limit. Where it does not
-/// hold, a finite truth may come out infinite or NaN.
+/// in every row, or, for tensor-core stages, the row's 2-norm times what the stages before the last grow it
+/// by (1 at the orthonormal scale) below the limit. Where it does not hold, a finite truth may come out
+/// infinite or NaN.
 bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input);
 
 /// The limits for one chunk: T5, and T2 with the prediction for smooth classes, else the rigorous bound.

@@ -421,6 +421,31 @@ TEST(Intermediates, FitByGrowthOrByNorm) {
   EXPECT_TRUE(intermediates_fit(butterfly_model(problem), problem, x)) << "fp32 holds the sums";
 }
 
+// Another scale than 1/sqrt(n) makes stages that are not orthonormal: the 2-norm then says less, by what they
+// grow it.
+TEST(Intermediates, TheNormCountsWithTheGrowthOfTheStages) {
+  Problem problem = make_problem(Dtype::f16, 256, 1);
+  problem.scale = 1.0;  // 16 times the orthonormal one
+  NumericModel model = hadacore_model(make_problem(Dtype::f16, 256, 1));
+  model.intermediate_growth = 256.0;
+  model.intermediate_limit = 65504.0;
+  Matrix x = Matrix::Zero(1, problem.n);
+  x.leftCols(4).setConstant(3000.0);  // norm 6000, as large as 48000 after a stage with constants of 1
+  const auto with_constants = [&](double first, double last) {
+    NumericModel changed = model;
+    changed.stages = hadacore_stages(problem.dtype, problem.n).stages;
+    changed.stages[0].constant = first;
+    changed.stages[1].constant = last;
+    return changed;
+  };
+  EXPECT_TRUE(intermediates_fit(with_constants(0.25, 4.0), problem, x)) << "the last stage carries the scale";
+  EXPECT_TRUE(intermediates_fit(with_constants(1.0, 1.0), problem, x)) << "6000 times 4";
+  EXPECT_FALSE(intermediates_fit(with_constants(4.0, 0.25), problem, x)) << "6000 times 16";
+  model.stages.clear();
+  EXPECT_FALSE(intermediates_fit(model, problem, x)) << "stages that nobody names may grow at any scale";
+  EXPECT_TRUE(intermediates_fit(model, make_problem(Dtype::f16, 256, 1), x)) << "but not at 1/sqrt(n)";
+}
+
 TEST(Check, NoRowsIsRightAndScaleIsPartOfTheProblem) {
   Problem none = make_problem(Dtype::f32, 64, 0);
   EXPECT_TRUE(check(none, butterfly_model(none), InputClass::normal, nullptr, nullptr).verdict);

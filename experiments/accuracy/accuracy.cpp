@@ -2,43 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "common/bits.hpp"
 
 namespace fwht::accuracy {
 
-using reference::Checked;
 using reference::InputClass;
 using support::csv_number;
 using support::CsvRow;
 
 namespace {
 
-CsvRow describe(const Variant& variant, const Samples& samples, const char* status,
-                const std::string& message) {
-  return {{"variant", std::string(variant.name)},
-          {"source", "measured"},
-          {"dtype", std::string(name_of(samples.what().dtype))},
-          {"n", std::to_string(samples.what().n)},
-          {"input", std::string(reference::name_of(samples.what().input))},
-          {"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
-          {"elements", std::to_string(samples.problem().elements())},
-          {"status", status},
-          {"message", message}};
+/// Rounding errors that are independent given the data, so that the sum of their variances predicts the
+/// error.
+bool roundings_are_independent(InputClass input) {
+  return reference::is_smooth(input) || input == InputClass::massive_channel;
 }
 
 }  // namespace
 
-std::vector<std::int64_t> summary_lengths() {
-  return {16, 64, 128, 256, 1024, 2048, 4096, 16384, 32768};
-}
-
-std::vector<InputClass> summary_inputs() {
-  return {InputClass::normal, InputClass::uniform, InputClass::outlier_channels, InputClass::massive_channel,
-          InputClass::fa3_mixture};
-}
-
-std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements) {
-  return ceil_div(elements, n);
+std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements, std::size_t seeds) {
+  return ceil_div(elements, n * static_cast<std::int64_t>(seeds));
 }
 
 Problem problem_of(const Case& c, std::int64_t rows, std::size_t seeds) {
@@ -46,73 +31,97 @@ Problem problem_of(const Case& c, std::int64_t rows, std::size_t seeds) {
 }
 
 Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> seeds)
-    : case_(c), rows_per_seed_(rows), seeds_(std::move(seeds)), problem_(problem_of(c, rows, seeds_.size())) {
+    : case_(c),
+      rows_per_seed_(rows),
+      seeds_(std::move(seeds)),
+      problem_(problem_of(c, rows, seeds_.size())),
+      judged_(problem_of(c, std::min(rows, ceil_div(kJudged, c.n)), 1)) {
   raw_.resize(static_cast<std::size_t>(problem_.span_bytes()));
   const Problem part = problem_of(c, rows, 1);
   for (std::size_t i = 0; i < seeds_.size(); ++i) {
-    void* data = raw_.data() + static_cast<std::int64_t>(i) * part.span_bytes();
-    reference::write_input(part, c.input, seeds_[i], data);
-    inputs_.push_back(reference::load_rows(part, data));
-    expected_.push_back(reference::expected(part, data));
+    reference::write_input(part, c.input, seeds_[i],
+                           raw_.data() + static_cast<std::int64_t>(i) * part.span_bytes());
   }
+  expected_ = reference::expected(problem_, raw_.data());
 }
 
-Checked Samples::check(const Plan& plan, support::Slices& slices) const {
-  slices.fill(raw_.data(), static_cast<std::int64_t>(raw_.size()));
-  plan.execute(slices.in(0), slices.out(0));
-  synchronize(slices.memory());
-  std::vector<std::byte> output(raw_.size());
-  slices.output().download(output.data(), output.size());
+Samples::Measured Samples::judge(const support::Performer::Result& result) const {
+  Measured measured;
+  measured.model = result.model;
+  const reference::HardBound hard = reference::hard_bound(result.model, problem_);
+  reference::Limits rows;
+  rows.row_relative = hard.relative;
+  rows.row_absolute = hard.absolute;
+  rows.overflow_slack = hard.relative;
+  reference::Comparison all(problem_);
+  all.add(0, expected_, result.output.data(), rows);
+  measured.stats = all.stats();
 
-  const NumericModel model = plan.numerics();
-  reference::Comparison comparison(problem_);
-  for (std::size_t i = 0; i < seeds_.size(); ++i) {
-    const reference::Limits limits =
-        reference::limits_for(model, problem_of(case_, rows_per_seed_, 1), case_.input, inputs_[i]);
-    comparison.add(static_cast<std::int64_t>(i) * rows_per_seed_, expected_[i], output.data(), limits);
-  }
-  Checked checked;
-  checked.stats = comparison.stats();
-  checked.verdict = reference::judge(checked.stats, model, problem_, case_.input);
-  if (checked.verdict && !slices.output().guards_intact()) {
-    checked.verdict = reference::incorrect("memory in front of or behind the data was written");
-  }
-  return checked;
+  const reference::Matrix input = reference::load_rows(judged_, raw_.data());
+  const reference::Limits limits = reference::limits_for(result.model, judged_, case_.input, input);
+  reference::Comparison part(judged_);
+  part.add(0, expected_.topRows(judged_.rows), result.output.data(), limits);
+  const reference::ErrorStats judged = part.stats();
+  measured.verdict = reference::judge(judged, result.model, judged_, case_.input);
+  if (measured.verdict) measured.verdict = reference::judge_elements(measured.stats, problem_);
+  if (measured.verdict && !result.guards_intact)
+    measured.verdict = reference::incorrect("memory in front of or behind the data was written");
+
+  if (!roundings_are_independent(case_.input) || judged.expected_rms == 0.0) return measured;
+  const reference::Prediction prediction =
+      limits.prediction ? *limits.prediction
+                        : reference::running_variance(result.model, judged_, input).prediction;
+  const double squares = judged.expected_rms * judged.expected_rms * static_cast<double>(judged.finite);
+  measured.predicted_for_data =
+      std::hypot(std::sqrt(prediction.error2 / squares), reference::predicted_gain(result.model, judged_));
+  measured.gain_spread = std::sqrt(prediction.gain_variance * static_cast<double>(judged.finite) /
+                                   static_cast<double>(std::max<std::int64_t>(1, measured.stats.finite))) /
+                         squares;
+  return measured;
 }
 
-CsvRow measured_row(const Variant& variant, const Samples& samples, const NumericModel& model,
-                    const Checked& checked) {
-  const reference::ErrorStats& stats = checked.stats;
-  const double predicted = reference::predicted_rel_l2(model, samples.problem(), stats.expected_rms);
-  CsvRow row = describe(variant, samples, checked.verdict ? "ok" : "incorrect",
-                        checked.verdict ? "" : checked.verdict.message);
-  row["rel_l2"] = csv_number(stats.rel_l2);
-  row["rel_l2_min_row"] = csv_number(stats.rel_l2_min_row);
-  row["rel_l2_mean_row"] = csv_number(stats.rel_l2_mean_row);
-  row["rel_l2_max_row"] = csv_number(stats.rel_l2_max_row);
-  row["predicted_rel_l2"] = csv_number(predicted);
-  row["ratio"] = csv_number(stats.rel_l2 / predicted);
-  row["max_error_over_rms"] = csv_number(stats.max_error_over_rms);
-  row["gain"] = csv_number(stats.gain);
-  row["predicted_gain"] = csv_number(reference::measured_gain(model, samples.problem()));
-  row["mean_signed_error"] = csv_number(stats.mean_signed_error);
-  row["bit_match"] = csv_number(stats.bit_match);
-  row["nonfinite"] = std::to_string(stats.nonfinite);
-  return row;
+double ratio_window(std::int64_t elements) {
+  return 0.02 + 6.0 * 1.153 / std::sqrt(static_cast<double>(elements));
 }
 
-CsvRow failed_row(const Variant& variant, const Samples& samples, const std::string& message) {
-  return describe(variant, samples, "failed", message);
+CsvRow identity_of(const support::Performer& performer, const Case& c) {
+  return {{"variant", std::string(performer.name())},
+          {"source", std::string(support::name_of(performer.source()))},
+          {"dtype", std::string(name_of(c.dtype))},
+          {"n", std::to_string(c.n)},
+          {"input", std::string(reference::name_of(c.input))}};
 }
 
-std::string accuracy_key(const CsvRow& row) {
-  return fmt::format("{}/{}/{}/{}/{}", row.at("variant"), row.at("source"), row.at("dtype"), row.at("n"),
-                     row.at("input"));
-}
-
-std::string accuracy_key(const Variant& variant, const Case& c) {
-  return fmt::format("{}/measured/{}/{}/{}", variant.name, name_of(c.dtype), c.n,
-                     reference::name_of(c.input));
+CsvRow measured_row(const Samples& samples, const Samples::Measured& measured) {
+  const reference::ErrorStats& stats = measured.stats;
+  const double predicted = reference::predicted_rel_l2(measured.model, samples.problem(), stats.expected_rms);
+  const auto ratio = [&](std::optional<double> to) {
+    return csv_number(to && *to > 0.0 ? std::optional(stats.rel_l2 / *to) : std::nullopt);
+  };
+  return {{"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
+          {"elements", std::to_string(samples.problem().elements())},
+          {"status", measured.verdict ? "ok" : "incorrect"},
+          {"message", measured.verdict ? "" : measured.verdict.message},
+          {"rel_l2", csv_number(stats.rel_l2)},
+          {"rel_l2_min_row", csv_number(stats.rel_l2_min_row)},
+          {"rel_l2_mean_row", csv_number(stats.rel_l2_mean_row)},
+          {"rel_l2_max_row", csv_number(stats.rel_l2_max_row)},
+          {"predicted_rel_l2", csv_number(predicted)},
+          {"ratio", ratio(predicted)},
+          {"predicted_for_data", csv_number(measured.predicted_for_data)},
+          {"ratio_for_data", ratio(measured.predicted_for_data)},
+          {"window", csv_number(ratio_window(stats.finite))},
+          {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
+          {"gain", csv_number(stats.gain)},
+          {"predicted_gain", csv_number(reference::measured_gain(measured.model, samples.problem()))},
+          {"gain_spread", csv_number(measured.gain_spread)},
+          {"mean_signed_error", csv_number(stats.mean_signed_error)},
+          {"bit_match", csv_number(stats.bit_match)},
+          {"ulp_histogram", fmt::format("{}", fmt::join(stats.ulp_histogram, ";"))},
+          {"nonfinite", std::to_string(stats.nonfinite)},
+          {"unexpected_nan", std::to_string(stats.unexpected_nan)},
+          {"unexpected_infinity", std::to_string(stats.unexpected_infinity)},
+          {"missing_nonfinite", std::to_string(stats.missing_nonfinite)}};
 }
 
 }  // namespace fwht::accuracy

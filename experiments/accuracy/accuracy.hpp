@@ -1,13 +1,13 @@
-// The error of one variant on one kind of input, over several seeds.
+// The error of one performer on one kind of input, over several seeds.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "common/variant.hpp"
 #include "experiments/support/csv.hpp"
-#include "experiments/support/slices.hpp"
+#include "experiments/support/performer.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
 
@@ -19,21 +19,20 @@ struct Case {
   reference::InputClass input = reference::InputClass::normal;
 };
 
-/// n = 16, 64, ..., 16384 and, for the odd log2 n with their irrational scale, 128, 2048, 32768.
-std::vector<std::int64_t> summary_lengths();
-/// Smooth data, outliers in channels, and the mixture of FlashAttention-3.
-std::vector<reference::InputClass> summary_inputs();
-
 /// One contiguous in-place problem that holds the rows of all seeds, one seed after the other: rows_per_seed
 /// of each.
 Problem problem_of(const Case& c, std::int64_t rows_per_seed, std::size_t seeds);
 
-/// Elements of one seed, rounded up to whole rows.
-std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements);
+/// Rows of one seed when all seeds together shall have `elements`, rounded up.
+std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements, std::size_t seeds);
 
-/// The input of all seeds and its FP64 transform, in parts of one seed; shared by all variants.
+/// The input of all seeds and its FP64 transform; shared by all performers.
 class Samples {
  public:
+  /// Elements of the first seed that are judged one by one and by their own prediction; rows of the others
+  /// have the hard bound.
+  static constexpr std::int64_t kJudged = std::int64_t{1} << 18;
+
   Samples(const Case& c, std::int64_t rows_per_seed, std::vector<std::uint64_t> seeds);
 
   const Case& what() const { return case_; }
@@ -41,26 +40,33 @@ class Samples {
   const std::vector<std::uint64_t>& seeds() const { return seeds_; }
   const std::vector<std::byte>& raw() const { return raw_; }
 
-  /// Executes the plan (made for problem()) on all rows and judges every element, row and statistic.
-  reference::Checked check(const Plan& plan, support::Slices& slices) const;
+  struct Measured {
+    reference::Verdict verdict;
+    reference::ErrorStats stats;  ///< over all elements
+    NumericModel model;
+    /// What the model predicts for the judged part of this very data, the gain included; none for inputs
+    /// whose roundings are not independent.
+    std::optional<double> predicted_for_data;
+    std::optional<double> gain_spread;  ///< standard deviation of the gain over all elements
+  };
+  Measured judge(const support::Performer::Result& result) const;
 
  private:
   Case case_;
   std::int64_t rows_per_seed_;
   std::vector<std::uint64_t> seeds_;
-  Problem problem_;
+  Problem problem_, judged_;
   std::vector<std::byte> raw_;
-  std::vector<reference::Matrix> inputs_, expected_;  // one a seed
+  reference::Matrix expected_;
 };
 
-/// A row of accuracy.csv for what was measured (source "measured").
-support::CsvRow measured_row(const Variant& variant, const Samples& samples, const NumericModel& model,
-                             const reference::Checked& checked);
-/// The row of a variant that threw.
-support::CsvRow failed_row(const Variant& variant, const Samples& samples, const std::string& message);
+/// |measured / predicted - 1| allowed on continuous data: 0.02 for the model, 6 * 1.153 / sqrt(N) for the
+/// sample.
+double ratio_window(std::int64_t elements);
 
-/// Identity of a row of accuracy.csv.
-std::string accuracy_key(const support::CsvRow& row);
-std::string accuracy_key(const Variant& variant, const Case& c);
+/// The columns of accuracy.csv that say what was done and by whom.
+support::CsvRow identity_of(const support::Performer& performer, const Case& c);
+/// All other columns.
+support::CsvRow measured_row(const Samples& samples, const Samples::Measured& measured);
 
 }  // namespace fwht::accuracy

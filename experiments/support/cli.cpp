@@ -67,6 +67,24 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   }
 }
 
+void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
+  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)");
+  auto* output = app.add_option("--output", options.output,
+                                "the results folder, a new one or one that a program of this build has made "
+                                "(default: experiments/results/<time>_<commit>_<device>)");
+  app.add_option("--resume", options.resume,
+                 "a results folder to continue: what it has is not measured again")
+      ->excludes(output);
+  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  app.add_flag(
+      "--emulate", options.emulate,
+      "emulate device variants on the host, bit for bit, instead of running them (without a device that "
+      "happens by itself)");
+  app.add_flag("--a100", options.a100,
+               "add what the tensor cores of an A100 would give, emulated on the host");
+  app.add_flag("--dry-run", options.dry_run, "list what would be done; measure and write nothing");
+}
+
 std::vector<const Variant*> select_variants(const std::vector<std::string>& names) {
   std::set<const Variant*> chosen;
   for (const std::string& list : names) {

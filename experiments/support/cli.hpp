@@ -17,6 +17,15 @@ namespace fwht::support {
 /// for anything that cannot be parsed.
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
+/// What the accuracy experiments share.
+struct ExperimentOptions {
+  std::vector<std::string> variants;
+  std::string output, resume;
+  int device = -1;
+  bool emulate = false, a100 = false, dry_run = false;
+};
+void add_experiment_options(CLI::App& app, ExperimentOptions& options);
+
 /// Variants by name, in ladder order; all of them when no name is given. Items may be lists with commas.
 /// Throws BadRequest for an unknown name.
 std::vector<const Variant*> select_variants(const std::vector<std::string>& names);

@@ -199,13 +199,33 @@ const std::vector<std::string>& columns_of(const std::string& table) {
         "rel_l2_max_row",
         "predicted_rel_l2",
         "ratio",
+        "predicted_for_data",
+        "ratio_for_data",
+        "window",
         "max_error_over_rms",
         "gain",
         "predicted_gain",
+        "gain_spread",
         "mean_signed_error",
         "bit_match",
+        "ulp_histogram",
         "nonfinite",
+        "unexpected_nan",
+        "unexpected_infinity",
+        "missing_nonfinite",
         "message"}},
+      {"probes.csv",
+       {"source", "instruction", "operand", "accumulator", "probe", "vectors", "value", "model_value",
+        "mismatches", "status", "message"}},
+      {"overflow.csv",
+       {"variant", "source", "dtype", "n", "shape", "norm_over_limit", "rms", "rows", "overflowing_rows",
+        "spurious_rows", "spurious_values", "rel_l2", "status", "message"}},
+      {"quantization.csv",
+       {"variant", "source", "dtype", "n", "input", "format", "elements", "rel_l2", "bulk_rel_l2",
+        "max_error_over_rms", "peak_over_rms", "underflow", "transform_rel_l2", "status", "message"}},
+      {"attention.csv",
+       {"variant", "source", "method", "choice", "d", "n", "heads", "rows_per_head", "seed", "rmse",
+        "rmse_mean", "rmse_spread", "rmse_min", "rmse_max", "output_rms", "published", "status", "message"}},
       // What fwht_profile launched, in the order of the profiler's rows; a peak has no problem.
       {"launches.csv",
        {"variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes",
@@ -233,6 +253,14 @@ ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& prov
   refuse_other_origin(context, provenance, path.string());
   add_run(context, provenance, run);
   return ResultsFolder(path, context.dump(2));
+}
+
+ResultsFolder ResultsFolder::open(const std::string& output, const std::string& resume_path,
+                                  const Provenance& provenance, const RunInfo& run) {
+  if (!resume_path.empty()) return resume(resume_path, provenance, run);
+  const fs::path path =
+      output.empty() ? fs::path("experiments/results") / results_folder_name(provenance) : fs::path(output);
+  return fs::exists(path / kContext) ? resume(path, provenance, run) : create(path, provenance, run);
 }
 
 CsvWriter& ResultsFolder::table(const std::string& name) {

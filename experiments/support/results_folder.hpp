@@ -34,9 +34,14 @@ class ResultsFolder {
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
+  /// `resume_path` when it is given, else `output`: continued when it is a results folder, else made.
+  /// Neither: experiments/results/<time>_<commit>_<device>.
+  static ResultsFolder open(const std::string& output, const std::string& resume_path,
+                            const Provenance& provenance, const RunInfo& run);
+
   const std::filesystem::path& path() const { return path_; }
 
-  /// "results.csv", "limits.csv", "unsupported.csv", "accuracy.csv" or "launches.csv"; started when first asked for.
+  /// "results.csv", "accuracy.csv" ... (columns_of); started when first asked for.
   CsvWriter& table(const std::string& name);
   std::vector<CsvRow> rows(const std::string& name) const { return read_csv(path_ / name); }
 

@@ -136,6 +136,14 @@ NumericModel numeric_model(const Problem& problem, Config config, Accumulator su
   model.stages = stages_of(problem, config);
   model.roundings = static_cast<int>(model.stages.size());
   model.gain_error = scale_constant(problem) / exact_scale_constant(problem) - 1.0;
+  if (fp16_sums && compute_capability < 90) {
+    // Before sm_90 an mma chains two blocks of eight products: the first half of a 16-point sum is rounded to
+    // fp16 as well, at 1/sqrt2 of its size.
+    double squares = 0.0;
+    for (const TensorStage& stage : model.stages)
+      squares += stage.transformed == 4 ? 1.5 : 1.0;
+    model.rounding_rms *= std::sqrt(squares / static_cast<double>(model.stages.size()));
+  }
   // A truncated fp32 sum loses 0.64 u32 = 3.8e-8 on average; below 16 bits of storage neither shows.
   model.truncation_bias = fp16_sums ? 0.0 : -3.8e-8 * model.roundings;
   model.fp32_rms = fp16_sums ? 0.0 : 0.46 * std::sqrt(static_cast<double>(log_n));

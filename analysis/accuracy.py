@@ -1,0 +1,388 @@
+"""What the accuracy experiments say, as data frames and sentences; no drawing.
+
+The model that everything is held against (common/numeric_model.hpp): k roundings to the storage type, each of
+0.42466 u on smooth data, a relative error that all elements share (the gain), and the growth of fp32 sums.
+`predicted_rel_l2` is that formula, `predicted_for_data` the same roundings followed through the data itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from .load import Device, ResultsError
+from .tables import UNIT_ROUNDOFF, ideal_error, ordered
+
+# In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
+CONTINUOUS = (
+    "normal", "uniform", "laplace", "student3", "fa3_mixture", "outlier_channels", "massive_channel", "subnormal",
+    "near_overflow",
+)  # fmt: skip
+# One entry dominates a row: its other numbers share a coarse grid, so the data are continuous in name only.
+DOMINATED = ("massive_channel",)
+STRUCTURED = ("constant", "one_hot", "walsh_noise")
+SOURCES = ("measured", "emulated", "emulated_a100")
+FORMATS = ("int8", "int4", "e4m3", "mxfp4", "nvfp4")
+METHODS = ("fp16_standard", "fp16_flash", "fp8_baseline", "fp8_no_rotation", "fp8_no_block", "fp8_fa3")
+CHOICES = ("default", "softmax_fp32", "p_scaled", "reference_rounded")
+# The HadaCore paper's range: relative L2 error at n = 64 and n = 32768.
+HADACORE = {("f16", 64): 2.97e-4, ("f16", 32768): 4.29e-4, ("bf16", 64): 2.35e-3, ("bf16", 32768): 3.33e-3}
+
+CAUSES = {
+    "significand": "outputs gather at few significands, so u times the value is not smooth",
+    "grid": "short sums of numbers on one grid leave residues 0 and 1/2 more often",
+    "subnormal": "numbers below the smallest normal one have a fixed spacing",
+    "binade": "the outputs' size falls badly within a binade",
+    "ties": "one entry dominates: every sum lies on its coarse grid, where ties to even make later ties rarer (not in "
+    "the model)",
+    "wide": "every stage of another size: the spacing differs between the outliers' sums and the rest",
+}
+
+
+def has_analysis(device: Device) -> bool:
+    """Whether any of the experiments beyond the summary was run."""
+    return any(len(t) for t in (device.probes, device.overflow, device.quantization, device.attention))
+
+
+# ----------------------------------------------------------------------------------------- error and its model
+
+
+def ratios(device: Device) -> pd.DataFrame:
+    """One row for each 16-bit measurement on continuous data: both ratios, the window, and the named cause.
+
+    `inside` says that |measured / formula - 1| is within the window; `explained` that the prediction for the data is.
+    """
+    table = device.accuracy
+    table = table[
+        table["dtype"].isin(["f16", "bf16"])
+        & table["input"].isin(CONTINUOUS)
+        & table["predicted_for_data"].notna()
+        & table["rel_l2"].notna()
+    ].copy()
+    for column in ("rel_l2", "ratio", "ratio_for_data", "window", "predicted_rel_l2", "predicted_for_data"):
+        table[column] = table[column].astype(float)
+    table["inside"] = (table["ratio"] - 1).abs() <= table["window"]
+    table["explained"] = (table["ratio_for_data"] - 1).abs() <= table["window"]
+    table["cause"] = [_cause(row) for row in table.itertuples()]
+    return table.reset_index(drop=True)
+
+
+def _cause(row) -> str:
+    if row.inside:
+        return ""
+    if not row.explained:
+        return "ties" if row.input in DOMINATED else "unexplained"
+    if row.input == "subnormal":
+        return "subnormal"
+    if row.input == "massive_channel":
+        return "significand"
+    if row.n <= 16:
+        return "grid"
+    return "wide" if row.input in ("outlier_channels", "fa3_mixture", "student3") else "binade"
+
+
+def ratio_summary(device: Device) -> pd.DataFrame:
+    """Per variant, source and dtype: cases, range of both ratios, how many deviate, how many of them are explained."""
+    table = ratios(device)
+    rows = []
+    for (variant, source, dtype), part in table.groupby(["variant", "source", "dtype"], sort=False):
+        outside = part[~part["inside"]]
+        rows.append(
+            {
+                "variant": variant,
+                "source": source,
+                "dtype": dtype,
+                "cases": len(part),
+                "low": part["ratio"].min(),
+                "high": part["ratio"].max(),
+                "low_for_data": part["ratio_for_data"].min(),
+                "high_for_data": part["ratio_for_data"].max(),
+                "outside": len(outside),
+                "explained": int(outside["explained"].sum()),
+            }
+        )
+    columns = [
+        "variant", "source", "dtype", "cases", "low", "high", "low_for_data", "high_for_data", "outside", "explained",
+    ]  # fmt: skip
+    return _in_order(pd.DataFrame(rows, columns=columns), device)
+
+
+def findings(device: Device) -> pd.DataFrame:
+    """Deviations from the formula, by cause: count, variants, inputs, range of n and of the ratio."""
+    table = ratios(device)
+    rows = []
+    for cause, part in table[table["cause"] != ""].groupby("cause", sort=False):
+        rows.append(
+            {
+                "cause": cause,
+                "words": CAUSES.get(cause, "none of the known causes"),
+                "cases": len(part),
+                "variants": ", ".join(ordered(part["variant"], device.variants)),
+                "inputs": ", ".join(ordered(part["input"], CONTINUOUS)),
+                "smallest_n": int(part["n"].min()),
+                "largest_n": int(part["n"].max()),
+                "low": part["ratio"].min(),
+                "high": part["ratio"].max(),
+                "low_for_data": part["ratio_for_data"].min(),
+                "high_for_data": part["ratio_for_data"].max(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def hadacore(device: Device) -> pd.DataFrame:
+    """The published errors beside those of `hadacore_published`, by source."""
+    table = device.accuracy
+    table = table[(table["variant"] == "hadacore_published") & (table["input"] == "normal")]
+    rows = []
+    for (dtype, n), published in HADACORE.items():
+        for row in table[(table["dtype"] == dtype) & (table["n"] == n)].itertuples():
+            rows.append(
+                {
+                    "dtype": dtype,
+                    "n": n,
+                    "source": row.source,
+                    "published": published,
+                    "rel_l2": float(row.rel_l2),
+                    "ratio": float(row.rel_l2) / published,
+                    "elements": int(row.elements),
+                }
+            )
+    return pd.DataFrame(rows, columns=["dtype", "n", "source", "published", "rel_l2", "ratio", "elements"])
+
+
+def gains(device: Device, dtype: str) -> pd.DataFrame:
+    """Gain on normal data with its sampling spread and the predicted one, in units of 1."""
+    table = device.accuracy
+    table = table[(table["dtype"] == dtype) & (table["input"] == "normal") & table["gain"].notna()]
+    columns = ["variant", "source", "n", "elements", "gain", "gain_spread", "predicted_gain"]
+    return _in_order(table[columns].copy(), device)
+
+
+def by_input(device: Device, variant: str, source: str, dtype: str) -> pd.DataFrame:
+    """Error over the unit roundoff: a row for each input, a column for each n."""
+    table = device.accuracy
+    part = table[(table["variant"] == variant) & (table["source"] == source) & (table["dtype"] == dtype)]
+    if part.empty:
+        return pd.DataFrame()
+    grid = part.pivot(index="input", columns="n", values="rel_l2").astype(float) / UNIT_ROUNDOFF[dtype]
+    full = grid.loc[ordered(grid.index, (*CONTINUOUS, *STRUCTURED))]
+    return full.loc[:, full.notna().sum() > 1] if len(full) > 1 else full
+
+
+def ulp_shares(row) -> np.ndarray | None:
+    """Shares of the histogram's bins: equal to the correctly rounded result, 1, 2-3, 4-7 ... steps away."""
+    if not row.ulp_histogram:
+        return None
+    counts = np.array([float(part) for part in row.ulp_histogram.split(";")])
+    return counts / counts.sum() if counts.sum() else None
+
+
+def nonfinite(device: Device) -> pd.DataFrame:
+    """Rows where a value was NaN or infinite although it must not be, or finite although it must."""
+    table = device.accuracy
+    wrong = table[["unexpected_nan", "unexpected_infinity", "missing_nonfinite"]].astype(float).sum(axis=1)
+    return table[wrong > 0]
+
+
+def _in_order(table: pd.DataFrame, device: Device) -> pd.DataFrame:
+    rank = {name: i for i, name in enumerate(device.variants)}
+    source = {name: i for i, name in enumerate(SOURCES)}
+    keys = {"variant": rank, "source": source, "dtype": {"f16": 0, "bf16": 1, "f32": 2}}
+    by = [c for c in ("dtype", "variant", "source", "n") if c in table.columns]
+    return table.sort_values(
+        by, key=lambda column: column.map(keys[column.name]) if column.name in keys else column, ignore_index=True
+    )
+
+
+# -------------------------------------------------------------------------------------------------- the probes
+
+
+def probe_summary(device: Device) -> pd.DataFrame:
+    """One row for each instruction: width, products at once, mismatches with the model, order, bias."""
+    rows = []
+    keys = ["source", "instruction", "operand", "accumulator"]
+    for key, part in device.probes.groupby(keys, sort=False):
+        values = part.set_index("probe")
+        random = values.loc[["random", "chain_of_4"]] if {"random", "chain_of_4"} <= set(values.index) else None
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | {
+                "fraction_bits": _value(values, "fraction_bits"),
+                "fused_products": _value(values, "fused_products"),
+                "vectors": int(random["vectors"].sum()) if random is not None else 0,
+                "mismatches": int(random["mismatches"].sum()) if random is not None else -1,
+                "order": _value(values, "xor_shift"),
+                "order_vectors": int(values["vectors"].get("xor_shift", 0)),
+                "gain": _value(values, "truncation_gain"),
+                "agrees": bool((part["status"] == "ok").all()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _value(values: pd.DataFrame, probe: str) -> float:
+    return float(values["value"].get(probe, math.nan))
+
+
+# ------------------------------------------------------------------------------------------------ scale placement
+
+
+def overflow_onset(device: Device) -> pd.DataFrame:
+    """Per variant, n and shape: the smallest 2-norm over 65504 at which a finite result came out infinite or NaN."""
+    keys = ["variant", "source", "n", "shape"]
+    rows = []
+    for key, part in device.overflow.groupby(keys, sort=False):
+        bad = part[part["spurious_rows"] > 0]
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | {
+                "onset": bad["norm_over_limit"].min() if len(bad) else math.nan,
+                "largest_tested": part.loc[part["overflowing_rows"] < part["rows"], "norm_over_limit"].max(),
+                "spurious_values": int(bad["spurious_values"].max()) if len(bad) else 0,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# ------------------------------------------------------------------------------------------------ quantization
+
+
+def rotation_gain(device: Device, dtype: str = "f16") -> pd.DataFrame:
+    """Exact rotation against none: error of both and the gain in dB, for each format, input and n."""
+    table = device.quantization[device.quantization["dtype"] == dtype]
+    keys = ["format", "input", "n"]
+    columns = [*keys, "rel_l2", "bulk_rel_l2", "peak_over_rms", "underflow"]
+    plain = table[table["variant"] == "none"][columns]
+    turned = table[table["variant"] == "exact"][columns]
+    both = plain.merge(turned, on=keys, suffixes=("_plain", "_rotated"))
+    both["gain_db"] = 20 * np.log10(both["rel_l2_plain"] / both["rel_l2_rotated"])
+    both["bulk_gain_db"] = 20 * np.log10(both["bulk_rel_l2_plain"] / both["bulk_rel_l2_rotated"])
+    order = {name: i for i, name in enumerate(FORMATS)} | {name: i for i, name in enumerate(CONTINUOUS)}
+    return both.sort_values(keys, key=lambda c: c.map(order) if c.name != "n" else c, ignore_index=True)
+
+
+def transform_visibility(device: Device) -> pd.DataFrame:
+    """How much a variant's own rounding adds to the error of exact rotation, per dtype and format: the largest case."""
+    table = device.quantization
+    keys = ["dtype", "n", "input", "format"]
+    exact = table[table["variant"] == "exact"][[*keys, "rel_l2"]].rename(columns={"rel_l2": "exact"})
+    own = table[~table["variant"].isin(["none", "exact"])].merge(exact, on=keys)
+    own["added"] = own["rel_l2"] / own["exact"] - 1
+    rows = own.loc[own.groupby(["variant", "source", "dtype", "format"], sort=False)["added"].idxmax()]
+    columns = ["variant", "source", "dtype", "format", "input", "n", "added", "transform_rel_l2", "exact"]
+    return _in_order(rows[columns].copy(), device)
+
+
+# --------------------------------------------------------------------------------------------------- attention
+
+
+def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
+    """Every method at one shape: RMSE of all heads together, mean and spread over heads, published value.
+
+    Methods that rotate: the median over variants, with the range over variants beside it.
+    """
+    table = device.attention
+    table = table[(table["d"] == d) & (table["n"] == n) & (table["status"] == "ok")]
+    rows = []
+    for (method, choice), part in table.groupby(["method", "choice"], sort=False):
+        middle = part.sort_values("rmse").iloc[(len(part) - 1) // 2]
+        rows.append(
+            {
+                "method": method,
+                "choice": choice,
+                "rmse": middle["rmse"],
+                "rmse_mean": middle["rmse_mean"],
+                "rmse_spread": middle["rmse_spread"],
+                "published": middle["published"],
+                "ratio": middle["rmse"] / middle["published"] if middle["published"] > 0 else math.nan,
+                "variants": len(part),
+                "low": part["rmse"].min(),
+                "high": part["rmse"].max(),
+                "heads": int(middle["heads"]),
+                "rows_per_head": int(middle["rows_per_head"]),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    if frame.empty:
+        return frame
+    order = {name: i for i, name in enumerate((*CHOICES, *METHODS))}
+    return frame.sort_values(["choice", "method"], key=lambda c: c.map(order), ignore_index=True)
+
+
+def attention_shapes(device: Device) -> list[tuple[int, int]]:
+    table = device.attention
+    return sorted({(int(d), int(n)) for d, n in zip(table["d"], table["n"], strict=True)})
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that must hold, and whether it does."""
+
+    words: str
+    holds: bool
+    detail: str
+
+
+def requirements(device: Device) -> list[Requirement]:
+    """What the analysis must show, each judged on this device's results; those without data are left out."""
+    found = []
+    table = ratios(device)
+    if len(table):
+        bad = table[table["cause"] == "unexplained"]
+        ties = int((table["cause"] == "ties").sum())
+        outside = int((~table["inside"]).sum())
+        found.append(
+            Requirement(
+                "measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the model holds",
+                bad.empty,
+                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad) - ties} of them explained"
+                + (f", {ties} named but not in the model (rows dominated by one entry)" if ties else ""),
+            )
+        )
+    published = hadacore(device)
+    if len(published):
+        worst = published.loc[(published["ratio"] - 1).abs().idxmax()]
+        found.append(
+            Requirement(
+                "HadaCore's published errors reproduced within 1 %",
+                bool(((published["ratio"] - 1).abs() <= 0.01).all()),
+                f"largest deviation {100 * (worst['ratio'] - 1):+.1f} % ({worst['dtype']}, n = {worst['n']}, "
+                f"{worst['source']})",
+            )
+        )
+    fp8 = attention_table(device, 128, 8448)
+    if len(fp8):
+        rows = fp8[(fp8["choice"] == "default") & fp8["method"].isin(["fp8_baseline", "fp8_fa3"])]
+        found.append(
+            Requirement(
+                "FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n = 8448",
+                bool(((rows["ratio"] - 1).abs() <= 0.2).all()),
+                ", ".join(f"{row.method} {100 * (row.ratio - 1):+.0f} %" for row in rows.itertuples()),
+            )
+        )
+    if len(device.probes):
+        probes = device.probes
+        found.append(
+            Requirement(
+                "the tensor cores add as the model says",
+                bool((probes["status"] == "ok").all()),
+                f"{int((probes['status'] == 'ok').sum())} of {len(probes)} probes agree",
+            )
+        )
+    return found
+
+
+def one_device(devices: list[Device]) -> Device:
+    """The device with the most accuracy rows; ResultsError when there are none."""
+    best = max(devices, key=lambda d: len(d.accuracy))
+    if best.accuracy.empty:
+        raise ResultsError("no accuracy.csv in these results folders")
+    return best
+
+
+def over_ideal(table: pd.DataFrame) -> pd.Series:
+    return table["rel_l2"].astype(float) / table["dtype"].map(ideal_error).astype(float)

@@ -1,0 +1,354 @@
+"""ACCURACY.md: the findings of the error analysis on two pages, every number taken from the results folders it names."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from . import accuracy, tables
+from .load import Device, ResultsError
+
+LENGTHS = (128, 1024, 4096, 32768)
+
+
+def markdown(devices: list[Device]) -> str:
+    """The whole page; the first GPU leads, a host-only device adds what is emulated. ResultsError without accuracy."""
+    devices = sorted((d for d in devices if len(d.accuracy)), key=lambda d: not d.newest.on_gpu)
+    if not devices:
+        raise ResultsError("no accuracy.csv in these results folders")
+    first = devices[0]
+    parts = [
+        "# Accuracy: what was found\n",
+        "How wrong each variant is, why exactly that wrong, and whether it matters in quantized inference. Written by "
+        "`python -m analysis accuracy`; every number comes from these results folders, whose report holds the rest:\n",
+        _folders(devices),
+        _section("What must hold", _requirements(devices)),
+        _section("One formula explains the errors", _errors(first)),
+        _section("HadaCore's numbers", _hadacore(devices)),
+        _section("Gain", _gains(devices)),
+        _section("How the tensor cores add", _probes(devices)),
+        _section("Where the scale stands: overflow", _overflow(first)),
+        _section("Rotation before quantization", _quantization(first)),
+        _section("FlashAttention-3's FP8 table", _attention(first)),
+        _section("What this does not show", _limits(devices)),
+    ]
+    return "\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}\n" if body else ""
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def _folders(devices: list[Device]) -> str:
+    return "\n".join(
+        f"- [`{folder.name}`](../experiments/results/{folder.name}): {device.name}, commit `{folder.commit[:10]}`"
+        + (", **uncommitted changes**" if folder.context["dirty"] else "")
+        for device in devices
+        for folder in device.folders
+    ) + "\n"
+
+
+def _name(device: Device) -> str:
+    return device.name if device.newest.on_gpu else "host, emulated"
+
+
+def _requirements(devices: list[Device]) -> str:
+    return "\n".join(
+        f"- **{'Holds' if r.holds else 'Does not hold'}** ({_name(device)}): {r.words}. {r.detail}."
+        for device in devices
+        for r in accuracy.requirements(device)
+    )
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """Significant digits, as a power of ten where that is shorter."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    if value != 0 and not 1e-2 <= abs(value) < 1e4:
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.{digits}g}"
+
+
+# --------------------------------------------------------------------------------------------------- the error
+
+
+def _errors(device: Device) -> str:
+    lines = []
+    summary = accuracy.ratio_summary(device)
+    for row in summary.itertuples():
+        part = device.accuracy
+        part = part[
+            (part["variant"] == row.variant)
+            & (part["source"] == row.source)
+            & (part["dtype"] == row.dtype)
+            & (part["input"] == "normal")
+        ].set_index("n")
+        unit = tables.UNIT_ROUNDOFF[row.dtype]
+        errors = [_number(float(part["rel_l2"].get(n, math.nan)) / unit) for n in LENGTHS]
+        exact = [f"{100 * v:.0f}" if np.isfinite(v) else "–" for v in (part["bit_match"].get(4096, math.nan),)]
+        lines.append(
+            [
+                _who(row),
+                row.dtype,
+                *errors,
+                *exact,
+                f"{row.low:.3f} – {row.high:.3f}",
+                f"{row.low_for_data:.3f} – {row.high_for_data:.3f}",
+                f"{row.outside} of {row.cases}",
+            ]
+        )
+    if not lines:
+        return ""
+    elements = int(device.accuracy["elements"].max())
+    text = (
+        "relative L2 error² = k (0.42466 u)² + gain² + (fp32 arithmetic)², with k roundings to the storage type on the way "
+        f"(`common/numeric_model.hpp`). {elements} elements over three seeds; error over u on normal data, share of results "
+        "equal to the correctly rounded one at n = 4096, measured over predicted on all continuous inputs.\n\n"
+    )
+    header = ["variant", "dtype", *(f"n = {n}" for n in LENGTHS), "equal, %", "/ formula", "/ model on the data", "outside"]
+    text += _table(header, lines)
+    found = accuracy.findings(device)
+    if len(found):
+        text += "\nWhat lies outside the window of the formula, and why:\n\n" + "\n".join(
+            f"- {row.words}: {row.cases} cases ({row.inputs}; n = {row.smallest_n} to {row.largest_n}; {row.low:.3f} to "
+            f"{row.high:.3f} of the formula, {row.low_for_data:.3f} to {row.high_for_data:.3f} of the model on the data)."
+            for row in found.itertuples()
+        )
+    wrong = accuracy.nonfinite(device)
+    text += f"\n\nNaN or infinities where they must not be, or missing ones: {len(wrong)} of {len(device.accuracy)} rows."
+    return text
+
+
+def _who(row) -> str:
+    return row.variant if row.source == "measured" else f"{row.variant} ({row.source.replace('_', ', ')})"
+
+
+def _hadacore(devices: list[Device]) -> str:
+    rows = []
+    for device in devices:
+        for row in accuracy.hadacore(device).itertuples():
+            if row.source == "emulated_a100":
+                continue
+            rows.append(
+                [f"{row.dtype}, n = {row.n}", f"{row.published:.2e}", f"{row.rel_l2:.3e}", f"{100 * (row.ratio - 1):+.1f} %"]
+                + [f"{row.source}, {_name(device)}", str(row.elements)]
+            )
+    if not rows:
+        return ""
+    text = _table(["", "published", "here", "difference", "source", "elements"], rows)
+    a100 = _a100(devices)
+    return text + ("\n" + a100 if a100 else "")
+
+
+def _a100(devices: list[Device]) -> str:
+    """The predictions for an A100 against the H200's arithmetic, both emulated."""
+    for device in devices:
+        table = device.accuracy
+        table = table[(table["variant"] == "hadacore") & (table["input"] == "normal")]
+        both = table[table["source"] == "emulated"].merge(
+            table[table["source"] == "emulated_a100"], on=["dtype", "n"], suffixes=("", "_a100")
+        )
+        if both.empty:
+            continue
+        both["factor"] = both["rel_l2_a100"].astype(float) / both["rel_l2"].astype(float)
+        f16, bf16 = both[(both["dtype"] == "f16") & (both["n"] >= 16)], both[both["dtype"] == "bf16"]
+        return (
+            "Prediction for an A100, whose tensor cores chain two blocks of eight products (not measured): f16 "
+            f"{f16['factor'].min():.2f} to {f16['factor'].max():.2f} times the H200's error for n >= 16, bf16 "
+            f"{bf16['factor'].min():.3f} to {bf16['factor'].max():.3f} times."
+        )
+    return ""
+
+
+def _gains(devices: list[Device]) -> str:
+    rows = []
+    for device in devices:
+        for dtype in ("f16", "bf16"):
+            table = accuracy.gains(device, dtype)
+            table = table[(table["variant"] == "hadacore_published") & (table["source"] != "emulated_a100")]
+            for row in table[table["predicted_gain"].abs() > 1e-5].itertuples():
+                if row.n in (32, 128, 2048, 32768):
+                    rows.append(
+                        [f"{dtype}, n = {row.n}", f"{row.gain:.3e}", f"{row.gain_spread:.0e}", f"{row.predicted_gain:.3e}"]
+                        + [f"{(row.gain - row.predicted_gain) / row.gain_spread:+.1f}", f"{row.source}, {_name(device)}"]
+                    )
+    if not rows:
+        return ""
+    others = []
+    for device in devices[:1]:
+        table = pd.concat([accuracy.gains(device, d).assign(dtype=d) for d in ("f16", "bf16")])
+        table = table[(table["predicted_gain"].abs() < 1e-6) & (table["source"] != "emulated_a100")]
+        if len(table):
+            worst = table["gain"].abs() / table["dtype"].map(tables.UNIT_ROUNDOFF)
+            others.append(
+                f"Everywhere else the model says at most 1e-6, and the largest gain is {_number(float(worst.max()), 2)} u."
+            )
+    return (
+        "Where 1/sqrt 2 is stored in 16 bits (181/256), all results share an error. hadacore_published on normal data, with the "
+        "standard deviation of the sample:\n\n"
+        + _table(["", "gain", "+-", "predicted", "in standard deviations", "source"], rows)
+        + ("\n" + " ".join(others) if others else "")
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- hardware
+
+
+def _probes(devices: list[Device]) -> str:
+    rows = []
+    for device in devices:
+        if device.probes.empty:
+            continue
+        for row in accuracy.probe_summary(device).itertuples():
+            if row.source == "emulated":
+                continue
+            rows.append(
+                [f"{row.instruction}, {row.operand} to {row.accumulator}", row.source.replace("_", ", ")]
+                + [f"{row.fraction_bits:.0f}", f"{row.fused_products:.0f}", f"{row.mismatches} of {row.vectors}"]
+                + [f"{row.order:.0f} of {row.order_vectors}", _number(row.gain, 3)]
+            )
+    if not rows:
+        return ""
+    header = ["instruction", "source", "fraction bits", "products at once", "differ from the model"]
+    return (
+        "Found from the values that come back; the model is that of arXiv 2512.07004 and 2511.10909 "
+        "(`reference/emulation.hpp`). An f16 accumulator hides the last bits. Rows of an A100 are the model's.\n\n"
+        + _table([*header, "changed by order", "truncation gain"], rows)
+    )
+
+
+def _overflow(device: Device) -> str:
+    if device.overflow.empty:
+        return ""
+    onset = accuracy.overflow_onset(device)
+    n = int(onset["n"].max())
+    part = onset[(onset["n"] == n) & (onset["source"] != "emulated_a100")]
+    rows = []
+    for variant in tables.ordered(part["variant"], (*device.variants, "scale_before", "scale_after_in_f16")):
+        cells = part[part["variant"] == variant].set_index("shape")["onset"]
+        rows.append(
+            [variant, *(("never" if not np.isfinite(v) else f"{v:.3g}") for v in (cells.get(s, math.nan) for s in _shapes()))]
+        )
+    small = device.overflow
+    small = small[(small["n"] == n) & (small["shape"] == "normal")]
+    lost = small[small["variant"] == "scale_before"].sort_values("norm_over_limit")
+    words = ""
+    if len(lost):
+        row = lost.iloc[(lost["rms"] - 1e-3).abs().argsort().iloc[0]]
+        kept = small[(small["variant"] == "warp_shuffle") & (small["norm_over_limit"] == row["norm_over_limit"])]
+        other = f" against {_number(float(kept['rel_l2'].iloc[0]))} with the scale last in fp32" if len(kept) else ""
+        words = (
+            f"\nThe scale first costs precision instead: {_number(float(row['rel_l2']))} at an RMS of "
+            f"{_number(float(row['rms']), 2)}{other}."
+        )
+    return (
+        f"f16, n = {n}: the 2-norm of a row, over 65504, from which on finite results come out infinite or NaN. A staged fp16 "
+        "transform cannot overflow below 1; fp32 sums never do.\n\n"
+        + _table(["variant", "normal", "all equal", "256 equal entries", "one entry"], rows)
+        + words
+    )
+
+
+def _shapes() -> tuple[str, ...]:
+    return ("normal", "constant", "block_of_256", "one_hot")
+
+
+# ---------------------------------------------------------------------------------------------------- meaning
+
+
+def _quantization(device: Device) -> str:
+    if device.quantization.empty:
+        return ""
+    gain = accuracy.rotation_gain(device)
+    n = 4096
+    part = gain[gain["n"] == n]
+    rows = []
+    for name in tables.ordered(part["input"], accuracy.CONTINUOUS):
+        cells = part[part["input"] == name].set_index("format")
+        rows.append(
+            [name]
+            + [
+                f"{_number(cells['rel_l2_plain'][f], 2)} → {_number(cells['rel_l2_rotated'][f], 2)} ({cells['gain_db'][f]:+.1f})"
+                for f in accuracy.FORMATS
+            ]
+        )
+    bulk = gain[gain["format"].isin(["e4m3", "nvfp4", "mxfp4"])]
+    best = bulk.loc[bulk["bulk_gain_db"].idxmax()]
+    hurts = gain[gain["gain_db"] < -0.5]
+    visible = accuracy.transform_visibility(device)
+    worst = {d: v.loc[v["added"].idxmax()] for d, v in visible.groupby("dtype", sort=False)}
+    own = "; ".join(
+        f"{d} at most {100 * w['added']:.1f} % ({w['variant']}, {w['format']}, {w['input']}, n = {w['n']}: transform "
+        f"{_number(w['transform_rel_l2'], 2)}, quantization {_number(w['exact'], 2)})"
+        for d, w in worst.items()
+    )
+    return (
+        f"Relative L2 error of f16 tokens of n = {n} without → with rotation (gain in dB). Rotation helps integers where "
+        f"outliers set the scale and hurts them on uniform data; in {len(hurts)} of {len(gain)} cases over all n it costs more "
+        "than 0.5 dB. A floating format cannot gain in this norm, because its error is relative to each number.\n\n"
+        + _table(["input", *accuracy.FORMATS], rows)
+        + f"\nThe largest gain of the bulk (entries that are no outliers, in their own columns) of a floating format is "
+        f"{best['bulk_gain_db']:+.1f} dB ({best['format']}, {best['input']}, n = {best['n']}). What the transform's own rounding "
+        f"adds to the error of exact rotation, in the worst case: {own}."
+    )
+
+
+def _attention(device: Device) -> str:
+    shapes = accuracy.attention_shapes(device)
+    if not shapes:
+        return ""
+    d, n = (128, 8448) if (128, 8448) in shapes else shapes[-1]
+    table = accuracy.attention_table(device, d, n)
+    rows = [
+        [row.method if row.choice == "default" else f"{row.method}, {row.choice}", _number(row.rmse), _number(row.rmse_mean)]
+        + [_number(row.rmse_spread, 2), _number(row.published, 2), f"{row.ratio:.2f}" if np.isfinite(row.ratio) else "–"]
+        for row in table.itertuples()
+    ]
+    heads, per_head = int(table["heads"].max()), int(table["rows_per_head"].max())
+    turned = table[(table["variants"] > 1) & (table["choice"] == "default")]
+    spread = max((float(r.high / r.low - 1) for r in turned.itertuples()), default=math.nan)
+    variants = int(turned["variants"].max()) if len(turned) else 1
+    others = []
+    for shape in shapes:
+        other = accuracy.attention_table(device, *shape)
+        cells = other[other["choice"] == "default"].set_index("method")["rmse"]
+        if {"fp8_baseline", "fp8_fa3", "fp8_no_rotation"} <= set(cells.index):
+            others.append(
+                f"d = {shape[0]}, n = {shape[1]}: {_number(cells['fp8_baseline'])}, {_number(cells['fp8_no_rotation'])}, "
+                f"{_number(cells['fp8_fa3'])}"
+            )
+    text = (
+        "This stands in for the HadaCore paper's MMLU table, which needs weights. Q, K, V ~ N(0, 1) + N(0, 100) "
+        f"Bernoulli(0.001), d = {d}, n = {n}, {heads} heads, {per_head} query rows of each; RMSE against FP64 of all heads "
+        "together, and mean and spread over heads.\n\n"
+        + _table(["method", "RMSE", "mean", "spread", "published", "ratio"], rows)
+    )
+    if variants > 1:
+        text += (
+            f"\nThe rows that rotate differ by at most {100 * spread:.2f} % between the {variants} variants that rotated Q and K: "
+            "the rounding pattern of the transform does not matter here. "
+        )
+    return text + (
+        "Unstated in the paper and chosen here: shape, reference on the unrounded inputs, per-head tensors, weights cast without "
+        "a scale, fp32 sums (`experiments/attention/attention.hpp`); rows with another choice show its effect. "
+        "FP8 baseline, without rotation, FlashAttention-3 at the other shapes: " + "; ".join(others) + "."
+    )
+
+
+def _limits(devices: list[Device]) -> str:
+    lines = [
+        "Variants whose sums have no host emulation (tensor-core stages with bf16 hi + lo pairs, Kokkos) appear on a GPU only.",
+        "Hopper's FP8 tensor cores keep about 14 bits of a sum; the attention rows sum in fp32.",
+        "A100 rows are predictions of the model; no A100 was measured.",
+        "Gains of rotation are those of random tokens; what a model's accuracy makes of them needs weights.",
+    ]
+    if not any(d.newest.on_gpu for d in devices):
+        lines.insert(0, "No GPU was measured in these folders.")
+    return "\n".join(f"- {line}" for line in lines)

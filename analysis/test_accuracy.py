@@ -1,0 +1,323 @@
+"""The error analysis: ratios and their causes, what must hold, figures, and ACCURACY.md. Synthetic numbers."""
+
+import math
+
+import pytest
+
+from analysis import accuracy, accuracy_figures, findings
+from analysis.__main__ import main
+from analysis.conftest import FolderWriter
+from analysis.load import ResultsError, load
+from analysis.tables import ideal_error
+
+GPU = "20260901T100000Z_0123456789_h200"
+
+
+def error(writer, variant, dtype, n, input="normal", *, ratio=1.0, for_data=1.0, source="measured", **changes):
+    predicted = ideal_error(dtype)
+    own = {
+        "rel_l2": ratio * predicted,
+        "predicted_rel_l2": predicted,
+        "ratio": ratio,
+        "predicted_for_data": ratio * predicted / for_data,
+        "ratio_for_data": for_data,
+        "window": 0.02 + 6.9 / math.sqrt(1 << 22),
+        "gain": 1e-8,
+        "predicted_gain": 0,
+        "gain_spread": 1e-7,
+        "ulp_histogram": ";".join(["900", "90", "10", *["0"] * 13]),
+        "unexpected_nan": 0,
+        "unexpected_infinity": 0,
+        "missing_nonfinite": 0,
+    }
+    writer.error(variant, dtype, n, input, source, **(own | changes))
+
+
+def probe(writer, name, value, source="measured", status="ok", mismatches=""):
+    writer.tables["probes.csv"].append(
+        {
+            "source": source,
+            "instruction": "mma.sync.m16n8k16",
+            "operand": "bf16",
+            "accumulator": "f32",
+            "probe": name,
+            "vectors": 8192,
+            "value": value,
+            "model_value": value,
+            "mismatches": mismatches,
+            "status": status,
+            "message": "",
+        }
+    )
+
+
+def attention(writer, method, rmse, variant="none", choice="default", published="", d=128, n=8448):
+    writer.tables["attention.csv"].append(
+        {
+            "variant": variant,
+            "source": "measured",
+            "method": method,
+            "choice": choice,
+            "d": d,
+            "n": n,
+            "heads": 32,
+            "rows_per_head": n,
+            "seed": 1,
+            "rmse": rmse,
+            "rmse_mean": rmse,
+            "rmse_spread": 0.1 * rmse,
+            "rmse_min": 0.8 * rmse,
+            "rmse_max": 1.2 * rmse,
+            "output_rms": 0.03,
+            "published": published,
+            "status": "ok",
+            "message": "",
+        }
+    )
+
+
+def quantized(writer, variant, fmt, rel_l2, input="normal", n=4096, dtype="f16"):
+    writer.tables["quantization.csv"].append(
+        {
+            "variant": variant,
+            "source": "host" if variant in ("none", "exact") else "measured",
+            "dtype": dtype,
+            "n": n,
+            "input": input,
+            "format": fmt,
+            "elements": 1 << 18,
+            "rel_l2": rel_l2,
+            "bulk_rel_l2": rel_l2,
+            "max_error_over_rms": 0.1,
+            "peak_over_rms": 3.8,
+            "underflow": 0.01,
+            "transform_rel_l2": 0 if variant == "none" else 2e-4,
+            "status": "ok",
+            "message": "",
+        }
+    )
+
+
+def overflow(writer, variant, norm, spurious, shape="normal", rel_l2=2e-4):
+    writer.tables["overflow.csv"].append(
+        {
+            "variant": variant,
+            "source": "measured",
+            "dtype": "f16",
+            "n": 32768,
+            "shape": shape,
+            "norm_over_limit": norm,
+            "rms": norm * 65504 / math.sqrt(32768),
+            "rows": 4,
+            "overflowing_rows": 0,
+            "spurious_rows": spurious,
+            "spurious_values": 2048 * spurious,
+            "rel_l2": rel_l2,
+            "status": "ok",
+            "message": "",
+        }
+    )
+
+
+def full_folder(**context) -> FolderWriter:
+    writer = FolderWriter(**context)
+    for variant in ("naive", "hadacore"):
+        for dtype in ("f16", "bf16"):
+            for n in (16, 128, 1024, 4096, 32768):
+                for kind in (*accuracy.CONTINUOUS, *accuracy.STRUCTURED):
+                    error(writer, variant, dtype, n, kind)
+    writer.tables["accuracy.csv"] = [
+        row | ({"ratio": 0.7, "rel_l2": 0.7 * row["predicted_rel_l2"]} if row["input"] == "massive_channel" else {})
+        for row in writer.tables["accuracy.csv"]
+    ]
+    for (dtype, n), published in accuracy.HADACORE.items():
+        error(writer, "hadacore_published", dtype, n, rel_l2=1.004 * published)
+    for name, value in (("fraction_bits", 25), ("fused_products", 16), ("xor_shift", 0), ("truncation_gain", -3.8e-8)):
+        probe(writer, name, value)
+    probe(writer, "random", 0, mismatches=0)
+    probe(writer, "chain_of_4", 0, mismatches=0)
+    for method, rmse, published in (
+        ("fp16_standard", 1.9e-4, 3.2e-4),
+        ("fp16_flash", 1.4e-4, 1.9e-4),
+        ("fp8_baseline", 2.5e-2, 2.4e-2),
+        ("fp8_no_rotation", 1.5e-2, 2.4e-2),
+    ):
+        attention(writer, method, rmse, published=published)
+    for variant, rmse in (("naive", 8.5e-3), ("hadacore", 8.52e-3)):
+        attention(writer, "fp8_fa3", rmse, variant, published=9.1e-3)
+        attention(writer, "fp8_no_block", rmse, variant, published=9.3e-3)
+    for fmt, plain, turned in (
+        ("int8", 6.4e-2, 2.8e-3),
+        ("int4", 6.4e-2, 5.1e-2),
+        ("e4m3", 1.7e-3, 2.5e-2),
+        ("mxfp4", 3e-2, 1.2e-1),
+        ("nvfp4", 2.7e-2, 1.2e-1),
+    ):
+        quantized(writer, "none", fmt, plain, "massive_channel")
+        quantized(writer, "exact", fmt, turned, "massive_channel")
+        quantized(writer, "hadacore", fmt, 1.05 * turned, "massive_channel")
+    for norm in (2.0**-18, 0.5, 1.0, 1.5, 2.0):
+        for variant, onset in (("hadacore", 1.2), ("warp_shuffle", 99), ("scale_before", 99)):
+            overflow(writer, variant, norm, 4 if norm > onset else 0)
+    return writer
+
+
+@pytest.fixture
+def device(tmp_path):
+    return load([full_folder().write(tmp_path / GPU)])[0]
+
+
+def test_ratios_name_the_cause_of_what_leaves_the_window(tmp_path):
+    writer = FolderWriter()
+    error(writer, "naive", "f16", 1024)
+    error(writer, "naive", "f16", 1024, "massive_channel", ratio=0.7)
+    error(writer, "naive", "f16", 16, "outlier_channels", ratio=0.92)
+    error(writer, "naive", "bf16", 1024, "uniform", ratio=1.2, for_data=1.2)
+    error(writer, "naive", "f16", 1024, "constant", ratio=0.0)  # structured: no statistics
+    error(writer, "naive", "f32", 1024, ratio=1.5, for_data=1.5)  # the window is that of 16-bit results
+    table = accuracy.ratios(load([writer.write(tmp_path / GPU)])[0]).set_index(["input", "n"])
+    assert dict(table["cause"]) == {
+        ("normal", 1024): "",
+        ("massive_channel", 1024): "significand",
+        ("outlier_channels", 16): "grid",
+        ("uniform", 1024): "unexplained",
+    }
+
+
+def test_an_unexplained_ratio_is_a_finding_that_does_not_hold(tmp_path):
+    writer = full_folder()
+    error(writer, "wgmma", "f16", 8192, ratio=1.1, for_data=1.1)
+    bad = accuracy.requirements(load([writer.write(tmp_path / GPU)])[0])[0]
+    assert not bad.holds and bad.detail.endswith("21 outside the formula's window, 20 of them explained")
+
+
+def test_requirements_hold_on_good_data(device):
+    found = accuracy.requirements(device)
+    assert len(found) == 4 and all(r.holds for r in found), found
+
+
+def test_published_errors_must_be_within_one_percent(tmp_path):
+    writer = FolderWriter()
+    error(writer, "hadacore_published", "f16", 64, rel_l2=1.02 * 2.97e-4)
+    assert not any(r.holds for r in accuracy.requirements(load([writer.write(tmp_path / GPU)])[0]) if "HadaCore" in r.words)
+
+
+def test_a_disagreeing_tensor_core_is_reported(tmp_path):
+    writer = full_folder()
+    probe(writer, "fraction_bits_below_addend", 24, status="incorrect")
+    device = load([writer.write(tmp_path / GPU)])[0]
+    assert not accuracy.requirements(device)[-1].holds
+    assert not accuracy.probe_summary(device)["agrees"].all()
+
+
+def test_measured_and_emulated_rows_stay_apart(tmp_path):
+    writer = FolderWriter()
+    error(writer, "hadacore", "f16", 1024)
+    error(writer, "hadacore", "f16", 1024, ratio=1.01, source="emulated")
+    summary = accuracy.ratio_summary(load([writer.write(tmp_path / GPU)])[0])
+    assert list(summary["source"]) == ["measured", "emulated"] and list(summary["cases"]) == [1, 1]
+
+
+def test_rotation_gain_is_in_decibels(device):
+    table = accuracy.rotation_gain(device).set_index("format")
+    assert table["gain_db"]["int8"] == pytest.approx(20 * math.log10(6.4e-2 / 2.8e-3))
+    assert table["gain_db"]["e4m3"] < -20
+
+
+def test_a_variants_own_rounding_is_compared_with_exact_rotation(device):
+    table = accuracy.transform_visibility(device)
+    assert set(table["variant"]) == {"hadacore"} and table["added"].tolist() == pytest.approx([0.05] * len(table))
+
+
+def test_overflow_begins_at_the_first_spurious_norm(device):
+    table = accuracy.overflow_onset(device).set_index("variant")
+    assert table["onset"]["hadacore"] == 1.5
+    assert math.isnan(table["onset"]["warp_shuffle"])
+
+
+def test_attention_shows_the_median_variant_and_the_range(device):
+    table = accuracy.attention_table(device, 128, 8448).set_index("method")
+    assert table["variants"]["fp8_fa3"] == 2
+    assert table["low"]["fp8_fa3"] == 8.5e-3 and table["high"]["fp8_fa3"] == 8.52e-3
+    assert table["ratio"]["fp8_baseline"] == pytest.approx(2.5 / 2.4)
+
+
+def test_predicted_quantization_is_a_uniform_grid_or_a_rounding():
+    import numpy as np
+
+    peak = np.array([3.8])
+    assert accuracy_figures.predicted_quantization("int8", peak)[0] == pytest.approx(8.64e-3, rel=1e-2)
+    assert accuracy_figures.predicted_quantization("e4m3", peak)[0] == pytest.approx(2.65e-2, rel=1e-2)
+    assert accuracy_figures.predicted_quantization("nvfp4", peak) is None
+
+
+def test_every_figure_is_drawn_and_says_where_it_comes_from(device):
+    drawn = accuracy_figures.draw_all(device)
+    assert [d.stem for d in drawn] == [
+        "accuracy_ratio",
+        "accuracy_gain",
+        "accuracy_bit_match",
+        "accuracy_ulp",
+        "accuracy_inputs",
+        "accuracy_quantization",
+        "accuracy_overflow",
+        "accuracy_attention",
+    ]
+    for drawing in drawn:
+        assert any(GPU in text.get_text() for text in drawing.figure.texts), drawing.stem
+
+
+def test_a_folder_without_the_experiments_has_no_figures_of_them(gpu):
+    stems = [d.stem for d in accuracy_figures.draw_all(load([gpu])[0])]
+    assert "accuracy_attention" not in stems and "accuracy_ratio" not in stems
+
+
+def test_ulp_bins_keep_the_sum():
+    import numpy as np
+
+    shares = np.arange(16.0)
+    assert accuracy_figures.ulp_bins(shares).sum() == shares.sum()
+    assert len(accuracy_figures.ulp_bins(shares)) == len(accuracy_figures.ULP_BINS)
+
+
+def test_findings_name_the_folder_and_hold_its_numbers(device):
+    text = findings.markdown([device])
+    assert GPU in text and "8.50e-3" in text and "**Holds**" in text and "nan" not in text.lower().replace("nan or", "")
+    assert "Does not hold" not in text
+
+
+def test_findings_need_accuracy_rows(tmp_path):
+    with pytest.raises(ResultsError):
+        findings.markdown([])
+
+
+def test_the_accuracy_command_writes_and_checks(tmp_path, capsys):
+    folder = full_folder().write(tmp_path / GPU)
+    page = tmp_path / "ACCURACY.md"
+    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 1
+    assert main(["accuracy", str(folder), "--output", str(page)]) == 0
+    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 0
+    page.write_text(page.read_text() + "edited")
+    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 1
+
+
+def test_the_report_holds_the_analysis(tmp_path):
+    folder = full_folder().write(tmp_path / GPU)
+    page = tmp_path / "report.html"
+    assert main(["report", str(folder), "--no-files", "--output", str(page)]) == 0
+    html = page.read_text(encoding="utf-8")
+    assert "Tensor cores" in html and "FP8 attention, d = 128, n = 8448" in html
+
+
+def test_older_folders_without_the_later_columns_still_load(tmp_path):
+    import csv
+
+    path = full_folder().write(tmp_path / GPU)
+    rows = list(csv.DictReader(open(path / "accuracy.csv")))
+    old = [c for c in rows[0] if c not in ("window", "ratio_for_data", "predicted_for_data", "ulp_histogram")]
+    with open(path / "accuracy.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, old, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    device = load([path])[0]
+    assert accuracy.ratios(device).empty and len(device.accuracy) == len(rows)
