@@ -68,6 +68,30 @@ __device__ inline void wgmma_m64n64k16(float (&d)[32], const std::uint32_t (&a)[
   }
 }
 
+/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
+template <Dtype dtype>
+__device__ inline void wgmma_m64n64k16(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (dtype == Dtype::f16) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "%32, %33, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+  } else {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+        "%32, %33, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+  }
+}
+
 /// wgmma.mma_async.sync.aligned.m64n128k16.f32.{f16,bf16}.{f16,bf16}: d = a b (+ d when `accumulate`), a from
 /// registers, b from the shared-memory descriptor, MN-major (trans-b = 1).
 template <Dtype dtype>
@@ -95,6 +119,34 @@ __device__ inline void wgmma_m64n128k16(float (&d)[64], const std::uint32_t (&a)
         "{%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
         : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+  }
+}
+
+/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
+template <Dtype dtype>
+__device__ inline void wgmma_m64n128k16(float (&d)[64], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (dtype == Dtype::f16) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+        "%64, %65, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+  } else {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+        "%64, %65, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 }
 
@@ -133,6 +185,42 @@ __device__ inline void wgmma_m64n256k16(float (&d)[128], const std::uint32_t (&a
         "{%128,%129,%130,%131}, %132, p, 1, 1, 1;}"
         : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+  }
+}
+
+/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
+template <Dtype dtype>
+__device__ inline void wgmma_m64n256k16(float (&d)[128], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (dtype == Dtype::f16) {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %130, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
+        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
+        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
+        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
+        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
+        "%128, %129, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+  } else {
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %130, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
+        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
+        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
+        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
+        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
+        "%128, %129, p, 1, 1, 0, 1;}"
+        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 }
 

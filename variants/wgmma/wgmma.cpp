@@ -6,38 +6,43 @@
 
 namespace fwht::wgmma {
 
-// Why two forms. A block per row, scheduled by the hardware, keeps memory busiest once the data leaves the
-// L2, as long as several blocks fit on an SM (n <= 8192). Inside the L2 the start-up of each block counts,
-// and a resident block that always has the next rows in flight wins from n = 8192. Above, one row fills so
-// much of an SM that only the ring overlaps load, tensor and store; out of the L2 its rows are handed out
-// dynamically, because a static share leaves SMs idle at the end. A few long rows would leave most SMs idle:
-// then a row is spread over a cluster. Its blocks all read the whole row (it comes from the L2 after the
-// first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; the bounds
-// are where the reading of whole rows starts to cost more than it saves.
+// Why two forms, and where each is used (measured by wgmma_tune on an H200). A block per row, scheduled by
+// the hardware, keeps memory busiest once the data leaves the L2, as long as several blocks fit on an SM
+// (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but starts later, which
+// counts when there is one wave only). Inside the L2 the start-up of each block counts: once the rows are
+// more than fit at once, resident blocks win that have several rows in flight. Registers matter most while
+// all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip); at n =
+// 4096 twice the warps of half the registers win when rows keep arriving. Above 8192 a row fills so much of
+// an SM that only the ring overlaps load, tensor and store. Out of the L2 its rows are handed out
+// dynamically, because a static share leaves SMs idle at the end; inside, the counter costs more than it
+// brings. A few long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read
+// the whole row (it comes from the L2 after the first) and each makes its share of the outputs, so that
+// nothing but one barrier is exchanged; the bounds are where the reading of whole rows starts to cost more
+// than it saves.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
+  const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
+  // An early trigger pays while this kernel and the next leave most SMs free: a few blocks, and of clusters,
+  // which need free places side by side, fewer.
+  const auto eager = [&](std::int64_t most_rows) {
+    return std::size_t{problem.programmatic_launch && rows <= most_rows};
+  };
   switch (log2_floor(problem.n)) {
     case 12:
-      return {.form = Form::one_shot};
+      if (!in_l2) return kLaunches<12>[2];
+      if (rows <= 6 * sms) return kLaunches<12>[eager(16)];
+      return kLaunches<12>[rows <= 20 * sms ? 3 : 4];
     case 13:
-      if (!in_l2 || problem.rows <= 2 * device.sm_count) return {.form = Form::one_shot};
-      return {.form = Form::ring, .warpgroups = 4, .slots = 8};
+      if (!in_l2 || rows <= 4 * sms) return kLaunches<13>[eager(16)];
+      return kLaunches<13>[2];
     case 14:
-      if (problem.rows * 4 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 2};
-      return {.form = Form::ring, .warpgroups = 2, .slots = 4, .dynamic = !in_l2};
+      if (rows * 4 <= sms) return kLaunches<14>[eager(1)];
+      return kLaunches<14>[in_l2 ? 2 : 3];
     default:
-      if (problem.rows <= 2) return {.form = Form::one_shot, .log_cluster = 3};
-      if (problem.rows * 4 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 2};
-      if (problem.rows * 2 <= device.sm_count) return {.form = Form::one_shot, .log_cluster = 1};
-      return {.form = Form::ring, .warpgroups = 2, .slots = 2, .dynamic = !in_l2};
+      if (rows * 4 <= sms) return kLaunches<15>[eager(1)];
+      if (rows * 2 <= sms) return kLaunches<15>[2];
+      return kLaunches<15>[in_l2 ? 3 : 4];
   }
-}
-
-std::int64_t shared_bytes(const Launch& launch, int log_n) {
-  const Tile tile = tile_of(launch, log_n);
-  if (launch.form == Form::one_shot) return tile.row_bytes() + 8 * kMostPieces;
-  return std::int64_t{launch.slots} * (tile.row_bytes() + kBookkeepingBytesPerSlot) +
-         std::int64_t{launch.warpgroups} * 4 * staged_bytes_per_warp(tile.columns());
 }
 
 namespace {
@@ -58,7 +63,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,
                         device.compute_major, device.compute_minor)};
   }
-  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  if (problem.programmatic_launch) {
+    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+  }
   if (Support n = require_power_of_two(problem.n, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   if (problem.row_stride % 8 != 0) {
     return {fmt::format(

@@ -10,6 +10,7 @@
 // three k bits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "common/bits.hpp"
@@ -73,6 +74,16 @@ constexpr int fragment_k(int lane, int r, int e) {
   return 2 * (lane & 3) + e + 8 * (r >> 1);
 }
 
+/// The +-1 Sylvester matrix of order 64 as a K-major A operand without swizzle in shared memory: rows of 8 k
+/// (16 bytes), the 64 m of them together, then the next 8 k. A negated copy may follow it.
+inline constexpr int kTableBytes = 64 * 64 * 2, kTableStepBytes = 16 * 64 * 2;
+inline constexpr int kTableLeadingBytes = 1024, kTableStrideBytes = 128;
+
+/// Byte of the table where entry (m, k) lies.
+constexpr int table_offset(int m, int k) {
+  return (k >> 3) * kTableLeadingBytes + m * 16 + (k & 7) * 2;
+}
+
 /// Bytes of staging a warp needs for its 16 D rows: they are one contiguous piece of the row.
 constexpr int staged_bytes_per_warp(int columns) {
   return 16 * columns * 2;
@@ -87,30 +98,84 @@ constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
 enum class Form {
   one_shot,  // a row per block, or per cluster of blocks of which each reads the whole row and makes its
              // share of outputs
-  ring       // resident blocks with several rows in flight
+  ring       // resident blocks; each of their teams of warpgroups has several rows in flight
 };
 
-/// What is launched for (n, rows): see the table in wgmma.cpp.
+/// A kernel: how rows are spread over warpgroups, and what is in flight.
 struct Launch {
-  Form form;
-  int warpgroups = 1;    // per block
-  int log_cluster = 0;   // one_shot: log2 of the blocks of a cluster
-  int slots = 1;         // ring: rows in flight per block
-  bool dynamic = false;  // ring: rows handed out by a counter instead of a static stride
+  Form form = Form::one_shot;
+  int log_parts = 0;  // log2 of the warpgroups that share a row: of a block (ring), of a cluster (one_shot)
+  int teams = 1;      // ring: rows in work at once per block, each by its own warpgroups
+  int slots = 1;      // ring: rows in flight per team
+  int blocks_per_sm = 1;  // that must fit: bounds the registers
+  int load_pieces = 1;    // that a row arrives in, with an mbarrier each
+  int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over; 0: from registers
+  bool table = false;     // A operand from a table in shared memory, which spares registers
+  bool dynamic = false;   // ring: rows handed out by a counter instead of a static stride
+  bool eager = false;     // one_shot: lets the next kernel of the stream begin at once, where it may
+
+  constexpr int parts() const { return 1 << log_parts; }
+  constexpr int threads() const { return form == Form::one_shot ? 128 : 128 * parts() * teams; }
+  constexpr bool staged() const { return form == Form::ring && store_pieces > 0; }
+  bool operator==(const Launch&) const = default;
 };
+
+/// The kernels that a plan for n = 2^log_n chooses from, see choose_launch.
+template <int log_n>
+inline constexpr std::array<Launch, 0> kLaunches{};
+template <>
+inline constexpr std::array kLaunches<12>{
+    Launch{.form = Form::one_shot, .blocks_per_sm = 6},
+    Launch{.form = Form::one_shot, .blocks_per_sm = 6, .eager = true},
+    Launch{.form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true},
+    Launch{.form = Form::ring, .teams = 4, .slots = 4},
+    Launch{.form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true}};
+template <>
+inline constexpr std::array kLaunches<13>{
+    Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2},
+    Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2, .eager = true},
+    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4}};
+template <>
+inline constexpr std::array kLaunches<14>{
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4},
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .eager = true},
+    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
+    Launch{.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true}};
+template <>
+inline constexpr std::array kLaunches<15>{
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .table = true},
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .table = true, .eager = true},
+    Launch{.form = Form::one_shot, .log_parts = 1, .load_pieces = 2},
+    Launch{.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .store_pieces = 2},
+    Launch{.form = Form::ring,
+           .log_parts = 1,
+           .slots = 2,
+           .load_pieces = 8,
+           .store_pieces = 2,
+           .dynamic = true}};
 
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
 
 constexpr Tile tile_of(const Launch& launch, int log_n) {
-  return {log_n, launch.form == Form::one_shot ? launch.log_cluster : (log_n == 15 ? 1 : 0)};
+  return {log_n, launch.log_parts};
 }
 
-/// one_shot: pieces that a row arrives in at most, each with an mbarrier behind the row. ring: a slot's
-/// mbarrier, reader count, row and ticket, behind rows and staging.
-inline constexpr int kMostPieces = 8;
-inline constexpr int kBookkeepingBytesPerSlot = 8 + 4 + 4 + 4;
-
-/// Dynamic shared memory of a block in bytes; there is no static one.
-std::int64_t shared_bytes(const Launch& launch, int log_n);
+/// Dynamic shared memory of a block in bytes, in this order: rows, table, staging, then for each slot its
+/// mbarriers, and its reader count, row and ticket. There is no static one.
+constexpr int row_area_bytes(const Launch& launch, int log_n) {
+  return launch.teams * launch.slots * tile_of(launch, log_n).row_bytes();
+}
+constexpr int table_bytes(const Launch& launch) {
+  return launch.table ? kTableBytes * (launch.parts() > 1 ? 2 : 1) : 0;
+}
+constexpr int staging_bytes(const Launch& launch, int log_n) {
+  return launch.staged() ? launch.threads() / 32 * staged_bytes_per_warp(tile_of(launch, log_n).columns())
+                         : 0;
+}
+constexpr int shared_bytes(const Launch& launch, int log_n) {
+  constexpr int kBookkeeping = 4 + 4 + 4;
+  return row_area_bytes(launch, log_n) + table_bytes(launch) + staging_bytes(launch, log_n) +
+         launch.teams * launch.slots * (8 * launch.load_pieces + kBookkeeping);
+}
 
 }  // namespace fwht::wgmma

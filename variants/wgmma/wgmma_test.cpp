@@ -2,15 +2,37 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
 namespace fwht::wgmma {
 namespace {
 
-/// Every tile that a launch uses.
+struct Listed {
+  int log_n;
+  Launch launch;
+};
+
+/// Every launch that a plan may choose.
+std::vector<Listed> launches() {
+  std::vector<Listed> all;
+  const auto append = [&](int log_n, const auto& list) {
+    for (const Launch& launch : list)
+      all.push_back({log_n, launch});
+  };
+  append(12, kLaunches<12>);
+  append(13, kLaunches<13>);
+  append(14, kLaunches<14>);
+  append(15, kLaunches<15>);
+  return all;
+}
+
 std::vector<Tile> tiles() {
-  return {{12, 0}, {13, 0}, {14, 0}, {14, 2}, {15, 1}, {15, 2}, {15, 3}};
+  std::vector<Tile> all;
+  for (const Listed& listed : launches())
+    all.push_back(tile_of(listed.launch, listed.log_n));
+  return all;
 }
 
 TEST(Wgmma, TilesCoverTheRow) {
@@ -136,17 +158,49 @@ TEST(Wgmma, ExactStageAndFinishGiveTheTransform) {
   EXPECT_EQ(x, y);
 }
 
+// The canonical K-major layout without swizzle, written down from the PTX ISA: entry (m, k) of the k step
+// that starts at s lies at start(s) + (k mod 8) * 2 + (m mod 8) * 16 + (m / 8) * SBO + (k / 8) * LBO bytes.
+TEST(Wgmma, TableIsTheCanonicalOperand) {
+  std::set<int> offsets;
+  for (int m = 0; m < 64; ++m) {
+    for (int k = 0; k < 64; ++k) {
+      const int in_step = k % 16;
+      EXPECT_EQ(table_offset(m, k), (k / 16) * kTableStepBytes + (in_step % 8) * 2 + (m % 8) * 16 +
+                                        (m / 8) * kTableStrideBytes + (in_step / 8) * kTableLeadingBytes);
+      offsets.insert(table_offset(m, k));
+    }
+  }
+  EXPECT_EQ(offsets.size(), 64U * 64U);
+  EXPECT_EQ(*offsets.rbegin() + 2, kTableBytes);
+}
+
 TEST(Wgmma, LaunchesFitTheDevice) {
+  for (const auto& [log_n, launch] : launches()) {
+    const Tile tile = tile_of(launch, log_n);
+    EXPECT_LE(shared_bytes(launch, log_n) * launch.blocks_per_sm, 227 << 10);
+    EXPECT_LE(launch.threads(), 1024);
+    // Pieces of a load begin at k steps, and pieces of a store at column-tile pairs.
+    EXPECT_EQ(tile.k_steps() % launch.load_pieces, 0);
+    if (launch.staged()) {
+      EXPECT_EQ(tile.columns() / 16 % launch.store_pieces, 0);
+    }
+    EXPECT_TRUE(!launch.eager || launch.form == Form::one_shot);
+  }
+}
+
+TEST(Wgmma, EveryChoiceIsListed) {
   const DeviceInfo device = h200_description();
+  const std::vector<Listed> all = launches();
   for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-    for (std::int64_t elements = std::int64_t{1} << log_n; elements <= std::int64_t{1} << 28; elements *= 2) {
-      const Problem problem = make_problem(Dtype::f16, std::int64_t{1} << log_n, elements >> log_n);
-      const Launch launch = choose_launch(problem, device);
-      EXPECT_LE(shared_bytes(launch, log_n), 227 << 10);
-      // A slot must always serve the same group of warpgroups: otherwise a wait can pass on the parity of an
-      // old phase.
-      if (launch.form == Form::ring) {
-        EXPECT_EQ(launch.slots % (launch.warpgroups / tile_of(launch, log_n).warpgroups_per_row()), 0);
+    for (std::int64_t rows = 1; rows << log_n <= std::int64_t{1} << 28; rows += 1 + rows / 7) {
+      for (const bool programmatic : {false, true}) {
+        Problem problem = make_problem(Dtype::f16, std::int64_t{1} << log_n, rows);
+        problem.programmatic_launch = programmatic;
+        const Launch launch = choose_launch(problem, device);
+        EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Listed& one) {
+          return one.log_n == log_n && one.launch == launch;
+        })) << to_string(problem);
+        EXPECT_LE(launch.eager, programmatic) << "an ordinary launch pays for the trigger";
       }
     }
   }

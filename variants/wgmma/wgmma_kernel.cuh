@@ -1,0 +1,523 @@
+// Kernels of wgmma; wgmma.cu opens with the idea and the bit card. Included by the plan and by wgmma_tune.
+#pragma once
+
+#include <cstdint>
+
+#include "common/bits.hpp"
+#include "common/ptx/bulk_copy.cuh"
+#include "common/ptx/cluster.cuh"
+#include "common/ptx/griddepcontrol.cuh"
+#include "common/ptx/mbarrier.cuh"
+#include "common/ptx/mma.cuh"
+#include "common/ptx/named_barrier.cuh"
+#include "common/ptx/stmatrix.cuh"
+#include "common/ptx/wgmma.cuh"
+#include "common/storage.cuh"
+#include "variants/wgmma/wgmma.hpp"
+
+namespace fwht::wgmma {
+
+struct RowBatch {
+  const std::byte* in;
+  std::byte* out;
+  int rows;
+  std::int64_t row_stride_bytes;
+  float scale;
+};
+
+constexpr std::uint32_t kBf16One = 0x3F80, kBothSigns = 0x80008000;
+
+/// 1.0 in the storage format.
+template <Dtype dtype>
+constexpr std::uint32_t one() {
+  return dtype == Dtype::f16 ? 0x3C00 : kBf16One;
+}
+
+/// Entries (g, 2t) and (g, 2t + 1) of the Sylvester matrix, packed: lane = 4 g + t. All fragments of larger
+/// matrices are this word, negated where the upper bits of row and column share an odd number of ones.
+__device__ inline std::uint32_t signed_ones(std::uint32_t one, int lane) {
+  const int g = lane >> 2, k = 2 * (lane & 3);
+  const std::uint32_t parities = 0x96;  // bit i: parity of i < 8; without the slow population count
+  const std::uint32_t low = parities >> (g & k) & 1, high = low ^ (g & 1);
+  return (one | low << 15) | (one | high << 15) << 16;
+}
+
+/// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), and -I8 for m16n8k8,
+/// which subtracts the bf16 head of an accumulator from it exactly.
+struct Stage3Constants {
+  std::uint32_t hadamard[2][2], minus_identity;
+
+  __device__ explicit Stage3Constants(int lane) {
+    const int g = lane >> 2, t = lane & 3;
+    const std::uint32_t block = signed_ones(kBf16One, lane);
+    hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
+    hadamard[1][1] = block ^ kBothSigns;
+    minus_identity = (2 * t == g ? 0xBF80U : 0U) | (2 * t + 1 == g ? 0xBF800000U : 0U);
+  }
+};
+
+/// One k step; `a` is a fragment in registers or a descriptor.
+template <Dtype dtype, int columns, class A>
+__device__ void exact_step(float (&d)[columns / 2], const A& a, std::uint64_t b, bool accumulate) {
+  if constexpr (columns == 64) ptx::wgmma_m64n64k16<dtype>(d, a, b, accumulate);
+  if constexpr (columns == 128) ptx::wgmma_m64n128k16<dtype>(d, a, b, accumulate);
+  if constexpr (columns == 256) ptx::wgmma_m64n256k16<dtype>(d, a, b, accumulate);
+}
+
+/// The A operand in registers: fragments of all k steps. Upper bits of m are the warp (and warpgroup): they
+/// only flip whole fragments.
+template <Dtype dtype, int k_steps>
+struct Fragments {
+  std::uint32_t a[k_steps][4];
+
+  __device__ Fragments(int lane, int upper_m) {
+    const std::uint32_t block = signed_ones(one<dtype>(), lane);
+#pragma unroll
+    for (int s = 0; s < k_steps; ++s) {
+      const std::uint32_t flip = parity(upper_m & s) ? kBothSigns : 0U;
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {  // r = 3: rows 8-15 and columns 8-15
+        a[s][r] = block ^ flip ^ (r == 3 ? kBothSigns : 0U);
+        // Without this the compiler recomputes fragments between the wgmmas and serialises them (C7520).
+        asm volatile("" : "+r"(a[s][r]));
+      }
+    }
+  }
+  __device__ const std::uint32_t (&operand(int s) const)[4] {
+    return a[s];
+  }
+};
+
+/// The A operand as a table in shared memory, and behind it the negated one for upper bits of k.
+struct Table {
+  std::uint32_t address;
+  int part;  // upper bits of m: the warpgroup of the row
+
+  __device__ std::uint64_t operand(int s) const {
+    const int negated = parity(part & (s >> 2)) ? kTableBytes : 0;
+    return descriptor(address + negated + (s & 3) * kTableStepBytes, kTableLeadingBytes, kTableStrideBytes);
+  }
+};
+
+/// Fills the tables, `threads` threads together; a fence and a barrier must follow.
+template <Dtype dtype, int threads, int tables>
+__device__ void fill_table(std::byte* table) {
+  for (int i = static_cast<int>(threadIdx.x); i < tables * 512; i += threads) {
+    const int m = i & 63, upper_k = i >> 6 & 7;
+    const std::uint32_t flip = (parity(m >> 3 & upper_k) ^ (i >> 9)) ? kBothSigns : 0U;
+    std::uint32_t words[4];
+#pragma unroll
+    for (int t = 0; t < 4; ++t)
+      words[t] = signed_ones(one<dtype>(), 4 * (m & 7) + t) ^ flip;
+    *reinterpret_cast<uint4*>(table + (i >> 9) * kTableBytes + table_offset(m, 8 * upper_k)) =
+        make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
+/// Stage 1 for a row at shared address `row`; before_step(s) waits for what step s reads.
+template <Dtype dtype, int log_n, int log_parts, class Hadamard, class Before>
+__device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], const Hadamard& hadamard,
+                            std::uint32_t row, Before before_step) {
+  constexpr Tile tile{log_n, log_parts};
+#pragma unroll
+  for (int s = 0; s < tile.k_steps(); ++s) {
+    before_step(s);
+    exact_step<dtype, tile.columns()>(
+        d, hadamard.operand(s),
+        descriptor(row + s * tile.k_step_bytes(), tile.leading_bytes(), tile.stride_bytes()), s > 0);
+  }
+  ptx::wgmma_commit_group();
+}
+
+/// Stage 2: butterflies over the column-tile bits above b6.
+template <int registers>
+__device__ void column_butterflies(float (&d)[registers]) {
+#pragma unroll
+  for (int half = 8; half < registers; half *= 2) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      if (i & half) continue;
+      const float a = d[i], b = d[i | half];
+      d[i] = a + b;
+      d[i | half] = a - b;
+    }
+  }
+}
+
+/// The bf16 heads (truncated values) of two fp32 numbers, `low` in the lower half.
+__device__ inline std::uint32_t bf16_heads(float low, float high) {
+  return ptx::prmt<0x7632>(__float_as_uint(low), __float_as_uint(high));
+}
+
+/// Stage 3 on the tensor core for `chains` column-tile pairs at once, step by step, so that their latencies
+/// overlap: x = hi + lo exactly enough (16 bits), both through the same H16.
+template <int chains>
+__device__ void tensor_pairs(float (&x)[chains][2][4], const Stage3Constants& constants) {
+  std::uint32_t hi[chains][4], lo[chains][4];
+#pragma unroll
+  for (int c = 0; c < chains; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      hi[c][i] = bf16_heads(x[c][i >> 1][2 * (i & 1)], x[c][i >> 1][2 * (i & 1) + 1]);
+  }
+#pragma unroll
+  for (int c = 0; c < chains; ++c) {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      ptx::mma_sync_m16n8k8_f32_bf16_accumulate(x[c][tile], hi[c][2 * tile], hi[c][2 * tile + 1],
+                                                constants.minus_identity);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < chains; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      lo[c][i] = ptx::cvt_rn_bf16x2_f32(x[c][i >> 1][2 * (i & 1)], x[c][i >> 1][2 * (i & 1) + 1]);
+  }
+#pragma unroll
+  for (int c = 0; c < chains; ++c) {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile)
+      ptx::mma_sync_m16n8k16_f32_bf16(x[c][tile], hi[c], constants.hadamard[tile]);
+  }
+#pragma unroll
+  for (int c = 0; c < chains; ++c) {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile)
+      ptx::mma_sync_m16n8k16_f32_bf16_accumulate(x[c][tile], lo[c], constants.hadamard[tile]);
+  }
+}
+
+/// Stage 3 by plain sums, for rows that hold an Inf or a NaN: b0 and b6 between registers, b1 and b2 between
+/// lanes.
+__device__ inline void plain_pair(float (&even)[4], float (&odd)[4], int lane) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const float a = even[i], b = even[i + 1], c = odd[i], e = odd[i + 1];
+    const float sum_even = a + b, difference_even = a - b, sum_odd = c + e, difference_odd = c - e;
+    even[i] = sum_even + sum_odd;
+    even[i + 1] = difference_even + difference_odd;
+    odd[i] = sum_even - sum_odd;
+    odd[i + 1] = difference_even - difference_odd;
+  }
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const float sign = lane & bit ? -1.0F : 1.0F;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      even[i] = fmaf(sign, even[i], __shfl_xor_sync(0xFFFFFFFFU, even[i], bit));
+      odd[i] = fmaf(sign, odd[i], __shfl_xor_sync(0xFFFFFFFFU, odd[i], bit));
+    }
+  }
+}
+
+template <Dtype dtype>
+__device__ std::uint32_t pack_pair(float x, float y) {
+  const auto pair = Storage<dtype>::from_float2(x, y);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+
+/// The words of a finished column-tile pair: bit 0 of the index is the odd tile (b6), bit 1 the upper eight
+/// rows. The scale comes last: integers stay integers through the hi + lo pairs, and subnormal data does not
+/// sink below the range of bf16 before it is rounded.
+template <Dtype dtype>
+__device__ void scaled_words(std::uint32_t (&words)[4], const float (&x)[2][4], float scale) {
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    const float* pair = x[q & 1] + 2 * (q >> 1);
+    words[q] = pack_pair<dtype>(pair[0] * scale, pair[1] * scale);
+  }
+}
+
+/// Stages 2 and 3 of one warp's 16 rows of D. `store(pair, words)` takes each column-tile pair in turn.
+template <Dtype dtype, int registers, class Store>
+__device__ void finish(float (&d)[registers], float scale, const Stage3Constants& constants, int lane,
+                       Store store) {
+  constexpr int kPairs = registers / 8, kChains = kPairs < 2 ? kPairs : 2;
+  column_butterflies(d);
+  bool all_finite = true;
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    all_finite &= isfinite(d[i]);
+  // Two loops, not a choice inside one: the tensor chains of several pairs must stay in one basic block to
+  // overlap.
+  if (__all_sync(0xFFFFFFFFU, all_finite)) {
+#pragma unroll
+    for (int pair = 0; pair < kPairs; pair += kChains) {
+      float x[kChains][2][4];
+#pragma unroll
+      for (int i = 0; i < 8 * kChains; ++i)
+        x[i / 8][i / 4 % 2][i % 4] = d[8 * pair + i];
+      tensor_pairs(x, constants);
+#pragma unroll
+      for (int c = 0; c < kChains; ++c) {
+        std::uint32_t words[4];
+        scaled_words<dtype>(words, x[c], scale);
+        store(pair + c, words);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+      float x[2][4];
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        x[i / 4][i % 4] = d[8 * pair + i];
+      plain_pair(x[0], x[1], lane);
+      std::uint32_t words[4];
+      scaled_words<dtype>(words, x, scale);
+      store(pair, words);
+    }
+  }
+}
+
+/// 32-bit word of the row where `lane` of D-row block `upper_m` stores word q of column-tile pair `pair`: the
+/// byte offsets of staging, seen from the whole row.
+template <int log_n, int log_parts>
+__device__ int word_of(int upper_m, int lane, int pair, int q) {
+  constexpr Tile tile{log_n, log_parts};
+  const int byte = upper_m * staged_bytes_per_warp(tile.columns()) +
+                   staged_offset(tile.log_column_tiles(), pair, q, lane >> 2);
+  return byte / 4 + (lane & 3);
+}
+
+// The kernels are templates over a class with a Launch inside, because nvcc takes no object as an argument.
+
+// One row a block of one warpgroup, or a cluster of such blocks: each reads the whole row and makes the
+// outputs of its 64 rows of D. The hardware scheduler balances and overlaps blocks.
+template <Dtype dtype, int log_n, class Choice>
+__global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(RowBatch batch) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr Launch launch = Choice::launch;
+  constexpr int kLogCluster = launch.log_parts, kPieces = launch.load_pieces;
+  constexpr bool kTable = launch.table;
+  constexpr Tile tile{log_n, kLogCluster};
+  // The row arrives in pieces with a barrier each, so that the first k steps start before the last bytes are
+  // there.
+  constexpr int kStepsPerPiece = tile.k_steps() / kPieces, kPieceBytes = tile.row_bytes() / kPieces;
+  extern __shared__ __align__(1024) std::byte shared[];
+  std::byte* const table = shared + tile.row_bytes();
+  auto* const full = reinterpret_cast<std::uint64_t*>(table + table_bytes(launch));
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  // Through a shuffle, so that the compiler knows it to be uniform.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int rank = kLogCluster == 0 ? 0 : static_cast<int>(ptx::cluster_ctarank());
+  const int upper_m = 4 * rank + warp;
+  const std::int64_t row_offset = std::int64_t{blockIdx.x >> kLogCluster} * batch.row_stride_bytes;
+  const std::uint32_t row = ptx::shared_address(shared);
+
+  if constexpr (launch.eager) ptx::griddepcontrol_launch_dependents();
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p)
+      ptx::mbarrier_init(ptx::shared_address(full + p), 1);
+    ptx::fence_mbarrier_init();
+    ptx::griddepcontrol_wait();  // everything else of the block follows the loads
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int p = (i + rank) % kPieces;  // the blocks of a cluster start at different pieces
+      ptx::mbarrier_arrive_expect_tx(ptx::shared_address(full + p), kPieceBytes);
+      ptx::bulk_copy_global_to_shared(row + p * kPieceBytes, batch.in + row_offset + p * kPieceBytes,
+                                      kPieceBytes, ptx::shared_address(full + p));
+    }
+  }
+  const auto hadamard = [&] {
+    if constexpr (kTable) {
+      fill_table<dtype, 128, kLogCluster == 0 ? 1 : 2>(table);
+      ptx::fence_proxy_async_shared();
+      return Table{ptx::shared_address(table), rank};
+    } else {
+      return Fragments<dtype, tile.k_steps()>(lane, upper_m);
+    }
+  }();
+  const Stage3Constants constants(lane);
+  __syncthreads();
+
+  float d[tile.columns() / 2];
+  exact_stage<dtype, log_n, kLogCluster>(d, hadamard, row, [&](int s) {
+    if (s % kStepsPerPiece != 0) return;
+    ptx::mbarrier_wait_parity(ptx::shared_address(full + s / kStepsPerPiece), 0);
+    ptx::wgmma_fence();
+  });
+  if constexpr (kLogCluster > 0) ptx::barrier_cluster_arrive();  // this block has read all of the row
+  ptx::wgmma_wait_group<0>();
+  ptx::pin_accumulators(d);
+  // In place, nobody may store before all blocks of the cluster have read.
+  if constexpr (kLogCluster > 0) ptx::barrier_cluster_wait();
+
+  auto* out = reinterpret_cast<std::uint32_t*>(batch.out + row_offset);
+  finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q)
+      out[word_of<log_n, kLogCluster>(upper_m, lane, pair, q)] = words[q];
+  });
+#else
+  __trap();  // `supports` says no where there is no code for sm_90a
+#endif
+}
+
+/// Counts the warps that have read a slot, over all of its rows; returns the count before.
+__device__ inline unsigned count_reader(unsigned* readers) {
+  unsigned before;
+  asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "r"(ptx::shared_address(readers))
+               : "memory");
+  return before;
+}
+
+// Resident blocks of `teams` independent teams: `parts` warpgroups that share a row and have `slots` rows in
+// flight. No warp is set aside as a producer: the last warp that has read a slot refills it.
+template <Dtype dtype, int log_n, class Choice>
+__global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
+    ring(RowBatch batch, unsigned* next_row) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr Launch launch = Choice::launch;
+  constexpr Tile tile = tile_of(launch, log_n);
+  // Plain constants: a lambda would capture `tile` itself, and read it at run time.
+  constexpr int kRowBytes = tile.row_bytes(), kColumns = tile.columns(), kLogTiles = tile.log_column_tiles();
+  constexpr int kTeams = launch.teams, kSlots = launch.slots, kAllSlots = kTeams * kSlots;
+  constexpr int kStagedBytes = staged_bytes_per_warp(kColumns), kWarpsPerRow = 4 * launch.parts();
+  constexpr int kLoads = launch.load_pieces, kLoadBytes = kRowBytes / kLoads;
+  constexpr int kStepsPerLoad = tile.k_steps() / kLoads;
+  constexpr int kStores = launch.store_pieces;
+  constexpr bool kTable = launch.table, kDynamic = launch.dynamic, kStaged = launch.staged();
+  extern __shared__ __align__(1024) std::byte shared[];
+  // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
+  std::byte* const table = shared + row_area_bytes(launch, log_n);
+  std::byte* const all_staging = table + table_bytes(launch);
+  std::byte* const bookkeeping = all_staging + staging_bytes(launch, log_n);
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const int block_warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int team = block_warp / kWarpsPerRow, upper_m = block_warp % kWarpsPerRow;
+  auto* const full = reinterpret_cast<std::uint64_t*>(bookkeeping) + team * kSlots * kLoads;
+  auto* const readers = reinterpret_cast<unsigned*>(bookkeeping + 8 * kAllSlots * kLoads) + team * kSlots;
+  auto* const row_in = reinterpret_cast<volatile int*>(readers + kAllSlots);  // row that the slot waits for
+  auto* const ticket = reinterpret_cast<volatile unsigned*>(readers + 2 * kAllSlots);  // dynamic: its next
+  const std::uint32_t rows_at = ptx::shared_address(shared) + team * kSlots * kRowBytes;
+  const std::uint32_t staging = ptx::shared_address(all_staging) + block_warp * kStagedBytes;
+  const int stride = static_cast<int>(gridDim.x) * kTeams;  // from a team's row to its next
+  const int first = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
+
+  const auto refill = [&](int row, int slot) {
+    if (kDynamic) row_in[slot] = row;
+    if (row >= batch.rows) {
+      if (kDynamic) ptx::mbarrier_arrive(ptx::shared_address(full + slot * kLoads));
+      return;
+    }
+    const std::byte* from = batch.in + row * batch.row_stride_bytes;
+#pragma unroll
+    for (int p = 0; p < kLoads; ++p) {
+      const std::uint32_t barrier = ptx::shared_address(full + slot * kLoads + p);
+      ptx::mbarrier_arrive_expect_tx(barrier, kLoadBytes);
+      ptx::bulk_copy_global_to_shared(rows_at + slot * kRowBytes + p * kLoadBytes, from + p * kLoadBytes,
+                                      kLoadBytes, barrier);
+    }
+  };
+  // One thread of the team issues, in order: spread over the warps, the first loads start sooner, but the
+  // first row arrives later, among the others.
+  if (lane == 0 && upper_m == 0) {
+    for (int i = 0; i < kSlots * kLoads; ++i)
+      ptx::mbarrier_init(ptx::shared_address(full + i), 1);
+    ptx::fence_mbarrier_init();
+    ptx::griddepcontrol_wait();
+    for (int slot = 0; slot < kSlots; ++slot) {
+      readers[slot] = 0;
+      refill(first + slot * stride, slot);
+    }
+  }
+  const auto hadamard = [&] {
+    if constexpr (kTable) {
+      fill_table<dtype, launch.threads(), launch.parts() == 1 ? 1 : 2>(table);
+      ptx::fence_proxy_async_shared();
+      return Table{ptx::shared_address(table), upper_m >> 2};
+    } else {
+      return Fragments<dtype, tile.k_steps()>(lane, upper_m);
+    }
+  }();
+  const Stage3Constants constants(lane);
+  if constexpr (kTable) {
+    __syncthreads();
+  } else {
+    ptx::bar_sync(1 + team, 32 * kWarpsPerRow);
+  }
+
+  // Dynamic rows: each team draws a ticket at the start and one more a row, and uses it a row later, so that
+  // the counter's latency is hidden. The draw that returns rows + teams - 1 is the last of the launch and
+  // resets the counter.
+  const bool draws = kDynamic && lane == 0 && upper_m == 0;
+  const unsigned last_draw = static_cast<unsigned>(batch.rows + stride - 1);
+  unsigned drawn = draws ? atomicAdd(next_row, 1U) : 0U;
+
+  int slot = 0;
+  std::uint32_t phase = 0;
+#pragma unroll 1
+  for (int row = first; kDynamic || row < batch.rows; row += stride) {
+    if (kDynamic) {
+      ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads), phase);
+      row = row_in[slot];
+      if (row >= batch.rows) break;
+    }
+    const unsigned held = drawn;
+    if (draws) drawn = atomicAdd(next_row, 1U);
+
+    float d[kColumns / 2];
+    exact_stage<dtype, log_n, launch.log_parts>(d, hadamard, rows_at + slot * kRowBytes, [&](int s) {
+      if (s % kStepsPerLoad != 0) return;
+      ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads + s / kStepsPerLoad), phase);
+      ptx::wgmma_fence();
+    });
+    ptx::wgmma_wait_group<0>();
+    ptx::pin_accumulators(d);
+    if (draws) ticket[slot] = held + kSlots * stride;
+    if (lane == 0) {
+      const int next = row + kSlots * stride;
+      if (kDynamic || next < batch.rows) {
+        if (count_reader(readers + slot) % kWarpsPerRow == kWarpsPerRow - 1)
+          refill(kDynamic ? static_cast<int>(ticket[slot]) : next, slot);
+      }
+      if (kStaged) ptx::bulk_copy_wait_group_read<0>();  // the staged row before has been read
+    }
+    __syncwarp();
+
+    std::byte* const out = batch.out + row * batch.row_stride_bytes + upper_m * kStagedBytes;
+    finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
+      if constexpr (!kStaged) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          const int byte = staged_offset(kLogTiles, pair, q, lane >> 2) + 4 * (lane & 3);
+          *reinterpret_cast<std::uint32_t*>(out + byte) = words[q];
+        }
+      } else {
+        ptx::stmatrix_x4(staging + staged_offset(kLogTiles, pair, lane >> 3, lane & 7), words);
+        constexpr int kPairsPerPiece = kColumns / 16 / (kStaged ? kStores : 1);
+        if ((pair + 1) % kPairsPerPiece != 0) return;
+        ptx::fence_proxy_async_shared();
+        __syncwarp();
+        if (lane != 0) return;
+        if constexpr (kStores == 1) {
+          ptx::bulk_copy_shared_to_global(out, staging, kStagedBytes);
+        } else {
+          // Of the lower and of the upper eight rows of D: a contiguous piece each.
+          const int begin = staged_offset(kLogTiles, pair + 1 - kPairsPerPiece, 0, 0);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int at = begin + half * (kStagedBytes / 2);
+            ptx::bulk_copy_shared_to_global(out + at, staging + at, 256 * kPairsPerPiece);
+          }
+        }
+        ptx::bulk_copy_commit_group();
+      }
+    });
+    if (++slot == kSlots) slot = 0, phase ^= 1;
+    __syncwarp();
+  }
+  if (draws && drawn == last_draw) *const_cast<volatile unsigned*>(next_row) = 0;
+  // Shared memory must outlive the copies that read it.
+  if (kStaged && lane == 0) ptx::bulk_copy_wait_group_read<0>();
+#else
+  __trap();  // `supports` says no where there is no code for sm_90a
+#endif
+}
+
+}  // namespace fwht::wgmma
