@@ -37,6 +37,7 @@ std::span<const Check> all_checks() {
       {"BatchInvariance", batch_invariance},
       {"StreamsAndGraphs", streams_and_graphs, true},
       {"ProgrammaticLaunch", programmatic_launch, true},
+      {"RaggedRuns", ragged_runs, true},
       {"IndexWidth", index_width, true},
   };
   return kChecks;

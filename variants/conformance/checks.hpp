@@ -51,6 +51,7 @@ void batch_invariance(Session& session);
 // Only for variants in device memory.
 void streams_and_graphs(Session& session);
 void programmatic_launch(Session& session);
+void ragged_runs(Session& session);
 void index_width(Session& session);
 
 /// Few rows, ragged, in place and out of place, with strides and offsets: every access pattern with few

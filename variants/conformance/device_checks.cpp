@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <set>
 
 #include "common/bits.hpp"
@@ -154,6 +156,51 @@ void programmatic_launch(Session& session) {
                                        problem.span_bytes());
       expect_output(session, problem, want, out, "between eager neighbours");
       expect_output(session, problem, want, result, "copied by the kernel behind");
+    }
+  }
+}
+
+// D2 for every length: run after run with another number of rows, from one to more than the L2 holds, so that
+// every launch configuration meets full, ragged and single tiles in turn. Rows are impulses, whose results
+// are exact in any order of sums, so that one small problem says what all of them are; the output is poisoned
+// before each run.
+void ragged_runs(Session& session) {
+  constexpr int kRuns = 150;
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
+  std::mt19937_64 random(kSeed);
+  for (const std::int64_t n : session.sizes()) {
+    const Problem period = make_problem(session.dtype(), n, std::clamp<std::int64_t>(65536 / n, 7, 61));
+    const Bytes rows = make_input(period, InputClass::one_hot, kSeed), want = session.execute(period, rows);
+    const std::int64_t row_bytes = n * bytes_of(session.dtype()), most_rows = kMostElements / n;
+    Buffer in(Memory::device, static_cast<std::size_t>(most_rows * row_bytes)),
+        out(Memory::device, in.bytes());
+    in.upload(rows.data(), rows.size());
+    in.tile(rows.size());
+    for (int run = 0; run < kRuns; ++run) {
+      // Log-uniform, the largest only once.
+      const double octaves =
+          std::uniform_real_distribution(0.0, std::log2(static_cast<double>(most_rows)) - 3)(random);
+      const std::int64_t count = run == 0 ? most_rows - 1 : static_cast<std::int64_t>(std::exp2(octaves));
+      const Problem problem = out_of_place(make_problem(session.dtype(), n, count));
+      out.poison(run % 2 == 0 ? kPoisonByte : static_cast<unsigned char>(0x5A));
+      session.plan(problem)->execute(in.data(), out.data());
+      synchronize(Memory::device);
+      session.count_case();
+
+      Bytes first(static_cast<std::size_t>(std::min(count, period.rows) * row_bytes));
+      out.download(first.data(), first.size());
+      const Problem head = make_problem(session.dtype(), n, std::min(count, period.rows));
+      session.expect_same_rows(period, want, head, first, fmt::format("{}: run {}", to_string(problem), run));
+      const std::int64_t wrong =
+          count_departures_from_period(out.data(), count * row_bytes / 2, period.rows * row_bytes / 2);
+      if (wrong != 0)
+        session.fail(fmt::format("{}: run {}: {} 16-bit words are wrong", to_string(problem), run, wrong));
+      Bytes behind(static_cast<std::size_t>(row_bytes));
+      out.download(behind.data(), behind.size(), static_cast<std::size_t>(count * row_bytes));
+      const bool touched =
+          std::any_of(behind.begin(), behind.end(), [&](std::byte b) { return b != behind[0]; });
+      if (touched || (behind[0] != std::byte{kPoisonByte} && behind[0] != std::byte{0x5A}))
+        session.fail(fmt::format("{}: run {}: the row behind the last was written", to_string(problem), run));
     }
   }
 }
