@@ -70,7 +70,9 @@ def draw_ratios(device: Device) -> Drawing | None:
         part = table[table["dtype"] == dtype]
         for row, ratio in enumerate(("ratio", "ratio_for_data")):
             axis = axes[row * len(dtypes) + column]
-            axis.axhspan(1 - window, 1 + window, color="#e4efe8", zorder=0, label="window 0.02 + 6.9 / sqrt N")
+            axis.axhspan(
+                1 - window, 1 + window, color="#e4efe8", zorder=0, label="window 0.02 + 6.9 / sqrt N"
+            )
             axis.axhline(1, color="black", linestyle="--", linewidth=0.9, label="predicted")
             for variant, source, rows, style in _series(device, part):
                 style = style | {"linestyle": "none"}
@@ -78,7 +80,9 @@ def draw_ratios(device: Device) -> Drawing | None:
             _log2_axis(axis, "x", part["n"], str, rotate=True)
             low, high = min(0.95, part[ratio].min() - 0.02), max(1.05, part[ratio].max() + 0.02)
             axis.set_ylim(low, high)
-            axis.set_title(f"{dtype}, {'formula' if row == 0 else 'the same roundings followed through the data'}")
+            axis.set_title(
+                f"{dtype}, {'formula' if row == 0 else 'the same roundings followed through the data'}"
+            )
     axes[0].set_ylabel("measured / predicted")
     axes[len(dtypes)].set_ylabel("measured / predicted")
     for axis in axes[len(dtypes) :]:
@@ -88,9 +92,10 @@ def draw_ratios(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_ratio",
         "Measured over predicted error, all continuous inputs",
-        "Each mark is one variant on one kind of input. Above: against the formula sqrt(k (0.42466 u)^2 + gain^2 + ...). "
-        "Below: against the same model with the spacing of the numbers that this very data meets. What leaves the upper "
-        "band and returns in the lower one is explained by the data, not by the kernel.",
+        "Each mark is one variant on one kind of input. Above: against the formula sqrt(k (0.42466 u)^2 +"
+        " gain^2 + ...). Below: against the same model with the spacing of the numbers that this very data"
+        " meets. What leaves the upper band and returns in the lower one is explained by the data, not by the"
+        " kernel.",
         figure,
     )
 
@@ -114,7 +119,9 @@ def draw_gains(device: Device) -> Drawing | None:
                 elinewidth=0.6,
                 **(style | {"linestyle": "none"}),
             )
-            axis.plot(rows["n"], rows["predicted_gain"] / unit, color=style["color"], linewidth=0.9, alpha=0.7)
+            axis.plot(
+                rows["n"], rows["predicted_gain"] / unit, color=style["color"], linewidth=0.9, alpha=0.7
+            )
         _log2_axis(axis, "x", table["n"], str, rotate=True)
         axis.set_title(dtype)
         axis.set_xlabel("row length n")
@@ -124,8 +131,9 @@ def draw_gains(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_gain",
         "Gain: the error that all elements share",
-        "Normal data. Marks with six standard deviations of the sample; lines are the model: 0, but 181/256 for 1/sqrt 2 at "
-        "odd log2 n where constants are stored in 16 bits, and the truncation of tensor-core sums in f32.",
+        "Normal data. Marks with six standard deviations of the sample; lines are the model: 0, but 181/256"
+        " for 1/sqrt 2 at odd log2 n where constants are stored in 16 bits, and the truncation of tensor-core"
+        " sums in f32.",
         figure,
     )
 
@@ -141,8 +149,16 @@ def draw_bit_match(device: Device) -> Drawing | None:
         part = table[table["dtype"] == dtype]
         for variant, source, rows, style in _series(device, part):
             rows = rows.sort_values("n")
-            axis.plot(rows["n"], 100 * rows["bit_match"].astype(float), label=_label(variant, source), **style)
-        axis.axhline(100, color="black", linestyle=":", linewidth=1, label="one rounding of the exact result (model: k = 1)")
+            axis.plot(
+                rows["n"], 100 * rows["bit_match"].astype(float), label=_label(variant, source), **style
+            )
+        axis.axhline(
+            100,
+            color="black",
+            linestyle=":",
+            linewidth=1,
+            label="one rounding of the exact result (model: k = 1)",
+        )
         _log2_axis(axis, "x", part["n"], str, rotate=True)
         axis.set_ylim(0, 104)
         axis.set_title(dtype)
@@ -153,7 +169,8 @@ def draw_bit_match(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_bit_match",
         "Share of results equal to the correctly rounded one",
-        "Normal data. A model with one rounding predicts all but the few results that lie next to a rounding boundary.",
+        "Normal data. A model with one rounding predicts all but the few results that lie next to a rounding"
+        " boundary.",
         figure,
     )
 
@@ -179,7 +196,12 @@ def draw_ulp_histogram(device: Device) -> Drawing | None:
             shares = accuracy.ulp_shares(next(rows.itertuples()))
             if shares is None:
                 continue
-            axis.plot(range(len(ULP_BINS)), 100 * np.maximum(ulp_bins(shares), 1e-7), label=_label(variant, source), **style)
+            axis.plot(
+                range(len(ULP_BINS)),
+                100 * np.maximum(ulp_bins(shares), 1e-7),
+                label=_label(variant, source),
+                **style,
+            )
         axis.set_yscale("log")
         axis.set_ylim(1e-4, 200)
         axis.set_xticks(range(len(ULP_BINS)), ULP_BINS, rotation=90)
@@ -191,8 +213,9 @@ def draw_ulp_histogram(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_ulp",
         "Distance from the correctly rounded result, f16",
-        "Normal data, in steps along the numbers of the type. Errors of several roundings are absolute (about u times the "
-        "row's RMS), so small results are many steps away: a model with k > 1 predicts a tail, one with k = 1 none.",
+        "Normal data, in steps along the numbers of the type. Errors of several roundings are absolute (about"
+        " u times the row's RMS), so small results are many steps away: a model with k > 1 predicts a tail,"
+        " one with k = 1 none.",
         figure,
     )
 
@@ -213,12 +236,18 @@ def draw_inputs(device: Device) -> Drawing | None:
         unit = tables.UNIT_ROUNDOFF[dtype]
         for variant, source, rows, style in _series(device, table[table["dtype"] == dtype]):
             x = [inputs.index(name) for name in rows["input"]]
-            axis.plot(x, rows["rel_l2"].astype(float) / unit, label=_label(variant, source), **(style | {"linestyle": "none"}))
+            axis.plot(
+                x,
+                rows["rel_l2"].astype(float) / unit,
+                label=_label(variant, source),
+                **(style | {"linestyle": "none"}),
+            )
             for place, value in zip(x, rows["predicted_for_data"].astype(float) / unit, strict=True):
                 if np.isfinite(value):
                     axis.plot([place - 0.3, place + 0.3], [value, value], color=style["color"], linewidth=1)
         axis.set_xticks(range(len(inputs)), inputs, rotation=60, ha="right")
         axis.set_yscale("symlog", linthresh=0.1)
+        axis.set_ylim(bottom=-0.02)
         axis.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         axis.set_title(f"{dtype}, n = {n}")
     axes[0].set_ylabel("relative L2 error / u")
@@ -227,8 +256,8 @@ def draw_inputs(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_inputs",
         "Error by kind of input",
-        "Marks are measured, bars the model's prediction for this data (where its roundings are independent). Constant and "
-        "one-hot rows come out exactly where the scale is a power of two.",
+        "Marks are measured, bars the model's prediction for this data (where its roundings are independent)."
+        " Constant and one-hot rows come out exactly where the scale is a power of two.",
         figure,
     )
 
@@ -260,7 +289,9 @@ def draw_quantization(device: Device) -> Drawing | None:
             x = np.arange(len(inputs)) + 0.16 * (index - (len(ns) - 1) / 2)
             for a, b, place in zip(rows["rel_l2_plain"], rows["rel_l2_rotated"], x, strict=True):
                 axis.plot([place, place], [a, b], color=MUTED, linewidth=0.7, zorder=1)
-            axis.plot(x, rows["rel_l2_plain"], "o", color=PALETTE[1], markersize=3.2, label="without rotation")
+            axis.plot(
+                x, rows["rel_l2_plain"], "o", color=PALETTE[1], markersize=3.2, label="without rotation"
+            )
             axis.plot(x, rows["rel_l2_rotated"], "s", color=PALETTE[0], markersize=3.2, label="rotated")
             predicted = predicted_quantization(fmt, rows["peak_over_rms_rotated"].to_numpy(float))
             if predicted is not None:
@@ -274,9 +305,10 @@ def draw_quantization(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_quantization",
         "Quantized tokens with and without rotation",
-        f"f16 tokens, random signs and exact rotation; from left to right in each group n = {', '.join(map(str, ns))}. "
-        "Black: the prediction peak / (2^(b-1) - 1) / sqrt 12 for integers, 0.42466 / 16 for e4m3. Integers gain where "
-        "outliers set the scale and lose on uniform data; floating formats cannot gain in this norm.",
+        "f16 tokens, random signs and exact rotation; from left to right in each group n ="
+        f" {', '.join(map(str, ns))}. Black: the prediction peak / (2^(b-1) - 1) / sqrt 12 for integers,"
+        " 0.42466 / 16 for e4m3. Integers gain where outliers set the scale and lose on uniform data;"
+        " floating formats cannot gain in this norm.",
         figure,
     )
 
@@ -300,13 +332,22 @@ def draw_overflow(device: Device) -> Drawing | None:
             style = styles.get(name, {"color": INK, "linestyle": "--" if name == "scale_before" else ":"})
             style = {k: v for k, v in style.items() if k != "marker"}
             valid = rows["rows"] - rows["overflowing_rows"]
-            upper.plot(rows["norm_over_limit"], 100 * rows["spurious_rows"] / valid.where(valid > 0), label=name, **style)
+            upper.plot(
+                rows["norm_over_limit"],
+                100 * rows["spurious_rows"] / valid.where(valid > 0),
+                label=name,
+                **style,
+            )
             lower.plot(rows["norm_over_limit"], rows["rel_l2"], label=name, **style)
         for axis in (upper, lower):
             axis.axvline(1, color="black", linewidth=0.7, label="model: norm 65504")
             axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"2^{round(math.log2(v))}" if v > 0 else ""))
-        lower.axhline(tables.ideal_error("f16"), color="black", linestyle=":", linewidth=1, label="one rounding")
+            axis.xaxis.set_major_formatter(
+                FuncFormatter(lambda v, _: f"2^{round(math.log2(v))}" if v > 0 else "")
+            )
+        lower.axhline(
+            tables.ideal_error("f16"), color="black", linestyle=":", linewidth=1, label="one rounding"
+        )
         lower.set_yscale("log")
         upper.set_ylim(-4, 104)
         upper.set_title(SHAPES[shape])
@@ -318,9 +359,9 @@ def draw_overflow(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_overflow",
         f"Where the scale stands: overflow and lost precision, f16, n = {n}",
-        "Above: rows whose exact result is finite but that came out infinite or NaN. The model: staged fp16 transforms "
-        "cannot overflow below a 2-norm of 65504; sums in fp32 with the scale before the only rounding never do. "
-        "Dashed and dotted black: the scale applied first, or last in fp16 storage.",
+        "Above: rows whose exact result is finite but that came out infinite or NaN. The model: staged fp16"
+        " transforms cannot overflow below a 2-norm of 65504; sums in fp32 with the scale before the only"
+        " rounding never do. Dashed and dotted black: the scale applied first, or last in fp16 storage.",
         figure,
     )
 
@@ -330,16 +371,25 @@ def draw_attention(device: Device) -> Drawing | None:
     if device.attention.empty:
         return None
     shapes = accuracy.attention_shapes(device)
-    figure, axes = _grid(len(shapes), 4, 2.5, 0.72, 1.3)
+    figure, axes = _grid(len(shapes), 3, 2.5, 0.72, 1.3)
     for axis, (d, n) in zip(axes, shapes, strict=True):
         table = accuracy.attention_table(device, d, n)
-        table = table[table["choice"] == "default"].set_index("method").reindex(accuracy.METHODS).reset_index()
+        table = (
+            table[table["choice"] == "default"].set_index("method").reindex(accuracy.METHODS).reset_index()
+        )
         x = np.arange(len(table))
         axis.errorbar(
-            x, table["rmse_mean"], yerr=table["rmse_spread"], fmt="o", color=PALETTE[0], label="mean and spread over heads"
+            x,
+            table["rmse_mean"],
+            yerr=table["rmse_spread"],
+            fmt="o",
+            color=PALETTE[0],
+            label="mean and spread over heads",
         )
         axis.plot(x, table["rmse"], "s", color=PALETTE[1], label="all heads together")
-        axis.plot(x, table["published"], "x", color="black", markersize=5, label="published (shape not stated)")
+        axis.plot(
+            x, table["published"], "x", color="black", markersize=5, label="published (shape not stated)"
+        )
         axis.set_yscale("log")
         axis.set_xticks(x, [m.replace("_", " ") for m in table["method"]], rotation=60, ha="right")
         axis.set_title(f"d = {d}, n = {n}")
@@ -349,7 +399,7 @@ def draw_attention(device: Device) -> Drawing | None:
     return Drawing(
         "accuracy_attention",
         "FlashAttention-3's FP8 table",
-        "Q, K, V ~ N(0, 1) + N(0, 100) Bernoulli(0.001). Methods that rotate: the median over all variants; what the "
-        "published table leaves open is listed in experiments/attention/attention.hpp.",
+        "Q, K, V ~ N(0, 1) + N(0, 100) Bernoulli(0.001). Methods that rotate: the median over all variants;"
+        " what the published table leaves open is listed in experiments/attention/attention.hpp.",
         figure,
     )

@@ -132,6 +132,8 @@ def test_figures_are_written_as_valid_files(tmp_path):
     files = sorted(p.name for p in (tmp_path / "r_figures").iterdir())
     stems = [
         "accuracy",
+        "accuracy_bit_match",
+        "accuracy_gain",
         "error_speed_replay",
         "heat_f16_replay",
         "speedup_f16_replay",
