@@ -14,7 +14,7 @@ template <hadacore::Table table, hadacore::Accumulator asked>
 NumericModel hadacore_model(const Problem& problem, const DeviceInfo& device) {
   const hadacore::Accumulator sums = hadacore::sums_of(problem.dtype, asked);
   const hadacore::Config config =
-      hadacore::config_for(table, log2_floor(problem.n), sums, hadacore::regime_of(problem.elements()));
+      hadacore::config_for(table, log2_floor(problem.n), sums, regime_of(2 * problem.elements()));
   return hadacore::numeric_model(problem, config, sums, device.compute_capability());
 }
 

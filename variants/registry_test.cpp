@@ -53,13 +53,13 @@ const std::vector<Golden> kGolden = {
   {"hadacore",      kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
-  {"mma_split",     kF16Bf16F32,    {2, 8192},    {2, 8192},    kNone,        1, true, true, {}, {2, 8192}},
+  {"mma_split",     kF16Bf16,       {2, 8192},    {2, 8192},    kNone,        1, true, true, {}, {2, 8192}},
+  {"mma_split",     {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
   {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To15}},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
-  {"auto",          kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
-  {"auto",          {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, 8192}},
+  {"auto",          kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
 };
 // clang-format on
 

@@ -15,6 +15,7 @@
 
 #include "common/bits.hpp"
 #include "common/variant.hpp"
+#include "variants/launch_regime.hpp"
 
 namespace fwht::hadacore {
 
@@ -52,18 +53,6 @@ constexpr Config published_config(int log_n) {
   if (log_n <= 9) return {2, 1, 24};
   constexpr Config kAbove512[] = {{2, 2, 16}, {2, 4, 8}, {2, 8, 4}, {2, 16, 3}, {4, 16, 2}, {8, 16, 1}};
   return kAbove512[log_n - 10];
-}
-
-/// How much work a launch has. What a launch table must balance changes with it: latency of one block
-/// (small), filling all multiprocessors (medium), the rate of the L2 (full), the rate of DRAM (dram).
-enum class Regime { small, medium, full, dram };
-inline constexpr int kRegimes = 4;
-
-/// By elements; the bounds lie between the sizes that were measured, 2^17 | 2^19 .. 2^22 | 2^23, 2^24 | 2^25.
-constexpr Regime regime_of(std::int64_t elements) {
-  if (elements <= std::int64_t{1} << 18) return Regime::small;
-  if (elements <= std::int64_t{1} << 22) return Regime::medium;
-  return elements <= std::int64_t{1} << 24 ? Regime::full : Regime::dram;
 }
 
 /// The launch configurations of `hadacore` and `hadacore_f32` in the four regimes: of eight candidates a size

@@ -597,14 +597,6 @@ TEST_P(HadacoreSizes, StagesOfTheModelReproduceTheLanesBitForBit) {
 
 // ---- The launch table
 
-TEST(HadacoreTable, RegimesSplitTheMeasuredSizes) {
-  EXPECT_EQ(regime_of(1 << 17), Regime::small);
-  EXPECT_EQ(regime_of(1 << 19), Regime::medium);
-  EXPECT_EQ(regime_of(1 << 22), Regime::medium);
-  EXPECT_EQ(regime_of(1 << 23), Regime::full);
-  EXPECT_EQ(regime_of(1 << 25), Regime::dram);
-}
-
 TEST_P(HadacoreSizes, EveryLaunchedShapeHasAProgram) {
   for (const Config& config : launched_configs(GetParam()))
     EXPECT_TRUE(fits(shape_of(GetParam(), config)));

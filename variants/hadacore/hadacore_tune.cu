@@ -1,5 +1,7 @@
 #include "variants/hadacore/hadacore_tune.hpp"
 
+#include <string>
+
 #include "common/cuda_check.hpp"
 #include "common/static_dispatch.hpp"
 #include "variants/hadacore/hadacore_kernel.cuh"
@@ -29,7 +31,7 @@ constexpr std::array<Config, 8> configs_to_try(int log_n) {
 }
 
 template <Dtype dtype, int log_n, int which>
-Candidate candidate() {
+LaunchCandidate candidate() {
   constexpr Config config = configs_to_try(log_n)[which];
   constexpr Shape shape = shape_of(log_n, config);
   static_assert(fits(shape));
@@ -45,20 +47,15 @@ Candidate candidate() {
     kernel<<<grid_for(shape, rows), shape.threads(), shape.shared_bytes(), stream>>>(batch);
     FWHT_CUDA(cudaGetLastError());
   };
-  return {config, attributes.numRegs, static_cast<int>(attributes.localSizeBytes), enqueue};
-}
-
-__global__ void __launch_bounds__(256) copy_vectors(const uint4* in, uint4* out, std::int64_t vectors) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
-  if (i >= vectors) return;
-  uint4 v = in[i];
-  v.x ^= 0x80008000U;
-  out[i] = v;
+  return {std::to_string(config.chunks_per_warp) + ',' + std::to_string(config.warps_per_block) + ',' +
+              std::to_string(config.blocks_per_sm),
+          attributes.numRegs, static_cast<int>(attributes.localSizeBytes), enqueue};
 }
 
 }  // namespace
 
-std::vector<Candidate> candidates(Dtype dtype, int log_n) {
+std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
+  if (dtype == Dtype::f32) return {};
   return dispatch_int<4, kLargestLogN>(log_n, [&](auto l) {
     return [&]<int... which>(std::integer_sequence<int, which...>) {
       if (dtype == Dtype::bf16) return std::vector{candidate<Dtype::bf16, l(), which>()...};
@@ -66,13 +63,6 @@ std::vector<Candidate> candidates(Dtype dtype, int log_n) {
     }
     (std::make_integer_sequence<int, static_cast<int>(configs_to_try(l()).size())>{});
   });
-}
-
-void enqueue_copy(const void* in, void* out, std::int64_t bytes, Stream stream) {
-  const std::int64_t vectors = bytes / 16;
-  copy_vectors<<<static_cast<unsigned>(ceil_div(vectors, 256)), 256, 0, stream>>>(
-      static_cast<const uint4*>(in), static_cast<uint4*>(out), vectors);
-  FWHT_CUDA(cudaGetLastError());
 }
 
 }  // namespace fwht::hadacore

@@ -1,5 +1,7 @@
 #include "variants/mma_split/mma_split.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace fwht::mma_split {
@@ -10,22 +12,31 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  return require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN);
+  const int largest = largest_log_n(problem.dtype);
+  if (Support n = require_power_of_two(problem.n, 2, std::int64_t{1} << largest); !n) return n;
+  const int log_n = log2_floor(problem.n);
+  const Geometry geometry{problem.dtype, log_n, fallback_launch(problem.dtype, log_n)};
+  if (geometry.shared_bytes() <= device.shared_bytes_per_block) return {};
+  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n,
+                      geometry.shared_bytes(), device.shared_bytes_per_block)};
+}
+
+Kind kind_of(const Problem& problem) {
+  return Geometry{problem.dtype, log2_floor(problem.n), {}}.kind();
 }
 
 }  // namespace
 
 int shrink_exponent(const Problem& problem) {
-  const Geometry geometry{problem.dtype, log2_floor(problem.n)};
   if (problem.dtype == Dtype::f32) return 0;
-  if (problem.dtype == Dtype::f16 && geometry.kind() == Kind::butterflies) return 0;
+  if (problem.dtype == Dtype::f16 && kind_of(problem) == Kind::butterflies) return 0;
   const float scale = static_cast<float>(problem.scale);
-  return std::isfinite(std::ldexp(scale, geometry.log_n)) ? geometry.log_n : 0;
+  const int log_n = log2_floor(problem.n);
+  return std::isfinite(std::ldexp(scale, log_n)) ? log_n : 0;
 }
 
 NumericModel numeric_model(const Problem& problem, int compute_capability) {
-  const Geometry geometry{problem.dtype, log2_floor(problem.n)};
-  const bool split = geometry.kind() == Kind::split_mma;
+  const bool split = kind_of(problem) == Kind::split_mma;
   NumericModel model =
       single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is

@@ -6,6 +6,7 @@
 
 #include "common/bits.hpp"
 #include "common/variant.hpp"
+#include "variants/launch_regime.hpp"
 
 namespace fwht::mma_split {
 
@@ -13,67 +14,54 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-inline constexpr int kLargestLogN = 13;
+inline constexpr int kLargestLogN = 13;       // 16-bit data
+inline constexpr int kLargestWideLogN = 15;   // fp32 data
 inline constexpr int kSmallestSplitLogN = 6;  // 16-bit data; below, CUDA cores keep up with memory
+
+constexpr int largest_log_n(Dtype dtype) {
+  return dtype == Dtype::f32 ? kLargestWideLogN : kLargestLogN;
+}
 
 enum class Kind {
   butterflies,  ///< fp32 butterflies: registers (FADD) and lanes (SHFL + FFMA)
   split_mma     ///< two tensor-core stages for b0..b7, the fp32 between them carried as bf16 hi + lo
 };
 
-/// How a row is spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
-/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler.
-struct Launch {
-  int vectors, warps_per_row, threads, blocks_per_sm = 0;
+enum class Form {
+  one_shot,  ///< a block for every rows_per_block() rows
+  ring       ///< resident blocks, one row at a time in registers while the next one comes to shared memory
 };
 
-/// The launch table. What the numbers are for:
-/// - bytes in flight: a copy is fastest with 32-64 KB of loads in flight per SM from many small blocks, so a
-///   lane holds 1 or 2 vectors where the row allows it; more cost registers, hence resident warps;
-/// - block starts: an H200 starts about 1.6 blocks a ns, so a block must move 2 KB or more;
-/// - latency: a second vector keeps a second tensor-core chain in flight; a row of 4096 in one warp would be
-///   one long chain of instructions, so longer rows take 2, 4 or 8 warps and one exchange;
-/// - exchange: vectors are a multiple of the warps that share a row, so that whole vectors change places.
-constexpr Launch launch_for(Dtype dtype, int log_n) {
-  if (dtype != Dtype::f32) {
-    if (log_n < kSmallestSplitLogN) return {1, 1, 256};  // 4 KB a block, nothing but the vector in registers
-    constexpr Launch kSplit[] = {
-        {2, 1, 64},      // n = 64: 2 KB a block
-        {2, 1, 128},     // 128: 4 KB
-        {2, 1, 128},     // 256
-        {2, 1, 128},     // 512: a row a warp
-        {2, 2, 64},      // 1024: a row a block from here on, 2 KB
-        {4, 2, 64},      // 2048: 4 KB
-        {4, 4, 128},     // 4096: 8 KB
-        {8, 4, 128, 5},  // 8192: 16 KB; 64 sums a lane, five blocks leave it 96 registers
-    };
-    return kSplit[log_n - kSmallestSplitLogN];
-  }
-  if (log_n <= 7) return {1, 1, 256};  // a row inside one vector of a warp
-  constexpr Launch kWide[] = {
-      {2, 1, 128},  // n = 256: a row a warp
-      {2, 2, 64},   // 512: 2 KB a block, as 1024 16-bit elements
-      {4, 2, 64},   // 1024
-      {4, 4, 128},  // 2048
-      {8, 4, 128},  // 4096
-      {8, 8, 256},  // 8192: 32 KB
-  };
-  return kWide[log_n - 8];
-}
+/// How rows are spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
+/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler.
+struct Launch {
+  int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
+  Form form = Form::one_shot;
+  constexpr bool operator==(const Launch&) const = default;
+};
 
-/// Everything about one (dtype, n) that is fixed at compile time. Index bits of a row, low first: element
-/// bits (inside the 16-byte vector), lane bits, vector bits, warp bits.
+/// How a kernel reaches memory. Instantiations, because a run-time branch between the loads and the tensor
+/// cores lets the compiler schedule one vector after the other.
+enum class Access {
+  dense,    ///< 16-byte vectors of contiguous rows: addresses are the thread's number times a constant
+  vectors,  ///< 16-byte vectors, rows any distance apart
+  elements  ///< element by element, where pointers or the row stride do not allow vectors
+};
+
+/// Everything about one kernel that is fixed at compile time. Index bits of a row, low first: element bits
+/// (inside the 16-byte vector), lane bits, vector bits, warp bits.
 struct Geometry {
   Dtype dtype;
   int log_n;
+  Launch launch;
 
-  constexpr Launch launch() const { return launch_for(dtype, log_n); }
+  constexpr bool operator==(const Geometry&) const = default;
   constexpr Kind kind() const {
     return dtype != Dtype::f32 && log_n >= kSmallestSplitLogN ? Kind::split_mma : Kind::butterflies;
   }
-  constexpr int vectors() const { return launch().vectors; }
-  constexpr int warps_per_row() const { return launch().warps_per_row; }
-  constexpr int threads() const { return launch().threads; }
+  constexpr int vectors() const { return launch.vectors; }
+  constexpr int warps_per_row() const { return launch.warps_per_row; }
+  constexpr int threads() const { return launch.threads; }
   constexpr int warps() const { return threads() / 32; }
 
   constexpr int log_vector() const { return dtype == Dtype::f32 ? 2 : 3; }  // elements of a vector
@@ -83,7 +71,15 @@ struct Geometry {
     const int rest = log_n - element_bits();
     return rest < 5 ? rest : 5;
   }
-  constexpr int warp_bits() const { return log2_floor(warps_per_row()); }
+  /// By a loop: device code also asks for it outside of constant expressions, where std::countl_zero behind
+  /// log2_floor is not to be had.
+  constexpr int warp_bits() const {
+    int bits = 0;
+    while (1 << bits < warps_per_row())
+      ++bits;
+    return bits;
+  }
+  /// Vector bits that belong to a row; where a warp holds several rows in several vectors, others do not.
   constexpr int vector_bits() const { return log_n - element_bits() - lane_bits() - warp_bits(); }
 
   /// log2 of the rows that lie in one vector of one lane, and in the 32 vectors of a warp; 0 for one row or
@@ -108,29 +104,164 @@ struct Geometry {
   constexpr int column_of_vector(int number) const {
     return (number & ((1 << log_vectors_per_row()) - 1)) << log_vector();
   }
-  constexpr int row_step() const {
-    return log_vectors_per_row() > 5 ? 0 : (32 >> log_vectors_per_row()) << log_rows_per_vector();
+  constexpr int row_offset(int v) const {
+    return log_vectors_per_row() > 5 ? v >> vector_bits()
+                                     : (32 * v >> log_vectors_per_row()) << log_rows_per_vector();
   }
-  constexpr int column_step() const { return log_vectors_per_row() > 5 ? 32 << log_vector() : 0; }
+  constexpr int column_offset(int v) const {
+    return log_vectors_per_row() > 5 ? (v & (vectors_of_row() - 1)) * (32 << log_vector()) : 0;
+  }
+  /// Vectors of a lane that belong to one row.
+  constexpr int vectors_of_row() const { return 1 << vector_bits(); }
 
-  // The exchange swaps warp bits with vector bits and keeps the lane: vector `v` of warp `from` goes to warp
-  // v / kept() and becomes its piece v mod kept() of source `from`. So every shared-memory access is 32
-  // consecutive 16-byte words, free of bank conflicts without swizzle or padding.
-  constexpr int kept() const { return vectors() / warps_per_row(); }
+  // The exchange gives every warp of a row the same share of all of them: `kept` whole vectors of each, or,
+  // where a lane holds fewer vectors than warps share the row, one part in `parts` of a vector, which then is
+  // spread over all lanes, `piece` consecutive elements each. The buffer holds a quad (float4) of 32 lanes
+  // after the other. Whole vectors keep their lane, so that every access is 32 consecutive words of 16 bytes;
+  // a part is read across lanes and quads, and quads of odd number are swizzled to keep that free of bank
+  // conflicts too.
+  constexpr int kept() const { return vectors() >= warps_per_row() ? vectors() / warps_per_row() : 1; }
+  constexpr int parts() const { return vectors() >= warps_per_row() ? 1 : warps_per_row() / vectors(); }
+  constexpr int piece() const { return vector_elements() / parts(); }
   constexpr int quads() const { return vector_elements() / 4; }  // float4 of one vector widened to fp32
-  /// Place of a quad in units of 32 float4, lane l using the l-th of them.
-  constexpr int exchange_slot(int to, int from, int piece, int quad) const {
-    return ((to * warps_per_row() + from) * kept() + piece) * quads() + quad;
+  /// First vector, and part of it, that warp `to` of a row takes from each warp.
+  constexpr int vector_taken(int to) const { return to / parts() * kept(); }
+  constexpr int part_taken(int to) const { return to % parts(); }
+  /// Element of the 32 lanes' vectors side by side at which the piece of a lane begins.
+  constexpr int piece_begin(int part, int lane) const {
+    return part * (32 * vector_elements() / parts()) + lane * piece();
   }
-  constexpr int exchange_slots() const {
-    return warps_per_row() == 1 ? 0 : warps_per_row() * vectors() * quads();
+  /// Float of the row's exchange buffer that holds element e of vector v of a lane of warp `from`.
+  constexpr int exchange_word(int from, int v, int lane, int e) const {
+    const int quad = e >> 2, place = parts() > 1 ? lane ^ (4 * (quad & 1)) : lane;
+    return (((from * vectors() + v) * quads() + quad) * 32 + place) * 4 + (e & 3);
   }
-  constexpr int shared_bytes() const { return exchange_slots() * 32 * 16; }
-  /// Vector of the whole row (0 .. warps_per_row * vectors - 1) that warp `to` holds after the exchange.
-  constexpr int vector_of_row(int to, int from, int piece) const {
-    return from * vectors() + to * kept() + piece;
+  /// The same, counted through the 32 lanes' vectors.
+  constexpr int exchange_word_of(int from, int v, int element) const {
+    return exchange_word(from, v, element >> log_vector(), element & (vector_elements() - 1));
   }
+  constexpr int exchange_words() const { return warps_per_row() == 1 ? 0 : (1 << log_n) / rounds(); }
+
+  // A ring (fp32 data) keeps the next row in shared memory, so the exchange gets half the room: it takes the
+  // vectors' halves, a pair of elements each, one after the other.
+  constexpr int rounds() const { return launch.form == Form::ring ? 2 : 1; }
+  constexpr int pair_word(int from, int v, int lane) const {
+    return ((from * vectors() + v) * 32 + lane) * 2;
+  }
+  constexpr int waiting_bytes() const { return launch.form == Form::ring ? 4 << log_n : 0; }
+
+  constexpr int shared_bytes() const { return waiting_bytes() + 4 * exchange_words(); }
 };
+
+/// The launches of every size in the four regimes: of the candidates in mma_split_tune.cu, measured on an
+/// H200 over 64 KiB .. 128 MiB, the fastest over the sizes of the regime together. All give the same bits.
+/// What decided:
+/// - small: latency, which is the length of the code that one warp runs: one vector a lane where that leaves
+///   a row to one warp, otherwise more warps a row with fewer vectors each, as long as the block stays small.
+/// - medium, full (L2): a block should move 4 KB, because an H200 starts about 1.6 blocks a ns, and the fixed
+///   part of a warp's code (addresses, matrices) is shared by four vectors instead of two. n = 1024 gains
+///   most: in blocks of 2 KB it meets the block starts, and in one warp of four vectors it needs no exchange.
+/// - dram: many small blocks with one or two vectors a lane, the best shape of a copy.
+/// - n = 8192: 64 sums a lane in four warps where throughput counts, half of that in eight warps for latency.
+/// - f32 rows of 16384 need their registers limited to 128 so that two are resident; rows of 32768 are alone
+///   on a multiprocessor, so that a ring pays as soon as there is a second row to fetch.
+struct LaunchRow {
+  Launch small, medium, full, dram;
+};
+
+constexpr Launch kOne{1, 1, 256}, kTwo{2, 1, 256}, kFour{4, 1, 128};  // vectors a lane, 4 KB a block and more
+
+constexpr LaunchRow launches_16(int log_n) {
+  switch (log_n) {
+    case 1:
+      return {kOne, kOne, kTwo, kOne};
+    case 2:
+      return {kOne, kOne, kFour, kOne};
+    case 3:
+      return {kOne, kFour, kFour, kOne};
+    case 4:
+      return {kOne, kTwo, kTwo, kOne};
+    case 5:
+      return {kOne, {2, 1, 128}, {1, 1, 128}, {1, 1, 128}};
+    case 6:
+    case 7:
+    case 8:
+      return {{1, 1, 128}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
+    case 9:
+      return {{1, 2, 64}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
+    case 10:
+      return {{1, 4, 128}, {4, 1, 64}, {4, 1, 64}, {2, 2, 64}};
+    case 11:
+      return {{2, 4, 128}, {4, 2, 64}, {4, 2, 64}, {4, 2, 64}};
+    case 12:
+      return {{2, 8, 256}, {4, 4, 128}, {4, 4, 128}, {4, 4, 128}};
+    default:
+      return {{4, 8, 256}, {4, 8, 256}, {8, 4, 128, 5}, {4, 8, 256}};
+  }
+}
+
+constexpr LaunchRow launches_32(int log_n) {
+  switch (log_n) {
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+      return {kOne, kOne, kTwo, kOne};
+    case 8:
+      return {{1, 2, 64}, {2, 1, 128}, {4, 1, 64}, {2, 1, 64}};
+    case 9:
+      return {{1, 4, 128}, {2, 2, 64}, {4, 1, 64}, {2, 2, 64}};
+    case 10:
+      return {{2, 4, 128}, {2, 4, 128}, {8, 1, 64}, {2, 4, 128}};
+    case 11:
+      return {{2, 8, 256}, {2, 8, 256}, {4, 4, 128}, {2, 8, 256}};
+    case 12:
+      return {{4, 8, 256, 5}, {4, 8, 256, 5}, {4, 8, 256}, {8, 4, 128}};
+    case 13:
+      return {{8, 8, 256, 4}, {8, 8, 256, 4}, {8, 8, 256}, {8, 8, 256}};
+    case 14: {
+      constexpr Launch kTwoResident{16, 8, 256, 2};
+      return {kTwoResident, kTwoResident, kTwoResident, {16, 8, 256}};
+    }
+    default: {
+      constexpr Launch kAlone{16, 16, 512}, kRing{16, 16, 512, 1, Form::ring};
+      return {kAlone, kAlone, kRing, kRing};
+    }
+  }
+}
+
+constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
+  const LaunchRow row = dtype == Dtype::f32 ? launches_32(log_n) : launches_16(log_n);
+  switch (regime) {
+    case Regime::small:
+      return row.small;
+    case Regime::medium:
+      return row.medium;
+    case Regime::full:
+      return row.full;
+    case Regime::dram:
+      break;
+  }
+  return row.dram;
+}
+
+/// The launch for data that are not dense 16-byte vectors, at any amount of work: never a ring.
+constexpr Launch fallback_launch(Dtype dtype, int log_n) {
+  return launch_for(dtype, log_n, log_n == kLargestWideLogN ? Regime::small : Regime::dram);
+}
+
+/// What a geometry must keep for the kernel to be right: warps that share a row have the block to themselves.
+constexpr bool fits(const Geometry& g) {
+  const Launch& l = g.launch;
+  const bool shared = l.warps_per_row > 1;
+  return is_power_of_two(l.vectors) && is_power_of_two(l.warps_per_row) && l.threads % 32 == 0 &&
+         l.threads <= 1024 && g.vector_bits() >= 0 && g.rows_per_block() >= 1 && g.piece() >= 1 &&
+         (!shared || (l.threads == 32 * l.warps_per_row && g.rows_per_block() == 1)) &&
+         (l.form == Form::one_shot || (g.dtype == Dtype::f32 && shared && g.parts() == 1));
+}
 
 // ---- fragments of mma.m16n8k16 and .m16n8k8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"), 16-bit operands
 // packed in pairs, lower index in the lower half; lane = 4 g + t

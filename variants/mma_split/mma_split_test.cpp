@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -19,26 +20,44 @@
 namespace fwht::mma_split {
 namespace {
 
-constexpr Dtype kSixteenBit[] = {Dtype::f16, Dtype::bf16};
-
+/// Every kernel's geometry, those for data off the 16-byte grid included.
 std::vector<Geometry> all_geometries() {
   std::vector<Geometry> all;
+  const auto add = [&](const Geometry& g) {
+    if (std::find(all.begin(), all.end(), g) == all.end()) all.push_back(g);
+  };
   for (const Dtype dtype : kAllDtypes) {
-    for (int log_n = 1; log_n <= kLargestLogN; ++log_n)
-      all.push_back({dtype, log_n});
+    for (int log_n = 1; log_n <= largest_log_n(dtype); ++log_n) {
+      for (int regime = 0; regime < kRegimes; ++regime)
+        add({dtype, log_n, launch_for(dtype, log_n, static_cast<Regime>(regime))});
+      add({dtype, log_n, fallback_launch(dtype, log_n)});
+    }
+  }
+  return all;
+}
+
+/// One geometry for every dtype and row length.
+std::vector<Geometry> all_sizes() {
+  std::vector<Geometry> all;
+  for (const Dtype dtype : kAllDtypes) {
+    for (int log_n = 1; log_n <= largest_log_n(dtype); ++log_n)
+      all.push_back({dtype, log_n, launch_for(dtype, log_n, Regime::dram)});
   }
   return all;
 }
 
 std::string name(const Geometry& g) {
-  return std::string(name_of(g.dtype)) + "/n" + std::to_string(1 << g.log_n);
+  std::string text = std::string(name_of(g.dtype)) + "/n" + std::to_string(1 << g.log_n);
+  for (const int number : {g.vectors(), g.warps_per_row(), g.threads()})
+    text += ' ' + std::to_string(number);
+  return g.launch.form == Form::ring ? text + " ring" : text;
 }
 
 /// Element of the block's rows, laid end to end, in register e of vector v of a lane at load.
 int element_at_load(const Geometry& g, int warp, int lane, int v, int e) {
   const int number = g.first_vector(warp, lane);
-  const int row = g.row_of_vector(number) + v * g.row_step() + (e >> g.element_bits());
-  const int column = g.column_of_vector(number) + v * g.column_step() + (e & ((1 << g.element_bits()) - 1));
+  const int row = g.row_of_vector(number) + g.row_offset(v) + (e >> g.element_bits());
+  const int column = g.column_of_vector(number) + g.column_offset(v) + (e & ((1 << g.element_bits()) - 1));
   return (row << g.log_n) + column;
 }
 
@@ -98,56 +117,122 @@ TEST(MmaSplitMaps, IndexBitsLieWhereTheBitCardSays) {
 
 TEST(MmaSplitMaps, TheLaunchTableKeepsItsOwnRules) {
   for (const Geometry& g : all_geometries()) {
+    EXPECT_TRUE(fits(g)) << name(g);
     EXPECT_EQ(g.threads() % 32, 0) << name(g);
     EXPECT_LE(g.threads(), 1024) << name(g);
     EXPECT_TRUE(is_power_of_two(g.vectors()) && is_power_of_two(g.warps_per_row())) << name(g);
-    EXPECT_GE(g.threads() * g.vectors() * 16, 2048) << name(g);  // bytes of a block
+    EXPECT_EQ(1 << g.warp_bits(), g.warps_per_row()) << name(g);
+    EXPECT_GE(g.threads() * g.vectors() * 16, 1024) << name(g);  // bytes of a block
     EXPECT_GE(g.rows_per_block(), 1) << name(g);
     if (g.warps_per_row() > 1) {
       EXPECT_EQ(g.warps(), g.warps_per_row()) << name(g);  // a block barrier then is a row barrier
       EXPECT_EQ(g.rows_per_block(), 1) << name(g);
-      EXPECT_GE(g.kept(), 1) << name(g);
-      EXPECT_EQ(g.kept() * g.warps_per_row(), g.vectors()) << name(g);
+      EXPECT_GE(g.piece(), 1) << name(g);
+      EXPECT_EQ(g.kept() * g.piece() * g.warps_per_row(), g.vectors() * g.vector_elements()) << name(g);
     } else {
       EXPECT_EQ(g.rows_per_warp() * g.warps(), g.rows_per_block()) << name(g);
       EXPECT_GE(g.rows_per_warp(), 1) << name(g);
+      EXPECT_EQ(g.vectors() % g.vectors_of_row(), 0) << name(g);
     }
-    EXPECT_EQ(g.shared_bytes(), g.warps_per_row() > 1 ? 4 << g.log_n : 0) << name(g);
-    EXPECT_LE(g.shared_bytes(), 48 * 1024) << name(g);  // more would need an opt-in
+    if (g.launch.form == Form::one_shot) {
+      const int exchanged = g.warps_per_row() > 1 ? 4 << g.log_n : 0;
+      EXPECT_EQ(g.shared_bytes(), exchanged) << name(g);
+    } else {
+      EXPECT_EQ(g.shared_bytes(), 6 << g.log_n) << name(g);  // the row that waits and half a row
+      EXPECT_GE(g.launch.blocks_per_sm, 1) << name(g);       // the grid is computed from it
+    }
+    EXPECT_LE(g.shared_bytes() * std::max(1, g.launch.blocks_per_sm), 227 * 1024) << name(g);
   }
 }
 
-// Every slot is written once and read once, and what is written for (to, from, piece) is read as that. A slot
-// is 32 consecutive 16-byte words, one a lane: the 8 lanes of each phase hit 8 different 16-byte columns of
-// 128 bytes.
-TEST(MmaSplitMaps, TheExchangeIsAPermutationOfWholeVectorsWithoutBankConflicts) {
+/// The words that the lanes of a warp reach in one access of `width` floats each: no bank twice in a phase,
+/// which is a quarter of the warp for 16 bytes, half of it for 8, all of it for 4.
+void expect_no_conflict(const std::vector<int>& first_words, int width, const std::string& what) {
+  const auto lanes_of_phase = static_cast<std::size_t>(32 / width);
+  for (std::size_t phase = 0; phase < 32; phase += lanes_of_phase) {
+    std::set<int> banks;
+    for (std::size_t lane = phase; lane < phase + lanes_of_phase; ++lane) {
+      for (int i = 0; i < width; ++i)
+        EXPECT_TRUE(banks.insert((first_words[lane] + i) % 32).second) << what << " lane " << lane;
+    }
+  }
+}
+
+template <class Map>
+std::vector<int> by_lane(Map&& map) {
+  std::vector<int> words;
+  for (int lane = 0; lane < 32; ++lane)
+    words.push_back(map(lane));
+  return words;
+}
+
+// Every element of the row is written once and read once, as the element it was, and no access conflicts.
+TEST(MmaSplitMaps, TheExchangeHandsOutEveryElementOnceWithoutBankConflicts) {
   for (const Geometry& g : all_geometries()) {
-    if (g.warps_per_row() == 1) continue;
-    std::set<int> written, read, rows;
+    if (g.warps_per_row() == 1 || g.launch.form == Form::ring) continue;
+    std::vector<int> element_at(static_cast<std::size_t>(1 << g.log_n), -1);
     for (int from = 0; from < g.warps_per_row(); ++from) {
       for (int v = 0; v < g.vectors(); ++v) {
-        const int to = v / g.kept(), piece = v % g.kept();
-        EXPECT_LT(to, g.warps_per_row());
-        for (int q = 0; q < g.quads(); ++q)
-          EXPECT_TRUE(written.insert(g.exchange_slot(to, from, piece, q)).second) << name(g);
-        // The vector keeps its place in the row: it is vector v of warp `from`.
-        EXPECT_EQ(g.vector_of_row(to, from, piece), from * g.vectors() + v) << name(g);
-      }
-    }
-    for (int to = 0; to < g.warps_per_row(); ++to) {
-      for (int from = 0; from < g.warps_per_row(); ++from) {
-        for (int piece = 0; piece < g.kept(); ++piece) {
-          EXPECT_TRUE(rows.insert(g.vector_of_row(to, from, piece)).second) << name(g);
-          for (int q = 0; q < g.quads(); ++q)
-            EXPECT_TRUE(read.insert(g.exchange_slot(to, from, piece, q)).second) << name(g);
+        for (int e = 0; e < g.vector_elements(); e += 4) {
+          const auto words = by_lane([&](int lane) { return g.exchange_word(from, v, lane, e); });
+          expect_no_conflict(words, 4, name(g) + " put");
+          for (int lane = 0; lane < 32; ++lane) {
+            for (int i = 0; i < 4; ++i) {
+              EXPECT_EQ(g.exchange_word(from, v, lane, e + i), words[static_cast<std::size_t>(lane)] + i);
+              int& place = element_at.at(static_cast<std::size_t>(words[static_cast<std::size_t>(lane)] + i));
+              EXPECT_EQ(place, -1) << name(g);
+              place = ((from * g.vectors() + v) * 32 + lane) * g.vector_elements() + e + i;
+            }
+          }
         }
       }
     }
-    EXPECT_EQ(written, read) << name(g);
-    EXPECT_EQ(static_cast<int>(written.size()), g.exchange_slots()) << name(g);
-    EXPECT_EQ(*written.begin(), 0) << name(g);
-    EXPECT_EQ(*written.rbegin(), g.exchange_slots() - 1) << name(g);
-    EXPECT_EQ(static_cast<int>(rows.size()), g.vectors() * g.warps_per_row()) << name(g);
+    std::set<int> read;
+    for (int to = 0; to < g.warps_per_row(); ++to) {
+      for (int from = 0; from < g.warps_per_row(); ++from) {
+        for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
+          for (int i = 0; i < g.piece(); i += 4) {
+            const auto words = by_lane([&](int lane) {
+              return g.exchange_word_of(from, v, g.piece_begin(g.part_taken(to), lane) + i);
+            });
+            expect_no_conflict(words, std::min(4, g.piece()), name(g) + " get");
+          }
+          for (int lane = 0; lane < 32; ++lane) {
+            for (int i = 0; i < g.piece(); ++i) {
+              const int element = g.piece_begin(g.part_taken(to), lane) + i;
+              const int word = g.exchange_word_of(from, v, element);
+              EXPECT_EQ(element_at[static_cast<std::size_t>(word)],
+                        (from * g.vectors() + v) * 32 * g.vector_elements() + element)
+                  << name(g);
+              EXPECT_TRUE(read.insert(word).second) << name(g);
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(static_cast<int>(read.size()), 1 << g.log_n) << name(g);
+  }
+}
+
+TEST(MmaSplitMaps, ARoundOfARingHandsOutEveryPairOnceWithoutBankConflicts) {
+  for (const Geometry& g : all_geometries()) {
+    if (g.launch.form != Form::ring) continue;
+    std::set<int> words;
+    for (int from = 0; from < g.warps_per_row(); ++from) {
+      for (int v = 0; v < g.vectors(); ++v) {
+        const auto first = by_lane([&](int lane) { return g.pair_word(from, v, lane); });
+        expect_no_conflict(first, 2, name(g));
+        words.insert(first.begin(), first.end());
+      }
+    }
+    EXPECT_EQ(2 * static_cast<int>(words.size()) * g.rounds(), 1 << g.log_n) << name(g);
+    EXPECT_EQ(*words.rbegin() + 2, g.exchange_words()) << name(g);
+    std::set<int> taken;
+    for (int to = 0; to < g.warps_per_row(); ++to) {
+      for (int v = 0; v < g.kept(); ++v)
+        EXPECT_TRUE(taken.insert(g.vector_taken(to) + v).second) << name(g);
+    }
+    EXPECT_EQ(static_cast<int>(taken.size()), g.vectors()) << name(g);
   }
 }
 
@@ -234,25 +319,24 @@ Flags operator|(const Flags& a, const Flags& b) {
   return Flags::from([&](std::size_t l) { return a.at[l] || b.at[l]; });
 }
 
-using Exchange = std::vector<std::array<Floats, 4>>;  // by slot
+using Exchange = std::vector<float>;  // the buffer of a row
 
 /// The Warp of warp_program.hpp.
-template <Dtype dtype, int log_n>
+template <Geometry g>
 class HostWarp {
  public:
-  static constexpr Geometry g{dtype, log_n};
-  static constexpr bool first_stage_may_overflow() { return dtype == Dtype::bf16; }
+  static constexpr bool first_stage_may_overflow() { return g.dtype == Dtype::bf16; }
 
   HostWarp(float shrink, const reference::TensorCore& core, Exchange& exchange)
       : shrink_(shrink), core_(core), exchange_(exchange) {
     const auto matrix = [&](Words(&words)[4], const int(&bits)[4], std::uint32_t one) {
       for (int r = 0; r < 4; ++r) {
         words[r] = Words::from([&](std::size_t lane) {
-          return matrix_fragment(static_cast<int>(lane), r, transformed_bits(bits, log_n), one);
+          return matrix_fragment(static_cast<int>(lane), r, transformed_bits(bits, g.log_n), one);
         });
       }
     };
-    matrix(first_, kFirstStageBits, dtype == Dtype::f16 ? 0x3C00U : 0x3F80U);
+    matrix(first_, kFirstStageBits, g.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U);
     matrix(second_, kSecondStageBits, std::bit_cast<std::uint32_t>(shrink) >> 16);
     minus_identity_ =
         Words::from([](std::size_t lane) { return minus_identity_fragment(static_cast<int>(lane)); });
@@ -261,7 +345,7 @@ class HostWarp {
   void first_stage(Floats (&d)[4], const Words& b0, const Words& b1) const {
     for (Floats& register_of_d : d)
       register_of_d = {};
-    mma<16>(d, first_, {b0, b1}, dtype);
+    mma<16>(d, first_, {b0, b1}, g.dtype);
   }
   void remove_high(Floats (&d)[4], const Words& h0, const Words& h1) const {
     const Words a[4] = {h0, h1, {}, {}};
@@ -310,7 +394,7 @@ class HostWarp {
       x[e] = Floats::from([&](std::size_t l) {
         const std::uint32_t word = words[e / kPerWord].at[l];
         const std::uint32_t bits = kPerWord == 1 ? word : (word >> (16 * (e % 2))) & 0xFFFFU;
-        return static_cast<float>(decode(dtype, bits)) * shrink_;
+        return static_cast<float>(decode(g.dtype, bits)) * shrink_;
       });
     }
   }
@@ -318,15 +402,42 @@ class HostWarp {
     return Words::from([&](std::size_t l) { return static_cast<int>(l >> shift) == row ? word.at[l] : 0U; });
   }
 
-  void put(int slot, const Floats (&x)[4]) {
-    std::copy(std::begin(x), std::end(x), exchange_.at(static_cast<std::size_t>(slot)).begin());
+  void put(int from, int v, int quad, const Floats (&x)[4]) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i)
+        word(g.exchange_word(from, v, lane, 4 * quad + i)) = x[i].at[static_cast<std::size_t>(lane)];
+    }
   }
-  void get(int slot, Floats (&x)[4]) const {
-    const auto& quad = exchange_.at(static_cast<std::size_t>(slot));
-    std::copy(quad.begin(), quad.end(), std::begin(x));
+  void take(int from, int v, int quad, Floats (&x)[4]) const {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i)
+        x[i].at[static_cast<std::size_t>(lane)] = word(g.exchange_word(from, v, lane, 4 * quad + i));
+    }
+  }
+  void get(int from, int v, int part, Floats (&x)[g.piece()]) const {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < g.piece(); ++i) {
+        x[i].at[static_cast<std::size_t>(lane)] =
+            word(g.exchange_word_of(from, v, g.piece_begin(part, lane) + i));
+      }
+    }
+  }
+  void put_pair(int from, int v, const Floats& x, const Floats& y) {
+    for (int lane = 0; lane < 32; ++lane) {
+      word(g.pair_word(from, v, lane)) = x.at[static_cast<std::size_t>(lane)];
+      word(g.pair_word(from, v, lane) + 1) = y.at[static_cast<std::size_t>(lane)];
+    }
+  }
+  void get_pair(int from, int v, Floats& x, Floats& y) const {
+    for (int lane = 0; lane < 32; ++lane) {
+      x.at[static_cast<std::size_t>(lane)] = word(g.pair_word(from, v, lane));
+      y.at[static_cast<std::size_t>(lane)] = word(g.pair_word(from, v, lane) + 1);
+    }
   }
 
  private:
+  float& word(int i) const { return exchange_.at(static_cast<std::size_t>(i)); }
+
   /// d += a b, 16 x K times K x 8, from the fragment maps and the model of the tensor core.
   template <int depth>
   void mma(Floats (&d)[4], const Words (&a)[4], const Words (&b)[2], Dtype operand) const {
@@ -361,10 +472,9 @@ class HostWarp {
 using Bits = std::vector<std::uint32_t>;  // contiguous rows, one element each
 
 /// What the kernel does with one block, with the maps and the program of the kernel.
-template <Dtype dtype, int log_n>
+template <Geometry g>
 class HostBlock {
-  static constexpr Geometry g{dtype, log_n};
-  static constexpr int kVectors = g.vectors(), kElements = g.vector_elements();
+  static constexpr int kVectors = g.vectors(), kElements = g.vector_elements(), kWarps = g.warps_per_row();
 
  public:
   HostBlock(const Problem& problem, const reference::TensorCore& core, const Bits& in, Bits& out,
@@ -372,78 +482,150 @@ class HostBlock {
       : problem_(problem),
         in_(in),
         out_(out),
-        first_(first_row << log_n),
-        exchange_(static_cast<std::size_t>(g.exchange_slots())),
+        first_(first_row << g.log_n),
+        exchange_(static_cast<std::size_t>(g.exchange_words())),
         warp_(std::ldexp(1.0F, -shrink_exponent(problem)), core, exchange_),
         factor_(std::ldexp(static_cast<float>(problem.scale), shrink_exponent(problem))) {}
 
   void run() {
-    for (int w = 0; w < g.warps(); ++w)
-      before_the_barrier(w);
-    if constexpr (g.warps_per_row() > 1) {
+    if constexpr (kWarps == 1) {
       for (int w = 0; w < g.warps(); ++w)
-        after_the_barrier(w);
+        whole_rows(w);
+    } else {
+      shared_row();
     }
   }
   int failures() const { return failures_; }
 
  private:
-  void before_the_barrier(int w) {
+  using Vectors = Floats[kVectors][kElements];
+
+  /// Up to the vector bits; false where rows were done alone and stored.
+  bool transform(int w, Vectors& x) {
     Words data[kVectors][4];
-    Floats x[kVectors][kElements];
     for (int v = 0; v < kVectors; ++v)
       load(w, v, data[v]);
     if constexpr (g.kind() == Kind::butterflies) {
-      for (int v = 0; v < kVectors; ++v)
-        warp_.widen(data[v], x[v]);
-      butterflies<g.element_bits(), g.lane_bits()>(warp_, x);
+      widened_butterflies<g>(warp_, data, x);
     } else {
       split_transform(warp_, data, x);
       if (split_failed(warp_, x)) {
         ++failures_;
-        if constexpr (g.rows_per_warp() > 1) {
+        if constexpr (kWarps == 1) {
           rows_alone(w, data);
-          return;
+          return false;
         } else {
-          for (int v = 0; v < kVectors; ++v) {
-            Floats one[1][8];
-            widened_butterflies<g.element_bits(), g.lane_bits()>(warp_, data[v], one);
-            std::copy(std::begin(one[0]), std::end(one[0]), std::begin(x[v]));
-          }
+          again(w, data, x);
         }
       }
     }
     vector_butterflies<g.vector_bits()>(x);
-    if constexpr (g.warps_per_row() > 1) {
-      exchange_put<dtype, log_n>(warp_, w, x);
-    } else {
-      for (int v = 0; v < kVectors; ++v)
-        store(w, v, x[v], -1);
-    }
+    return true;
+  }
+
+  void whole_rows(int w) {
+    Vectors x;
+    if (!transform(w, x)) return;
+    for (int v = 0; v < kVectors; ++v)
+      store(w, v, x[v], -1);
   }
 
   void rows_alone(int w, const Words (&data)[kVectors][4]) {
-    if constexpr (g.kind() == Kind::split_mma) {
-      for (int v = 0; v < kVectors; ++v) {
-        for (int row = 0; row < (1 << g.log_rows_per_warp_vector()); ++row) {
-          Floats x[1][8];
-          transform_row_alone<g.element_bits(), g.lane_bits()>(warp_, row, data[v], x);
-          store(w, v, x[0], row);
-        }
+    constexpr int kOfRow = g.vectors_of_row();
+    for (int first = 0; first < kVectors; first += kOfRow) {
+      for (int row = 0; row < (1 << g.log_rows_per_warp_vector()); ++row) {
+        Floats x[kOfRow][8];
+        for (int v = 0; v < kOfRow; ++v)
+          vector_alone(row, data[first + v], x[v]);
+        vector_butterflies<g.vector_bits()>(x);
+        for (int v = 0; v < kOfRow; ++v)
+          store(w, first + v, x[v], row);
       }
     }
   }
 
-  void after_the_barrier(int to) {
-    for (int piece = 0; piece < g.kept(); ++piece) {
-      Floats x[g.warps_per_row()][kElements];
-      exchange_get<dtype, log_n>(warp_, to, piece, x);
-      for (int from = 0; from < g.warps_per_row(); ++from) {
-        const int vector = g.vector_of_row(to, from, piece);
-        for (int lane = 0; lane < 32; ++lane) {
-          for (int e = 0; e < kElements; ++e)
-            put(first_ + (vector * 32 + lane) * kElements + e, x[from][e], lane);
+  /// By way of the exchange buffer, as the kernel does.
+  void again(int w, const Words (&data)[kVectors][4], Vectors& x) {
+    for (int v = 0; v < kVectors; ++v) {
+      Floats one[8];
+      vector_alone(0, data[v], one);
+      put_vector(warp_, w, v, one);
+    }
+    for (int v = 0; v < kVectors; ++v)
+      take_vector(warp_, w, v, x[v]);
+  }
+
+  void vector_alone(int row, const Words (&data)[4], Floats (&x)[8]) const {
+    Floats one[1][8];
+    transform_alone<g>(warp_, row, data, one);
+    std::copy(std::begin(one[0]), std::end(one[0]), std::begin(x));
+  }
+
+  void shared_row() {
+    std::vector<std::array<std::array<Floats, kElements>, kVectors>> kept;  // a ring's registers, by warp
+    for (int from = 0; from < kWarps; ++from) {
+      Vectors x;
+      transform(from, x);
+      if constexpr (g.launch.form == Form::one_shot) {
+        exchange_put(warp_, from, x);
+      } else {
+        kept.emplace_back();
+        for (int v = 0; v < kVectors; ++v)
+          std::copy(std::begin(x[v]), std::end(x[v]), kept.back()[static_cast<std::size_t>(v)].begin());
+      }
+    }
+    if constexpr (g.launch.form == Form::one_shot) {
+      for (int to = 0; to < kWarps; ++to) {
+        for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
+          Floats x[kWarps][g.piece()];
+          exchange_get(warp_, v, g.part_taken(to), x);
+          store_pieces(to, v, x);
         }
+      }
+    } else {
+      exchange_by_rounds(kept);
+    }
+  }
+
+  template <class Kept>
+  void exchange_by_rounds(const Kept& kept) {
+    std::vector<std::array<std::array<Floats, 4>, kWarps>> gathered(kVectors);  // by vector taken
+    for (int round = 0; round < g.rounds(); ++round) {
+      for (int from = 0; from < kWarps; ++from) {
+        Vectors x;
+        for (std::size_t v = 0; v < kVectors; ++v)
+          std::copy(kept[static_cast<std::size_t>(from)][v].begin(),
+                    kept[static_cast<std::size_t>(from)][v].end(), std::begin(x[v]));
+        exchange_put_round(warp_, from, round, x);
+      }
+      for (int v = 0; v < kVectors; ++v) {
+        Floats x[kWarps][4];
+        exchange_get_round(warp_, v, round, x);
+        for (std::size_t from = 0; from < kWarps; ++from) {
+          for (int e = 2 * round; e < 2 * round + 2; ++e)
+            gathered[static_cast<std::size_t>(v)][from][static_cast<std::size_t>(e)] = x[from][e];
+        }
+      }
+    }
+    for (int to = 0; to < kWarps; ++to) {
+      for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
+        Floats x[kWarps][4];
+        for (std::size_t from = 0; from < kWarps; ++from)
+          std::copy(gathered[static_cast<std::size_t>(v)][from].begin(),
+                    gathered[static_cast<std::size_t>(v)][from].end(), std::begin(x[from]));
+        vector_butterflies<g.warp_bits()>(x);
+        store_pieces(to, v, x);
+      }
+    }
+  }
+
+  template <int piece>
+  void store_pieces(int to, int v, const Floats (&x)[kWarps][piece]) {
+    for (int from = 0; from < kWarps; ++from) {
+      const std::int64_t vector = first_ + (from * kVectors + v) * 32 * kElements;
+      for (int lane = 0; lane < 32; ++lane) {
+        for (int e = 0; e < piece; ++e)
+          put(vector + g.piece_begin(g.part_taken(to), lane) + e, x[from][e], lane);
       }
     }
   }
@@ -472,7 +654,7 @@ class HostBlock {
   }
   void put(std::int64_t element, const Floats& x, int lane) {
     const auto at = static_cast<std::size_t>(element);
-    if (at < out_.size()) out_[at] = encode(dtype, x.at[static_cast<std::size_t>(lane)] * factor_);
+    if (at < out_.size()) out_[at] = encode(g.dtype, x.at[static_cast<std::size_t>(lane)] * factor_);
   }
 
   Problem problem_;
@@ -480,7 +662,7 @@ class HostBlock {
   Bits& out_;
   std::int64_t first_;
   Exchange exchange_;
-  HostWarp<dtype, log_n> warp_;
+  HostWarp<g> warp_;
   float factor_;
   int failures_ = 0;
 };
@@ -490,21 +672,29 @@ struct HostRun {
   int failures = 0;  // warps that left the fast path
 };
 
-HostRun run_on_host(const Problem& problem, const Bits& in,
-                    const reference::TensorCore& core = reference::kHopperTensorCore) {
+template <Geometry g>
+HostRun run_blocks(const Problem& problem, const Bits& in, const reference::TensorCore& core) {
   HostRun result;
   result.out.assign(in.size(), 0xFFFFU);
-  dispatch_dtype(problem.dtype, [&](auto dtype) {
-    dispatch_int<1, kLargestLogN>(log2_floor(problem.n), [&](auto log_n) {
-      constexpr int kRows = Geometry{dtype(), log_n()}.rows_per_block();
-      for (std::int64_t row = 0; row < problem.rows; row += kRows) {
-        HostBlock<dtype(), log_n()> block(problem, core, in, result.out, row);
-        block.run();
-        result.failures += block.failures();
-      }
+  for (std::int64_t row = 0; row < problem.rows; row += g.rows_per_block()) {
+    HostBlock<g> block(problem, core, in, result.out, row);
+    block.run();
+    result.failures += block.failures();
+  }
+  return result;
+}
+
+HostRun run_on_host(const Problem& problem, const Bits& in,
+                    const reference::TensorCore& core = reference::kHopperTensorCore,
+                    Regime regime = Regime::dram) {
+  return dispatch_dtype(problem.dtype, [&](auto dtype) {
+    return dispatch_int<1, largest_log_n(dtype())>(log2_floor(problem.n), [&](auto log_n) {
+      return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
+        constexpr Launch launch = launch_for(dtype(), log_n(), static_cast<Regime>(r()));
+        return run_blocks<Geometry{dtype(), log_n(), launch}>(problem, in, core);
+      });
     });
   });
-  return result;
 }
 
 Problem problem_of(Dtype dtype, int log_n, std::int64_t at_least_elements = 1024) {
@@ -535,11 +725,10 @@ Bits make_input(const Problem& problem, reference::InputClass input_class, std::
   return to_bits(problem, storage);
 }
 
-std::vector<Geometry> split_geometries() {
+std::vector<Geometry> split_sizes() {
   std::vector<Geometry> all;
-  for (const Dtype dtype : kSixteenBit) {
-    for (int log_n = kSmallestSplitLogN; log_n <= kLargestLogN; ++log_n)
-      all.push_back({dtype, log_n});
+  for (const Geometry& g : all_sizes()) {
+    if (g.kind() == Kind::split_mma) all.push_back(g);
   }
   return all;
 }
@@ -553,7 +742,7 @@ bool same_value(Dtype dtype, std::uint32_t a, std::uint32_t b) {
 // Every sum is exact, so one wrong index, sign or swapped register shows as a wrong number. The rows count up
 // to and beyond what one block holds, and the last block is not full.
 TEST(MmaSplitProgram, IntegersComeOutExactly) {
-  for (const Geometry& g : all_geometries()) {
+  for (const Geometry& g : all_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n, 5 << 9);
     Bits in(static_cast<std::size_t>(problem.elements()));
     reference::IntMatrix sums(problem.rows, problem.n);
@@ -577,7 +766,7 @@ TEST(MmaSplitProgram, IntegersComeOutExactly) {
 }
 
 TEST(MmaSplitProgram, ButterflySizesEqualThePlainHostLoopBitForBit) {
-  for (const Geometry& g : all_geometries()) {
+  for (const Geometry& g : all_sizes()) {
     if (g.kind() != Kind::butterflies) continue;
     const Problem problem = problem_of(g.dtype, g.log_n);
     ASSERT_EQ(numeric_model(problem, 90).arithmetic, Arithmetic::fp32_ascending);
@@ -589,6 +778,29 @@ TEST(MmaSplitProgram, ButterflySizesEqualThePlainHostLoopBitForBit) {
       const Bits want = to_bits(problem, out), got = run_on_host(problem, in).out;
       for (std::size_t i = 0; i < in.size(); ++i)
         ASSERT_TRUE(same_value(g.dtype, got[i], want[i])) << name(g) << " element " << i;
+    }
+  }
+}
+
+// What a launch table may choose between: the bits do not depend on it. A bad row among good ones too, which
+// takes them through the exact paths.
+TEST(MmaSplitProgram, EveryLaunchOfASizeGivesTheSameBits) {
+  for (const Geometry& g : all_sizes()) {
+    const Problem problem = problem_of(g.dtype, g.log_n, 3 << 10);
+    Bits in = make_input(problem, reference::InputClass::normal, 23);
+    for (const bool with_infinity : {false, true}) {
+      if (with_infinity) in[static_cast<std::size_t>(problem.n + 1)] = encode(g.dtype, HUGE_VAL);
+      const Bits want = run_on_host(problem, in).out;
+      for (int regime = 0; regime < kRegimes; ++regime) {
+        const auto launch = launch_for(g.dtype, g.log_n, static_cast<Regime>(regime));
+        if (launch == g.launch) continue;
+        const Bits got =
+            run_on_host(problem, in, reference::kHopperTensorCore, static_cast<Regime>(regime)).out;
+        for (std::size_t i = 0; i < in.size(); ++i) {
+          ASSERT_TRUE(same_value(g.dtype, got[i], want[i]))
+              << name({g.dtype, g.log_n, launch}) << " element " << i;
+        }
+      }
     }
   }
 }
@@ -615,7 +827,7 @@ Errors errors_of(const Problem& problem, const Bits& in, const Bits& out) {
 // above 2^-133. Sampling: both errors come from the same outputs, so their ratio is known far better than
 // either.
 TEST(MmaSplitProgram, TheErrorIsThatOfOneRounding) {
-  for (const Geometry& g : split_geometries()) {
+  for (const Geometry& g : split_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n, 1 << 13);
     for (const auto input_class : {reference::InputClass::normal, reference::InputClass::subnormal,
                                    reference::InputClass::fa3_mixture}) {
@@ -667,7 +879,7 @@ Bits modulated(const Problem& problem, const Bits& in, std::int64_t a) {
 }
 
 TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
-  for (const Geometry& g : split_geometries()) {
+  for (const Geometry& g : split_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n);
     const Bits in = make_input(problem, reference::InputClass::normal, 3);
     for (const int compute_capability : {80, 90}) {
@@ -728,7 +940,7 @@ void expect_contained(const Problem& problem, const Bits& in, const HostRun& cle
 
 TEST(MmaSplitExceptionalValues, OneInAnyColumnIsNoticedAndStaysInItsRow) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Geometry& g : split_geometries()) {
+  for (const Geometry& g : split_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n, 512);
     const Bits in = make_input(problem, reference::InputClass::normal, 13);
     const HostRun clean = run_on_host(problem, in);
@@ -750,7 +962,7 @@ TEST(MmaSplitExceptionalValues, OneInAnyColumnIsNoticedAndStaysInItsRow) {
 // Signs agree: infinite; they do not: NaN. In every warp of the row, and with a second bad row beside it.
 TEST(MmaSplitExceptionalValues, SeveralInOneRowAndABadNeighbour) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Geometry& g : split_geometries()) {
+  for (const Geometry& g : split_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n, 512);
     const Bits in = make_input(problem, reference::InputClass::normal, 17);
     Bits bad = in;

@@ -13,7 +13,11 @@
 //   widen(words, x)             the numbers of a vector times 2^-k;  keep_lanes(word, shift, row): word in
 //   the
 //                               lanes with lane >> shift = row, 0 in the others
-//   put(slot, x), get(slot, x)  four Floats to and from the exchange buffer
+//   put(from, v, quad, x)       a quad of vector v of warp `from` of the row into the exchange buffer
+//   take(from, v, quad, x)      the same quad back
+//   get(from, v, part, x)       the lane's piece of what warp `from` put for vector v; see Geometry
+//   put_pair(from, v, x, y), get_pair(from, v, x, y)   a pair of elements of a vector, in an exchange by
+//   rounds
 #pragma once
 
 #include "variants/mma_split/mma_split.hpp"
@@ -179,46 +183,47 @@ FWHT_WARP_CODE bool split_failed(const Warp& warp, const Float (&x)[vectors][8])
   return warp.any(failed);
 }
 
-/// One vector on CUDA cores, on data times 2^-k like split_stages, but with infinities and NaN as plain sums
+/// Vectors on CUDA cores, on data times 2^-k like split_stages, but with infinities and NaN as plain sums
 /// have them.
-template <int element_bits, int lane_bits, class Warp, class Word, class Float>
-FWHT_WARP_CODE void widened_butterflies(const Warp& warp, const Word (&data)[4], Float (&x)[1][8]) {
-  warp.widen(data, x[0]);
-  butterflies<element_bits, lane_bits>(warp, x);
+template <Geometry g, int vectors, class Warp, class Word, class Float>
+FWHT_WARP_CODE void widened_butterflies(const Warp& warp, const Word (&data)[vectors][4],
+                                        Float (&x)[vectors][g.vector_elements()]) {
+  FWHT_UNROLL
+  for (int v = 0; v < vectors; ++v)
+    warp.widen(data[v], x[v]);
+  butterflies<g.element_bits(), g.lane_bits()>(warp, x);
 }
 
-/// Row `row` of the several that a vector of the warp holds, with zeros in place of the others: bit for bit
-/// what it is in the company of finite rows, because sums with zeros are exact. By butterflies where the
-/// tensor cores fail on it.
-template <int element_bits, int lane_bits, class Warp, class Word, class Float>
-FWHT_WARP_CODE void transform_row_alone(const Warp& warp, int row, const Word (&data)[4], Float (&x)[1][8]) {
+/// One vector by itself, and of the rows that it holds only row `row`, with zeros in place of the others: bit
+/// for bit what it is in the company of finite rows, because sums with zeros are exact. By butterflies where
+/// the tensor cores fail on it.
+template <Geometry g, class Warp, class Word, class Float>
+FWHT_WARP_CODE void transform_alone(const Warp& warp, int row, const Word (&data)[4], Float (&x)[1][8]) {
   Word alone[1][4];
   FWHT_UNROLL
   for (int w = 0; w < 4; ++w)
-    alone[0][w] = warp.keep_lanes(data[w], lane_bits, row);
+    alone[0][w] = warp.keep_lanes(data[w], g.lane_bits(), row);
   split_stages(warp, alone, x);
-  if (split_failed(warp, x)) widened_butterflies<element_bits, lane_bits>(warp, alone[0], x);
+  if (split_failed(warp, x)) widened_butterflies<g>(warp, alone, x);
 }
 
-/// Vector `v` of warp `from` into its slots of the exchange buffer.
-template <Dtype dtype, int log_n, int count, class Warp, class Float>
+/// Vector `v` of warp `from` of the row into the exchange buffer.
+template <int count, class Warp, class Float>
 FWHT_WARP_CODE void put_vector(Warp& warp, int from, int v, const Float (&x)[count]) {
-  constexpr Geometry g{dtype, log_n};
   FWHT_UNROLL
   for (int q = 0; q < count / 4; ++q) {
     const Float quad[4] = {x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]};
-    warp.put(g.exchange_slot(v / g.kept(), from, v % g.kept(), q), quad);
+    warp.put(from, v, q, quad);
   }
 }
 
-/// What warp `from` put there for warp `to`.
-template <Dtype dtype, int log_n, int count, class Warp, class Float>
-FWHT_WARP_CODE void get_vector(const Warp& warp, int to, int from, int piece, Float (&x)[count]) {
-  constexpr Geometry g{dtype, log_n};
+/// The same vector back.
+template <int count, class Warp, class Float>
+FWHT_WARP_CODE void take_vector(const Warp& warp, int from, int v, Float (&x)[count]) {
   FWHT_UNROLL
   for (int q = 0; q < count / 4; ++q) {
     Float quad[4];
-    warp.get(g.exchange_slot(to, from, piece, q), quad);
+    warp.take(from, v, q, quad);
     FWHT_UNROLL
     for (int i = 0; i < 4; ++i)
       x[4 * q + i] = quad[i];
@@ -226,20 +231,36 @@ FWHT_WARP_CODE void get_vector(const Warp& warp, int to, int from, int piece, Fl
 }
 
 /// Before the barrier of an exchange: warp `from` of the row hands out its vectors.
-template <Dtype dtype, int log_n, int vectors, int count, class Warp, class Float>
+template <int vectors, int count, class Warp, class Float>
 FWHT_WARP_CODE void exchange_put(Warp& warp, int from, const Float (&x)[vectors][count]) {
   FWHT_UNROLL
   for (int v = 0; v < vectors; ++v)
-    put_vector<dtype, log_n>(warp, from, v, x[v]);
+    put_vector(warp, from, v, x[v]);
 }
 
-/// After the barrier: warp `to` gathers piece `piece` of every warp and transforms the warp bits.
-template <Dtype dtype, int log_n, int warps, int count, class Warp, class Float>
-FWHT_WARP_CODE void exchange_get(const Warp& warp, int to, int piece, Float (&x)[warps][count]) {
+/// After the barrier: gathers a part of vector `v` of every warp and transforms the warp bits.
+template <int warps, int piece, class Warp, class Float>
+FWHT_WARP_CODE void exchange_get(const Warp& warp, int v, int part, Float (&x)[warps][piece]) {
   FWHT_UNROLL
   for (int from = 0; from < warps; ++from)
-    get_vector<dtype, log_n>(warp, to, from, piece, x[from]);
-  vector_butterflies<Geometry{dtype, log_n}.warp_bits()>(x);
+    warp.get(from, v, part, x[from]);
+  vector_butterflies<log2_floor(warps)>(x);
+}
+
+/// An exchange in two rounds: round r carries elements 2 r and 2 r + 1 of every vector of four. Barriers
+/// before and after each.
+template <int vectors, class Warp, class Float>
+FWHT_WARP_CODE void exchange_put_round(Warp& warp, int from, int round, const Float (&x)[vectors][4]) {
+  FWHT_UNROLL
+  for (int v = 0; v < vectors; ++v)
+    warp.put_pair(from, v, x[v][2 * round], x[v][2 * round + 1]);
+}
+
+template <int warps, class Warp, class Float>
+FWHT_WARP_CODE void exchange_get_round(const Warp& warp, int v, int round, Float (&x)[warps][4]) {
+  FWHT_UNROLL
+  for (int from = 0; from < warps; ++from)
+    warp.get_pair(from, v, x[from][2 * round], x[from][2 * round + 1]);
 }
 
 }  // namespace fwht::mma_split

@@ -1,0 +1,24 @@
+// Copies from global to shared memory that pass no register. One PTX instruction, one function, named after
+// the instruction. Each thread waits for its own copies; what it copied for others needs a barrier after
+// that.
+#pragma once
+
+#include <cstdint>
+
+namespace fwht::ptx {
+
+/// cp.async.cg.shared.global, 16 bytes (PTX ISA, "Data Movement and Conversion Instructions: cp.async"): both
+/// addresses multiples of 16; `shared` points into shared memory. sm_80.
+__device__ inline void cp_async_cg_shared_global_16(void* shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
+
+/// cp.async.wait_all (same chapter): every copy of this thread so far has landed. sm_80.
+__device__ inline void cp_async_wait_all() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+}  // namespace fwht::ptx

@@ -1,0 +1,36 @@
+// Loads and stores of global memory whose width the compiler keeps: it splits the 16-byte store of a struct
+// whenever its parts are at hand one by one. One PTX instruction, one function.
+#pragma once
+
+#include <cstdint>
+
+namespace fwht::ptx {
+
+/// ld.global.v4.u32 (PTX ISA, "Data Movement and Conversion Instructions: ld"): 16 bytes, aligned.
+__device__ inline void ld_global_v4(std::uint32_t (&words)[4], const void* from) {
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(from)
+               : "memory");
+}
+
+/// st.global.v4.u32, .v2.u32, .u32 (same chapter, "st"): 16, 8 or 4 bytes, aligned, where `wanted`: under a
+/// predicate, not behind a branch.
+__device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (&words)[4]) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.u32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
+      "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(wanted ? 1U : 0U)
+      : "memory");
+}
+__device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (&words)[2]) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.u32 [%0], {%1, %2}; }" ::"l"(to),
+               "r"(words[0]), "r"(words[1]), "r"(wanted ? 1U : 0U)
+               : "memory");
+}
+__device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (&words)[1]) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u32 [%0], %1; }" ::"l"(to), "r"(words[0]),
+               "r"(wanted ? 1U : 0U)
+               : "memory");
+}
+
+}  // namespace fwht::ptx

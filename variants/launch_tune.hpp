@@ -1,0 +1,33 @@
+// What the programs have in common that measure the launch configurations of a variant: every candidate must
+// give the bits of the variant's own plan, then it is timed beside the copy limit as the sweep does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/variant.hpp"
+
+namespace fwht {
+
+struct LaunchCandidate {
+  std::string values;  ///< of LaunchTuning::columns, separated by commas
+  int registers, spilled_bytes;
+  /// Contiguous rows, 16-byte aligned, orthonormal.
+  std::function<void(const void* in, void* out, std::int64_t rows, Stream)> enqueue;
+};
+
+struct LaunchTuning {
+  const Variant& variant;
+  std::string columns;  ///< what tells the candidates apart
+  int smallest_log_n, largest_log_n;
+  /// None where the variant does not support the problem.
+  std::function<std::vector<LaunchCandidate>(Dtype, int log_n)> candidates;
+};
+
+/// The program: options, then one CSV line a candidate, size and mode on standard output. Throws BadRequest
+/// for bad options and std::runtime_error when a candidate gives other bits.
+int tune_launches(const LaunchTuning& tuning, const std::string& program, int argc, const char* const* argv);
+
+}  // namespace fwht

@@ -1,0 +1,126 @@
+#include "variants/mma_split/mma_split_tune.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "common/cuda_check.hpp"
+#include "common/static_dispatch.hpp"
+#include "variants/mma_split/mma_split_kernel.cuh"
+
+namespace fwht::mma_split {
+namespace {
+
+inline constexpr int kMostCandidates = 6;
+using Launches = std::array<Launch, kMostCandidates>;  // those behind the last one have no vectors
+
+/// {vectors a lane, warps a row, threads, blocks per SM}. Left out, because they were slower: blocks of 1
+/// KB, several rows in a block whose rows take several warps, and registers capped until they spill.
+constexpr Launches launches_to_try_16(int log_n) {
+  switch (log_n) {
+    case 6:
+    case 7:
+    case 8:
+      return {{{2, 1, 128}, {2, 1, 256}, {1, 1, 128}, {4, 1, 64}, {4, 1, 128}}};
+    case 9:
+      return {{{2, 1, 128}, {2, 1, 256}, {1, 2, 64}, {4, 1, 64}, {4, 1, 128}}};
+    case 10:
+      return {{{2, 2, 64}, {1, 4, 128}, {4, 1, 64}, {4, 1, 128}}};
+    case 11:
+      return {{{4, 2, 64}, {2, 4, 128}, {8, 1, 64}}};
+    case 12:
+      return {{{4, 4, 128}, {4, 4, 128, 9}, {2, 8, 256}, {8, 2, 64}}};
+    case 13:
+      return {{{8, 4, 128, 5}, {8, 4, 128, 4}, {4, 8, 256}, {4, 8, 256, 4}}};
+    default:
+      return {{{1, 1, 256}, {1, 1, 128}, {2, 1, 128}, {2, 1, 256}, {4, 1, 128}}};
+  }
+}
+
+constexpr Launches launches_to_try_32(int log_n) {
+  switch (log_n) {
+    case 8:
+      return {{{2, 1, 128}, {2, 1, 64}, {2, 1, 256}, {1, 2, 64}, {4, 1, 64}}};
+    case 9:
+      return {{{2, 2, 64}, {1, 4, 128}, {4, 1, 64}, {4, 1, 128}}};
+    case 10:
+      return {{{4, 2, 64}, {2, 4, 128}, {8, 1, 64}}};
+    case 11:
+      return {{{4, 4, 128}, {2, 8, 256}, {8, 2, 64}}};
+    case 12:
+      return {{{8, 4, 128}, {4, 8, 256}, {4, 8, 256, 5}}};
+    case 13:
+      return {{{8, 8, 256}, {8, 8, 256, 4}, {4, 16, 512}}};
+    case 14:
+      return {{{16, 8, 256}, {16, 8, 256, 2}, {8, 16, 512}, {16, 8, 256, 2, Form::ring}}};
+    case 15:
+      return {{{16, 16, 512, 1, Form::ring}, {16, 16, 512}}};
+    default:
+      return {{{1, 1, 256}, {1, 1, 128}, {2, 1, 128}, {2, 1, 256}, {4, 1, 128}}};
+  }
+}
+
+constexpr Launches launches_to_try(Dtype dtype, int log_n) {
+  return dtype == Dtype::f32 ? launches_to_try_32(log_n) : launches_to_try_16(log_n);
+}
+
+void enqueue(const Geometry& g, Kernel kernel, unsigned most_blocks, const void* in, void* out,
+             std::int64_t rows, Stream stream) {
+  const Problem problem = make_problem(g.dtype, std::int64_t{1} << g.log_n, rows);
+  const auto blocks = static_cast<unsigned>(ceil_div(rows, g.rows_per_block()));
+  kernel<<<std::min(blocks, most_blocks), static_cast<unsigned>(g.threads()),
+           static_cast<std::size_t>(g.shared_bytes()), stream>>>(batch_of(problem, g, in, out));
+  FWHT_CUDA(cudaGetLastError());
+}
+
+template <Dtype dtype, int log_n, int which, NonFinite non_finite = NonFinite::handled>
+void add_candidate(std::vector<LaunchCandidate>& all) {
+  constexpr Launch l = launches_to_try(dtype, log_n)[which];
+  if constexpr (l.vectors > 0) {
+    constexpr Geometry g{dtype, log_n, l};
+    const Kernel kernel = kernel_of<g, Access::dense, Trigger::at_end, non_finite>();
+    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, g.shared_bytes()));
+    cudaFuncAttributes attributes{};
+    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+    const bool is_ring = l.form == Form::ring;
+    const unsigned most_blocks =
+        is_ring ? static_cast<unsigned>(this_device().sm_count * l.blocks_per_sm) : ~0U;
+    std::string values = is_ring ? "ring" : "one_shot";
+    for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm})
+      values += ',' + std::to_string(number);
+    values += non_finite == NonFinite::handled ? ",handled" : ",ignored";
+    all.push_back(
+        {values, attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
+         [kernel, most_blocks, shape = g](const void* in, void* out, std::int64_t rows, Stream stream) {
+           enqueue(shape, kernel, most_blocks, in, out, rows, stream);
+         }});
+  }
+}
+
+template <Dtype dtype, int log_n>
+std::vector<LaunchCandidate> candidates_for() {
+  std::vector<LaunchCandidate> all;
+  [&]<int... which>(std::integer_sequence<int, which...>) {
+    (add_candidate<dtype, log_n, which>(all), ...);
+  }
+  (std::make_integer_sequence<int, kMostCandidates>{});
+  if constexpr (Geometry{dtype, log_n, {}}.kind() == Kind::split_mma) {
+    add_candidate<dtype, log_n, 0, NonFinite::ignored>(all);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
+  if (dtype == Dtype::bf16 || log_n > largest_log_n(dtype)) return {};
+  if (dtype == Dtype::f16) {
+    return dispatch_int<1, largest_log_n(Dtype::f16)>(
+        log_n, [](auto l) { return candidates_for<Dtype::f16, l()>(); });
+  }
+  return dispatch_int<1, largest_log_n(Dtype::f32)>(log_n,
+                                                    [](auto l) { return candidates_for<Dtype::f32, l()>(); });
+}
+
+}  // namespace fwht::mma_split
