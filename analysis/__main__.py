@@ -142,6 +142,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     findings.set_defaults(run=_findings)
 
+    performance = commands.add_parser("findings", help="write analysis/FINDINGS.md from a sweep and a profile")
+    performance.add_argument("--sweep", type=Path, metavar="RESULTS", help="default: the newest committed")
+    performance.add_argument("--profile", type=Path, metavar="RESULTS", help="default: the newest committed")
+    performance.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
+    performance.set_defaults(run=_performance)
+
     readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
     readme.add_argument(
         "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
@@ -405,6 +411,14 @@ def _support_list(options) -> dict | None:
     why = f"{program} was built without {', '.join(missing)}" if program else "no fwht_sweep in build/"
     print(f"support section left as it is: {why} (--sweep names another one)", file=sys.stderr)
     return None
+
+
+def _performance(options) -> int:
+    from . import performance
+
+    for path in performance.write(ROOT, options.sweep, options.profile, allow_dirty=options.allow_dirty):
+        print(path)
+    return 0
 
 
 def _readme(options) -> int:

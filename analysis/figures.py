@@ -802,25 +802,28 @@ def _published_words(device: Device, mode: str, dtype: str) -> str:
     )
 
 
-def draw_all(device: Device) -> dict[str, list[Drawing]]:
-    """All figures in groups: one per dtype and mode, named "f16, mode replay", and "accuracy".
+def groups(device: Device) -> list[tuple[str, str, str]]:
+    """Name, dtype and mode of every group of figures: "f16, mode replay", and "accuracy" last."""
+    pairs = [(m, d) for m in tables.modes_of(device) for d in tables.dtypes_of(device)]
+    return [(f"{dtype}, mode {mode}", dtype, mode) for mode, dtype in pairs] + [("accuracy", "", "")]
 
-    Layouts other than the main one get their heat maps only.
-    """
-    groups: dict[str, list[Drawing | None]] = {}
-    main = tables.main_layout(device.results)
-    layouts = [main, *sorted(set(device.results["layout"]) - {main})]
+
+def draw_group(device: Device, name: str, dtype: str, mode: str) -> list[Drawing]:
+    """The figures of one group. Layouts other than the main one get their heat maps only."""
     with matplotlib.rc_context(STYLE):
-        for mode in tables.modes_of(device):
-            for dtype in tables.dtypes_of(device):
-                heat = [draw_heat_maps(device, dtype, mode, layout) for layout in layouts]
-                lines = (draw_time_against_n, draw_time_against_bytes, draw_speedups)
-                groups[f"{dtype}, mode {mode}"] = (
-                    heat[:1] + [draw(device, dtype, mode) for draw in lines] + heat[1:]
-                )
-        groups["accuracy"] = [
-            draw_accuracy(device),
-            *(draw_error_against_speed(device, m) for m in tables.modes_of(device)),
-        ]
-    drawn = {name: [d for d in drawings if d] for name, drawings in groups.items()}
+        if name == "accuracy":
+            scatter = (draw_error_against_speed(device, m) for m in tables.modes_of(device))
+            drawn = [draw_accuracy(device), *scatter]
+        else:
+            main = tables.main_layout(device.results)
+            layouts = [main, *sorted(set(device.results["layout"]) - {main})]
+            heat = [draw_heat_maps(device, dtype, mode, layout) for layout in layouts]
+            lines = (draw_time_against_n, draw_time_against_bytes, draw_speedups)
+            drawn = heat[:1] + [draw(device, dtype, mode) for draw in lines] + heat[1:]
+        return [drawing for drawing in drawn if drawing]
+
+
+def draw_all(device: Device) -> dict[str, list[Drawing]]:
+    """All figures in groups; empty groups are left out, except "accuracy"."""
+    drawn = {name: draw_group(device, name, dtype, mode) for name, dtype, mode in groups(device)}
     return {name: drawings for name, drawings in drawn.items() if drawings or name == "accuracy"}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -201,29 +200,47 @@ def run_ncu(program: Path, arguments: list[str], studies: list[str], output: Pat
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     folder = _made_folder(done, text, root)
-    launches = pd.read_csv(folder / "launches.csv", dtype=str, keep_default_na=False)
-    if denied := why_denied(text):
-        raise ResultsError(denied)
-    table, missing = profile_table(text, launches, metrics)
-    write_profile(folder, table, missing, studies, ncu, time.monotonic() - start)
+    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
+    attach(folder, text, studies, version, time.monotonic() - start, done.returncode)
     return folder
 
 
+def attach(folder: Path, text: str, studies: list[str], version: str, seconds: float, exit_code: int = 0) -> None:
+    """profile.csv and profile.json from what ncu printed. What cannot be read is kept beside them as ncu.csv."""
+    launches = pd.read_csv(folder / "launches.csv", dtype=str, keep_default_na=False)
+    try:
+        if denied := why_denied(text):
+            raise ResultsError(denied)
+        table, missing = profile_table(text, launches, metrics_of(studies))
+    except ResultsError:
+        (folder / "ncu.csv").write_text(text, encoding="utf-8")
+        raise
+    write_profile(folder, table, missing, studies, version, seconds, exit_code)
+
+
 def _made_folder(done: subprocess.CompletedProcess, log: str, root: Path) -> Path:
+    """The folder that fwht_profile printed. A program that falls after its run is complete has been measured."""
     lines = [line for line in done.stdout.splitlines() if line and not line.startswith("==")]
-    if done.returncode != 0 or not lines:
-        why = why_denied(log + done.stdout + done.stderr)
-        last = next((line for line in reversed((done.stderr + log).splitlines()) if line.strip()), "no message")
-        raise ResultsError(why or f"ncu ended with exit code {done.returncode}: {last}")
-    return root / lines[-1]
+    folder = root / lines[-1] if lines else None
+    if folder and (folder / "context.json").is_file():
+        if json.loads((folder / "context.json").read_text(encoding="utf-8")).get("complete"):
+            return folder
+    why = why_denied(log + done.stdout + done.stderr)
+    last = next((line for line in reversed((done.stderr + log).splitlines()) if line.strip()), "no message")
+    raise ResultsError(why or f"ncu ended with exit code {done.returncode}: {last[:300]}")
 
 
 def write_profile(
-    folder: Path, table: pd.DataFrame, missing: list[str], studies: list[str], ncu: str, seconds: float
+    folder: Path,
+    table: pd.DataFrame,
+    missing: list[str],
+    studies: list[str],
+    version: str,
+    seconds: float,
+    exit_code: int = 0,
 ) -> None:
-    """profile.csv and profile.json."""
+    """profile.csv and profile.json; `version` is what `ncu --version` prints."""
     table.to_csv(folder / "profile.csv", index=False, float_format="%.10g")
-    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"Version\s+(\S+)", version)
     about = {
         "ncu": found[1] if found else "unknown",
@@ -232,11 +249,8 @@ def write_profile(
         "missing": missing,
         "kernels": len(table),
         "seconds": round(seconds, 1),
+        "exit_code": exit_code,
         "clock_control": "none",
         "cache_control": "none",
     }
     (folder / "profile.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-
-
-def has_device() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*")) or os.path.exists("/proc/driver/nvidia/version")

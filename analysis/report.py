@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import multiprocessing
+import os
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,6 +37,7 @@ from . import (
 from .figures import Drawing
 from .load import DTYPES, MODES, Device, Folder, layout_of
 
+MANY_RESULTS = 2000  # from here on several processes draw; starting them takes a few seconds
 TEMPLATE_FOLDER = Path(__file__).parent
 MODE_WORDS = {
     "alternating": "each launch is preceded by a copy of the same buffer, whose own share is subtracted: the "
@@ -68,19 +74,18 @@ def write_report(devices: list[Device], output: Path, *, files: bool = True, com
     """Writes the page and, with `files`, every figure as SVG and PNG into `<stem>_figures/` beside it."""
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    figure_folder = output.parent / f"{output.stem}_figures"
+    figure_folder = output.parent / f"{output.stem}_figures" if files else None
+    if figure_folder:
+        figure_folder.mkdir(exist_ok=True)
     sheet = svg.Sheet()
     sections = []
     for index, device in enumerate(devices):
         prefix = f"d{index}-" if len(devices) > 1 else ""
-        groups = {}
-        drawn = figures.draw_all(device)
-        drawn["accuracy"] += accuracy_figures.draw_all(device)
-        for key, drawings in drawn.items():
-            groups[key] = [
-                _show(drawing, prefix, sheet, figure_folder if files else None) for drawing in drawings
-            ]
-        profiles = _profiles(device, prefix, sheet, figure_folder if files else None)
+        groups = {
+            name: [_shown(rendered, sheet) for rendered in drawn]
+            for name, drawn in _render_groups(device, prefix, figure_folder).items()
+        }
+        profiles = _profiles(device, prefix, sheet, figure_folder)
         sections.append(_section(device, groups) | {"profiles": profiles})
     page = (
         _environment()
@@ -97,6 +102,51 @@ def write_report(devices: list[Device], output: Path, *, files: bool = True, com
     )
     output.write_text(page, encoding="utf-8")
     return output
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A drawing as SVG, its words beside it: what a process that drew it hands back."""
+
+    title: str
+    caption: str
+    notes: list[str]
+    root: ET.Element
+
+
+def _render(drawing: Drawing, prefix: str, folder: Path | None) -> Rendered:
+    root = svg.to_svg(drawing, prefix)
+    if folder is not None:
+        (folder / f"{prefix}{drawing.stem}.svg").write_text(svg.as_file(root), encoding="utf-8")
+        with matplotlib.rc_context(figures.STYLE):
+            drawing.figure.savefig(
+                folder / f"{prefix}{drawing.stem}.png", dpi=150, metadata={"Software": None}
+            )
+    return Rendered(drawing.title, drawing.caption, drawing.notes, root)
+
+
+def _render_group(device: Device, prefix: str, folder: Path | None, group: tuple[str, str, str]) -> list[Rendered]:
+    drawings = figures.draw_group(device, *group)
+    drawings += accuracy_figures.draw_all(device) if group[0] == "accuracy" else []
+    return [_render(drawing, prefix, folder) for drawing in drawings]
+
+
+def _render_groups(device: Device, prefix: str, folder: Path | None) -> dict[str, list[Rendered]]:
+    """All groups, in as many processes as there are cores: drawing is what the report takes its time for."""
+    groups = figures.groups(device)
+    render = functools.partial(_render_group, device, prefix, folder)
+    workers = min(os.cpu_count() or 1, len(groups))
+    if len(device.results) < MANY_RESULTS or workers == 1:
+        drawn = [render(group) for group in groups]
+    else:
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            drawn = list(pool.map(render, groups))
+    named = {name: rendered for (name, _, _), rendered in zip(groups, drawn, strict=True)}
+    return {name: rendered for name, rendered in named.items() if rendered or name == "accuracy"}
+
+
+def _shown(rendered: Rendered, sheet: svg.Sheet) -> Shown:
+    return Shown(rendered.title, rendered.caption, rendered.notes, Markup(svg.as_fragment(rendered.root, sheet)))
 
 
 def _environment() -> jinja2.Environment:
@@ -135,18 +185,6 @@ def error_text(value) -> str:
     return f"{value:.3e}" if value is not None and np.isfinite(value) else "–"
 
 
-def _show(drawing: Drawing, prefix: str, sheet: svg.Sheet, folder: Path | None) -> Shown:
-    root = svg.to_svg(drawing, prefix)
-    if folder is not None:
-        folder.mkdir(exist_ok=True)
-        (folder / f"{prefix}{drawing.stem}.svg").write_text(svg.as_file(root), encoding="utf-8")
-        with matplotlib.rc_context(figures.STYLE):
-            drawing.figure.savefig(
-                folder / f"{prefix}{drawing.stem}.png", dpi=150, metadata={"Software": None}
-            )
-    return Shown(drawing.title, drawing.caption, drawing.notes, Markup(svg.as_fragment(root, sheet)))
-
-
 def _profiles(device: Device, prefix: str, sheet: svg.Sheet, folder: Path | None) -> list[dict]:
     """For each folder with a profile: its words, figures and tables."""
     shown = []
@@ -159,7 +197,9 @@ def _profiles(device: Device, prefix: str, sheet: svg.Sheet, folder: Path | None
         if found is not None:
             mark = f"{prefix}p{index}-" if shown else prefix
             entry["about"] = found.about
-            entry["drawings"] = [_show(d, mark, sheet, folder) for d in profile_figures.draw_all(found)]
+            entry["drawings"] = [
+                _shown(_render(d, mark, folder), sheet) for d in profile_figures.draw_all(found)
+            ]
             entry["tables"] = [("measured peaks", _text_table(*profile_tables.peaks_table(found), text={0, 2}))]
             entry["tables"] += [
                 (study, _text_table(*profile_tables.problems_table(found, study)))

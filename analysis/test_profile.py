@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def profiled(tmp_path) -> profile.Profile:
     text, launches = recorded()
     table, missing = ncu.profile_table(text, launches, METRICS)
     launches.to_csv(tmp_path / "launches.csv", index=False)
-    ncu.write_profile(tmp_path, table, missing, list(ncu.STUDIES), "/bin/false", 1.0)
+    ncu.write_profile(tmp_path, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
     return profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
 
 
@@ -162,7 +163,7 @@ def test_a_study_that_was_not_run_leaves_no_numbers(tmp_path):
     table, missing = ncu.profile_table(text, launches, ncu.metrics_of(["occupancy"]))
     assert missing == []
     launches.to_csv(tmp_path / "launches.csv", index=False)
-    ncu.write_profile(tmp_path, table, missing, ["occupancy"], "/bin/false", 1.0)
+    ncu.write_profile(tmp_path, table, missing, ["occupancy"], "Version 2025.3.1.0 (build 1)", 1.0)
     found = profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
     assert found.problems["registers"].notna().all() and found.problems["of_DRAM"].isna().all()
 
@@ -190,3 +191,23 @@ def test_half_a_profile_is_refused(profiled):
 )
 def test_short_names(name, short):
     assert ncu.short_name(name) == short
+
+
+def test_what_cannot_be_attributed_is_kept(tmp_path):
+    text, launches = recorded()
+    launches.iloc[:-1].to_csv(tmp_path / "launches.csv", index=False)
+    with pytest.raises(ResultsError, match="ncu saw 14 kernels"):
+        ncu.attach(tmp_path, text, list(ncu.STUDIES), "", 1.0)
+    assert (tmp_path / "ncu.csv").read_text() == text and not (tmp_path / "profile.csv").exists()
+
+
+@pytest.mark.parametrize(("complete", "code", "accepted"), [(True, 0, True), (True, 11, True), (False, 11, False)])
+def test_a_program_that_falls_at_its_end_was_measured(tmp_path, complete, code, accepted):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "context.json").write_text(json.dumps(make_context(complete=complete)))
+    done = subprocess.CompletedProcess([], code, "==PROF== x\n9 kernels\nrun\n", "Segmentation fault\n")
+    if accepted:
+        assert ncu._made_folder(done, "", tmp_path) == tmp_path / "run"
+    else:
+        with pytest.raises(ResultsError, match="exit code 11: Segmentation fault"):
+            ncu._made_folder(done, "", tmp_path)

@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analysis import readme
+from analysis import ncu, readme
 from analysis.__main__ import main
-from analysis.conftest import gpu_folder
-from analysis.load import ResultsError
+from analysis.conftest import gpu_folder, make_context
+from analysis.load import ResultsError, load
+from analysis.report import write_report
+from analysis.test_profile import METRICS, recorded
 
 VOID = {"meta", "br", "input", "link", "img"}
 OPTIONAL = {"td", "th", "tr", "li", "p", "thead", "tbody"}
@@ -310,3 +312,18 @@ def test_readme_takes_no_support_list_from_a_partial_build(repository, monkeypat
     assert "<!-- support:begin -->\nold\n<!-- support:end -->" in (repository / "README.md").read_text()
     assert main(["readme", "--readme", str(repository / "README.md"), "--sweep", str(program)]) == 0
     assert "| wgmma | device | 2048–8192 |" in (repository / "README.md").read_text()
+
+
+def test_a_folder_with_a_profile_alone_makes_a_page(tmp_path):
+    text, launches = recorded()
+    table, missing = ncu.profile_table(text, launches, METRICS)
+    folder = tmp_path / "20261121T100000Z_0123456_h200"
+    folder.mkdir()
+    (folder / "context.json").write_text(json.dumps(make_context(variants=["naive", "wgmma"])))
+    launches.to_csv(folder / "launches.csv", index=False)
+    ncu.write_profile(folder, table, [*missing, "bogus__count.sum"], list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
+    page = write_report(load([folder]), tmp_path / "report.html", files=False).read_text()
+    assert "What the counters say" in page
+    assert "Not given by this version: bogus__count.sum" in page
+    for study in (*ncu.STUDIES, "measured peaks"):
+        assert study.capitalize() in page

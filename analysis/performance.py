@@ -1,0 +1,410 @@
+"""FINDINGS.md: what limits each variant, from the times of a sweep and the counters of a profile.
+
+Every number is filled in from the two folders that the text names; the sentences around them are kept here.
+`python -m analysis findings` writes the page, and the table of what portability costs into variants/README.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from . import readme, static_code, tables
+from .load import Device, ResultsError, load_folder
+from .profile import DRAM_SIZED, L2_SIZED, REGIMES, SMALL, SATURATED, Profile, load_profile, top_stalls
+from .profile_tables import fixed, percent, stalls_text
+
+MODE_OF = {SMALL: "replay", L2_SIZED: "alternating", DRAM_SIZED: "replay"}
+PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
+MARKERS = ("<!-- portability:begin -->", "<!-- portability:end -->")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Counters and times, looked up by variant, n and size."""
+
+    profile: Profile
+    device: Device
+
+    def row(self, variant: str, n: int, size: str, dtype: str = "f16") -> dict | None:
+        table = self.profile.problems
+        found = table[
+            (table["variant"] == variant) & (table["n"] == n) & (table["regime"] == size) & (table["dtype"] == dtype)
+        ]
+        return found.iloc[0].to_dict() if len(found) else None
+
+    def fraction(self, row: dict) -> float:
+        """Of the sweep's limit, at the profiled size, in the mode that judges it best; else at the size of the same
+        regime that the sweep has."""
+        results = self.device.results
+        part = results[
+            (results["variant"] == row["variant"]) & (results["dtype"] == row["dtype"]) & (results["n"] == row["n"])
+        ]
+        part = part[(part["mode"] == MODE_OF[row["regime"]]) & (part["layout"] == "in place")]
+        part = part[(part["elements"] == row["elements"]) & (part["status"] == "ok")]
+        return float(part["fraction_of_limit"].iloc[0]) if len(part) else math.nan
+
+    def say(self, variant: str, n: int, size: str, *fields: str, dtype: str = "f16") -> str:
+        """The values of `fields` in words, joined by commas; "not profiled" where there is no such launch."""
+        row = self.row(variant, n, size, dtype)
+        if row is None:
+            return "not profiled"
+        return ", ".join(WORDS[field](self, row) for field in fields)
+
+
+WORDS: dict[str, Callable[[Source, dict], str]] = {
+    "limit": lambda s, r: f"{percent(s.fraction(r))} of the limit",
+    "lsu": lambda s, r: f"{r['lsu_words']:.1f} words of the LSU pipe an element",
+    "shared": lambda s, r: f"{r['shared_words']:.1f} words through shared memory an element",
+    "slots": lambda s, r: f"{r['issue_slots']:.1f} issue slots an element",
+    "of_lsu": lambda s, r: f"LSU pipe {percent(r['of_LSU'])} of its peak",
+    "of_dram": lambda s, r: f"DRAM {percent(r['of_DRAM'])}",
+    "of_l2": lambda s, r: f"L2 {percent(r['of_L2'])}",
+    "of_issue": lambda s, r: f"issue {percent(r['of_issue'])}",
+    "of_tensor": lambda s, r: f"tensor pipe {percent(r['of_tensor'])}",
+    "starts": lambda s, r: f"blocks start at {percent(r['block_starts'])} of the device's rate",
+    "registers": lambda s, r: f"{r['registers']:.0f} registers a thread",
+    "resident": lambda s, r: f"{r['resident_blocks']:.0f} block{'s' * (r['resident_blocks'] != 1)} an SM "
+    f"({r['limiter']})",
+    "occupancy": lambda s, r: f"{percent(r['occupancy'])} occupancy",
+    "waves": lambda s, r: f"{r['waves']:.2f} waves",
+    "busy": lambda s, r: f"SMs with work {percent(r['sm_busy'])} of the time",
+    "waits": lambda s, r: f"waits: {stalls_text(r, 2)}",
+    "bytes": lambda s, r: f"{r['dram_bytes']:.1f} bytes of DRAM an element",
+    "l2bytes": lambda s, r: f"{r['l2_bytes']:.1f} bytes of L2 an element",
+}
+
+
+def load_source(sweep: Path, profiled: Path, *, allow_dirty: bool = False) -> Source:
+    """Both folders, checked as every results folder is; ResultsError in a sentence."""
+    from .load import load
+
+    folder = load_folder(profiled, allow_dirty=allow_dirty)
+    found = load_profile(folder.path, folder.context)
+    if found is None:
+        raise ResultsError(f"{folder.name} holds no profile.csv")
+    device = load([sweep], allow_dirty=allow_dirty)[0]
+    if device.name != folder.device:
+        raise ResultsError(f"{sweep.name} is of {device.name}, {folder.name} of {folder.device}")
+    return Source(found, device)
+
+
+def newest_profile(folders: Iterable[Path]) -> Path | None:
+    """The newest clean folder with a profile."""
+    good = []
+    for path in folders:
+        try:
+            folder = load_folder(path)
+        except ResultsError:
+            continue
+        if (path / "profile.csv").is_file():
+            good.append(folder)
+    return max(good, key=lambda f: f.context["utc_start"]).path if good else None
+
+
+# -------------------------------------------------------------------------------------------------- tables
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(header)} |", f"|{'|'.join(' --- ' for _ in header)}|"]
+    return lines + [f"| {' | '.join(row)} |" for row in rows]
+
+
+def verdict_table(source: Source, variant: str, dtype: str) -> list[str]:
+    """n against size: share of the copy limit in the sweep, verdict of the counters."""
+    problems = source.profile.problems
+    own = problems[(problems["variant"] == variant) & (problems["dtype"] == dtype)]
+    sizes = [size for size in REGIMES if (own["regime"] == size).any()]
+    rows = []
+    for n in sorted(own["n"].unique()):
+        cells = [str(n)]
+        for size in sizes:
+            row = source.row(variant, int(n), size, dtype)
+            cells.append("–" if row is None else f"{percent(source.fraction(row))}; {row['bound_by']}")
+        rows.append(cells)
+    header = [f"{dtype}: n", *(f"{size}, {MODE_OF[size]}" for size in sizes)]
+    return markdown(header, rows) if rows else []
+
+
+def cost_table(source: Source, variant: str, dtype: str, size: str) -> list[str]:
+    """What an element and a launch cost, at one size."""
+    problems = source.profile.problems
+    own = problems[(problems["variant"] == variant) & (problems["dtype"] == dtype) & (problems["regime"] == size)]
+    rows = [
+        [
+            str(row["n"]), fixed(1)(row["lsu_words"]), fixed(1)(row["shared_words"]), fixed(1)(row["issue_slots"]),
+            fixed(0)(row["registers"]), f"{fixed(0)(row['resident_blocks'])} ({row['limiter']})",
+            f"{percent(row['occupancy_possible'])} / {percent(row['occupancy'])}", fixed(1)(row["waves"]),
+            stalls_text(row, 3),
+        ]
+        for row in own.sort_values("n").to_dict("records")
+    ]  # fmt: skip
+    header = [f"{dtype}, {size}: n", "LSU words/el", "LDS + STS words/el", "issue slots/el", "registers", "blocks/SM",
+              "occupancy possible / achieved", "waves", "waits, warps an issued instruction"]  # fmt: skip
+    return markdown(header, rows) if rows else []
+
+
+def portability_table(source: Source) -> list[str]:
+    """Kokkos' kernels beside those they compete with, at DRAM size."""
+    problems = source.profile.problems
+    part = problems[problems["variant"].isin(PORTABILITY) & (problems["regime"] == DRAM_SIZED)]
+    keys = part[part["variant"] == "kokkos_cuda"][["dtype", "n"]].drop_duplicates()
+    rows = []
+    order = {"f16": 0, "bf16": 1, "f32": 2}
+    for dtype, n in sorted(keys.itertuples(index=False), key=lambda key: (order[key[0]], key[1])):
+        for variant in PORTABILITY:
+            row = source.row(variant, int(n), DRAM_SIZED, dtype)
+            if row is None:
+                continue
+            rows.append(
+                [
+                    dtype, str(n), variant, percent(source.fraction(row)), fixed(1)(row["lsu_words"]),
+                    fixed(1)(row["shared_words"]), fixed(1)(row["issue_slots"]), fixed(0)(row["registers"]),
+                    fixed(0)(row["resident_blocks"]), f"{percent(row['occupancy_possible'])} / {percent(row['occupancy'])}",
+                    row["bound_by"],
+                ]
+            )  # fmt: skip
+    header = ["dtype", "n", "variant", "of limit", "LSU words/el", "scratch words/el", "issue slots/el", "registers",
+              "blocks/SM", "occupancy possible / achieved", "bound by"]  # fmt: skip
+    return markdown(header, rows) if rows else []
+
+
+BUDGETS = Path(__file__).parent / "budgets.csv"
+QUANTITIES = {"lsu_words": "LSU words/el", "issue_slots": "issue slots/el", "shared_words": "LDS + STS words/el"}
+
+
+def budget_table(source: Source) -> list[str]:
+    """What the variants' own texts say an element costs, beside what was counted at DRAM size, f16."""
+    rows = []
+    for budget in pd.read_csv(BUDGETS).itertuples(index=False):
+        problems = source.profile.problems
+        own = problems[(problems["variant"] == budget.variant) & (problems["regime"] == DRAM_SIZED)]
+        own = own[(own["dtype"] == "f16") & own["n"].between(budget.n_from, budget.n_to)]
+        if len(own):
+            values = own[budget.column]
+            counted = f"{values.min():.1f}" + (f" .. {values.max():.1f}" if len(own) > 1 else "")
+            span = str(budget.n_from) if budget.n_from == budget.n_to else f"{budget.n_from}..{budget.n_to}"
+            rows.append([budget.variant, span, QUANTITIES[budget.column], f"{budget.budget:g}", counted,
+                         budget.source])  # fmt: skip
+    return markdown(["variant", "n", "quantity", "stated", "counted", "where it is stated"], rows) if rows else []
+
+
+def static_lines(source: Source) -> list[str]:
+    """Registers and spills of the profiled kernels in the compiled code."""
+    table = static_code.load_static(source.profile.path)
+    if table is None:
+        return []
+    table = table[table["symbol"].isin(source.profile.kernels["symbol"]) & (table["variant"] != "")]
+    spilled = table[(table["local"] > 0) | (table["stack_bytes"] > 0)]
+    lines = [
+        "## Compiled code",
+        "",
+        f"{len(table)} kernels were profiled; registers and spills by `cuobjdump` (`static.csv` in the profile's folder). "
+        + ("None spills." if spilled.empty else "Those that touch local memory:"),
+    ]
+    if len(spilled):
+        columns = ["variant", "kernel", "registers", "stack_bytes", "local", "instructions"]
+        rows = [[str(row[c]) for c in columns] for row in spilled.to_dict("records")]
+        lines += ["", *markdown(["variant", "kernel", "registers", "stack B", "LDL + STL", "instructions"], rows)]
+    return lines
+
+
+def sources_line(source: Source) -> str:
+    profile, device = source.profile, source.device
+    return (
+        f"{device.name}. Times: `experiments/results/{device.newest.name}` (commit `{device.newest.commit[:10]}`); "
+        f"counters: `experiments/results/{profile.name}` (commit `{profile.context['commit'][:10]}`, ncu "
+        f"{profile.about['ncu']}, {profile.about['kernels']} launches in {profile.about['seconds']:.0f} s)."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- text
+
+
+def notes(s: Source) -> dict[str, list[str]]:
+    """Per variant: why, with the numbers of the folders, and what to try next."""
+    d, l2, small = DRAM_SIZED, L2_SIZED, SMALL
+    return {
+        "naive": [
+            f"Nothing but passes over memory: at n = 64 {s.say('naive', 64, d, 'bytes', 'of_dram')}, against 4 bytes that "
+            "must move. Each pass alone is as fast as a copy.",
+            "Next: nothing; it is there to show what keeping the row on the chip is worth.",
+        ],
+        "warp_shuffle": [
+            f"Short rows are bound by the rate at which blocks start: n = 64 {s.say('warp_shuffle', 64, d, 'starts')}, n = 256 "
+            f"{s.say('warp_shuffle', 256, d, 'starts', 'of_dram')}. From n = 1024 the shuffle and shared-memory pipe is the "
+            f"limit: n = 1024 {s.say('warp_shuffle', 1024, d, 'lsu', 'of_lsu', 'of_dram')}; n = 8192 "
+            f"{s.say('warp_shuffle', 8192, d, 'lsu', 'of_lsu')}. Loading and storing alone need one word.",
+            f"At n = 32768 a thread holds 128 sums: {s.say('warp_shuffle', 32768, d, 'registers', 'resident', 'occupancy', 'of_lsu')}. "
+            "One block an SM cannot load while it computes.",
+            "Next: several rows a block for short rows; fewer words: the tensor cores (hadacore) or an exchange that "
+            "keeps the lane (mma_split).",
+        ],
+        "hadacore_published": [
+            f"Up to n = 512 its 1 KiB blocks meet the same start rate: n = 256 {s.say('hadacore_published', 256, d, 'starts', 'of_dram')}; "
+            f"2 KiB blocks (hadacore) do not: {s.say('hadacore', 256, d, 'starts', 'of_dram')}.",
+            f"At 4096 and 8192 it is the LSU pipe: {s.say('hadacore_published', 4096, d, 'lsu', 'of_lsu', 'of_dram')} and "
+            f"{s.say('hadacore_published', 8192, d, 'lsu', 'of_lsu', 'of_dram')}; the same stages in the shapes of hadacore take "
+            f"{s.say('hadacore', 8192, d, 'lsu', 'of_lsu', 'of_dram')}.",
+            f"At 32768 nothing is saturated ({s.say('hadacore_published', 32768, d, 'resident', 'occupancy', 'of_dram', 'waits')}): one "
+            "block an SM loads, waits, computes, waits, stores.",
+            "Next: what hadacore does: larger blocks for short rows, fewer words at 4096 and 8192, two resident rows above.",
+        ],
+        "hadacore": [
+            f"DRAM up to n = 8192 ({s.say('hadacore', 8192, d, 'of_dram')}); at 32768 {s.say('hadacore', 32768, d, 'of_dram', 'resident', 'waits')}.",
+            f"In the L2 a launch lasts only {s.say('hadacore', 8192, l2, 'waves', 'busy')}: start and tail cost what is "
+            f"missing; n = 32768: {s.say('hadacore', 32768, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
+            "Next: loads of the next row before the present one is stored (bulk copies), at n >= 16384.",
+        ],
+        "hadacore_f32": [
+            f"As hadacore: accumulating in fp32 costs nothing that is scarce (n = 8192 {s.say('hadacore_f32', 8192, d, 'slots', 'of_issue', 'of_dram')}).",
+        ],
+        "mma_split": [
+            f"DRAM: n = 1024 {s.say('mma_split', 1024, d, 'of_dram', 'lsu')}, n = 8192 {s.say('mma_split', 8192, d, 'of_dram', 'lsu', 'registers')}. "
+            f"The hi + lo pairs show in the tensor pipe ({s.say('mma_split', 1024, d, 'of_tensor')}), where nobody waits for them.",
+            f"In the L2: n = 1024 {s.say('mma_split', 1024, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 8192 "
+            f"{s.say('mma_split', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
+            "Next: a shape of its own for L2 sizes whose grid ends in a full wave, and shorter code for one row "
+            f"(n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}).",
+        ],
+        "wgmma": [
+            f"Fewest words of all: n = 8192 {s.say('wgmma', 8192, d, 'lsu', 'slots', 'of_dram')}; n = 32768 "
+            f"{s.say('wgmma', 32768, d, 'lsu', 'slots', 'of_dram', 'resident')}. No pipe is near its peak "
+            f"({s.say('wgmma', 32768, d, 'of_tensor', 'of_issue', 'of_lsu')}): what is missing at 32768 is rows in flight.",
+            f"In the L2 latency decides: n = 8192 {s.say('wgmma', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 32768 "
+            f"{s.say('wgmma', 32768, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
+            f"For few rows of 32768 the row is read by every block of its cluster: {s.say('wgmma', 32768, small, 'l2bytes', 'busy')}; "
+            "that is the price of an output split without an exchange.",
+            "Next: overlap of one row's finish with the next row's wgmma inside an SM, and more rows in flight at 32768.",
+        ],
+        "kokkos_cuda": [
+            f"Every lane bit goes through team scratch: n = 1024 {s.say('kokkos_cuda', 1024, d, 'shared', 'lsu', 'of_lsu', 'slots', 'of_issue')}; "
+            f"n = 8192 {s.say('kokkos_cuda', 8192, d, 'shared', 'lsu', 'of_lsu', 'registers', 'occupancy')}.",
+            f"At 32768 {s.say('kokkos_cuda', 32768, d, 'resident', 'registers', 'occupancy', 'lsu', 'of_dram', 'waits')}: 48 KiB of "
+            "scratch force the row through in pieces, and one team an SM has nothing to overlap with.",
+            "Next: nothing within the common language; with team scratch beyond 48 KiB the third exchange would go.",
+        ],
+    }
+
+
+def page(source: Source) -> str:
+    """The whole of FINDINGS.md."""
+    profile = source.profile
+    written = notes(source)
+    lines = [
+        "# Findings",
+        "",
+        "What limits each variant at a small, an L2 and a DRAM size, and the counter that shows it. Written by "
+        "`python -m analysis findings` from the two folders; do not edit.",
+        "",
+        sources_line(source),
+        "",
+        "How to read. `98 %; DRAM 97 %`: in the sweep the variant reaches 98 % of the copy limit, and the profiler counts 97 % of "
+        "the DRAM bytes a nanosecond that a copy reaches under the profiler. A resource is named as the limit from "
+        f"{100 * SATURATED:.0f} % of its measured peak on; \"start and tail\" when it gets there while SMs have work but the launch is so "
+        "short that they have none for much of it; \"latency\" when nothing is near its peak: then the commonest reason of waiting "
+        "warps is given. Peaks: "
+        + ", ".join(f"{name} {value:.3g}" for name, value in profile.peaks.items())
+        + " (units in the report). The profiler times one launch alone, which is slower than one of many; shares of limit come "
+        "from the sweep.",
+    ]
+    for variant in profile.variants:
+        dtypes = [d for d in ("f16",) if len(verdict_table(source, variant, d))]
+        lines += ["", f"## {variant}", ""]
+        for dtype in dtypes:
+            lines += verdict_table(source, variant, dtype) + [""]
+            lines += cost_table(source, variant, dtype, DRAM_SIZED) + [""]
+        for paragraph in written.get(variant, ["No words on this variant yet; the tables speak for it."]):
+            lines += [paragraph, ""]
+        lines.pop()
+    lines += ["", *published_section(source)]
+    if budgets := budget_table(source):
+        lines += ["", "## Budgets against counters", "", "An element's cost as the sources state it, and as counted (f16, DRAM size).",
+                  "", *budgets]  # fmt: skip
+    if static := static_lines(source):
+        lines += ["", *static]
+    table = portability_table(source)
+    if table:
+        lines += ["", "## What portability costs", "", *portability_lines(source)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def published_section(source: Source) -> list[str]:
+    """Where the published designs lose against the best variant, row length by row length."""
+    rows = []
+    for design in ("warp_shuffle", "hadacore_published"):
+        problems = source.profile.problems
+        own = problems[(problems["variant"] == design) & (problems["regime"] != SMALL) & (problems["dtype"] == "f16")]
+        for row in own.sort_values(["n", "regime"]).to_dict("records"):
+            best = _best(source, row)
+            if best is None:
+                continue
+            rows.append(
+                [design, str(row["n"]), row["regime"], percent(source.fraction(row)), row["bound_by"],
+                 f"{best['variant']} {percent(best['fraction_of_limit'])}"]
+            )  # fmt: skip
+    header = ["design", "n", "size", "of limit", "bound by", "best variant"]
+    return [
+        "## Where the published kernels lose",
+        "",
+        "`warp_shuffle` has the structure of fast-hadamard-transform, `hadacore_published` the launch shapes of HadaCore; their "
+        "times agree with the published sources (`python -m analysis baselines`). f16:",
+        "",
+        *markdown(header, rows),
+    ]
+
+
+def _best(source: Source, row: dict) -> pd.Series | None:
+    best = tables.best(source.device.results)
+    found = best[
+        (best["n"] == row["n"]) & (best["elements"] == row["elements"]) & (best["dtype"] == row["dtype"])
+        & (best["mode"] == MODE_OF[row["regime"]]) & (best["layout"] == "in place")
+    ]  # fmt: skip
+    return found.iloc[0] if len(found) else None
+
+
+def portability_lines(source: Source) -> list[str]:
+    """The table and what it says; for FINDINGS.md and variants/README.md."""
+    return [
+        "Counters of one launch at DRAM size, " + sources_line(source),
+        "",
+        *portability_table(source),
+        "",
+        "`kokkos_cuda` transforms its lane bits through team scratch where `warp_shuffle` shuffles and exchanges: fewer words of the "
+        "same pipe, so it is faster, although the common language has no shuffle. Against `hadacore` it pays in issue slots "
+        "(butterflies on the FP32 pipe, address arithmetic of the scratch) and, where a row needs more than 48 KiB, in resident teams.",
+    ]
+
+
+def with_portability(text: str, source: Source) -> str:
+    """variants/README.md with its marked table replaced."""
+    begin, end = MARKERS
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ResultsError(f"variants/README.md needs the markers {begin} and {end} once each")
+    head, rest = text.split(begin)
+    return head + begin + "\n" + "\n".join(portability_lines(source)) + "\n" + end + rest.split(end)[1]
+
+
+def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty: bool = False) -> list[Path]:
+    """FINDINGS.md and the table in variants/README.md, from the newest committed folders unless named."""
+    folders = readme.committed_folders(root)
+    newest = readme.newest_gpu_results(folders) if sweep is None else None
+    sweep = sweep or (newest.newest.path if newest else None)
+    profiled = profiled or newest_profile(folders)
+    if sweep is None or profiled is None:
+        raise ResultsError("findings need a committed sweep and a committed profile of a GPU")
+    source = load_source(sweep, profiled, allow_dirty=allow_dirty)
+    written = [root / "analysis" / "FINDINGS.md"]
+    written[0].write_text(page(source), encoding="utf-8")
+    ladder = root / "variants" / "README.md"
+    if portability_table(source):
+        ladder.write_text(with_portability(ladder.read_text(encoding="utf-8"), source), encoding="utf-8")
+        written.append(ladder)
+    return written
+
+
+__all__ = ["page", "write", "top_stalls"]
