@@ -236,8 +236,6 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
         )
     tables = {name: _read_table(path, name) for name in COLUMNS}
     missing = [name for name in SWEEP_FILES if tables[name] is None]
-    if has_profile(path) and tables["results.csv"] is None:
-        tables["unsupported.csv"] = None  # what a profile leaves out is no gap of a sweep
     if tables["results.csv"] is not None and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
     if all(tables[name] is None for name in ("results.csv", *KEYS)) and not has_profile(path):

@@ -183,7 +183,7 @@ class Session {
     for (const char* column : {"elements", "row_stride", "useful_bytes"})
       row.erase(column);
     row["reason"] = reason;
-    folder_.table("unsupported.csv").append(row);
+    folder_.table("not_profiled.csv").append(row);
   }
 
   // Once unseen, so that code is loaded and the L2 is as a repeated call finds it; then in the region.

@@ -226,6 +226,8 @@ const std::vector<std::string>& columns_of(const std::string& table) {
       {"attention.csv",
        {"variant", "source", "method", "choice", "d", "n", "heads", "rows_per_head", "seed", "rmse",
         "rmse_mean", "rmse_spread", "rmse_min", "rmse_max", "output_rms", "published", "status", "message"}},
+      // What fwht_profile left out. Not unsupported.csv: a sweep in the same folder may have timed it.
+      {"not_profiled.csv", {"variant", "dtype", "n", "rows", "placement", "reason"}},
       // What fwht_profile launched, in the order of the profiler's rows; a peak has no problem.
       {"launches.csv",
        {"variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes",
