@@ -36,8 +36,7 @@ for command in run test tune profile; do
   expect 2 1 "unknown argument '--bogus'; see ./testbed $command --help" "$testbed" "$command" --bogus
 done
 expect 2 1 "-R needs a value" "$testbed" test -R
-expect 2 1 "needs at least one results folder" "$testbed" report
-expect 2 1 "needs --variant and --problem" "$testbed" profile --variant naive
+expect 2 1 "needs a value" "$testbed" profile --study
 for command in run test sweep; do
   expect 1 1 "missing: .*cmake.* no apt-get" bare "$command"
 done
