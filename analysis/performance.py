@@ -14,12 +14,18 @@ from pathlib import Path
 import pandas as pd
 
 from . import readme, static_code, tables
-from .load import Device, ResultsError, load_folder
-from .profile import DRAM_SIZED, L2_SIZED, REGIMES, SMALL, SATURATED, Profile, load_profile, top_stalls
+from .load import Device, ResultsError, load, load_folder
+from .profile import DRAM_SIZED, L2_SIZED, REGIMES, SATURATED, SMALL, Profile, load_profile
 from .profile_tables import fixed, percent, stalls_text
 
 MODE_OF = {SMALL: "replay", L2_SIZED: "alternating", DRAM_SIZED: "replay"}
 PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
+PUBLISHED_DESIGNS = ("warp_shuffle", "hadacore_published")
+PUBLISHED_WORDS = (
+    "`warp_shuffle` has the structure of fast-hadamard-transform, `hadacore_published` the launch shapes of HadaCore; how "
+    "their times compare with the published sources is what `python -m analysis baselines` says."
+)
+PORTABILITY_PLACE = "Each side is a shared object with its own Kokkos inside"  # the table stands before this line
 MARKERS = ("<!-- portability:begin -->", "<!-- portability:end -->")
 
 
@@ -81,8 +87,6 @@ WORDS: dict[str, Callable[[Source, dict], str]] = {
 
 def load_source(sweep: Path, profiled: Path, *, allow_dirty: bool = False) -> Source:
     """Both folders, checked as every results folder is; ResultsError in a sentence."""
-    from .load import load
-
     folder = load_folder(profiled, allow_dirty=allow_dirty)
     found = load_profile(folder.path, folder.context)
     if found is None:
@@ -193,18 +197,21 @@ def budget_table(source: Source) -> list[str]:
     return markdown(["variant", "n", "quantity", "stated", "counted", "where it is stated"], rows) if rows else []
 
 
-def static_lines(source: Source) -> list[str]:
-    """Registers and spills of the profiled kernels in the compiled code."""
-    table = static_code.load_static(source.profile.path)
+def static_lines(folder: Path, profile: Profile | None) -> list[str]:
+    """Registers and spills in the compiled code: of the profiled kernels, or of all without a profile."""
+    table = static_code.load_static(folder)
     if table is None:
         return []
-    table = table[table["symbol"].isin(source.profile.kernels["symbol"]) & (table["variant"] != "")]
-    spilled = table[(table["local"] > 0) | (table["stack_bytes"] > 0)]
+    table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
+    if profile is not None:
+        table = table[table["symbol"].isin(profile.kernels["symbol"])]
+    spilled = table[table["local"] > 0]
     lines = [
         "## Compiled code",
         "",
-        f"{len(table)} kernels were profiled; registers and spills by `cuobjdump` (`static.csv` in the profile's folder). "
-        + ("None spills." if spilled.empty else "Those that touch local memory:"),
+        f"Registers and spills by `cuobjdump` (`{Path(folder).name}/static.csv`): {len(table)} kernels"
+        + (", all of which were profiled. " if profile is not None else ". ")
+        + ("None touches local memory." if spilled.empty else "Those that touch local memory:"),
     ]
     if len(spilled):
         columns = ["variant", "kernel", "registers", "stack_bytes", "local", "instructions"]
@@ -325,7 +332,7 @@ def page(source: Source) -> str:
     if budgets := budget_table(source):
         lines += ["", "## Budgets against counters", "", "An element's cost as the sources state it, and as counted (f16, DRAM size).",
                   "", *budgets]  # fmt: skip
-    if static := static_lines(source):
+    if static := static_lines(source.profile.path, source.profile):
         lines += ["", *static]
     table = portability_table(source)
     if table:
@@ -333,10 +340,55 @@ def page(source: Source) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def page_without_counters(device: Device) -> str:
+    """FINDINGS.md while no profile of a clean build is committed: what the times alone show, and what is missing."""
+    lines = [
+        "# Findings",
+        "",
+        "Written by `python -m analysis findings`; do not edit.",
+        "",
+        "**No counters are committed yet.** What limits a variant is only known from its profile, and no folder with a "
+        "profile of a clean build is in `experiments/results`. This makes one, beside a sweep of the same build, and writes "
+        "this page again with the counters of every variant:",
+        "",
+        "    ./testbed profile --resume RESULTS && python -m analysis findings",
+        "",
+        f"Times: `experiments/results/{device.newest.name}` (commit `{device.newest.commit[:10]}`), {device.name}.",
+        "",
+        "## Where the published designs lose",
+        "",
+        PUBLISHED_WORDS + " Share of the copy limit, f16, in place:",
+        "",
+        *published_times(device),
+    ]
+    if static := static_lines(device.newest.path, None):
+        lines += ["", *static]
+    return "\n".join(lines) + "\n"
+
+
+def published_times(device: Device) -> list[str]:
+    """The published designs and the best variant, per n, at the sizes of the summary."""
+    view = tables.headline(device, "f16")
+    results = device.results[(device.results["layout"] == view.layout) & (device.results["dtype"] == "f16")]
+    results = results[results["status"] == "ok"]
+    fractions = results.set_index(["variant", "mode", "elements", "n"])["fraction_of_limit"]
+    rows = []
+    for n in view.ns:
+        cells = [str(n)]
+        for size in view.sizes:
+            own = [fractions.get((v, size.mode, size.elements, n), math.nan) for v in PUBLISHED_DESIGNS]
+            best = view.cells.get((n, size))
+            words = "–" if best is None else f"{best['variant']} {percent(best['fraction_of_limit'])}"
+            cells.append(f"{percent(own[0])}, {percent(own[1])}; {words}")
+        rows.append(cells)
+    header = ["n", *(f"{s.label}, {s.mode}: {', '.join(PUBLISHED_DESIGNS)}; best" for s in view.sizes)]
+    return markdown(header, rows)
+
+
 def published_section(source: Source) -> list[str]:
     """Where the published designs lose against the best variant, row length by row length."""
     rows = []
-    for design in ("warp_shuffle", "hadacore_published"):
+    for design in PUBLISHED_DESIGNS:
         problems = source.profile.problems
         own = problems[(problems["variant"] == design) & (problems["regime"] != SMALL) & (problems["dtype"] == "f16")]
         for row in own.sort_values(["n", "regime"]).to_dict("records"):
@@ -351,8 +403,7 @@ def published_section(source: Source) -> list[str]:
     return [
         "## Where the published kernels lose",
         "",
-        "`warp_shuffle` has the structure of fast-hadamard-transform, `hadacore_published` the launch shapes of HadaCore; their "
-        "times agree with the published sources (`python -m analysis baselines`). f16:",
+        PUBLISHED_WORDS + " f16:",
         "",
         *markdown(header, rows),
     ]
@@ -383,6 +434,8 @@ def portability_lines(source: Source) -> list[str]:
 def with_portability(text: str, source: Source) -> str:
     """variants/README.md with its marked table replaced."""
     begin, end = MARKERS
+    if begin not in text and text.count(PORTABILITY_PLACE) == 1:
+        text = text.replace(PORTABILITY_PLACE, f"{begin}\n{end}\n\n{PORTABILITY_PLACE}")
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ResultsError(f"variants/README.md needs the markers {begin} and {end} once each")
     head, rest = text.split(begin)
@@ -395,10 +448,14 @@ def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty:
     newest = readme.newest_gpu_results(folders) if sweep is None else None
     sweep = sweep or (newest.newest.path if newest else None)
     profiled = profiled or newest_profile(folders)
-    if sweep is None or profiled is None:
-        raise ResultsError("findings need a committed sweep and a committed profile of a GPU")
-    source = load_source(sweep, profiled, allow_dirty=allow_dirty)
+    if sweep is None:
+        raise ResultsError("findings need a committed sweep of a GPU")
     written = [root / "analysis" / "FINDINGS.md"]
+    if profiled is None:
+        device = newest or load([sweep], allow_dirty=allow_dirty)[0]
+        written[0].write_text(page_without_counters(device), encoding="utf-8")
+        return written
+    source = load_source(sweep, profiled, allow_dirty=allow_dirty)
     written[0].write_text(page(source), encoding="utf-8")
     ladder = root / "variants" / "README.md"
     if portability_table(source):
@@ -406,5 +463,3 @@ def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty:
         written.append(ladder)
     return written
 
-
-__all__ = ["page", "write", "top_stalls"]

@@ -9,7 +9,7 @@ import pandas as pd
 from . import figures
 from .figures import MUTED, PALETTE, Drawing
 from .load import ELEMENT_BYTES
-from .profile import DRAM_SIZED, L2_SIZED, REGIMES, Profile
+from .profile import DRAM_SIZED, L2_SIZED, Profile
 
 # Reasons drawn by themselves, greatest first on average; the others are summed up.
 DRAWN_STALLS = ("long_scoreboard", "short_scoreboard", "mio_throttle", "math_pipe_throttle", "barrier", "wait",
@@ -231,5 +231,3 @@ def draw_all(profile: Profile) -> list[Drawing]:
         drawn = [draw_roofline(profile), draw_costs(profile), draw_occupancy(profile), draw_stalls(profile)]
     return [drawing for drawing in drawn if drawing]
 
-
-__all__ = ["DRAWN_STALLS", "REGIMES", "draw_all"]

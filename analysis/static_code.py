@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import ResultsError
+from .load import ResultsError, load_context
 from .ncu import demangled
 
 # Class -> opcodes (SASS, up to the first dot) by pattern; the first that matches counts.
@@ -148,11 +148,23 @@ def run_static(program: Path, folder: Path | None, tools: Path | None) -> None:
         return
     if folder is None:
         raise ResultsError("the static study alone needs --output: the folder for static.csv")
+    refuse_other_sources(program, folder)
     tables = [static_table(program, tool)]
     for module in sorted(program.parent.parent.glob("kokkos_modules/*cuda*.so")):
         tables.append(static_table(module, tool).assign(variant="kokkos_cuda"))
     folder.mkdir(parents=True, exist_ok=True)
     pd.concat(tables, ignore_index=True).to_csv(folder / "static.csv", index=False)
+
+
+def refuse_other_sources(program: Path, folder: Path) -> None:
+    """A results folder takes the code of its own build only: programs carry the hash of their sources."""
+    if not (folder / "context.json").is_file():
+        return
+    wanted = load_context(folder)["sources_hash"]
+    if wanted.encode() not in program.read_bytes():
+        raise ResultsError(
+            f"{program.name} was built from other sources than {folder.name} (sources_hash {wanted[:12]})"
+        )
 
 
 def load_static(folder: Path) -> pd.DataFrame | None:

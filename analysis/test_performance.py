@@ -77,3 +77,16 @@ def test_the_newest_profile_is_found(tmp_path, gpu):
     other = gpu_folder(ns=(16,), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",)).write(tmp_path / "other")
     (other / "profile.csv").write_text("")
     assert performance.newest_profile([gpu, other]) == other
+
+
+def test_without_counters_the_page_says_so(gpu):
+    text = performance.page_without_counters(load([gpu])[0])
+    assert "No counters are committed yet" in text and "./testbed profile --resume" in text
+    assert "| 4096 |" in text and gpu.name in text
+
+
+def test_the_table_finds_its_place_in_the_ladder(source):
+    text = f"a\n\n{performance.PORTABILITY_PLACE} and so on\n"
+    once = performance.with_portability(text, source)
+    assert once.index("kokkos_cuda") < once.index(performance.PORTABILITY_PLACE)
+    assert performance.with_portability(once, source) == once

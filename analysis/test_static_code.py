@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from analysis import static_code
+from analysis.conftest import make_context
+from analysis.load import ResultsError
 
 RESOURCES = """
 Fatbin elf code:
@@ -70,3 +76,13 @@ def test_a_missing_tool_is_said_not_raised(tmp_path, capsys):
     static_code.run_static(tmp_path / "program", tmp_path, tmp_path)
     assert "cuobjdump was not found" in capsys.readouterr().err
     assert static_code.load_static(tmp_path) is None
+
+
+def test_the_code_of_another_build_is_refused(tmp_path):
+    program = tmp_path / "program"
+    (tmp_path / "context.json").write_text(json.dumps(make_context(sources_hash="c0de" * 16)))
+    program.write_bytes(b"\x7fELF" + b"c0de" * 16)
+    static_code.refuse_other_sources(program, tmp_path)
+    program.write_bytes(b"\x7fELF" + b"beef" * 16)
+    with pytest.raises(ResultsError, match="built from other sources than"):
+        static_code.refuse_other_sources(program, tmp_path)
