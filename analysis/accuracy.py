@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .load import Device, ResultsError
-from .tables import UNIT_ROUNDOFF, ideal_error, ordered
+from .load import Device
+from .tables import UNIT_ROUNDOFF, ordered
 
 # In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
 CONTINUOUS = (
@@ -42,11 +42,6 @@ CAUSES = {
     ),
     "wide": "every stage of another size: the spacing differs between the outliers' sums and the rest",
 }
-
-
-def has_analysis(device: Device) -> bool:
-    """Whether any of the experiments beyond the summary was run."""
-    return any(len(t) for t in (device.probes, device.overflow, device.quantization, device.attention))
 
 
 # ----------------------------------------------------------------------------------------- error and its model
@@ -368,7 +363,8 @@ def requirements(device: Device) -> list[Requirement]:
             )
         )
     fp8 = attention_table(device, 128, 8448)
-    if len(fp8):
+    # A sample of rows, as a host takes it, misses the few rows with outliers that dominate, or has too many.
+    if len(fp8) and (fp8["rows_per_head"] == 8448).all():
         ratio = fp8[fp8["published"] > 0].set_index("method")["ratio"]
         baseline = fp8[fp8["method"] == "fp8_baseline"].set_index("choice")["rmse"] / 2.4e-2
         near = baseline[(baseline - 1).abs() <= 0.2]
@@ -381,8 +377,8 @@ def requirements(device: Device) -> list[Requirement]:
                 + ", ".join(f"{100 * (v - 1):+.0f} % ({choice})" for choice, v in baseline.items()),
             )
         )
-    if len(device.probes):
-        probes = device.probes
+    probes = device.probes[device.probes["source"] == "measured"]  # what is emulated is the model itself
+    if len(probes):
         found.append(
             Requirement(
                 "the tensor cores add as the model says",
@@ -391,15 +387,3 @@ def requirements(device: Device) -> list[Requirement]:
             )
         )
     return found
-
-
-def one_device(devices: list[Device]) -> Device:
-    """The device with the most accuracy rows; ResultsError when there are none."""
-    best = max(devices, key=lambda d: len(d.accuracy))
-    if best.accuracy.empty:
-        raise ResultsError("no accuracy.csv in these results folders")
-    return best
-
-
-def over_ideal(table: pd.DataFrame) -> pd.Series:
-    return table["rel_l2"].astype(float) / table["dtype"].map(ideal_error).astype(float)
