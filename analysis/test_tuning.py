@@ -13,7 +13,7 @@ def sweep(times: dict[tuple[str, int, str], float]) -> FolderWriter:
     """`times`: (variant, elements, mode) -> microseconds, for f16, n = 4096, in place."""
     writer = FolderWriter()
     for (variant, elements, mode), time in times.items():
-        writer.measure(variant, "f16", 4096, elements, mode, time_us=time)
+        writer.measure(variant, "f16", 4096, elements, mode, time_us=time, limit_us=time, fraction_of_limit=1.0)
     return writer
 
 
