@@ -85,15 +85,14 @@ WORDS: dict[str, Callable[[Source, dict], str]] = {
 }
 
 
-def load_source(sweep: Path, profiled: Path, *, allow_dirty: bool = False) -> Source:
-    """Both folders, checked as every results folder is; ResultsError in a sentence."""
+def load_source(device: Device, profiled: Path, *, allow_dirty: bool = False) -> Source:
+    """Times and counters, both checked as every results folder is; ResultsError in a sentence."""
     folder = load_folder(profiled, allow_dirty=allow_dirty)
     found = load_profile(folder.path, folder.context)
     if found is None:
         raise ResultsError(f"{folder.name} holds no profile.csv")
-    device = load([sweep], allow_dirty=allow_dirty)[0]
     if device.name != folder.device:
-        raise ResultsError(f"{sweep.name} is of {device.name}, {folder.name} of {folder.device}")
+        raise ResultsError(f"{device.newest.name} is of {device.name}, {folder.name} of {folder.device}")
     return Source(found, device)
 
 
@@ -220,10 +219,14 @@ def static_lines(folder: Path, profile: Profile | None) -> list[str]:
     return lines
 
 
+def folder_names(device: Device) -> str:
+    return ", ".join(f"`experiments/results/{folder.name}`" for folder in device.folders)
+
+
 def sources_line(source: Source) -> str:
     profile, device = source.profile, source.device
     return (
-        f"{device.name}. Times: `experiments/results/{device.newest.name}` (commit `{device.newest.commit[:10]}`); "
+        f"{device.name}. Times: {folder_names(device)} (commit `{device.newest.commit[:10]}`); "
         f"counters: `experiments/results/{profile.name}` (commit `{profile.context['commit'][:10]}`, ncu "
         f"{profile.about['ncu']}, {profile.about['kernels']} launches in {profile.about['seconds']:.0f} s)."
     )
@@ -353,7 +356,7 @@ def page_without_counters(device: Device) -> str:
         "",
         "    ./testbed profile --resume RESULTS && python -m analysis findings",
         "",
-        f"Times: `experiments/results/{device.newest.name}` (commit `{device.newest.commit[:10]}`), {device.name}.",
+        f"Times: {folder_names(device)} (commit `{device.newest.commit[:10]}`), {device.name}.",
         "",
         "## Where the published designs lose",
         "",
@@ -361,8 +364,9 @@ def page_without_counters(device: Device) -> str:
         "",
         *published_times(device),
     ]
-    if static := static_lines(device.newest.path, None):
-        lines += ["", *static]
+    for folder in device.folders:
+        if static := static_lines(folder.path, None):
+            lines += ["", *static]
     return "\n".join(lines) + "\n"
 
 
@@ -445,17 +449,15 @@ def with_portability(text: str, source: Source) -> str:
 def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty: bool = False) -> list[Path]:
     """FINDINGS.md and the table in variants/README.md, from the newest committed folders unless named."""
     folders = readme.committed_folders(root)
-    newest = readme.newest_gpu_results(folders) if sweep is None else None
-    sweep = sweep or (newest.newest.path if newest else None)
+    device = load([sweep], allow_dirty=allow_dirty)[0] if sweep else readme.newest_gpu_results(folders)
     profiled = profiled or newest_profile(folders)
-    if sweep is None:
+    if device is None:
         raise ResultsError("findings need a committed sweep of a GPU")
     written = [root / "analysis" / "FINDINGS.md"]
     if profiled is None:
-        device = newest or load([sweep], allow_dirty=allow_dirty)[0]
         written[0].write_text(page_without_counters(device), encoding="utf-8")
         return written
-    source = load_source(sweep, profiled, allow_dirty=allow_dirty)
+    source = load_source(device, profiled, allow_dirty=allow_dirty)
     written[0].write_text(page(source), encoding="utf-8")
     ladder = root / "variants" / "README.md"
     if portability_table(source):

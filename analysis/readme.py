@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 from . import tables
-from .load import DTYPES, Device, ResultsError, load, load_folder
+from .load import DTYPES, Device, Folder, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = Path("analysis") / "readme_figures"
@@ -138,35 +138,29 @@ def committed_folders(root: Path = ROOT) -> list[Path]:
 
 
 def newest_gpu_results(folders: list[Path]) -> Device | None:
-    """The newest clean, complete GPU folder that holds times; None when there is none."""
-    good = []
-    for path in folders:
-        try:
-            folder = load_folder(path)
-        except ResultsError:
-            continue
-        if folder.on_gpu and (folder.results["status"] == "ok").any():
-            good.append(folder)
-    if not good:
-        return None
-    return load([max(good, key=lambda f: f.context["utc_start"]).path])[0]
+    """The newest clean, complete GPU run that holds times, all folders of it; None when there is none."""
+    run = newest_run(folders)
+    return load(run)[0] if run else None
 
 
 def newest_run(folders: list[Path]) -> list[Path]:
-    """The folders that stand together with the newest GPU results: of the same device, commit and sources."""
-    device = newest_gpu_results(folders)
-    if device is None:
-        return []
-    together = []
+    """The folder with the newest GPU times, and those that stand together with it: of the same device, commit and
+    sources. Dirty and unfinished ones are passed over."""
+    good = []
     for path in folders:
         try:
-            folder = load_folder(path)
+            good.append(load_folder(path))
         except ResultsError:
             continue
-        same = folder.context["sources_hash"] == device.newest.context["sources_hash"]
-        if folder.device == device.name and folder.commit == device.newest.commit and same:
-            together.append(path)
-    return together
+    timed = [f for f in good if f.on_gpu and (f.results["status"] == "ok").any()]
+    if not timed:
+        return []
+    newest = max(timed, key=lambda f: f.context["utc_start"])
+
+    def origin(folder: Folder) -> tuple[str, str, str]:
+        return folder.device, folder.commit, folder.context["sources_hash"]
+
+    return [f.path for f in good if origin(f) == origin(newest)]
 
 
 def results_section(device: Device | None) -> str:
@@ -174,10 +168,10 @@ def results_section(device: Device | None) -> str:
     if device is None:
         return "No results of a GPU are committed yet."
     newest = device.newest
+    names = ", ".join(f"[`{f.name}`]({RESULTS.as_posix()}/{f.name})" for f in device.folders)
     lines = [
-        f"{device.name}, commit `{newest.commit[:10]}`, {newest.context['utc_start'][:10]}, folder "
-        f"[`{newest.name}`]({RESULTS.as_posix()}/{newest.name}). Each cell: the best variant, its share of "
-        "the measured "
+        f"{device.name}, commit `{newest.commit[:10]}`, {newest.context['utc_start'][:10]}, {names}. "
+        "Each cell: the best variant, its share of the measured "
         "copy limit, its time, its error divided by the error of rounding the exact result once.",
         "",
         f"![Error against speed of every variant at three sizes]({FIGURES.as_posix()}/headline.svg)",

@@ -69,7 +69,7 @@ def test_the_portability_table_compares_the_same_n(source):
 
 def test_a_folder_without_a_profile_is_refused(gpu):
     with pytest.raises(ResultsError, match="holds no profile.csv"):
-        performance.load_source(gpu, gpu)
+        performance.load_source(load([gpu])[0], gpu)
 
 
 def test_the_newest_profile_is_found(tmp_path, gpu):

@@ -327,3 +327,15 @@ def test_a_folder_with_a_profile_alone_makes_a_page(tmp_path):
     assert "Not given by this version: bogus__count.sum" in page
     for study in (*ncu.STUDIES, "measured peaks"):
         assert study.capitalize() in page
+
+
+def test_the_newest_run_is_all_folders_of_its_build(tmp_path):
+    small = {"ns": (16,), "sizes": (1 << 15,), "modes": ("replay",), "dtypes": ("f16",)}
+    old = gpu_folder(**small, commit="1" * 40, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "old")
+    first = gpu_folder(**small, utc_start="2026-11-20T10:00:00Z").write(tmp_path / "first")
+    second = gpu_folder(**small, utc_start="2026-11-20T11:00:00Z").write(tmp_path / "second")
+    dirty = gpu_folder(**small, dirty=True, utc_start="2026-11-20T12:00:00Z").write(tmp_path / "dirty")
+    run = readme.newest_run([old, first, second, dirty])
+    assert [path.name for path in run] == ["first", "second"]
+    assert [f.name for f in readme.newest_gpu_results([old, first, second, dirty]).folders] == ["first", "second"]
+    assert readme.newest_run([dirty]) == [] and readme.newest_gpu_results([dirty]) is None

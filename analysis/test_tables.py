@@ -205,3 +205,13 @@ def test_table_on_the_command_line(gpu, capsys):
     assert "f16, cold" in out and "replay" not in out and "wgmma" in out
     assert main(["table", str(gpu), "--variant", "wgmm"]) == 2
     assert "there is hadacore, naive, warp_shuffle, wgmma" in capsys.readouterr().err
+
+
+def test_which_takes_the_nearest_row_count_and_its_mode(gpu):
+    (device,) = load([gpu])
+    found = tables.which(device, "bf16", 4096, 9)
+    assert set(found["rows"]) == {8} and set(found["mode"]) == {"replay"}
+    assert found["time_us"].is_monotonic_increasing and "wgmma" in set(found["variant"])
+    in_l2 = tables.which(device, "f16", 4096, 2048)
+    assert set(in_l2["mode"]) == {"alternating"} and set(in_l2["elements"]) == {1 << 23}
+    assert tables.which(device, "f16", 17, 4).empty
