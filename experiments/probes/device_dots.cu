@@ -78,7 +78,7 @@ constexpr int kLeadingBytes = 8 * kColumns * 2;  // eight rows of B
 /// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): start, leading and stride byte
 /// offsets in units of 16 bytes. Eight columns are 16 bytes, eight rows of them 128 bytes, the next columns
 /// follow.
-__device__ std::uint64_t descriptor(const void* shared) {
+[[maybe_unused]] __device__ std::uint64_t descriptor(const void* shared) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   return (std::uint64_t{address & 0x3FFFFU} >> 4) | (std::uint64_t{kLeadingBytes >> 4} << 16) |
          (std::uint64_t{128 >> 4} << 32);
