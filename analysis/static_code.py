@@ -187,4 +187,5 @@ def print_static(folder: Path, profile) -> None:
         print("\nno static study in this folder")
         return
     print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
-    print(as_text(*static_rows(table, profile)))
+    header, rows = static_rows(table, profile)
+    print(as_text(header, [[row[0], row[1][:64], *row[2:]] for row in rows]))
