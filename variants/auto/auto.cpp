@@ -59,7 +59,7 @@ std::vector<std::string_view> candidates(const Guide& guide, const Problem& prob
 }
 
 struct Picked {
-  std::string_view name;
+  const Variant* variant = nullptr;
   std::unique_ptr<Plan> plan;
 };
 
@@ -71,17 +71,18 @@ Picked pick(const std::vector<std::string_view>& names, const Problem& problem, 
     if (candidate.memory != Memory::device || !candidate.supports(problem, device)) continue;
     std::unique_ptr<Plan> made = candidate.make_plan(problem, device);
     if (is_as_exact_as_can_be(made->numerics()) && made->alignment() <= alignment)
-      return {name, std::move(made)};
+      return {&candidate, std::move(made)};
   }
   return {};
 }
 
-/// The name of the first candidate that supports the problem; empty: none.
-std::string_view first_to_support(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
+/// The first candidate that supports the problem; nullptr: none.
+const Variant* first_to_support(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
   for (const std::string_view name : candidates(guide, problem)) {
-    if (find_variant(name).supports(problem, device)) return name;
+    const Variant& candidate = find_variant(name);
+    if (candidate.supports(problem, device)) return &candidate;
   }
-  return {};
+  return nullptr;
 }
 
 /// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
@@ -93,8 +94,8 @@ bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceIn
       Problem other = problem;
       other.row_stride = stride;
       other.programmatic_launch = programmatic;
-      const std::string_view name = first_to_support(guide, other, device);
-      if (!name.empty() && name != picked.name) return false;
+      const Variant* first = first_to_support(guide, other, device);
+      if (first != nullptr && first != picked.variant) return false;
     }
   }
   return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype));
@@ -118,9 +119,10 @@ class AutoPlan final : public Plan {
   }
 
   Settings settings() const override {
-    Settings all{{"picked", std::string(picked_.name)},
+    Settings all{{"picked", std::string(picked_.variant->name)},
                  {"picked_by", guide_.empty() ? std::string("rule") : guide_}};
-    if (for_odd_pointers_.plan) all.emplace_back("for_odd_pointers", std::string(for_odd_pointers_.name));
+    if (for_odd_pointers_.plan)
+      all.emplace_back("for_odd_pointers", std::string(for_odd_pointers_.variant->name));
     const Settings inner = picked_.plan->settings();
     all.insert(all.end(), inner.begin(), inner.end());
     return all;

@@ -8,22 +8,16 @@ extern template std::unique_ptr<Plan> cuda_plan<Dtype::f16>(const Problem&, cons
 extern template std::unique_ptr<Plan> cuda_plan<Dtype::bf16>(const Problem&, const DeviceInfo&);
 extern template std::unique_ptr<Plan> cuda_plan<Dtype::f32>(const Problem&, const DeviceInfo&);
 
-namespace {
-
-std::unique_ptr<LentInstance>& lent_instance_owner() {
-  static std::unique_ptr<LentInstance> owner;
-  return owner;
-}
-
-}  // namespace
-
 LentInstance& lent_instance() {
+  // Deleted by Kokkos' own end and by nothing else: an owning static, made after Kokkos, would be destroyed
+  // before that, and its instance deleted a second time.
+  static LentInstance* instance = nullptr;
   static std::once_flag made;
   std::call_once(made, [] {
-    lent_instance_owner() = std::make_unique<LentInstance>();
-    Kokkos::push_finalize_hook([] { lent_instance_owner().reset(); });
+    instance = new LentInstance;
+    Kokkos::push_finalize_hook([] { delete instance; });
   });
-  return *lent_instance_owner();
+  return *instance;
 }
 
 namespace {
