@@ -1,5 +1,8 @@
 #include "common/device_info.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -18,6 +21,14 @@ std::string first_value_of(const char* path, std::string_view key) {
     return start == std::string::npos ? "" : line.substr(start);
   }
   return "";
+}
+
+/// The processors that this process may run on (taskset, cpusets of containers), not all that there are.
+int usable_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));  // more than 1024 processors
 }
 
 DeviceInfo cuda_description(std::string name, int major, int sm_count, int shared_kib, int shared_sm_kib,
@@ -45,7 +56,7 @@ DeviceInfo this_device(int ordinal) {
   DeviceInfo info;
   info.host_name = first_value_of("/proc/cpuinfo", "model name");
   if (info.host_name.empty()) info.host_name = "unknown CPU";
-  info.host_threads = std::max(1U, std::thread::hardware_concurrency());
+  info.host_threads = usable_threads();
   if (const std::string kibibytes = first_value_of("/proc/meminfo", "MemTotal"); !kibibytes.empty()) {
     info.host_memory_bytes = std::stoll(kibibytes) * 1024;
   }
