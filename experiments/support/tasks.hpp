@@ -25,7 +25,8 @@ struct Task {
 bool run_tasks(const std::vector<Task>& tasks, const std::string& table, const DeviceInfo& device,
                ResultsFolder& folder);
 
-/// Whether all rows of the table have status "ok".
+/// Whether all rows of the table have status "ok", but for predictions of another device: one that leaves the
+/// bounds of its model is a finding about the model, not a wrong result.
 bool all_ok(const ResultsFolder& folder, const std::string& table);
 
 }  // namespace fwht::support

@@ -70,5 +70,13 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 
+TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
+  ResultsFolder results = folder();
+  results.table("quantization.csv").append({{"source", "emulated_a100"}, {"status", "incorrect"}});
+  EXPECT_TRUE(all_ok(results, "quantization.csv"));
+  results.table("quantization.csv").append({{"source", "emulated"}, {"status", "incorrect"}});
+  EXPECT_FALSE(all_ok(results, "quantization.csv"));
+}
+
 }  // namespace
 }  // namespace fwht::support
