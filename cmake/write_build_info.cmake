@@ -3,7 +3,9 @@ cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE files RELATIVE ${source_dir}
   ${source_dir}/common/* ${source_dir}/reference/* ${source_dir}/variants/* ${source_dir}/cmake/*
   ${source_dir}/experiments/*.cpp ${source_dir}/experiments/*.hpp ${source_dir}/experiments/*.cu
-  ${source_dir}/experiments/*.cuh ${source_dir}/experiments/CMakeLists.txt ${source_dir}/CMakeLists.txt)
+  ${source_dir}/experiments/*.cuh)
+# Not part of the pattern above, which would find every CMakeLists.txt below, those of build folders included.
+list(APPEND files experiments/CMakeLists.txt CMakeLists.txt)
 list(FILTER files INCLUDE REGEX "(\\.(cpp|hpp|cu|cuh|cmake|in)|CMakeLists\\.txt)$")
 list(SORT files)
 set(digest "")
