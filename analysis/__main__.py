@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import RESULT_KEY, Device, ResultsError, load, load_folder
+from .load import MODES, RESULT_KEY, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE_OPTIONS = {
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="which variant is best, in the terminal")
     _folders(table)
     table.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="only this type")
-    table.add_argument("--mode", choices=("alternating", "replay", "cold", "host"), help="only this mode")
+    table.add_argument("--mode", choices=MODES, help="only this mode")
     table.add_argument(
         "--variant", help="all measurements of this variant instead of the best of each problem"
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 FORMAT_VERSION = 1
-MODES = ("alternating", "replay", "cold", "host")  # order of display
+MODES = ("alternating", "replay", "replay_pdl", "cold", "host")  # order of display
 DTYPES = ("f16", "bf16", "f32")
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 STATUSES = ("ok", "incorrect", "failed")

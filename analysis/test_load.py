@@ -1,13 +1,15 @@
 """Loading: what is read, and what is refused with one sentence."""
 
 import json
+import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis.__main__ import main
 from analysis.conftest import gpu_folder, host_folder
-from analysis.load import COLUMNS, CONTEXT_KEYS, KEYS, LATER_COLUMNS, ResultsError, load
+from analysis.load import COLUMNS, CONTEXT_KEYS, KEYS, LATER_COLUMNS, MODES, ResultsError, load
 
 
 def small(**context):
@@ -231,3 +233,8 @@ def test_the_command_line_refuses_with_exit_code_2(tmp_path, capsys):
     assert captured.out == ""
     assert captured.err.startswith("error: run comes from a dirty build") and captured.err.count("\n") == 1
     assert main(["table", "--allow-dirty", str(folder)]) == 0
+
+
+def test_knows_every_mode_of_the_sweep():
+    header = Path(__file__).parent.parent / "experiments" / "support" / "mode.hpp"
+    assert set(re.findall(r'return "(\w+)";', header.read_text(encoding="utf-8"))) == set(MODES)
