@@ -69,8 +69,8 @@ struct NumericModel {
   /// A row gives the same bits whatever the number of rows. False where another kernel, with sums in another
   /// order, serves few rows.
   bool batch_invariant = true;
-  /// A row gives the same bits in place and out of place, whatever row stride and pointers, by ordinary and by
-  /// programmatic launch. False where another kernel serves some of them.
+  /// A row gives the same bits in place and out of place, whatever row stride and pointers, by ordinary and
+  /// by programmatic launch. False where another kernel serves some of them.
   bool layout_invariant = true;
   bool flushes_subnormals = false;
 

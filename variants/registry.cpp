@@ -8,18 +8,10 @@ namespace fwht {
 namespace {
 
 constexpr const Variant* kLadder[] = {
-    &cpu::variant,
-    &cpu::f64_variant,
-    &naive::variant,
-    &warp_shuffle::variant,
-    &hadacore::variant,
-    &hadacore::published_variant,
-    &hadacore::f32_variant,
-    &mma_split::variant,
-    &wgmma::variant,
-    &kokkos::serial_variant,
-    &kokkos::openmp_variant,
-    &kokkos::cuda_variant,
+    &cpu::variant,           &cpu::f64_variant,       &naive::variant,
+    &warp_shuffle::variant,  &hadacore::variant,      &hadacore::published_variant,
+    &hadacore::f32_variant,  &mma_split::variant,     &wgmma::variant,
+    &kokkos::serial_variant, &kokkos::openmp_variant, &kokkos::cuda_variant,
     &automatic::variant,
 };
 

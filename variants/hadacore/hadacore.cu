@@ -194,8 +194,8 @@ class HadacorePlan final : public Plan {
       : Plan(problem),
         sums_(sums_of(problem.dtype, asked)),
         compute_capability_(device.compute_capability()),
-        vectors_(
-            choose(table, problem.dtype, sums_, true, log2_floor(problem.n), regime_of(2 * problem.elements()))),
+        vectors_(choose(table, problem.dtype, sums_, true, log2_floor(problem.n),
+                        regime_of(2 * problem.elements()))),
         elements_(choose(table, problem.dtype, sums_, false, log2_floor(problem.n), Regime::dram)),
         scale_constant_(encode(problem.dtype, scale_constant(problem))) {
     allow_shared_memory(vectors_);
