@@ -7,13 +7,24 @@
 namespace fwht {
 namespace {
 
+// One line a variant.
+// clang-format off
 constexpr const Variant* kLadder[] = {
-    &cpu::variant,           &cpu::f64_variant,       &naive::variant,
-    &warp_shuffle::variant,  &hadacore::variant,      &hadacore::published_variant,
-    &hadacore::f32_variant,  &mma_split::variant,     &wgmma::variant,
-    &kokkos::serial_variant, &kokkos::openmp_variant, &kokkos::cuda_variant,
+    &cpu::variant,
+    &cpu::f64_variant,
+    &naive::variant,
+    &warp_shuffle::variant,
+    &hadacore::variant,
+    &hadacore::published_variant,
+    &hadacore::f32_variant,
+    &mma_split::variant,
+    &wgmma::variant,
+    &kokkos::serial_variant,
+    &kokkos::openmp_variant,
+    &kokkos::cuda_variant,
     &automatic::variant,
 };
+// clang-format on
 
 }  // namespace
 
