@@ -226,6 +226,37 @@ def test_published_errors_must_be_within_one_percent(tmp_path):
     )
 
 
+def test_the_mean_over_rows_does_not_stand_in_for_all_rows_together(tmp_path):
+    writer = FolderWriter()
+    error(writer, "hadacore_published", "f16", 64, rel_l2=1.02 * 2.97e-4, rel_l2_mean_row=2.97e-4)
+    (found,) = [
+        r
+        for r in accuracy.requirements(load([writer.write(tmp_path / GPU)])[0])
+        if "HadaCore" in r.words
+    ]
+    assert not found.holds and "+2.00 %" in found.detail
+
+
+def test_another_choice_does_not_stand_in_for_the_default_one(tmp_path):
+    writer = full_folder()
+    for row in writer.tables["attention.csv"]:
+        if row["method"] == "fp8_baseline" and row["choice"] == "default":
+            row["rmse"] = 1.3 * 2.4e-2
+    (found,) = [
+        r
+        for r in accuracy.requirements(load([writer.write(tmp_path / GPU)])[0])
+        if "FlashAttention" in r.words
+    ]
+    assert not found.holds and "+30 % (default)" in found.detail
+
+
+def test_a_cause_that_the_model_lacks_does_not_hold(tmp_path):
+    writer = full_folder()
+    error(writer, "naive", "bf16", 64, "massive_channel", ratio=0.6, for_data=0.95)
+    first = accuracy.requirements(load([writer.write(tmp_path / GPU)])[0])[0]
+    assert not first.holds and "1 named but not in the model" in first.detail
+
+
 def test_a_disagreeing_tensor_core_is_reported(tmp_path):
     writer = full_folder()
     probe(writer, "fraction_bits_below_addend", 24, status="incorrect")

@@ -14,7 +14,7 @@ CANDIDATES = ("mma_split", "wgmma", "warp_shuffle")
 TITLE = "# fwht tuning table 1"
 HEADER = ["dtype", "n", "elements", "placement", "variant"]
 # Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
-# noise does not make the table flicker (repeated runs differ by 1 % at most sizes, by more below 2 us).
+# noise does not make the table flicker.
 INDIFFERENCE = 0.01
 PROBLEM = ["dtype", "n", "placement", "elements"]
 
