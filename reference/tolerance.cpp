@@ -114,6 +114,36 @@ double mean_square(const RoundedStage& stage, double grid, double ulp) {
   return smooth * smooth * square;
 }
 
+/// The two terms of every sum of a one-bit stage, before it and rounded to storage.
+struct Terms {
+  std::vector<double> values;  // none for stages of several bits
+  std::size_t distance = 0;    // of the two terms
+
+  Terms(const RoundedStage& stage, const Format& format, const std::vector<double>& z) {
+    if (bit_count(stage) != 1) return;
+    values.reserve(z.size());
+    for (double x : z)
+      values.push_back(round_fast(format, x));
+    distance = std::size_t{1} << stage.bits.front();
+  }
+};
+
+/// Square of the error of rounding the i-th sum to `ulp` where one term dominates it: the other spans a few
+/// cells of that spacing only, so residues are not spread over a cell; they are those of the two terms. None
+/// where no term dominates.
+std::optional<double> dominated_square(const Terms& terms, const RoundedStage& stage, std::size_t i,
+                                       double ulp) {
+  constexpr double kCells = 2.5;  // whole cells to either side of the dominating term
+  if (terms.values.empty()) return std::nullopt;
+  const bool upper = (i & terms.distance) != 0;
+  const double a = terms.values[upper ? i - terms.distance : i];
+  const double b = terms.values[upper ? i : i + terms.distance];
+  if (std::min(std::fabs(a), std::fabs(b)) * std::fabs(stage.factor) > kCells * ulp) return std::nullopt;
+  const double cells = (upper ? a - b : a + b) * stage.factor / ulp, smooth = stage.rms / kSmooth;
+  const double residue = smooth * (cells - std::nearbyint(cells)) * ulp;
+  return residue * residue;
+}
+
 /// a+b, a-b on values; a+b on what is not negative (variances, bounds).
 void butterfly(double* row, std::int64_t n, int bit) {
   const std::int64_t half = std::int64_t{1} << bit;
@@ -228,12 +258,13 @@ class VarianceWalk {
       grid[i] = grid_of(z[i]);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const RoundedStage& stage = steps_[s];
+      const Terms terms(stage, format_, z);
       for (int bit : stage.bits) {
         butterfly(z.data(), n_, bit);
         finest(grid.data(), n_, bit);
         if (s > 0) spread(v.data(), n_, bit);
       }
-      round(s, z, v, grid, moments);
+      round(s, terms, z, v, grid, moments);
     }
     const double norm2 = sum_of_squares(z), rms = std::sqrt(norm2 / static_cast<double>(n_));
     if (!fp32_in_steps_) moments.fp32 += fp32_rms_ * fp32_rms_ * kU32 * kU32 * norm2;
@@ -270,17 +301,21 @@ class VarianceWalk {
     return x == 0.0 ? std::numeric_limits<double>::max() : ulp_of(format_, x);
   }
 
-  void round(std::size_t s, std::vector<double>& z, std::vector<double>& v, std::vector<double>& grid,
-             Moments& moments) const {
+  /// The bounds grow by the variance of residues that are spread evenly, the moments by that of the residues
+  /// that dominated sums have.
+  void round(std::size_t s, const Terms& terms, std::vector<double>& z, std::vector<double>& v,
+             std::vector<double>& grid, Moments& moments) const {
     const double factor = steps_[s].factor;
     const bool last = s + 1 == steps_.size();
     for (std::size_t i = 0; i < z.size(); ++i) {
       z[i] *= factor;
       v[i] *= factor * factor;
-      const double ulp = ulp_of(format_, z[i]), e = ulp * ulp * mean_square(steps_[s], grid[i], ulp);
+      const double ulp = ulp_of(format_, z[i]);
+      double e = ulp * ulp * mean_square(steps_[s], grid[i], ulp);
       grid[i] = ulp;
       if (!last) v[i] += e;                                // the last rounding is bounded, not estimated
       if (last && std::fabs(z[i]) >= overflow_) continue;  // infinite results have no error
+      e = dominated_square(terms, steps_[s], i, ulp).value_or(e);
       moments.variance[s] += e;
       moments.variance2[s] += e * e;
       moments.gain[s] += z[i] * z[i] * e;

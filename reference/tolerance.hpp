@@ -29,7 +29,8 @@ double predicted_gain(const NumericModel& model, const Problem& problem);
 /// The gain that a comparison with the exact result measures on smooth random data, <yhat - y, y> / <y, y>:
 /// predicted_gain, less the mean square of every rounding. A rounded number is the mean of the numbers that
 /// are rounded to it, as nearly as a smooth density is level over a grid step, so its error is uncorrelated
-/// with the result and has the covariance -E[d^2] with the input: -0.18 u^2, -2.75e-6 in bf16.
+/// with the result and has the covariance -E[d^2] with the input: -0.18 u^2, -2.75e-6 in bf16. Where two bf16
+/// numbers are added their lattice is too coarse for that: normal_data_gain (reference/lattice).
 double measured_gain(const NumericModel& model, const Problem& problem);
 
 /// T1, centre: relative L2 error on smooth random data whose output has the given RMS,
@@ -69,6 +70,9 @@ struct RunningVariance {
   /// plus (fp32_rms u32 RMS_row)^2; split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors are
   /// sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
   Matrix bound;
+  /// The same variances summed, but for sums of two where one term dominates (the other spans at most 2.5
+  /// cells of the spacing that the sum is rounded to): their residues are not spread evenly and are taken
+  /// from the two terms.
   Prediction prediction;
 };
 RunningVariance running_variance(const NumericModel& model, const Problem& problem, const Matrix& input,

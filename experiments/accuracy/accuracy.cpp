@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/bits.hpp"
+#include "reference/lattice.hpp"
 
 namespace fwht::accuracy {
 
@@ -113,7 +114,9 @@ CsvRow measured_row(const Samples& samples, const Samples::Measured& measured) {
           {"window", csv_number(ratio_window(stats.finite))},
           {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
           {"gain", csv_number(stats.gain)},
-          {"predicted_gain", csv_number(reference::measured_gain(measured.model, samples.problem()))},
+          {"predicted_gain", csv_number(samples.what().input == InputClass::normal
+                                            ? reference::normal_data_gain(measured.model, samples.problem())
+                                            : reference::measured_gain(measured.model, samples.problem()))},
           {"gain_spread", csv_number(measured.gain_spread)},
           {"mean_signed_error", csv_number(stats.mean_signed_error)},
           {"bit_match", csv_number(stats.bit_match)},
