@@ -23,14 +23,6 @@ std::string first_value_of(const char* path, std::string_view key) {
   return "";
 }
 
-/// The processors that this process may run on (taskset, cpusets of containers), not all that there are.
-int usable_threads() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));  // more than 1024 processors
-}
-
 DeviceInfo cuda_description(std::string name, int major, int sm_count, int shared_kib, int shared_sm_kib,
                             int l2_mib, int memory_gib) {
   DeviceInfo info;
@@ -51,6 +43,13 @@ DeviceInfo cuda_description(std::string name, int major, int sm_count, int share
 }
 
 }  // namespace
+
+int usable_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));  // more than 1024 processors
+}
 
 DeviceInfo this_device(int ordinal) {
   DeviceInfo info;

@@ -32,6 +32,9 @@ struct DeviceInfo {
   int compute_capability() const { return 10 * compute_major + compute_minor; }
 };
 
+/// The processors that this process may run on (taskset, cpusets of containers), not all that there are.
+int usable_threads();
+
 /// This machine with CUDA device `ordinal` (the first by default). Never throws: what is missing is said in
 /// `why_no_cuda`.
 DeviceInfo this_device(int ordinal = 0);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
 #include "common/bits.hpp"
+#include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/parallel_for.hpp"
 #include "reference/rounding.hpp"
@@ -55,7 +55,7 @@ std::int64_t rows_or_rest(const Problem& problem, std::int64_t first_row, std::i
 }  // namespace
 
 int default_threads() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return usable_threads();
 }
 
 Eigen::MatrixXd hadamard_matrix(std::int64_t n) {

@@ -16,7 +16,7 @@ namespace fwht::reference {
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using IntMatrix = Eigen::Matrix<std::int64_t, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Threads that the functions of reference/ use when asked for 0: the host's.
+/// Threads that the functions of reference/ use when asked for 0: usable_threads (common/device_info).
 int default_threads();
 
 /// The +-1 Sylvester matrix of order n in natural (Hadamard) order, n x n: H[i][j] = (-1)^popcount(i & j).

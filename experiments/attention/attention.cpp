@@ -26,13 +26,28 @@ struct Method {
   double published;
 };
 
+constexpr float kTensorScale = quantization::kE4m3.largest;  // of weights, which are at most 1
+constexpr float kFlashScale = 256.0F;
+
 constexpr Method kMethods[] = {
     {"fp16_standard", {false, true, Rounding::none}, Cast::none, false, 3.2e-4},
     {"fp16_flash", {true, false, Rounding::f16}, Cast::none, false, 1.9e-4},
-    {"fp8_baseline", {false, true, Rounding::e4m3}, Cast::per_tensor, false, 2.4e-2},
-    {"fp8_no_rotation", {true, false, Rounding::e4m3}, Cast::per_block, false, 2.4e-2},
-    {"fp8_no_block", {true, false, Rounding::e4m3}, Cast::per_tensor, true, 9.3e-3},
-    {"fp8_fa3", {true, false, Rounding::e4m3}, Cast::per_block, true, 9.1e-3},
+    {"fp8_baseline", {false, true, Rounding::e4m3, kTensorScale}, Cast::per_tensor, false, 2.4e-2},
+    {"fp8_no_rotation", {true, false, Rounding::e4m3, kFlashScale}, Cast::per_block, false, 2.4e-2},
+    {"fp8_no_block", {true, false, Rounding::e4m3, kFlashScale}, Cast::per_tensor, true, 9.3e-3},
+    {"fp8_fa3", {true, false, Rounding::e4m3, kFlashScale}, Cast::per_block, true, 9.1e-3},
+};
+
+/// What is chosen otherwise, at d = 128 and the largest n.
+struct Choice {
+  std::string_view method, name;
+};
+constexpr Choice kChoices[] = {
+    {"fp8_baseline", "p_unscaled"},      {"fp8_baseline", "p_fp16"},
+    {"fp8_baseline", "softmax_fp32"},    {"fp16_standard", "reference_rounded"},
+    {"fp16_flash", "reference_rounded"}, {"fp8_baseline", "reference_rounded"},
+    {"fp8_no_rotation", "p_unscaled"},   {"fp8_no_rotation", "p_scaled"},
+    {"fp8_fa3", "p_unscaled"},           {"fp8_fa3", "p_scaled"},
 };
 
 const Method& method_of(std::string_view name) {
@@ -45,7 +60,12 @@ const Method& method_of(std::string_view name) {
 Arithmetic arithmetic_for(const Method& method, std::string_view choice) {
   Arithmetic arithmetic = method.arithmetic;
   if (choice == "softmax_fp32") arithmetic.half_softmax = false;
-  if (choice == "p_scaled") arithmetic.weights = Rounding::e4m3_scaled;
+  if (choice == "p_scaled") arithmetic.weight_scale = kTensorScale;
+  if (choice == "p_unscaled") arithmetic.weight_scale = 1.0F;
+  if (choice == "p_fp16") {
+    arithmetic.weights = Rounding::f16;
+    arithmetic.weight_scale = 1.0F;
+  }
   return arithmetic;
 }
 
@@ -188,6 +208,11 @@ std::vector<Sizes> sizes_for(bool on_device) {
   return {{64, {2048}}, {128, {2048, 8448}}, {256, {2048}}};
 }
 
+bool rotates_here(const support::Performer& performer, const Sizes& sizes) {
+  return static_cast<bool>(
+      performer.supports(make_problem(Dtype::f16, sizes.d, std::int64_t{kHeads} * sizes.lengths.back())));
+}
+
 /// Keeps the experiment of the last d: its data fill gigabytes.
 class ExperimentCache {
  public:
@@ -229,6 +254,12 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
                          cache->of(d, rows).row(method, choice, n, performer, setup.workspace)};
                    }});
   };
+  // Other choices are shown with one variant.
+  const auto rotating = [&](const Sizes& sizes) -> const support::Performer* {
+    for (const support::Performer& performer : setup.performers)
+      if (rotates_here(performer, sizes)) return &performer;
+    return nullptr;
+  };
   for (const Sizes& sizes : sizes_for(on_device)) {
     for (const int n : sizes.lengths) {
       for (const Method& method : kMethods) {
@@ -236,8 +267,7 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
       }
     }
     for (const support::Performer& performer : setup.performers) {
-      if (!performer.supports(make_problem(Dtype::f16, sizes.d, std::int64_t{kHeads} * sizes.lengths.back())))
-        continue;
+      if (!rotates_here(performer, sizes)) continue;
       for (const int n : sizes.lengths) {
         for (const Method& method : kMethods) {
           if (method.rotates) add(sizes, n, method.name, "default", &performer);
@@ -246,10 +276,10 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
     }
     if (sizes.d != 128) continue;
     const int n = sizes.lengths.back();
-    add(sizes, n, "fp8_baseline", "softmax_fp32", nullptr);
-    add(sizes, n, "fp8_baseline", "p_scaled", nullptr);
-    for (const std::string_view method : {"fp16_standard", "fp16_flash", "fp8_baseline"})
-      add(sizes, n, method, "reference_rounded", nullptr);
+    for (const Choice& choice : kChoices) {
+      const support::Performer* turning = rotates(choice.method) ? rotating(sizes) : nullptr;
+      if (turning || !rotates(choice.method)) add(sizes, n, choice.method, choice.name, turning);
+    }
   }
   return all;
 }

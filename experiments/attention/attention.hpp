@@ -1,15 +1,23 @@
 // FlashAttention-3's FP8 table (arXiv 2407.08608, Table 3) without weights: Q, K, V ~ N(0, 1) + N(0, 100)
 // Bernoulli(0.001), the error of 16-bit and FP8 attention against FP64, with Q and K rotated by each variant.
 //
-// What the paper leaves open, and what is done here unless a row's `choice` says otherwise:
+// What the paper leaves open, and what is done here unless a row's `choice` says otherwise. Each on grounds
+// that are written somewhere, none by what comes out:
+// - weights, the softmax output P, of the baseline: the paper gives its baseline "per-tensor scaling". Both
+//   products of an FP8 attention take FP8 tensors, P is one of them, and libraries that scale per tensor
+//   scale it too (cuDNN's operation has Scale_S and Descale_S for it). P <= 1, so the scale is 448, e4m3's
+//   largest number (choices p_unscaled: cast as it is; p_fp16: kept in fp16, which the paper says of
+//   "intermediate softmax results", though FP8 tensor cores cannot multiply it);
+// - weights of FlashAttention-3: its published kernels subtract 8 from the exponent's maximum for FP8, a
+// scale
+//   of 2^8, from the first one with FP8 on (flash-attention, hopper/softmax.h, July 2024; choices p_unscaled
+//   and p_scaled: times 448);
 // - reference: FP64 attention of the inputs before they are rounded to fp16 (choice reference_rounded:
-// after);
+//   after);
 // - shape: `heads` independent heads, no mask, scores scaled by 1/sqrt(d);
-// - casts: absmax / 448 to e4m3; a tensor is one head, a block 128 rows of it;
-// - baseline: scores and normalised softmax in fp16 (choice softmax_fp32: in fp32), cast to e4m3 without a
-//   scale (choice p_scaled: times 448 and back);
-// - flash: scores and softmax in fp32, exp(s - running max) cast without a scale, divided by the sum at the
-// end;
+// - casts of Q, K, V: absmax / 448 to e4m3; a tensor is one head, a block 128 rows of it;
+// - baseline: scores and normalised softmax in fp16 (choice softmax_fp32: in fp32);
+// - flash: scores and softmax in fp32, exp(s - running max) cast, divided by the sum at the end;
 // - rotation: random signs of the d columns, then the transform in fp16 by a variant;
 // - sums: fp32; Hopper's FP8 tensor cores keep about 14 bits, which is not modelled.
 #pragma once
@@ -21,18 +29,18 @@
 #include <vector>
 
 #include "common/dtype.hpp"
+#include "experiments/attention/rounding.hpp"
 #include "experiments/support/setup.hpp"
 #include "experiments/support/tasks.hpp"
 
 namespace fwht::attention {
-
-enum class Rounding { none, f16, e4m3, e4m3_scaled };  ///< e4m3_scaled: times 448, cast, back
 
 /// How scores become the weights that multiply V. The output is rounded to fp16.
 struct Arithmetic {
   bool flash = true;          ///< running maximum, normalised at the end; else softmax first
   bool half_softmax = false;  ///< scores and normalised weights rounded to fp16
   Rounding weights = Rounding::none;
+  float weight_scale = 1.0F;  ///< before they are rounded
 };
 
 enum class Slot { q, k, v };

@@ -23,7 +23,6 @@ namespace fwht::attention {
 namespace {
 
 using quantization::kE4m3;
-using quantization::kF16;
 using quantization::round_to;
 
 constexpr int kSide = 16;
@@ -74,29 +73,6 @@ struct Inputs {
   std::int64_t head_elements;
 };
 
-__device__ float rounded(Rounding rounding, float x) {
-  switch (rounding) {
-    case Rounding::none:
-      return x;
-    case Rounding::f16:
-      return round_to(kF16, x);
-    case Rounding::e4m3:
-      return round_to(kE4m3, x);
-    case Rounding::e4m3_scaled:
-      return round_to(kE4m3, x * kE4m3.largest) / kE4m3.largest;
-  }
-  return x;
-}
-__device__ float half_rounded(float x) {
-  return round_to(kF16, x);
-}
-// The reference rounds nothing.
-__device__ double rounded(Rounding, double x) {
-  return x;
-}
-__device__ double half_rounded(double x) {
-  return x;
-}
 __device__ float exponential(float x) {
   return expf(x);
 }
@@ -201,7 +177,8 @@ __global__ void __launch_bounds__(kThreads) attend(Inputs in, Arithmetic arithme
           Real weight = exponential(s[i][j] - largest[i]);
           if (!arithmetic.flash) weight /= sum[i];
           if (arithmetic.half_softmax) weight = half_rounded(weight);
-          shared.weights[ty + kSide * i][tx + kSide * j] = rounded(arithmetic.weights, weight);
+          shared.weights[ty + kSide * i][tx + kSide * j] =
+              rounded(arithmetic.weights, arithmetic.weight_scale, weight);
         }
       }
       if (pass == 0) continue;

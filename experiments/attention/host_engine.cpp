@@ -13,22 +13,7 @@ namespace fwht::attention {
 namespace {
 
 using quantization::kE4m3;
-using quantization::kF16;
 using quantization::round_to;
-
-float rounded(Rounding rounding, float x) {
-  switch (rounding) {
-    case Rounding::none:
-      return x;
-    case Rounding::f16:
-      return round_to(kF16, x);
-    case Rounding::e4m3:
-      return round_to(kE4m3, x);
-    case Rounding::e4m3_scaled:
-      return round_to(kE4m3, x * kE4m3.largest) / kE4m3.largest;
-  }
-  return x;
-}
 
 /// Rows of the operands as Eigen sees them.
 template <class Real>
@@ -114,7 +99,7 @@ class HostEngine final : public Engine {
     scores /= std::sqrt(static_cast<float>(layout_.d));
     if (arithmetic.half_softmax) {
       for (float& s : scores)
-        s = round_to(kF16, s);
+        s = half_rounded(s);
     }
     Eigen::RowVectorXf out = Eigen::RowVectorXf::Zero(layout_.d);
     float largest = arithmetic.flash ? -INFINITY : scores.maxCoeff();
@@ -131,14 +116,14 @@ class HostEngine final : public Engine {
         part = ((part.array() - largest).exp() / sum).matrix();
       }
       for (float& weight : part) {
-        if (arithmetic.half_softmax) weight = round_to(kF16, weight);
-        weight = rounded(arithmetic.weights, weight);
+        if (arithmetic.half_softmax) weight = half_rounded(weight);
+        weight = rounded(arithmetic.weights, arithmetic.weight_scale, weight);
       }
       out += part.transpose() * v.middleRows(first, kKeys);
     }
     if (arithmetic.flash) out /= sum;
     for (float& x : out)
-      x = round_to(kF16, x);
+      x = half_rounded(x);
     return out;
   }
 
