@@ -17,7 +17,7 @@ struct Selection {
 };
 
 /// Each case once. The quick set: nine lengths, smooth data, outliers in channels and the mixture of
-/// FlashAttention-3. The analysis: normal data at every n = 2 .. 32768 (error against n) and twelve kinds of
+/// FlashAttention-3. The analysis: normal data at every n = 2 .. 65536 (error against n) and twelve kinds of
 /// input at n = 16, 128, 1024, 4096, 32768. Lists that are given replace the lengths or inputs of either set.
 std::vector<Case> cases_of(const Selection& selection);
 

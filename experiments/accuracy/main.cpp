@@ -37,7 +37,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   support::add_experiment_options(app, options);
   app.add_flag(
       "--analysis", options.analysis,
-      "the whole analysis: n = 2 to 32768, twelve kinds of input, 2^22 elements (default: a quick summary)");
+      "the whole analysis: n = 2 to 65536, twelve kinds of input, 2^22 elements (default: a quick summary)");
   app.add_option("--dtype", options.dtypes, "f16, bf16, f32 (default: all)");
   app.add_option("--n", options.n, "row lengths: 4096, 2^12, 16..256 (default: 16 to 32768)");
   app.add_option("--input", options.inputs,
