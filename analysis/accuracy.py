@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from . import baselines
 from .load import Device
 from .tables import UNIT_ROUNDOFF, ordered
 
@@ -21,25 +22,23 @@ CONTINUOUS = (
     "normal", "uniform", "laplace", "student3", "fa3_mixture", "outlier_channels", "massive_channel", "subnormal",
     "near_overflow",
 )  # fmt: skip
-# One entry dominates a row: its other numbers share a coarse grid, so the data are continuous in name only.
-DOMINATED = ("massive_channel",)
 STRUCTURED = ("constant", "one_hot", "walsh_noise")
 SOURCES = ("measured", "emulated", "emulated_a100")
 FORMATS = ("int8", "int4", "e4m3", "mxfp4", "nvfp4")
 METHODS = ("fp16_standard", "fp16_flash", "fp8_baseline", "fp8_no_rotation", "fp8_no_block", "fp8_fa3")
-CHOICES = ("default", "softmax_fp32", "p_scaled", "reference_rounded")
-# The HadaCore paper's range: relative L2 error at n = 64 and n = 32768.
+CHOICES = ("default", "p_unscaled", "p_scaled", "p_fp16", "softmax_fp32", "reference_rounded")
+# Quoted for the published HadaCore kernel at n = 64 and n = 32768, to three digits, without their sample (the
+# paper, arXiv 2412.08832, has no such table).
 HADACORE = {("f16", 64): 2.97e-4, ("f16", 32768): 4.29e-4, ("bf16", 64): 2.35e-3, ("bf16", 32768): 3.33e-3}
 
 CAUSES = {
-    "significand": "outputs gather at few significands, so u times the value is not smooth",
+    "significand": (
+        "one entry dominates: outputs gather at few significands, and sums with it absorb what is smaller"
+        " than their spacing"
+    ),
     "grid": "short sums of numbers on one grid leave residues 0 and 1/2 more often",
     "subnormal": "numbers below the smallest normal one have a fixed spacing",
     "binade": "the outputs' size falls badly within a binade",
-    "ties": (
-        "one entry dominates: every sum lies on its coarse grid, where ties to even make later ties rarer"
-        " (not in the model)"
-    ),
     "wide": "every stage of another size: the spacing differs between the outliers' sums and the rest",
 }
 
@@ -71,7 +70,7 @@ def _cause(row) -> str:
     if row.inside:
         return ""
     if not row.explained:
-        return "ties" if row.input in DOMINATED else "unexplained"
+        return "unexplained"
     if row.input == "subnormal":
         return "subnormal"
     if row.input == "massive_channel":
@@ -130,28 +129,56 @@ def findings(device: Device) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def digit(quoted: float, digits: int = 3) -> float:
+    """One unit in the last of `digits` digits."""
+    return 10.0 ** (math.floor(math.log10(quoted)) - digits + 1)
+
+
 def hadacore(device: Device) -> pd.DataFrame:
-    """The published errors beside those of `hadacore_published`, by source."""
+    """The quoted errors beside those of `hadacore_published`, by source, and the published kernel's own on an H200.
+
+    `within`: at most 1 % from a number that rounds to the quoted digits. More cannot be asked of three digits.
+    """
     table = device.accuracy
     table = table[(table["variant"] == "hadacore_published") & (table["input"] == "normal")]
     rows = []
-    for (dtype, n), published in HADACORE.items():
+    for (dtype, n), quoted in HADACORE.items():
+        half = digit(quoted) / 2
         for row in table[(table["dtype"] == dtype) & (table["n"] == n)].itertuples():
+            error = float(row.rel_l2)
             rows.append(
                 {
                     "dtype": dtype,
                     "n": n,
                     "source": row.source,
-                    "published": published,
-                    "rel_l2": float(row.rel_l2),
-                    "ratio": float(row.rel_l2) / published,
-                    "mean_row": float(row.rel_l2_mean_row),
+                    "quoted": quoted,
+                    "rel_l2": error,
+                    "ratio": error / quoted,
+                    "within": 0.99 * (quoted - half) <= error <= 1.01 * (quoted + half),
+                    "kernel": baselines.published_errors().get(("hadacore", dtype, n), math.nan),
                     "elements": int(row.elements),
                 }
             )
-    return pd.DataFrame(
-        rows, columns=["dtype", "n", "source", "published", "rel_l2", "ratio", "mean_row", "elements"]
-    )
+    columns = ["dtype", "n", "source", "quoted", "rel_l2", "ratio", "within", "kernel", "elements"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def against_published_kernel(device: Device) -> pd.DataFrame:
+    """`hadacore_published` over the published kernel as measured on an H200, 16-bit normal data, every common n."""
+    table = device.accuracy
+    table = table[
+        (table["variant"] == "hadacore_published")
+        & (table["input"] == "normal")
+        & table["rel_l2"].notna()
+        & table["source"].isin(["measured", "emulated"])
+    ]
+    known = baselines.published_errors().get("hadacore")
+    rows = [
+        {"dtype": row.dtype, "n": row.n, "ratio": float(row.rel_l2) / known[(row.dtype, row.n)]}
+        for row in table.itertuples()
+        if (row.dtype, row.n) in known.index
+    ]
+    return pd.DataFrame(rows, columns=["dtype", "n", "ratio"])
 
 
 def gains(device: Device, dtype: str) -> pd.DataFrame:
@@ -159,7 +186,11 @@ def gains(device: Device, dtype: str) -> pd.DataFrame:
     table = device.accuracy
     table = table[(table["dtype"] == dtype) & (table["input"] == "normal") & table["gain"].notna()]
     columns = ["variant", "source", "n", "elements", "gain", "gain_spread", "predicted_gain"]
-    return _in_order(table[columns].copy(), device)
+    table = table[columns].copy()
+    for column in columns[4:]:
+        table[column] = table[column].astype(float)
+    table["deviations"] = (table["gain"] - table["predicted_gain"]) / table["gain_spread"]
+    return _in_order(table, device)
 
 
 def by_input(device: Device, variant: str, source: str, dtype: str) -> pd.DataFrame:
@@ -267,9 +298,11 @@ def rotation_gain(device: Device, dtype: str = "f16") -> pd.DataFrame:
     return both.sort_values(keys, key=lambda c: c.map(order) if c.name != "n" else c, ignore_index=True)
 
 
-def transform_visibility(device: Device) -> pd.DataFrame:
+def transform_visibility(device: Device, n: int | None = None) -> pd.DataFrame:
     """How much a variant's own rounding adds to the error of exact rotation, per dtype and format: the largest case."""
     table = device.quantization
+    if n is not None:
+        table = table[table["n"] == n]
     keys = ["dtype", "n", "input", "format"]
     exact = table[table["variant"] == "exact"][[*keys, "rel_l2"]].rename(columns={"rel_l2": "exact"})
     own = table[~table["variant"].isin(["none", "exact"])].merge(exact, on=keys)
@@ -299,6 +332,7 @@ def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
                 "rmse": middle["rmse"],
                 "rmse_mean": middle["rmse_mean"],
                 "rmse_spread": middle["rmse_spread"],
+                "standard_error": middle["rmse_spread"] / math.sqrt(middle["heads"]),
                 "published": middle["published"],
                 "ratio": middle["rmse"] / middle["published"] if middle["published"] > 0 else math.nan,
                 "variants": len(part),
@@ -335,44 +369,54 @@ def requirements(device: Device) -> list[Requirement]:
     table = ratios(device)
     if len(table):
         bad = table[table["cause"] == "unexplained"]
-        ties = int((table["cause"] == "ties").sum())
         outside = int((~table["inside"]).sum())
         found.append(
             Requirement(
                 "measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the"
                 " model holds",
-                bad.empty and ties == 0,
-                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad) - ties} of"
-                " them explained"
-                + (f", {ties} named but not in the model (rows dominated by one entry)" if ties else ""),
+                bad.empty,
+                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad)} of them"
+                " explained",
             )
         )
-    published = hadacore(device)
-    published = published[published["source"] != "emulated_a100"]
-    if len(published):
-        mean = published["mean_row"] / published["published"]
-        worst = published["ratio"].iloc[(published["ratio"] - 1).abs().argmax()]
-        within = (published["ratio"] - 1).abs() <= 0.01
+    quoted = hadacore(device)
+    quoted = quoted[quoted["source"] != "emulated_a100"]
+    if len(quoted):
+        worst = quoted["ratio"].iloc[(quoted["ratio"] - 1).abs().argmax()]
+        kernel = against_published_kernel(device)["ratio"]
         found.append(
             Requirement(
-                "HadaCore's published errors reproduced within 1 %, over all rows together",
-                bool(within.all()),
-                f"{int(within.sum())} of {len(published)}, the farthest {100 * (worst - 1):+.2f} %; as a mean"
-                f" over rows, which is another quantity, {int(((mean - 1).abs() <= 0.01).sum())}",
+                "HadaCore's errors reproduced within 1 % of a number that rounds to the figure's three"
+                " digits",
+                bool(quoted["within"].all()),
+                f"{int(quoted['within'].sum())} of {len(quoted)}, the farthest {100 * (worst - 1):+.2f} %"
+                " from the digits as printed"
+                + (
+                    f"; against the published kernel itself at {len(kernel)} sizes and types"
+                    f" {100 * (kernel.min() - 1):+.2f} to {100 * (kernel.max() - 1):+.2f} %"
+                    if len(kernel)
+                    else ""
+                ),
             )
         )
     fp8 = attention_table(device, 128, 8448)
     # A sample of rows, as a host takes it, misses the few rows with outliers that dominate, or has too many.
     if len(fp8) and (fp8["rows_per_head"] == 8448).all():
-        ratio = fp8[fp8["published"] > 0].set_index("method")["ratio"]
-        baseline = fp8[fp8["method"] == "fp8_baseline"].set_index("choice")["rmse"] / 2.4e-2
+        default = fp8[fp8["choice"] == "default"].set_index("method")
+        judged = ("fp8_baseline", "fp8_fa3")
         found.append(
             Requirement(
                 "FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n ="
                 " 8448, with the default choices",
-                bool(abs(baseline["default"] - 1) <= 0.2 and abs(ratio["fp8_fa3"] - 1) <= 0.2),
-                f"fp8_fa3 {100 * (ratio['fp8_fa3'] - 1):+.0f} %; fp8_baseline "
-                + ", ".join(f"{100 * (v - 1):+.0f} % ({choice})" for choice, v in baseline.items()),
+                all(abs(default["ratio"].get(method, math.nan) - 1) <= 0.2 for method in judged),
+                "; ".join(
+                    f"{method} {100 * (row.ratio - 1):+.1f} +-"
+                    f" {100 * row.standard_error / row.published:.1f} %"
+                    + _other_choices(fp8, method, row.published)
+                    for method in judged
+                    if method in default.index
+                    for row in [default.loc[method]]
+                ),
             )
         )
     probes = device.probes[device.probes["source"] == "measured"]  # what is emulated is the model itself
@@ -385,3 +429,12 @@ def requirements(device: Device) -> list[Requirement]:
             )
         )
     return found
+
+
+def _other_choices(fp8: pd.DataFrame, method: str, published: float) -> str:
+    """What other casts of the softmax weights give."""
+    others = fp8[(fp8["method"] == method) & fp8["choice"].str.startswith("p_")]
+    words = ", ".join(
+        f"{row.choice} {100 * (row.rmse / published - 1):+.0f} %" for row in others.itertuples()
+    )
+    return f" ({words})" if words else ""

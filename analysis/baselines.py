@@ -15,6 +15,7 @@ import pandas as pd
 from .load import Device, ResultsError
 
 FILE = Path(__file__).parent / "baselines" / "h200_published.csv"
+ERRORS = Path(__file__).parent / "baselines" / "h200_published_accuracy.csv"
 GPU = "H200"
 NAMES = {
     "hadacore": "published HadaCore (H200)",
@@ -40,6 +41,12 @@ def published() -> pd.DataFrame:
     table = pd.read_csv(FILE)
     table["fraction"] = table["copy_us"] / table["time_us"]
     return table
+
+
+@cache
+def published_errors() -> pd.Series:
+    """Relative L2 error by (method, dtype, n). Shared: do not modify."""
+    return pd.read_csv(ERRORS).set_index(["method", "dtype", "n"])["rel_l2"]
 
 
 def same_gpu(device: str) -> bool:

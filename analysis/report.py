@@ -477,6 +477,7 @@ def _shape_tables(device: Device):
                 "choice": Column("choice"),
                 "RMSE": _number("rmse", error_text),
                 "mean over heads": _number("rmse_mean", error_text),
+                "standard error": _number("standard_error", error_text),
                 "spread": _number("rmse_spread", error_text),
                 "published": _number("published", error_text),
                 "ratio": _number("ratio", ratio_text),
@@ -510,7 +511,7 @@ def _analysis_tables(device: Device):
     )
     yield (
         "Deviations from the formula and their causes",
-        "Each is inside the window again once the model follows its roundings through the data.",
+        "What has a cause is inside the window again once the model follows its roundings through the data.",
         accuracy.findings(device),
         {
             "cause": Column("words"),
@@ -525,6 +526,21 @@ def _analysis_tables(device: Device):
             "greatest, data": _number("high_for_data", ratio_text),
         },
     )
+    for dtype in ("f16", "bf16", "f32"):
+        yield (
+            f"Gain on normal data, {dtype}",
+            "The error that all results share, its sampling deviation, and what the model predicts.",
+            accuracy.gains(device, dtype),
+            {
+                "variant": Column("variant"),
+                "source": Column("source"),
+                "n": _number("n"),
+                "gain": _number("gain", error_text),
+                "standard deviation": _number("gain_spread", error_text),
+                "predicted": _number("predicted_gain", error_text),
+                "in standard deviations": _number("deviations", digits_text),
+            },
+        )
     yield (
         "Tensor cores",
         "What the probes found; mismatches are bitwise differences from the model.",

@@ -8,10 +8,9 @@
 //   scale it too (cuDNN's operation has Scale_S and Descale_S for it). P <= 1, so the scale is 448, e4m3's
 //   largest number (choices p_unscaled: cast as it is; p_fp16: kept in fp16, which the paper says of
 //   "intermediate softmax results", though FP8 tensor cores cannot multiply it);
-// - weights of FlashAttention-3: its published kernels subtract 8 from the exponent's maximum for FP8, a
-// scale
-//   of 2^8, from the first one with FP8 on (flash-attention, hopper/softmax.h, July 2024; choices p_unscaled
-//   and p_scaled: times 448);
+// - weights of FlashAttention-3: its published kernels subtract 8 from the maximum in the exponent for FP8, a
+//   scale of 2^8 (flash-attention, hopper/softmax.h, since July 2024; choices p_unscaled and p_scaled: times
+//   448);
 // - reference: FP64 attention of the inputs before they are rounded to fp16 (choice reference_rounded:
 //   after);
 // - shape: `heads` independent heads, no mask, scores scaled by 1/sqrt(d);
