@@ -13,7 +13,7 @@ from .load import MODES, RESULT_KEY, Device, ResultsError, load, load_folder
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE_OPTIONS = {
     "variant": "names, with commas or repeated (default: all on the device)",
-    "grid": "a built-in grid or a file (default: profile, the quick grid thinned)",
+    "grid": "a built-in grid or a file (default: quick)",
     "problem": "a problem instead of a grid: f16/n4096/r8192[/out]",
     "n": "only these row lengths of the grid: 4096, 2^12, 16..256",
     "dtype": "only f16, bf16 or f32 of the grid",

@@ -6,6 +6,7 @@ Every number is filled in from the two folders that the text names; the sentence
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from .profile_tables import fixed, percent, stalls_text
 
 MODE_OF = {SMALL: "replay", L2_SIZED: "alternating", DRAM_SIZED: "replay"}
 PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
+PORTABILITY_DTYPES = ("f16", "f32")  # bf16 costs what f16 does
+PORTABILITY_N = (64, 1024, 4096, 8192, 16384, 32768)
 PUBLISHED_DESIGNS = ("warp_shuffle", "hadacore_published")
 PUBLISHED_WORDS = (
     "`warp_shuffle` has the structure of fast-hadamard-transform, `hadacore_published` the launch shapes of HadaCore; how "
@@ -155,10 +158,11 @@ def portability_table(source: Source) -> list[str]:
     """Kokkos' kernels beside those they compete with, at DRAM size."""
     problems = source.profile.problems
     part = problems[problems["variant"].isin(PORTABILITY) & (problems["regime"] == DRAM_SIZED)]
-    keys = part[part["variant"] == "kokkos_cuda"][["dtype", "n"]].drop_duplicates()
+    keys = set(part[part["variant"] == "kokkos_cuda"][["dtype", "n"]].itertuples(index=False, name=None))
     rows = []
-    order = {"f16": 0, "bf16": 1, "f32": 2}
-    for dtype, n in sorted(keys.itertuples(index=False), key=lambda key: (order[key[0]], key[1])):
+    for dtype, n in itertools.product(PORTABILITY_DTYPES, PORTABILITY_N):
+        if (dtype, n) not in keys:
+            continue
         for variant in PORTABILITY:
             row = source.row(variant, int(n), DRAM_SIZED, dtype)
             if row is None:
@@ -291,6 +295,10 @@ def notes(s: Source) -> dict[str, list[str]]:
             "that is the price of an output split without an exchange.",
             "Next: overlap of one row's finish with the next row's wgmma inside an SM, and more rows in flight at 32768.",
         ],
+        "auto": [
+            "What it picks launches: the counters are those of mma_split, wgmma or warp_shuffle, which their sections explain.",
+            "Next: nothing of its own; it gains what they gain.",
+        ],
         "kokkos_cuda": [
             f"Every lane bit goes through team scratch: n = 1024 {s.say('kokkos_cuda', 1024, d, 'shared', 'lsu', 'of_lsu', 'slots', 'of_issue')}; "
             f"n = 8192 {s.say('kokkos_cuda', 8192, d, 'shared', 'lsu', 'of_lsu', 'registers', 'occupancy')}.",
@@ -391,19 +399,19 @@ def published_times(device: Device) -> list[str]:
 
 def published_section(source: Source) -> list[str]:
     """Where the published designs lose against the best variant, row length by row length."""
+    sizes = (L2_SIZED, DRAM_SIZED)
     rows = []
     for design in PUBLISHED_DESIGNS:
         problems = source.profile.problems
-        own = problems[(problems["variant"] == design) & (problems["regime"] != SMALL) & (problems["dtype"] == "f16")]
-        for row in own.sort_values(["n", "regime"]).to_dict("records"):
-            best = _best(source, row)
-            if best is None:
-                continue
-            rows.append(
-                [design, str(row["n"]), row["regime"], percent(source.fraction(row)), row["bound_by"],
-                 f"{best['variant']} {percent(best['fraction_of_limit'])}"]
-            )  # fmt: skip
-    header = ["design", "n", "size", "of limit", "bound by", "best variant"]
+        own = problems[(problems["variant"] == design) & (problems["dtype"] == "f16")]
+        for n in sorted(own[own["regime"].isin(sizes)]["n"].unique()):
+            rows.append([design, str(n)])
+            for size in sizes:
+                row = source.row(design, int(n), size)
+                best = None if row is None else _best(source, row)
+                rows[-1].append("–" if row is None else f"{percent(source.fraction(row))}; {row['bound_by']}")
+                rows[-1].append("–" if best is None else f"{best['variant']} {percent(best['fraction_of_limit'])}")
+    header = ["design", "n", *(text for size in sizes for text in (f"{size}, {MODE_OF[size]}", "best variant"))]
     return [
         "## Where the published kernels lose",
         "",

@@ -46,7 +46,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   app.add_option("--variant", options.variants, "names, with commas or repeated (default: all on the device)")
       ->take_all();
   app.add_option("--grid", options.grid,
-                 "a built-in grid or a file; its modes do not matter (default: profile)");
+                 "a built-in grid or a file; its modes do not matter (default: quick)");
   app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out]")
       ->take_all();
   app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
@@ -98,7 +98,8 @@ std::vector<Problem> problems_of(const Options& options, const support::Grid& gr
   const std::set<Dtype> dtypes = dtypes_of(options.dtypes);
   std::vector<Problem> problems;
   for (const support::Case& item : grid.cases) {
-    const Problem& problem = item.problem;
+    Problem problem = item.problem;
+    problem.programmatic_launch = false;  // a launch alone: there is nothing to overlap with
     if (!n.empty() && !n.contains(problem.n)) continue;
     if (!dtypes.empty() && !dtypes.contains(problem.dtype)) continue;
     if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
@@ -218,7 +219,7 @@ int run(int argc, const char* const* argv) {
   const std::vector<const Variant*> variants = device_variants(options);
   support::Grid grid;
   if (options.problems.empty() || !options.grid.empty()) {
-    grid = support::load_grid(options.grid.empty() ? "profile" : options.grid);
+    grid = support::load_grid(options.grid.empty() ? "quick" : options.grid);
   }
   const std::vector<Problem> problems = problems_of(options, grid);
   if (options.list) {
