@@ -137,9 +137,10 @@ class MmaSplitPlan final : public Plan {
 
   Settings settings() const override {
     const Geometry& g = on_vectors_.geometry;
-    return {{"kernel", std::string(g.kind() == Kind::split_mma   ? "split_mma"
-                                   : g.launch.form == Form::ring ? "butterflies, ring"
-                                                                 : "butterflies")},
+    return {{"kernel", std::string(g.kind() == Kind::split_mma     ? "split_mma"
+                                   : g.launch.form == Form::ring   ? "butterflies, ring"
+                                   : g.launch.form == Form::staged ? "butterflies, staged"
+                                                                   : "butterflies")},
             {"rows_per_block", std::int64_t{g.rows_per_block()}},
             {"warps_per_row", std::int64_t{g.warps_per_row()}},
             {"vectors_per_lane", std::int64_t{g.vectors()}},
@@ -160,7 +161,7 @@ class MmaSplitPlan final : public Plan {
   /// Blocks that the rows are divided into; of a ring, no more than are resident.
   std::int64_t blocks_of(const Geometry& g) const {
     const std::int64_t blocks = blocks_of_rows(problem(), g);
-    if (g.launch.form == Form::one_shot) return blocks;
+    if (g.launch.form != Form::ring) return blocks;
     return std::min(blocks, std::int64_t{device_.sm_count} * g.launch.blocks_per_sm);
   }
 

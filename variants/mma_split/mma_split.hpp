@@ -29,6 +29,7 @@ enum class Kind {
 
 enum class Form {
   one_shot,  ///< a block for every rows_per_block() rows
+  staged,    ///< the same, and the row comes by way of the exchange buffer (fp32 data)
   ring       ///< resident blocks, one row at a time in registers while the next one comes to shared memory
 };
 
@@ -165,6 +166,9 @@ struct Geometry {
 /// - n = 8192: 64 sums a lane in four warps where throughput counts, half of that in eight warps for latency.
 /// - f32 rows of 16384 need their registers limited to 128 so that two are resident; rows of 32768 are alone
 ///   on a multiprocessor, so that a ring pays as soon as there is a second row to fetch.
+/// - dram, f32 rows of 4096 and more: loads to registers need lines of the L1 until they arrive, and the
+///   exchange buffers leave it few; by way of the exchange buffer (staged) as many loads are in flight as
+///   there are vectors.
 struct LaunchRow {
   Launch small, medium, full, dram;
 };
@@ -219,12 +223,12 @@ constexpr LaunchRow launches_32(int log_n) {
     case 11:
       return {{2, 8, 256}, {2, 8, 256}, {4, 4, 128}, {2, 8, 256}};
     case 12:
-      return {{4, 8, 256, 5}, {4, 8, 256, 5}, {4, 8, 256}, {8, 4, 128}};
+      return {{4, 8, 256, 5}, {4, 8, 256, 5}, {4, 8, 256}, {8, 4, 128, 8, Form::staged}};
     case 13:
-      return {{8, 8, 256, 4}, {8, 8, 256, 4}, {8, 8, 256}, {8, 8, 256}};
+      return {{8, 8, 256, 4}, {8, 8, 256, 4}, {8, 8, 256}, {8, 8, 256, 4, Form::staged}};
     case 14: {
       constexpr Launch kTwoResident{16, 8, 256, 2};
-      return {kTwoResident, kTwoResident, kTwoResident, {16, 8, 256}};
+      return {kTwoResident, kTwoResident, kTwoResident, {8, 16, 512, 2, Form::staged}};
     }
     default: {
       constexpr Launch kAlone{16, 16, 512}, kRing{16, 16, 512, 1, Form::ring};
@@ -248,9 +252,12 @@ constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
   return row.dram;
 }
 
-/// The launch for data that are not dense 16-byte vectors, at any amount of work: never a ring.
+/// The launch for data that are not dense 16-byte vectors, at any amount of work: never a ring, and with
+/// registers for addresses.
 constexpr Launch fallback_launch(Dtype dtype, int log_n) {
-  return launch_for(dtype, log_n, log_n == kLargestWideLogN ? Regime::small : Regime::dram);
+  if (log_n == kLargestWideLogN) return launch_for(dtype, log_n, Regime::small);
+  if (log_n == kLargestWideLogN - 1) return {16, 8, 256, 2, Form::staged};
+  return launch_for(dtype, log_n, Regime::dram);
 }
 
 /// What a geometry must keep for the kernel to be right: warps that share a row have the block to themselves.
@@ -260,7 +267,8 @@ constexpr bool fits(const Geometry& g) {
   return is_power_of_two(l.vectors) && is_power_of_two(l.warps_per_row) && l.threads % 32 == 0 &&
          l.threads <= 1024 && g.vector_bits() >= 0 && g.rows_per_block() >= 1 && g.piece() >= 1 &&
          (!shared || (l.threads == 32 * l.warps_per_row && g.rows_per_block() == 1)) &&
-         (l.form == Form::one_shot || (g.dtype == Dtype::f32 && shared && g.parts() == 1));
+         (l.form == Form::one_shot || (g.dtype == Dtype::f32 && shared)) &&
+         (l.form != Form::ring || g.parts() == 1);
 }
 
 // ---- fragments of mma.m16n8k16 and .m16n8k8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"), 16-bit operands

@@ -244,6 +244,26 @@ class Place {
     }
   }
 
+  /// The same by way of the exchange buffer, each vector to the place that warp `self` puts it to later: no
+  /// other lane reads or writes it before the barrier of the exchange. Loads to registers take lines of the
+  /// L1, of which a block with a large exchange buffer leaves too few.
+  __device__ void load_through(float* exchange, int self, std::uint32_t (&words)[g.vectors()][4]) const {
+    static_assert(g.quads() == 1);
+    constexpr Geometry here = g;
+    uint4* to[g.vectors()];
+#pragma unroll
+    for (int v = 0; v < g.vectors(); ++v) {
+      to[v] = reinterpret_cast<uint4*>(exchange + here.exchange_word(self, v, Lane<g>::lane(), 0));
+      ptx::cp_async_cg_shared_global_16(to[v], in() + offset(v));
+    }
+    ptx::cp_async_wait_all();
+#pragma unroll
+    for (int v = 0; v < g.vectors(); ++v) {
+      const uint4 vector = *to[v];
+      words[v][0] = vector.x, words[v][1] = vector.y, words[v][2] = vector.z, words[v][3] = vector.w;
+    }
+  }
+
   __device__ void store(int v, const std::uint32_t (&words)[4]) const {
     if constexpr (access == Access::elements) {
       store_elements(v, words);
@@ -458,11 +478,11 @@ enum class Trigger { at_end, at_start, before_stores };
 // The kernels' template arguments are plain numbers, because nvcc 13.0 declares no object of a class in its
 // host code for them; kernel_of puts them together.
 
-template <Dtype dtype, int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm,
+template <Dtype dtype, int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm, Form form,
           Access access, Trigger trigger, NonFinite non_finite>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     transform_rows(__grid_constant__ const Batch batch) {
-  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, Form::one_shot}};
+  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, form}};
   static_assert(fits(g));
   constexpr int kVectors = g.vectors(), kElements = g.vector_elements(), kWarps = g.warps_per_row();
   extern __shared__ float4 shared[];
@@ -473,10 +493,14 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
   ptx::griddepcontrol_wait();
   // Behind the wait: before it, every later launch would come at once and wait in the places of this one.
   if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
-  std::uint32_t words[kVectors][4];
-  place.load(words);
-
   float* const exchange = reinterpret_cast<float*>(shared);
+  std::uint32_t words[kVectors][4];
+  if constexpr (form == Form::staged && access != Access::elements) {
+    place.load_through(exchange, self, words);
+  } else {
+    place.load(words);
+  }
+
   Lane<g> warp(batch, exchange);
   float x[kVectors][kElements];
   if constexpr (g.kind() == Kind::butterflies) {
@@ -597,8 +621,8 @@ constexpr Kernel kernel_of() {
   } else {
     constexpr int kBlocks =
         access == Access::elements ? 0 : l.blocks_per_sm;  // the slow path has all registers
-    return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, access, trigger,
-                          non_finite>;
+    return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.form, access,
+                          trigger, non_finite>;
   }
 }
 

@@ -50,6 +50,7 @@ std::string name(const Geometry& g) {
   std::string text = std::string(name_of(g.dtype)) + "/n" + std::to_string(1 << g.log_n);
   for (const int number : {g.vectors(), g.warps_per_row(), g.threads()})
     text += ' ' + std::to_string(number);
+  if (g.launch.form == Form::staged) text += " staged";
   return g.launch.form == Form::ring ? text + " ring" : text;
 }
 
@@ -134,7 +135,7 @@ TEST(MmaSplitMaps, TheLaunchTableKeepsItsOwnRules) {
       EXPECT_GE(g.rows_per_warp(), 1) << name(g);
       EXPECT_EQ(g.vectors() % g.vectors_of_row(), 0) << name(g);
     }
-    if (g.launch.form == Form::one_shot) {
+    if (g.launch.form != Form::ring) {
       const int exchanged = g.warps_per_row() > 1 ? 4 << g.log_n : 0;
       EXPECT_EQ(g.shared_bytes(), exchanged) << name(g);
     } else {
@@ -142,6 +143,9 @@ TEST(MmaSplitMaps, TheLaunchTableKeepsItsOwnRules) {
       EXPECT_GE(g.launch.blocks_per_sm, 1) << name(g);       // the grid is computed from it
     }
     EXPECT_LE(g.shared_bytes() * std::max(1, g.launch.blocks_per_sm), 227 * 1024) << name(g);
+    if (g.launch.form == Form::staged) {
+      EXPECT_EQ(g.quads(), 1) << name(g);  // a vector arrives where it is put later, so it must be one quad
+    }
   }
 }
 
@@ -566,7 +570,7 @@ class HostBlock {
     for (int from = 0; from < kWarps; ++from) {
       Vectors x;
       transform(from, x);
-      if constexpr (g.launch.form == Form::one_shot) {
+      if constexpr (g.launch.form != Form::ring) {
         exchange_put(warp_, from, x);
       } else {
         kept.emplace_back();
@@ -574,7 +578,7 @@ class HostBlock {
           std::copy(std::begin(x[v]), std::end(x[v]), kept.back()[static_cast<std::size_t>(v)].begin());
       }
     }
-    if constexpr (g.launch.form == Form::one_shot) {
+    if constexpr (g.launch.form != Form::ring) {
       for (int to = 0; to < kWarps; ++to) {
         for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
           Floats x[kWarps][g.piece()];

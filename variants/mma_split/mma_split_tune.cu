@@ -49,11 +49,24 @@ constexpr Launches launches_to_try_32(int log_n) {
     case 11:
       return {{{4, 4, 128}, {2, 8, 256}, {8, 2, 64}}};
     case 12:
-      return {{{8, 4, 128}, {4, 8, 256}, {4, 8, 256, 5}}};
+      return {{{8, 4, 128},
+               {4, 8, 256},
+               {4, 8, 256, 5},
+               {8, 4, 128, 8, Form::staged},
+               {4, 8, 256, 6, Form::staged}}};
     case 13:
-      return {{{8, 8, 256}, {8, 8, 256, 4}, {4, 16, 512}}};
+      return {{{8, 8, 256},
+               {8, 8, 256, 4},
+               {4, 16, 512},
+               {8, 8, 256, 4, Form::staged},
+               {4, 16, 512, 3, Form::staged}}};
     case 14:
-      return {{{16, 8, 256}, {16, 8, 256, 2}, {8, 16, 512}, {16, 8, 256, 2, Form::ring}}};
+      return {{{16, 8, 256},
+               {16, 8, 256, 2},
+               {8, 16, 512},
+               {16, 8, 256, 2, Form::staged},
+               {8, 16, 512, 2, Form::staged},
+               {16, 8, 256, 2, Form::ring}}};
     case 15:
       return {{{16, 16, 512, 1, Form::ring}, {16, 16, 512}}};
     default:
@@ -86,7 +99,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
     const bool is_ring = l.form == Form::ring;
     const unsigned most_blocks =
         is_ring ? static_cast<unsigned>(this_device().sm_count * l.blocks_per_sm) : ~0U;
-    std::string values = is_ring ? "ring" : "one_shot";
+    std::string values = is_ring ? "ring" : l.form == Form::staged ? "staged" : "one_shot";
     for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm})
       values += ',' + std::to_string(number);
     values += non_finite == NonFinite::handled ? ",handled" : ",ignored";
