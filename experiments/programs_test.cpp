@@ -101,7 +101,10 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
 TEST_F(Programs, AProfileListsWhatItWouldLaunch) {
   const Ended grid = run(kProfile, "--list --variant naive --n 8192 --dtype bf16");
   EXPECT_EQ(grid.code, 0) << grid.err;
-  EXPECT_EQ(grid.out, "naive/bf16/n8192/r8192\n");
+  EXPECT_EQ(grid.out, "naive/bf16/n8192/r4\nnaive/bf16/n8192/r1024\nnaive/bf16/n8192/r8192\n");
+  // A launch by programmatic dependent launch is the same launch when it is alone.
+  const Ended small = run(kProfile, "--list --variant naive --n 512 --dtype f16");
+  EXPECT_EQ(small.out, "naive/f16/n512/r64\nnaive/f16/n512/r16384\nnaive/f16/n512/r131072\n");
   // Row counts of one's own replace those of the grid, each shape once.
   const Ended rows = run(kProfile, "--list --variant naive --n 8192 --dtype f16 --rows 4,16");
   EXPECT_EQ(rows.out, "naive/f16/n8192/r4\nnaive/f16/n8192/r16\n");
@@ -238,7 +241,7 @@ TEST_F(Programs, ListWhatThereIs) {
   EXPECT_EQ(variants.code, 0);
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
-  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\nprofile\ntune\nhost\nheadline\n");
+  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\ntune\nhost\nheadline\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);

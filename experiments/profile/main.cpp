@@ -46,7 +46,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   app.add_option("--variant", options.variants, "names, with commas or repeated (default: all on the device)")
       ->take_all();
   app.add_option("--grid", options.grid,
-                 "a built-in grid or a file; its modes do not matter (default: quick)");
+                 "a built-in grid or a file, each problem once whatever its modes (default: quick)");
   app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out]")
       ->take_all();
   app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
@@ -98,6 +98,7 @@ std::vector<Problem> problems_of(const Options& options, const support::Grid& gr
   const std::set<Dtype> dtypes = dtypes_of(options.dtypes);
   std::vector<Problem> problems;
   for (const support::Case& item : grid.cases) {
+    if (item.mode == support::Mode::host) continue;  // nothing of it runs on the device
     Problem problem = item.problem;
     problem.programmatic_launch = false;  // a launch alone: there is nothing to overlap with
     if (!n.empty() && !n.contains(problem.n)) continue;
