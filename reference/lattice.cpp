@@ -15,15 +15,15 @@
 namespace fwht::reference {
 namespace {
 
-constexpr int kLowest = -12, kHighest = 4;  // binades of the cells
 constexpr Format kFormat = format_of(Dtype::bf16);
 
 /// Cells in the order of their numbers: bf16 numbers of one sign are consecutive bit patterns.
-std::uint32_t pattern(double x) {
+constexpr std::uint32_t pattern(double x) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(x)) >> 16;
 }
-const std::uint32_t kFirst = pattern(power_of_two(kLowest)), kEnd = pattern(power_of_two(kHighest));
-const std::size_t kCells = kEnd - kFirst;
+constexpr double kLowest = 0x1p-12, kHighest = 0x1p4;
+constexpr std::uint32_t kFirst = pattern(kLowest);
+constexpr std::size_t kCells = pattern(kHighest) - kFirst;
 
 double number(std::size_t cell) {
   return std::bit_cast<float>((kFirst + static_cast<std::uint32_t>(cell)) << 16);
@@ -32,7 +32,7 @@ double number(std::size_t cell) {
 /// What is smaller or larger than all cells counts as the first or last one: at 2^-12 and 8 RMS, neither
 /// matters.
 std::size_t cell_of(double magnitude) {
-  if (!(magnitude > power_of_two(kLowest))) return 0;
+  if (!(magnitude > kLowest)) return 0;
   return std::min<std::size_t>(kCells - 1, pattern(magnitude) - kFirst);
 }
 
@@ -59,8 +59,8 @@ RoundedLaw RoundedLaw::normal() {
   return law;
 }
 
-RoundedLaw RoundedLaw::next(double stage_factor) const {
-  const double factor = significand(stage_factor);
+RoundedLaw RoundedLaw::next(double factor) const {
+  factor = significand(factor);
   RoundedLaw law;
   law.cells_.resize(kCells);
   const auto add = [&](double weight, double rounded_sum, double exact, double exact2) {
