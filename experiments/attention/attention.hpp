@@ -84,8 +84,8 @@ class Experiment {
   Experiment(Layout layout, std::unique_ptr<Engine> engine, std::uint64_t seed);
   ~Experiment();
 
-  /// `performer`: rotates Q and K of methods that rotate; null for the others.
-  support::CsvRow row(std::string_view method, std::string_view choice, int n,
+  /// `name`: of a method; `performer`: rotates Q and K of methods that rotate; null for the others.
+  support::CsvRow row(std::string_view name, std::string_view choice, int n,
                       const support::Performer* performer, support::Workspace& workspace);
 
  private:
