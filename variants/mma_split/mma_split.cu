@@ -11,7 +11,7 @@
 // conflicts. (e) Short rows (n <= 32) stay on CUDA cores: inside one vector of one lane up to n = 8, where no
 // other row's data are near. (f) How many vectors a lane and how many warps a row take changes with the
 // amount of work (launch_for in mma_split.hpp); the bits do not. What limits it: memory, as long as several
-// blocks fit on an SM. From n = 4096 a lane holds 32 to 64 sums, and the exchange adds two words of shared
+// blocks fit on an SM. From n = 4096 a lane holds 32 sums, and the exchange adds two words of shared
 // memory an element to the one of load and store.
 //
 // Bit card, 16-bit data (e: register inside the 16-byte vector, l: lane, v: vector of the lane, w: warp;
@@ -23,18 +23,21 @@
 //   n =  256      b0-b2 e | b3-b7 l | rows in v                b0,b1,b3,b4: mma 1 | b2,b5-b7: mma 2
 //   n =  512..    ... | b8.. v and w            then FADD over v | exchange (w <-> v) + FADD over w
 //      w has none or b8 at n = 512, up to b8-b9 at 1024, b10 or b9-b10 at 2048, b10-b11 or b9-b11 at 4096,
-//      b11-b12 or b10-b12 at 8192
+//      b10-b12 at 8192
 // fp32 data:
 //   n =    2, 4   b0.. e                                                                  FADD
 //   n =  8..128   b0-b1 e | b2.. l                                                        FADD | SHFL + FFMA
 //   n =  256..    ... | b7.. v and w            then FADD over v | exchange (w <-> v) + FADD over w
-//      w has none or b7 at n = 256, up to two bits at 512, up to two at 1024, three at 2048, three at 4096
-//      and 8192, b11-b13 at 16384, b11-b14 at 32768
+//      w has none or b7 at n = 256, up to two bits at 512, up to two at 1024, three at 2048
+//   n = 4096..    (2048 inside the L2) three passes through shared memory, FADD only (r: registers of a lane)
+//      b0-b4 r, b5-b9 l | b5-b9 r, b0-b4 l | b10.. r, above b0.. l and w
 // in ascending order of the index bits: bit for bit the plain host loop, as for 16-bit data up to n = 32.
 //
-// fp32 rows of 32768 fill an SM: one block, 128 KiB of it in registers. While they are transformed the next
-// row comes to shared memory (cp.async); a lane waits for and reads only what it asked for itself, so the
-// ring needs no barrier, and what room is left lets the exchange go in two rounds.
+// Why passes. A shuffle costs shared memory as much as a store of the same word. Five of them for the lane
+// bits and an exchange are seven words an element, two exchanges four. So the row stays in shared memory from
+// load to store: a lane takes 32 consecutive elements, then every 32nd of its warp's, then, behind the only
+// barrier of the block, every 1024th of the row. cp.async brings the row there, which spares the lines of the
+// L1 that loads to registers hold until they arrive and of which such buffers leave few.
 //
 // Infinities and NaN. hi + lo turns an infinity into NaN (Inf - Inf), and zeros of block-diagonal matrices
 // (n = 64, 128) carry it into neighbouring rows. But then every output of the vector is NaN, so a look at one
@@ -113,10 +116,7 @@ Choice choose_for_vectors(const Problem& problem, const DeviceInfo& device) {
     if (blocks <= device.sm_count) return at_start;
     if (blocks <= 8 * device.sm_count) return choose_overlapping<Trigger::before_stores>(problem);
   }
-  const Choice dense = choose_dense(problem);
-  return dense.geometry.shared_bytes() <= device.shared_bytes_per_block
-             ? dense
-             : choose_fallback<Access::vectors>(problem);
+  return choose_dense(problem);
 }
 
 class MmaSplitPlan final : public Plan {
@@ -138,8 +138,7 @@ class MmaSplitPlan final : public Plan {
   Settings settings() const override {
     const Geometry& g = on_vectors_.geometry;
     return {{"kernel", std::string(g.kind() == Kind::split_mma     ? "split_mma"
-                                   : g.launch.form == Form::ring   ? "butterflies, ring"
-                                   : g.launch.form == Form::staged ? "butterflies, staged"
+                                   : g.launch.form == Form::passes ? "butterflies, passes"
                                                                    : "butterflies")},
             {"rows_per_block", std::int64_t{g.rows_per_block()}},
             {"warps_per_row", std::int64_t{g.warps_per_row()}},
@@ -158,12 +157,7 @@ class MmaSplitPlan final : public Plan {
     FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   }
 
-  /// Blocks that the rows are divided into; of a ring, no more than are resident.
-  std::int64_t blocks_of(const Geometry& g) const {
-    const std::int64_t blocks = blocks_of_rows(problem(), g);
-    if (g.launch.form != Form::ring) return blocks;
-    return std::min(blocks, std::int64_t{device_.sm_count} * g.launch.blocks_per_sm);
-  }
+  std::int64_t blocks_of(const Geometry& g) const { return blocks_of_rows(problem(), g); }
 
   void enqueue(const void* in, void* out, Stream stream) const override {
     const auto& [g, kernel] = fits_vectors(in, out) ? on_vectors_ : on_elements_;

@@ -28,16 +28,15 @@ enum class Kind {
 };
 
 enum class Form {
-  one_shot,  ///< a block for every rows_per_block() rows
-  staged,    ///< the same, and the row comes by way of the exchange buffer (fp32 data)
-  ring       ///< resident blocks, one row at a time in registers while the next one comes to shared memory
+  registers,  ///< a lane keeps what it loaded until the warps of the row exchange
+  passes      ///< fp32 data: three passes over the row in shared memory, which owns it in between; no shuffle
 };
 
 /// How rows are spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
 /// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler.
 struct Launch {
   int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
-  Form form = Form::one_shot;
+  Form form = Form::registers;
   constexpr bool operator==(const Launch&) const = default;
 };
 
@@ -134,6 +133,11 @@ struct Geometry {
   }
   /// Float of the row's exchange buffer that holds element e of vector v of a lane of warp `from`.
   constexpr int exchange_word(int from, int v, int lane, int e) const {
+    if (launch.form == Form::passes) {
+      const int run_of_vector = lane >> vector_bits(), unit = lane & (vectors() - 1);
+      return (((from * vectors() + v) * 32 + (run_of_vector << vector_bits())) << 2) +
+             ((unit ^ run_of_vector ^ ((v * (32 >> vector_bits())) & 7)) << 2) + e;
+    }
     const int quad = e >> 2, place = parts() > 1 ? lane ^ (4 * (quad & 1)) : lane;
     return (((from * vectors() + v) * quads() + quad) * 32 + place) * 4 + (e & 3);
   }
@@ -141,17 +145,21 @@ struct Geometry {
   constexpr int exchange_word_of(int from, int v, int element) const {
     return exchange_word(from, v, element >> log_vector(), element & (vector_elements() - 1));
   }
-  constexpr int exchange_words() const { return warps_per_row() == 1 ? 0 : (1 << log_n) / rounds(); }
+  constexpr int exchange_words() const { return warps_per_row() == 1 ? 0 : 1 << log_n; }
+  constexpr int shared_bytes() const { return 4 * exchange_words(); }
 
-  // A ring (fp32 data) keeps the next row in shared memory, so the exchange gets half the room: it takes the
-  // vectors' halves, a pair of elements each, one after the other.
-  constexpr int rounds() const { return launch.form == Form::ring ? 2 : 1; }
-  constexpr int pair_word(int from, int v, int lane) const {
-    return ((from * vectors() + v) * 32 + lane) * 2;
+  // Form::passes. The elements of a warp are 32 runs, each as many consecutive ones as a lane has registers,
+  // in units of four. In the first pass a lane has a run, in the second the element of a number (or two: one
+  // in every 32) of every run, in the third what the exchange gives it. The buffer holds runs in order, their
+  // units swizzled so that the first pass, in which the lanes are a run apart, finds no bank conflict either.
+  // Sums, not bitwise or: what is known when the kernel is compiled becomes part of an instruction.
+  constexpr int run_word(int warp, int run, int unit) const {
+    return ((warp * 32 + run) << (vector_bits() + 2)) + ((unit ^ (run & 7)) << 2);
   }
-  constexpr int waiting_bytes() const { return launch.form == Form::ring ? 4 << log_n : 0; }
-
-  constexpr int shared_bytes() const { return waiting_bytes() + 4 * exchange_words(); }
+  constexpr int numbers_of_lane() const { return vectors() / 8; }
+  constexpr int number_word(int warp, int run, int which, int lane) const {
+    return ((warp * 32 + run) << (vector_bits() + 2)) + which * 32 + (lane ^ ((run & 7) << 2));
+  }
 };
 
 /// The launches of every size in the four regimes: of the candidates in mma_split_tune.cu, measured on an
@@ -163,17 +171,22 @@ struct Geometry {
 ///   part of a warp's code (addresses, matrices) is shared by four vectors instead of two. n = 1024 gains
 ///   most: in blocks of 2 KB it meets the block starts, and in one warp of four vectors it needs no exchange.
 /// - dram: many small blocks with one or two vectors a lane, the best shape of a copy.
-/// - n = 8192: 64 sums a lane in four warps where throughput counts, half of that in eight warps for latency.
-/// - f32 rows of 16384 need their registers limited to 128 so that two are resident; rows of 32768 are alone
-///   on a multiprocessor, so that a ring pays as soon as there is a second row to fetch.
-/// - dram, f32 rows of 4096 and more: loads to registers need lines of the L1 until they arrive, and the
-///   exchange buffers leave it few; by way of the exchange buffer (staged) as many loads are in flight as
-///   there are vectors.
+/// - n = 8192: eight warps of 32 sums a lane; four of 64 have fewer stores, of 16 bytes instead of 8, but
+/// take
+///   longer to the last of them.
+/// - f32 rows of 4096 and more: three passes through shared memory instead of shuffles, at any amount of
+/// work,
+///   and registers limited so that 64 KiB of rows are resident on a multiprocessor, or one row of 32768. Rows
+///   come by cp.async: loads to registers hold lines of the L1 until they arrive, and buffers leave it few.
 struct LaunchRow {
   Launch small, medium, full, dram;
 };
 
 constexpr Launch kOne{1, 1, 256}, kTwo{2, 1, 256}, kFour{4, 1, 128};  // vectors a lane, 4 KB a block and more
+
+constexpr LaunchRow at_any_work(const Launch& launch) {
+  return {launch, launch, launch, launch};
+}
 
 constexpr LaunchRow launches_16(int log_n) {
   switch (log_n) {
@@ -200,7 +213,7 @@ constexpr LaunchRow launches_16(int log_n) {
     case 12:
       return {{2, 8, 256}, {4, 4, 128}, {4, 4, 128}, {4, 4, 128}};
     default:
-      return {{4, 8, 256}, {4, 8, 256}, {8, 4, 128, 5}, {4, 8, 256}};
+      return at_any_work({4, 8, 256});
   }
 }
 
@@ -221,19 +234,15 @@ constexpr LaunchRow launches_32(int log_n) {
     case 10:
       return {{2, 4, 128}, {2, 4, 128}, {8, 1, 64}, {2, 4, 128}};
     case 11:
-      return {{2, 8, 256}, {2, 8, 256}, {4, 4, 128}, {2, 8, 256}};
+      return {{2, 8, 256}, {2, 8, 256}, {8, 2, 64, 16, Form::passes}, {2, 8, 256}};
     case 12:
-      return {{4, 8, 256, 5}, {4, 8, 256, 5}, {4, 8, 256}, {8, 4, 128, 8, Form::staged}};
+      return at_any_work({8, 4, 128, 8, Form::passes});
     case 13:
-      return {{8, 8, 256, 4}, {8, 8, 256, 4}, {8, 8, 256}, {8, 8, 256, 4, Form::staged}};
-    case 14: {
-      constexpr Launch kTwoResident{16, 8, 256, 2};
-      return {kTwoResident, kTwoResident, kTwoResident, {8, 16, 512, 2, Form::staged}};
-    }
-    default: {
-      constexpr Launch kAlone{16, 16, 512}, kRing{16, 16, 512, 1, Form::ring};
-      return {kAlone, kAlone, kRing, kRing};
-    }
+      return at_any_work({8, 8, 256, 4, Form::passes});
+    case 14:
+      return at_any_work({8, 16, 512, 2, Form::passes});
+    default:
+      return at_any_work({8, 32, 1024, 1, Form::passes});
   }
 }
 
@@ -252,11 +261,10 @@ constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
   return row.dram;
 }
 
-/// The launch for data that are not dense 16-byte vectors, at any amount of work: never a ring, and with
-/// registers for addresses.
+/// The launch for data that are not dense 16-byte vectors, at any amount of work: with registers for
+/// addresses.
 constexpr Launch fallback_launch(Dtype dtype, int log_n) {
-  if (log_n == kLargestWideLogN) return launch_for(dtype, log_n, Regime::small);
-  if (log_n == kLargestWideLogN - 1) return {16, 8, 256, 2, Form::staged};
+  if (log_n == kLargestWideLogN) return {16, 16, 512, 1, Form::passes};
   return launch_for(dtype, log_n, Regime::dram);
 }
 
@@ -267,8 +275,8 @@ constexpr bool fits(const Geometry& g) {
   return is_power_of_two(l.vectors) && is_power_of_two(l.warps_per_row) && l.threads % 32 == 0 &&
          l.threads <= 1024 && g.vector_bits() >= 0 && g.rows_per_block() >= 1 && g.piece() >= 1 &&
          (!shared || (l.threads == 32 * l.warps_per_row && g.rows_per_block() == 1)) &&
-         (l.form == Form::one_shot || (g.dtype == Dtype::f32 && shared)) &&
-         (l.form != Form::ring || g.parts() == 1);
+         (l.form == Form::registers ||
+          (g.dtype == Dtype::f32 && shared && (l.vectors == 8 || l.vectors == 16)));
 }
 
 // ---- fragments of mma.m16n8k16 and .m16n8k8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"), 16-bit operands

@@ -147,14 +147,24 @@ class Lane {
         x[i + j] = some[j];
     }
   }
-  __device__ void put_pair(int from, int v, float x, float y) {
+  __device__ void take_run(int warp, int unit, float (&x)[4]) const {
     constexpr Geometry here = g;
-    *at<float2>(here.pair_word(from, v, lane())) = {x, y};
+    read<4>(here.run_word(warp, lane(), unit), x);
   }
-  __device__ void get_pair(int from, int v, float& x, float& y) const {
+  __device__ void put_run(int warp, int unit, const float (&x)[4]) {
     constexpr Geometry here = g;
-    const float2 pair = *at<const float2>(here.pair_word(from, v, lane()));
-    x = pair.x, y = pair.y;
+    *at<float4>(here.run_word(warp, lane(), unit)) = {x[0], x[1], x[2], x[3]};
+  }
+  __device__ void take_number(int warp, int run, int which, float& x) const {
+    constexpr Geometry here = g;
+    x = exchange_[here.number_word(warp, run, which, lane())];
+  }
+  __device__ void put_number(int warp, int run, int which, float x) {
+    constexpr Geometry here = g;
+    exchange_[here.number_word(warp, run, which, lane())] = x;
+  }
+  __device__ static void sync() {
+    __syncwarp();
   }
 
  private:
@@ -244,24 +254,21 @@ class Place {
     }
   }
 
-  /// The same by way of the exchange buffer, each vector to the place that warp `self` puts it to later: no
-  /// other lane reads or writes it before the barrier of the exchange. Loads to registers take lines of the
-  /// L1, of which a block with a large exchange buffer leaves too few.
-  __device__ void load_through(float* exchange, int self, std::uint32_t (&words)[g.vectors()][4]) const {
-    static_assert(g.quads() == 1);
+  /// All vectors of the lane to their places in the exchange buffer.
+  __device__ void load_to(float* exchange, int self) const {
     constexpr Geometry here = g;
-    uint4* to[g.vectors()];
 #pragma unroll
     for (int v = 0; v < g.vectors(); ++v) {
-      to[v] = reinterpret_cast<uint4*>(exchange + here.exchange_word(self, v, Lane<g>::lane(), 0));
-      ptx::cp_async_cg_shared_global_16(to[v], in() + offset(v));
+      auto* to = reinterpret_cast<uint4*>(exchange + here.exchange_word(self, v, Lane<g>::lane(), 0));
+      if constexpr (access == Access::elements) {
+        std::uint32_t words[4];
+        load_elements(v, words);
+        *to = {words[0], words[1], words[2], words[3]};
+      } else {
+        ptx::cp_async_cg_shared_global_16(to, in() + offset(v));
+      }
     }
     ptx::cp_async_wait_all();
-#pragma unroll
-    for (int v = 0; v < g.vectors(); ++v) {
-      const uint4 vector = *to[v];
-      words[v][0] = vector.x, words[v][1] = vector.y, words[v][2] = vector.z, words[v][3] = vector.w;
-    }
   }
 
   __device__ void store(int v, const std::uint32_t (&words)[4]) const {
@@ -275,21 +282,24 @@ class Place {
     }
   }
 
-  /// The piece that the lane took of part `part` of vector `v` of the row: where a warp stands after the
-  /// exchange.
-  template <int count>
-  __device__ void store_piece(int v, int part, const std::uint32_t (&words)[count]) const {
+  /// Where the piece that the lane took of part `part` of vector `v` of the first warp belongs: where a warp
+  /// stands after the exchange. That of another warp lies at a distance that is known when the kernel is
+  /// compiled.
+  __device__ Bits* piece_of_first_warp(int v, int part) const {
     constexpr Geometry here = g;
-    const std::int64_t to =
-        row_begin() + (v * 32 << g.log_vector()) + here.piece_begin(part, Lane<g>::lane());
+    return out() + (row_begin() + (v * 32 << g.log_vector()) + here.piece_begin(part, Lane<g>::lane()));
+  }
+  template <int count>
+  __device__ static void store_piece(Bits* first, int from, const std::uint32_t (&words)[count]) {
+    Bits* const to = first + from * (g.vectors() * 32 << g.log_vector());
     if constexpr (access == Access::elements) {
 #pragma unroll
       for (int e = 0; e < g.piece(); ++e)
-        out()[to + e] = bits_of(words, e);
+        to[e] = bits_of(words, e);
     } else if constexpr (g.piece() * sizeof(Bits) == 2) {
-      out()[to] = bits_of(words, 0);
+      *to = bits_of(words, 0);
     } else {
-      ptx::st_global_if(true, out() + to, words);
+      ptx::st_global_if(true, to, words);
     }
   }
 
@@ -495,15 +505,18 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
   if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
   float* const exchange = reinterpret_cast<float*>(shared);
   std::uint32_t words[kVectors][4];
-  if constexpr (form == Form::staged && access != Access::elements) {
-    place.load_through(exchange, self, words);
+  if constexpr (form == Form::passes) {
+    place.load_to(exchange, self);
   } else {
     place.load(words);
   }
 
   Lane<g> warp(batch, exchange);
   float x[kVectors][kElements];
-  if constexpr (g.kind() == Kind::butterflies) {
+  if constexpr (form == Form::passes) {
+    warp.sync();
+    passes_of_warp<g, float>(warp, self);
+  } else if constexpr (g.kind() == Kind::butterflies) {
     widened_butterflies<g>(warp, words, x);
   } else {
     split_transform(warp, words, x);
@@ -521,7 +534,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
       }
     }
   }
-  vector_butterflies<g.vector_bits()>(x);
+  if constexpr (form == Form::registers) vector_butterflies<g.vector_bits()>(x);
 
   if constexpr (trigger == Trigger::before_stores) ptx::griddepcontrol_launch_dependents();
   if constexpr (kWarps == 1) {
@@ -531,7 +544,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
       place.store(v, words[v]);
     }
   } else {
-    exchange_put(warp, self, x);
+    if constexpr (form == Form::registers) exchange_put(warp, self, x);
     __syncthreads();
     constexpr Geometry here = g;
     const int first = here.vector_taken(self), part = here.part_taken(self);
@@ -539,74 +552,14 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     for (int v = 0; v < g.kept(); ++v) {
       float gathered[kWarps][g.piece()];
       exchange_get(warp, first + v, part, gathered);
+      auto* const to = place.piece_of_first_warp(first + v, part);
 #pragma unroll
       for (int from = 0; from < kWarps; ++from) {
         std::uint32_t piece[words_of(g.dtype, g.piece())];
         finish<g.dtype>(batch, gathered[from], piece);
-        place.store_piece(from * kVectors + first + v, part, piece);
+        place.store_piece(to, from, piece);
       }
     }
-  }
-}
-
-/// One row at a time in registers, the next one on its way to shared memory. A lane waits for and reads only
-/// what it has asked for itself, so no barrier stands between the rows. fp32 data, rows any distance apart.
-template <int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm>
-__global__ void __launch_bounds__(threads, blocks_per_sm)
-    transform_ring(__grid_constant__ const Batch batch) {
-  constexpr Geometry g{Dtype::f32, log_n, {vectors, warps_per_row, threads, blocks_per_sm, Form::ring}};
-  static_assert(fits(g));
-  constexpr int kVectors = g.vectors(), kWarps = g.warps_per_row(), kKept = g.kept();
-  constexpr Geometry here = g;
-  extern __shared__ float4 shared[];
-
-  const int self = static_cast<int>(threadIdx.x >> 5), number = here.first_vector(self, Lane<g>::lane());
-  Lane<g> warp(batch, reinterpret_cast<float*>(shared) + g.waiting_bytes() / 4);
-  const auto fetch = [&](unsigned row) {
-    const auto* from = static_cast<const float*>(batch.in) + row * batch.row_stride + 4 * number;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v)
-      ptx::cp_async_cg_shared_global_16(shared + number + 32 * v, from + 128 * v);
-  };
-  ptx::griddepcontrol_wait();
-  fetch(blockIdx.x);
-  for (unsigned row = blockIdx.x;;) {
-    float x[kVectors][4];
-    ptx::cp_async_wait_all();
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const float4 vector = shared[number + 32 * v];
-      x[v][0] = vector.x, x[v][1] = vector.y, x[v][2] = vector.z, x[v][3] = vector.w;
-    }
-    const bool is_last = batch.last_block - row < gridDim.x;
-    if (!is_last) fetch(row + gridDim.x);
-
-    butterflies<g.element_bits(), g.lane_bits()>(warp, x);
-    vector_butterflies<g.vector_bits()>(x);
-    float gathered[kKept][kWarps][4];
-    const int first = here.vector_taken(self);
-#pragma unroll
-    for (int round = 0; round < g.rounds(); ++round) {
-      __syncthreads();  // what was there has been read
-      exchange_put_round(warp, self, round, x);
-      __syncthreads();
-#pragma unroll
-      for (int v = 0; v < kKept; ++v)
-        exchange_get_round(warp, first + v, round, gathered[v]);
-    }
-    float* const to = static_cast<float*>(batch.out) + row * batch.row_stride + 4 * Lane<g>::lane();
-#pragma unroll
-    for (int v = 0; v < kKept; ++v) {
-      vector_butterflies<g.warp_bits()>(gathered[v]);
-#pragma unroll
-      for (int from = 0; from < kWarps; ++from) {
-        std::uint32_t words[4];
-        finish<Dtype::f32>(batch, gathered[v][from], words);
-        ptx::st_global_if(true, to + 128 * (from * kVectors + first + v), words);
-      }
-    }
-    if (is_last) return;
-    row += gridDim.x;
   }
 }
 
@@ -616,14 +569,10 @@ template <Geometry g, Access access, Trigger trigger = Trigger::at_end,
           NonFinite non_finite = NonFinite::handled>
 constexpr Kernel kernel_of() {
   constexpr Launch l = g.launch;
-  if constexpr (l.form == Form::ring) {
-    return transform_ring<g.log_n, l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm>;
-  } else {
-    constexpr int kBlocks =
-        access == Access::elements ? 0 : l.blocks_per_sm;  // the slow path has all registers
-    return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.form, access,
-                          trigger, non_finite>;
-  }
+  constexpr int kBlocks =
+      access == Access::elements ? 0 : l.blocks_per_sm;  // the slow path has all registers
+  return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.form, access,
+                        trigger, non_finite>;
 }
 
 }  // namespace fwht::mma_split

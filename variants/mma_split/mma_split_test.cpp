@@ -50,8 +50,7 @@ std::string name(const Geometry& g) {
   std::string text = std::string(name_of(g.dtype)) + "/n" + std::to_string(1 << g.log_n);
   for (const int number : {g.vectors(), g.warps_per_row(), g.threads()})
     text += ' ' + std::to_string(number);
-  if (g.launch.form == Form::staged) text += " staged";
-  return g.launch.form == Form::ring ? text + " ring" : text;
+  return g.launch.form == Form::passes ? text + " passes" : text;
 }
 
 /// Element of the block's rows, laid end to end, in register e of vector v of a lane at load.
@@ -135,17 +134,8 @@ TEST(MmaSplitMaps, TheLaunchTableKeepsItsOwnRules) {
       EXPECT_GE(g.rows_per_warp(), 1) << name(g);
       EXPECT_EQ(g.vectors() % g.vectors_of_row(), 0) << name(g);
     }
-    if (g.launch.form != Form::ring) {
-      const int exchanged = g.warps_per_row() > 1 ? 4 << g.log_n : 0;
-      EXPECT_EQ(g.shared_bytes(), exchanged) << name(g);
-    } else {
-      EXPECT_EQ(g.shared_bytes(), 6 << g.log_n) << name(g);  // the row that waits and half a row
-      EXPECT_GE(g.launch.blocks_per_sm, 1) << name(g);       // the grid is computed from it
-    }
+    EXPECT_EQ(g.shared_bytes(), g.warps_per_row() > 1 ? 4 << g.log_n : 0) << name(g);
     EXPECT_LE(g.shared_bytes() * std::max(1, g.launch.blocks_per_sm), 227 * 1024) << name(g);
-    if (g.launch.form == Form::staged) {
-      EXPECT_EQ(g.quads(), 1) << name(g);  // a vector arrives where it is put later, so it must be one quad
-    }
   }
 }
 
@@ -173,7 +163,7 @@ std::vector<int> by_lane(Map&& map) {
 // Every element of the row is written once and read once, as the element it was, and no access conflicts.
 TEST(MmaSplitMaps, TheExchangeHandsOutEveryElementOnceWithoutBankConflicts) {
   for (const Geometry& g : all_geometries()) {
-    if (g.warps_per_row() == 1 || g.launch.form == Form::ring) continue;
+    if (g.warps_per_row() == 1) continue;
     std::vector<int> element_at(static_cast<std::size_t>(1 << g.log_n), -1);
     for (int from = 0; from < g.warps_per_row(); ++from) {
       for (int v = 0; v < g.vectors(); ++v) {
@@ -218,26 +208,39 @@ TEST(MmaSplitMaps, TheExchangeHandsOutEveryElementOnceWithoutBankConflicts) {
   }
 }
 
-TEST(MmaSplitMaps, ARoundOfARingHandsOutEveryPairOnceWithoutBankConflicts) {
+// In each of the first two passes the lanes of a warp have all of its elements among them, a run each and
+// then a number of every run, and no access conflicts.
+TEST(MmaSplitMaps, EachPassHandsOutTheElementsOfTheWarpOnceWithoutBankConflicts) {
+  int seen = 0;
   for (const Geometry& g : all_geometries()) {
-    if (g.launch.form != Form::ring) continue;
-    std::set<int> words;
-    for (int from = 0; from < g.warps_per_row(); ++from) {
-      for (int v = 0; v < g.vectors(); ++v) {
-        const auto first = by_lane([&](int lane) { return g.pair_word(from, v, lane); });
-        expect_no_conflict(first, 2, name(g));
-        words.insert(first.begin(), first.end());
+    if (g.launch.form != Form::passes) continue;
+    ++seen;
+    const int run_length = 4 * g.vectors();
+    for (int warp = 0; warp < g.warps_per_row(); ++warp) {
+      const auto word_of = [&](int element) {  // of the warp's
+        return g.exchange_word(warp, element / 128, element / 4 % 32, element % 4);
+      };
+      for (int unit = 0; unit < g.vectors(); ++unit) {
+        const auto words = by_lane([&](int lane) { return g.run_word(warp, lane, unit); });
+        expect_no_conflict(words, 4, name(g) + " run");
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int i = 0; i < 4; ++i)
+            EXPECT_EQ(words[static_cast<std::size_t>(lane)] + i, word_of(lane * run_length + 4 * unit + i))
+                << name(g);
+        }
+      }
+      for (int run = 0; run < 32; ++run) {
+        for (int which = 0; which < g.numbers_of_lane(); ++which) {
+          const auto words = by_lane([&](int lane) { return g.number_word(warp, run, which, lane); });
+          expect_no_conflict(words, 1, name(g) + " number");
+          for (int lane = 0; lane < 32; ++lane)
+            EXPECT_EQ(words[static_cast<std::size_t>(lane)], word_of(run * run_length + 32 * which + lane))
+                << name(g);
+        }
       }
     }
-    EXPECT_EQ(2 * static_cast<int>(words.size()) * g.rounds(), 1 << g.log_n) << name(g);
-    EXPECT_EQ(*words.rbegin() + 2, g.exchange_words()) << name(g);
-    std::set<int> taken;
-    for (int to = 0; to < g.warps_per_row(); ++to) {
-      for (int v = 0; v < g.kept(); ++v)
-        EXPECT_TRUE(taken.insert(g.vector_taken(to) + v).second) << name(g);
-    }
-    EXPECT_EQ(static_cast<int>(taken.size()), g.vectors()) << name(g);
   }
+  EXPECT_GT(seen, 0);
 }
 
 // ---- fragments
@@ -426,18 +429,27 @@ class HostWarp {
       }
     }
   }
-  void put_pair(int from, int v, const Floats& x, const Floats& y) {
+  void take_run(int warp, int unit, Floats (&x)[4]) const {
     for (int lane = 0; lane < 32; ++lane) {
-      word(g.pair_word(from, v, lane)) = x.at[static_cast<std::size_t>(lane)];
-      word(g.pair_word(from, v, lane) + 1) = y.at[static_cast<std::size_t>(lane)];
+      for (int i = 0; i < 4; ++i)
+        x[i].at[static_cast<std::size_t>(lane)] = word(g.run_word(warp, lane, unit) + i);
     }
   }
-  void get_pair(int from, int v, Floats& x, Floats& y) const {
+  void put_run(int warp, int unit, const Floats (&x)[4]) {
     for (int lane = 0; lane < 32; ++lane) {
-      x.at[static_cast<std::size_t>(lane)] = word(g.pair_word(from, v, lane));
-      y.at[static_cast<std::size_t>(lane)] = word(g.pair_word(from, v, lane) + 1);
+      for (int i = 0; i < 4; ++i)
+        word(g.run_word(warp, lane, unit) + i) = x[i].at[static_cast<std::size_t>(lane)];
     }
   }
+  void take_number(int warp, int run, int which, Floats& x) const {
+    for (int lane = 0; lane < 32; ++lane)
+      x.at[static_cast<std::size_t>(lane)] = word(g.number_word(warp, run, which, lane));
+  }
+  void put_number(int warp, int run, int which, const Floats& x) {
+    for (int lane = 0; lane < 32; ++lane)
+      word(g.number_word(warp, run, which, lane)) = x.at[static_cast<std::size_t>(lane)];
+  }
+  static void sync() {}
 
  private:
   float& word(int i) const { return exchange_.at(static_cast<std::size_t>(i)); }
@@ -566,59 +578,33 @@ class HostBlock {
   }
 
   void shared_row() {
-    std::vector<std::array<std::array<Floats, kElements>, kVectors>> kept;  // a ring's registers, by warp
     for (int from = 0; from < kWarps; ++from) {
-      Vectors x;
-      transform(from, x);
-      if constexpr (g.launch.form != Form::ring) {
-        exchange_put(warp_, from, x);
+      if constexpr (g.launch.form == Form::passes) {
+        load_to_exchange(from);
+        passes_of_warp<g, Floats>(warp_, from);
       } else {
-        kept.emplace_back();
-        for (int v = 0; v < kVectors; ++v)
-          std::copy(std::begin(x[v]), std::end(x[v]), kept.back()[static_cast<std::size_t>(v)].begin());
-      }
-    }
-    if constexpr (g.launch.form != Form::ring) {
-      for (int to = 0; to < kWarps; ++to) {
-        for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
-          Floats x[kWarps][g.piece()];
-          exchange_get(warp_, v, g.part_taken(to), x);
-          store_pieces(to, v, x);
-        }
-      }
-    } else {
-      exchange_by_rounds(kept);
-    }
-  }
-
-  template <class Kept>
-  void exchange_by_rounds(const Kept& kept) {
-    std::vector<std::array<std::array<Floats, 4>, kWarps>> gathered(kVectors);  // by vector taken
-    for (int round = 0; round < g.rounds(); ++round) {
-      for (int from = 0; from < kWarps; ++from) {
         Vectors x;
-        for (std::size_t v = 0; v < kVectors; ++v)
-          std::copy(kept[static_cast<std::size_t>(from)][v].begin(),
-                    kept[static_cast<std::size_t>(from)][v].end(), std::begin(x[v]));
-        exchange_put_round(warp_, from, round, x);
-      }
-      for (int v = 0; v < kVectors; ++v) {
-        Floats x[kWarps][4];
-        exchange_get_round(warp_, v, round, x);
-        for (std::size_t from = 0; from < kWarps; ++from) {
-          for (int e = 2 * round; e < 2 * round + 2; ++e)
-            gathered[static_cast<std::size_t>(v)][from][static_cast<std::size_t>(e)] = x[from][e];
-        }
+        transform(from, x);
+        exchange_put(warp_, from, x);
       }
     }
     for (int to = 0; to < kWarps; ++to) {
       for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
-        Floats x[kWarps][4];
-        for (std::size_t from = 0; from < kWarps; ++from)
-          std::copy(gathered[static_cast<std::size_t>(v)][from].begin(),
-                    gathered[static_cast<std::size_t>(v)][from].end(), std::begin(x[from]));
-        vector_butterflies<g.warp_bits()>(x);
+        Floats x[kWarps][g.piece()];
+        exchange_get(warp_, v, g.part_taken(to), x);
         store_pieces(to, v, x);
+      }
+    }
+  }
+
+  void load_to_exchange(int w) {
+    for (int v = 0; v < kVectors; ++v) {
+      Words words[4];
+      load(w, v, words);
+      for (int lane = 0; lane < 32; ++lane) {
+        for (int i = 0; i < 4; ++i)
+          exchange_.at(static_cast<std::size_t>(g.exchange_word(w, v, lane, i))) =
+              std::bit_cast<float>(words[i].at[static_cast<std::size_t>(lane)]);
       }
     }
   }

@@ -1,6 +1,5 @@
 #include "variants/mma_split/mma_split_tune.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -47,28 +46,18 @@ constexpr Launches launches_to_try_32(int log_n) {
     case 10:
       return {{{4, 2, 64}, {2, 4, 128}, {8, 1, 64}}};
     case 11:
-      return {{{4, 4, 128}, {2, 8, 256}, {8, 2, 64}}};
+      return {{{4, 4, 128}, {2, 8, 256}, {8, 2, 64}, {8, 2, 64, 16, Form::passes}}};
     case 12:
-      return {{{8, 4, 128},
-               {4, 8, 256},
-               {4, 8, 256, 5},
-               {8, 4, 128, 8, Form::staged},
-               {4, 8, 256, 6, Form::staged}}};
+      return {{{8, 4, 128, 8, Form::passes}, {8, 4, 128, 10, Form::passes}, {4, 8, 256}, {4, 8, 256, 5}}};
     case 13:
-      return {{{8, 8, 256},
-               {8, 8, 256, 4},
-               {4, 16, 512},
-               {8, 8, 256, 4, Form::staged},
-               {4, 16, 512, 3, Form::staged}}};
+      return {{{8, 8, 256, 4, Form::passes},
+               {8, 8, 256, 5, Form::passes},
+               {16, 4, 128, 4, Form::passes},
+               {8, 8, 256, 4}}};
     case 14:
-      return {{{16, 8, 256},
-               {16, 8, 256, 2},
-               {8, 16, 512},
-               {16, 8, 256, 2, Form::staged},
-               {8, 16, 512, 2, Form::staged},
-               {16, 8, 256, 2, Form::ring}}};
+      return {{{8, 16, 512, 2, Form::passes}, {16, 8, 256, 2, Form::passes}, {16, 8, 256, 2}}};
     case 15:
-      return {{{16, 16, 512, 1, Form::ring}, {16, 16, 512}}};
+      return {{{8, 32, 1024, 1, Form::passes}, {16, 16, 512, 1, Form::passes}, {16, 16, 512}}};
     default:
       return {{{1, 1, 256}, {1, 1, 128}, {2, 1, 128}, {2, 1, 256}, {4, 1, 128}}};
   }
@@ -78,12 +67,11 @@ constexpr Launches launches_to_try(Dtype dtype, int log_n) {
   return dtype == Dtype::f32 ? launches_to_try_32(log_n) : launches_to_try_16(log_n);
 }
 
-void enqueue(const Geometry& g, Kernel kernel, unsigned most_blocks, const void* in, void* out,
-             std::int64_t rows, Stream stream) {
+void enqueue(const Geometry& g, Kernel kernel, const void* in, void* out, std::int64_t rows, Stream stream) {
   const Problem problem = make_problem(g.dtype, std::int64_t{1} << g.log_n, rows);
   const auto blocks = static_cast<unsigned>(ceil_div(rows, g.rows_per_block()));
-  kernel<<<std::min(blocks, most_blocks), static_cast<unsigned>(g.threads()),
-           static_cast<std::size_t>(g.shared_bytes()), stream>>>(batch_of(problem, g, in, out));
+  kernel<<<blocks, static_cast<unsigned>(g.threads()), static_cast<std::size_t>(g.shared_bytes()), stream>>>(
+      batch_of(problem, g, in, out));
   FWHT_CUDA(cudaGetLastError());
 }
 
@@ -96,18 +84,14 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, g.shared_bytes()));
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-    const bool is_ring = l.form == Form::ring;
-    const unsigned most_blocks =
-        is_ring ? static_cast<unsigned>(this_device().sm_count * l.blocks_per_sm) : ~0U;
-    std::string values = is_ring ? "ring" : l.form == Form::staged ? "staged" : "one_shot";
+    std::string values = l.form == Form::passes ? "passes" : "registers";
     for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm})
       values += ',' + std::to_string(number);
     values += non_finite == NonFinite::handled ? ",handled" : ",ignored";
-    all.push_back(
-        {values, attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
-         [kernel, most_blocks, shape = g](const void* in, void* out, std::int64_t rows, Stream stream) {
-           enqueue(shape, kernel, most_blocks, in, out, rows, stream);
-         }});
+    all.push_back({values, attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
+                   [kernel, shape = g](const void* in, void* out, std::int64_t rows, Stream stream) {
+                     enqueue(shape, kernel, in, out, rows, stream);
+                   }});
   }
 }
 

@@ -16,8 +16,9 @@
 //   put(from, v, quad, x)       a quad of vector v of warp `from` of the row into the exchange buffer
 //   take(from, v, quad, x)      the same quad back
 //   get(from, v, part, x)       the lane's piece of what warp `from` put for vector v; see Geometry
-//   put_pair(from, v, x, y), get_pair(from, v, x, y)   a pair of elements of a vector, in an exchange by
-//   rounds
+//   take_run(warp, unit, x), put_run(warp, unit, x)   a quad of the lane's run, and
+//   take_number(warp, run, which, x), put_number(warp, run, which, x)   one number of a run: see Form::passes
+//   sync()                      what lanes put, other lanes of the warp may take
 #pragma once
 
 #include "variants/mma_split/mma_split.hpp"
@@ -247,20 +248,40 @@ FWHT_WARP_CODE void exchange_get(const Warp& warp, int v, int part, Float (&x)[w
   vector_butterflies<log2_floor(warps)>(x);
 }
 
-/// An exchange in two rounds: round r carries elements 2 r and 2 r + 1 of every vector of four. Barriers
-/// before and after each.
-template <int vectors, class Warp, class Float>
-FWHT_WARP_CODE void exchange_put_round(Warp& warp, int from, int round, const Float (&x)[vectors][4]) {
+/// The first two passes of Form::passes over the elements of a warp, which are in the buffer and stay there.
+template <Geometry g, class Float, class Warp>
+FWHT_WARP_CODE void passes_of_warp(Warp& warp, int self) {
+  constexpr int kVectors = g.vectors(), kNumbers = g.numbers_of_lane();
+  Float x[4 * kVectors];
   FWHT_UNROLL
-  for (int v = 0; v < vectors; ++v)
-    warp.put_pair(from, v, x[v][2 * round], x[v][2 * round + 1]);
-}
-
-template <int warps, class Warp, class Float>
-FWHT_WARP_CODE void exchange_get_round(const Warp& warp, int v, int round, Float (&x)[warps][4]) {
+  for (int unit = 0; unit < kVectors; ++unit) {
+    Float quad[4];
+    warp.take_run(self, unit, quad);
+    FWHT_UNROLL
+    for (int i = 0; i < 4; ++i)
+      x[4 * unit + i] = quad[i];
+  }
+  element_butterflies<2 + g.vector_bits()>(x);
   FWHT_UNROLL
-  for (int from = 0; from < warps; ++from)
-    warp.get_pair(from, v, x[from][2 * round], x[from][2 * round + 1]);
+  for (int unit = 0; unit < kVectors; ++unit) {
+    const Float quad[4] = {x[4 * unit], x[4 * unit + 1], x[4 * unit + 2], x[4 * unit + 3]};
+    warp.put_run(self, unit, quad);
+  }
+  warp.sync();
+  Float y[32][kNumbers];
+  FWHT_UNROLL
+  for (int run = 0; run < 32; ++run) {
+    FWHT_UNROLL
+    for (int which = 0; which < kNumbers; ++which)
+      warp.take_number(self, run, which, y[run][which]);
+  }
+  vector_butterflies<5>(y);
+  FWHT_UNROLL
+  for (int run = 0; run < 32; ++run) {
+    FWHT_UNROLL
+    for (int which = 0; which < kNumbers; ++which)
+      warp.put_number(self, run, which, y[run][which]);
+  }
 }
 
 }  // namespace fwht::mma_split
