@@ -51,17 +51,31 @@ std::string joined(const std::map<std::string, int>& reasons) {
   return text;
 }
 
+using Machine = DeviceInfo (*)();
+
+DeviceInfo one_multiprocessor() {
+  DeviceInfo info = device();
+  info.sm_count = std::min(info.sm_count, 1);
+  return info;
+}
+
+DeviceInfo one_multiprocessor_without_l2() {
+  DeviceInfo info = one_multiprocessor();
+  info.l2_bytes = 0;
+  return info;
+}
+
 class ConformanceTest : public testing::Test {
  public:
-  ConformanceTest(const Variant& variant, Dtype dtype, const Check& check)
-      : variant_(variant), dtype_(dtype), check_(check) {}
+  ConformanceTest(const Variant& variant, Dtype dtype, const Check& check, Machine machine)
+      : variant_(variant), dtype_(dtype), check_(check), machine_(machine) {}
 
  private:
   void TestBody() override {
     if (const std::string why_not = why_nothing_is_supported(variant_, dtype_); !why_not.empty()) {
       GTEST_SKIP() << variant_.name << ": " << why_not;
     }
-    Session session(variant_, dtype_, device(), all_sizes());
+    Session session(variant_, dtype_, machine_(), all_sizes());
     run(check_, session);
     const Report& report = session.report();
     for (const std::string& failure : report.failures)
@@ -82,13 +96,16 @@ class ConformanceTest : public testing::Test {
   const Variant& variant_;
   Dtype dtype_;
   Check check_;
+  Machine machine_;
 };
 
-void register_test(const char* suite, const Variant& variant, Dtype dtype, const Check& check,
-                   std::string name) {
-  testing::RegisterTest(
-      suite, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-      [&variant, dtype, check]() -> testing::Test* { return new ConformanceTest(variant, dtype, check); });
+void register_test(
+    const char* suite, const Variant& variant, Dtype dtype, const Check& check, std::string name,
+    Machine machine = [] { return device(); }) {
+  testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                        [&variant, dtype, check, machine]() -> testing::Test* {
+                          return new ConformanceTest(variant, dtype, check, machine);
+                        });
 }
 
 std::string test_name(const Variant& variant, Dtype dtype, std::string_view check) {
@@ -106,6 +123,11 @@ void register_all() {
       }
       register_test(on_device ? "SanitizeGpu" : "SanitizeHost", *variant, dtype,
                     {"SmallShapes", small_shapes}, test_name(*variant, dtype, "SmallShapes"));
+      if (!on_device) continue;
+      register_test("SanitizeGpu", *variant, dtype, {"OneMultiprocessor", crowded_shapes},
+                    test_name(*variant, dtype, "OneMultiprocessor"), one_multiprocessor);
+      register_test("SanitizeGpu", *variant, dtype, {"WithoutL2", crowded_shapes},
+                    test_name(*variant, dtype, "WithoutL2"), one_multiprocessor_without_l2);
     }
   }
 }

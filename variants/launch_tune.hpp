@@ -24,6 +24,9 @@ struct LaunchTuning {
   int smallest_log_n, largest_log_n;
   /// None where the variant does not support the problem.
   std::function<std::vector<LaunchCandidate>(Dtype, int log_n)> candidates;
+  std::int64_t compared_elements = 1 << 16;  ///< in about as many elements candidates must agree
+  /// Where they sum in different orders: on integers, whose sums are exact.
+  bool compared_on_integers = false;
 };
 
 /// The program: options, then one CSV line a candidate, size and mode on standard output. Throws BadRequest

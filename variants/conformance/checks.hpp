@@ -58,13 +58,17 @@ void index_width(Session& session);
 /// launches, for compute-sanitizer.
 void small_shapes(Session& session);
 
+/// A few rows more, for a session whose device claims to have one multiprocessor: the launches that a plan
+/// keeps for many rows, for compute-sanitizer.
+void crowded_shapes(Session& session);
+
 struct Check {
   std::string_view name;
   void (*run)(Session&);
   bool device_only = false;
 };
 
-/// Every check but small_shapes.
+/// Every check but small_shapes and crowded_shapes.
 std::span<const Check> all_checks();
 
 /// Runs the check; an exception becomes a failure of the session.

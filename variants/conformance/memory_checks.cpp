@@ -335,4 +335,12 @@ void small_shapes(Session& session) {
   }
 }
 
+void crowded_shapes(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    if (n < 1024) continue;  // blocks of shorter rows do not stay for a second one
+    for (const std::int64_t rows : {2, 9, 25})
+      judged_pattern(session, n, rows);
+  }
+}
+
 }  // namespace fwht::conformance

@@ -13,7 +13,8 @@ namespace fwht::wgmma {
 // more than fit at once, resident blocks win that have several rows in flight. Registers matter most while
 // all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip); at n =
 // 4096 twice the warps of half the registers win when rows keep arriving. Above 8192 a row fills so much of
-// an SM that only the ring overlaps load, tensor and store. Out of the L2 its rows are handed out
+// an SM that only the ring overlaps load, tensor and store; at 16384, once teams have two rows, they ask for
+// the second when the first is there, which then arrives sooner. Out of the L2 rows are handed out
 // dynamically, because a static share leaves SMs idle at the end; inside, the counter costs more than it
 // brings. A few long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read
 // the whole row (it comes from the L2 after the first) and each makes its share of the outputs, so that
@@ -37,7 +38,8 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
       return kLaunches<13>[2];
     case 14:
       if (rows * 4 <= sms) return kLaunches<14>[eager(1)];
-      return kLaunches<14>[in_l2 ? 2 : 3];
+      if (!in_l2) return kLaunches<14>[4];
+      return kLaunches<14>[rows <= 2 * sms ? 2 : 3];
     default:
       if (rows * 4 <= sms) return kLaunches<15>[eager(1)];
       if (rows * 2 <= sms) return kLaunches<15>[2];

@@ -6,9 +6,8 @@
 // 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for the
 // column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16 bits of
 // each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What limits
-// it: out of the L2 memory; inside, the instructions of the finish (about 9 issue slots an element with the
-// bookkeeping of a row, where 24 are there), because the data of 2^23 elements are all in shared memory long
-// before they are transformed.
+// it: out of the L2 memory; inside, that all stores come after the loads, and the latencies of the finish,
+// which few warps hide.
 //
 // Bit card, n = 2^L, N columns, j = log2(N / 8). A row has 2^p parts, each of one warpgroup and 64 rows of D:
 //
@@ -35,6 +34,7 @@
 // everything else follows that load, so barriers and constants are ready by then. Launches of a few blocks
 // also let the next kernel begin at once.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "common/cuda_check.hpp"
@@ -63,23 +63,39 @@ struct Listed {
   static constexpr Launch launch = kLaunches<log_n>[which];
 };
 
-template <Dtype dtype, int log_n, class Choice>
-Kernel kernel_if(const Launch& wanted) {
-  if (wanted != Choice::launch) return {};
+template <Dtype dtype, int log_n, class Choice, Scaling scaling>
+Kernel kernel_with() {
   if constexpr (Choice::launch.form == Form::one_shot) {
-    return {.one_shot = one_shot<dtype, log_n, Choice>};
+    return {.one_shot = one_shot<dtype, log_n, Choice, scaling>};
   } else {
-    return {.ring = ring<dtype, log_n, Choice>};
+    return {.ring = ring<dtype, log_n, Choice, scaling>};
   }
+}
+
+/// Only rows of an even log2 n have an orthonormal scale that is a power of two. The bounds keep sums that
+/// are finite or subnormal without the scale as they are with it.
+Scaling scaling_for(double scale, int log_n) {
+  int exponent = 0;
+  const bool power_of_two = std::frexp(scale, &exponent) == 0.5 && exponent > -24 && exponent <= 1;
+  return power_of_two && log_n % 2 == 0 ? Scaling::constants : Scaling::results;
+}
+
+template <Dtype dtype, int log_n, class Choice>
+Kernel kernel_if(const Launch& wanted, Scaling scaling) {
+  if (wanted != Choice::launch) return {};
+  if constexpr (log_n % 2 == 0) {
+    if (scaling == Scaling::constants) return kernel_with<dtype, log_n, Choice, Scaling::constants>();
+  }
+  return kernel_with<dtype, log_n, Choice, Scaling::results>();
 }
 
 /// The kernel of one of kLaunches<log_n>.
 template <Dtype dtype>
-Kernel kernel_of(const Launch& wanted, int log_n) {
+Kernel kernel_of(const Launch& wanted, int log_n, Scaling scaling) {
   return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [&](auto l) {
     return [&]<int... which>(std::integer_sequence<int, which...>) {
       Kernel found, one;
-      ((one = kernel_if<dtype, l(), Listed<l(), which>>(wanted),
+      ((one = kernel_if<dtype, l(), Listed<l(), which>>(wanted, scaling),
         found = one.address() != nullptr ? one : found),
        ...);
       return found;
@@ -92,8 +108,9 @@ class WgmmaPlan final : public Plan {
  public:
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), log_n_(log2_floor(problem.n)), launch_(choose_launch(problem, device)) {
-    kernel_ = problem.dtype == Dtype::f16 ? kernel_of<Dtype::f16>(launch_, log_n_)
-                                          : kernel_of<Dtype::bf16>(launch_, log_n_);
+    const Scaling scaling = scaling_for(problem.scale, log_n_);
+    kernel_ = problem.dtype == Dtype::f16 ? kernel_of<Dtype::f16>(launch_, log_n_, scaling)
+                                          : kernel_of<Dtype::bf16>(launch_, log_n_, scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));

@@ -107,12 +107,14 @@ struct Launch {
   int log_parts = 0;  // log2 of the warpgroups that share a row: of a block (ring), of a cluster (one_shot)
   int teams = 1;      // ring: rows in work at once per block, each by its own warpgroups
   int slots = 1;      // ring: rows in flight per team
-  int blocks_per_sm = 1;  // that must fit: bounds the registers
-  int load_pieces = 1;    // that a row arrives in, with an mbarrier each
-  int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over; 0: from registers
-  bool table = false;     // A operand from a table in shared memory, which spares registers
-  bool dynamic = false;   // ring: rows handed out by a counter instead of a static stride
-  bool eager = false;     // one_shot: lets the next kernel of the stream begin at once, where it may
+  int blocks_per_sm = 1;   // that must fit: bounds the registers
+  int load_pieces = 1;     // that a row arrives in, with an mbarrier each
+  int store_pieces = 1;    // ring: bulk stores that a warp spreads its outputs over; 0: from registers
+  int chains = 2;          // column-tile pairs that a warp takes through stage 3 at once
+  bool table = false;      // A operand from a table in shared memory, which spares registers
+  bool dynamic = false;    // ring: rows handed out by a counter instead of a static stride
+  bool one_first = false;  // ring, static rows: those after a team's first one are asked for when it is there
+  bool eager = false;      // one_shot: lets the next kernel of the stream begin at once, where it may
 
   constexpr int parts() const { return 1 << log_parts; }
   constexpr int threads() const { return form == Form::one_shot ? 128 : 128 * parts() * teams; }
@@ -140,6 +142,7 @@ inline constexpr std::array kLaunches<14>{
     Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4},
     Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .eager = true},
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
+    Launch{.form = Form::ring, .teams = 2, .slots = 2, .chains = 4, .one_first = true},
     Launch{.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true}};
 template <>
 inline constexpr std::array kLaunches<15>{
@@ -150,7 +153,7 @@ inline constexpr std::array kLaunches<15>{
     Launch{.form = Form::ring,
            .log_parts = 1,
            .slots = 2,
-           .load_pieces = 8,
+           .load_pieces = 4,
            .store_pieces = 2,
            .dynamic = true}};
 

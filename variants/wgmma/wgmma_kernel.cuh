@@ -25,6 +25,10 @@ struct RowBatch {
   float scale;
 };
 
+/// Where the scale is applied. A power of two goes into the constants of stage 3: there it changes no bit and
+/// costs nothing. Any other factor multiplies the results, one instruction an element.
+enum class Scaling { constants, results };
+
 constexpr std::uint32_t kBf16One = 0x3F80, kBothSigns = 0x80008000;
 
 /// 1.0 in the storage format.
@@ -42,14 +46,17 @@ __device__ inline std::uint32_t signed_ones(std::uint32_t one, int lane) {
   return (one | low << 15) | (one | high << 15) << 16;
 }
 
-/// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), and -I8 for m16n8k8,
-/// which subtracts the bf16 head of an accumulator from it exactly.
+/// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), times the scale where
+/// it goes there, and -I8 for m16n8k8, which subtracts the bf16 head of an accumulator from it exactly.
+template <Scaling scaling>
 struct Stage3Constants {
   std::uint32_t hadamard[2][2], minus_identity;
+  float scale;  // of sums that have not seen `hadamard`
 
-  __device__ explicit Stage3Constants(int lane) {
+  __device__ Stage3Constants(int lane, float factor) : scale(factor) {
     const int g = lane >> 2, t = lane & 3;
-    const std::uint32_t block = signed_ones(kBf16One, lane);
+    const std::uint32_t one = scaling == Scaling::constants ? __float_as_uint(factor) >> 16 : kBf16One;
+    const std::uint32_t block = signed_ones(one, lane);
     hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
     hadamard[1][1] = block ^ kBothSigns;
     minus_identity = (2 * t == g ? 0xBF80U : 0U) | (2 * t + 1 == g ? 0xBF800000U : 0U);
@@ -151,8 +158,8 @@ __device__ inline std::uint32_t bf16_heads(float low, float high) {
 
 /// Stage 3 on the tensor core for `chains` column-tile pairs at once, step by step, so that their latencies
 /// overlap: x = hi + lo exactly enough (16 bits), both through the same H16.
-template <int chains>
-__device__ void tensor_pairs(float (&x)[chains][2][4], const Stage3Constants& constants) {
+template <int chains, Scaling scaling>
+__device__ void tensor_pairs(float (&x)[chains][2][4], const Stage3Constants<scaling>& constants) {
   std::uint32_t hi[chains][4], lo[chains][4];
 #pragma unroll
   for (int c = 0; c < chains; ++c) {
@@ -218,8 +225,8 @@ __device__ std::uint32_t pack_pair(float x, float y) {
 }
 
 /// The words of a finished column-tile pair: bit 0 of the index is the odd tile (b6), bit 1 the upper eight
-/// rows. The scale comes last: integers stay integers through the hi + lo pairs, and subnormal data does not
-/// sink below the range of bf16 before it is rounded.
+/// rows. A scale that is no power of two comes last: integers stay integers through the hi + lo pairs, and
+/// subnormal data does not sink below the range of bf16 before it is rounded.
 template <Dtype dtype>
 __device__ void scaled_words(std::uint32_t (&words)[4], const float (&x)[2][4], float scale) {
 #pragma unroll
@@ -229,11 +236,12 @@ __device__ void scaled_words(std::uint32_t (&words)[4], const float (&x)[2][4], 
   }
 }
 
-/// Stages 2 and 3 of one warp's 16 rows of D. `store(pair, words)` takes each column-tile pair in turn.
-template <Dtype dtype, int registers, class Store>
-__device__ void finish(float (&d)[registers], float scale, const Stage3Constants& constants, int lane,
+/// Stages 2 and 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `store(pair, words)`
+/// takes each of them in turn.
+template <Dtype dtype, int most_chains, int registers, Scaling scaling, class Store>
+__device__ void finish(float (&d)[registers], const Stage3Constants<scaling>& constants, int lane,
                        Store store) {
-  constexpr int kPairs = registers / 8, kChains = kPairs < 2 ? kPairs : 2;
+  constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
   column_butterflies(d);
   bool all_finite = true;
 #pragma unroll
@@ -252,7 +260,7 @@ __device__ void finish(float (&d)[registers], float scale, const Stage3Constants
 #pragma unroll
       for (int c = 0; c < kChains; ++c) {
         std::uint32_t words[4];
-        scaled_words<dtype>(words, x[c], scale);
+        scaled_words<dtype>(words, x[c], scaling == Scaling::constants ? 1.0F : constants.scale);
         store(pair + c, words);
       }
     }
@@ -265,7 +273,7 @@ __device__ void finish(float (&d)[registers], float scale, const Stage3Constants
         x[i / 4][i % 4] = d[8 * pair + i];
       plain_pair(x[0], x[1], lane);
       std::uint32_t words[4];
-      scaled_words<dtype>(words, x, scale);
+      scaled_words<dtype>(words, x, constants.scale);
       store(pair, words);
     }
   }
@@ -285,7 +293,7 @@ __device__ int word_of(int upper_m, int lane, int pair, int q) {
 
 // One row a block of one warpgroup, or a cluster of such blocks: each reads the whole row and makes the
 // outputs of its 64 rows of D. The hardware scheduler balances and overlaps blocks.
-template <Dtype dtype, int log_n, class Choice>
+template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch = Choice::launch;
@@ -330,7 +338,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
       return Fragments<dtype, tile.k_steps()>(lane, upper_m);
     }
   }();
-  const Stage3Constants constants(lane);
+  const Stage3Constants<scaling> constants(lane, batch.scale);
   __syncthreads();
 
   float d[tile.columns() / 2];
@@ -346,7 +354,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   if constexpr (kLogCluster > 0) ptx::barrier_cluster_wait();
 
   auto* out = reinterpret_cast<std::uint32_t*>(batch.out + row_offset);
-  finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
+  finish<dtype, launch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q)
       out[word_of<log_n, kLogCluster>(upper_m, lane, pair, q)] = words[q];
@@ -356,19 +364,20 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
 #endif
 }
 
-/// Counts the warps that have read a slot, over all of its rows; returns the count before.
-__device__ inline unsigned count_reader(unsigned* readers) {
+/// Whether this is the last of `warps` warps that have read a slot; the count starts again then. `inc`,
+/// because the compiler gathers an addition over the warp first, and waits for it.
+__device__ inline bool last_reader(unsigned* readers, unsigned warps) {
   unsigned before;
-  asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;"
+  asm volatile("atom.acq_rel.cta.shared.inc.u32 %0, [%1], %2;"
                : "=r"(before)
-               : "r"(ptx::shared_address(readers))
+               : "r"(ptx::shared_address(readers)), "r"(warps - 1)
                : "memory");
-  return before;
+  return before == warps - 1;
 }
 
 // Resident blocks of `teams` independent teams: `parts` warpgroups that share a row and have `slots` rows in
 // flight. No warp is set aside as a producer: the last warp that has read a slot refills it.
-template <Dtype dtype, int log_n, class Choice>
+template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
     ring(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -382,6 +391,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   constexpr int kStepsPerLoad = tile.k_steps() / kLoads;
   constexpr int kStores = launch.store_pieces;
   constexpr bool kTable = launch.table, kDynamic = launch.dynamic, kStaged = launch.staged();
+  constexpr bool kOneFirst = launch.one_first;
+  static_assert(!(kOneFirst && kDynamic), "dynamic rows begin with a row in every slot");
   extern __shared__ __align__(1024) std::byte shared[];
   // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
   std::byte* const table = shared + row_area_bytes(launch, log_n);
@@ -423,7 +434,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     ptx::griddepcontrol_wait();
     for (int slot = 0; slot < kSlots; ++slot) {
       readers[slot] = 0;
-      refill(first + slot * stride, slot);
+      if (slot == 0 || !kOneFirst) refill(first + slot * stride, slot);
     }
   }
   const auto hadamard = [&] {
@@ -435,19 +446,19 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
       return Fragments<dtype, tile.k_steps()>(lane, upper_m);
     }
   }();
-  const Stage3Constants constants(lane);
+  const Stage3Constants<scaling> constants(lane, batch.scale);
   if constexpr (kTable) {
     __syncthreads();
   } else {
     ptx::bar_sync(1 + team, 32 * kWarpsPerRow);
   }
 
-  // Dynamic rows: each team draws a ticket at the start and one more a row, and uses it a row later, so that
-  // the counter's latency is hidden. The draw that returns rows + teams - 1 is the last of the launch and
-  // resets the counter.
+  // Dynamic rows: the first ones of a team are its own, as many as it has slots. For each later one it draws
+  // a ticket a row ahead: one at the start, and one a row. The last draw of a launch puts the counter back to
+  // 0.
   const bool draws = kDynamic && lane == 0 && upper_m == 0;
-  const unsigned last_draw = static_cast<unsigned>(batch.rows + stride - 1);
-  unsigned drawn = draws ? atomicAdd(next_row, 1U) : 0U;
+  const auto last_draw = static_cast<unsigned>(batch.rows + stride - 1);
+  unsigned drawn = draws ? atomicInc(next_row, last_draw) : 0U;
 
   int slot = 0;
   std::uint32_t phase = 0;
@@ -455,11 +466,12 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   for (int row = first; kDynamic || row < batch.rows; row += stride) {
     if (kDynamic) {
       ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads), phase);
-      row = row_in[slot];
+      // By the thread that will count this warp as a reader, so that the next row is written after this.
+      if (lane == 0) row = row_in[slot];
+      row = __shfl_sync(0xFFFFFFFFU, row, 0);
       if (row >= batch.rows) break;
     }
     const unsigned held = drawn;
-    if (draws) drawn = atomicAdd(next_row, 1U);
 
     float d[kColumns / 2];
     exact_stage<dtype, log_n, launch.log_parts>(d, hadamard, rows_at + slot * kRowBytes, [&](int s) {
@@ -467,13 +479,19 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
       ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads + s / kStepsPerLoad), phase);
       ptx::wgmma_fence();
     });
+    if (kOneFirst && row == first && lane == 0 && upper_m == 0) {
+      for (int later = 1; later < kSlots; ++later)
+        refill(first + later * stride, later);
+    }
+    // Under the tensor core, because the next wait for any memory may be one for this too.
+    if (draws) drawn = atomicInc(next_row, last_draw);
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);
     if (draws) ticket[slot] = held + kSlots * stride;
     if (lane == 0) {
       const int next = row + kSlots * stride;
       if (kDynamic || next < batch.rows) {
-        if (count_reader(readers + slot) % kWarpsPerRow == kWarpsPerRow - 1)
+        if (last_reader(readers + slot, kWarpsPerRow))
           refill(kDynamic ? static_cast<int>(ticket[slot]) : next, slot);
       }
       if (kStaged) ptx::bulk_copy_wait_group_read<0>();  // the staged row before has been read
@@ -481,7 +499,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     __syncwarp();
 
     std::byte* const out = batch.out + row * batch.row_stride_bytes + upper_m * kStagedBytes;
-    finish<dtype>(d, batch.scale, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
+    finish<dtype, launch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
       if constexpr (!kStaged) {
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
@@ -512,7 +530,6 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     if (++slot == kSlots) slot = 0, phase ^= 1;
     __syncwarp();
   }
-  if (draws && drawn == last_draw) *const_cast<volatile unsigned*>(next_row) = 0;
   // Shared memory must outlive the copies that read it.
   if (kStaged && lane == 0) ptx::bulk_copy_wait_group_read<0>();
 #else

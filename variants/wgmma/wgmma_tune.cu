@@ -41,58 +41,65 @@ constexpr Launch dynamic(Launch launch) {
   return launch;
 }
 
+constexpr Launch chains(Launch launch, int pairs) {
+  launch.chains = pairs;
+  return launch;
+}
+constexpr Launch one_first(Launch launch) {
+  launch.one_first = true;
+  return launch;
+}
+
 template <int log_n>
 constexpr auto launches_to_try() {
   if constexpr (log_n == 12) {
-    constexpr Launch small = with_table(blocks(teams(kRing, 4, 2), 2));
-    return std::array{blocks(kBlockPerRow, 6),
-                      teams(kRing, 4, 4),
-                      teams(kRing, 6, 3),
-                      with_table(teams(kRing, 8, 2)),
-                      small,
-                      pieces(small, 1, 0),
-                      dynamic(small)};
+    constexpr Launch small = with_table(blocks(teams(kRing, 4, 2), 2)), large = teams(kRing, 4, 4);
+    return std::array{blocks(kBlockPerRow, 6), large, chains(large, 4), teams(kRing, 6, 3), small};
   } else if constexpr (log_n == 13) {
-    constexpr Launch small = blocks(kRing, 4);
-    return std::array{blocks(kBlockPerRow, 4), small,
-                      pieces(small, 2, 2),     pieces(small, 2, 0),
-                      teams(kRing, 4, 2),      with_table(parts(teams(kRing, 4, 2), 1)),
-                      dynamic(small)};
+    constexpr Launch small = blocks(kRing, 4), large = teams(kRing, 4, 2);
+    return std::array{blocks(kBlockPerRow, 4), small, pieces(small, 2, 2),
+                      dynamic(small),          large, with_table(parts(large, 1)),
+                      one_first(small)};
   } else if constexpr (log_n == 14) {
     constexpr Launch small = blocks(kRing, 2), large = teams(kRing, 2, 2);
     return std::array{small,
                       pieces(small, 2, 2),
                       large,
-                      pieces(teams(kRing, 2, 3), 4, 0),
                       with_table(pieces(parts(small, 1), 4, 2)),
                       dynamic(large),
-                      dynamic(pieces(large, 2, 2))};
+                      dynamic(pieces(small, 2, 2)),
+                      one_first(large),
+                      chains(one_first(large), 4)};
   } else {
-    constexpr Launch row = parts(kRing, 1);
+    constexpr Launch row = parts(kRing, 1), pieced = pieces(row, 4, 2);
     return std::array{row,
-                      pieces(row, 4, 2),
+                      pieced,
                       pieces(row, 8, 2),
-                      pieces(row, 4, 4),
-                      pieces(teams(row, 1, 3), 4, 0),
                       with_table(pieces(parts(kRing, 2), 4, 2)),
-                      dynamic(row),
+                      chains(pieced, 4),
+                      dynamic(pieced),
+                      chains(dynamic(pieced), 4),
                       dynamic(pieces(row, 8, 2))};
   }
 }
 
-template <class Kernel>
-Candidate describe(const Launch& launch, Kernel kernel, int shared) {
-  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  cudaFuncAttributes attributes{};
-  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-  Candidate candidate{launch, attributes.numRegs, static_cast<int>(attributes.localSizeBytes), 0, {}};
-  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&candidate.blocks_per_sm, kernel, launch.threads(),
-                                                          static_cast<std::size_t>(shared)));
-  return candidate;
+template <int log_n, int which>
+struct Tried {
+  static constexpr Launch launch = launches_to_try<log_n>()[which];
+};
+
+std::string described(const Launch& launch) {
+  std::string values =
+      launch.form == Form::one_shot ? "one_shot" : (launch.dynamic ? "ring_dynamic" : "ring");
+  for (const int number :
+       {launch.parts(), launch.teams, launch.slots, launch.blocks_per_sm, launch.load_pieces,
+        launch.store_pieces, launch.chains, int{launch.table}, int{launch.one_first}})
+    values += ',' + std::to_string(number);
+  return values;
 }
 
-RowBatch batch_of(void* data, std::int64_t rows, int log_n) {
-  return {static_cast<const std::byte*>(data), static_cast<std::byte*>(data), static_cast<int>(rows),
+RowBatch batch_of(const void* in, void* out, std::int64_t rows, int log_n) {
+  return {static_cast<const std::byte*>(in), static_cast<std::byte*>(out), static_cast<int>(rows),
           std::int64_t{2} << log_n, static_cast<float>(std::pow(2.0, -0.5 * log_n))};
 }
 
@@ -106,64 +113,50 @@ unsigned* row_counter() {
   return counter;
 }
 
-template <int log_n, int which>
-struct Tried {
-  static constexpr Launch launch = launches_to_try<log_n>()[which];
-};
-
-template <Dtype dtype, int log_n, class Choice>
-Candidate candidate() {
+template <int log_n, class Choice>
+void add_candidate(std::vector<LaunchCandidate>& all) {
   static constexpr Launch launch = Choice::launch;
   static constexpr int shared = shared_bytes(launch, log_n);
+  constexpr Scaling kScaling = log_n % 2 == 0 ? Scaling::constants : Scaling::results;
   static_assert(shared <= 227 << 10);
-  if constexpr (launch.form == Form::one_shot) {
-    const auto kernel = one_shot<dtype, log_n, Choice>;
-    Candidate result = describe(launch, kernel, shared);
-    result.enqueue = [kernel](void* data, std::int64_t rows, Stream stream) {
-      kernel<<<static_cast<unsigned>(rows), launch.threads(), shared, stream>>>(batch_of(data, rows, log_n));
-      FWHT_CUDA(cudaGetLastError());
-    };
-    return result;
-  } else {
-    const auto kernel = ring<dtype, log_n, Choice>;
-    Candidate result = describe(launch, kernel, shared);
-    int device = 0, sm_count = 0;
-    FWHT_CUDA(cudaGetDevice(&device));
-    FWHT_CUDA(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device));
-    const std::int64_t resident_blocks = std::int64_t{result.blocks_per_sm} * sm_count;
-    result.enqueue = [kernel, resident_blocks](void* data, std::int64_t rows, Stream stream) {
-      const auto blocks = static_cast<unsigned>(std::min(rows, resident_blocks));
-      kernel<<<blocks, launch.threads(), shared, stream>>>(batch_of(data, rows, log_n), row_counter());
-      FWHT_CUDA(cudaGetLastError());
-    };
-    return result;
-  }
-}
-
-__global__ void __launch_bounds__(256) copy_vectors(uint4* data, std::int64_t vectors) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
-  if (i >= vectors) return;
-  uint4 v = data[i];
-  v.x ^= 0x80008000U;
-  data[i] = v;
+  const auto kernel = [] {
+    if constexpr (launch.form == Form::one_shot) {
+      return one_shot<Dtype::f16, log_n, Choice, kScaling>;
+    } else {
+      return ring<Dtype::f16, log_n, Choice, kScaling>;
+    }
+  }();
+  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  cudaFuncAttributes attributes{};
+  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  int blocks_per_sm = 0;
+  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, launch.threads(), shared));
+  const std::int64_t resident_blocks = std::int64_t{blocks_per_sm} * this_device().sm_count;
+  all.push_back({described(launch), attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
+                 [kernel, resident_blocks](const void* in, void* out, std::int64_t rows, Stream stream) {
+                   const RowBatch batch = batch_of(in, out, rows, log_n);
+                   if constexpr (launch.form == Form::one_shot) {
+                     kernel<<<static_cast<unsigned>(rows), launch.threads(), shared, stream>>>(batch);
+                   } else {
+                     const auto blocks = static_cast<unsigned>(std::min(rows, resident_blocks));
+                     kernel<<<blocks, launch.threads(), shared, stream>>>(batch, row_counter());
+                   }
+                   FWHT_CUDA(cudaGetLastError());
+                 }});
 }
 
 }  // namespace
 
-std::vector<Candidate> candidates(int log_n) {
-  return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [&](auto l) {
-    return [&]<int... which>(std::integer_sequence<int, which...>) {
-      return std::vector{candidate<Dtype::f16, l(), Tried<l(), which>>()...};
+std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
+  if (dtype != Dtype::f16) return {};
+  return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [](auto l) {
+    std::vector<LaunchCandidate> all;
+    [&]<int... which>(std::integer_sequence<int, which...>) {
+      (add_candidate<l(), Tried<l(), which>>(all), ...);
     }
     (std::make_integer_sequence<int, static_cast<int>(launches_to_try<l()>().size())>{});
+    return all;
   });
-}
-
-void enqueue_copy(void* data, std::int64_t bytes, Stream stream) {
-  const std::int64_t vectors = bytes / 16;
-  copy_vectors<<<static_cast<unsigned>((vectors + 255) / 256), 256, 0, stream>>>(static_cast<uint4*>(data),
-                                                                                 vectors);
-  FWHT_CUDA(cudaGetLastError());
 }
 
 }  // namespace fwht::wgmma
