@@ -108,12 +108,21 @@ std::int64_t blocks_of_rows(const Problem& problem, const Geometry& g) {
   return ceil_div(problem.rows, g.rows_per_block());
 }
 
+/// Whether a launch is best overlapped from its start: a single block; and of short rows as long as the
+/// blocks leave half of the multiprocessors' time to the next launch. Blocks of rows that take long gain more
+/// from being left alone until they store.
+bool overlap_from_the_start(const Geometry& g, std::int64_t blocks, const DeviceInfo& device) {
+  constexpr int kShortRowBytes = 4096;
+  if (blocks == 1) return true;
+  return bytes_of(g.dtype) << g.log_n < kShortRowBytes && blocks * g.threads() <= 128 * device.sm_count;
+}
+
 Choice choose_for_vectors(const Problem& problem, const DeviceInfo& device) {
   if (!problem.contiguous()) return choose_fallback<Access::vectors>(problem);
   if (problem.programmatic_launch) {
     const Choice at_start = choose_overlapping<Trigger::at_start>(problem);
     const std::int64_t blocks = blocks_of_rows(problem, at_start.geometry);
-    if (blocks <= device.sm_count) return at_start;
+    if (overlap_from_the_start(at_start.geometry, blocks, device)) return at_start;
     if (blocks <= 8 * device.sm_count) return choose_overlapping<Trigger::before_stores>(problem);
   }
   return choose_dense(problem);

@@ -170,10 +170,10 @@ struct Geometry {
 /// - medium, full (L2): a block should move 4 KB, because an H200 starts about 1.6 blocks a ns, and the fixed
 ///   part of a warp's code (addresses, matrices) is shared by four vectors instead of two. n = 1024 gains
 ///   most: in blocks of 2 KB it meets the block starts, and in one warp of four vectors it needs no exchange.
-/// - dram: many small blocks with one or two vectors a lane, the best shape of a copy.
+/// - dram: many small blocks with one or two vectors a lane, the best shape of a copy; four at n = 1024,
+///   where no exchange is better still.
 /// - n = 8192: eight warps of 32 sums a lane; four of 64 have fewer stores, of 16 bytes instead of 8, but
-/// take
-///   longer to the last of them.
+///   need longer to the last of them.
 /// - f32 rows of 4096 and more: three passes through shared memory instead of shuffles, at any amount of
 /// work,
 ///   and registers limited so that 64 KiB of rows are resident on a multiprocessor, or one row of 32768. Rows
@@ -207,7 +207,7 @@ constexpr LaunchRow launches_16(int log_n) {
     case 9:
       return {{1, 2, 64}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
     case 10:
-      return {{1, 4, 128}, {4, 1, 64}, {4, 1, 64}, {2, 2, 64}};
+      return {{1, 4, 128}, {4, 1, 64}, {4, 1, 64}, {4, 1, 64}};
     case 11:
       return {{2, 4, 128}, {4, 2, 64}, {4, 2, 64}, {4, 2, 64}};
     case 12:
