@@ -25,11 +25,11 @@ struct Sizes {
   bool contains(std::int64_t n) const { return is_power_of_two(n) && n >= smallest && n <= largest; }
 };
 constexpr Sizes kNone{};
-constexpr std::int64_t k2To15 = std::int64_t{1} << 15, k2To22 = std::int64_t{1} << 22,
-                       k2To30 = std::int64_t{1} << 30;
+constexpr std::int64_t k2To15 = std::int64_t{1} << 15, k2To16 = std::int64_t{1} << 16,
+                       k2To22 = std::int64_t{1} << 22, k2To30 = std::int64_t{1} << 30;
 
-/// Rows must start at multiples of `stride_multiple` elements. Where `optional_backend` is named, the variant
-/// may answer "built without <name> ..." to everything instead.
+/// Rows of more than `any_stride_up_to` elements must start at multiples of `stride_multiple` elements. Where
+/// `optional_backend` is named, the variant may answer "built without <name> ..." to everything instead.
 struct Golden {
   std::string_view variant;
   std::vector<Dtype> dtypes;
@@ -38,6 +38,11 @@ struct Golden {
   bool in_place = true, out_of_place = true;
   std::string_view optional_backend = {};
   Sizes programmatic = {};  // dependent launch, on the H200
+  std::int64_t any_stride_up_to = 0;
+
+  bool takes_stride(const Problem& problem) const {
+    return problem.n <= any_stride_up_to || problem.row_stride % stride_multiple == 0;
+  }
 };
 
 const std::vector<Dtype> kF16Bf16{Dtype::f16, Dtype::bf16};
@@ -55,11 +60,12 @@ const std::vector<Golden> kGolden = {
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16,       {2, 8192},    {2, 8192},    kNone,        1, true, true, {}, {2, 8192}},
   {"mma_split",     {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
-  {"wgmma",         kF16Bf16,       {4096, k2To15}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To15}},
+  {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
-  {"auto",          kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
+  {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To15},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
+  {"auto",          {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
 };
 // clang-format on
 
@@ -102,9 +108,16 @@ bool missing_backend(const Golden* row, const Support& answer) {
          answer.why_not.starts_with(fmt::format("built without {}", row->optional_backend));
 }
 
+/// For its longest rows auto has wgmma only, which a build may lack.
+bool lacks_wgmma(const Variant& variant, const Machine& machine, const Problem& problem) {
+  if (variant.name != "auto" || problem.n <= k2To15) return false;
+  const Variant& wgmma = find_variant("wgmma");
+  return missing_backend(golden_row(wgmma, problem.dtype), wgmma.supports(problem, machine.device));
+}
+
 bool expected_support(const Golden* row, const Machine& machine, const Problem& problem) {
   if (row == nullptr || !(row->*machine.sizes).contains(problem.n)) return false;
-  if (problem.row_stride % row->stride_multiple != 0 && !problem.contiguous()) return false;
+  if (!row->takes_stride(problem) && !problem.contiguous()) return false;
   return problem.placement == Placement::in_place ? row->in_place : row->out_of_place;
 }
 
@@ -154,7 +167,7 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
   }
   std::set<std::string> numbers = numbers_in(why_not);
   const bool n_is_to_blame = !sizes.contains(problem.n);
-  const bool stride_is_to_blame = problem.row_stride % row->stride_multiple != 0 && !problem.contiguous();
+  const bool stride_is_to_blame = !row->takes_stride(problem) && !problem.contiguous();
   if (!n_is_to_blame && !stride_is_to_blame) {
     EXPECT_NE(why_not.find("place"), std::string::npos) << why_not << " does not name the placement";
     return;
@@ -169,7 +182,7 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
 void expect_golden(const Variant& variant, const Machine& machine, const Problem& problem) {
   const Golden* row = golden_row(variant, problem.dtype);
   const Support answer = variant.supports(problem, machine.device);
-  if (missing_backend(row, answer)) return;
+  if (missing_backend(row, answer) || lacks_wgmma(variant, machine, problem)) return;
   const bool expected = expected_support(row, machine, problem);
   EXPECT_EQ(static_cast<bool>(answer), expected)
       << variant.name << " on " << machine.name << ": " << to_string(problem) << ": " << answer.why_not;
@@ -220,7 +233,7 @@ TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
       for (const Dtype dtype : kAllDtypes) {
         const Golden* row = golden_row(*variant, dtype);
         if (row == nullptr) continue;
-        for (const std::int64_t n : {2, 128, 8192, 32768}) {
+        for (const std::int64_t n : {2, 128, 8192, 32768, 65536}) {
           Problem problem = make_problem(dtype, n, 3);
           if (!variant->supports(problem, machine.device)) continue;
           problem.programmatic_launch = true;

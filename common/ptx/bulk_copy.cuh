@@ -15,6 +15,18 @@ __device__ inline void bulk_copy_global_to_shared(std::uint32_t to, const void* 
       : "memory");
 }
 
+/// cp.async.bulk with .multicast::cluster: to the same place of every block whose bit is set in `blocks`, and
+/// completes `bytes` on the same barrier of each.
+__device__ inline void bulk_copy_global_to_shared_multicast(std::uint32_t to, const void* from,
+                                                            std::uint32_t bytes, std::uint32_t barrier,
+                                                            std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
 /// cp.async.bulk, shared to global, tracked by the calling thread's bulk groups.
 __device__ inline void bulk_copy_shared_to_global(void* to, std::uint32_t from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)

@@ -22,4 +22,11 @@ __device__ inline void barrier_cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/// mapa.shared::cluster: where block `rank` of the cluster has what this block has at `address`.
+__device__ inline std::uint32_t mapa(std::uint32_t address, int rank) {
+  std::uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+
 }  // namespace fwht::ptx

@@ -11,4 +11,9 @@ __device__ inline void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/// bar.arrive: comes to barrier `id`, of `threads` threads together with those that wait, without waiting.
+__device__ inline void bar_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 }  // namespace fwht::ptx

@@ -147,13 +147,17 @@ class AutoPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  std::string why_not;
+  Problem contiguous = problem;
+  contiguous.row_stride = problem.n;
+  std::string why_not, about_the_stride;
   for (const std::string_view name : preferred_variants(problem)) {  // the last takes most
-    const Support support = find_variant(name).supports(problem, device);
+    const Variant& candidate = find_variant(name);
+    const Support support = candidate.supports(problem, device);
     if (support) return {};
     why_not = support.why_not;
+    if (about_the_stride.empty() && candidate.supports(contiguous, device)) about_the_stride = why_not;
   }
-  return {why_not};
+  return {about_the_stride.empty() ? why_not : about_the_stride};
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ void index_width(Session& session) {
     return session.skip(fmt::format("{} bytes of device memory are free, {} are needed for 2^31 elements",
                                     free, 2 * elements + kMargin));
   }
-  for (const std::int64_t n : {16, 256, 4096, 32768}) {
+  for (const std::int64_t n : {16, 256, 4096, 32768, 65536}) {
     const auto& sizes = session.sizes();
     if (std::find(sizes.begin(), sizes.end(), n) != sizes.end()) huge_problem(session, n, elements);
   }

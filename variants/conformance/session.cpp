@@ -10,13 +10,16 @@
 
 namespace fwht::conformance {
 
+/// The longest row that is checked in full.
+constexpr std::int64_t kLongest = std::int64_t{1} << 16;
+
 Session::Session(const Variant& variant, Dtype dtype, const DeviceInfo& device,
                  std::span<const std::int64_t> sizes)
     : variant_(variant), dtype_(dtype), device_(device) {
   for (const std::int64_t n : sizes) {
     if (const Support support = variant.supports(make_problem(dtype, n, 1), device); support) {
-      (n <= 32768 ? sizes_ : large_sizes_).push_back(n);
-    } else if (n <= 32768) {
+      (n <= kLongest ? sizes_ : large_sizes_).push_back(n);
+    } else if (n <= kLongest) {
       skip(support.why_not);
     }
   }

@@ -45,7 +45,7 @@ class Session {
   const Variant& variant() const { return variant_; }
   Dtype dtype() const { return dtype_; }
   bool on_device() const { return variant_.memory == Memory::device; }
-  /// Supported row lengths up to 2^15, and those beyond, which are checked more lightly.
+  /// Supported row lengths up to 2^16, and those beyond, which are checked more lightly.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   const std::vector<std::int64_t>& large_sizes() const { return large_sizes_; }
 
@@ -91,7 +91,7 @@ class Session {
   Report report_;
 };
 
-/// Powers of two 2 .. 2^15, 2^16 and 2^20.
+/// Powers of two 2 .. 2^16, and 2^20.
 std::vector<std::int64_t> all_sizes();
 
 /// Storage for the problem, every byte 0xFF: a NaN wherever no input is written.

@@ -19,7 +19,8 @@ namespace fwht::wgmma {
 // brings. A few long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read
 // the whole row (it comes from the L2 after the first) and each makes its share of the outputs, so that
 // nothing but one barrier is exchanged; the bounds are where the reading of whole rows starts to cost more
-// than it saves.
+// than it saves. A row of 65536 needs two blocks in any case; clusters of four reach ten elevenths of the
+// SMs.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
@@ -40,6 +41,8 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
       if (rows * 4 <= sms) return kLaunches<14>[eager(1)];
       if (!in_l2) return kLaunches<14>[4];
       return kLaunches<14>[rows <= 2 * sms ? 2 : 3];
+    case 16:
+      return kLaunches<16>[rows * 4 <= sms * 10 / 11 ? eager(1) : 2];
     default:
       if (rows * 4 <= sms) return kLaunches<15>[eager(1)];
       if (rows * 2 <= sms) return kLaunches<15>[2];

@@ -1,19 +1,20 @@
 // wgmma: long rows at the speed of a copy on Hopper, with one rounding.
 //
 // What this rung changes: the raw 16-bit row is brought in by bulk copies and read by the tensor core where
-// it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384) or
-// 7 (32768) index bits cost no load, no shuffle and no conversion, and they are exact: products of +-1 with
-// 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for the
-// column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16 bits of
-// each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What limits
-// it: out of the L2 memory; inside, that all stores come after the loads, and the latencies of the finish,
-// which few warps hide.
+// it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384), 7
+// (32768) or 8 (65536) index bits cost no load, no shuffle and no conversion, and they are exact: products of
+// +-1 with 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for
+// the column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
+// bits of each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What
+// limits it: out of the L2 memory; inside, that all stores come after the loads, and the latencies of the
+// finish, which few warps hide.
 //
 // Bit card, n = 2^L, N columns, j = log2(N / 8). A row has 2^p parts, each of one warpgroup and 64 rows of D:
 //
-//   form                     L = 12     13         14          15
+//   form                     L = 12     13         14          15                 16
 //   one_shot, ring: N (p)    64 (0)     128 (0)    256 (0)     256 (1)
-//   over a cluster: N (p)                          64 (2)      128, 256 (2, 1)
+//   over a cluster: N (p)                          64 (2)      128, 256 (2, 1)    256 (2)
+//   pair: N (p)                                                                   256 (2)
 //
 //   load      bulk copy of the row, linear
 //   stage 1   k of wgmma   b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps
@@ -24,6 +25,8 @@
 //   stage 3   b0, b1, b2, b6   mma.sync m16n8k16 on bf16 hi + lo: every element keeps its lane and register
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
+//
+// pair, for n = 65536 with more than a few rows, has a file of its own (wgmma_pair_kernel.cuh).
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything
@@ -40,21 +43,20 @@
 #include "common/cuda_check.hpp"
 #include "common/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_kernel.cuh"
+#include "variants/wgmma/wgmma_pair.cuh"
 
 namespace fwht::wgmma {
 namespace {
 
-using OneShot = void (*)(RowBatch);
 using Ring = void (*)(RowBatch, unsigned*);
 
 /// One of the two.
 struct Kernel {
-  OneShot one_shot = nullptr;
+  RowKernel plain = nullptr;  // of a row a block or cluster, and of pairs
   Ring ring = nullptr;
 
   const void* address() const {
-    return one_shot != nullptr ? reinterpret_cast<const void*>(one_shot)
-                               : reinterpret_cast<const void*>(ring);
+    return plain != nullptr ? reinterpret_cast<const void*>(plain) : reinterpret_cast<const void*>(ring);
   }
 };
 
@@ -66,7 +68,9 @@ struct Listed {
 template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 Kernel kernel_with() {
   if constexpr (Choice::launch.form == Form::one_shot) {
-    return {.one_shot = one_shot<dtype, log_n, Choice, scaling>};
+    return {.plain = one_shot<dtype, log_n, Choice, scaling>};
+  } else if constexpr (Choice::launch.form == Form::pair) {
+    return {.plain = pair_kernel(dtype, scaling)};
   } else {
     return {.ring = ring<dtype, log_n, Choice, scaling>};
   }
@@ -119,9 +123,10 @@ class WgmmaPlan final : public Plan {
     registers_ = attributes.numRegs;
     FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel, launch_.threads(),
                                                             static_cast<std::size_t>(shared)));
-    const std::int64_t resident = std::int64_t{blocks_per_sm_} * device.sm_count;
-    blocks_ =
-        launch_.form == Form::one_shot ? problem.rows << launch_.log_parts : std::min(problem.rows, resident);
+    const std::int64_t resident =
+        std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
+    blocks_ = launch_.cluster() *
+              (launch_.form == Form::one_shot ? problem.rows : std::min(problem.rows, resident));
     if (launch_.dynamic) {
       void* counter = nullptr;
       FWHT_CUDA(cudaMalloc(&counter, sizeof(unsigned)));
@@ -153,12 +158,14 @@ class WgmmaPlan final : public Plan {
 
   Settings settings() const override {
     const Tile tile = tile_of(launch_, log_n_);
-    const char* form =
-        launch_.form == Form::one_shot ? "one_shot" : (launch_.dynamic ? "ring_dynamic" : "ring");
+    const char* form = launch_.form == Form::one_shot ? "one_shot"
+                       : launch_.form == Form::pair   ? "pair"
+                       : launch_.dynamic              ? "ring_dynamic"
+                                                      : "ring";
     return {{"form", std::string(form)},
             {"exact_order", std::int64_t{tile.order()}},
             {"columns", std::int64_t{tile.columns()}},
-            {"cluster", std::int64_t{cluster_size()}},
+            {"cluster", std::int64_t{launch_.cluster()}},
             {"blocks", blocks_},
             {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")},
             {"threads", std::int64_t{launch_.threads()}},
@@ -172,17 +179,15 @@ class WgmmaPlan final : public Plan {
   }
 
  private:
-  int cluster_size() const { return launch_.form == Form::one_shot ? launch_.parts() : 1; }
-
   void enqueue(const void* in, void* out, Stream stream) const override {
     const Problem& p = problem();
     const RowBatch batch{static_cast<const std::byte*>(in), static_cast<std::byte*>(out),
                          static_cast<int>(p.rows), p.row_stride * 2, static_cast<float>(p.scale)};
     cudaLaunchAttribute attributes[2] = {};
     unsigned count = 0;
-    if (cluster_size() > 1) {
+    if (launch_.cluster() > 1) {
       attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster_size()), 1, 1};
+      attributes[count++].val.clusterDim = {static_cast<unsigned>(launch_.cluster()), 1, 1};
     }
     if (p.programmatic_launch) {
       attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -195,8 +200,8 @@ class WgmmaPlan final : public Plan {
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = count;
-    if (launch_.form == Form::one_shot) {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.one_shot, batch));
+    if (kernel_.plain != nullptr) {
+      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
     } else {
       FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.ring, batch, counter_));
     }

@@ -23,7 +23,7 @@ extern const Variant variant;
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
 inline constexpr int kSmallestLogN = 12;
-inline constexpr int kLargestLogN = 15;
+inline constexpr int kLargestLogN = 16;
 
 /// How a row is cut: order of the exact stage (64 per warpgroup that works on the row) times N columns = n.
 struct Tile {
@@ -98,15 +98,16 @@ constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
 enum class Form {
   one_shot,  // a row per block, or per cluster of blocks of which each reads the whole row and makes its
              // share of outputs
-  ring       // resident blocks; each of their teams of warpgroups has several rows in flight
+  ring,      // resident blocks; each of their teams of warpgroups has several rows in flight
+  pair       // resident clusters of two blocks that make a row together, see wgmma_pair_kernel.cuh
 };
 
 /// A kernel: how rows are spread over warpgroups, and what is in flight.
 struct Launch {
   Form form = Form::one_shot;
-  int log_parts = 0;  // log2 of the warpgroups that share a row: of a block (ring), of a cluster (one_shot)
-  int teams = 1;      // ring: rows in work at once per block, each by its own warpgroups
-  int slots = 1;      // ring: rows in flight per team
+  int log_parts = 0;       // log2 of the warpgroups that share a row: of a block (ring), of a cluster (else)
+  int teams = 1;           // ring: rows in work at once per block, each by its own warpgroups
+  int slots = 1;           // ring: rows in flight per team; pair: pieces in flight
   int blocks_per_sm = 1;   // that must fit: bounds the registers
   int load_pieces = 1;     // that a row arrives in, with an mbarrier each
   int store_pieces = 1;    // ring: bulk stores that a warp spreads its outputs over; 0: from registers
@@ -117,7 +118,8 @@ struct Launch {
   bool eager = false;      // one_shot: lets the next kernel of the stream begin at once, where it may
 
   constexpr int parts() const { return 1 << log_parts; }
-  constexpr int threads() const { return form == Form::one_shot ? 128 : 128 * parts() * teams; }
+  constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
+  constexpr int threads() const { return 128 * parts() * teams / cluster(); }
   constexpr bool staged() const { return form == Form::ring && store_pieces > 0; }
   bool operator==(const Launch&) const = default;
 };
@@ -157,16 +159,47 @@ inline constexpr std::array kLaunches<15>{
            .store_pieces = 2,
            .dynamic = true}};
 
+inline constexpr Launch kPairLaunch{
+    .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
+template <>
+inline constexpr std::array kLaunches<16>{
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 1, .table = true},
+    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 1, .table = true, .eager = true},
+    kPairLaunch};
+
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
+
+/// Form::pair: the pieces of the rows of a cluster, numbered through, lie in the slots of a ring: all of a
+/// row and the head of the next one. The tail of the next one follows into the places of the row's first
+/// pieces, and the head of the row after that into the others.
+struct PairRing {
+  int pieces, slots;
+
+  constexpr int head() const { return slots - pieces; }
+  constexpr int tail() const { return pieces - head(); }
+  constexpr int slot(int row, int piece) const { return (row * pieces + piece) % slots; }
+
+  /// The block that loads a piece for both, and what the warps of the second warpgroup load there: piece of
+  /// the tail (counted from its first), if there is such a one, piece of the head, if there is such a one.
+  static constexpr int loader(int piece) { return piece & 1; }
+  static constexpr int tail_piece(int warp) { return warp - 4; }
+  static constexpr int head_piece(int warp, int rank) { return 2 * (warp - 4) + rank; }
+
+  static constexpr int kBarriers = 8;
+};
+inline constexpr PairRing kPairRing{kPairLaunch.load_pieces, kPairLaunch.slots};
 
 constexpr Tile tile_of(const Launch& launch, int log_n) {
   return {log_n, launch.log_parts};
 }
 
-/// Dynamic shared memory of a block in bytes, in this order: rows, table, staging, then for each slot its
-/// mbarriers, and its reader count, row and ticket. There is no static one.
+/// Dynamic shared memory of a block in bytes, in this order: rows (pair: pieces of rows), table, staging,
+/// then for each slot its mbarriers, and its reader count, row and ticket (pair: its mbarriers). There is no
+/// static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {
-  return launch.teams * launch.slots * tile_of(launch, log_n).row_bytes();
+  const int row_bytes = tile_of(launch, log_n).row_bytes();
+  if (launch.form == Form::pair) return launch.slots * row_bytes / launch.load_pieces;
+  return launch.teams * launch.slots * row_bytes;
 }
 constexpr int table_bytes(const Launch& launch) {
   return launch.table ? kTableBytes * (launch.parts() > 1 ? 2 : 1) : 0;
@@ -175,10 +208,14 @@ constexpr int staging_bytes(const Launch& launch, int log_n) {
   return launch.staged() ? launch.threads() / 32 * staged_bytes_per_warp(tile_of(launch, log_n).columns())
                          : 0;
 }
+constexpr int bookkeeping_bytes(const Launch& launch) {
+  constexpr int kCountRowTicket = 4 + 4 + 4;
+  if (launch.form == Form::pair) return 8 * PairRing::kBarriers;
+  return launch.teams * launch.slots * (8 * launch.load_pieces + kCountRowTicket);
+}
 constexpr int shared_bytes(const Launch& launch, int log_n) {
-  constexpr int kBookkeeping = 4 + 4 + 4;
   return row_area_bytes(launch, log_n) + table_bytes(launch) + staging_bytes(launch, log_n) +
-         launch.teams * launch.slots * (8 * launch.load_pieces + kBookkeeping);
+         bookkeeping_bytes(launch);
 }
 
 }  // namespace fwht::wgmma

@@ -25,6 +25,7 @@ std::vector<Listed> launches() {
   append(13, kLaunches<13>);
   append(14, kLaunches<14>);
   append(15, kLaunches<15>);
+  append(16, kLaunches<16>);
   return all;
 }
 
@@ -185,6 +186,43 @@ TEST(Wgmma, LaunchesFitTheDevice) {
       EXPECT_EQ(tile.columns() / 16 % launch.store_pieces, 0);
     }
     EXPECT_TRUE(!launch.eager || launch.form == Form::one_shot);
+  }
+}
+
+// What the loads of a pair of blocks rely on, for some rows in sequence: each piece is loaded once, by one
+// warp of one block, into a place whose piece has been read by then.
+TEST(Wgmma, PairLoadsEachPieceOnceIntoAFreePlace) {
+  constexpr PairRing ring = kPairRing;
+  ASSERT_GE(ring.head(), 1);
+  ASSERT_GE(ring.tail(), 1);
+  std::vector<std::pair<int, int>> held(static_cast<std::size_t>(ring.slots), {-1, -1});
+  const auto place = [&](int row, int piece) -> std::pair<int, int>& {
+    return held[static_cast<std::size_t>(ring.slot(row, piece))];
+  };
+  for (int piece = 0; piece < ring.pieces; ++piece)
+    place(0, piece) = {0, piece};
+  for (int piece = 0; piece < ring.head(); ++piece)
+    place(1, piece) = {1, piece};
+  for (int row = 0; row < 2 * ring.slots; ++row) {
+    for (int piece = 0; piece < ring.pieces; ++piece)
+      ASSERT_EQ(place(row, piece), std::pair(row, piece));
+    std::set<std::pair<int, int>> loaded;
+    const auto load = [&](int next, int piece, int into, int rank) {
+      if (PairRing::loader(piece) != rank) return;
+      EXPECT_EQ(ring.slot(next, piece), ring.slot(row, into));
+      EXPECT_EQ(place(row, into), std::pair(row, into)) << "not yet read";
+      EXPECT_TRUE(loaded.insert({next, piece}).second);
+      place(row, into) = {next, piece};
+    };
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int warp = 4; warp < 8; ++warp) {
+        if (const int piece = PairRing::tail_piece(warp); piece < ring.tail())
+          load(row + 1, ring.head() + piece, piece, rank);
+        if (const int piece = PairRing::head_piece(warp, rank); piece < ring.head())
+          load(row + 2, piece, ring.tail() + piece, rank);
+      }
+    }
+    EXPECT_EQ(loaded.size(), static_cast<std::size_t>(ring.pieces));
   }
 }
 

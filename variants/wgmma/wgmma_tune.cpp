@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
       wgmma::variant,
       "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,one_first",
       wgmma::kSmallestLogN,
-      wgmma::kLargestLogN,
+      wgmma::kLargestTunedLogN,
       wgmma::candidates,
       kSeveralRowsForEveryTeam,
       true};

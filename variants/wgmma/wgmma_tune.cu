@@ -149,7 +149,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
 
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   if (dtype != Dtype::f16) return {};
-  return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [](auto l) {
+  return dispatch_int<kSmallestLogN, kLargestTunedLogN>(log_n, [](auto l) {
     std::vector<LaunchCandidate> all;
     [&]<int... which>(std::integer_sequence<int, which...>) {
       (add_candidate<l(), Tried<l(), which>>(all), ...);
