@@ -157,6 +157,7 @@ inline constexpr std::array kLaunches<15>{
            .slots = 2,
            .load_pieces = 4,
            .store_pieces = 2,
+           .chains = 4,
            .dynamic = true}};
 
 inline constexpr Launch kPairLaunch{
@@ -194,8 +195,8 @@ constexpr Tile tile_of(const Launch& launch, int log_n) {
 }
 
 /// Dynamic shared memory of a block in bytes, in this order: rows (pair: pieces of rows), table, staging,
-/// then for each slot its mbarriers, and its reader count, row and ticket (pair: its mbarriers). There is no
-/// static one.
+/// then for each slot its mbarriers, and its reader count, row and next row (pair: its mbarriers). There is
+/// no static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {
   const int row_bytes = tile_of(launch, log_n).row_bytes();
   if (launch.form == Form::pair) return launch.slots * row_bytes / launch.load_pieces;

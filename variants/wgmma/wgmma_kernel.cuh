@@ -375,6 +375,15 @@ __device__ inline bool last_reader(unsigned* readers, unsigned warps) {
   return before == warps - 1;
 }
 
+/// A word that one thread of a block leaves for others, which come by the readers' count or an mbarrier.
+/// Atomic, because racecheck does not follow the order that the count gives.
+__device__ inline void leave(int* word, int value) {
+  atomicExch(word, value);
+}
+__device__ inline int left_in(int* word) {
+  return atomicCAS(word, 0, 0);
+}
+
 // Resident blocks of `teams` independent teams: `parts` warpgroups that share a row and have `slots` rows in
 // flight. No warp is set aside as a producer: the last warp that has read a slot refills it.
 template <Dtype dtype, int log_n, class Choice, Scaling scaling>
@@ -403,15 +412,16 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   const int team = block_warp / kWarpsPerRow, upper_m = block_warp % kWarpsPerRow;
   auto* const full = reinterpret_cast<std::uint64_t*>(bookkeeping) + team * kSlots * kLoads;
   auto* const readers = reinterpret_cast<unsigned*>(bookkeeping + 8 * kAllSlots * kLoads) + team * kSlots;
-  auto* const row_in = reinterpret_cast<volatile int*>(readers + kAllSlots);  // row that the slot waits for
-  auto* const ticket = reinterpret_cast<volatile unsigned*>(readers + 2 * kAllSlots);  // dynamic: its next
+  // Dynamic: the row that a slot waits for, and the one after it.
+  int* const row_in = reinterpret_cast<int*>(readers + kAllSlots);
+  int* const next_in = reinterpret_cast<int*>(readers + 2 * kAllSlots);
   const std::uint32_t rows_at = ptx::shared_address(shared) + team * kSlots * kRowBytes;
   const std::uint32_t staging = ptx::shared_address(all_staging) + block_warp * kStagedBytes;
   const int stride = static_cast<int>(gridDim.x) * kTeams;  // from a team's row to its next
   const int first = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
 
   const auto refill = [&](int row, int slot) {
-    if (kDynamic) row_in[slot] = row;
+    if (kDynamic) leave(row_in + slot, row);
     if (row >= batch.rows) {
       if (kDynamic) ptx::mbarrier_arrive(ptx::shared_address(full + slot * kLoads));
       return;
@@ -467,7 +477,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     if (kDynamic) {
       ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads), phase);
       // By the thread that will count this warp as a reader, so that the next row is written after this.
-      if (lane == 0) row = row_in[slot];
+      if (lane == 0) row = left_in(row_in + slot);
       row = __shfl_sync(0xFFFFFFFFU, row, 0);
       if (row >= batch.rows) break;
     }
@@ -487,12 +497,12 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     if (draws) drawn = atomicInc(next_row, last_draw);
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);
-    if (draws) ticket[slot] = held + kSlots * stride;
+    if (draws) leave(next_in + slot, static_cast<int>(held) + kSlots * stride);
     if (lane == 0) {
       const int next = row + kSlots * stride;
       if (kDynamic || next < batch.rows) {
         if (last_reader(readers + slot, kWarpsPerRow))
-          refill(kDynamic ? static_cast<int>(ticket[slot]) : next, slot);
+          refill(kDynamic ? left_in(next_in + slot) : next, slot);
       }
       if (kStaged) ptx::bulk_copy_wait_group_read<0>();  // the staged row before has been read
     }
