@@ -94,7 +94,6 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       announce(first + stride, kHead, head_full + 8);
     }
     load(first, warp, warp, warp < kHead ? head_full : tail_full);
-    if (warp < kHead) load(first + stride, warp, kPieces + warp, head_full + 8);
   }
   __syncwarp();
   const Stage3Constants<scaling> constants(lane, batch.scale);
@@ -113,6 +112,8 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
     ptx::mbarrier_wait_parity(head_full + 8 * parity, phase);
     ptx::mbarrier_wait_parity(tail_full + 8 * parity, phase);
     if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(ptx::mapa(landed + 8 * parity, rank ^ 1));
+    // The head of the second row is asked for now, so that the first row comes sooner.
+    if (row == first && lane == 0 && warp < kHead) load(first + stride, warp, kPieces + warp, head_full + 8);
 
     float d[kColumns / 2];
     ptx::bar_sync(kTurn + group, 32 * kWarps);
