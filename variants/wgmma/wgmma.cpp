@@ -36,7 +36,7 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
       return kLaunches<12>[rows <= 20 * sms ? 3 : 4];
     case 13:
       if (!in_l2 || rows <= 4 * sms) return kLaunches<13>[eager(16)];
-      return kLaunches<13>[2];
+      return kLaunches<13>[rows <= 8 * sms ? 2 : 3];
     case 14:
       if (rows * 4 <= sms) return kLaunches<14>[eager(1)];
       if (!in_l2) return kLaunches<14>[4];

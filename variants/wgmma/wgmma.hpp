@@ -138,6 +138,7 @@ template <>
 inline constexpr std::array kLaunches<13>{
     Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2},
     Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2, .eager = true},
+    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .store_pieces = 2},
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4}};
 template <>
 inline constexpr std::array kLaunches<14>{
