@@ -282,8 +282,8 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"The hi + lo pairs show in the tensor pipe ({s.say('mma_split', 1024, d, 'of_tensor')}), where nobody waits for them.",
             f"In the L2: n = 1024 {s.say('mma_split', 1024, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 8192 "
             f"{s.say('mma_split', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
-            "Next: a shape of its own for L2 sizes whose grid ends in a full wave, and shorter code for one row "
-            f"(n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}).",
+            "Next: n = 16384 by the same program in sixteen warps, because at 8192 it loses less in the L2 than wgmma; shorter code "
+            f"for one row (n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}).",
         ],
         "wgmma": [
             f"Fewest words of all: n = 8192 {s.say('wgmma', 8192, d, 'lsu', 'slots', 'of_dram')}; n = 32768 "
@@ -293,7 +293,8 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"{s.say('wgmma', 32768, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
             f"For few rows of 32768 the row is read by every block of its cluster: {s.say('wgmma', 32768, small, 'l2bytes', 'busy')}; "
             "that is the price of an output split without an exchange.",
-            "Next: overlap of one row's finish with the next row's wgmma inside an SM, and more rows in flight at 32768.",
+            "Next: a finish that leaves the tensor pipe to the next row's exact stage (mma.sync and wgmma share it), and stores that "
+            "begin before a whole row is transformed. Attempts that lost stand in variants/README.md.",
         ],
         "auto": [
             "What it picks launches: the counters are those of mma_split, wgmma or warp_shuffle, which their sections explain.",

@@ -46,6 +46,8 @@ MODE_WORDS = {
     "replay": "the same kernel on the same buffer again and again, as published comparisons do; it flatters "
     "persistent kernels "
     "on L2-sized tensors",
+    "replay_pdl": "the same again and again by programmatic dependent launch: the variant and its limit's copies begin "
+    "while the launch before still runs",
     "cold": "rotating over buffers of more than four times the L2: every launch reads from DRAM",
     "host": "the CPU, data in host memory; the limit is the best copy on the same CPU",
 }

@@ -11,8 +11,8 @@ import pytest
 from analysis import ncu, readme
 from analysis.__main__ import main
 from analysis.conftest import gpu_folder, make_context
-from analysis.load import ResultsError, load
-from analysis.report import write_report
+from analysis.load import MODES, ResultsError, load
+from analysis.report import MODE_WORDS, write_report
 from analysis.test_profile import METRICS, recorded
 
 VOID = {"meta", "br", "input", "link", "img"}
@@ -102,6 +102,13 @@ def test_report_says_where_everything_comes_from(small, tmp_path):
         assert words in html, words
     assert not (tmp_path / "report_figures").exists()
     assert "not trustworthy" not in html
+
+
+def test_every_mode_has_its_words(tmp_path):
+    assert set(MODE_WORDS) == set(MODES)
+    folder = gpu_folder(ns=(16,), sizes=(1 << 15,), modes=("replay", "replay_pdl"), dtypes=("f16",))
+    text = write_report(load([folder.write(tmp_path / "pdl")]), tmp_path / "r.html").read_text("utf-8")
+    assert "programmatic dependent launch" in text
 
 
 def test_report_flags_what_it_was_told_to_accept(tmp_path):
