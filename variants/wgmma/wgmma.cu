@@ -87,7 +87,7 @@ Scaling scaling_for(double scale, int log_n) {
 template <Dtype dtype, int log_n, class Choice>
 Kernel kernel_if(const Launch& wanted, Scaling scaling) {
   if (wanted != Choice::launch) return {};
-  if constexpr (log_n % 2 == 0) {
+  if constexpr (log_n % 2 == 0 && Choice::launch.constant_scale()) {
     if (scaling == Scaling::constants) return kernel_with<dtype, log_n, Choice, Scaling::constants>();
   }
   return kernel_with<dtype, log_n, Choice, Scaling::results>();

@@ -121,6 +121,9 @@ struct Launch {
   constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
   constexpr int threads() const { return 128 * parts() * teams / cluster(); }
   constexpr bool staged() const { return form == Form::ring && store_pieces > 0; }
+  /// Whether a scale that is a power of two goes into the constants of stage 3. With a row a block the
+  /// compiler would then work out the address of every store anew, which costs more than it saves.
+  constexpr bool constant_scale() const { return form != Form::one_shot || cluster() > 1; }
   bool operator==(const Launch&) const = default;
 };
 
