@@ -12,9 +12,9 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "common/device_info.hpp"
 #include "common/memory.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/cpu.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 DeviceInfo host_only() {
   DeviceInfo device;
-  device.host_threads = std::max(1U, std::thread::hardware_concurrency());
+  device.host_threads = usable_threads();
   return device;
 }
 
