@@ -311,14 +311,16 @@ def _compare(options) -> int:
 def _baselines(options) -> int:
     from . import baselines
 
-    table = baselines.compare_all(_load(options))
+    devices = _load(options)
+    table = baselines.compare_all(devices)
     if not options.output:
         _print(table.round(4))
     missed = baselines.misses(table)
     print(f"\noutside the bound: {len(missed)}")
     if len(missed):
         _print(missed.round(4))
-    print("\n" + "\n".join(baselines.verdict_lines(table)))
+    gains = [line for device in devices for line in baselines.gain_lines(device, "auto")]
+    print("\n" + "\n".join([*baselines.verdict_lines(table), *gains]))
     if options.output:
         table.to_csv(options.output, index=False)
         print(options.output)

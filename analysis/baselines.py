@@ -6,6 +6,8 @@ times do not, so times are only shown beside results of the same GPU.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +34,7 @@ COLUMNS = ["variant", "method", "dtype", "n", "elements", "mode", "fraction", "b
 # How far a fraction may lie below that of the counterpart (relative), where, and what to call the outcome.
 BOUNDS = {"warp_shuffle": 0.10, "hadacore_published": 0.05}
 JUDGED_NS = 16
+SMALLEST_N = 128  # of comparisons over the paper's grid
 JUDGED_ELEMENTS = (1 << 21, 1 << 28)
 
 
@@ -94,6 +97,62 @@ def compare(device: Device) -> pd.DataFrame:
     return both[COLUMNS].sort_values(
         ["variant", "method", "dtype", "mode", "n", "elements"], ignore_index=True
     )
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A variant over a published kernel, over all sizes that both were measured at. Shares are geometric means."""
+
+    method: str
+    points: int
+    share: float  # of the sweep's copy limit
+    one_shot_share: float  # of one_shot_limit, which the published shares stand on
+    published_share: float
+    speedup: float  # geometric mean of the times' ratios; NaN on another GPU than the published table's
+    worst: float  # the smallest of these ratios
+    worst_at: str
+
+
+def gains(device: Device, variant: str) -> list[Gain]:
+    """`variant` over each published kernel: in place, 16-bit, mode replay, n >= SMALLEST_N, all element counts of the
+    published table. Empty without a common size."""
+    ok = device.results[(device.results["status"] == "ok") & (device.results["layout"] == "in place")]
+    ok = ok[(ok["variant"] == variant) & (ok["mode"] == "replay") & (ok["n"] >= SMALLEST_N)]
+    other = published().rename(columns={"fraction": "published_share", "time_us": "published_us"})
+    both = ok.merge(other, on=["dtype", "n", "elements", "mode"], how="inner").reset_index(drop=True)
+    both["one_shot_share"] = one_shot_limit(device, both) / both["time_us"]
+    both["ratio"] = both["published_us"] / both["time_us"] if same_gpu(device.name) else np.nan
+    return [_gain(str(method), part) for method, part in both.groupby("method")]
+
+
+def _gain(method: str, part: pd.DataFrame) -> Gain:
+    worst, where = math.nan, ""
+    if part["ratio"].notna().any():
+        row = part.loc[part["ratio"].idxmin()]
+        worst = float(row["ratio"])
+        where = f"{row['dtype']}, n = {row['n']}, 2^{int(row['elements']).bit_length() - 1} elements"
+    shares = (_mean(part[c]) for c in ("fraction_of_limit", "one_shot_share", "published_share", "ratio"))
+    return Gain(method, len(part), *shares, worst, where)
+
+
+def _mean(values: pd.Series) -> float:
+    """Geometric."""
+    return float(np.exp(np.log(values.astype(float)).mean()))
+
+
+def gain_lines(device: Device, variant: str) -> list[str]:
+    """`gains` in words, a line for each published kernel."""
+    lines = []
+    for gain in gains(device, variant):
+        line = (
+            f"{variant} against {NAMES[gain.method]}, {device.name}: {gain.points} sizes in place, replay, n >= {SMALLEST_N}: "
+            f"geometric mean {gain.share:.3f} of the sweep's copy limit, {gain.one_shot_share:.3f} of that of one-shot copies "
+            f"(published: {gain.published_share:.3f})"
+        )
+        if not math.isnan(gain.speedup):
+            line += f"; {gain.speedup:.2f} times as fast, at worst {gain.worst:.3f} times ({gain.worst_at})"
+        lines.append(line)
+    return lines
 
 
 def compare_all(devices: list[Device]) -> pd.DataFrame:

@@ -1,7 +1,9 @@
 """Tables, comparisons and the published baselines."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -190,6 +192,26 @@ def test_baselines_compare_fractions_of_the_limit(device):
     assert row["fraction"] == pytest.approx(measured)
     assert row["baseline_fraction"] == pytest.approx(0.63, abs=0.005)
     assert row["relative_difference"] == pytest.approx(measured / row["baseline_fraction"] - 1)
+
+
+def test_gains_over_the_published_kernels(device):
+    gains = {gain.method: gain for gain in baselines.gains(device, "wgmma")}
+    assert set(gains) == set(baselines.NAMES)
+    published = baselines.published()
+    own = device.results.query("variant == 'wgmma' and mode == 'replay' and layout == 'in place' and n >= 128")
+    both = own.merge(published[published["method"] == "hadacore"], on=["dtype", "n", "elements", "mode"])
+    gain = gains["hadacore"]
+    assert gain.points == len(both) > 0
+    ratios = both["time_us_y"] / both["time_us_x"]
+    assert gain.speedup == pytest.approx(np.prod(ratios) ** (1 / len(ratios)))
+    assert gain.worst == pytest.approx(ratios.min())
+    assert gain.published_share == pytest.approx(np.prod(both["fraction"]) ** (1 / len(both)))
+    assert gain.share == pytest.approx(gain.one_shot_share, rel=1e-4)  # here the limit is a one-shot copy
+    other = replace(device, name="Another GPU")
+    assert np.isnan(baselines.gains(other, "wgmma")[0].speedup) and baselines.gains(device, "nobody") == []
+    (line, _) = baselines.gain_lines(device, "wgmma")
+    assert f"{gain.points} sizes" in baselines.gain_lines(device, "wgmma")[1] and "times as fast" in line
+    assert "times as fast" not in baselines.gain_lines(other, "wgmma")[0]
 
 
 def test_baselines_on_the_command_line(gpu, host, tmp_path, capsys):

@@ -38,6 +38,7 @@ std::span<const Check> all_checks() {
       {"StreamsAndGraphs", streams_and_graphs, true},
       {"ProgrammaticLaunch", programmatic_launch, true},
       {"RaggedRuns", ragged_runs, true},
+      {"LargeBatches", large_batches, true},
       {"IndexWidth", index_width, true},
   };
   return kChecks;

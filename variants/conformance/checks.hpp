@@ -52,6 +52,7 @@ void batch_invariance(Session& session);
 void streams_and_graphs(Session& session);
 void programmatic_launch(Session& session);
 void ragged_runs(Session& session);
+void large_batches(Session& session);
 void index_width(Session& session);
 
 /// Few rows, ragged, in place and out of place, with strides and offsets: every access pattern with few

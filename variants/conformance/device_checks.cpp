@@ -55,6 +55,13 @@ std::vector<std::int64_t> rows_at_risk(const Problem& problem) {
   return {rows.begin(), rows.end()};
 }
 
+/// Fails unless the first `bytes` of `data` repeat their first `period` bytes throughout.
+void expect_periodic(Session& session, const Buffer& data, std::int64_t bytes, std::int64_t period,
+                     const std::string& what) {
+  const std::int64_t wrong = count_departures_from_period(data.data(), bytes / 2, period / 2);
+  if (wrong != 0) session.fail(fmt::format("{}: {} 16-bit words are wrong", what, wrong));
+}
+
 // One-hot rows repeat with a period that is prime, so that an address that wraps at any power of two meets
 // other rows.
 void huge_problem(Session& session, std::int64_t n, std::int64_t elements) {
@@ -83,9 +90,7 @@ void huge_problem(Session& session, std::int64_t n, std::int64_t elements) {
   data.download(first.data(), first.size());
   session.expect_same_rows(period, want, period, first,
                            fmt::format("{}: the first rows", to_string(problem)));
-  const std::int64_t wrong = count_departures_from_period(data.data(), problem.span_bytes() / 2,
-                                                          static_cast<std::int64_t>(rows.size()) / 2);
-  if (wrong != 0) session.fail(fmt::format("{}: {} 16-bit words are wrong", to_string(problem), wrong));
+  expect_periodic(session, data, problem.span_bytes(), period.span_bytes(), to_string(problem));
   if (!data.guards_intact()) session.fail(fmt::format("{}: a guard was overwritten", to_string(problem)));
 }
 
@@ -191,16 +196,46 @@ void ragged_runs(Session& session) {
       out.download(first.data(), first.size());
       const Problem head = make_problem(session.dtype(), n, std::min(count, period.rows));
       session.expect_same_rows(period, want, head, first, fmt::format("{}: run {}", to_string(problem), run));
-      const std::int64_t wrong =
-          count_departures_from_period(out.data(), count * row_bytes / 2, period.rows * row_bytes / 2);
-      if (wrong != 0)
-        session.fail(fmt::format("{}: run {}: {} 16-bit words are wrong", to_string(problem), run, wrong));
+      expect_periodic(session, out, count * row_bytes, period.span_bytes(),
+                      fmt::format("{}: run {}", to_string(problem), run));
       Bytes behind(static_cast<std::size_t>(row_bytes));
       out.download(behind.data(), behind.size(), static_cast<std::size_t>(count * row_bytes));
       const bool touched =
           std::any_of(behind.begin(), behind.end(), [&](std::byte b) { return b != behind[0]; });
       if (touched || (behind[0] != std::byte{kPoisonByte} && behind[0] != std::byte{0x5A}))
         session.fail(fmt::format("{}: run {}: the row behind the last was written", to_string(problem), run));
+    }
+  }
+}
+
+// E3 at size: random rows have the same bits in every amount of work, from one block to more than the L2
+// holds, so in every launch that a plan may choose by it.
+void large_batches(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    const Problem period = make_problem(session.dtype(), n, std::clamp<std::int64_t>(65536 / n, 7, 61));
+    if (!session.plan(period)->numerics().batch_invariant) {
+      session.skip("the model does not promise one result for all row counts");
+      continue;
+    }
+    const Bytes rows = make_input(period, InputClass::normal, kSeed);
+    const Bytes want =
+        session.execute_and_judge(period, InputClass::normal, rows, "the rows that are repeated");
+    for (const int log_elements : {16, 18, 20, 21, 22, 23, 24, 26}) {
+      const Problem problem =
+          make_problem(session.dtype(), n, ceil_div(std::int64_t{1} << log_elements, n) + 1);
+      Buffer data(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
+      data.upload(rows.data(), std::min(rows.size(), data.bytes()));
+      if (data.bytes() > rows.size()) data.tile(rows.size());
+      session.plan(problem)->execute(data.data(), data.data());
+      synchronize(Memory::device);
+      session.count_case();
+      const Problem head = make_problem(session.dtype(), n, std::min(period.rows, problem.rows));
+      Bytes first(static_cast<std::size_t>(head.span_bytes()));
+      data.download(first.data(), first.size());
+      session.expect_same_rows(period, want, head, first,
+                               fmt::format("{}: the first rows", to_string(problem)));
+      expect_periodic(session, data, problem.span_bytes(), period.span_bytes(), to_string(problem));
+      if (!data.guards_intact()) session.fail(fmt::format("{}: a guard was overwritten", to_string(problem)));
     }
   }
 }
