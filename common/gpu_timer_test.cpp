@@ -77,6 +77,15 @@ TEST(TimerGpu, TimesAnEmptyKernelAndASequence) {
   EXPECT_GE(calls, timing.launches);
 }
 
+TEST(TimerGpu, MeasuresTheSameEarlyAndLateInAProcess) {
+  if (const DeviceInfo device = this_device(); !device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
+  const double early = time_empty_kernel().time_us;
+  double late = 0.0;
+  for (int i = 0; i < 40; ++i)
+    late = time_empty_kernel().time_us;
+  EXPECT_NEAR(late / early, 1.0, 0.1) << early << " us, then " << late << " us";
+}
+
 TEST(TimerGpu, SurvivesALaunchThatThrowsInsideTheCapture) {
   if (const DeviceInfo device = this_device(); !device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
   int calls = 0;
