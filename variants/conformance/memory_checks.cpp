@@ -185,11 +185,12 @@ void unsupported_problems(Session& session) {
 
 // D4. Rows further apart than n: the same bits, and the gaps (NaN in the input) are neither read nor written.
 void strides(Session& session) {
+  constexpr std::int64_t kRows = 23;  // of the pattern, too: a plan may promise its bits for one row count
   for (const std::int64_t n : session.sizes()) {
-    const Pattern pattern = judged_pattern(session, n);
+    const Pattern pattern = judged_pattern(session, n, kRows);
     for (const std::int64_t gap : {std::int64_t{1}, std::int64_t{2}, std::int64_t{8}, std::int64_t{64}, n}) {
       for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
-        const Problem problem = with_stride(make_problem(session.dtype(), n, 23, placement), n + gap);
+        const Problem problem = with_stride(make_problem(session.dtype(), n, kRows, placement), n + gap);
         if (const Support support = session.support(problem); !support) {
           session.skip(support.why_not);
           continue;
@@ -203,10 +204,11 @@ void strides(Session& session) {
 // D5. A pointer off the 16-byte grid gives the right result, or is refused before anything is written; which
 // of the two is said by Plan::alignment().
 void misaligned_pointers(Session& session) {
+  constexpr std::int64_t kRows = 13;
   for (const std::int64_t n : session.sizes()) {
-    const Pattern pattern = judged_pattern(session, n);
+    const Pattern pattern = judged_pattern(session, n, kRows);
     for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
-      const Problem problem = make_problem(session.dtype(), n, 13, placement);
+      const Problem problem = make_problem(session.dtype(), n, kRows, placement);
       const std::unique_ptr<Plan> plan = session.plan(problem);
       const Bytes input = repeat_rows(pattern.problem, pattern.input, problem);
       for (const auto& [in_offset, out_offset] :
@@ -332,13 +334,14 @@ void small_shapes(Session& session) {
     if (session.plan(pattern.problem)->alignment() <= static_cast<std::size_t>(bytes_of(session.dtype()))) {
       expect_pattern(session, pattern, pattern.problem, "pointer off by one element", {kPoisonByte, 1, 1});
     }
+    if (n >= 1 << 14) judged_pattern(session, n, 17);  // of few long rows, launches differ by their number
   }
 }
 
 void crowded_shapes(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n < 1024) continue;  // blocks of shorter rows do not stay for a second one
-    for (const std::int64_t rows : {2, 9, 25})
+    for (const std::int64_t rows : {1, 2, 7, 25})
       judged_pattern(session, n, rows);
   }
 }

@@ -18,35 +18,44 @@ namespace fwht::wgmma {
 // rows are handed out dynamically, because a static share leaves SMs idle at the end; inside, the counter
 // costs more than it brings, except for the few rows of 32768. A few long rows would leave most SMs idle:
 // then a row is spread over a cluster. Its blocks all read the whole row (it comes from the L2 after the
-// first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; the bounds
-// are where the reading of whole rows starts to cost more than it saves. A row of 65536 needs two
-// blocks in any case; clusters of four reach ten elevenths of the SMs.
+// first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; that pays
+// while every block has an SM to itself. Clusters of more than two reach ten elevenths of the SMs. One of
+// eight instead of four halves the finish, which counts at 65536; at 32768 it brings something only where
+// launches overlap.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
-  // An early trigger pays while this kernel and the next leave most SMs free: a few blocks, and of clusters,
-  // which need free places side by side, fewer.
-  const auto eager = [&](std::int64_t most_rows) {
-    return std::size_t{problem.programmatic_launch && rows <= most_rows};
+  // Whether the blocks of so many launches fit on the device, so many on an SM. Larger clusters do not reach
+  // all SMs.
+  const auto fit = [&](const Launch& launch, int launches, int blocks_per_sm) {
+    const std::int64_t reached = launch.cluster() > 2 ? sms * 10 / 11 : sms;
+    return launches * rows * launch.cluster() <= reached * blocks_per_sm;
+  };
+  // An early trigger pays while this launch and the next find room side by side.
+  const auto few_rows = [&](Launch launch) {
+    launch.eager = problem.programmatic_launch && fit(launch, 2, launch.blocks_per_sm);
+    return launch;
   };
   switch (log2_floor(problem.n)) {
     case 12:
       if (!in_l2) return kLaunches<12>[2];
-      if (rows <= 6 * sms) return kLaunches<12>[eager(16)];
+      if (rows <= 6 * sms) return few_rows(kFewRows12);
       return kLaunches<12>[rows <= 20 * sms ? 3 : 4];
     case 13:
-      if (!in_l2 || rows <= 4 * sms) return kLaunches<13>[eager(16)];
+      if (!in_l2 || rows <= 4 * sms) return few_rows(kFewRows13);
       return kLaunches<13>[rows <= 8 * sms ? 2 : 3];
     case 14:
-      if (rows * 4 <= sms) return kLaunches<14>[eager(1)];
-      if (!in_l2) return kLaunches<14>[4];
-      return kLaunches<14>[rows <= 2 * sms ? 2 : 3];
-    case 16:
-      return kLaunches<16>[rows * 4 <= sms * 10 / 11 ? eager(1) : 2];
+      if (fit(kClusterOf4For14, 1, 1)) return few_rows(kClusterOf4For14);
+      if (rows <= 2 * sms) return few_rows(kFewRows14);
+      return kLaunches<14>[in_l2 ? 4 : 5];
+    case 15:
+      if (fit(kClusterOf8For15, 2, 1)) return few_rows(kClusterOf8For15);
+      if (fit(kClusterOf4For15, 1, 1)) return few_rows(kClusterOf4For15);
+      return rows <= sms ? few_rows(kClusterOf2For15) : kLaunches<15>[6];
     default:
-      if (rows * 4 <= sms) return kLaunches<15>[eager(1)];
-      if (rows * 2 <= sms) return kLaunches<15>[2];
-      return kLaunches<15>[rows <= sms ? 3 : 4];
+      if (fit(kClusterOf8For16, 1, 1)) return few_rows(kClusterOf8For16);
+      if (fit(kClusterOf4For16, 1, 1)) return few_rows(kClusterOf4For16);
+      return kPairLaunch;
   }
 }
 

@@ -13,7 +13,7 @@
 //
 //   form                     L = 12     13         14          15                 16
 //   one_shot, ring: N (p)    64 (0)     128 (0)    256 (0)     256 (1)
-//   over a cluster: N (p)                          64 (2)      128, 256 (2, 1)    256 (2)
+//   over a cluster: N (p)                          64 (2)      64 .. 256 (3 .. 1) 128, 256 (3, 2)
 //   pair: N (p)                                                                   256 (2)
 //
 //   load      bulk copy of the row, linear
@@ -35,7 +35,7 @@
 //
 // Programmatic dependent launch: every kernel waits for the one before it where it issues its first load, and
 // everything else follows that load, so barriers and constants are ready by then. Launches of a few blocks
-// also let the next kernel begin at once.
+// also let the next kernel begin when their loads are asked for, so that only one launch waits at a time.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -87,7 +87,7 @@ Scaling scaling_for(double scale, int log_n) {
 template <Dtype dtype, int log_n, class Choice>
 Kernel kernel_if(const Launch& wanted, Scaling scaling) {
   if (wanted != Choice::launch) return {};
-  if constexpr (log_n % 2 == 0 && Choice::launch.constant_scale()) {
+  if constexpr (log_n % 2 == 0) {
     if (scaling == Scaling::constants) return kernel_with<dtype, log_n, Choice, Scaling::constants>();
   }
   return kernel_with<dtype, log_n, Choice, Scaling::results>();
@@ -151,7 +151,7 @@ class WgmmaPlan final : public Plan {
     NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);
     // k steps of 16 are chained with truncation, in an order that a shift permutes.
     model.xor_shift_exact = false;
-    // A row over a cluster is summed in longer chains than a row of a ring.
+    // The larger the cluster, the longer the chains in which a row is summed.
     model.batch_invariant = log_n_ < 14;
     return model;
   }

@@ -115,62 +115,75 @@ struct Launch {
   bool table = false;      // A operand from a table in shared memory, which spares registers
   bool dynamic = false;    // ring: rows handed out by a counter instead of a static stride
   bool one_first = false;  // ring, static rows: those after a team's first one are asked for when it is there
-  bool eager = false;      // one_shot: lets the next kernel of the stream begin at once, where it may
+  bool eager = false;      // one_shot: lets the next kernel of the stream begin once the loads are asked for
 
   constexpr int parts() const { return 1 << log_parts; }
   constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
   constexpr int threads() const { return 128 * parts() * teams / cluster(); }
   constexpr bool staged() const { return form == Form::ring && store_pieces > 0; }
-  /// Whether a scale that is a power of two goes into the constants of stage 3. With a row a block the
-  /// compiler would then work out the address of every store anew, which costs more than it saves.
-  constexpr bool constant_scale() const { return form != Form::one_shot || cluster() > 1; }
   bool operator==(const Launch&) const = default;
 };
+
+constexpr Launch eager(Launch launch) {
+  launch.eager = true;
+  return launch;
+}
+
+/// A few rows: a row a block, or over a cluster. Pieces let the exact stage begin sooner, but at every wait
+/// between two wgmma the compiler orders the registers, which drains the tensor core: none in clusters.
+inline constexpr Launch kFewRows12{.form = Form::one_shot, .blocks_per_sm = 6};
+inline constexpr Launch kFewRows13{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2};
+inline constexpr Launch kFewRows14{.form = Form::one_shot, .blocks_per_sm = 2, .load_pieces = 4, .chains = 4};
+inline constexpr Launch kClusterOf4For14{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 4};
+inline constexpr Launch kClusterOf8For15{.form = Form::one_shot, .log_parts = 3, .blocks_per_sm = 2};
+inline constexpr Launch kClusterOf4For15{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 3};
+inline constexpr Launch kClusterOf2For15{
+    .form = Form::one_shot, .log_parts = 1, .blocks_per_sm = 2, .chains = 4};
+inline constexpr Launch kClusterOf8For16{.form = Form::one_shot, .log_parts = 3};
+inline constexpr Launch kClusterOf4For16{.form = Form::one_shot, .log_parts = 2, .chains = 4};
 
 /// The kernels that a plan for n = 2^log_n chooses from, see choose_launch.
 template <int log_n>
 inline constexpr std::array<Launch, 0> kLaunches{};
 template <>
 inline constexpr std::array kLaunches<12>{
-    Launch{.form = Form::one_shot, .blocks_per_sm = 6},
-    Launch{.form = Form::one_shot, .blocks_per_sm = 6, .eager = true},
+    kFewRows12, eager(kFewRows12),
     Launch{.form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true},
     Launch{.form = Form::ring, .teams = 4, .slots = 4},
     Launch{.form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true}};
 template <>
 inline constexpr std::array kLaunches<13>{
-    Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2},
-    Launch{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2, .eager = true},
+    kFewRows13, eager(kFewRows13),
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .store_pieces = 2},
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4}};
 template <>
 inline constexpr std::array kLaunches<14>{
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4},
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .eager = true},
-    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
+    kClusterOf4For14,
+    eager(kClusterOf4For14),
+    kFewRows14,
+    eager(kFewRows14),
     Launch{.form = Form::ring, .teams = 2, .slots = 2, .chains = 4, .one_first = true},
     Launch{.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true}};
 template <>
-inline constexpr std::array kLaunches<15>{
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .table = true},
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 4, .table = true, .eager = true},
-    Launch{.form = Form::one_shot, .log_parts = 1, .load_pieces = 2},
-    Launch{.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .store_pieces = 2},
-    Launch{.form = Form::ring,
-           .log_parts = 1,
-           .slots = 2,
-           .load_pieces = 4,
-           .store_pieces = 2,
-           .chains = 4,
-           .dynamic = true}};
+inline constexpr std::array kLaunches<15>{kClusterOf8For15,
+                                          eager(kClusterOf8For15),
+                                          kClusterOf4For15,
+                                          eager(kClusterOf4For15),
+                                          kClusterOf2For15,
+                                          eager(kClusterOf2For15),
+                                          Launch{.form = Form::ring,
+                                                 .log_parts = 1,
+                                                 .slots = 2,
+                                                 .load_pieces = 4,
+                                                 .store_pieces = 2,
+                                                 .chains = 4,
+                                                 .dynamic = true}};
 
 inline constexpr Launch kPairLaunch{
     .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
 template <>
-inline constexpr std::array kLaunches<16>{
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 1, .table = true},
-    Launch{.form = Form::one_shot, .log_parts = 2, .load_pieces = 1, .table = true, .eager = true},
-    kPairLaunch};
+inline constexpr std::array kLaunches<16>{kClusterOf8For16, eager(kClusterOf8For16), kClusterOf4For16,
+                                          eager(kClusterOf4For16), kPairLaunch};
 
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
 

@@ -279,14 +279,14 @@ __device__ void finish(float (&d)[registers], const Stage3Constants<scaling>& co
   }
 }
 
-/// 32-bit word of the row where `lane` of D-row block `upper_m` stores word q of column-tile pair `pair`: the
-/// byte offsets of staging, seen from the whole row.
+/// Byte of the row where `lane` stores its first word (column-tile pair 0, q = 0); word q of a pair lies
+/// staged_offset(.., pair, q, 0) behind it. A store of its own pointer plus a constant is one instruction;
+/// from the sum of all terms the compiler works out every address anew.
 template <int log_n, int log_parts>
-__device__ int word_of(int upper_m, int lane, int pair, int q) {
+__device__ int first_word_offset(int upper_m, int lane) {
   constexpr Tile tile{log_n, log_parts};
-  const int byte = upper_m * staged_bytes_per_warp(tile.columns()) +
-                   staged_offset(tile.log_column_tiles(), pair, q, lane >> 2);
-  return byte / 4 + (lane & 3);
+  return upper_m * staged_bytes_per_warp(tile.columns()) +
+         staged_offset(tile.log_column_tiles(), 0, 0, lane >> 2) + 4 * (lane & 3);
 }
 
 // The kernels are templates over a class with a Launch inside, because nvcc takes no object as an argument.
@@ -300,6 +300,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   constexpr int kLogCluster = launch.log_parts, kPieces = launch.load_pieces;
   constexpr bool kTable = launch.table;
   constexpr Tile tile{log_n, kLogCluster};
+  constexpr int kLogTiles = tile.log_column_tiles();
   // The row arrives in pieces with a barrier each, so that the first k steps start before the last bytes are
   // there.
   constexpr int kStepsPerPiece = tile.k_steps() / kPieces, kPieceBytes = tile.row_bytes() / kPieces;
@@ -314,7 +315,6 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   const std::int64_t row_offset = std::int64_t{blockIdx.x >> kLogCluster} * batch.row_stride_bytes;
   const std::uint32_t row = ptx::shared_address(shared);
 
-  if constexpr (launch.eager) ptx::griddepcontrol_launch_dependents();
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int p = 0; p < kPieces; ++p)
@@ -328,6 +328,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
       ptx::bulk_copy_global_to_shared(row + p * kPieceBytes, batch.in + row_offset + p * kPieceBytes,
                                       kPieceBytes, ptx::shared_address(full + p));
     }
+    if constexpr (launch.eager) ptx::griddepcontrol_launch_dependents();
   }
   const auto hadamard = [&] {
     if constexpr (kTable) {
@@ -353,11 +354,11 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   // In place, nobody may store before all blocks of the cluster have read.
   if constexpr (kLogCluster > 0) ptx::barrier_cluster_wait();
 
-  auto* out = reinterpret_cast<std::uint32_t*>(batch.out + row_offset);
+  std::byte* const out = batch.out + row_offset + first_word_offset<log_n, kLogCluster>(upper_m, lane);
   finish<dtype, launch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q)
-      out[word_of<log_n, kLogCluster>(upper_m, lane, pair, q)] = words[q];
+      *reinterpret_cast<std::uint32_t*>(out + staged_offset(kLogTiles, pair, q, 0)) = words[q];
   });
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
@@ -508,14 +509,14 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     }
     __syncwarp();
 
-    std::byte* const out = batch.out + row * batch.row_stride_bytes + upper_m * kStagedBytes;
+    std::byte* const out =
+        batch.out + row * batch.row_stride_bytes +
+        (kStaged ? upper_m * kStagedBytes : first_word_offset<log_n, launch.log_parts>(upper_m, lane));
     finish<dtype, launch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
       if constexpr (!kStaged) {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          const int byte = staged_offset(kLogTiles, pair, q, lane >> 2) + 4 * (lane & 3);
-          *reinterpret_cast<std::uint32_t*>(out + byte) = words[q];
-        }
+        for (int q = 0; q < 4; ++q)
+          *reinterpret_cast<std::uint32_t*>(out + staged_offset(kLogTiles, pair, q, 0)) = words[q];
       } else {
         ptx::stmatrix_x4(staging + staged_offset(kLogTiles, pair, lane >> 3, lane & 7), words);
         constexpr int kPairsPerPiece = kColumns / 16 / (kStaged ? kStores : 1);

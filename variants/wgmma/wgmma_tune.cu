@@ -117,8 +117,7 @@ template <int log_n, class Choice>
 void add_candidate(std::vector<LaunchCandidate>& all) {
   static constexpr Launch launch = Choice::launch;
   static constexpr int shared = shared_bytes(launch, log_n);
-  constexpr Scaling kScaling =
-      log_n % 2 == 0 && Choice::launch.constant_scale() ? Scaling::constants : Scaling::results;
+  constexpr Scaling kScaling = log_n % 2 == 0 ? Scaling::constants : Scaling::results;
   static_assert(shared <= 227 << 10);
   const auto kernel = [] {
     if constexpr (launch.form == Form::one_shot) {
