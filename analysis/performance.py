@@ -32,7 +32,8 @@ GAIN_WORDS = (
     f"`auto` beside the published kernels, all sizes that both were measured at (in place, f16 and bf16, replay, n >= "
     f"{baselines.SMALLEST_N}; geometric means). The published shares stand on copies that give every thread one to eight vectors "
     "and end; the sweep knows persistent copies too, which in replay meet their own addresses in the L2 and are up to a quarter "
-    "faster at 4 to 32 MiB."
+    "faster at 4 to 32 MiB. The times of small launches differ by more than the kernels: the published ones were taken in a process "
+    "that had used few streams, in which a launch is up to 0.17 us shorter (experiments/README.md)."
 )
 PORTABILITY_PLACE = "Each side is a shared object with its own Kokkos inside"  # the table stands before this line
 MARKERS = ("<!-- portability:begin -->", "<!-- portability:end -->")
