@@ -6,16 +6,16 @@
 
 namespace fwht::wgmma {
 
-// Why two forms, and where each is used (measured by wgmma_tune on an H200). A block per row, scheduled by
-// the hardware, keeps memory busiest once the data leaves the L2, as long as several blocks fit on an SM
-// (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but starts later, which
-// counts when there is one wave only). Inside the L2 the start-up of each block counts: once the rows are
-// more than fit at once, resident blocks win that have several rows in flight. Registers matter most while
-// all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip), and then
-// pieces of rows help; at n = 4096 twice the warps of half the registers win when rows keep arriving. Above
-// 8192 a row fills so much of an SM that only the ring overlaps load, tensor and store; at 16384, once teams
-// have two rows, they ask for the second when the first is there, which then arrives sooner. Out of the L2
-// rows are handed out dynamically, because a static share leaves SMs idle at the end; inside, the counter
+// Why two forms, and where each is used (measured on an H200, without clusters by wgmma_tune). A block per
+// row, scheduled by the hardware, keeps memory busiest once the data leaves the L2, as long as several blocks
+// fit on an SM (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but starts
+// later, which counts when there is one wave only). Inside the L2 the start-up of each block counts: once the
+// rows are more than fit at once, resident blocks win that have several rows in flight. Registers matter most
+// while all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip), and
+// then pieces of rows help; at n = 4096 twice the warps of half the registers win when rows keep arriving.
+// Above 8192 a row fills so much of an SM that only the ring overlaps load, tensor and store; at 16384, once
+// teams have two rows, they ask for the second when the first is there, which then arrives sooner. Out of the
+// L2 rows are handed out dynamically, because a static share leaves SMs idle at the end; inside, the counter
 // costs more than it brings, except for the few rows of 32768. A few long rows would leave most SMs idle:
 // then a row is spread over a cluster. Its blocks all read the whole row (it comes from the L2 after the
 // first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; that pays
