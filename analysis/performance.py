@@ -289,8 +289,8 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"The hi + lo pairs show in the tensor pipe ({s.say('mma_split', 1024, d, 'of_tensor')}), where nobody waits for them.",
             f"In the L2: n = 1024 {s.say('mma_split', 1024, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 8192 "
             f"{s.say('mma_split', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
-            "Next: n = 16384 by the same program in sixteen warps, because at 8192 it loses less in the L2 than wgmma; shorter code "
-            f"for one row (n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}).",
+            f"Next: shorter code for one row (n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}); rows of 16384 of "
+            "which more than three are on a multiprocessor, in transformation or on their way.",
         ],
         "wgmma": [
             f"Fewest words of all: n = 8192 {s.say('wgmma', 8192, d, 'lsu', 'slots', 'of_dram')}; n = 32768 "

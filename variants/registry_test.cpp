@@ -58,7 +58,7 @@ const std::vector<Golden> kGolden = {
   {"hadacore",      kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
-  {"mma_split",     kF16Bf16,       {2, 8192},    {2, 8192},    kNone,        1, true, true, {}, {2, 8192}},
+  {"mma_split",     kF16Bf16,       {2, 16384},   {2, 16384},   kNone,        1, true, true, {}, {2, 16384}},
   {"mma_split",     {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
@@ -233,13 +233,13 @@ TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
       for (const Dtype dtype : kAllDtypes) {
         const Golden* row = golden_row(*variant, dtype);
         if (row == nullptr) continue;
-        for (const std::int64_t n : {2, 128, 8192, 32768, 65536}) {
+        for (const std::int64_t n : {2, 128, 16384, 32768, 65536}) {
           Problem problem = make_problem(dtype, n, 3);
           if (!variant->supports(problem, machine.device)) continue;
           problem.programmatic_launch = true;
           const Support answer = variant->supports(problem, machine.device);
           const Variant& wgmma = find_variant("wgmma");  // what auto has for the longest rows
-          if (variant->name == "wgmma" || (variant->name == "auto" && n > 8192)) {
+          if (variant->name == "wgmma" || (variant->name == "auto" && n > 16384)) {
             if (missing_backend(golden_row(wgmma, dtype), wgmma.supports(problem, machine.device))) continue;
           }
           EXPECT_EQ(static_cast<bool>(answer), row->programmatic.contains(n) && machine.name == "H200")

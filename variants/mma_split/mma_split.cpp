@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace fwht::mma_split {
 namespace {
@@ -29,10 +31,19 @@ Kind kind_of(const Problem& problem) {
 
 int shrink_exponent(const Problem& problem) {
   if (problem.dtype == Dtype::f32) return 0;
-  if (problem.dtype == Dtype::f16 && kind_of(problem) == Kind::butterflies) return 0;
   const float scale = static_cast<float>(problem.scale);
+  if (problem.dtype == Dtype::f16) {
+    if (kind_of(problem) == Kind::butterflies) return 0;
+    int exponent = 0;
+    constexpr int kFarthest = 64;  // from there on neither sums nor their lower halves leave fp32
+    if (std::frexp(scale, &exponent) == 0.5F && std::abs(exponent - 1) <= kFarthest) return 1 - exponent;
+  }
   const int log_n = log2_floor(problem.n);
   return std::isfinite(std::ldexp(scale, log_n)) ? log_n : 0;
+}
+
+float final_factor(const Problem& problem) {
+  return std::ldexp(static_cast<float>(problem.scale), shrink_exponent(problem));
 }
 
 NumericModel numeric_model(const Problem& problem, int compute_capability) {
@@ -41,7 +52,8 @@ NumericModel numeric_model(const Problem& problem, int compute_capability) {
       single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
-  if (shrink_exponent(problem) > 0) model.intermediate_growth = 1.0;
+  model.intermediate_growth =
+      std::max(1.0, std::ldexp(static_cast<double>(problem.n), -shrink_exponent(problem)));
   if (!split) return model;
 
   // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits: ulp(lo) is 2^(e-15-j) with

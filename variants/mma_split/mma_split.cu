@@ -11,8 +11,8 @@
 // conflicts. (e) Short rows (n <= 32) stay on CUDA cores: inside one vector of one lane up to n = 8, where no
 // other row's data are near. (f) How many vectors a lane and how many warps a row take changes with the
 // amount of work (launch_for in mma_split.hpp); the bits do not. What limits it: memory, as long as several
-// blocks fit on an SM. From n = 4096 a lane holds 32 sums, and the exchange adds two words of shared
-// memory an element to the one of load and store.
+// blocks fit on an SM. From n = 4096 a lane holds 32 sums (128 at 16384), and the exchange adds two words of
+// shared memory an element to the one of load and store.
 //
 // Bit card, 16-bit data (e: register inside the 16-byte vector, l: lane, v: vector of the lane, w: warp;
 // where v and w share bits, the launch table says how many are whose, v the lower ones):
@@ -23,7 +23,7 @@
 //   n =  256      b0-b2 e | b3-b7 l | rows in v                b0,b1,b3,b4: mma 1 | b2,b5-b7: mma 2
 //   n =  512..    ... | b8.. v and w            then FADD over v | exchange (w <-> v) + FADD over w
 //      w has none or b8 at n = 512, up to b8-b9 at 1024, b10 or b9-b10 at 2048, b10-b11 or b9-b11 at 4096,
-//      b10-b12 at 8192
+//      b10-b12 at 8192, b12-b13 at 16384 (b11-b13 for data that are not dense)
 // fp32 data:
 //   n =    2, 4   b0.. e                                                                  FADD
 //   n =  8..128   b0-b1 e | b2.. l                                                        FADD | SHFL + FFMA
@@ -40,14 +40,16 @@
 // L1 that loads to registers hold until they arrive and of which such buffers leave few.
 //
 // Infinities and NaN. hi + lo turns an infinity into NaN (Inf - Inf), and zeros of block-diagonal matrices
-// (n = 64, 128) carry it into neighbouring rows. But then every output of the vector is NaN, so a look at one
-// register a lane tells (four for bf16, where a sum may overflow; see split_failed), before anything is
-// stored: the warp reads its data again and does every vector and every row alone, with zeros in place of the
-// neighbours, by butterflies where the tensor cores fail. What fails is decided vector by vector (256
-// elements), so the bits do not depend on the launch there either. The normal path pays one comparison a
-// vector (two for bf16) and one vote; nothing is looked at between the loads and the tensor cores. The exact
-// paths are functions of their own: inlined they took registers from the normal path and lay in its way.
-// mma_split_tune times the first candidate of every size without the look as well.
+// (n = 64, 128) carry it into neighbouring rows. But then every output of the vector is NaN, and so is its
+// sum with others, so a look at one register a lane and row tells (four for bf16, where a sum may overflow;
+// see split_failed), before anything is stored: the warp reads its data again and does every vector and every
+// row alone, with zeros in place of the neighbours, by butterflies where the tensor cores fail. What fails is
+// decided vector by vector (256 elements), so the bits do not depend on the launch there either. The normal
+// path pays a comparison and a vote; nothing is looked at between the loads and the additions over v. Where
+// warps share a row, what failed is put into the exchange like anything else, and the vote is that of the
+// barrier: a vote of the warp before it kept the first sums from the exchange until the last were there. The
+// exact paths are functions of their own: inlined they took registers from the normal path and lay in its
+// way. mma_split_tune times the first candidate of every size without the look as well.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -69,6 +71,16 @@ Choice choice() {
   return {g, kernel_of<g, access, trigger>()};
 }
 
+template <Geometry g>
+Choice dense_choice(const Problem& problem) {
+  if constexpr (has_scale_in_constants(g)) {
+    if (final_factor(problem) == 1.0F) {
+      return {g, kernel_of<g, Access::dense, Trigger::at_end, NonFinite::handled, Scale::in_constants>()};
+    }
+  }
+  return choice<g, Access::dense>();
+}
+
 /// Calls body(integral constant of the dtype, of log2 n).
 template <class Body>
 Choice dispatch(const Problem& problem, Body&& body) {
@@ -83,7 +95,7 @@ Choice choose_dense(const Problem& problem) {
   return dispatch(problem, [&](auto dtype, auto log_n) {
     return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
       constexpr Launch launch = launch_for(dtype(), log_n(), static_cast<Regime>(r()));
-      return choice<Geometry{dtype(), log_n(), launch}, Access::dense>();
+      return dense_choice<Geometry{dtype(), log_n(), launch}>(problem);
     });
   });
 }
@@ -181,7 +193,7 @@ class MmaSplitPlan final : public Plan {
     config.stream = stream;
     config.attrs = &programmatic;
     config.numAttrs = problem().programmatic_launch ? 1 : 0;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch_of(problem(), g, in, out)));
+    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch_of(problem(), g, device_.sm_count, in, out)));
   }
 
   bool fits_vectors(const void* in, const void* out) const {

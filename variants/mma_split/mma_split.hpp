@@ -14,7 +14,7 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-inline constexpr int kLargestLogN = 13;       // 16-bit data
+inline constexpr int kLargestLogN = 14;       // 16-bit data
 inline constexpr int kLargestWideLogN = 15;   // fp32 data
 inline constexpr int kSmallestSplitLogN = 6;  // 16-bit data; below, CUDA cores keep up with memory
 
@@ -33,10 +33,12 @@ enum class Form {
 };
 
 /// How rows are spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
-/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler.
+/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler. The first blocks of a
+/// multiprocessor start `stagger` clocks after each other.
 struct Launch {
   int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
   Form form = Form::registers;
+  int stagger = 0;
   constexpr bool operator==(const Launch&) const = default;
 };
 
@@ -174,26 +176,32 @@ struct Geometry {
 ///   where no exchange is better still.
 /// - n = 8192: eight warps of 32 sums a lane; four of 64 have fewer stores, of 16 bytes instead of 8, but
 ///   need longer to the last of them.
+/// - n = 16384: four warps of 128 sums, three rows on a multiprocessor. Sixteen warps of 32 sums are two rows
+///   there, which load, compute and store in step; so do three at first, unless they are staggered.
+/// - bf16 at n = 2, 4: one vector a lane inside the L2, because numbers are multiplied by 2^-k there.
 /// - f32 rows of 4096 and more: three passes through shared memory instead of shuffles, at any amount of
-/// work,
-///   and registers limited so that 64 KiB of rows are resident on a multiprocessor, or one row of 32768. Rows
-///   come by cp.async: loads to registers hold lines of the L1 until they arrive, and buffers leave it few.
+///   work, and registers limited so that 64 KiB of rows are resident on a multiprocessor, or one row of
+///   32768. Rows come by cp.async: loads to registers hold lines of the L1 until they arrive, and buffers
+///   leave it few.
 struct LaunchRow {
   Launch small, medium, full, dram;
 };
 
 constexpr Launch kOne{1, 1, 256}, kTwo{2, 1, 256}, kFour{4, 1, 128};  // vectors a lane, 4 KB a block and more
 
+constexpr Launch kStaggered{16, 4, 128, 3, Form::registers, 600};  // n = 16384
+
 constexpr LaunchRow at_any_work(const Launch& launch) {
   return {launch, launch, launch, launch};
 }
 
-constexpr LaunchRow launches_16(int log_n) {
+constexpr LaunchRow launches_16(Dtype dtype, int log_n) {
+  const bool bf16 = dtype == Dtype::bf16;
   switch (log_n) {
     case 1:
-      return {kOne, kOne, kTwo, kOne};
+      return {kOne, kOne, bf16 ? kOne : kTwo, kOne};
     case 2:
-      return {kOne, kOne, kFour, kOne};
+      return {kOne, kOne, bf16 ? kOne : kFour, kOne};
     case 3:
       return {kOne, kFour, kFour, kOne};
     case 4:
@@ -212,8 +220,10 @@ constexpr LaunchRow launches_16(int log_n) {
       return {{2, 4, 128}, {4, 2, 64}, {4, 2, 64}, {4, 2, 64}};
     case 12:
       return {{2, 8, 256}, {4, 4, 128}, {4, 4, 128}, {4, 4, 128}};
-    default:
+    case 13:
       return at_any_work({4, 8, 256});
+    default:
+      return {{16, 4, 128, 3}, kStaggered, kStaggered, kStaggered};
   }
 }
 
@@ -247,7 +257,7 @@ constexpr LaunchRow launches_32(int log_n) {
 }
 
 constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
-  const LaunchRow row = dtype == Dtype::f32 ? launches_32(log_n) : launches_16(log_n);
+  const LaunchRow row = dtype == Dtype::f32 ? launches_32(log_n) : launches_16(dtype, log_n);
   switch (regime) {
     case Regime::small:
       return row.small;
@@ -265,6 +275,7 @@ constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
 /// addresses.
 constexpr Launch fallback_launch(Dtype dtype, int log_n) {
   if (log_n == kLargestWideLogN) return {16, 16, 512, 1, Form::passes};
+  if (dtype != Dtype::f32 && log_n == kLargestLogN) return {8, 8, 256, 2};
   return launch_for(dtype, log_n, Regime::dram);
 }
 
@@ -275,6 +286,7 @@ constexpr bool fits(const Geometry& g) {
   return is_power_of_two(l.vectors) && is_power_of_two(l.warps_per_row) && l.threads % 32 == 0 &&
          l.threads <= 1024 && g.vector_bits() >= 0 && g.rows_per_block() >= 1 && g.piece() >= 1 &&
          (!shared || (l.threads == 32 * l.warps_per_row && g.rows_per_block() == 1)) &&
+         (l.stagger == 0 || l.blocks_per_sm > 0) &&
          (l.form == Form::registers ||
           (g.dtype == Dtype::f32 && shared && (l.vectors == 8 || l.vectors == 16)));
 }
@@ -348,10 +360,18 @@ constexpr std::uint32_t minus_identity_fragment(int lane) {
 // ---- numerics
 
 /// k: sums are formed of data times 2^-k, and the final multiplier is scale 2^k. Both factors are exact. For
-/// 16-bit data that go through bf16 or the tensor cores k = log2 n, so that no partial sum exceeds max|x|; 0
-/// for f32 (where 2^-k would round subnormals), for f16 on CUDA cores (which cannot overflow fp32) and where
-/// scale 2^k would overflow.
+/// f16 on the tensor cores, which cannot overflow fp32, 2^-k is the scale where that is a power of two, so
+/// that nothing is left to multiply by. For other 16-bit data that go through bf16 or the tensor cores
+/// k = log2 n, so that no partial sum exceeds max|x|; 0 for f32 (where 2^-k would round subnormals), for f16
+/// on CUDA cores and where scale 2^k would overflow.
 int shrink_exponent(const Problem& problem);
+float final_factor(const Problem& problem);
+
+/// Whether kernels without the last multiplication are built, for problems whose final factor is 1: as the
+/// orthonormal scale is where log2 n is even.
+constexpr bool has_scale_in_constants(const Geometry& g) {
+  return g.dtype == Dtype::f16 && g.kind() == Kind::split_mma && g.log_n % 2 == 0 && g.log_n >= 10;
+}
 
 /// What a plan promises on a device of this compute capability (90 for sm_90).
 NumericModel numeric_model(const Problem& problem, int compute_capability);

@@ -24,10 +24,11 @@ struct Batch {
   int rows_of_last_block;
   float factor;  // scale 2^k
   float shrink;  // 2^-k, a bf16 number; see shrink_exponent
+  unsigned multiprocessors;
   std::uint32_t zero = 0;
 };
 
-inline Batch batch_of(const Problem& p, const Geometry& g, const void* in, void* out) {
+inline Batch batch_of(const Problem& p, const Geometry& g, int multiprocessors, const void* in, void* out) {
   const int k = shrink_exponent(p);
   const std::int64_t last_block = ceil_div(p.rows, g.rows_per_block()) - 1;
   return {in,
@@ -36,8 +37,9 @@ inline Batch batch_of(const Problem& p, const Geometry& g, const void* in, void*
           g.rows_per_block() * p.row_stride,
           static_cast<unsigned>(last_block),
           static_cast<int>(p.rows - last_block * g.rows_per_block()),
-          std::ldexp(static_cast<float>(p.scale), k),
-          std::ldexp(1.0F, -k)};
+          final_factor(p),
+          std::ldexp(1.0F, -k),
+          static_cast<unsigned>(multiprocessors)};
 }
 
 /// One lane of a warp; see warp_program.hpp.
@@ -52,14 +54,14 @@ class Lane {
 
   /// `exchange`: the buffer of the row.
   /// Three of the four registers of a matrix hold the same number, and for almost every mma the compiler
-  /// makes a copy of all four. Where a warp has four vectors to itself, a zero that the compiler does not
-  /// know keeps it from seeing that. With fewer vectors the copies hide behind the loads, with shared rows
-  /// registers are short.
+  /// makes a copy of all four. Where a warp has four vectors to itself, or sixteen of a shared row, a zero
+  /// that the compiler does not know keeps it from seeing that. With fewer vectors the copies hide behind the
+  /// loads, or registers are short.
   __device__ Lane(const Batch& batch, float* exchange) : shrink_(batch.shrink), exchange_(exchange) {
     if constexpr (g.kind() == Kind::split_mma) {
       constexpr unsigned kFirst = transformed_bits(kFirstStageBits, g.log_n);
       constexpr unsigned kSecond = transformed_bits(kSecondStageBits, g.log_n);
-      constexpr bool kHide = g.vectors() >= 4 && g.warps_per_row() == 1;
+      constexpr bool kHide = g.vectors() >= (g.warps_per_row() == 1 ? 4 : 16);
       constexpr std::uint32_t kOne = g.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U;
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
@@ -204,6 +206,7 @@ class Place {
     row_ = kRowPerBlock ? 0 : here.row_of_vector(number_);
     if constexpr (access == Access::dense) {
       offset_ = block_offset() + (number_ << g.log_vector());
+      if constexpr (g.launch.stagger > 0) asm volatile("" : "+l"(offset_));  // now, not behind the wait
     } else {
       offset_ = row_begin() + here.column_of_vector(number_);
       if constexpr (!kRowPerBlock) asm("" : "+l"(offset_));  // here, not under the predicate of every load
@@ -407,14 +410,18 @@ constexpr int words_of(Dtype dtype, int elements) {
   return dtype == Dtype::f32 ? elements : (elements + 1) / 2;
 }
 
+/// Where the scale is: in the last multiplication, or all of it in the constants of the second stage, so that
+/// none is needed (see shrink_exponent).
+enum class Scale { multiplied, in_constants };
+
 /// Scale and the one rounding.
-template <Dtype dtype, int count>
+template <Dtype dtype, Scale scale = Scale::multiplied, int count>
 __device__ void finish(const Batch& batch, const float (&x)[count],
                        std::uint32_t (&words)[words_of(dtype, count)]) {
   float y[count + count % 2];
 #pragma unroll
   for (int e = 0; e < count; ++e)
-    y[e] = x[e] * batch.factor;
+    y[e] = scale == Scale::multiplied ? x[e] * batch.factor : x[e];
   if constexpr (count % 2 != 0) y[count] = 0.0F;
 #pragma unroll
   for (int w = 0; w < words_of(dtype, count); ++w) {
@@ -460,20 +467,26 @@ __device__ __noinline__ void transform_rows_alone(const Batch& batch, int warp_o
   }
 }
 
-/// Of a warp that shares its row: one vector after the other, into the words of the exchange buffer that this
-/// warp alone writes before the barrier.
+/// Of a warp that shares its row: up to the exchange, one vector after the other, by way of the words of the
+/// exchange buffer that this warp alone writes before the barrier.
 template <Geometry g, Access access>
-__device__ __noinline__ void transform_again(const Batch& batch, float* exchange, int self) {
+__device__ __noinline__ void put_again(const Batch& batch, float* exchange, int self) {
   Lane<g> warp(batch, exchange);
   const Place<g, access> place(batch, self, warp.lane());
 #pragma unroll 1
   for (int v = 0; v < g.vectors(); ++v) {
     std::uint32_t words[4];
-    float x[1][g.vector_elements()];
+    float one[1][g.vector_elements()];
     place.load(v, words);
-    transform_alone<g>(warp, 0, words, x);
-    put_vector(warp, self, v, x[0]);
+    transform_alone<g>(warp, 0, words, one);
+    put_vector(warp, self, v, one[0]);
   }
+  float x[g.vectors()][g.vector_elements()];
+#pragma unroll
+  for (int v = 0; v < g.vectors(); ++v)
+    take_vector(warp, self, v, x[v]);
+  vector_butterflies<g.vector_bits()>(x);
+  exchange_put(warp, self, x);
 }
 
 /// What to do about infinities and NaN. `ignored` serves no plan: mma_split_tune measures with it what the
@@ -485,14 +498,33 @@ enum class NonFinite { handled, ignored };
 /// kernel would wait in the places that blocks of this one still need).
 enum class Trigger { at_end, at_start, before_stores };
 
+/// The first blocks of a multiprocessor start together. Left alone they all load, then all compute, then all
+/// store, and the memory waits meanwhile; a block that starts later finds its data no later, because there
+/// are loads enough without it. Blocks fill the multiprocessors one after the other, which costs only time
+/// where it is not so.
+template <Geometry g>
+__device__ void wait_for_turn(const Batch& batch) {
+  if constexpr (g.launch.stagger > 0) {
+    const unsigned block = blockIdx.x, side_by_side = batch.multiprocessors;
+    if (block < side_by_side || block >= g.launch.blocks_per_sm * side_by_side) return;
+    unsigned wait = g.launch.stagger;
+#pragma unroll
+    for (int turn = 2; turn < g.launch.blocks_per_sm; ++turn)
+      wait += block >= turn * side_by_side ? g.launch.stagger : 0;
+    const auto start = static_cast<unsigned>(clock());
+    while (static_cast<unsigned>(clock()) - start < wait) {
+    }
+  }
+}
+
 // The kernels' template arguments are plain numbers, because nvcc 13.0 declares no object of a class in its
 // host code for them; kernel_of puts them together.
 
-template <Dtype dtype, int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm, Form form,
-          Access access, Trigger trigger, NonFinite non_finite>
+template <Dtype dtype, int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm, int stagger,
+          Form form, Access access, Trigger trigger, NonFinite non_finite, Scale scale>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     transform_rows(__grid_constant__ const Batch batch) {
-  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, form}};
+  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, form, stagger}};
   static_assert(fits(g));
   constexpr int kVectors = g.vectors(), kElements = g.vector_elements(), kWarps = g.warps_per_row();
   extern __shared__ float4 shared[];
@@ -503,6 +535,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
   ptx::griddepcontrol_wait();
   // Behind the wait: before it, every later launch would come at once and wait in the places of this one.
   if constexpr (trigger == Trigger::at_start) ptx::griddepcontrol_launch_dependents();
+  wait_for_turn<g>(batch);
   float* const exchange = reinterpret_cast<float*>(shared);
   std::uint32_t words[kVectors][4];
   if constexpr (form == Form::passes) {
@@ -520,32 +553,46 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     widened_butterflies<g>(warp, words, x);
   } else {
     split_transform(warp, words, x);
-    if constexpr (non_finite == NonFinite::handled) {
-      if (split_failed(warp, x)) [[unlikely]] {
-        if constexpr (kWarps == 1) {
-          transform_rows_alone<g, access>(batch, self);
-          return;
-        } else {
-          transform_again<g, access>(batch, exchange, self);
-#pragma unroll
-          for (int v = 0; v < kVectors; ++v)
-            take_vector(warp, self, v, x[v]);
-        }
-      }
-    }
   }
   if constexpr (form == Form::registers) vector_butterflies<g.vector_bits()>(x);
+
+  constexpr bool kLooks = g.kind() == Kind::split_mma && non_finite == NonFinite::handled;
+  bool failed = false;
+  if constexpr (kLooks) failed = split_failed<g.vector_bits()>(warp, x);
+  if constexpr (kLooks && kWarps == 1) {
+    if (warp.any(failed)) [[unlikely]] {
+      transform_rows_alone<g, access>(batch, self);
+      return;
+    }
+  }
 
   if constexpr (trigger == Trigger::before_stores) ptx::griddepcontrol_launch_dependents();
   if constexpr (kWarps == 1) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      finish<g.dtype>(batch, x[v], words[v]);
+      finish<g.dtype, scale>(batch, x[v], words[v]);
       place.store(v, words[v]);
     }
   } else {
-    if constexpr (form == Form::registers) exchange_put(warp, self, x);
-    __syncthreads();
+    // A vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many
+    // the barrier votes; where they are few, that would only make the barrier longer.
+    constexpr bool kBarrierVotes = kLooks && kVectors >= 4;
+    bool done = form == Form::passes;
+    if constexpr (kLooks && !kBarrierVotes) {
+      if (warp.any(failed)) [[unlikely]] {
+        put_again<g, access>(batch, exchange, self);
+        done = true;
+      }
+    }
+    if (!done) exchange_put(warp, self, x);
+    if constexpr (kBarrierVotes) {
+      if (__syncthreads_or(failed)) [[unlikely]] {
+        if (warp.any(failed)) put_again<g, access>(batch, exchange, self);
+        __syncthreads();
+      }
+    } else {
+      __syncthreads();
+    }
     constexpr Geometry here = g;
     const int first = here.vector_taken(self), part = here.part_taken(self);
 #pragma unroll
@@ -556,7 +603,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
 #pragma unroll
       for (int from = 0; from < kWarps; ++from) {
         std::uint32_t piece[words_of(g.dtype, g.piece())];
-        finish<g.dtype>(batch, gathered[from], piece);
+        finish<g.dtype, scale>(batch, gathered[from], piece);
         place.store_piece(to, from, piece);
       }
     }
@@ -566,13 +613,13 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
 using Kernel = void (*)(Batch);
 
 template <Geometry g, Access access, Trigger trigger = Trigger::at_end,
-          NonFinite non_finite = NonFinite::handled>
+          NonFinite non_finite = NonFinite::handled, Scale scale = Scale::multiplied>
 constexpr Kernel kernel_of() {
   constexpr Launch l = g.launch;
   constexpr int kBlocks =
       access == Access::elements ? 0 : l.blocks_per_sm;  // the slow path has all registers
-  return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.form, access,
-                        trigger, non_finite>;
+  return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.stagger, l.form,
+                        access, trigger, non_finite, scale>;
 }
 
 }  // namespace fwht::mma_split

@@ -516,38 +516,39 @@ class HostBlock {
  private:
   using Vectors = Floats[kVectors][kElements];
 
-  /// Up to the vector bits; false where rows were done alone and stored.
+  /// Up to the vector bits; false where infinities or NaN were met, which takes the exact path.
   bool transform(int w, Vectors& x) {
     Words data[kVectors][4];
-    for (int v = 0; v < kVectors; ++v)
-      load(w, v, data[v]);
+    load(w, data);
     if constexpr (g.kind() == Kind::butterflies) {
       widened_butterflies<g>(warp_, data, x);
     } else {
       split_transform(warp_, data, x);
-      if (split_failed(warp_, x)) {
-        ++failures_;
-        if constexpr (kWarps == 1) {
-          rows_alone(w, data);
-          return false;
-        } else {
-          again(w, data, x);
-        }
-      }
     }
     vector_butterflies<g.vector_bits()>(x);
+    if constexpr (g.kind() == Kind::split_mma) {
+      if (warp_.any(split_failed<g.vector_bits()>(warp_, x))) {
+        ++failures_;
+        return false;
+      }
+    }
     return true;
   }
 
   void whole_rows(int w) {
     Vectors x;
-    if (!transform(w, x)) return;
+    if (!transform(w, x)) {
+      if constexpr (g.kind() == Kind::split_mma) rows_alone(w);
+      return;
+    }
     for (int v = 0; v < kVectors; ++v)
       store(w, v, x[v], -1);
   }
 
-  void rows_alone(int w, const Words (&data)[kVectors][4]) {
+  void rows_alone(int w) {
     constexpr int kOfRow = g.vectors_of_row();
+    Words data[kVectors][4];
+    load(w, data);
     for (int first = 0; first < kVectors; first += kOfRow) {
       for (int row = 0; row < (1 << g.log_rows_per_warp_vector()); ++row) {
         Floats x[kOfRow][8];
@@ -561,14 +562,19 @@ class HostBlock {
   }
 
   /// By way of the exchange buffer, as the kernel does.
-  void again(int w, const Words (&data)[kVectors][4], Vectors& x) {
+  void put_again(int w) {
+    Words data[kVectors][4];
+    load(w, data);
     for (int v = 0; v < kVectors; ++v) {
       Floats one[8];
       vector_alone(0, data[v], one);
       put_vector(warp_, w, v, one);
     }
+    Vectors x;
     for (int v = 0; v < kVectors; ++v)
       take_vector(warp_, w, v, x[v]);
+    vector_butterflies<g.vector_bits()>(x);
+    exchange_put(warp_, w, x);
   }
 
   void vector_alone(int row, const Words (&data)[4], Floats (&x)[8]) const {
@@ -578,15 +584,20 @@ class HostBlock {
   }
 
   void shared_row() {
+    std::vector<int> failed;
     for (int from = 0; from < kWarps; ++from) {
       if constexpr (g.launch.form == Form::passes) {
         load_to_exchange(from);
         passes_of_warp<g, Floats>(warp_, from);
       } else {
         Vectors x;
-        transform(from, x);
+        if (!transform(from, x)) failed.push_back(from);
         exchange_put(warp_, from, x);
       }
+    }
+    if constexpr (g.kind() == Kind::split_mma) {  // behind the barrier
+      for (const int from : failed)
+        put_again(from);
     }
     for (int to = 0; to < kWarps; ++to) {
       for (int v = g.vector_taken(to); v < g.vector_taken(to) + g.kept(); ++v) {
@@ -620,6 +631,10 @@ class HostBlock {
     }
   }
 
+  void load(int w, Words (&data)[kVectors][4]) const {
+    for (int v = 0; v < kVectors; ++v)
+      load(w, v, data[v]);
+  }
   void load(int w, int v, Words (&words)[4]) const {
     constexpr int kPerWord = kElements / 4;
     for (int i = 0; i < 4; ++i) {
@@ -1007,6 +1022,27 @@ TEST(MmaSplitExceptionalValues, NoSumOverflowsWhereTheResultIsFinite) {
       }
       for (std::int64_t j = 0; j < problem.n; ++j)
         ASSERT_EQ(run.out[static_cast<std::size_t>(j)], clean.out[static_cast<std::size_t>(j)]) << problem.n;
+    }
+  }
+}
+
+TEST(MmaSplitMaps, AScaleThatIsAPowerOfTwoLeavesNothingToMultiplyByInHalfPrecision) {
+  for (int log_n = kSmallestSplitLogN; log_n <= kLargestLogN; ++log_n) {
+    const bool even = log_n % 2 == 0;  // the orthonormal scale is a power of two
+    const Problem half = problem_of(Dtype::f16, log_n), wide = problem_of(Dtype::bf16, log_n);
+    EXPECT_EQ(shrink_exponent(half), even ? log_n / 2 : log_n);
+    EXPECT_EQ(final_factor(half) == 1.0F, even);
+    EXPECT_EQ(shrink_exponent(wide), log_n);  // where a sum of n numbers could overflow
+    for (const double scale : {1.0, 0x1p-64, 0x1p64}) {
+      Problem other = half;
+      other.scale = scale;
+      EXPECT_EQ(final_factor(other), 1.0F) << scale;
+      EXPECT_EQ(std::ldexp(1.0, -shrink_exponent(other)), scale);
+    }
+    for (const double scale : {0.3, -0.5, 0x1p-65, 0x1p65}) {
+      Problem other = half;
+      other.scale = scale;
+      EXPECT_EQ(shrink_exponent(other), log_n) << scale;
     }
   }
 }

@@ -11,11 +11,12 @@
 namespace fwht::mma_split {
 namespace {
 
-inline constexpr int kMostCandidates = 6;
+inline constexpr int kMostCandidates = 7;
 using Launches = std::array<Launch, kMostCandidates>;  // those behind the last one have no vectors
 
-/// {vectors a lane, warps a row, threads, blocks per SM}. Left out, because they were slower: blocks of 1
-/// KB, several rows in a block whose rows take several warps, and registers capped until they spill.
+/// {vectors a lane, warps a row, threads, blocks per SM, form, stagger}. Left out, because they were slower:
+/// blocks of 1 KB, several rows in a block whose rows take several warps, and registers capped until they
+/// spill.
 constexpr Launches launches_to_try_16(int log_n) {
   switch (log_n) {
     case 6:
@@ -29,9 +30,17 @@ constexpr Launches launches_to_try_16(int log_n) {
     case 11:
       return {{{4, 2, 64}, {2, 4, 128}, {8, 1, 64}}};
     case 12:
-      return {{{4, 4, 128}, {4, 4, 128, 9}, {2, 8, 256}, {8, 2, 64}}};
+      return {{{4, 4, 128}, {2, 8, 256}, {8, 2, 64}}};
     case 13:
       return {{{8, 4, 128, 5}, {8, 4, 128, 4}, {4, 8, 256}, {4, 8, 256, 4}}};
+    case 14:
+      return {{{16, 4, 128, 3, Form::registers, 600},
+               {16, 4, 128, 3},
+               {16, 4, 128, 3, Form::registers, 400},
+               {16, 4, 128, 3, Form::registers, 800},
+               {8, 8, 256, 3},
+               {8, 8, 256, 2},
+               {4, 16, 512, 2}}};
     default:
       return {{{1, 1, 256}, {1, 1, 128}, {2, 1, 128}, {2, 1, 256}, {4, 1, 128}}};
   }
@@ -67,27 +76,35 @@ constexpr Launches launches_to_try(Dtype dtype, int log_n) {
   return dtype == Dtype::f32 ? launches_to_try_32(log_n) : launches_to_try_16(log_n);
 }
 
+int sm_count() {
+  static const int count = this_device().sm_count;
+  return count;
+}
+
 void enqueue(const Geometry& g, Kernel kernel, const void* in, void* out, std::int64_t rows, Stream stream) {
   const Problem problem = make_problem(g.dtype, std::int64_t{1} << g.log_n, rows);
   const auto blocks = static_cast<unsigned>(ceil_div(rows, g.rows_per_block()));
   kernel<<<blocks, static_cast<unsigned>(g.threads()), static_cast<std::size_t>(g.shared_bytes()), stream>>>(
-      batch_of(problem, g, in, out));
+      batch_of(problem, g, sm_count(), in, out));
   FWHT_CUDA(cudaGetLastError());
 }
 
-template <Dtype dtype, int log_n, int which, NonFinite non_finite = NonFinite::handled>
+template <Dtype dtype, int log_n, int which, NonFinite non_finite = NonFinite::handled,
+          Scale scale = Scale::in_constants>
 void add_candidate(std::vector<LaunchCandidate>& all) {
   constexpr Launch l = launches_to_try(dtype, log_n)[which];
   if constexpr (l.vectors > 0) {
     constexpr Geometry g{dtype, log_n, l};
-    const Kernel kernel = kernel_of<g, Access::dense, Trigger::at_end, non_finite>();
+    constexpr Scale kScale = has_scale_in_constants(g) ? scale : Scale::multiplied;
+    const Kernel kernel = kernel_of<g, Access::dense, Trigger::at_end, non_finite, kScale>();
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, g.shared_bytes()));
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
     std::string values = l.form == Form::passes ? "passes" : "registers";
-    for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm})
+    for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm, l.stagger})
       values += ',' + std::to_string(number);
     values += non_finite == NonFinite::handled ? ",handled" : ",ignored";
+    values += kScale == Scale::multiplied ? ",multiplied" : ",in_constants";
     all.push_back({values, attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
                    [kernel, shape = g](const void* in, void* out, std::int64_t rows, Stream stream) {
                      enqueue(shape, kernel, in, out, rows, stream);
@@ -105,19 +122,19 @@ std::vector<LaunchCandidate> candidates_for() {
   if constexpr (Geometry{dtype, log_n, {}}.kind() == Kind::split_mma) {
     add_candidate<dtype, log_n, 0, NonFinite::ignored>(all);
   }
+  if constexpr (has_scale_in_constants({dtype, log_n, {}})) {
+    add_candidate<dtype, log_n, 0, NonFinite::handled, Scale::multiplied>(all);
+  }
   return all;
 }
 
 }  // namespace
 
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
-  if (dtype == Dtype::bf16 || log_n > largest_log_n(dtype)) return {};
-  if (dtype == Dtype::f16) {
-    return dispatch_int<1, largest_log_n(Dtype::f16)>(
-        log_n, [](auto l) { return candidates_for<Dtype::f16, l()>(); });
-  }
-  return dispatch_int<1, largest_log_n(Dtype::f32)>(log_n,
-                                                    [](auto l) { return candidates_for<Dtype::f32, l()>(); });
+  if (log_n > largest_log_n(dtype)) return {};
+  return dispatch_dtype(dtype, [&](auto d) {
+    return dispatch_int<1, largest_log_n(d())>(log_n, [&](auto l) { return candidates_for<d(), l()>(); });
+  });
 }
 
 }  // namespace fwht::mma_split

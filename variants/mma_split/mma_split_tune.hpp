@@ -6,8 +6,8 @@
 
 namespace fwht::mma_split {
 
-/// Every candidate for this n, and the first of them once more without the look for infinities and NaN. None
-/// for bf16, which takes the table of f16: its code differs in conversions only.
+/// Every candidate for this n, and the first of them once more without the look for infinities and NaN, and
+/// with a last multiplication where it needs none.
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n);
 
 }  // namespace fwht::mma_split

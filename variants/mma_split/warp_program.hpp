@@ -165,23 +165,24 @@ FWHT_WARP_CODE void split_transform(const Warp& warp, const Word (&data)[vectors
   }
 }
 
-/// Whether a vector of the warp held an infinity or a NaN, or a sum of the first stage overflowed. Then
-/// hi = +-Inf or NaN, the residual multiplies it by the zeros of -I as well, and 0 * Inf = NaN reaches every
-/// lo of its row of the first result, whatever the column. An infinite input does so in all 16 rows, so that
-/// every output of the vector is NaN and one element a lane tells. An overflow (bf16 only) may befall a
+/// Whether, as this lane sees it, a vector held an infinity or a NaN, or a sum of the first stage overflowed.
+/// Then hi = +-Inf or NaN, the residual multiplies it by the zeros of -I as well, and 0 * Inf = NaN reaches
+/// every lo of its row of the first result, whatever the column. An infinite input does so in all 16 rows, so
+/// that every output of the vector is NaN and one element a lane tells. An overflow (bf16 only) may befall a
 /// single row, one value of (b0, b3, b4, b1): the lanes know every (b3, b4), the elements 0..3 every (b0,
-/// b1).
-template <int vectors, class Warp, class Float>
-FWHT_WARP_CODE bool split_failed(const Warp& warp, const Float (&x)[vectors][8]) {
+/// b1). The butterflies of `vector_bits` come before the look: the first of the vectors that they join is
+/// their sum, and tells for all of them.
+template <int vector_bits, int vectors, class Warp, class Float>
+FWHT_WARP_CODE auto split_failed(const Warp& warp, const Float (&x)[vectors][8]) {
   constexpr int kLooks = Warp::first_stage_may_overflow() ? 4 : 1;
   auto failed = warp.is_nan(x[0][0]);
   FWHT_UNROLL
-  for (int v = 0; v < vectors; ++v) {
+  for (int v = 0; v < vectors; v += 1 << vector_bits) {
     FWHT_UNROLL
     for (int e = 0; e < kLooks; ++e)
       failed = failed | warp.is_nan(x[v][e]);
   }
-  return warp.any(failed);
+  return failed;
 }
 
 /// Vectors on CUDA cores, on data times 2^-k like split_stages, but with infinities and NaN as plain sums
@@ -205,7 +206,7 @@ FWHT_WARP_CODE void transform_alone(const Warp& warp, int row, const Word (&data
   for (int w = 0; w < 4; ++w)
     alone[0][w] = warp.keep_lanes(data[w], g.lane_bits(), row);
   split_stages(warp, alone, x);
-  if (split_failed(warp, x)) widened_butterflies<g>(warp, alone, x);
+  if (warp.any(split_failed<0>(warp, x))) widened_butterflies<g>(warp, alone, x);
 }
 
 /// Vector `v` of warp `from` of the row into the exchange buffer.
