@@ -172,6 +172,8 @@ struct Geometry {
 /// - medium, full (L2): a block should move 4 KB, because an H200 starts about 1.6 blocks a ns, and the fixed
 ///   part of a warp's code (addresses, matrices) is shared by four vectors instead of two. n = 1024 gains
 ///   most: in blocks of 2 KB it meets the block starts, and in one warp of four vectors it needs no exchange.
+///   Up to 64 registers of a lane, 4096 vectors fit on a multiprocessor: 2^22 elements then are one wave.
+///   bf16 at n = 128 has that in blocks of 128 threads only.
 /// - dram: many small blocks with one or two vectors a lane, the best shape of a copy; four at n = 1024,
 ///   where no exchange is better still.
 /// - n = 8192: eight warps of 32 sums a lane; four of 64 have fewer stores, of 16 bytes instead of 8, but
@@ -208,8 +210,10 @@ constexpr LaunchRow launches_16(Dtype dtype, int log_n) {
       return {kOne, kTwo, kTwo, kOne};
     case 5:
       return {kOne, {2, 1, 128}, {1, 1, 128}, {1, 1, 128}};
-    case 6:
     case 7:
+      if (bf16) return {{1, 1, 128}, {4, 1, 128}, {4, 1, 64}, {2, 1, 128}};
+      [[fallthrough]];
+    case 6:
     case 8:
       return {{1, 1, 128}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
     case 9:

@@ -56,12 +56,14 @@ class Lane {
   /// Three of the four registers of a matrix hold the same number, and for almost every mma the compiler
   /// makes a copy of all four. Where a warp has four vectors to itself, or sixteen of a shared row, a zero
   /// that the compiler does not know keeps it from seeing that. With fewer vectors the copies hide behind the
-  /// loads, or registers are short.
+  /// loads, or registers are short; at n = 512 (f16) it would be the 65th, and 14 blocks instead of 16 would
+  /// fit on a multiprocessor.
   __device__ Lane(const Batch& batch, float* exchange) : shrink_(batch.shrink), exchange_(exchange) {
     if constexpr (g.kind() == Kind::split_mma) {
       constexpr unsigned kFirst = transformed_bits(kFirstStageBits, g.log_n);
       constexpr unsigned kSecond = transformed_bits(kSecondStageBits, g.log_n);
-      constexpr bool kHide = g.vectors() >= (g.warps_per_row() == 1 ? 4 : 16);
+      constexpr bool kShort = g.log_n == 9 && g.dtype == Dtype::f16;
+      constexpr bool kHide = g.vectors() >= (g.warps_per_row() == 1 && !kShort ? 4 : 16);
       constexpr std::uint32_t kOne = g.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U;
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
