@@ -289,6 +289,10 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"The hi + lo pairs show in the tensor pipe ({s.say('mma_split', 1024, d, 'of_tensor')}), where nobody waits for them.",
             f"In the L2: n = 1024 {s.say('mma_split', 1024, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 8192 "
             f"{s.say('mma_split', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
+            f"n = 16384 in the L2: {s.say('mma_split', 16384, l2, 'resident', 'occupancy', 'waves', 'shared', 'of_l2', 'waits')}. The fp32 sums "
+            "of 2^23 elements are 32 MiB, the register files of 132 SMs 33 MiB: three rows an SM, and a second wave for the rest. hadacore, "
+            "which keeps and exchanges 16-bit data, has all rows there at once: "
+            f"{s.say('hadacore', 16384, l2, 'resident', 'occupancy', 'waves', 'shared', 'of_l2', 'waits')}. That is what one rounding costs there.",
             f"Next: shorter code for one row (n = 8192, few rows: {s.say('mma_split', 8192, small, 'waits')}); rows of 16384 of "
             "which more than three are on a multiprocessor, in transformation or on their way.",
         ],
@@ -298,6 +302,10 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"({s.say('wgmma', 32768, d, 'of_tensor', 'of_issue', 'of_lsu')}): what is missing at 32768 is rows in flight.",
             f"In the L2 latency decides: n = 8192 {s.say('wgmma', 8192, l2, 'waves', 'busy', 'of_l2', 'waits')}; n = 32768 "
             f"{s.say('wgmma', 32768, l2, 'waves', 'busy', 'of_l2', 'waits')}.",
+            f"At 32768 a row's exact stage is 2048 clocks of the tensor pipe (128 products an element) and its finish as many again: "
+            f"{s.say('wgmma', 32768, l2, 'of_tensor', 'slots', 'of_issue', 'occupancy')}. Two warps a scheduler, all that 128 fp32 sums a thread "
+            "allow, cannot overlap the two, and 2^23 elements are two rows an SM, so that no third row fills the time.",
+            f"At 65536 it is 4096 clocks and a whole register file of sums: {s.say('wgmma', 65536, d, 'of_tensor', 'of_dram', 'occupancy', 'waits')}.",
             f"For few rows of 32768 the row is read by every block of its cluster: {s.say('wgmma', 32768, small, 'l2bytes', 'busy')}; "
             "that is the price of an output split without an exchange.",
             "Next: a finish that leaves the tensor pipe to the next row's exact stage (mma.sync and wgmma share it), and stores that "
