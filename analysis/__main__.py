@@ -187,6 +187,8 @@ def _load(options) -> list[Device]:
 
 
 def _report(options) -> int:
+    if options.output and Path(options.output).is_dir():
+        raise ResultsError(f"--output {options.output} is a folder; the page is a file: {options.output}/report.html")
     from .report import write_report  # draws figures: slow to import, and no other command needs it
 
     if not options.results:

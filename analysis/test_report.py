@@ -74,6 +74,11 @@ def test_report_is_self_contained(small, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
 
 
+def test_a_folder_in_place_of_the_page_is_refused_at_once(small, tmp_path, capsys):
+    assert main(["report", str(small), "--output", str(tmp_path)]) == 2
+    assert "is a folder; the page is a file" in capsys.readouterr().err
+
+
 def test_report_says_where_everything_comes_from(small, tmp_path):
     html = page(tmp_path / "report.html", small, "--no-files")
     context = json.loads((small / "context.json").read_text())
