@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import matplotlib
@@ -305,9 +306,12 @@ def style_of(device: Device) -> dict[str, dict]:
     """One colour and marker per variant, the same in every figure.
 
     Variants on the GPU and on the CPU meet in the accuracy figure only: they count separately, so that the
-    palette lasts, from its two ends and with other markers.
+    palette lasts, from its two ends and with other markers. What a GPU's results do not have is taken for the CPU's.
     """
-    host = set(device.results.loc[device.results["memory"] == "host", "variant"])
+    where = device.results["memory"]
+    host = set(device.results.loc[where == "host", "variant"])
+    if (where == "device").any():
+        host = set(device.variants) - set(device.results.loc[where == "device", "variant"])
     on_device = styles([v for v in device.variants if v not in host])
     on_host = styles([v for v in device.variants if v in host], PALETTE[::-1], HOST_MARKERS)
     both = on_device | on_host
@@ -581,17 +585,22 @@ def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | 
     )
 
 
-def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
-    """One panel per n over the elements; of a grid with fewer than three sizes, one panel per size over n."""
+def draw_speedups(
+    device: Device, dtype: str, mode: str, *, smallest_n: int = 1, without: Iterable[str] = ()
+) -> Drawing | None:
+    """One panel per n over the elements; of a grid with fewer than three sizes, one panel per size over n. Short
+    rows and slow variants stretch the common axis: `smallest_n` and `without` leave them out."""
     part = select(device.results, dtype, mode, tables.main_layout(device.results))
     base = speedup_base(device, part)
     table = speedups(part, base)
+    table = table[(table["n"] >= smallest_n) & ~table["variant"].isin(list(without))]
     if table.empty:
         return None
     published = baselines.published_speedups(dtype, mode)
     published = published[published["elements"].isin(table["elements"]) & published["n"].isin(table["n"])]
     if table["elements"].nunique() > 2:
-        panel, x, words, across = "n", "elements", "row length", 5
+        panel, x, words = "n", "elements", "row length"
+        across = 5 if table["n"].nunique() > 9 else 3
     else:
         panel, x, words, across = "elements", "n", "size", 3
     values = sorted(int(v) for v in table[panel].unique())

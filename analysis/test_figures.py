@@ -142,6 +142,22 @@ def test_speedup_is_the_base_time_over_the_time(device):
     assert row["speedup"] > 1
 
 
+def test_variants_without_results_take_no_colour_from_those_with(device):
+    names = [v for v in device.variants if v in set(device.results["variant"])]
+    assert len(names) < len(device.variants)
+    colours = [figures.style_of(device)[v]["color"] for v in names]
+    assert colours == list(figures.PALETTE[: len(names)])
+
+
+def test_speedups_can_leave_out_what_stretches_the_axis(device):
+    drawing = figures.draw_speedups(device, "f16", "replay", smallest_n=128, without=["naive"])
+    titles = [axis.get_title() for axis in drawing.figure.axes if axis.get_title()]
+    assert titles == [f"n = {n}" for n in (512, 4096, 32768)]
+    lines = {line.get_label() for axis in drawing.figure.axes for line in axis.get_lines()}
+    assert "naive" not in lines and "wgmma" in lines
+    assert figures.draw_speedups(device, "f16", "replay", smallest_n=1 << 20) is None
+
+
 def test_published_speedups_peak_as_documented():
     table = baselines.published_speedups("f16", "replay")
     assert table.query("n >= 128")["speedup"].max() == pytest.approx(3.96, abs=0.01)
