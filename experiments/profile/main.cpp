@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <iostream>
 #include <set>
 #include <string>
@@ -27,38 +26,26 @@
 namespace fwht::profile {
 namespace {
 
-namespace fs = std::filesystem;
 using support::CsvRow;
 using support::ResultsFolder;
 
 struct Options {
-  std::string grid;
-  std::vector<std::string> variants, problems, n, rows, dtypes;
-  std::string output, resume;
+  support::GridOptions what;
+  support::FolderOptions folder;
+  std::vector<std::string> rows;
   std::int64_t most_kernels = 6;
-  int device = -1;
   bool list = false;
 };
 
 bool parse(Options& options, int argc, const char* const* argv) {
-  CLI::App app{"Executes every variant once on every problem, for a profiler (see ./testbed profile).",
-               "fwht_profile"};
-  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all on the device)")
-      ->take_all();
-  app.add_option("--grid", options.grid,
-                 "a built-in grid or a file, each problem once whatever its modes (default: quick)");
-  app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out]")
-      ->take_all();
-  app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
-  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
+  CLI::App app{
+      "Executes every variant of the device once on every problem, for a profiler (see ./testbed profile).",
+      "fwht_profile"};
+  support::add_grid_options(app, options.what);
   app.add_option("--rows", options.rows, "these row counts instead of the grid's")->take_all();
-  app.add_option("--output", options.output,
-                 "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
-  app.add_option("--resume", options.resume, "a results folder of this build to add to")
-      ->excludes("--output");
   app.add_option("--most-kernels", options.most_kernels,
                  "problems that take more launches are left out (default: 6)");
-  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  support::add_folder_options(app, options.folder);
   app.add_flag("--list", options.list, "list what would be launched; launch and write nothing");
   return support::parse_command_line(app, argc, argv);
 }
@@ -94,8 +81,8 @@ std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::
 }
 
 std::vector<Problem> problems_of(const Options& options, const support::Grid& grid) {
-  const std::set<std::int64_t> n = counts_of(options.n, "--n");
-  const std::set<Dtype> dtypes = dtypes_of(options.dtypes);
+  const std::set<std::int64_t> n = counts_of(options.what.n, "--n");
+  const std::set<Dtype> dtypes = dtypes_of(options.what.dtypes);
   std::vector<Problem> problems;
   for (const support::Case& item : grid.cases) {
     if (item.mode == support::Mode::host) continue;  // nothing of it runs on the device
@@ -106,7 +93,7 @@ std::vector<Problem> problems_of(const Options& options, const support::Grid& gr
     if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
   }
   problems = with_rows(problems, counts_of(options.rows, "--rows"));
-  for (const std::string& text : options.problems)
+  for (const std::string& text : options.what.problems)
     problems.push_back(parse_problem(text));
   if (problems.empty()) throw BadRequest("no problem is left: the grid has none with these --n and --dtype");
   std::erase_if(problems, [](const Problem& problem) { return problem.rows == 0; });
@@ -207,8 +194,8 @@ class Session {
 };
 
 std::vector<const Variant*> device_variants(const Options& options) {
-  std::vector<const Variant*> variants = support::select_variants(options.variants);
-  if (options.variants.empty()) {
+  std::vector<const Variant*> variants = support::select_variants(options.what.variants);
+  if (options.what.variants.empty()) {
     std::erase_if(variants, [](const Variant* variant) { return variant->memory == Memory::host; });
   }
   return variants;
@@ -218,10 +205,7 @@ int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
   const std::vector<const Variant*> variants = device_variants(options);
-  support::Grid grid;
-  if (options.problems.empty() || !options.grid.empty()) {
-    grid = support::load_grid(options.grid.empty() ? "quick" : options.grid);
-  }
+  const support::Grid grid = options.what.load();
   const std::vector<Problem> problems = problems_of(options, grid);
   if (options.list) {
     for (const Variant* variant : variants) {
@@ -230,7 +214,7 @@ int run(int argc, const char* const* argv) {
     }
     return 0;
   }
-  const DeviceInfo device = support::open_device(options.device);
+  const DeviceInfo device = support::open_device(options.folder.device);
   if (!device.has_cuda()) throw BadRequest("profiling needs a CUDA device: " + device.why_no_cuda);
 
   const Provenance provenance = gather_provenance(argc, argv, device);
@@ -239,11 +223,8 @@ int run(int argc, const char* const* argv) {
                               grid.text,
                               {1},
                               support::names_of(variants)};
-  const fs::path output = options.output.empty()
-                              ? fs::path("experiments/results") / results_folder_name(provenance)
-                              : fs::path(options.output);
-  ResultsFolder folder = options.resume.empty() ? ResultsFolder::create(output, provenance, info)
-                                                : ResultsFolder::resume(options.resume, provenance, info);
+  ResultsFolder folder =
+      ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   if (!folder.rows("launches.csv").empty()) {
     throw BadRequest(folder.path().string() + " holds a profile already; a second one needs another folder");
   }

@@ -11,7 +11,6 @@
 
 #include "common/error.hpp"
 #include "experiments/support/device_work.hpp"
-#include "experiments/support/grid.hpp"
 #include "experiments/support/mode.hpp"
 #include "variants/registry.hpp"
 
@@ -65,6 +64,31 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw BadRequest(one_line(error.what()));
   }
+}
+
+void add_folder_options(CLI::App& app, FolderOptions& options) {
+  auto* output =
+      app.add_option("--output", options.output,
+                     "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
+  app.add_option("--resume", options.resume,
+                 "a results folder to continue: what it has is not measured again")
+      ->excludes(output);
+  app.add_option("--device", options.device, "CUDA device (default: 0)");
+}
+
+Grid GridOptions::load() const {
+  if (!problems.empty() && grid.empty()) return {};
+  return load_grid(grid.empty() ? "quick" : grid);
+}
+
+void add_grid_options(CLI::App& app, GridOptions& options) {
+  app.add_option("--grid", options.grid,
+                 "a built-in grid or a file (default: quick, or none with --problem)");
+  app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out][/ld4104]")
+      ->take_all();
+  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)")->take_all();
+  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
+  app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
 }
 
 void add_experiment_options(CLI::App& app, ExperimentOptions& options) {

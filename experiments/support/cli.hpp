@@ -1,4 +1,4 @@
-// What the command lines of the three programs share.
+// What the command lines of the programs share.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "common/device_info.hpp"
 #include "common/variant.hpp"
+#include "experiments/support/grid.hpp"
 
 namespace CLI {
 class App;
@@ -16,6 +17,23 @@ namespace fwht::support {
 /// Parses; returns false when --help was asked for and has been printed. Throws BadRequest in one sentence
 /// for anything that cannot be parsed.
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
+
+/// Where results go, and on which device they are made.
+struct FolderOptions {
+  std::string output, resume;
+  int device = -1;
+};
+void add_folder_options(CLI::App& app, FolderOptions& options);
+
+/// Which variants on which problems: of a grid, and of it only a part, or single ones.
+struct GridOptions {
+  std::string grid;
+  std::vector<std::string> variants, problems, n, dtypes;
+
+  /// The grid asked for, quick where none is; empty when there are problems instead.
+  Grid load() const;
+};
+void add_grid_options(CLI::App& app, GridOptions& options);
 
 /// What the accuracy experiments share.
 struct ExperimentOptions {

@@ -149,6 +149,12 @@ bool all_complete(const Json& runs) {
   return std::all_of(last.begin(), last.end(), [](const auto& entry) { return entry.second; });
 }
 
+// Where a new folder goes that was given this name, or none.
+fs::path path_of(const std::string& output, const Provenance& provenance) {
+  return output.empty() ? fs::path("experiments/results") / results_folder_name(provenance)
+                        : fs::path(output);
+}
+
 }  // namespace
 
 const std::vector<std::string>& columns_of(const std::string& table) {
@@ -257,12 +263,17 @@ ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& prov
   return ResultsFolder(path, context.dump(2));
 }
 
+ResultsFolder ResultsFolder::create_or_resume(const std::string& output, const std::string& resume_path,
+                                              const Provenance& provenance, const RunInfo& run) {
+  if (!resume_path.empty()) return resume(resume_path, provenance, run);
+  return create(path_of(output, provenance), provenance, run);
+}
+
 ResultsFolder ResultsFolder::open(const std::string& output, const std::string& resume_path,
                                   const Provenance& provenance, const RunInfo& run) {
-  if (!resume_path.empty()) return resume(resume_path, provenance, run);
-  const fs::path path =
-      output.empty() ? fs::path("experiments/results") / results_folder_name(provenance) : fs::path(output);
-  return fs::exists(path / kContext) ? resume(path, provenance, run) : create(path, provenance, run);
+  const fs::path path = path_of(output, provenance);
+  if (resume_path.empty() && fs::exists(path / kContext)) return resume(path, provenance, run);
+  return create_or_resume(output, resume_path, provenance, run);
 }
 
 CsvWriter& ResultsFolder::table(const std::string& name) {

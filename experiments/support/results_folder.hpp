@@ -34,6 +34,11 @@ class ResultsFolder {
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
+  /// `resume_path` when it is given, else a new folder: `output`, or without a name
+  /// experiments/results/<time>_<commit>_<device>.
+  static ResultsFolder create_or_resume(const std::string& output, const std::string& resume_path,
+                                        const Provenance& provenance, const RunInfo& run);
+
   /// `resume_path` when it is given, else `output`: continued when it is a results folder, else made.
   /// Neither: experiments/results/<time>_<commit>_<device>.
   static ResultsFolder open(const std::string& output, const std::string& resume_path,

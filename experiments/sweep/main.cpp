@@ -30,33 +30,21 @@ using support::Mode;
 using support::ResultsFolder;
 
 struct Options {
-  std::string grid;
-  std::vector<std::string> variants, problems, n, rows, elements, dtypes, placements, modes;
-  std::string output, resume;
-  int device = -1;
+  support::GridOptions what;
+  support::FolderOptions folder;
+  std::vector<std::string> rows, elements, placements, modes;
   bool list = false, list_json = false, list_grids = false, dry_run = false;
 };
 
 bool parse(Options& options, int argc, const char* const* argv) {
   CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
                "fwht_sweep"};
-  app.add_option("--grid", options.grid,
-                 "a built-in grid or a file (default: quick, or none with --problem)");
-  app.add_option("--problem", options.problems, "a problem instead of a grid: f16/n4096/r8192[/out][/ld4104]")
-      ->take_all();
-  app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)")->take_all();
-  app.add_option("--dtype", options.dtypes, "only f16, bf16 or f32 of the grid")->take_all();
-  app.add_option("--n", options.n, "only these row lengths of the grid: 4096, 2^12, 16..256")->take_all();
+  support::add_grid_options(app, options.what);
   app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
   app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
   app.add_option("--placement", options.placements, "only in or out")->take_all();
   app.add_option("--mode", options.modes, "only replay, replay_pdl, alternating, cold or host")->take_all();
-  app.add_option("--output", options.output,
-                 "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
-  app.add_option("--resume", options.resume,
-                 "a results folder to continue: what it has is not measured again")
-      ->excludes("--output");
-  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  support::add_folder_options(app, options.folder);
   app.add_flag("--list", options.list, "list the variants and what they support on this machine");
   app.add_flag("--list-json", options.list_json,
                "list what the variants support on an H200, whether there is one here or not, as JSON");
@@ -91,25 +79,22 @@ Filters filters_of(const Options& options) {
         lists, [&](const std::string& list) { return support::parse_counts(list, what); });
   };
   Filters filters;
-  filters.n = counts(options.n, "--n");
+  filters.n = counts(options.what.n, "--n");
   filters.rows = counts(options.rows, "--rows");
   filters.elements = counts(options.elements, "--elements");
-  filters.dtypes = parse_all<Dtype>(options.dtypes, each_of<Dtype>(parse_dtype));
+  filters.dtypes = parse_all<Dtype>(options.what.dtypes, each_of<Dtype>(parse_dtype));
   filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(support::parse_placement));
   filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(support::parse_mode));
   return filters;
 }
 
 support::Grid grid_of(const Options& options) {
-  support::Grid grid;
-  if (options.problems.empty() || !options.grid.empty()) {
-    grid = support::load_grid(options.grid.empty() ? "quick" : options.grid);
-  }
+  support::Grid grid = options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
   const std::vector<Mode> modes =
       filters.modes.empty() ? std::vector{Mode::replay, Mode::host} : filters.modes;
-  for (const std::string& text : options.problems) {
+  for (const std::string& text : options.what.problems) {
     for (const Mode mode : modes) {
       Problem problem = parse_problem(text);
       problem.programmatic_launch = problem.programmatic_launch || is_programmatic(mode);
@@ -205,9 +190,9 @@ int run(int argc, const char* const* argv) {
     std::cout << support::list_variants_json(h200_description(), "an NVIDIA H200");
     return 0;
   }
-  const std::vector<const Variant*> variants = support::select_variants(options.variants);
+  const std::vector<const Variant*> variants = support::select_variants(options.what.variants);
   const support::Grid grid = grid_of(options);
-  const DeviceInfo device = support::open_device(options.device);
+  const DeviceInfo device = support::open_device(options.folder.device);
   if (options.list) {
     std::cout << support::list_variants(device);
     return 0;
@@ -221,11 +206,8 @@ int run(int argc, const char* const* argv) {
   const Provenance provenance = gather_provenance(argc, argv, device);
   const support::RunInfo info{
       "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, support::names_of(variants)};
-  const fs::path output = options.output.empty()
-                              ? fs::path("experiments/results") / results_folder_name(provenance)
-                              : fs::path(options.output);
-  ResultsFolder folder = options.resume.empty() ? ResultsFolder::create(output, provenance, info)
-                                                : ResultsFolder::resume(options.resume, provenance, info);
+  ResultsFolder folder =
+      ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   write_unsupported(folder, list);
   const bool all_run = measure_all(without_measured(list.jobs, folder), folder, provenance);
   if (all_run) folder.finish();
