@@ -33,7 +33,9 @@ struct TimerOptions {
 /// Times a CUDA graph that repeats the whole sequence (at least one launch; several launches alternate or
 /// rotate over buffers). All replays are enqueued at once, so that no gap between two submissions is timed.
 /// The first launches run outside any graph: modules get loaded and errors in a launch show up as themselves.
-/// Throws CudaError when a launch fails or cannot be captured, std::runtime_error in a build without CUDA.
+/// The first call of a process uses up what makes launches of a young process shorter, so that all calls
+/// measure alike. Throws CudaError when a launch fails or cannot be captured, std::runtime_error in a build
+/// without CUDA.
 Timing time_on_device(std::span<const Enqueue> sequence, const TimerOptions& options = {});
 
 /// The same for host work, by the steady clock; `call` has finished when it returns.

@@ -66,13 +66,12 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   }
 }
 
-void add_folder_options(CLI::App& app, FolderOptions& options) {
-  auto* output =
-      app.add_option("--output", options.output,
-                     "the results folder to make (default: experiments/results/<time>_<commit>_<device>)");
+void add_folder_options(CLI::App& app, FolderOptions& options, const std::string& output) {
+  auto* named = app.add_option("--output", options.output,
+                               output + " (default: experiments/results/<time>_<commit>_<device>)");
   app.add_option("--resume", options.resume,
                  "a results folder to continue: what it has is not measured again")
-      ->excludes(output);
+      ->excludes(named);
   app.add_option("--device", options.device, "CUDA device (default: 0)");
 }
 
@@ -93,13 +92,8 @@ void add_grid_options(CLI::App& app, GridOptions& options) {
 
 void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
   app.add_option("--variant", options.variants, "names, with commas or repeated (default: all)");
-  auto* output = app.add_option("--output", options.output,
-                                "the results folder, a new one or one that a program of this build has made "
-                                "(default: experiments/results/<time>_<commit>_<device>)");
-  app.add_option("--resume", options.resume,
-                 "a results folder to continue: what it has is not measured again")
-      ->excludes(output);
-  app.add_option("--device", options.device, "CUDA device (default: 0)");
+  add_folder_options(app, options,
+                     "the results folder, a new one or one that a program of this build has made");
   app.add_flag(
       "--emulate", options.emulate,
       "emulate device variants on the host, bit for bit, instead of running them (without a device that "

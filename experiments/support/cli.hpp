@@ -23,7 +23,9 @@ struct FolderOptions {
   std::string output, resume;
   int device = -1;
 };
-void add_folder_options(CLI::App& app, FolderOptions& options);
+/// `output` says what the program takes for its results folder.
+void add_folder_options(CLI::App& app, FolderOptions& options,
+                        const std::string& output = "the results folder to make");
 
 /// Which variants on which problems: of a grid, and of it only a part, or single ones.
 struct GridOptions {
@@ -36,10 +38,8 @@ struct GridOptions {
 void add_grid_options(CLI::App& app, GridOptions& options);
 
 /// What the accuracy experiments share.
-struct ExperimentOptions {
+struct ExperimentOptions : FolderOptions {
   std::vector<std::string> variants;
-  std::string output, resume;
-  int device = -1;
   bool emulate = false, a100 = false, dry_run = false;
 };
 void add_experiment_options(CLI::App& app, ExperimentOptions& options);
