@@ -12,16 +12,15 @@ namespace fwht::wgmma {
 // later, which counts when there is one wave only). Inside the L2 the start-up of each block counts: once the
 // rows are more than fit at once, resident blocks win that have several rows in flight. Registers matter most
 // while all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip), and
-// then pieces of rows help; at n = 4096 twice the warps of half the registers win when rows keep arriving.
-// Above 8192 a row fills so much of an SM that only the ring overlaps load, tensor and store; at 16384, once
-// teams have two rows, they ask for the second when the first is there, which then arrives sooner. Out of the
-// L2 rows are handed out dynamically, because a static share leaves SMs idle at the end; inside, the counter
-// costs more than it brings, except for the few rows of 32768. A few long rows would leave most SMs idle:
-// then a row is spread over a cluster. Its blocks all read the whole row (it comes from the L2 after the
-// first) and each makes its share of the outputs, so that nothing but one barrier is exchanged; that pays
-// while every block has an SM to itself. Clusters of more than two reach ten elevenths of the SMs. One of
-// eight instead of four halves the finish, which counts at 65536; at 32768 it brings something only where
-// launches overlap.
+// then pieces of rows help. When rows keep arriving, a row is stored under the exact stage of the next one,
+// and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an SM that
+// only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically, because a
+// static share leaves SMs idle at the end; inside, the counter costs what it brings or more. A few long rows
+// would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row (it comes
+// from the L2 after the first) and each makes its share of the outputs, so that nothing but one barrier is
+// exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten elevenths
+// of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it brings
+// something only where launches overlap.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
@@ -47,11 +46,12 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
     case 14:
       if (fit(kClusterOf4For14, 1, 1)) return few_rows(kClusterOf4For14);
       if (rows <= 2 * sms) return few_rows(kFewRows14);
-      return kLaunches<14>[in_l2 ? 4 : 5];
+      return kLaunches<14>[!in_l2 ? 6 : (rows <= 4 * sms ? 4 : 5)];
     case 15:
       if (fit(kClusterOf8For15, 2, 1)) return few_rows(kClusterOf8For15);
       if (fit(kClusterOf4For15, 1, 1)) return few_rows(kClusterOf4For15);
-      return rows <= sms ? few_rows(kClusterOf2For15) : kLaunches<15>[6];
+      if (rows <= sms) return few_rows(kClusterOf2For15);
+      return kLaunches<15>[in_l2 ? 6 : 7];
     default:
       if (fit(kClusterOf8For16, 1, 1)) return few_rows(kClusterOf8For16);
       if (fit(kClusterOf4For16, 1, 1)) return few_rows(kClusterOf4For16);

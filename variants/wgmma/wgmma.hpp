@@ -105,17 +105,17 @@ enum class Form {
 /// A kernel: how rows are spread over warpgroups, and what is in flight.
 struct Launch {
   Form form = Form::one_shot;
-  int log_parts = 0;       // log2 of the warpgroups that share a row: of a block (ring), of a cluster (else)
-  int teams = 1;           // ring: rows in work at once per block, each by its own warpgroups
-  int slots = 1;           // ring: rows in flight per team; pair: pieces in flight
-  int blocks_per_sm = 1;   // that must fit: bounds the registers
-  int load_pieces = 1;     // that a row arrives in, with an mbarrier each
-  int store_pieces = 1;    // ring: bulk stores that a warp spreads its outputs over; 0: from registers
-  int chains = 2;          // column-tile pairs that a warp takes through stage 3 at once
-  bool table = false;      // A operand from a table in shared memory, which spares registers
-  bool dynamic = false;    // ring: rows handed out by a counter instead of a static stride
-  bool one_first = false;  // ring, static rows: those after a team's first one are asked for when it is there
-  bool eager = false;      // one_shot: lets the next kernel of the stream begin once the loads are asked for
+  int log_parts = 0;      // log2 of the warpgroups that share a row: of a block (ring), of a cluster (else)
+  int teams = 1;          // ring: rows in work at once per block, each by its own warpgroups
+  int slots = 1;          // ring: rows in flight per team; pair: pieces in flight
+  int blocks_per_sm = 1;  // that must fit: bounds the registers
+  int load_pieces = 1;    // that a row arrives in, with an mbarrier each
+  int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over; 0: from registers
+  int chains = 2;         // column-tile pairs that a warp takes through stage 3 at once
+  bool table = false;     // A operand from a table in shared memory, which spares registers
+  bool dynamic = false;   // ring: rows handed out by a counter instead of a static stride
+  bool deferred = false;  // ring, one store piece: a row is stored under the exact stage of the next one
+  bool eager = false;     // one_shot: lets the next kernel of the stream begin once the loads are asked for
 
   constexpr int parts() const { return 1 << log_parts; }
   constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
@@ -124,6 +124,10 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+constexpr Launch deferred(Launch launch) {
+  launch.deferred = true;
+  return launch;
+}
 constexpr Launch eager(Launch launch) {
   launch.eager = true;
   return launch;
@@ -150,34 +154,31 @@ inline constexpr std::array kLaunches<12>{
     kFewRows12, eager(kFewRows12),
     Launch{.form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true},
     Launch{.form = Form::ring, .teams = 4, .slots = 4},
-    Launch{.form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true}};
+    deferred({.form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true})};
 template <>
 inline constexpr std::array kLaunches<13>{
     kFewRows13, eager(kFewRows13),
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .store_pieces = 2},
-    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4}};
+    deferred({.form = Form::ring, .slots = 2, .blocks_per_sm = 4})};
 template <>
 inline constexpr std::array kLaunches<14>{
     kClusterOf4For14,
     eager(kClusterOf4For14),
     kFewRows14,
     eager(kFewRows14),
-    Launch{.form = Form::ring, .teams = 2, .slots = 2, .chains = 4, .one_first = true},
-    Launch{.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true}};
+    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
+    deferred({.form = Form::ring, .teams = 2, .slots = 2, .chains = 4}),
+    deferred({.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true})};
 template <>
-inline constexpr std::array kLaunches<15>{kClusterOf8For15,
-                                          eager(kClusterOf8For15),
-                                          kClusterOf4For15,
-                                          eager(kClusterOf4For15),
-                                          kClusterOf2For15,
-                                          eager(kClusterOf2For15),
-                                          Launch{.form = Form::ring,
-                                                 .log_parts = 1,
-                                                 .slots = 2,
-                                                 .load_pieces = 4,
-                                                 .store_pieces = 2,
-                                                 .chains = 4,
-                                                 .dynamic = true}};
+inline constexpr std::array kLaunches<15>{
+    kClusterOf8For15,
+    eager(kClusterOf8For15),
+    kClusterOf4For15,
+    eager(kClusterOf4For15),
+    kClusterOf2For15,
+    eager(kClusterOf2For15),
+    Launch{.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .store_pieces = 2},
+    deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .dynamic = true})};
 
 inline constexpr Launch kPairLaunch{
     .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
@@ -212,7 +213,7 @@ constexpr Tile tile_of(const Launch& launch, int log_n) {
 }
 
 /// Dynamic shared memory of a block in bytes, in this order: rows (pair: pieces of rows), table, staging,
-/// then for each slot its mbarriers, and its reader count, row and next row (pair: its mbarriers). There is
+/// then for each slot its mbarriers, and its row and next row (pair: its mbarriers). There is
 /// no static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {
   const int row_bytes = tile_of(launch, log_n).row_bytes();
@@ -227,9 +228,9 @@ constexpr int staging_bytes(const Launch& launch, int log_n) {
                          : 0;
 }
 constexpr int bookkeeping_bytes(const Launch& launch) {
-  constexpr int kCountRowTicket = 4 + 4 + 4;
+  constexpr int kRowAndNext = 4 + 4;
   if (launch.form == Form::pair) return 8 * PairRing::kBarriers;
-  return launch.teams * launch.slots * (8 * launch.load_pieces + kCountRowTicket);
+  return launch.teams * launch.slots * (8 * (launch.load_pieces + 1) + kRowAndNext);
 }
 constexpr int shared_bytes(const Launch& launch, int log_n) {
   return row_area_bytes(launch, log_n) + table_bytes(launch) + staging_bytes(launch, log_n) +

@@ -48,7 +48,9 @@ __device__ inline std::uint32_t signed_ones(std::uint32_t one, int lane) {
 
 /// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), times the scale where
 /// it goes there, and -I8 for m16n8k8, which subtracts the bf16 head of an accumulator from it exactly.
-template <Scaling scaling>
+/// `held`: in five registers. Otherwise the compiler works them out anew for every row, and copies equal
+/// words to where an operand wants its pair.
+template <Scaling scaling, bool held>
 struct Stage3Constants {
   std::uint32_t hadamard[2][2], minus_identity;
   float scale;  // of sums that have not seen `hadamard`
@@ -60,6 +62,15 @@ struct Stage3Constants {
     hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
     hadamard[1][1] = block ^ kBothSigns;
     minus_identity = (2 * t == g ? 0xBF80U : 0U) | (2 * t + 1 == g ? 0xBF800000U : 0U);
+    if constexpr (held) {
+      asm volatile("" : "+r"(minus_identity));
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        asm volatile("" : "+r"(hadamard[i >> 1][i & 1]));
+    }
+  }
+  __device__ float last_factor() const {
+    return scaling == Scaling::constants ? 1.0F : scale;
   }
 };
 
@@ -158,8 +169,8 @@ __device__ inline std::uint32_t bf16_heads(float low, float high) {
 
 /// Stage 3 on the tensor core for `chains` column-tile pairs at once, step by step, so that their latencies
 /// overlap: x = hi + lo exactly enough (16 bits), both through the same H16.
-template <int chains, Scaling scaling>
-__device__ void tensor_pairs(float (&x)[chains][2][4], const Stage3Constants<scaling>& constants) {
+template <int chains, class Constants>
+__device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constants) {
   std::uint32_t hi[chains][4], lo[chains][4];
 #pragma unroll
   for (int c = 0; c < chains; ++c) {
@@ -236,13 +247,14 @@ __device__ void scaled_words(std::uint32_t (&words)[4], const float (&x)[2][4], 
   }
 }
 
-/// Stages 2 and 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `store(pair, words)`
-/// takes each of them in turn.
-template <Dtype dtype, int most_chains, int registers, Scaling scaling, class Store>
-__device__ void finish(float (&d)[registers], const Stage3Constants<scaling>& constants, int lane,
+/// Stages 2 and 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `between()` is called
+/// between the stages, `store(pair, words)` for each pair in turn.
+template <Dtype dtype, int most_chains, int registers, class Constants, class Between, class Store>
+__device__ void finish(float (&d)[registers], const Constants& constants, int lane, Between between,
                        Store store) {
   constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
   column_butterflies(d);
+  between();
   bool all_finite = true;
 #pragma unroll
   for (int i = 0; i < 8; ++i)
@@ -260,7 +272,7 @@ __device__ void finish(float (&d)[registers], const Stage3Constants<scaling>& co
 #pragma unroll
       for (int c = 0; c < kChains; ++c) {
         std::uint32_t words[4];
-        scaled_words<dtype>(words, x[c], scaling == Scaling::constants ? 1.0F : constants.scale);
+        scaled_words<dtype>(words, x[c], constants.last_factor());
         store(pair + c, words);
       }
     }
@@ -277,6 +289,12 @@ __device__ void finish(float (&d)[registers], const Stage3Constants<scaling>& co
       store(pair, words);
     }
   }
+}
+
+template <Dtype dtype, int most_chains, int registers, class Constants, class Store>
+__device__ void finish(float (&d)[registers], const Constants& constants, int lane, Store store) {
+  const auto nothing = [] {};
+  finish<dtype, most_chains>(d, constants, lane, nothing, store);
 }
 
 /// Byte of the row where `lane` stores its first word (column-tile pair 0, q = 0); word q of a pair lies
@@ -339,7 +357,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
       return Fragments<dtype, tile.k_steps()>(lane, upper_m);
     }
   }();
-  const Stage3Constants<scaling> constants(lane, batch.scale);
+  const Stage3Constants<scaling, !kTable> constants(lane, batch.scale);
   __syncthreads();
 
   float d[tile.columns() / 2];
@@ -365,19 +383,8 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
 #endif
 }
 
-/// Whether this is the last of `warps` warps that have read a slot; the count starts again then. `inc`,
-/// because the compiler gathers an addition over the warp first, and waits for it.
-__device__ inline bool last_reader(unsigned* readers, unsigned warps) {
-  unsigned before;
-  asm volatile("atom.acq_rel.cta.shared.inc.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "r"(ptx::shared_address(readers)), "r"(warps - 1)
-               : "memory");
-  return before == warps - 1;
-}
-
-/// A word that one thread of a block leaves for others, which come by the readers' count or an mbarrier.
-/// Atomic, because racecheck does not follow the order that the count gives.
+/// A word that one thread of a block leaves for others, which come by an mbarrier. Atomic, because racecheck
+/// does not follow the order that a barrier of single lanes gives.
 __device__ inline void leave(int* word, int value) {
   atomicExch(word, value);
 }
@@ -386,7 +393,10 @@ __device__ inline int left_in(int* word) {
 }
 
 // Resident blocks of `teams` independent teams: `parts` warpgroups that share a row and have `slots` rows in
-// flight. No warp is set aside as a producer: the last warp that has read a slot refills it.
+// flight. No warp is set aside as a producer: a slot that all warps have read is refilled by the first ones,
+// a piece each, between stages 2 and 3, when nobody has to wait for the others any more. (Right behind the
+// exact stage the slower warps are waited for; a count of the readers, the last of which refills, is an
+// atomic with a fence for every warp.)
 template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
     ring(RowBatch batch, unsigned* next_row) {
@@ -401,8 +411,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   constexpr int kStepsPerLoad = tile.k_steps() / kLoads;
   constexpr int kStores = launch.store_pieces;
   constexpr bool kTable = launch.table, kDynamic = launch.dynamic, kStaged = launch.staged();
-  constexpr bool kOneFirst = launch.one_first;
-  static_assert(!(kOneFirst && kDynamic), "dynamic rows begin with a row in every slot");
+  constexpr bool kDeferred = launch.deferred;
+  static_assert(!kDeferred || kStores == 1, "the staged row is sent as one piece");
   extern __shared__ __align__(1024) std::byte shared[];
   // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
   std::byte* const table = shared + row_area_bytes(launch, log_n);
@@ -411,41 +421,43 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int block_warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
   const int team = block_warp / kWarpsPerRow, upper_m = block_warp % kWarpsPerRow;
-  auto* const full = reinterpret_cast<std::uint64_t*>(bookkeeping) + team * kSlots * kLoads;
-  auto* const readers = reinterpret_cast<unsigned*>(bookkeeping + 8 * kAllSlots * kLoads) + team * kSlots;
+  // mbarriers of a slot: the bytes of each piece of the row are there, and all warps have read the row.
+  const std::uint32_t full = ptx::shared_address(bookkeeping) + 8 * team * kSlots * (kLoads + 1);
+  const std::uint32_t read = full + 8 * kSlots * kLoads;
   // Dynamic: the row that a slot waits for, and the one after it.
-  int* const row_in = reinterpret_cast<int*>(readers + kAllSlots);
-  int* const next_in = reinterpret_cast<int*>(readers + 2 * kAllSlots);
+  int* const row_in = reinterpret_cast<int*>(bookkeeping + 8 * kAllSlots * (kLoads + 1)) + team * kSlots;
+  int* const next_in = row_in + kAllSlots;
   const std::uint32_t rows_at = ptx::shared_address(shared) + team * kSlots * kRowBytes;
   const std::uint32_t staging = ptx::shared_address(all_staging) + block_warp * kStagedBytes;
   const int stride = static_cast<int>(gridDim.x) * kTeams;  // from a team's row to its next
   const int first = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
 
-  const auto refill = [&](int row, int slot) {
-    if (kDynamic) leave(row_in + slot, row);
+  const auto full_of = [&](int slot, int piece) { return full + 8 * (slot * kLoads + piece); };
+  const auto refill = [&](int row, int slot, int piece) {
+    if (kDynamic && piece == 0) leave(row_in + slot, row);
     if (row >= batch.rows) {
-      if (kDynamic) ptx::mbarrier_arrive(ptx::shared_address(full + slot * kLoads));
+      if (kDynamic && piece == 0) ptx::mbarrier_arrive(full_of(slot, 0));
       return;
     }
-    const std::byte* from = batch.in + row * batch.row_stride_bytes;
-#pragma unroll
-    for (int p = 0; p < kLoads; ++p) {
-      const std::uint32_t barrier = ptx::shared_address(full + slot * kLoads + p);
-      ptx::mbarrier_arrive_expect_tx(barrier, kLoadBytes);
-      ptx::bulk_copy_global_to_shared(rows_at + slot * kRowBytes + p * kLoadBytes, from + p * kLoadBytes,
-                                      kLoadBytes, barrier);
-    }
+    ptx::mbarrier_arrive_expect_tx(full_of(slot, piece), kLoadBytes);
+    ptx::bulk_copy_global_to_shared(rows_at + slot * kRowBytes + piece * kLoadBytes,
+                                    batch.in + row * batch.row_stride_bytes + piece * kLoadBytes, kLoadBytes,
+                                    full_of(slot, piece));
   };
   // One thread of the team issues, in order: spread over the warps, the first loads start sooner, but the
   // first row arrives later, among the others.
   if (lane == 0 && upper_m == 0) {
-    for (int i = 0; i < kSlots * kLoads; ++i)
-      ptx::mbarrier_init(ptx::shared_address(full + i), 1);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      for (int piece = 0; piece < kLoads; ++piece)
+        ptx::mbarrier_init(full_of(slot, piece), 1);
+      ptx::mbarrier_init(read + 8 * slot, kWarpsPerRow);
+    }
     ptx::fence_mbarrier_init();
     ptx::griddepcontrol_wait();
     for (int slot = 0; slot < kSlots; ++slot) {
-      readers[slot] = 0;
-      if (slot == 0 || !kOneFirst) refill(first + slot * stride, slot);
+#pragma unroll
+      for (int piece = 0; piece < kLoads; ++piece)
+        refill(first + slot * stride, slot, piece);
     }
   }
   const auto hadamard = [&] {
@@ -457,7 +469,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
       return Fragments<dtype, tile.k_steps()>(lane, upper_m);
     }
   }();
-  const Stage3Constants<scaling> constants(lane, batch.scale);
+  const Stage3Constants<scaling, !kTable> constants(lane, batch.scale);
   if constexpr (kTable) {
     __syncthreads();
   } else {
@@ -471,13 +483,32 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   const auto last_draw = static_cast<unsigned>(batch.rows + stride - 1);
   unsigned drawn = draws ? atomicInc(next_row, last_draw) : 0U;
 
+  // Sends what stmatrix has staged: column-tile pairs that are contiguous in the row, as one piece or, of a
+  // part of them, the lower and the upper eight rows of D apart.
+  const auto send = [&](std::byte* out, int first_pair, int pairs) {
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+    if (lane != 0) return;
+    if constexpr (kStores == 1) {
+      ptx::bulk_copy_shared_to_global(out, staging, kStagedBytes);
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at = 256 * first_pair + half * (kStagedBytes / 2);
+        ptx::bulk_copy_shared_to_global(out + at, staging + at, 256 * pairs);
+      }
+    }
+    ptx::bulk_copy_commit_group();
+  };
+  std::byte* staged_for = nullptr;  // kDeferred: the place of the row before, which waits in staging
+
   int slot = 0;
   std::uint32_t phase = 0;
 #pragma unroll 1
   for (int row = first; kDynamic || row < batch.rows; row += stride) {
     if (kDynamic) {
-      ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads), phase);
-      // By the thread that will count this warp as a reader, so that the next row is written after this.
+      ptx::mbarrier_wait_parity(full_of(slot, 0), phase);
+      // By the thread that will arrive for this warp, so that the next row is written after this.
       if (lane == 0) row = left_in(row_in + slot);
       row = __shfl_sync(0xFFFFFFFFU, row, 0);
       if (row >= batch.rows) break;
@@ -487,60 +518,50 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     float d[kColumns / 2];
     exact_stage<dtype, log_n, launch.log_parts>(d, hadamard, rows_at + slot * kRowBytes, [&](int s) {
       if (s % kStepsPerLoad != 0) return;
-      ptx::mbarrier_wait_parity(ptx::shared_address(full + slot * kLoads + s / kStepsPerLoad), phase);
+      ptx::mbarrier_wait_parity(full_of(slot, s / kStepsPerLoad), phase);
       ptx::wgmma_fence();
     });
-    if (kOneFirst && row == first && lane == 0 && upper_m == 0) {
-      for (int later = 1; later < kSlots; ++later)
-        refill(first + later * stride, later);
-    }
+    // The fence waits for the staging, a few hundred clocks of which the tensor core makes use here.
+    if (kDeferred && staged_for != nullptr) send(staged_for, 0, kColumns / 16);
     // Under the tensor core, because the next wait for any memory may be one for this too.
     if (draws) drawn = atomicInc(next_row, last_draw);
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);
     if (draws) leave(next_in + slot, static_cast<int>(held) + kSlots * stride);
     if (lane == 0) {
-      const int next = row + kSlots * stride;
-      if (kDynamic || next < batch.rows) {
-        if (last_reader(readers + slot, kWarpsPerRow))
-          refill(kDynamic ? left_in(next_in + slot) : next, slot);
-      }
+      ptx::mbarrier_arrive(read + 8 * slot);
       if (kStaged) ptx::bulk_copy_wait_group_read<0>();  // the staged row before has been read
     }
     __syncwarp();
 
+    const auto refill_slot = [&] {
+      const int next = row + kSlots * stride;
+      if (lane != 0 || upper_m >= kLoads || (!kDynamic && next >= batch.rows)) return;
+      ptx::mbarrier_wait_parity(read + 8 * slot, phase);
+      for (int piece = upper_m; piece < kLoads; piece += kWarpsPerRow)
+        refill(kDynamic ? left_in(next_in + slot) : next, slot, piece);
+    };
     std::byte* const out =
         batch.out + row * batch.row_stride_bytes +
         (kStaged ? upper_m * kStagedBytes : first_word_offset<log_n, launch.log_parts>(upper_m, lane));
-    finish<dtype, launch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
-      if constexpr (!kStaged) {
+    finish<dtype, launch.chains>(
+        d, constants, lane, refill_slot, [&](int pair, const std::uint32_t(&words)[4]) {
+          if constexpr (!kStaged) {
 #pragma unroll
-        for (int q = 0; q < 4; ++q)
-          *reinterpret_cast<std::uint32_t*>(out + staged_offset(kLogTiles, pair, q, 0)) = words[q];
-      } else {
-        ptx::stmatrix_x4(staging + staged_offset(kLogTiles, pair, lane >> 3, lane & 7), words);
-        constexpr int kPairsPerPiece = kColumns / 16 / (kStaged ? kStores : 1);
-        if ((pair + 1) % kPairsPerPiece != 0) return;
-        ptx::fence_proxy_async_shared();
-        __syncwarp();
-        if (lane != 0) return;
-        if constexpr (kStores == 1) {
-          ptx::bulk_copy_shared_to_global(out, staging, kStagedBytes);
-        } else {
-          // Of the lower and of the upper eight rows of D: a contiguous piece each.
-          const int begin = staged_offset(kLogTiles, pair + 1 - kPairsPerPiece, 0, 0);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int at = begin + half * (kStagedBytes / 2);
-            ptx::bulk_copy_shared_to_global(out + at, staging + at, 256 * kPairsPerPiece);
+            for (int q = 0; q < 4; ++q)
+              *reinterpret_cast<std::uint32_t*>(out + staged_offset(kLogTiles, pair, q, 0)) = words[q];
+          } else {
+            ptx::stmatrix_x4(staging + staged_offset(kLogTiles, pair, lane >> 3, lane & 7), words);
+            constexpr int kPairsPerPiece = kColumns / 16 / (kStaged ? kStores : 1);
+            if (!kDeferred && (pair + 1) % kPairsPerPiece == 0)
+              send(out, pair + 1 - kPairsPerPiece, kPairsPerPiece);
           }
-        }
-        ptx::bulk_copy_commit_group();
-      }
-    });
+        });
+    if (kDeferred) staged_for = out;
     if (++slot == kSlots) slot = 0, phase ^= 1;
     __syncwarp();
   }
+  if (kDeferred && staged_for != nullptr) send(staged_for, 0, kColumns / 16);
   // Shared memory must outlive the copies that read it.
   if (kStaged && lane == 0) ptx::bulk_copy_wait_group_read<0>();
 #else

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
     load(first, warp, warp, warp < kHead ? head_full : tail_full);
   }
   __syncwarp();
-  const Stage3Constants<scaling> constants(lane, batch.scale);
+  const Stage3Constants<scaling, true> constants(lane, batch.scale);
   const int upper_m = 8 * rank + warp, group = warp >> 2;
   // The warpgroups of a block take turns with the tensor core, so that the one finishes while the other
   // multiplies.

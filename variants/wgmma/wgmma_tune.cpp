@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   constexpr std::int64_t kSeveralRowsForEveryTeam = std::int64_t{1} << 24;
   const LaunchTuning tuning{
       wgmma::variant,
-      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,one_first",
+      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred",
       wgmma::kSmallestLogN,
       wgmma::kLargestTunedLogN,
       wgmma::candidates,

@@ -45,21 +45,24 @@ constexpr Launch chains(Launch launch, int pairs) {
   launch.chains = pairs;
   return launch;
 }
-constexpr Launch one_first(Launch launch) {
-  launch.one_first = true;
-  return launch;
-}
 
 template <int log_n>
 constexpr auto launches_to_try() {
   if constexpr (log_n == 12) {
     constexpr Launch small = with_table(blocks(teams(kRing, 4, 2), 2)), large = teams(kRing, 4, 4);
-    return std::array{blocks(kBlockPerRow, 6), large, chains(large, 4), teams(kRing, 6, 3), small};
+    return std::array{blocks(kBlockPerRow, 6), large,          chains(large, 4), small,
+                      deferred(large),         deferred(small)};
   } else if constexpr (log_n == 13) {
     constexpr Launch small = blocks(kRing, 4), large = teams(kRing, 4, 2);
-    return std::array{blocks(kBlockPerRow, 4), small, pieces(small, 2, 2),
-                      dynamic(small),          large, with_table(parts(large, 1)),
-                      one_first(small)};
+    return std::array{blocks(kBlockPerRow, 4),
+                      small,
+                      pieces(small, 2, 2),
+                      dynamic(small),
+                      large,
+                      with_table(parts(large, 1)),
+                      deferred(small),
+                      deferred(pieces(small, 2, 1)),
+                      deferred(dynamic(small))};
   } else if constexpr (log_n == 14) {
     constexpr Launch small = blocks(kRing, 2), large = teams(kRing, 2, 2);
     return std::array{small,
@@ -68,10 +71,11 @@ constexpr auto launches_to_try() {
                       with_table(pieces(parts(small, 1), 4, 2)),
                       dynamic(large),
                       dynamic(pieces(small, 2, 2)),
-                      one_first(large),
-                      chains(one_first(large), 4)};
+                      chains(deferred(large), 4),
+                      deferred(dynamic(large)),
+                      deferred(dynamic(pieces(small, 2, 1)))};
   } else {
-    constexpr Launch row = parts(kRing, 1), pieced = pieces(row, 4, 2);
+    constexpr Launch row = parts(kRing, 1), pieced = pieces(row, 4, 2), late = deferred(pieces(row, 4, 1));
     return std::array{row,
                       pieced,
                       pieces(row, 8, 2),
@@ -79,7 +83,10 @@ constexpr auto launches_to_try() {
                       chains(pieced, 4),
                       dynamic(pieced),
                       chains(dynamic(pieced), 4),
-                      dynamic(pieces(row, 8, 2))};
+                      dynamic(pieces(row, 8, 2)),
+                      late,
+                      dynamic(late),
+                      chains(dynamic(late), 4)};
   }
 }
 
@@ -93,7 +100,7 @@ std::string described(const Launch& launch) {
       launch.form == Form::one_shot ? "one_shot" : (launch.dynamic ? "ring_dynamic" : "ring");
   for (const int number :
        {launch.parts(), launch.teams, launch.slots, launch.blocks_per_sm, launch.load_pieces,
-        launch.store_pieces, launch.chains, int{launch.table}, int{launch.one_first}})
+        launch.store_pieces, launch.chains, int{launch.table}, int{launch.deferred}})
     values += ',' + std::to_string(number);
   return values;
 }
