@@ -16,14 +16,14 @@ namespace {
 using support::Mode;
 
 struct Options {
-  std::vector<int> log_n, log_bytes{16, 18, 21, 22, 23, 24, 25, 27};
+  std::vector<int> log_n, log_bytes{16, 18, 20, 21, 22, 23, 24, 25, 27};
   std::vector<std::string> dtypes{"f16"};
 };
 
 /// Sizes of the L2 by the honest mode, the others by the plain one.
 Mode mode_for(std::int64_t bytes) {
   const Regime regime = regime_of(bytes);
-  return regime == Regime::medium || regime == Regime::full ? Mode::alternating : Mode::replay;
+  return regime == Regime::small || regime == Regime::dram ? Mode::replay : Mode::alternating;
 }
 
 std::vector<std::byte> random_data(const Problem& problem, reference::InputClass input) {

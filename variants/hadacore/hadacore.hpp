@@ -72,7 +72,7 @@ constexpr Config published_config(int log_n) {
 /// is not,
 ///   the published shapes have more threads for a row, or for fp32 sums fewer and longer ones.
 struct TunedRow {
-  Config narrow[kRegimes], wide[kRegimes];
+  Config narrow[4], wide[4];  // small, light and medium, full, dram
 };
 
 constexpr TunedRow tuned_row(int log_n) {
@@ -124,7 +124,8 @@ constexpr TunedRow tuned_row(int log_n) {
 
 constexpr Config tuned_config(int log_n, Accumulator sums, Regime regime) {
   const TunedRow row = tuned_row(log_n);
-  return (sums == Accumulator::narrow ? row.narrow : row.wide)[static_cast<int>(regime)];
+  const int column = regime == Regime::small ? 0 : static_cast<int>(regime) - 1;
+  return (sums == Accumulator::narrow ? row.narrow : row.wide)[column];
 }
 
 constexpr Config config_for(Table table, int log_n, Accumulator sums, Regime regime) {

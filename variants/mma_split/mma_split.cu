@@ -22,7 +22,7 @@
 //   n =  128      b0-b2 e | b3-b6 l | 4 rows in l, more in v   b0,b1,b3,b4: mma 1 | b2,b5,b6: mma 2
 //   n =  256      b0-b2 e | b3-b7 l | rows in v                b0,b1,b3,b4: mma 1 | b2,b5-b7: mma 2
 //   n =  512..    ... | b8.. v and w            then FADD over v | exchange (w <-> v) + FADD over w
-//      w has none or b8 at n = 512, up to b8-b9 at 1024, b10 or b9-b10 at 2048, b10-b11 or b9-b11 at 4096,
+//      w has none at n = 512, none or b8-b9 at 1024, b10 or b9-b10 at 2048, b10-b11 or b9-b11 at 4096,
 //      b10-b12 at 8192, b12-b13 at 16384 (b11-b13 for data that are not dense)
 // fp32 data:
 //   n =    2, 4   b0.. e                                                                  FADD
@@ -101,10 +101,11 @@ Choice choose_dense(const Problem& problem) {
 }
 
 /// Launches that the stream's next one may overlap have few blocks, so they take the table's smallest regime.
-template <Trigger trigger>
+template <bool single_block>
 Choice choose_overlapping(const Problem& problem) {
   return dispatch(problem, [](auto dtype, auto log_n) {
     constexpr Launch launch = launch_for(dtype(), log_n(), Regime::small);
+    constexpr Trigger trigger = trigger_for(dtype(), log_n(), single_block);
     return choice<Geometry{dtype(), log_n(), launch}, Access::dense, trigger>();
   });
 }
@@ -120,22 +121,30 @@ std::int64_t blocks_of_rows(const Problem& problem, const Geometry& g) {
   return ceil_div(problem.rows, g.rows_per_block());
 }
 
-/// Whether a launch is best overlapped from its start: a single block; and of short rows as long as the
-/// blocks leave half of the multiprocessors' time to the next launch. Blocks of rows that take long gain more
-/// from being left alone until they store.
-bool overlap_from_the_start(const Geometry& g, std::int64_t blocks, const DeviceInfo& device) {
-  constexpr int kShortRowBytes = 4096;
-  if (blocks == 1) return true;
-  return bytes_of(g.dtype) << g.log_n < kShortRowBytes && blocks * g.threads() <= 128 * device.sm_count;
+void allow_shared_memory(const Choice& choice) {
+  const int bytes = choice.geometry.shared_bytes();
+  if (bytes <= 48 * 1024) return;
+  FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+/// Whether this launch and the next find room on the device side by side. Where they do not, blocks of the
+/// next wait in places that this one still needs.
+bool leaves_room(const Choice& choice, std::int64_t blocks, const DeviceInfo& device) {
+  allow_shared_memory(choice);
+  const Geometry& g = choice.geometry;
+  int resident = 0;
+  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, choice.kernel, g.threads(),
+                                                          static_cast<std::size_t>(g.shared_bytes())));
+  return 2 * blocks <= std::int64_t{resident} * device.sm_count;
 }
 
 Choice choose_for_vectors(const Problem& problem, const DeviceInfo& device) {
   if (!problem.contiguous()) return choose_fallback<Access::vectors>(problem);
   if (problem.programmatic_launch) {
-    const Choice at_start = choose_overlapping<Trigger::at_start>(problem);
-    const std::int64_t blocks = blocks_of_rows(problem, at_start.geometry);
-    if (overlap_from_the_start(at_start.geometry, blocks, device)) return at_start;
-    if (blocks <= 8 * device.sm_count) return choose_overlapping<Trigger::before_stores>(problem);
+    const Choice of_several = choose_overlapping<false>(problem);
+    const std::int64_t blocks = blocks_of_rows(problem, of_several.geometry);
+    if (blocks == 1) return choose_overlapping<true>(problem);
+    if (leaves_room(of_several, blocks, device)) return of_several;
   }
   return choose_dense(problem);
 }
@@ -172,12 +181,6 @@ class MmaSplitPlan final : public Plan {
   }
 
  private:
-  static void allow_shared_memory(const Choice& choice) {
-    const int bytes = choice.geometry.shared_bytes();
-    if (bytes <= 48 * 1024) return;
-    FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  }
-
   std::int64_t blocks_of(const Geometry& g) const { return blocks_of_rows(problem(), g); }
 
   void enqueue(const void* in, void* out, Stream stream) const override {

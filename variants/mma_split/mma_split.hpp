@@ -33,12 +33,13 @@ enum class Form {
 };
 
 /// How rows are spread: 16-byte vectors a lane holds, warps that share a row (1: a warp holds whole rows).
-/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler. The first blocks of a
-/// multiprocessor start `stagger` clocks after each other.
+/// blocks_per_sm is what the registers are limited for; 0 leaves them to the compiler. The first blocks of
+/// all multiprocessors do not start together but `stagger` clocks after each other: those of one
+/// multiprocessor, or, where there are `groups`, the blocks of every group after those of the one before.
 struct Launch {
   int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
   Form form = Form::registers;
-  int stagger = 0;
+  int stagger = 0, groups = 0;
   constexpr bool operator==(const Launch&) const = default;
 };
 
@@ -164,16 +165,18 @@ struct Geometry {
   }
 };
 
-/// The launches of every size in the four regimes: of the candidates in mma_split_tune.cu, measured on an
+/// The launches of every size in the five regimes: of the candidates in mma_split_tune.cu, measured on an
 /// H200 over 64 KiB .. 128 MiB, the fastest over the sizes of the regime together. All give the same bits.
 /// What decided:
 /// - small: latency, which is the length of the code that one warp runs: one vector a lane where that leaves
 ///   a row to one warp, otherwise more warps a row with fewer vectors each, as long as the block stays small.
-/// - medium, full (L2): a block should move 4 KB, because an H200 starts about 1.6 blocks a ns, and the fixed
-///   part of a warp's code (addresses, matrices) is shared by four vectors instead of two. n = 1024 gains
-///   most: in blocks of 2 KB it meets the block starts, and in one warp of four vectors it needs no exchange.
-///   Up to 64 registers of a lane, 4096 vectors fit on a multiprocessor: 2^22 elements then are one wave.
-///   bf16 at n = 128 has that in blocks of 128 threads only.
+///   n = 512 has two vectors and no exchange, which a launch that the next one overlaps feels most.
+/// - light: all multiprocessors should have warps, so n = 64 .. 512 have two vectors a lane and small blocks.
+/// - medium, full (L2): four vectors a lane share the fixed part of a warp's code (addresses, matrices); n =
+///   1024 then needs no exchange. Blocks of 16 KB up to n = 1024: an H200 starts about 1.6 blocks a ns, and
+///   in blocks of 4 KB the last of 2^22 elements start when others are done already. Up to 64 registers of a
+///   lane, 4096 vectors fit on a multiprocessor: 2^22 elements then are one wave. bf16 is faster where the
+///   compiler is told so, f16 where it comes out by itself.
 /// - dram: many small blocks with one or two vectors a lane, the best shape of a copy; four at n = 1024,
 ///   where no exchange is better still.
 /// - n = 8192: eight warps of 32 sums a lane; four of 64 have fewer stores, of 16 bytes instead of 8, but
@@ -185,8 +188,12 @@ struct Geometry {
 ///   work, and registers limited so that 64 KiB of rows are resident on a multiprocessor, or one row of
 ///   32768. Rows come by cp.async: loads to registers hold lines of the L1 until they arrive, and buffers
 ///   leave it few.
+/// - f32 rows of 16384 and 32768: one or two rows fill a multiprocessor, and the first rows of all of them
+///   would load, compute and store in step. So groups of blocks start one after the other, where the rows are
+///   enough for all: two groups inside the L2, eight out of it. There half as many warps with stores of 16
+///   bytes are faster; inside the L2 a row's own time counts, and more warps make it shorter.
 struct LaunchRow {
-  Launch small, medium, full, dram;
+  Launch small, light, medium, full, dram;
 };
 
 constexpr Launch kOne{1, 1, 256}, kTwo{2, 1, 256}, kFour{4, 1, 128};  // vectors a lane, 4 KB a block and more
@@ -194,40 +201,54 @@ constexpr Launch kOne{1, 1, 256}, kTwo{2, 1, 256}, kFour{4, 1, 128};  // vectors
 constexpr Launch kStaggered{16, 4, 128, 3, Form::registers, 600};  // n = 16384
 
 constexpr LaunchRow at_any_work(const Launch& launch) {
-  return {launch, launch, launch, launch};
+  return {launch, launch, launch, launch, launch};
+}
+
+/// n = 64 .. 1024: one warp holds whole rows inside the L2.
+constexpr LaunchRow launches_of_warps(Dtype dtype, int log_n) {
+  constexpr Launch kShort{1, 1, 128}, kHalf{2, 1, 64}, kLimited{4, 1, 256, 4}, kLong{4, 1, 256};
+  const Launch large = dtype == Dtype::bf16 ? kLimited : kLong;
+  switch (log_n) {
+    case 9:
+      return {{2, 1, 128}, kHalf, large, dtype == Dtype::bf16 ? kLimited : kFour, {2, 1, 128}};
+    case 10:
+      return {{1, 4, 128}, {4, 1, 64}, large, large, {4, 1, 64}};
+    default:
+      return {kShort, kHalf, large, large, {2, 1, 128}};
+  }
 }
 
 constexpr LaunchRow launches_16(Dtype dtype, int log_n) {
   const bool bf16 = dtype == Dtype::bf16;
   switch (log_n) {
     case 1:
-      return {kOne, kOne, bf16 ? kOne : kTwo, kOne};
+      return {kOne, kOne, kOne, bf16 ? kOne : kTwo, kOne};
     case 2:
-      return {kOne, kOne, bf16 ? kOne : kFour, kOne};
+      return {kOne, kOne, kOne, bf16 ? kOne : kFour, kOne};
     case 3:
-      return {kOne, kFour, kFour, kOne};
+      return {kOne, kFour, kFour, kFour, kOne};
     case 4:
-      return {kOne, kTwo, kTwo, kOne};
+      return {kOne, kTwo, kTwo, kTwo, kOne};
     case 5:
-      return {kOne, {2, 1, 128}, {1, 1, 128}, {1, 1, 128}};
-    case 7:
-      if (bf16) return {{1, 1, 128}, {4, 1, 128}, {4, 1, 64}, {2, 1, 128}};
-      [[fallthrough]];
+      return {kOne, {2, 1, 128}, {2, 1, 128}, {1, 1, 128}, {1, 1, 128}};
     case 6:
+    case 7:
     case 8:
-      return {{1, 1, 128}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
     case 9:
-      return {{1, 2, 64}, {4, 1, 64}, {4, 1, 64}, {2, 1, 128}};
     case 10:
-      return {{1, 4, 128}, {4, 1, 64}, {4, 1, 64}, {4, 1, 64}};
-    case 11:
-      return {{2, 4, 128}, {4, 2, 64}, {4, 2, 64}, {4, 2, 64}};
-    case 12:
-      return {{2, 8, 256}, {4, 4, 128}, {4, 4, 128}, {4, 4, 128}};
+      return launches_of_warps(dtype, log_n);
+    case 11: {
+      constexpr Launch kBest{4, 2, 64};
+      return {{2, 4, 128}, kBest, kBest, kBest, kBest};
+    }
+    case 12: {
+      constexpr Launch kBest{4, 4, 128};
+      return {{2, 8, 256}, kBest, kBest, kBest, kBest};
+    }
     case 13:
       return at_any_work({4, 8, 256});
     default:
-      return {{16, 4, 128, 3}, kStaggered, kStaggered, kStaggered};
+      return {{16, 4, 128, 3}, kStaggered, kStaggered, kStaggered, kStaggered};
   }
 }
 
@@ -240,23 +261,39 @@ constexpr LaunchRow launches_32(int log_n) {
     case 5:
     case 6:
     case 7:
-      return {kOne, kOne, kTwo, kOne};
+      return {kOne, kOne, kOne, kTwo, kOne};
     case 8:
-      return {{1, 2, 64}, {2, 1, 128}, {4, 1, 64}, {2, 1, 64}};
+      return {{1, 2, 64}, {2, 1, 128}, {2, 1, 128}, {4, 1, 64}, {2, 1, 64}};
     case 9:
-      return {{1, 4, 128}, {2, 2, 64}, {4, 1, 64}, {2, 2, 64}};
-    case 10:
-      return {{2, 4, 128}, {2, 4, 128}, {8, 1, 64}, {2, 4, 128}};
-    case 11:
-      return {{2, 8, 256}, {2, 8, 256}, {8, 2, 64, 16, Form::passes}, {2, 8, 256}};
+      return {{1, 4, 128}, {2, 2, 64}, {2, 2, 64}, {4, 1, 64}, {2, 2, 64}};
+    case 10: {
+      constexpr Launch kBest{2, 4, 128};
+      return {kBest, kBest, kBest, {8, 1, 64}, kBest};
+    }
+    case 11: {
+      constexpr Launch kBest{2, 8, 256};
+      return {kBest, kBest, kBest, {8, 2, 64, 16, Form::passes}, kBest};
+    }
     case 12:
       return at_any_work({8, 4, 128, 8, Form::passes});
     case 13:
       return at_any_work({8, 8, 256, 4, Form::passes});
-    case 14:
-      return at_any_work({8, 16, 512, 2, Form::passes});
-    default:
-      return at_any_work({8, 32, 1024, 1, Form::passes});
+    case 14: {
+      constexpr Launch kTogether{8, 16, 512, 2, Form::passes};
+      return {kTogether,
+              kTogether,
+              kTogether,
+              {8, 16, 512, 2, Form::passes, 1500, 2},
+              {16, 8, 256, 2, Form::passes, 300, 8}};
+    }
+    default: {
+      constexpr Launch kTogether{8, 32, 1024, 1, Form::passes};
+      return {kTogether,
+              kTogether,
+              kTogether,
+              {8, 32, 1024, 1, Form::passes, 3500, 2},
+              {16, 16, 512, 1, Form::passes, 900, 8}};
+    }
   }
 }
 
@@ -265,6 +302,8 @@ constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
   switch (regime) {
     case Regime::small:
       return row.small;
+    case Regime::light:
+      return row.light;
     case Regime::medium:
       return row.medium;
     case Regime::full:
@@ -279,8 +318,56 @@ constexpr Launch launch_for(Dtype dtype, int log_n, Regime regime) {
 /// addresses.
 constexpr Launch fallback_launch(Dtype dtype, int log_n) {
   if (log_n == kLargestWideLogN) return {16, 16, 512, 1, Form::passes};
+  if (dtype == Dtype::f32 && log_n == 14) return {8, 16, 512, 2, Form::passes};
   if (dtype != Dtype::f32 && log_n == kLargestLogN) return {8, 8, 256, 2};
   return launch_for(dtype, log_n, Regime::dram);
+}
+
+/// When the next kernel of the stream may be scheduled, if its launch allows that: as soon as this one reads,
+/// when its loads are on their way, when the matrices are there too (the data are not yet), or around the
+/// exchange.
+enum class Trigger { at_end, at_start, behind_loads, behind_matrices, before_exchange, behind_exchange };
+
+constexpr bool at_exchange(Trigger trigger) {
+  return trigger == Trigger::before_exchange || trigger == Trigger::behind_exchange;
+}
+
+/// For the launches of few blocks, measured on an H200 over one row .. 2^19 elements. Early, the blocks of
+/// the next kernel come while those of this one still start and load, and cost them time, the more the longer
+/// the rows; late, they are not there when this one has ended. A tenth of a microsecond lies between
+/// neighbours.
+constexpr Trigger trigger_for(Dtype dtype, int log_n, bool single_block) {
+  if (dtype == Dtype::f32) {
+    if (log_n <= 9) return Trigger::at_start;
+    return log_n == 11 || log_n == 12 ? Trigger::before_exchange : Trigger::behind_loads;
+  }
+  if (log_n < kSmallestSplitLogN) return Trigger::at_start;
+  switch (log_n) {
+    case 9:
+      return single_block ? Trigger::behind_loads : Trigger::behind_matrices;
+    case 10:
+      return single_block ? Trigger::behind_loads : Trigger::before_exchange;
+    case 11:
+      return Trigger::before_exchange;
+    case 12:
+      return Trigger::behind_exchange;
+    case 13:
+      return Trigger::behind_matrices;
+    default:
+      return Trigger::behind_loads;
+  }
+}
+
+/// Three of the four registers of a matrix hold the same number, and for almost every mma the compiler makes
+/// a copy of all four, unless it does not see that. Whether to keep that from it: where a warp has four
+/// vectors to itself, or sixteen of a shared row. With fewer the copies hide behind the loads, or registers
+/// are short; at n = 512 (f16) it would be the 65th, and 14 blocks instead of 16 would fit on a
+/// multiprocessor, and so for n = 64 and 1024 in blocks of 256 threads.
+constexpr bool hides_equal_registers(const Geometry& g) {
+  if (g.warps_per_row() > 1) return g.vectors() >= 16;
+  const bool short_of_registers =
+      g.dtype == Dtype::f16 && (g.log_n == 9 || (g.threads() == 256 && (g.log_n == 6 || g.log_n == 10)));
+  return g.vectors() >= 4 && !short_of_registers;
 }
 
 /// What a geometry must keep for the kernel to be right: warps that share a row have the block to themselves.
@@ -288,9 +375,10 @@ constexpr bool fits(const Geometry& g) {
   const Launch& l = g.launch;
   const bool shared = l.warps_per_row > 1;
   return is_power_of_two(l.vectors) && is_power_of_two(l.warps_per_row) && l.threads % 32 == 0 &&
-         l.threads <= 1024 && g.vector_bits() >= 0 && g.rows_per_block() >= 1 && g.piece() >= 1 &&
+         l.threads <= 1024 && g.vector_bits() >= 0 && l.vectors >> g.vector_bits() >= 1 &&
+         g.rows_per_block() >= 1 && g.piece() >= 1 &&
          (!shared || (l.threads == 32 * l.warps_per_row && g.rows_per_block() == 1)) &&
-         (l.stagger == 0 || l.blocks_per_sm > 0) &&
+         (l.stagger == 0 ? l.groups == 0 : l.blocks_per_sm > 0) &&
          (l.form == Form::registers ||
           (g.dtype == Dtype::f32 && shared && (l.vectors == 8 || l.vectors == 16)));
 }

@@ -53,17 +53,12 @@ class Lane {
   static constexpr bool first_stage_may_overflow() { return g.dtype == Dtype::bf16; }
 
   /// `exchange`: the buffer of the row.
-  /// Three of the four registers of a matrix hold the same number, and for almost every mma the compiler
-  /// makes a copy of all four. Where a warp has four vectors to itself, or sixteen of a shared row, a zero
-  /// that the compiler does not know keeps it from seeing that. With fewer vectors the copies hide behind the
-  /// loads, or registers are short; at n = 512 (f16) it would be the 65th, and 14 blocks instead of 16 would
-  /// fit on a multiprocessor.
+  /// A zero that the compiler does not know keeps it from seeing equal registers of a matrix.
   __device__ Lane(const Batch& batch, float* exchange) : shrink_(batch.shrink), exchange_(exchange) {
     if constexpr (g.kind() == Kind::split_mma) {
       constexpr unsigned kFirst = transformed_bits(kFirstStageBits, g.log_n);
       constexpr unsigned kSecond = transformed_bits(kSecondStageBits, g.log_n);
-      constexpr bool kShort = g.log_n == 9 && g.dtype == Dtype::f16;
-      constexpr bool kHide = g.vectors() >= (g.warps_per_row() == 1 && !kShort ? 4 : 16);
+      constexpr bool kHide = hides_equal_registers(g);
       constexpr std::uint32_t kOne = g.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U;
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
@@ -169,6 +164,11 @@ class Lane {
   }
   __device__ static void sync() {
     __syncwarp();
+  }
+
+  /// There when almost all work for them is done.
+  __device__ Word word_of_matrices() const {
+    return second_[3] ^ minus_identity_;
   }
 
  private:
@@ -495,24 +495,24 @@ __device__ __noinline__ void put_again(const Batch& batch, float* exchange, int 
 /// look at the results costs.
 enum class NonFinite { handled, ignored };
 
-/// When the next kernel of the stream may be scheduled, if its launch allows that: at the end as ever, at the
-/// start (a few blocks, which leave room beside them), or when the results are there (blocks of the next
-/// kernel would wait in the places that blocks of this one still need).
-enum class Trigger { at_end, at_start, before_stores };
-
-/// The first blocks of a multiprocessor start together. Left alone they all load, then all compute, then all
-/// store, and the memory waits meanwhile; a block that starts later finds its data no later, because there
-/// are loads enough without it. Blocks fill the multiprocessors one after the other, which costs only time
-/// where it is not so.
+/// The first blocks start together. Left alone they all load, then all compute, then all store, and the
+/// memory waits meanwhile; a block that starts later finds its data no later, because there are loads enough
+/// without it, and those that start first have theirs sooner. Blocks fill the multiprocessors one after the
+/// other, which costs only time where it is not so.
 template <Geometry g>
 __device__ void wait_for_turn(const Batch& batch) {
   if constexpr (g.launch.stagger > 0) {
     const unsigned block = blockIdx.x, side_by_side = batch.multiprocessors;
-    if (block < side_by_side || block >= g.launch.blocks_per_sm * side_by_side) return;
-    unsigned wait = g.launch.stagger;
+    if (block >= g.launch.blocks_per_sm * side_by_side) return;
+    unsigned wait = 0;
+    if constexpr (g.launch.groups > 0) {
+      wait = block % g.launch.groups * g.launch.stagger;
+    } else {
 #pragma unroll
-    for (int turn = 2; turn < g.launch.blocks_per_sm; ++turn)
-      wait += block >= turn * side_by_side ? g.launch.stagger : 0;
+      for (int turn = 1; turn < g.launch.blocks_per_sm; ++turn)
+        wait += block >= turn * side_by_side ? g.launch.stagger : 0;
+    }
+    if (wait == 0) return;
     const auto start = static_cast<unsigned>(clock());
     while (static_cast<unsigned>(clock()) - start < wait) {
     }
@@ -523,11 +523,12 @@ __device__ void wait_for_turn(const Batch& batch) {
 // host code for them; kernel_of puts them together.
 
 template <Dtype dtype, int log_n, int vectors, int warps_per_row, int threads, int blocks_per_sm, int stagger,
-          Form form, Access access, Trigger trigger, NonFinite non_finite, Scale scale>
+          int groups, Form form, Access access, Trigger trigger, NonFinite non_finite, Scale scale>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     transform_rows(__grid_constant__ const Batch batch) {
-  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, form, stagger}};
-  static_assert(fits(g));
+  constexpr Geometry g{dtype, log_n, {vectors, warps_per_row, threads, blocks_per_sm, form, stagger, groups}};
+  static_assert(fits(g) && (warps_per_row > 1 || !at_exchange(trigger)));
+  static_assert(g.kind() == Kind::split_mma || trigger != Trigger::behind_matrices);
   constexpr int kVectors = g.vectors(), kElements = g.vector_elements(), kWarps = g.warps_per_row();
   extern __shared__ float4 shared[];
 
@@ -545,8 +546,12 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
   } else {
     place.load(words);
   }
+  if constexpr (trigger == Trigger::behind_loads) ptx::griddepcontrol_launch_dependents();
 
   Lane<g> warp(batch, exchange);
+  if constexpr (trigger == Trigger::behind_matrices) {
+    ptx::griddepcontrol_launch_dependents_behind(warp.word_of_matrices(), batch.zero);
+  }
   float x[kVectors][kElements];
   if constexpr (form == Form::passes) {
     warp.sync();
@@ -568,7 +573,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     }
   }
 
-  if constexpr (trigger == Trigger::before_stores) ptx::griddepcontrol_launch_dependents();
+  if constexpr (trigger == Trigger::before_exchange) ptx::griddepcontrol_launch_dependents();
   if constexpr (kWarps == 1) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -595,6 +600,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     } else {
       __syncthreads();
     }
+    if constexpr (trigger == Trigger::behind_exchange) ptx::griddepcontrol_launch_dependents();
     constexpr Geometry here = g;
     const int first = here.vector_taken(self), part = here.part_taken(self);
 #pragma unroll
@@ -620,8 +626,8 @@ constexpr Kernel kernel_of() {
   constexpr Launch l = g.launch;
   constexpr int kBlocks =
       access == Access::elements ? 0 : l.blocks_per_sm;  // the slow path has all registers
-  return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.stagger, l.form,
-                        access, trigger, non_finite, scale>;
+  return transform_rows<g.dtype, g.log_n, l.vectors, l.warps_per_row, l.threads, kBlocks, l.stagger, l.groups,
+                        l.form, access, trigger, non_finite, scale>;
 }
 
 }  // namespace fwht::mma_split

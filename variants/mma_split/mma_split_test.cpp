@@ -115,6 +115,20 @@ TEST(MmaSplitMaps, IndexBitsLieWhereTheBitCardSays) {
   }
 }
 
+// Rows of one warp have no exchange at which the next kernel could be let in.
+TEST(MmaSplitMaps, TheNextKernelIsLetInWhereThereIsSuchAPlace) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (int log_n = 1; log_n <= largest_log_n(dtype); ++log_n) {
+      const Geometry g{dtype, log_n, launch_for(dtype, log_n, Regime::small)};
+      for (const bool single_block : {false, true}) {
+        const Trigger trigger = trigger_for(dtype, log_n, single_block);
+        EXPECT_TRUE(g.warps_per_row() > 1 || !at_exchange(trigger)) << name(g);
+        EXPECT_TRUE(g.kind() == Kind::split_mma || trigger != Trigger::behind_matrices) << name(g);
+      }
+    }
+  }
+}
+
 TEST(MmaSplitMaps, TheLaunchTableKeepsItsOwnRules) {
   for (const Geometry& g : all_geometries()) {
     EXPECT_TRUE(fits(g)) << name(g);

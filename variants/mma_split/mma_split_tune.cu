@@ -14,19 +14,20 @@ namespace {
 inline constexpr int kMostCandidates = 7;
 using Launches = std::array<Launch, kMostCandidates>;  // those behind the last one have no vectors
 
-/// {vectors a lane, warps a row, threads, blocks per SM, form, stagger}. Left out, because they were slower:
-/// blocks of 1 KB, several rows in a block whose rows take several warps, and registers capped until they
-/// spill.
-constexpr Launches launches_to_try_16(int log_n) {
+/// {vectors a lane, warps a row, threads, blocks per SM, form, stagger, groups}. Left out, because they were
+/// slower: blocks of 1 KB, several rows in a block whose rows take several warps, and registers capped until
+/// they spill.
+constexpr Launches launches_to_try_16(Dtype dtype, int log_n) {
+  const Launch limited{4, 1, 256, dtype == Dtype::bf16 ? 4 : 0};
   switch (log_n) {
     case 6:
     case 7:
     case 8:
-      return {{{2, 1, 128}, {2, 1, 256}, {1, 1, 128}, {4, 1, 64}, {4, 1, 128}}};
+      return {{{2, 1, 128}, {1, 1, 128}, {2, 1, 64}, {4, 1, 64}, {4, 1, 128}, limited}};
     case 9:
-      return {{{2, 1, 128}, {2, 1, 256}, {1, 2, 64}, {4, 1, 64}, {4, 1, 128}}};
+      return {{{2, 1, 128}, {1, 2, 64}, {2, 1, 64}, {4, 1, 64}, {4, 1, 128}, limited}};
     case 10:
-      return {{{2, 2, 64}, {1, 4, 128}, {4, 1, 64}, {4, 1, 128}}};
+      return {{{2, 2, 64}, {1, 4, 128}, {4, 1, 64}, {4, 1, 128}, limited}};
     case 11:
       return {{{4, 2, 64}, {2, 4, 128}, {8, 1, 64}}};
     case 12:
@@ -64,16 +65,26 @@ constexpr Launches launches_to_try_32(int log_n) {
                {16, 4, 128, 4, Form::passes},
                {8, 8, 256, 4}}};
     case 14:
-      return {{{8, 16, 512, 2, Form::passes}, {16, 8, 256, 2, Form::passes}, {16, 8, 256, 2}}};
+      return {{{16, 8, 256, 2, Form::passes, 300, 8},
+               {16, 8, 256, 2, Form::passes},
+               {8, 16, 512, 2, Form::passes},
+               {8, 16, 512, 2, Form::passes, 1500, 2},
+               {16, 8, 256, 2}}};
     case 15:
-      return {{{8, 32, 1024, 1, Form::passes}, {16, 16, 512, 1, Form::passes}, {16, 16, 512}}};
+      return {{{16, 16, 512, 1, Form::passes, 900, 8},
+               {16, 16, 512, 1, Form::passes},
+               {16, 16, 512, 1, Form::passes, 1750, 4},
+               {8, 32, 1024, 1, Form::passes},
+               {8, 32, 1024, 1, Form::passes, 3500, 2},
+               {8, 32, 1024, 1, Form::passes, 900, 8},
+               {16, 16, 512}}};
     default:
       return {{{1, 1, 256}, {1, 1, 128}, {2, 1, 128}, {2, 1, 256}, {4, 1, 128}}};
   }
 }
 
 constexpr Launches launches_to_try(Dtype dtype, int log_n) {
-  return dtype == Dtype::f32 ? launches_to_try_32(log_n) : launches_to_try_16(log_n);
+  return dtype == Dtype::f32 ? launches_to_try_32(log_n) : launches_to_try_16(dtype, log_n);
 }
 
 int sm_count() {
@@ -101,7 +112,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
     std::string values = l.form == Form::passes ? "passes" : "registers";
-    for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm, l.stagger})
+    for (const int number : {l.vectors, l.warps_per_row, l.threads, l.blocks_per_sm, l.stagger, l.groups})
       values += ',' + std::to_string(number);
     values += non_finite == NonFinite::handled ? ",handled" : ",ignored";
     values += kScale == Scale::multiplied ? ",multiplied" : ",in_constants";
