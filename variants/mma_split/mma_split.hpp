@@ -334,8 +334,7 @@ constexpr bool at_exchange(Trigger trigger) {
 
 /// For the launches of few blocks, measured on an H200 over one row .. 2^19 elements. Early, the blocks of
 /// the next kernel come while those of this one still start and load, and cost them time, the more the longer
-/// the rows; late, they are not there when this one has ended. A tenth of a microsecond lies between
-/// neighbours.
+/// the rows; late, they are not there when this one has ended.
 constexpr Trigger trigger_for(Dtype dtype, int log_n, bool single_block) {
   if (dtype == Dtype::f32) {
     if (log_n <= 9) return Trigger::at_start;
