@@ -335,6 +335,7 @@ void small_shapes(Session& session) {
       expect_pattern(session, pattern, pattern.problem, "pointer off by one element", {kPoisonByte, 1, 1});
     }
     if (n >= 1 << 14) judged_pattern(session, n, 17);  // of few long rows, launches differ by their number
+    if (n >= 1 << 16) judged_pattern(session, n, 40);
   }
 }
 

@@ -6,21 +6,22 @@
 
 namespace fwht::wgmma {
 
-// Why two forms, and where each is used (measured on an H200, without clusters by wgmma_tune). A block per
-// row, scheduled by the hardware, keeps memory busiest once the data leaves the L2, as long as several blocks
-// fit on an SM (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but starts
-// later, which counts when there is one wave only). Inside the L2 the start-up of each block counts: once the
-// rows are more than fit at once, resident blocks win that have several rows in flight. Registers matter most
-// while all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the chip), and
-// then pieces of rows help. When rows keep arriving, a row is stored under the exact stage of the next one,
-// and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an SM that
-// only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically, because a
-// static share leaves SMs idle at the end; inside, the counter costs what it brings or more. A few long rows
-// would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row (it comes
-// from the L2 after the first) and each makes its share of the outputs, so that nothing but one barrier is
-// exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten elevenths
-// of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it brings
-// something only where launches overlap.
+// Why several forms, and where each is used (measured on an H200, without clusters by wgmma_tune). A block
+// per row, scheduled by the hardware, keeps memory busiest once the data leaves the L2, as long as several
+// blocks fit on an SM (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but
+// starts later, which counts when there is one wave only). Inside the L2 the start-up of each block counts:
+// once the rows are more than fit at once, resident blocks win that have several rows in flight. Registers
+// matter most while all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the
+// chip), and then pieces of rows help. When rows keep arriving, a row is stored under the exact stage of the
+// next one, and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an
+// SM that only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically,
+// because a static share leaves SMs idle at the end; inside, the counter costs what it brings or more. A few
+// long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row
+// (it comes from the L2 after the first) and each makes its share of the outputs, so that nothing but one
+// barrier is exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten
+// elevenths of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it
+// brings something only where launches overlap. At 65536 a pair of blocks shares a row; it does twice the
+// tensor work of one that makes it in two passes, which counts once there are more rows than pairs.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
@@ -55,7 +56,8 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
     default:
       if (fit(kClusterOf8For16, 1, 1)) return few_rows(kClusterOf8For16);
       if (fit(kClusterOf4For16, 1, 1)) return few_rows(kClusterOf4For16);
-      return kPairLaunch;
+      if (fit(kPairLaunch, 1, 1)) return kPairLaunch;
+      return in_l2 ? kPassesLaunch : kDynamicPassesLaunch;
   }
 }
 

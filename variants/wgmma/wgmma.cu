@@ -1,8 +1,8 @@
 // wgmma: long rows at the speed of a copy on Hopper, with one rounding.
 //
 // What this rung changes: the raw 16-bit row is brought in by bulk copies and read by the tensor core where
-// it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384), 7
-// (32768) or 8 (65536) index bits cost no load, no shuffle and no conversion, and they are exact: products of
+// it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384) or
+// 7 (32768, 65536) index bits cost no load, no shuffle and no conversion, and they are exact: products of
 // +-1 with 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for
 // the column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
 // bits of each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What
@@ -15,6 +15,7 @@
 //   one_shot, ring: N (p)    64 (0)     128 (0)    256 (0)     256 (1)
 //   over a cluster: N (p)                          64 (2)      64 .. 256 (3 .. 1) 128, 256 (3, 2)
 //   pair: N (p)                                                                   256 (2)
+//   passes: N, order                                                              128 in two slices, 128
 //
 //   load      bulk copy of the row, linear
 //   stage 1   k of wgmma   b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps
@@ -26,7 +27,8 @@
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
-// pair, for n = 65536 with more than a few rows, has a file of its own (wgmma_pair_kernel.cuh).
+// pair and passes, for n = 65536 with more than a few rows, have files of their own (wgmma_pair_kernel.cuh,
+// wgmma_passes_kernel.cuh); passes is the one form where warps exchange something.
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything
@@ -44,16 +46,15 @@
 #include "common/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_kernel.cuh"
 #include "variants/wgmma/wgmma_pair.cuh"
+#include "variants/wgmma/wgmma_passes.cuh"
 
 namespace fwht::wgmma {
 namespace {
 
-using Ring = void (*)(RowBatch, unsigned*);
-
 /// One of the two.
 struct Kernel {
   RowKernel plain = nullptr;  // of a row a block or cluster, and of pairs
-  Ring ring = nullptr;
+  RingKernel ring = nullptr;  // with a row counter
 
   const void* address() const {
     return plain != nullptr ? reinterpret_cast<const void*>(plain) : reinterpret_cast<const void*>(ring);
@@ -71,6 +72,8 @@ Kernel kernel_with() {
     return {.plain = one_shot<dtype, log_n, Choice, scaling>};
   } else if constexpr (Choice::launch.form == Form::pair) {
     return {.plain = pair_kernel(dtype, scaling)};
+  } else if constexpr (Choice::launch.form == Form::passes) {
+    return {.ring = passes_kernel(dtype, scaling, Choice::launch.dynamic)};
   } else {
     return {.ring = ring<dtype, log_n, Choice, scaling>};
   }
@@ -160,11 +163,12 @@ class WgmmaPlan final : public Plan {
     const Tile tile = tile_of(launch_, log_n_);
     const char* form = launch_.form == Form::one_shot ? "one_shot"
                        : launch_.form == Form::pair   ? "pair"
+                       : launch_.form == Form::passes ? (launch_.dynamic ? "passes_dynamic" : "passes")
                        : launch_.dynamic              ? "ring_dynamic"
                                                       : "ring";
     return {{"form", std::string(form)},
             {"exact_order", std::int64_t{tile.order()}},
-            {"columns", std::int64_t{tile.columns()}},
+            {"columns", std::int64_t{launch_.form == Form::passes ? kSliceColumns : tile.columns()}},
             {"cluster", std::int64_t{launch_.cluster()}},
             {"blocks", blocks_},
             {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")},

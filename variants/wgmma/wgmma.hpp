@@ -99,21 +99,24 @@ enum class Form {
   one_shot,  // a row per block, or per cluster of blocks of which each reads the whole row and makes its
              // share of outputs
   ring,      // resident blocks; each of their teams of warpgroups has several rows in flight
-  pair       // resident clusters of two blocks that make a row together, see wgmma_pair_kernel.cuh
+  pair,      // resident clusters of two blocks that make a row together, see wgmma_pair_kernel.cuh
+  passes     // resident blocks that make a row in two passes, see wgmma_passes_kernel.cuh
 };
 
 /// A kernel: how rows are spread over warpgroups, and what is in flight.
 struct Launch {
   Form form = Form::one_shot;
-  int log_parts = 0;      // log2 of the warpgroups that share a row: of a block (ring), of a cluster (else)
+  int log_parts = 0;      // log2 of the warpgroups that share a row: of a block (ring, passes), of a cluster
   int teams = 1;          // ring: rows in work at once per block, each by its own warpgroups
-  int slots = 1;          // ring: rows in flight per team; pair: pieces in flight
+  int slots = 1;          // ring: rows in flight per team; pair, passes: pieces in flight
   int blocks_per_sm = 1;  // that must fit: bounds the registers
   int load_pieces = 1;    // that a row arrives in, with an mbarrier each
   int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over; 0: from registers
   int chains = 2;         // column-tile pairs that a warp takes through stage 3 at once
+  int start_groups = 1;   // passes: groups of blocks that start one after another,
+  int start_step = 0;     // so many clocks apart
   bool table = false;     // A operand from a table in shared memory, which spares registers
-  bool dynamic = false;   // ring: rows handed out by a counter instead of a static stride
+  bool dynamic = false;   // ring, passes: rows handed out by a counter instead of a static stride
   bool deferred = false;  // ring, one store piece: a row is stored under the exact stage of the next one
   bool eager = false;     // one_shot: lets the next kernel of the stream begin once the loads are asked for
 
@@ -182,42 +185,88 @@ inline constexpr std::array kLaunches<15>{
 
 inline constexpr Launch kPairLaunch{
     .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
+inline constexpr Launch kPassesLaunch{.form = Form::passes,
+                                      .log_parts = 1,
+                                      .slots = 12,
+                                      .load_pieces = 8,
+                                      .store_pieces = 0,
+                                      .start_groups = 2,
+                                      .start_step = 2000};
+inline constexpr Launch kDynamicPassesLaunch{.form = Form::passes,
+                                             .log_parts = 1,
+                                             .slots = 12,
+                                             .load_pieces = 8,
+                                             .store_pieces = 0,
+                                             .start_groups = 4,
+                                             .start_step = 2000,
+                                             .dynamic = true};
 template <>
-inline constexpr std::array kLaunches<16>{kClusterOf8For16, eager(kClusterOf8For16), kClusterOf4For16,
-                                          eager(kClusterOf4For16), kPairLaunch};
+inline constexpr std::array kLaunches<16>{
+    kClusterOf8For16, eager(kClusterOf8For16), kClusterOf4For16,    eager(kClusterOf4For16),
+    kPairLaunch,      kPassesLaunch,           kDynamicPassesLaunch};
 
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
 
-/// Form::pair: the pieces of the rows of a cluster, numbered through, lie in the slots of a ring: all of a
-/// row and the head of the next one. The tail of the next one follows into the places of the row's first
-/// pieces, and the head of the row after that into the others.
-struct PairRing {
+/// Form::pair and passes: the pieces of the rows of a cluster or block, numbered through, lie in the slots of
+/// a ring: all of a row and the head of the next one. The tail of the next one follows into the places of the
+/// row's first pieces, and the head of the row after that into the others.
+struct PieceRing {
   int pieces, slots;
 
   constexpr int head() const { return slots - pieces; }
   constexpr int tail() const { return pieces - head(); }
   constexpr int slot(int row, int piece) const { return (row * pieces + piece) % slots; }
+};
+inline constexpr PieceRing kPairRing{kPairLaunch.load_pieces, kPairLaunch.slots};
+inline constexpr PieceRing kPassesRing{kPassesLaunch.load_pieces, kPassesLaunch.slots};
 
-  /// The block that loads a piece for both, and what the warps of the second warpgroup load there: piece of
-  /// the tail (counted from its first), if there is such a one, piece of the head, if there is such a one.
+/// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there:
+/// piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a
+/// one.
+struct PairLoads {
   static constexpr int loader(int piece) { return piece & 1; }
   static constexpr int tail_piece(int warp) { return warp - 4; }
   static constexpr int head_piece(int warp, int rank) { return 2 * (warp - 4) + rank; }
 
   static constexpr int kBarriers = 8;
 };
-inline constexpr PairRing kPairRing{kPairLaunch.load_pieces, kPairLaunch.slots};
 
 constexpr Tile tile_of(const Launch& launch, int log_n) {
   return {log_n, launch.log_parts};
 }
 
-/// Dynamic shared memory of a block in bytes, in this order: rows (pair: pieces of rows), table, staging,
-/// then for each slot its mbarriers, and its row and next row (pair: its mbarriers). There is
-/// no static one.
+/// Form::passes: columns and sums a thread of a warpgroup's slice, and columns of a warpgroup.
+inline constexpr int kSliceColumns = 128, kSliceSums = kSliceColumns / 2, kGroupColumns = 2 * kSliceColumns;
+
+/// Which of the four 8x8 blocks of a fragment of A (row half + 2 column half) is negative. So warpgroup 0 has
+/// the rows of b12 = 0, then those of b12 = 1 negated, and warpgroup 1 those of b12 = 1, then those of 0.
+constexpr int negative_block(int group) {
+  return 1 + group;
+}
+
+/// Element that accumulator register `i` (bit 6: slice) of `thread` holds before the exchange, and after it.
+constexpr int passes_element(int pass, int group, int thread, int i, bool exchanged) {
+  const int lane = thread & 31, half = i >> 1 & 1;
+  const int b12 = exchanged ? group : half ^ group, b11 = exchanged ? half : group;
+  return Tile{16, 1}.element_of_operand(64 * pass + 16 * (thread >> 5) + 8 * b12 + (lane >> 2),
+                                        kGroupColumns * b11 + 8 * (i >> 2) + 2 * (lane & 3) + (i & 1));
+}
+
+/// The contiguous piece of the row, of as many as warps and passes, that a warp stores.
+constexpr int passes_piece(int pass, int warp_in_group, int group) {
+  return 8 * pass + 2 * warp_in_group + group;
+}
+
+/// The exchange: rounds of so many 16-byte words a thread, and room for two rounds, lane after lane.
+inline constexpr int kExchangeChunks = 4, kExchangeBytesPerWarp = 2 * kExchangeChunks * 32 * 16;
+
+/// Dynamic shared memory of a block in bytes, in this order: rows (pair, passes: pieces of rows), table,
+/// staging, exchange, then for each slot its mbarriers, and its row and next row (pair: its mbarriers;
+/// passes: two, and the next row). There is no static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {
   const int row_bytes = tile_of(launch, log_n).row_bytes();
-  if (launch.form == Form::pair) return launch.slots * row_bytes / launch.load_pieces;
+  if (launch.form == Form::pair || launch.form == Form::passes)
+    return launch.slots * row_bytes / launch.load_pieces;
   return launch.teams * launch.slots * row_bytes;
 }
 constexpr int table_bytes(const Launch& launch) {
@@ -227,14 +276,18 @@ constexpr int staging_bytes(const Launch& launch, int log_n) {
   return launch.staged() ? launch.threads() / 32 * staged_bytes_per_warp(tile_of(launch, log_n).columns())
                          : 0;
 }
+constexpr int exchange_bytes(const Launch& launch) {
+  return launch.form == Form::passes ? launch.threads() / 32 * kExchangeBytesPerWarp : 0;
+}
 constexpr int bookkeeping_bytes(const Launch& launch) {
   constexpr int kRowAndNext = 4 + 4;
-  if (launch.form == Form::pair) return 8 * PairRing::kBarriers;
+  if (launch.form == Form::pair) return 8 * PairLoads::kBarriers;
+  if (launch.form == Form::passes) return 2 * 8 + 4;
   return launch.teams * launch.slots * (8 * (launch.load_pieces + 1) + kRowAndNext);
 }
 constexpr int shared_bytes(const Launch& launch, int log_n) {
   return row_area_bytes(launch, log_n) + table_bytes(launch) + staging_bytes(launch, log_n) +
-         bookkeeping_bytes(launch);
+         exchange_bytes(launch) + bookkeeping_bytes(launch);
 }
 
 }  // namespace fwht::wgmma

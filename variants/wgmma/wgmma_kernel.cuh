@@ -83,19 +83,20 @@ __device__ void exact_step(float (&d)[columns / 2], const A& a, std::uint64_t b,
 }
 
 /// The A operand in registers: fragments of all k steps. Upper bits of m are the warp (and warpgroup): they
-/// only flip whole fragments.
+/// only flip whole fragments. Of the four 8x8 blocks of a fragment one is negative: that of rows 8-15 and
+/// columns 8-15, unless the rows are wanted in another order or with other signs.
 template <Dtype dtype, int k_steps>
 struct Fragments {
   std::uint32_t a[k_steps][4];
 
-  __device__ Fragments(int lane, int upper_m) {
+  __device__ Fragments(int lane, int upper_m, int negative = 3) {
     const std::uint32_t block = signed_ones(one<dtype>(), lane);
 #pragma unroll
     for (int s = 0; s < k_steps; ++s) {
       const std::uint32_t flip = parity(upper_m & s) ? kBothSigns : 0U;
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {  // r = 3: rows 8-15 and columns 8-15
-        a[s][r] = block ^ flip ^ (r == 3 ? kBothSigns : 0U);
+      for (int r = 0; r < 4; ++r) {
+        a[s][r] = block ^ flip ^ (r == negative ? kBothSigns : 0U);
         // Without this the compiler recomputes fragments between the wgmmas and serialises them (C7520).
         asm volatile("" : "+r"(a[s][r]));
       }
@@ -147,14 +148,14 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], co
   ptx::wgmma_commit_group();
 }
 
-/// Stage 2: butterflies over the column-tile bits above b6.
-template <int registers>
+/// Stage 2: butterflies over the column-tile bits above b6, of the registers i with (i & mask) == value.
+template <int mask = 0, int value = 0, int registers>
 __device__ void column_butterflies(float (&d)[registers]) {
 #pragma unroll
   for (int half = 8; half < registers; half *= 2) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      if (i & half) continue;
+      if ((i & half) != 0 || (i & mask) != value) continue;
       const float a = d[i], b = d[i | half];
       d[i] = a + b;
       d[i | half] = a - b;
@@ -247,21 +248,26 @@ __device__ void scaled_words(std::uint32_t (&words)[4], const float (&x)[2][4], 
   }
 }
 
-/// Stages 2 and 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `between()` is called
-/// between the stages, `store(pair, words)` for each pair in turn.
-template <Dtype dtype, int most_chains, int registers, class Constants, class Between, class Store>
-__device__ void finish(float (&d)[registers], const Constants& constants, int lane, Between between,
-                       Store store) {
-  constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
-  column_butterflies(d);
-  between();
-  bool all_finite = true;
+/// Whether nothing in a warp's 16 rows of D is Inf or NaN: after stage 2 every register of the first tile
+/// pair depends on all columns of its lane group.
+template <int registers>
+__device__ bool all_finite(const float (&d)[registers]) {
+  bool finite = true;
 #pragma unroll
   for (int i = 0; i < 8; ++i)
-    all_finite &= isfinite(d[i]);
+    finite &= isfinite(d[i]);
+  return __all_sync(0xFFFFFFFFU, finite);
+}
+
+/// Stage 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `store(pair, words)` takes
+/// each of them in turn.
+template <Dtype dtype, int most_chains, int registers, class Constants, class Store>
+__device__ void finish_pairs(float (&d)[registers], bool finite, const Constants& constants, int lane,
+                             Store store) {
+  constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
   // Two loops, not a choice inside one: the tensor chains of several pairs must stay in one basic block to
   // overlap.
-  if (__all_sync(0xFFFFFFFFU, all_finite)) {
+  if (finite) {
 #pragma unroll
     for (int pair = 0; pair < kPairs; pair += kChains) {
       float x[kChains][2][4];
@@ -289,6 +295,15 @@ __device__ void finish(float (&d)[registers], const Constants& constants, int la
       store(pair, words);
     }
   }
+}
+
+/// Stages 2 and 3; `between()` is called between them.
+template <Dtype dtype, int most_chains, int registers, class Constants, class Between, class Store>
+__device__ void finish(float (&d)[registers], const Constants& constants, int lane, Between between,
+                       Store store) {
+  column_butterflies(d);
+  between();
+  finish_pairs<dtype, most_chains>(d, all_finite(d), constants, lane, store);
 }
 
 template <Dtype dtype, int most_chains, int registers, class Constants, class Store>

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
     if (row < batch.rows) ptx::mbarrier_arrive_expect_tx(barrier, pieces * kPieceBytes);
   };
   const auto load = [&](int row, int piece, int slot, std::uint32_t barrier) {
-    if (row >= batch.rows || PairRing::loader(piece) != rank) return;
+    if (row >= batch.rows || PairLoads::loader(piece) != rank) return;
     ptx::bulk_copy_global_to_shared_multicast(ring + slot * kPieceBytes,
                                               batch.in + row * batch.row_stride_bytes + piece * kPieceBytes,
                                               kPieceBytes, barrier, 3);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       ptx::mbarrier_wait_parity(read_first, parity);
       if (lane == 0) {
         const std::uint32_t barrier = tail_full + 8 * (parity ^ 1);
-        const int piece = PairRing::tail_piece(warp);
+        const int piece = PairLoads::tail_piece(warp);
         if (piece < kTail) load(row + stride, kHead + piece, slot(piece), barrier);
         if (warp == 7) announce(row + stride, kTail, barrier);
       }
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       ptx::mbarrier_wait_parity(read, parity);
       if (lane == 0) {
         const std::uint32_t barrier = head_full + 8 * parity;
-        const int piece = PairRing::head_piece(warp, rank);
+        const int piece = PairLoads::head_piece(warp, rank);
         if (piece < kHead) load(row + 2 * stride, piece, slot(kTail + piece), barrier);
         if (warp == 7) announce(row + 2 * stride, kHead, barrier);
       }

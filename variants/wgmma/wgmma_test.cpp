@@ -29,10 +29,12 @@ std::vector<Listed> launches() {
   return all;
 }
 
+/// Of those whose warpgroups have all columns each; of the others the tests below have maps of their own.
 std::vector<Tile> tiles() {
   std::vector<Tile> all;
-  for (const Listed& listed : launches())
-    all.push_back(tile_of(listed.launch, listed.log_n));
+  for (const Listed& listed : launches()) {
+    if (listed.launch.form != Form::passes) all.push_back(tile_of(listed.launch, listed.log_n));
+  }
   return all;
 }
 
@@ -49,7 +51,9 @@ TEST(Wgmma, TilesCoverTheRow) {
 // The canonical MN-major layout without swizzle, written down from the PTX ISA: element (k, c) of k step s
 // lies at start(s) + (c mod 8) * 2 + (k mod 8) * 16 + (k / 8) * LBO + (c / 8) * SBO bytes.
 TEST(Wgmma, LinearRowIsTheCanonicalOperand) {
-  for (const Tile& tile : tiles()) {
+  std::vector<Tile> all = tiles();
+  all.push_back(tile_of(kPassesLaunch, 16));
+  for (const Tile& tile : all) {
     const int log_n = tile.log_n;
     std::vector<bool> seen(std::size_t{1} << log_n);
     for (int k = 0; k < tile.order(); ++k) {
@@ -122,6 +126,15 @@ TEST(Wgmma, StagingIsThePieceOfTheRowWithoutBankConflicts) {
   }
 }
 
+void butterflies(std::vector<int>& x, int bit) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i >> bit & 1) continue;
+    const int a = x[i], b = x[i | std::size_t{1} << bit];
+    x[i] = a + b;
+    x[i | std::size_t{1} << bit] = a - b;
+  }
+}
+
 // D = H X on the labelled bits, then butterflies over b0-b2 and the column-tile bits, is the whole transform:
 // checked with exact integers through the two maps.
 TEST(Wgmma, ExactStageAndFinishGiveTheTransform) {
@@ -140,22 +153,10 @@ TEST(Wgmma, ExactStageAndFinishGiveTheTransform) {
       y[std::size_t(tile.element_of_operand(m, c))] = sum;
     }
   }
-  for (int bit : {0, 1, 2, 6, 7, 8}) {
-    for (int i = 0; i < n; ++i) {
-      if (i >> bit & 1) continue;
-      const int a = y[std::size_t(i)], b = y[std::size_t(i | 1 << bit)];
-      y[std::size_t(i)] = a + b;
-      y[std::size_t(i | 1 << bit)] = a - b;
-    }
-  }
-  for (int half = 1; half < n; half *= 2) {
-    for (int i = 0; i < n; ++i) {
-      if (i & half) continue;
-      const int a = x[std::size_t(i)], b = x[std::size_t(i | half)];
-      x[std::size_t(i)] = a + b;
-      x[std::size_t(i | half)] = a - b;
-    }
-  }
+  for (int bit : {0, 1, 2, 6, 7, 8})
+    butterflies(y, bit);
+  for (int bit = 0; bit < 12; ++bit)
+    butterflies(x, bit);
   EXPECT_EQ(x, y);
 }
 
@@ -186,13 +187,14 @@ TEST(Wgmma, LaunchesFitTheDevice) {
       EXPECT_EQ(tile.columns() / 16 % launch.store_pieces, 0);
     }
     EXPECT_TRUE(!launch.eager || launch.form == Form::one_shot);
+    EXPECT_EQ(launch.start_groups > 1, launch.start_step > 0);
   }
 }
 
 // What the loads of a pair of blocks rely on, for some rows in sequence: each piece is loaded once, by one
 // warp of one block, into a place whose piece has been read by then.
 TEST(Wgmma, PairLoadsEachPieceOnceIntoAFreePlace) {
-  constexpr PairRing ring = kPairRing;
+  constexpr PieceRing ring = kPairRing;
   ASSERT_GE(ring.head(), 1);
   ASSERT_GE(ring.tail(), 1);
   std::vector<std::pair<int, int>> held(static_cast<std::size_t>(ring.slots), {-1, -1});
@@ -208,7 +210,7 @@ TEST(Wgmma, PairLoadsEachPieceOnceIntoAFreePlace) {
       ASSERT_EQ(place(row, piece), std::pair(row, piece));
     std::set<std::pair<int, int>> loaded;
     const auto load = [&](int next, int piece, int into, int rank) {
-      if (PairRing::loader(piece) != rank) return;
+      if (PairLoads::loader(piece) != rank) return;
       EXPECT_EQ(ring.slot(next, piece), ring.slot(row, into));
       EXPECT_EQ(place(row, into), std::pair(row, into)) << "not yet read";
       EXPECT_TRUE(loaded.insert({next, piece}).second);
@@ -216,14 +218,130 @@ TEST(Wgmma, PairLoadsEachPieceOnceIntoAFreePlace) {
     };
     for (int rank = 0; rank < 2; ++rank) {
       for (int warp = 4; warp < 8; ++warp) {
-        if (const int piece = PairRing::tail_piece(warp); piece < ring.tail())
+        if (const int piece = PairLoads::tail_piece(warp); piece < ring.tail())
           load(row + 1, ring.head() + piece, piece, rank);
-        if (const int piece = PairRing::head_piece(warp, rank); piece < ring.head())
+        if (const int piece = PairLoads::head_piece(warp, rank); piece < ring.head())
           load(row + 2, piece, ring.tail() + piece, rank);
       }
     }
     EXPECT_EQ(loaded.size(), static_cast<std::size_t>(ring.pieces));
   }
+}
+
+// The same of a block that makes a row in two passes: half of the next row in each of them.
+TEST(Wgmma, PassesLoadEachPieceOnceIntoAFreePlace) {
+  constexpr PieceRing ring = kPassesRing;
+  ASSERT_GE(ring.head(), 1);
+  ASSERT_GE(ring.tail(), 1);
+  std::vector<std::pair<int, int>> held(static_cast<std::size_t>(ring.slots), {-1, -1});
+  const auto place = [&](int row, int piece) -> std::pair<int, int>& {
+    return held[static_cast<std::size_t>(ring.slot(row, piece))];
+  };
+  for (int piece = 0; piece < ring.pieces; ++piece)
+    place(0, piece) = {0, piece};
+  for (int row = 0; row < 2 * ring.slots; ++row) {
+    for (int piece = 0; piece < ring.pieces; ++piece)
+      ASSERT_EQ(place(row, piece), std::pair(row, piece));
+    for (int warp = 0; warp < ring.head(); ++warp) {
+      EXPECT_EQ(ring.slot(row + 1, warp), ring.slot(row, ring.pieces + warp));
+      EXPECT_LT(place(row, ring.pieces + warp).first, row) << "still to be read";
+      place(row, ring.pieces + warp) = {row + 1, warp};
+    }
+    for (int piece = 0; piece < ring.pieces; ++piece)
+      ASSERT_EQ(place(row, piece), std::pair(row, piece)) << "for the second pass";
+    for (int warp = 0; warp < ring.tail(); ++warp) {
+      EXPECT_EQ(ring.slot(row + 1, ring.head() + warp), ring.slot(row, warp));
+      place(row, warp) = {row + 1, ring.head() + warp};
+    }
+  }
+}
+
+constexpr int kPassesSums = 2 * kSliceSums;
+
+/// Calls visit(pass, group, thread).
+template <class Visit>
+void for_each_thread_of_passes(Visit visit) {
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int group = 0; group < 2; ++group) {
+      for (int thread = 0; thread < 128; ++thread)
+        visit(pass, group, thread);
+    }
+  }
+}
+
+// Thread t of one warpgroup and thread t of the other hold the same elements but for b11. Either keeps the
+// registers with bit 1 clear, sends the others, and holds both elements of each butterfly afterwards.
+TEST(Wgmma, PassesExchangeWhatTheButterfliesNeed) {
+  std::vector<int> before(1 << 16), after(1 << 16);
+  for_each_thread_of_passes([&](int pass, int group, int thread) {
+    for (int i = 0; i < kPassesSums; ++i) {
+      ++before[std::size_t(passes_element(pass, group, thread, i, false))];
+      ++after[std::size_t(passes_element(pass, group, thread, i, true))];
+      if ((i & 2) != 0) continue;
+      const int kept = passes_element(pass, group, thread, i, false);
+      const int found = passes_element(pass, group ^ 1, thread, i | 2, false);
+      EXPECT_EQ(kept >> 11 & 1, group);
+      ASSERT_EQ(kept ^ found, 1 << 11);
+      ASSERT_EQ(passes_element(pass, group, thread, i, true), kept & ~(1 << 11));
+      ASSERT_EQ(passes_element(pass, group, thread, i | 2, true), kept | 1 << 11);
+    }
+  });
+  EXPECT_TRUE(std::all_of(before.begin(), before.end(), [](int times) { return times == 1; }));
+  EXPECT_EQ(before, after);
+}
+
+// The A operand's rows and signs, the two additions of the exchange and the butterflies over what is left are
+// the whole transform: with exact integers, step by step as the kernel takes them.
+TEST(Wgmma, PassesGiveTheTransform) {
+  constexpr Tile tile = tile_of(kPassesLaunch, 16);
+  const int n = 1 << 16;
+  std::vector<int> x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i)
+    x[static_cast<std::size_t>(i)] = (i * 37 + i / 19 + 11) % 23 - 11;
+  const auto accumulator = [&](int pass, int group, int thread, int i) {
+    const int half = i >> 1 & 1, low = (thread & 31) >> 2, upper = 4 * pass + (thread >> 5);
+    const int column = kGroupColumns * group + 8 * (i >> 2) + 2 * (thread & 3) + (i & 1);
+    int sum = 0;
+    for (int k = 0; k < tile.order(); ++k) {
+      int sign = hadamard_sign(std::uint64_t(low), std::uint64_t(k & 7)) *
+                 hadamard_sign(std::uint64_t(upper), std::uint64_t(k >> 4));
+      if (half + 2 * (k >> 3 & 1) == negative_block(group)) sign = -sign;
+      sum += sign * x[std::size_t(tile.element_of_operand(k, column))];
+    }
+    return sum;
+  };
+  for_each_thread_of_passes([&](int pass, int group, int thread) {
+    const int sign = group == 0 ? 1 : -1;
+    for (int i = 0; i < kPassesSums; ++i) {
+      if ((i & 2) != 0) continue;
+      const int kept = accumulator(pass, group, thread, i);
+      const int found = accumulator(pass, group ^ 1, thread, i | 2);
+      y[std::size_t(passes_element(pass, group, thread, i, true))] = kept + sign * found;
+      y[std::size_t(passes_element(pass, group, thread, i | 2, true))] = sign * kept - found;
+    }
+  });
+  for (int bit : {0, 1, 2, 6, 7, 8, 9, 10})
+    butterflies(y, bit);
+  for (int bit = 0; bit < 16; ++bit)
+    butterflies(x, bit);
+  EXPECT_EQ(x, y);
+}
+
+TEST(Wgmma, PassesStoreAContiguousPieceAWarp) {
+  constexpr int kLogTiles = log2_floor(kGroupColumns) - 3;
+  std::set<int> pieces;
+  for_each_thread_of_passes([&](int pass, int group, int thread) {
+    const int lane = thread & 31, piece = passes_piece(pass, thread >> 5, group);
+    pieces.insert(piece);
+    for (int i = 0; i < kPassesSums; i += 2) {
+      const int q = (i >> 2 & 1) + 2 * (i >> 1 & 1);
+      ASSERT_EQ(2 * passes_element(pass, group, thread, i, true),
+                piece * staged_bytes_per_warp(kGroupColumns) +
+                    staged_offset(kLogTiles, i >> 3, q, lane >> 2) + 4 * (lane & 3));
+    }
+  });
+  EXPECT_EQ(pieces.size(), 16U);
+  EXPECT_EQ(*pieces.rbegin(), 15);
 }
 
 TEST(Wgmma, EveryChoiceIsListed) {

@@ -9,9 +9,10 @@ int main(int argc, char** argv) {
   constexpr std::int64_t kSeveralRowsForEveryTeam = std::int64_t{1} << 24;
   const LaunchTuning tuning{
       wgmma::variant,
-      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred",
+      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred,start_groups,"
+      "start_step",
       wgmma::kSmallestLogN,
-      wgmma::kLargestTunedLogN,
+      wgmma::kLargestLogN,
       wgmma::candidates,
       kSeveralRowsForEveryTeam,
       true};

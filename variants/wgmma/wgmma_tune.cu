@@ -7,6 +7,7 @@
 #include "common/cuda_check.hpp"
 #include "common/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_kernel.cuh"
+#include "variants/wgmma/wgmma_passes_kernel.cuh"
 
 namespace fwht::wgmma {
 namespace {
@@ -46,6 +47,12 @@ constexpr Launch chains(Launch launch, int pairs) {
   return launch;
 }
 
+constexpr Launch starts(Launch launch, int groups, int step) {
+  launch.start_groups = groups;
+  launch.start_step = step;
+  return launch;
+}
+
 template <int log_n>
 constexpr auto launches_to_try() {
   if constexpr (log_n == 12) {
@@ -74,6 +81,10 @@ constexpr auto launches_to_try() {
                       chains(deferred(large), 4),
                       deferred(dynamic(large)),
                       deferred(dynamic(pieces(small, 2, 1)))};
+  } else if constexpr (log_n == 16) {
+    constexpr Launch fixed = kPassesLaunch, drawn = kDynamicPassesLaunch;
+    return std::array{starts(fixed, 1, 0), starts(fixed, 2, 1000), fixed, starts(fixed, 4, 500),
+                      starts(drawn, 1, 0), starts(drawn, 2, 2000), drawn, starts(drawn, 16, 500)};
   } else {
     constexpr Launch row = parts(kRing, 1), pieced = pieces(row, 4, 2), late = deferred(pieces(row, 4, 1));
     return std::array{row,
@@ -96,11 +107,13 @@ struct Tried {
 };
 
 std::string described(const Launch& launch) {
-  std::string values =
-      launch.form == Form::one_shot ? "one_shot" : (launch.dynamic ? "ring_dynamic" : "ring");
-  for (const int number :
-       {launch.parts(), launch.teams, launch.slots, launch.blocks_per_sm, launch.load_pieces,
-        launch.store_pieces, launch.chains, int{launch.table}, int{launch.deferred}})
+  std::string values = launch.form == Form::one_shot ? "one_shot"
+                       : launch.form == Form::passes ? "passes"
+                                                     : "ring";
+  if (launch.dynamic) values += "_dynamic";
+  for (const int number : {launch.parts(), launch.teams, launch.slots, launch.blocks_per_sm,
+                           launch.load_pieces, launch.store_pieces, launch.chains, int{launch.table},
+                           int{launch.deferred}, launch.start_groups, launch.start_step})
     values += ',' + std::to_string(number);
   return values;
 }
@@ -129,6 +142,8 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
   const auto kernel = [] {
     if constexpr (launch.form == Form::one_shot) {
       return one_shot<Dtype::f16, log_n, Choice, kScaling>;
+    } else if constexpr (launch.form == Form::passes) {
+      return passes<Dtype::f16, Choice, kScaling>;
     } else {
       return ring<Dtype::f16, log_n, Choice, kScaling>;
     }
@@ -156,7 +171,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
 
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   if (dtype != Dtype::f16) return {};
-  return dispatch_int<kSmallestLogN, kLargestTunedLogN>(log_n, [](auto l) {
+  return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [](auto l) {
     std::vector<LaunchCandidate> all;
     [&]<int... which>(std::integer_sequence<int, which...>) {
       (add_candidate<l(), Tried<l(), which>>(all), ...);

@@ -6,8 +6,6 @@
 
 namespace fwht::wgmma {
 
-inline constexpr int kLargestTunedLogN = 15;  // of 65536 there is one kernel for many rows
-
 /// None for bf16: the same instructions at the same rates as fp16.
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n);
 
