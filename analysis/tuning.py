@@ -15,7 +15,7 @@ TITLE = "# fwht tuning table 1"
 HEADER = ["dtype", "n", "elements", "placement", "variant"]
 # Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
 # noise does not make the table flicker.
-INDIFFERENCE = 0.01
+INDIFFERENCE = 0.005
 PROBLEM = ["dtype", "n", "placement", "elements"]
 
 
