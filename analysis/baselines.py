@@ -116,13 +116,24 @@ class Gain:
 def gains(device: Device, variant: str) -> list[Gain]:
     """`variant` over each published kernel: in place, 16-bit, mode replay, n >= SMALLEST_N, all element counts of the
     published table. Empty without a common size."""
-    ok = device.results[(device.results["status"] == "ok") & (device.results["layout"] == "in place")]
-    ok = ok[(ok["variant"] == variant) & (ok["mode"] == "replay") & (ok["n"] >= SMALLEST_N)]
-    other = published().rename(columns={"fraction": "published_share", "time_us": "published_us"})
-    both = ok.merge(other, on=["dtype", "n", "elements", "mode"], how="inner").reset_index(drop=True)
+    both = _common(device, variant)
     both["one_shot_share"] = one_shot_limit(device, both) / both["time_us"]
     both["ratio"] = both["published_us"] / both["time_us"] if same_gpu(device.name) else np.nan
     return [_gain(str(method), part) for method, part in both.groupby("method")]
+
+
+def share_if_only_small_were_slow(device: Device, variant: str, largest: int = 1 << 17) -> float:
+    """The geometric mean of the shares behind `gains`, if every launch of more than `largest` elements were as fast as its copy."""
+    both = _common(device, variant).drop_duplicates(["dtype", "n", "elements"])
+    return _mean(both["fraction_of_limit"].where(both["elements"] <= largest, 1.0))
+
+
+def _common(device: Device, variant: str) -> pd.DataFrame:
+    """Rows of `variant` at sizes of the published table, once for each of its kernels."""
+    ok = device.results[(device.results["status"] == "ok") & (device.results["layout"] == "in place")]
+    ok = ok[(ok["variant"] == variant) & (ok["mode"] == "replay") & (ok["n"] >= SMALLEST_N)]
+    other = published().rename(columns={"fraction": "published_share", "time_us": "published_us"})
+    return ok.merge(other, on=["dtype", "n", "elements", "mode"], how="inner").reset_index(drop=True)
 
 
 def _gain(method: str, part: pd.DataFrame) -> Gain:
