@@ -191,18 +191,27 @@ TEST(Wgmma, LaunchesFitTheDevice) {
   }
 }
 
+/// Row and piece that every slot of a ring holds; the pieces of row 0 at first.
+class Places {
+ public:
+  explicit Places(const PieceRing& ring) : ring_(ring), held_(std::size_t(ring.slots), {-1, -1}) {
+    for (int piece = 0; piece < ring.pieces; ++piece)
+      (*this)(0, piece) = {0, piece};
+  }
+  std::pair<int, int>& operator()(int row, int piece) { return held_[std::size_t(ring_.slot(row, piece))]; }
+
+ private:
+  PieceRing ring_;
+  std::vector<std::pair<int, int>> held_;
+};
+
 // What the loads of a pair of blocks rely on, for some rows in sequence: each piece is loaded once, by one
 // warp of one block, into a place whose piece has been read by then.
 TEST(Wgmma, PairLoadsEachPieceOnceIntoAFreePlace) {
   constexpr PieceRing ring = kPairRing;
   ASSERT_GE(ring.head(), 1);
   ASSERT_GE(ring.tail(), 1);
-  std::vector<std::pair<int, int>> held(static_cast<std::size_t>(ring.slots), {-1, -1});
-  const auto place = [&](int row, int piece) -> std::pair<int, int>& {
-    return held[static_cast<std::size_t>(ring.slot(row, piece))];
-  };
-  for (int piece = 0; piece < ring.pieces; ++piece)
-    place(0, piece) = {0, piece};
+  Places place(ring);
   for (int piece = 0; piece < ring.head(); ++piece)
     place(1, piece) = {1, piece};
   for (int row = 0; row < 2 * ring.slots; ++row) {
@@ -233,12 +242,7 @@ TEST(Wgmma, PassesLoadEachPieceOnceIntoAFreePlace) {
   constexpr PieceRing ring = kPassesRing;
   ASSERT_GE(ring.head(), 1);
   ASSERT_GE(ring.tail(), 1);
-  std::vector<std::pair<int, int>> held(static_cast<std::size_t>(ring.slots), {-1, -1});
-  const auto place = [&](int row, int piece) -> std::pair<int, int>& {
-    return held[static_cast<std::size_t>(ring.slot(row, piece))];
-  };
-  for (int piece = 0; piece < ring.pieces; ++piece)
-    place(0, piece) = {0, piece};
+  Places place(ring);
   for (int row = 0; row < 2 * ring.slots; ++row) {
     for (int piece = 0; piece < ring.pieces; ++piece)
       ASSERT_EQ(place(row, piece), std::pair(row, piece));
