@@ -368,9 +368,10 @@ def causes(s: Source) -> dict[str, str]:
         "long_rows": "n = 32768: exact stage and finish of a row fill the tensor pipe one after the other, and the register file holds "
         f"one row, see wgmma: {s.say('wgmma', 32768, l2, 'of_tensor', 'of_issue', 'busy', 'of_l2')}.",
         "sixteen_bits": "Inside the L2 hadacore gains by what it gives up: data in 16 bits halve registers and exchange, so that more "
-        f"rows are on an SM (n = 16384: {s.say('hadacore', 16384, l2, 'resident', 'shared')}), with 1.7 to 2.1 times the error.",
-        "few_rows": "One to 64 rows of 4096 and 8192: the two are within 2 % of each other. A row that comes by a bulk copy needs barriers "
-        "and constants first, hadacore's loads need nothing.",
+        f"rows are on an SM (n = 16384: {s.say('hadacore', 16384, l2, 'resident', 'shared')}). Every stage of four bits rounds for it, here "
+        "only the last one.",
+        "few_rows": "Few rows of 4096 and 8192: the table has the greatest difference. A row that comes by a bulk copy needs barriers and "
+        "constants first, hadacore's loads need nothing.",
         "beyond_copy": f"hadacore, tuned, has {s.share('hadacore', 32768, 26, 'replay')} of the copy at n = 32768 itself: nothing can be "
         "1.9 times as fast. The goal was set by the published launch shapes "
         f"({s.share('hadacore_published', 32768, 26, 'replay')}).",

@@ -192,14 +192,12 @@ inline constexpr Launch kPassesLaunch{.form = Form::passes,
                                       .store_pieces = 0,
                                       .start_groups = 2,
                                       .start_step = 2000};
-inline constexpr Launch kDynamicPassesLaunch{.form = Form::passes,
-                                             .log_parts = 1,
-                                             .slots = 12,
-                                             .load_pieces = 8,
-                                             .store_pieces = 0,
-                                             .start_groups = 4,
-                                             .start_step = 2000,
-                                             .dynamic = true};
+inline constexpr Launch kDynamicPassesLaunch = [] {
+  Launch launch = kPassesLaunch;
+  launch.start_groups = 4;
+  launch.dynamic = true;
+  return launch;
+}();
 template <>
 inline constexpr std::array kLaunches<16>{
     kClusterOf8For16, eager(kClusterOf8For16), kClusterOf4For16,    eager(kClusterOf4For16),
