@@ -81,6 +81,20 @@ class Profile:
         return found
 
     @cached_property
+    def taking_turns(self) -> float:
+        """Time of the kernel that mixes mma.sync with fp32 additions, over the sum of what its products and its
+        additions take alone: 1 where the two take turns. NaN without these kernels."""
+        kernels = ["fp32", "mma_sync", "mma_sync_fp32"]
+        rows = self.kernels.set_index("peak")
+        if not set(kernels) <= set(rows.index):
+            return math.nan
+        rows = rows.loc[kernels]
+        time, additions = _column(rows, "gpu__time_duration.sum"), _column(rows, "sm__inst_executed_pipe_fma.sum")
+        # The products are as many as those of mma_sync.
+        alone = time["mma_sync"] + time["fp32"] * additions["mma_sync_fp32"] / additions["fp32"]
+        return float(time["mma_sync_fp32"] / alone)
+
+    @cached_property
     def problems(self) -> pd.DataFrame:
         return derive(self)
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -104,6 +106,23 @@ def test_peaks_come_from_the_peak_kernels(profiled):
     assert set(peaks) == {"issue", "fp32", "LSU", "tensor", "L2", "DRAM", "blocks"}
     assert 3.6 < peaks["fp32"] <= 4 and 3.6 < peaks["tensor"] <= 4 and 0.9 < peaks["LSU"] <= 1
     assert 4000 < peaks["DRAM"] < 4900 < peaks["L2"] < 8000
+
+
+def test_products_and_additions_that_take_turns_or_overlap(profiled):
+    assert math.isnan(profiled.taking_turns)  # recorded before there was such a kernel
+
+    def mixed(nanoseconds):
+        rows = pd.DataFrame(
+            {
+                "peak": ["fp32", "mma_sync", "mma_sync_fp32"],
+                "gpu__time_duration.sum": [100.0, 300.0, nanoseconds],
+                "sm__inst_executed_pipe_fma.sum": [10.0, 0.0, 20.0],
+            }
+        )
+        return dataclasses.replace(profiled, kernels=rows).taking_turns
+
+    assert mixed(500.0) == 1.0
+    assert mixed(300.0) == 0.6
 
 
 def test_counters_per_element(profiled):

@@ -10,7 +10,8 @@ namespace fwht::profile {
 namespace {
 
 constexpr int kThreads = 256, kBlocksPerSm = 4;
-constexpr int kRounds = 2048;     // hundreds of microseconds: start and end of the grid weigh about a percent
+constexpr int kRounds = 2048;  // hundreds of microseconds: start and end of the grid weigh about a percent
+constexpr int kSumsPerProduct = 4;
 constexpr int kPasses = 16;       // over the data in the L2
 constexpr int kBlocks = 1 << 16;  // of nothing: how fast blocks start
 
@@ -82,6 +83,34 @@ __global__ void __launch_bounds__(kThreads) mma_sync_kernel(void* sink) {
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     sum += d[i][0] + d[i][3];
+  use(sum, sink);
+}
+
+// Not a peak: additions behind each product of mma_sync_kernel, which would hide under it if the two had
+// nothing in common.
+__global__ void __launch_bounds__(kThreads) mma_sync_fp32_kernel(float step, void* sink) {
+  const std::uint32_t a[4] = {threadIdx.x, threadIdx.x + 1, threadIdx.x + 2, threadIdx.x + 3};
+  const std::uint32_t b[2] = {threadIdx.x ^ 5, threadIdx.x ^ 9};
+  float d[8][4] = {}, x[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i)
+    x[i] = static_cast<float>(threadIdx.x + i);
+  for (int round = 0; round < kRounds; ++round) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d[i], a, b);
+#pragma unroll
+      for (int j = 0; j < kSumsPerProduct; ++j)
+        x[(kSumsPerProduct * i + j) % 16] += step;
+    }
+  }
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    sum += d[i][0] + d[i][3];
+#pragma unroll
+  for (int i = 0; i < 16; ++i)
+    sum += x[i];
   use(sum, sink);
 }
 
@@ -162,10 +191,13 @@ Peak dram_copy(const limit::CopyKernel& copy) {
 
 std::vector<Peak> peaks(const DeviceInfo& device) {
   const int blocks = device.sm_count * kBlocksPerSm;
-  std::vector<Peak> list = {
-      arithmetic("fp32", fp32_kernel, blocks, 1.0F), arithmetic("shuffle", shuffle_kernel, blocks, 1),
-      arithmetic("shared", shared_kernel, blocks),   arithmetic("mma_sync", mma_sync_kernel, blocks),
-      arithmetic("blocks", blocks_kernel, kBlocks),  arithmetic("wgmma", wgmma_kernel, device.sm_count)};
+  std::vector<Peak> list = {arithmetic("fp32", fp32_kernel, blocks, 1.0F),
+                            arithmetic("shuffle", shuffle_kernel, blocks, 1),
+                            arithmetic("shared", shared_kernel, blocks),
+                            arithmetic("mma_sync", mma_sync_kernel, blocks),
+                            arithmetic("mma_sync_fp32", mma_sync_fp32_kernel, blocks, 1.0F),
+                            arithmetic("blocks", blocks_kernel, kBlocks),
+                            arithmetic("wgmma", wgmma_kernel, device.sm_count)};
   list.back().why_not = wgmma_refusal(device);
   const std::int64_t in_l2 = device.l2_bytes / 4 / 4096 * 4096;
   list.push_back(arithmetic("l2", l2_kernel, 2 * blocks, in_l2 / 16));

@@ -14,8 +14,8 @@
 namespace fwht::profile {
 
 struct Peak {
-  /// "fp32", "shuffle", "shared", "mma_sync", "wgmma", "blocks" (the rate at which they start), "l2",
-  /// "dram_..."
+  /// "fp32", "shuffle", "shared", "mma_sync", "mma_sync_fp32" (both of its instructions, in one stream),
+  /// "wgmma", "blocks" (the rate at which they start), "l2", "dram_..."
   std::string name;
   std::string why_not;  ///< empty, or one sentence why this device cannot run it
   std::int64_t bytes;   ///< of the buffer that it wants
