@@ -330,6 +330,9 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"At 32768 a row's exact stage is 2048 clocks of the tensor pipe (128 products an element) and its finish as many again: "
             f"{s.say('wgmma', 32768, l2, 'of_tensor', 'slots', 'of_issue', 'occupancy')}. Two warps a scheduler, all that 128 fp32 sums a thread "
             "allow, cannot overlap the two, and 2^23 elements are two rows an SM, so that no third row fills the time.",
+            f"mma.sync and fp32 additions take turns: a kernel that mixes them (mma_sync_fp32) takes {percent(s.profile.taking_turns)} of the "
+            "time that its products and its additions take one after the other, although no counter shows a pipe that they share. A product "
+            "costs a finish about six additions, so that rings of 8192 to 32768 save two of six products with eight more additions.",
             f"At 65536 it is that for each half of a row, and each fills the register file with sums: {s.say('wgmma', 65536, d, 'of_tensor', 'of_dram', 'occupancy', 'waits')}.",
             f"For few rows of 32768 the row is read by every block of its cluster: {s.say('wgmma', 32768, small, 'l2bytes', 'busy')}; "
             "that is the price of an output split without an exchange.",

@@ -15,7 +15,10 @@ namespace fwht::wgmma {
 // chip), and then pieces of rows help. When rows keep arriving, a row is stored under the exact stage of the
 // next one, and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an
 // SM that only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically,
-// because a static share leaves SMs idle at the end; inside, the counter costs what it brings or more. A few
+// because a static share leaves SMs idle at the end; inside, the counter costs what it brings or more, but
+// for two rows of 32768 an SM. hi and lo are joined where that was measured faster: not with the row a block
+// that waits for its stores to start, not at 65536, whose exchange comes later for it, and not at 4096, which
+// has half the sums and keeps its bits for every number of rows. A few
 // long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row
 // (it comes from the L2 after the first) and each makes its share of the outputs, so that nothing but one
 // barrier is exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten
@@ -52,7 +55,7 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
       if (fit(kClusterOf8For15, 2, 1)) return few_rows(kClusterOf8For15);
       if (fit(kClusterOf4For15, 1, 1)) return few_rows(kClusterOf4For15);
       if (rows <= sms) return few_rows(kClusterOf2For15);
-      return kLaunches<15>[in_l2 ? 6 : 7];
+      return kLaunches<15>[in_l2 && rows > 2 * sms ? 6 : 7];
     default:
       if (fit(kClusterOf8For16, 1, 1)) return few_rows(kClusterOf8For16);
       if (fit(kClusterOf4For16, 1, 1)) return few_rows(kClusterOf4For16);

@@ -22,8 +22,9 @@
 //             D, exact     b0 register | b1-b2 lane 0-1 | b3-b5 lane 2-4 | b6..b(5+j) column tile (register)
 //             |
 //                          b(6+j) register | two bits warp | top p bits part
-//   stage 2   b7..b(5+j)       FADD between registers
+//   stage 2   b7..b(5+j)       FADD between registers (joined: b6 too)
 //   stage 3   b0, b1, b2, b6   mma.sync m16n8k16 on bf16 hi + lo: every element keeps its lane and register
+//             (joined: b0-b2)
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
@@ -154,8 +155,9 @@ class WgmmaPlan final : public Plan {
     NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);
     // k steps of 16 are chained with truncation, in an order that a shift permutes.
     model.xor_shift_exact = false;
-    // The larger the cluster, the longer the chains in which a row is summed.
-    model.batch_invariant = log_n_ < 14;
+    // At 8192 launches differ in what they sum before the split, above in the chains that sum a row, which
+    // are the longer, the larger the cluster.
+    model.batch_invariant = log_n_ < 13;
     return model;
   }
 

@@ -118,6 +118,7 @@ struct Launch {
   bool table = false;     // A operand from a table in shared memory, which spares registers
   bool dynamic = false;   // ring, passes: rows handed out by a counter instead of a static stride
   bool deferred = false;  // ring, one store piece: a row is stored under the exact stage of the next one
+  bool joined = false;    // ring: stage 3 takes hi and lo in one product, and leaves b6 to stage 2
   bool eager = false;     // one_shot: lets the next kernel of the stream begin once the loads are asked for
 
   constexpr int parts() const { return 1 << log_parts; }
@@ -129,6 +130,10 @@ struct Launch {
 
 constexpr Launch deferred(Launch launch) {
   launch.deferred = true;
+  return launch;
+}
+constexpr Launch joined(Launch launch) {
+  launch.joined = true;
   return launch;
 }
 constexpr Launch eager(Launch launch) {
@@ -161,8 +166,13 @@ inline constexpr std::array kLaunches<12>{
 template <>
 inline constexpr std::array kLaunches<13>{
     kFewRows13, eager(kFewRows13),
-    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .store_pieces = 2},
-    deferred({.form = Form::ring, .slots = 2, .blocks_per_sm = 4})};
+    joined({.form = Form::ring,
+            .slots = 2,
+            .blocks_per_sm = 4,
+            .load_pieces = 2,
+            .store_pieces = 2,
+            .chains = 4}),
+    joined(deferred({.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2}))};
 template <>
 inline constexpr std::array kLaunches<14>{
     kClusterOf4For14,
@@ -170,7 +180,7 @@ inline constexpr std::array kLaunches<14>{
     kFewRows14,
     eager(kFewRows14),
     Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
-    deferred({.form = Form::ring, .teams = 2, .slots = 2, .chains = 4}),
+    joined({.form = Form::ring, .slots = 2, .blocks_per_sm = 2}),
     deferred({.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true})};
 template <>
 inline constexpr std::array kLaunches<15>{
@@ -180,8 +190,8 @@ inline constexpr std::array kLaunches<15>{
     eager(kClusterOf4For15),
     kClusterOf2For15,
     eager(kClusterOf2For15),
-    Launch{.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .store_pieces = 2},
-    deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .dynamic = true})};
+    joined(deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4})),
+    joined(deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .dynamic = true}))};
 
 inline constexpr Launch kPairLaunch{
     .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};

@@ -48,8 +48,8 @@ __device__ inline std::uint32_t signed_ones(std::uint32_t one, int lane) {
 
 /// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), times the scale where
 /// it goes there, and -I8 for m16n8k8, which subtracts the bf16 head of an accumulator from it exactly.
-/// `held`: in five registers. Otherwise the compiler works them out anew for every row, and copies equal
-/// words to where an operand wants its pair.
+/// `held`: in registers, for many rows. Otherwise the compiler works them out anew for every row, and copies
+/// equal words to where an operand wants its pair.
 template <Scaling scaling, bool held>
 struct Stage3Constants {
   std::uint32_t hadamard[2][2], minus_identity;
@@ -148,11 +148,12 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], co
   ptx::wgmma_commit_group();
 }
 
-/// Stage 2: butterflies over the column-tile bits above b6, of the registers i with (i & mask) == value.
-template <int mask = 0, int value = 0, int registers>
+/// Stage 2: butterflies over the column-tile bits above b6 (`first` = 4: b6 too), of the registers i with
+/// (i & mask) == value.
+template <int first = 8, int mask = 0, int value = 0, int registers>
 __device__ void column_butterflies(float (&d)[registers]) {
 #pragma unroll
-  for (int half = 8; half < registers; half *= 2) {
+  for (int half = first; half < registers; half *= 2) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       if ((i & half) != 0 || (i & mask) != value) continue;
@@ -207,26 +208,59 @@ __device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constant
   }
 }
 
-/// Stage 3 by plain sums, for rows that hold an Inf or a NaN: b0 and b6 between registers, b1 and b2 between
+/// The same for b0-b2 alone: hi and lo lie side by side in k, so that one product with H8 above H8 sums both.
+/// mma.sync and fp32 additions take turns at one port: two products less are worth eight additions for b6.
+template <int chains, class Constants>
+__device__ void joined_pairs(float (&x)[chains][2][4], const Constants& constants) {
+  constexpr int kTiles = 2 * chains;
+  std::uint32_t halves[kTiles][4];  // hi of the lower and the upper eight rows, then lo
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const float* const d = x[tile >> 1][tile & 1];
+    halves[tile][0] = bf16_heads(d[0], d[1]);
+    halves[tile][1] = bf16_heads(d[2], d[3]);
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    ptx::mma_sync_m16n8k8_f32_bf16_accumulate(x[tile >> 1][tile & 1], halves[tile][0], halves[tile][1],
+                                              constants.minus_identity);
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const float* const d = x[tile >> 1][tile & 1];
+    halves[tile][2] = ptx::cvt_rn_bf16x2_f32(d[0], d[1]);
+    halves[tile][3] = ptx::cvt_rn_bf16x2_f32(d[2], d[3]);
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile)
+    ptx::mma_sync_m16n8k16_f32_bf16(x[tile >> 1][tile & 1], halves[tile], constants.hadamard[0]);
+}
+
+/// The butterfly over b6, between the tiles of a pair.
+__device__ inline void tile_butterfly(float (&even)[4], float (&odd)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float a = even[i], b = odd[i];
+    even[i] = a + b;
+    odd[i] = a - b;
+  }
+}
+
+/// b0-b2 of a tile by plain sums, for rows that hold an Inf or a NaN: b0 between registers, b1 and b2 between
 /// lanes.
-__device__ inline void plain_pair(float (&even)[4], float (&odd)[4], int lane) {
+__device__ inline void plain_tile(float (&d)[4], int lane) {
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    const float a = even[i], b = even[i + 1], c = odd[i], e = odd[i + 1];
-    const float sum_even = a + b, difference_even = a - b, sum_odd = c + e, difference_odd = c - e;
-    even[i] = sum_even + sum_odd;
-    even[i + 1] = difference_even + difference_odd;
-    odd[i] = sum_even - sum_odd;
-    odd[i + 1] = difference_even - difference_odd;
+    const float a = d[i], b = d[i + 1];
+    d[i] = a + b;
+    d[i + 1] = a - b;
   }
 #pragma unroll
   for (int bit = 1; bit <= 2; bit *= 2) {
     const float sign = lane & bit ? -1.0F : 1.0F;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      even[i] = fmaf(sign, even[i], __shfl_xor_sync(0xFFFFFFFFU, even[i], bit));
-      odd[i] = fmaf(sign, odd[i], __shfl_xor_sync(0xFFFFFFFFU, odd[i], bit));
-    }
+    for (int i = 0; i < 4; ++i)
+      d[i] = fmaf(sign, d[i], __shfl_xor_sync(0xFFFFFFFFU, d[i], bit));
   }
 }
 
@@ -261,7 +295,7 @@ __device__ bool all_finite(const float (&d)[registers]) {
 
 /// Stage 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `store(pair, words)` takes
 /// each of them in turn.
-template <Dtype dtype, int most_chains, int registers, class Constants, class Store>
+template <Dtype dtype, int most_chains, bool joined = false, int registers, class Constants, class Store>
 __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants& constants, int lane,
                              Store store) {
   constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
@@ -274,7 +308,11 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
 #pragma unroll
       for (int i = 0; i < 8 * kChains; ++i)
         x[i / 8][i / 4 % 2][i % 4] = d[8 * pair + i];
-      tensor_pairs(x, constants);
+      if constexpr (joined) {
+        joined_pairs(x, constants);
+      } else {
+        tensor_pairs(x, constants);
+      }
 #pragma unroll
       for (int c = 0; c < kChains; ++c) {
         std::uint32_t words[4];
@@ -289,7 +327,9 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
 #pragma unroll
       for (int i = 0; i < 8; ++i)
         x[i / 4][i % 4] = d[8 * pair + i];
-      plain_pair(x[0], x[1], lane);
+      if (!joined) tile_butterfly(x[0], x[1]);
+      plain_tile(x[0], lane);
+      plain_tile(x[1], lane);
       std::uint32_t words[4];
       scaled_words<dtype>(words, x, constants.scale);
       store(pair, words);
@@ -298,12 +338,13 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
 }
 
 /// Stages 2 and 3; `between()` is called between them.
-template <Dtype dtype, int most_chains, int registers, class Constants, class Between, class Store>
+template <Dtype dtype, int most_chains, bool joined = false, int registers, class Constants, class Between,
+          class Store>
 __device__ void finish(float (&d)[registers], const Constants& constants, int lane, Between between,
                        Store store) {
-  column_butterflies(d);
+  column_butterflies<joined ? 4 : 8>(d);
   between();
-  finish_pairs<dtype, most_chains>(d, all_finite(d), constants, lane, store);
+  finish_pairs<dtype, most_chains, joined>(d, all_finite(d), constants, lane, store);
 }
 
 template <Dtype dtype, int most_chains, int registers, class Constants, class Store>
@@ -372,7 +413,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
       return Fragments<dtype, tile.k_steps()>(lane, upper_m);
     }
   }();
-  const Stage3Constants<scaling, !kTable> constants(lane, batch.scale);
+  const Stage3Constants<scaling, false> constants(lane, batch.scale);
   __syncthreads();
 
   float d[tile.columns() / 2];
@@ -559,7 +600,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     std::byte* const out =
         batch.out + row * batch.row_stride_bytes +
         (kStaged ? upper_m * kStagedBytes : first_word_offset<log_n, launch.log_parts>(upper_m, lane));
-    finish<dtype, launch.chains>(
+    finish<dtype, launch.chains, launch.joined>(
         d, constants, lane, refill_slot, [&](int pair, const std::uint32_t(&words)[4]) {
           if constexpr (!kStaged) {
 #pragma unroll

@@ -78,10 +78,10 @@ struct Partner {
 /// was read before the barrier that lies between. `meanwhile` is done while the first words travel.
 template <class Meanwhile>
 __device__ void exchange_slice(float (&d)[kSliceSums], const Partner& partner, Meanwhile meanwhile) {
-  column_butterflies<2, 2>(d);
+  column_butterflies<8, 2, 2>(d);
   partner.send(d, 0);
   meanwhile();
-  column_butterflies<2, 0>(d);
+  column_butterflies<8, 2, 0>(d);
 #pragma unroll
   for (int round = 0; round < 2; ++round) {
     ptx::bar_sync(partner.barrier, 64);

@@ -9,8 +9,8 @@ int main(int argc, char** argv) {
   constexpr std::int64_t kSeveralRowsForEveryTeam = std::int64_t{1} << 24;
   const LaunchTuning tuning{
       wgmma::variant,
-      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred,start_groups,"
-      "start_step",
+      "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred,joined,"
+      "start_groups,start_step",
       wgmma::kSmallestLogN,
       wgmma::kLargestLogN,
       wgmma::candidates,

@@ -68,8 +68,11 @@ constexpr auto launches_to_try() {
                       large,
                       with_table(parts(large, 1)),
                       deferred(small),
-                      deferred(pieces(small, 2, 1)),
-                      deferred(dynamic(small))};
+                      deferred(dynamic(small)),
+                      joined(small),
+                      joined(chains(pieces(small, 2, 2), 4)),
+                      joined(deferred(small)),
+                      joined(deferred(pieces(small, 2, 1)))};
   } else if constexpr (log_n == 14) {
     constexpr Launch small = blocks(kRing, 2), large = teams(kRing, 2, 2);
     return std::array{small,
@@ -80,7 +83,10 @@ constexpr auto launches_to_try() {
                       dynamic(pieces(small, 2, 2)),
                       chains(deferred(large), 4),
                       deferred(dynamic(large)),
-                      deferred(dynamic(pieces(small, 2, 1)))};
+                      joined(small),
+                      joined(pieces(small, 2, 2)),
+                      joined(deferred(large)),
+                      joined(deferred(dynamic(large)))};
   } else if constexpr (log_n == 16) {
     constexpr Launch fixed = kPassesLaunch, drawn = kDynamicPassesLaunch;
     return std::array{starts(fixed, 1, 0), starts(fixed, 2, 1000), fixed, starts(fixed, 4, 500),
@@ -97,7 +103,10 @@ constexpr auto launches_to_try() {
                       dynamic(pieces(row, 8, 2)),
                       late,
                       dynamic(late),
-                      chains(dynamic(late), 4)};
+                      chains(dynamic(late), 4),
+                      joined(pieced),
+                      joined(late),
+                      joined(dynamic(late))};
   }
 }
 
@@ -113,7 +122,7 @@ std::string described(const Launch& launch) {
   if (launch.dynamic) values += "_dynamic";
   for (const int number : {launch.parts(), launch.teams, launch.slots, launch.blocks_per_sm,
                            launch.load_pieces, launch.store_pieces, launch.chains, int{launch.table},
-                           int{launch.deferred}, launch.start_groups, launch.start_step})
+                           int{launch.deferred}, int{launch.joined}, launch.start_groups, launch.start_step})
     values += ',' + std::to_string(number);
   return values;
 }
