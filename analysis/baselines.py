@@ -111,6 +111,7 @@ class Gain:
     speedup: float  # geometric mean of the times' ratios; NaN on another GPU than the published table's
     worst: float  # the smallest of these ratios
     worst_at: str
+    worst_us: tuple[float, float, float]  # there: the variant, the published kernel, the sweep's copy limit
 
 
 def gains(device: Device, variant: str) -> list[Gain]:
@@ -137,13 +138,14 @@ def _common(device: Device, variant: str) -> pd.DataFrame:
 
 
 def _gain(method: str, part: pd.DataFrame) -> Gain:
-    worst, where = math.nan, ""
+    worst, where, there = math.nan, "", (math.nan,) * 3
     if part["ratio"].notna().any():
         row = part.loc[part["ratio"].idxmin()]
         worst = float(row["ratio"])
+        there = (float(row["time_us"]), float(row["published_us"]), float(row["limit_us"]))
         where = f"{row['dtype']}, n = {row['n']}, 2^{int(row['elements']).bit_length() - 1} elements"
     shares = (_mean(part[c]) for c in ("fraction_of_limit", "one_shot_share", "published_share", "ratio"))
-    return Gain(method, len(part), *shares, worst, where)
+    return Gain(method, len(part), *shares, worst, where, there)
 
 
 def _mean(values: pd.Series) -> float:

@@ -81,18 +81,19 @@ class Profile:
         return found
 
     @cached_property
-    def taking_turns(self) -> float:
+    def mixed_stream(self) -> tuple[float, float]:
         """Time of the kernel that mixes mma.sync with fp32 additions, over the sum of what its products and its
-        additions take alone: 1 where the two take turns. NaN without these kernels."""
+        additions take alone: as measured, and as it would be if the shorter hid under the longer. NaN without
+        these kernels."""
         kernels = ["fp32", "mma_sync", "mma_sync_fp32"]
         rows = self.kernels.set_index("peak")
         if not set(kernels) <= set(rows.index):
-            return math.nan
+            return math.nan, math.nan
         rows = rows.loc[kernels]
         time, additions = _column(rows, "gpu__time_duration.sum"), _column(rows, "sm__inst_executed_pipe_fma.sum")
         # The products are as many as those of mma_sync.
-        alone = time["mma_sync"] + time["fp32"] * additions["mma_sync_fp32"] / additions["fp32"]
-        return float(time["mma_sync_fp32"] / alone)
+        alone = time["mma_sync"], time["fp32"] * additions["mma_sync_fp32"] / additions["fp32"]
+        return float(time["mma_sync_fp32"] / sum(alone)), float(max(alone) / sum(alone))
 
     @cached_property
     def problems(self) -> pd.DataFrame:

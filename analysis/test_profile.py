@@ -109,7 +109,7 @@ def test_peaks_come_from_the_peak_kernels(profiled):
 
 
 def test_products_and_additions_that_take_turns_or_overlap(profiled):
-    assert math.isnan(profiled.taking_turns)  # recorded before there was such a kernel
+    assert math.isnan(profiled.mixed_stream[0])  # recorded before there was such a kernel
 
     def mixed(nanoseconds):
         rows = pd.DataFrame(
@@ -119,10 +119,10 @@ def test_products_and_additions_that_take_turns_or_overlap(profiled):
                 "sm__inst_executed_pipe_fma.sum": [10.0, 0.0, 20.0],
             }
         )
-        return dataclasses.replace(profiled, kernels=rows).taking_turns
+        return dataclasses.replace(profiled, kernels=rows).mixed_stream
 
-    assert mixed(500.0) == 1.0
-    assert mixed(300.0) == 0.6
+    assert mixed(500.0) == (1.0, 0.6)
+    assert mixed(300.0) == (0.6, 0.6)
 
 
 def test_counters_per_element(profiled):
