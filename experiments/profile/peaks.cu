@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kThreads = 256, kBlocksPerSm = 4;
 constexpr int kRounds = 2048;  // hundreds of microseconds: start and end of the grid weigh about a percent
-constexpr int kSumsPerProduct = 4;
-constexpr int kPasses = 16;       // over the data in the L2
-constexpr int kBlocks = 1 << 16;  // of nothing: how fast blocks start
+constexpr int kSumsPerProduct = 4;  // together shorter than the product
+constexpr int kPasses = 16;         // over the data in the L2
+constexpr int kBlocks = 1 << 16;    // of nothing: how fast blocks start
 
 // A store that never happens, which the compiler cannot know: results count as used.
 __device__ void use(float value, void* sink) {

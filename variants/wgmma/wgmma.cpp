@@ -16,15 +16,15 @@ namespace fwht::wgmma {
 // next one, and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an
 // SM that only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically,
 // because a static share leaves SMs idle at the end; inside, the counter costs what it brings or more, but
-// for two rows of 32768 an SM. hi and lo are joined where that was measured faster: not with the row a block
-// that waits for its stores to start, not at 65536, whose exchange comes later for it, and not at 4096, which
-// has half the sums and keeps its bits for every number of rows. A few
-// long rows would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row
-// (it comes from the L2 after the first) and each makes its share of the outputs, so that nothing but one
-// barrier is exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten
-// elevenths of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it
-// brings something only where launches overlap. At 65536 a pair of blocks shares a row; it does twice the
-// tensor work of one that makes it in two passes, which counts once there are more rows than pairs.
+// for two rows of 32768 an SM. hi and lo are joined where that was measured faster: not where a row is a
+// block of its own, nor at 65536, nor in the rings of 16384 out of the L2 and of up to four rows an SM. At
+// 4096 it brings nothing, and would take away that every number of rows gives the same bits. A few long rows
+// would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row (it comes
+// from the L2 after the first) and each makes its share of the outputs, so that nothing but one barrier is
+// exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten elevenths
+// of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it brings
+// something only where launches overlap. At 65536 a pair of blocks shares a row; it does twice the tensor
+// work of one that makes it in two passes, which counts once there are more rows than pairs.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;

@@ -209,7 +209,7 @@ __device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constant
 }
 
 /// The same for b0-b2 alone: hi and lo lie side by side in k, so that one product with H8 above H8 sums both.
-/// mma.sync and fp32 additions hardly overlap: two products less are worth eight additions for b6.
+/// mma.sync and fp32 additions overlap only in part: two products less are worth eight additions for b6.
 template <int chains, class Constants>
 __device__ void joined_pairs(float (&x)[chains][2][4], const Constants& constants) {
   constexpr int kTiles = 2 * chains;
