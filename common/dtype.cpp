@@ -12,7 +12,8 @@ Dtype parse_dtype(std::string_view text) {
   if (text == "f16" || text == "fp16") return Dtype::f16;
   if (text == "bf16") return Dtype::bf16;
   if (text == "f32" || text == "fp32") return Dtype::f32;
-  throw BadRequest("unknown dtype '" + std::string(text) + "'; known: f16, bf16, f32");
+  if (text == "f64" || text == "fp64") return Dtype::f64;
+  throw BadRequest("unknown dtype '" + std::string(text) + "'; known: f16, bf16, f32, f64");
 }
 
 std::uint32_t encode(Dtype dtype, double value) {
@@ -58,13 +59,16 @@ double decode(Dtype dtype, std::uint32_t bits) {
 }
 
 double load_element(Dtype dtype, const void* data, std::int64_t index) {
+  if (dtype == Dtype::f64) return static_cast<const double*>(data)[index];
   if (dtype == Dtype::f32) return static_cast<const float*>(data)[index];
   const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[index];
   return dtype == Dtype::f16 ? f16_to_float(bits) : bf16_to_float(bits);
 }
 
 void store_element(Dtype dtype, void* data, std::int64_t index, double value) {
-  if (dtype == Dtype::f32) {
+  if (dtype == Dtype::f64) {
+    static_cast<double*>(data)[index] = value;
+  } else if (dtype == Dtype::f32) {
     static_cast<float*>(data)[index] = static_cast<float>(value);
   } else {
     static_cast<std::uint16_t*>(data)[index] = static_cast<std::uint16_t>(encode(dtype, value));

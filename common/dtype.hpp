@@ -13,8 +13,9 @@
 
 namespace fwht {
 
-enum class Dtype { f16, bf16, f32 };
+enum class Dtype { f16, bf16, f32, f64 };  // f64: host variants only
 
+/// What the ladder is built, proven and timed for; f64 is what gradient checks on the host need.
 inline constexpr Dtype kAllDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32};
 
 /// What a format is: `precision` significand bits (the hidden one included), smallest normal exponent.
@@ -30,6 +31,7 @@ struct Format {
   }
 };
 
+/// bytes = 0 for a value that is no Dtype.
 constexpr Format format_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f16:
@@ -38,6 +40,8 @@ constexpr Format format_of(Dtype dtype) {
       return {"bf16", 2, 8, -126, 3.3895313892515355e38};
     case Dtype::f32:
       return {"f32", 4, 24, -126, 3.4028234663852886e38};
+    case Dtype::f64:
+      return {"f64", 8, 53, -1022, std::numeric_limits<double>::max()};
   }
   return {};
 }
@@ -49,11 +53,12 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
   return format_of(dtype).bytes;
 }
 
-/// "f16", "bf16" or "f32"; also the long spellings "fp16" and "fp32". Throws BadRequest otherwise.
+/// "f16", "bf16", "f32" or "f64"; also the long spellings "fp16", "fp32", "fp64". Throws BadRequest
+/// otherwise.
 Dtype parse_dtype(std::string_view text);
 
 /// Bit pattern of the 16- or 32-bit number nearest to `value` (ties to even), without a detour through fp32:
-/// rounding twice would not be the correctly rounded result. Overflow gives an infinity.
+/// rounding twice would not be the correctly rounded result. Overflow gives an infinity. Not for f64.
 std::uint32_t encode(Dtype dtype, double value);
 
 /// The number that a bit pattern stands for; exact.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
@@ -12,7 +13,14 @@
 namespace fwht {
 namespace {
 
-constexpr std::string_view kForm = "f16/n4096/r8192[/out][/ld4104][/s1][/pdl]";
+constexpr std::string_view kForm = "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][>e4m3:row]";
+
+/// "28x512", "d53x256", "signs+12": not a word of the other parts.
+bool is_operator(std::string_view word) {
+  if (word.starts_with("signs+")) return true;
+  const std::size_t digit = word.starts_with('d') ? 1 : 0;
+  return word.size() > digit && word[digit] >= '0' && word[digit] <= '9';
+}
 
 template <class Number>
 Number parse_number(std::string_view digits, std::string_view text) {
@@ -30,83 +38,156 @@ double orthonormal_scale(std::int64_t n) {
   return 1.0 / std::sqrt(static_cast<double>(n));
 }
 
+std::int64_t Problem::bytes_written() const {
+  if (encoding.is_plain()) return elements() * bytes_of(out.dtype);
+  return ceil_div(elements() * code_bits(encoding.format), 8) +
+         scale_count(encoding, rows, n()) * scale_bytes(encoding);
+}
+
+std::int64_t Problem::span_bytes_out() const {
+  if (encoding.is_plain()) return span_of(out) * bytes_of(out.dtype);
+  return ceil_div(span_of(out) * code_bits(encoding.format), 8);
+}
+
 std::int64_t Problem::useful_flops() const {
-  return is_power_of_two(n) ? elements() * log2_floor(n) : 0;
+  return is_power_of_two(n()) ? elements() * log2_floor(n()) : 0;
 }
 
 bool operator==(const Problem& a, const Problem& b) {
-  return a.n == b.n && a.rows == b.rows && a.dtype == b.dtype && a.placement == b.placement &&
-         a.row_stride == b.row_stride && a.scale == b.scale && a.programmatic_launch == b.programmatic_launch;
+  return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
+         a.scale == b.scale && a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
 }
 
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement) {
-  return {n, rows, dtype, placement, n, n > 0 ? orthonormal_scale(n) : 0.0, false};
+  return make_problem(dtype, Operator::sylvester(n), rows, placement);
 }
 
-void validate(const Problem& problem) {
-  if (problem.n < 1) throw BadRequest(fmt::format("n={} must be at least 1", problem.n));
-  if (problem.rows < 0) throw BadRequest(fmt::format("rows={} must not be negative", problem.rows));
-  if (problem.row_stride < problem.n) {
-    throw BadRequest(fmt::format("row_stride={} must be at least n={}", problem.row_stride, problem.n));
-  }
-  if (!std::isfinite(problem.scale)) {
-    throw BadRequest(fmt::format("scale={} must be finite", problem.scale));
+Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows, Placement placement) {
+  Problem problem;
+  problem.op = op;
+  problem.rows = rows;
+  problem.in = problem.out = {dtype, op.n()};
+  problem.scale = op.n() > 0 ? orthonormal_scale(op.n()) : 0.0;
+  problem.placement = placement;
+  return problem;
+}
+
+namespace {
+
+void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::string_view name) {
+  if (array.row_stride < n) {
+    throw BadRequest(fmt::format("{}={} must be at least n={}", name, array.row_stride, n));
   }
   const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 16;
-  if (problem.rows > 0 && problem.row_stride > limit / problem.rows) {
-    throw BadRequest(fmt::format("rows={} times row_stride={} exceeds the limit of {} elements", problem.rows,
-                                 problem.row_stride, limit));
+  if (rows > 0 && array.row_stride > limit / rows) {
+    throw BadRequest(fmt::format("rows={} times {}={} exceeds the limit of {} elements", rows, name,
+                                 array.row_stride, limit));
   }
+}
+
+void validate_dtype(Dtype dtype, std::string_view name) {
+  if (format_of(dtype).bytes == 0) {
+    throw BadRequest(
+        fmt::format("{} dtype {} is unknown; known: f16, bf16, f32, f64", name, static_cast<int>(dtype)));
+  }
+}
+
+}  // namespace
+
+void validate(const Problem& problem) {
+  if (problem.op.factors().empty()) {
+    throw BadRequest(
+        "the problem has no operator; make_problem(dtype, n, rows) makes one of contiguous rows");
+  }
+  validate(problem.op);
+  const std::int64_t n = problem.n();
+  if (problem.rows < 0) throw BadRequest(fmt::format("rows={} must not be negative", problem.rows));
+  validate_dtype(problem.in.dtype, "in");
+  validate_dtype(problem.out.dtype, "out");
+  validate_array(problem.in, n, problem.rows, "row_stride");
+  validate_array(problem.out, n, problem.rows, "row_stride of out");
+  if (problem.placement != Placement::in_place && problem.placement != Placement::out_of_place) {
+    throw BadRequest(fmt::format("placement {} is unknown; known: in_place, out_of_place",
+                                 static_cast<int>(problem.placement)));
+  }
+  if (problem.placement == Placement::in_place &&
+      !(problem.in == problem.out && problem.encoding.is_plain())) {
+    throw BadRequest(fmt::format("{}: in place, input and output have one dtype, row stride and no encoding",
+                                 to_string(problem)));
+  }
+  validate(problem.encoding, n);
+  // Plans multiply in fp32, but for f64 data.
+  const bool finite = problem.in.dtype == Dtype::f64 ? std::isfinite(problem.scale)
+                                                     : std::isfinite(static_cast<float>(problem.scale));
+  if (!finite) throw BadRequest(fmt::format("scale={} must be finite in fp32", problem.scale));
 }
 
 std::string to_string(const Problem& problem) {
-  std::string text = fmt::format("{}/n{}/r{}", name_of(problem.dtype), problem.n, problem.rows);
+  const std::string op =
+      problem.op.is_sylvester() || problem.n() == 0 ? fmt::format("n{}", problem.n()) : to_string(problem.op);
+  std::string text = fmt::format("{}/{}/r{}", name_of(problem.in.dtype), op, problem.rows);
   if (problem.placement == Placement::out_of_place) text += "/out";
-  if (problem.row_stride != problem.n) text += fmt::format("/ld{}", problem.row_stride);
-  if (problem.n < 1 || problem.scale != orthonormal_scale(problem.n))
+  if (problem.in.row_stride != problem.n()) text += fmt::format("/ld{}", problem.in.row_stride);
+  if (problem.out.row_stride != problem.in.row_stride) text += fmt::format("/ldo{}", problem.out.row_stride);
+  if (problem.out.dtype != problem.in.dtype) text += fmt::format("/to-{}", name_of(problem.out.dtype));
+  if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n()))
     text += fmt::format("/s{}", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
+  if (!problem.encoding.is_plain()) text += fmt::format(">{}", to_string(problem.encoding));
   return text;
 }
 
 Problem parse_problem(std::string_view text) {
   Problem problem;
-  bool have_n = false, have_rows = false, have_stride = false, have_scale = false;
+  std::optional<Dtype> to;
+  std::optional<std::int64_t> stride, stride_out, rows;
+  std::optional<double> scale;
   std::string_view rest = text;
+  if (const std::size_t encoded = text.find('>'); encoded != std::string_view::npos) {
+    problem.encoding = parse_encoding(text.substr(encoded + 1));
+    problem.placement = Placement::out_of_place;
+    rest = text.substr(0, encoded);
+  }
+  const auto integer = [&](std::string_view digits) { return parse_number<std::int64_t>(digits, text); };
   for (int part = 0; !rest.empty() || part == 0; ++part) {
     const std::size_t slash = rest.find('/');
     const std::string_view word = rest.substr(0, slash);
     rest = slash == std::string_view::npos ? std::string_view{} : rest.substr(slash + 1);
     if (part == 0) {
-      problem.dtype = parse_dtype(word);
+      problem.set_dtype(parse_dtype(word));
+    } else if (is_operator(word)) {
+      problem.op = parse_operator(word);
     } else if (word == "out") {
       problem.placement = Placement::out_of_place;
     } else if (word == "in") {
       problem.placement = Placement::in_place;
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
+    } else if (word.starts_with("to-")) {
+      to = parse_dtype(word.substr(3));
+    } else if (word.starts_with("ldo")) {
+      stride_out = integer(word.substr(3));
     } else if (word.starts_with("ld")) {
-      problem.row_stride = parse_number<std::int64_t>(word.substr(2), text);
-      have_stride = true;
+      stride = integer(word.substr(2));
     } else if (word.starts_with('n')) {
-      problem.n = parse_number<std::int64_t>(word.substr(1), text);
-      have_n = true;
+      problem.op = Operator::sylvester(integer(word.substr(1)));
     } else if (word.starts_with('r')) {
-      problem.rows = parse_number<std::int64_t>(word.substr(1), text);
-      have_rows = true;
+      rows = integer(word.substr(1));
     } else if (word.starts_with('s')) {
-      problem.scale = parse_number<double>(word.substr(1), text);
-      have_scale = true;
+      scale = parse_number<double>(word.substr(1), text);
     } else {
       throw BadRequest(fmt::format("problem '{}': unknown part '{}'; the form is {}", text, word, kForm));
     }
   }
-  if (!have_n || !have_rows) {
+  if (problem.op.factors().empty() || !rows) {
     throw BadRequest(fmt::format("problem '{}' names no {}; the form is {}", text,
-                                 have_n ? "rows (r...)" : "row length (n...)", kForm));
+                                 rows ? "row length (n...)" : "rows (r...)", kForm));
   }
-  if (!have_stride) problem.row_stride = problem.n;
-  if (!have_scale && problem.n > 0) problem.scale = orthonormal_scale(problem.n);
+  problem.rows = *rows;
+  problem.set_row_stride(stride.value_or(problem.n()));
+  if (stride_out) problem.out.row_stride = *stride_out;
+  if (to) problem.out.dtype = *to;
+  problem.scale = scale.value_or(problem.n() > 0 ? orthonormal_scale(problem.n()) : 0.0);
   validate(problem);
   return problem;
 }

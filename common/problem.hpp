@@ -1,4 +1,4 @@
-// What is asked of a variant: y[r,:] = scale * H_n x[r,:] for `rows` independent rows.
+// What is asked of a variant: y_r = encode(scale * Op x_r) for `rows` independent rows x_r.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "common/dtype.hpp"
+#include "common/encoding.hpp"
+#include "common/operator.hpp"
 
 namespace fwht {
 
@@ -14,41 +16,72 @@ enum class Placement { in_place, out_of_place };
 /// The orthonormal factor 1/sqrt(n).
 double orthonormal_scale(std::int64_t n);
 
-struct Problem {
-  std::int64_t n = 0;     ///< row length in elements
-  std::int64_t rows = 0;  ///< number of rows; 0 is a valid problem that does nothing
+/// One side of a transform: its storage type, and the distance of row starts in elements.
+struct Array {
   Dtype dtype = Dtype::f16;
+  std::int64_t row_stride = 0;
+  constexpr bool operator==(const Array&) const = default;
+};
+
+struct Problem {
+  Operator op;            ///< what rows are multiplied by; its order is the row length n
+  std::int64_t rows = 0;  ///< number of rows; 0 is a valid problem that does nothing
+  Array in, out;          ///< out.dtype is what rows are rounded to before they are encoded
+  Encoding encoding;      ///< plain: the rows themselves are written
+  double scale = 0.0;     ///< applied once, in fp32
   Placement placement = Placement::in_place;
-  std::int64_t row_stride = 0;  ///< distance of row starts in elements, >= n, the same for input and output
-  double scale = 0.0;           ///< applied once, in fp32
   /// Programmatic dependent launch (CUDA Programming Guide): the kernel may be scheduled while the stream's
   /// previous kernel still runs; it waits for that one's results before it touches memory. Saves launch
   /// latency where kernels are short. The same bits; a variant that cannot do it refuses.
   bool programmatic_launch = false;
 
-  std::int64_t elements() const { return n * rows; }
-  /// Fewest bytes that must move: every element read once and written once.
-  std::int64_t useful_bytes() const { return 2 * elements() * bytes_of(dtype); }
+  std::int64_t n() const { return op.n(); }
+  Dtype dtype() const { return in.dtype; }
+  /// Of the input; of the output too unless that has its own.
+  std::int64_t row_stride() const { return in.row_stride; }
+  void set_row_stride(std::int64_t stride) { in.row_stride = out.row_stride = stride; }
+  void set_dtype(Dtype dtype) { in.dtype = out.dtype = dtype; }
+
+  std::int64_t elements() const { return n() * rows; }
+  /// Fewest bytes that must be read: every element once.
+  std::int64_t bytes_read() const { return elements() * bytes_of(in.dtype); }
+  /// Fewest bytes that must be written: every element, or its code, once, and the scales.
+  std::int64_t bytes_written() const;
+  std::int64_t useful_bytes() const { return bytes_read() + bytes_written(); }
   /// Additions of the fast algorithm: n log2 n per row (0 when n is no power of two).
   std::int64_t useful_flops() const;
   /// Elements from the first of row 0 to the last of the last row; 0 for no rows.
-  std::int64_t span_elements() const { return rows == 0 ? 0 : (rows - 1) * row_stride + n; }
-  std::int64_t span_bytes() const { return span_elements() * bytes_of(dtype); }
-  bool contiguous() const { return row_stride == n; }
+  std::int64_t span_elements() const { return span_of(in); }
+  /// Bytes of the same, of the input and of the output's rows (codes, where it is encoded).
+  std::int64_t span_bytes() const { return span_of(in) * bytes_of(in.dtype); }
+  std::int64_t span_bytes_out() const;
+  bool contiguous() const { return in.row_stride == n() && out.row_stride == n(); }
+
+ private:
+  std::int64_t span_of(const Array& array) const {
+    return rows == 0 ? 0 : (rows - 1) * array.row_stride + n();
+  }
 };
 
 bool operator==(const Problem& a, const Problem& b);
 
-/// Contiguous rows, orthonormal scale.
+/// Short form: H_n in natural order, contiguous rows, orthonormal scale, the result in the same storage type.
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows,
                      Placement placement = Placement::in_place);
+/// The same for any operator.
+Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
+                     Placement placement = Placement::in_place);
 
-/// Throws BadRequest, naming the value and the limit, for n < 1, rows < 0, row_stride < n, a scale that is
-/// not finite, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant supports.
+/// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
+/// row stride below n, different strides or an encoding in place, an unknown dtype, placement or operator, an
+/// encoding that does not fit n, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
+/// offsets. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 
-/// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/s1" (scale),
-/// "/pdl" (programmatic dependent launch).
+/// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of
+/// the output), "/to-bf16" (dtype of the output), "/s1" (scale), "/pdl" (programmatic dependent launch).
+/// Another operator than Sylvester's stands in place of n: "f16/28x512/r64". An encoding follows at the end:
+/// "bf16/n4096/r8192>e4m3:row".
 std::string to_string(const Problem& problem);
 
 /// Inverse of to_string; also validates. Throws BadRequest.

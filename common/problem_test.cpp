@@ -12,7 +12,7 @@ namespace {
 
 TEST(Problem, TextFormGoesThereAndBack) {
   Problem problem = make_problem(Dtype::bf16, 4096, 17, Placement::out_of_place);
-  problem.row_stride = 4104;
+  problem.set_row_stride(4104);
   problem.scale = 0.1;
   EXPECT_EQ(to_string(problem), "bf16/n4096/r17/out/ld4104/s0.1");
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
@@ -21,6 +21,41 @@ TEST(Problem, TextFormGoesThereAndBack) {
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
   EXPECT_EQ(to_string(parse_problem("fp16/n128/r3")), "f16/n128/r3");
   EXPECT_EQ(parse_problem("f32/n8/r0").rows, 0);
+  for (const char* text : {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
+                           "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1",
+                           "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32"}) {
+    EXPECT_EQ(to_string(parse_problem(text)), text);
+  }
+  EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
+}
+
+TEST(Problem, MadeByDefaultSaysWhichHelperToUse) {
+  try {
+    validate(Problem{});
+    FAIL();
+  } catch (const BadRequest& error) {
+    EXPECT_NE(std::string(error.what()).find("make_problem"), std::string::npos);
+  }
+}
+
+TEST(Problem, RefusesUnknownEnumeratorsAndScalesBeyondFp32) {
+  Problem problem = make_problem(Dtype::f16, 8, 1);
+  problem.set_dtype(static_cast<Dtype>(7));
+  EXPECT_THROW(validate(problem), BadRequest);
+  problem = make_problem(Dtype::f16, 8, 1);
+  problem.placement = static_cast<Placement>(9);
+  EXPECT_THROW(validate(problem), BadRequest);
+  problem = make_problem(Dtype::f16, 8, 1);
+  problem.scale = 1e39;
+  EXPECT_THROW(validate(problem), BadRequest);
+  problem.set_dtype(Dtype::f64);
+  EXPECT_NO_THROW(validate(problem));
+}
+
+TEST(Problem, InPlaceHasOneDtypeStrideAndNoEncoding) {
+  EXPECT_THROW(parse_problem("f16/n8/r2/ld16/ldo8"), BadRequest);
+  EXPECT_THROW(parse_problem("f32/n8/r2/to-bf16"), BadRequest);
+  EXPECT_THROW(parse_problem("f16/n8/r2/in>e4m3:row"), BadRequest);
 }
 
 TEST(Problem, CountsUsefulWork) {

@@ -22,7 +22,7 @@ decltype(auto) dispatch_int(int value, Body&& body) {
   return body(std::integral_constant<int, First>{});
 }
 
-/// Calls body(std::integral_constant<Dtype, dtype>).
+/// Calls body(std::integral_constant<Dtype, dtype>) for f16, bf16 and f32; throws std::logic_error otherwise.
 template <class Body>
 decltype(auto) dispatch_dtype(Dtype dtype, Body&& body) {
   switch (dtype) {
@@ -31,9 +31,11 @@ decltype(auto) dispatch_dtype(Dtype dtype, Body&& body) {
     case Dtype::bf16:
       return body(std::integral_constant<Dtype, Dtype::bf16>{});
     case Dtype::f32:
+      return body(std::integral_constant<Dtype, Dtype::f32>{});
+    case Dtype::f64:
       break;
   }
-  return body(std::integral_constant<Dtype, Dtype::f32>{});
+  throw std::logic_error("dispatch_dtype: f64 is no type of the ladder");
 }
 
 }  // namespace fwht

@@ -2,35 +2,61 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "common/bits.hpp"
 #include "common/error.hpp"
 
 namespace fwht {
 
-void Plan::execute(const void* in, void* out, Stream stream) const {
+namespace {
+
+std::uintptr_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+bool needs_dense(const Operator& op) {
+  return std::any_of(op.factors().begin(), op.factors().end(),
+                     [](const Factor& factor) { return factor.basis == Basis::dense; });
+}
+
+/// An operand beside `in` and `out` is there when, and only when, the problem needs it.
+void check_extra(const char* name, const void* pointer, bool needed, const Problem& problem) {
+  if ((pointer != nullptr) == needed) return;
+  throw BadRequest(needed ? fmt::format("{} is a null pointer, which {} needs", name, to_string(problem))
+                          : fmt::format("{} is given, but {} has none", name, to_string(problem)));
+}
+
+void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
+  if (problem.placement == Placement::in_place) {
+    if (in == out) return;
+    throw BadRequest(fmt::format("in={:#x} and out={:#x} must be equal for the in-place problem {}", in, out,
+                                 to_string(problem)));
+  }
+  const auto read = static_cast<std::uintptr_t>(problem.span_bytes());
+  const auto written = static_cast<std::uintptr_t>(problem.span_bytes_out());
+  if (in >= out + written || out >= in + read) return;
+  throw BadRequest(fmt::format("in={:#x} and out={:#x} overlap: the out-of-place problem {} spans {} bytes",
+                               in, out, to_string(problem), std::max(read, written)));
+}
+
+}  // namespace
+
+void Plan::execute(const Operands& operands, Stream stream) const {
   if (problem_.rows == 0) return;
-  const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
-  for (const auto& [name, address] : {std::pair{"in", from}, std::pair{"out", to}}) {
+  const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);
+  for (const auto& [name, address] : {std::pair{"in", in}, std::pair{"out", out}}) {
     if (address == 0) throw BadRequest(fmt::format("{} is a null pointer", name));
     if (address % alignment() != 0) {
       throw BadRequest(fmt::format("{}={:#x} must be aligned to {} bytes for {}", name, address, alignment(),
                                    to_string(problem_)));
     }
   }
-  if (problem_.placement == Placement::in_place) {
-    if (from != to) {
-      throw BadRequest(fmt::format("in={:#x} and out={:#x} must be equal for the in-place problem {}", from,
-                                   to, to_string(problem_)));
-    }
-  } else {
-    const auto span = static_cast<std::uintptr_t>(problem_.span_bytes());
-    if (from < to + span && to < from + span) {
-      throw BadRequest(
-          fmt::format("in={:#x} and out={:#x} overlap: the out-of-place problem {} spans {} bytes", from, to,
-                      to_string(problem_), span));
-    }
-  }
-  enqueue(in, out, stream);
+  check_extra("scales", operands.scales, !problem_.encoding.is_plain(), problem_);
+  check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
+  check_extra("dense", operands.dense, needs_dense(problem_.op), problem_);
+  check_placement(problem_, in, out);
+  enqueue(operands, stream);
 }
 
 std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
@@ -68,9 +94,28 @@ Support require_programmatic_launch(const DeviceInfo& device) {
 #endif
 }
 
-Support require_power_of_two(std::int64_t n, std::int64_t smallest, std::int64_t largest) {
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest) {
+  if (!problem.op.is_sylvester()) {
+    return {fmt::format("the operator {} is not offered by this variant, which takes n = 2^k from {} to {}",
+                        to_string(problem.op), smallest, largest)};
+  }
+  if (!problem.encoding.is_plain()) {
+    return {fmt::format("the encoding {} is not offered by this variant", to_string(problem.encoding))};
+  }
+  if (problem.in.dtype != problem.out.dtype) {
+    return {fmt::format("input in {} and output in {} are not offered by this variant",
+                        name_of(problem.in.dtype), name_of(problem.out.dtype))};
+  }
+  if (problem.in.dtype == Dtype::f64) return {"f64 data are not offered by this variant"};
+  const std::int64_t n = problem.n();
   if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
   return {fmt::format("n={} must be a power of two between {} and {}", n, smallest, largest)};
+}
+
+Support require_one_row_stride(const Problem& problem) {
+  if (problem.in.row_stride == problem.out.row_stride) return {};
+  return {fmt::format("row_stride={} of the input and {} of the output must be equal for this variant",
+                      problem.in.row_stride, problem.out.row_stride)};
 }
 
 }  // namespace fwht

@@ -22,6 +22,16 @@ using Stream = CUstream_st*;  // nullptr is the default stream; host variants ig
 
 enum class Memory { host, device };
 
+/// What a plan is executed on. Which of them a plan needs follows from its problem.
+struct Operands {
+  const void* in = nullptr;
+  void* out = nullptr;          ///< rows, or codes where the problem has an encoding
+  void* scales = nullptr;       ///< of the encoding
+  const void* signs = nullptr;  ///< one bit an element of a row, set: -1; where the operator has signs
+  const void* dense =
+      nullptr;  ///< entries of the dense factors in the input's dtype, row-major, one after another
+};
+
 /// Empty when supported, else one sentence with the value and the limit.
 struct Support {
   std::string why_not;
@@ -44,12 +54,15 @@ class Plan {
 
   /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
   /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
-  /// BadRequest before anything is launched for a null pointer, a pointer that misses `alignment()`, in !=
-  /// out for an in-place plan, or overlapping spans for an out-of-place one.
-  void execute(const void* in, void* out, Stream stream = nullptr) const;
+  /// BadRequest before anything is launched for a null pointer among the operands that the problem needs, an
+  /// operand that it does not need, a pointer that misses `alignment()`, in != out for an in-place plan, or
+  /// overlapping spans for an out-of-place one.
+  void execute(const Operands& operands, Stream stream = nullptr) const;
+  /// Short form for problems without scales, signs and dense factors.
+  void execute(const void* in, void* out, Stream stream = nullptr) const { execute({in, out}, stream); }
 
   /// Required alignment of both pointers in bytes; at least the element size.
-  virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem_.dtype)); }
+  virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem_.in.dtype)); }
   virtual NumericModel numerics() const = 0;
   /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
   virtual bool one_stream_at_a_time() const { return false; }
@@ -59,7 +72,7 @@ class Plan {
   explicit Plan(const Problem& problem) : problem_(problem) {}
 
  private:
-  virtual void enqueue(const void* in, void* out, Stream stream) const = 0;  // rows >= 1, pointers checked
+  virtual void enqueue(const Operands& operands, Stream stream) const = 0;  // rows >= 1, pointers checked
   Problem problem_;
 };
 
@@ -84,7 +97,12 @@ Support require_ordinary_launch(const Problem& problem);
 /// which a newer device would compile for itself, does not wait.
 Support require_programmatic_launch(const DeviceInfo& device);
 
-/// "n=... must be a power of two between ... and ...".
-Support require_power_of_two(std::int64_t n, std::int64_t smallest, std::int64_t largest);
+/// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no
+/// signs, no encoding, one dtype of f16, bf16 and f32 for input and output. Otherwise a sentence that names
+/// the first part that is not offered.
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest);
+
+/// A sentence for problems whose output rows lie at another distance than the input's.
+Support require_one_row_stride(const Problem& problem);
 
 }  // namespace fwht

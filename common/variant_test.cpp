@@ -22,9 +22,9 @@ class RecordingPlan final : public Plan {
   mutable const void* last_in = nullptr;
 
  private:
-  void enqueue(const void* in, void*, Stream) const override {
+  void enqueue(const Operands& operands, Stream) const override {
     ++enqueued;
-    last_in = in;
+    last_in = operands.in;
   }
   std::size_t alignment_;
 };
@@ -87,7 +87,7 @@ TEST(Plan, DefaultAlignmentIsTheElementSize) {
     Settings settings() const override { return {}; }
 
    private:
-    void enqueue(const void*, void*, Stream) const override {}
+    void enqueue(const Operands&, Stream) const override {}
   };
   EXPECT_EQ(Plain(Dtype::f16).alignment(), 2U);
   EXPECT_EQ(Plain(Dtype::bf16).alignment(), 2U);
@@ -102,7 +102,7 @@ TEST(Plan, InPlaceMeansOnePointer) {
 
 TEST(Plan, OutOfPlaceRefusesAnyOverlap) {
   Problem problem = make_problem(Dtype::f16, 8, 4, Placement::out_of_place);
-  problem.row_stride = 10;  // span: 3 * 10 + 8 = 38 elements = 76 bytes
+  problem.set_row_stride(10);  // span: 3 * 10 + 8 = 38 elements = 76 bytes
   const RecordingPlan plan(problem, 2);
   std::byte* middle = memory.data() + 512;
   for (const int distance : {0, 2, 16, 20, 74}) {
@@ -119,8 +119,8 @@ int plans_made = 0;
 
 const Variant kPicky{"picky", "supports n=8 only", Memory::host,
                      [](const Problem& problem, const DeviceInfo&) -> Support {
-                       if (problem.n == 8) return {};
-                       return {"n=" + std::to_string(problem.n) + " must be 8"};
+                       if (problem.n() == 8) return {};
+                       return {"n=" + std::to_string(problem.n()) + " must be 8"};
                      },
                      [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
                        ++plans_made;
@@ -130,7 +130,7 @@ const Variant kPicky{"picky", "supports n=8 only", Memory::host,
 TEST(PlanFunction, ValidatesThenAsksThenMakes) {
   plans_made = 0;
   const DeviceInfo device;
-  EXPECT_EQ(plan(kPicky, make_problem(Dtype::f16, 8, 1), device)->problem().n, 8);
+  EXPECT_EQ(plan(kPicky, make_problem(Dtype::f16, 8, 1), device)->problem().n(), 8);
   EXPECT_EQ(plans_made, 1);
   try {
     plan(kPicky, make_problem(Dtype::f16, 16, 1), device);
@@ -140,7 +140,7 @@ TEST(PlanFunction, ValidatesThenAsksThenMakes) {
   }
   EXPECT_THROW(plan(kPicky, make_problem(Dtype::f16, 8, -1), device), BadRequest);
   Problem narrow = make_problem(Dtype::f16, 8, 1);
-  narrow.row_stride = 4;
+  narrow.set_row_stride(4);
   EXPECT_THROW(plan(kPicky, narrow, device), BadRequest);
   EXPECT_EQ(plans_made, 1) << "make_plan was reached with an invalid or unsupported problem";
 }
@@ -155,13 +155,51 @@ TEST(Support, RequireCuda) {
             "NVIDIA A100 (described) has compute capability 8.0, at least 9.0 is needed");
 }
 
-TEST(Support, RequirePowerOfTwo) {
-  EXPECT_TRUE(require_power_of_two(2, 2, 32768));
-  EXPECT_TRUE(require_power_of_two(32768, 2, 32768));
+TEST(Support, RequireSylvester) {
+  const auto why_not = [](const Problem& problem) { return require_sylvester(problem, 2, 32768).why_not; };
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, 2, 1)), "");
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, 32768, 1)), "");
   for (const std::int64_t n : {-2, 0, 1, 3, 12, 65536}) {
-    EXPECT_EQ(require_power_of_two(n, 2, 32768).why_not,
+    EXPECT_EQ(why_not(make_problem(Dtype::f16, n, 1)),
               "n=" + std::to_string(n) + " must be a power of two between 2 and 32768");
   }
+  EXPECT_EQ(why_not(parse_problem("f16/28x512/r64")),
+            "the operator 28x512 is not offered by this variant, which takes n = 2^k from 2 to 32768");
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, Operator::sylvester(64).with_signs(), 1)),
+            "the operator 64+signs is not offered by this variant, which takes n = 2^k from 2 to 32768");
+  EXPECT_EQ(why_not(parse_problem("bf16/n4096/r8>e4m3:row")),
+            "the encoding e4m3:row is not offered by this variant");
+  EXPECT_EQ(why_not(parse_problem("f32/n4096/r8/out/to-bf16")),
+            "input in f32 and output in bf16 are not offered by this variant");
+  EXPECT_EQ(why_not(make_problem(Dtype::f64, 64, 1)), "f64 data are not offered by this variant");
+}
+
+TEST(Support, RequireOneRowStride) {
+  EXPECT_TRUE(require_one_row_stride(parse_problem("f16/n8/r2/out/ld16")));
+  EXPECT_EQ(require_one_row_stride(parse_problem("f16/n8/r2/out/ld16/ldo8")).why_not,
+            "row_stride=16 of the input and 8 of the output must be equal for this variant");
+}
+
+TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
+  const RecordingPlan encoded(parse_problem("bf16/n8/r4>e4m3:row"), 2);
+  EXPECT_TRUE(says(refusal(encoded, memory.data(), memory.data() + 512), "scales is a null pointer"));
+  Operands operands{memory.data(), memory.data() + 512};
+  operands.scales = memory.data() + 768;
+  encoded.execute(operands);
+  EXPECT_EQ(encoded.enqueued, 1);
+  // Codes are half as long as what they stand for, so they may begin where the input's 64 bytes end.
+  operands.out = memory.data() + 64;
+  encoded.execute(operands);
+  operands.out = memory.data() + 62;
+  EXPECT_THROW(encoded.execute(operands), BadRequest);
+
+  const RecordingPlan plain(make_problem(Dtype::f16, 8, 4), 2);
+  operands.out = memory.data();
+  EXPECT_THROW(plain.execute(operands), BadRequest);
+  const RecordingPlan signs(make_problem(Dtype::f16, Operator::sylvester(8).with_signs(), 4), 2);
+  EXPECT_TRUE(says(refusal(signs, memory.data(), memory.data()), "signs is a null pointer"));
+  const RecordingPlan dense(parse_problem("f16/d3x8/r1"), 2);
+  EXPECT_TRUE(says(refusal(dense, memory.data(), memory.data()), "dense is a null pointer"));
 }
 
 }  // namespace

@@ -92,12 +92,12 @@ bool Comparison::Sums::right_class(const Element& element, double threshold) {
 
 void Comparison::Sums::add_row(const Problem& problem, std::int64_t row, const double* expected,
                                const void* output, const double* bounds, const Limits& limits) {
-  const Format format = format_of(problem.dtype);
+  const Format format = format_of(problem.dtype());
   const double threshold = overflow_threshold(format);
   double row_error2 = 0.0, row_expected2 = 0.0, worst_error = -1.0;
   Element worst{{row, -1}, 0.0, 0.0, 0.0};
-  for (std::int64_t i = 0; i < problem.n; ++i) {
-    const double y = expected[i], got = load_element(problem.dtype, output, row * problem.row_stride + i);
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    const double y = expected[i], got = load_element(problem.dtype(), output, row * problem.row_stride() + i);
     const double zone = bounds ? bounds[i] : std::fabs(y) * limits.overflow_slack;
     const Element element{{row, i}, y, got, zone};
     ++stats.elements;
@@ -109,7 +109,7 @@ void Comparison::Sums::add_row(const Problem& problem, std::int64_t row, const d
     output2 += got * got;
     cross += error * y;
     signed_error += error;
-    const int bin = ulp_bin(problem.dtype, got, round_fast(format, y));
+    const int bin = ulp_bin(problem.dtype(), got, round_fast(format, y));
     ++stats.ulp_histogram[static_cast<std::size_t>(bin)];
     matches += bin == 0;
     if (std::fabs(error) > worst_error) {
@@ -131,7 +131,7 @@ void Comparison::Sums::add_row(const Problem& problem, std::int64_t row, const d
   stats.rel_l2_min_row = std::min(stats.rel_l2_min_row, rel);
   stats.rel_l2_max_row = std::max(stats.rel_l2_max_row, rel);
   row_sum += rel;
-  const double order = static_cast<double>(problem.n), rms = std::sqrt(row_expected2 / order);
+  const double order = static_cast<double>(problem.n()), rms = std::sqrt(row_expected2 / order);
   const double over_rms = worst_error <= 0.0 ? 0.0 : rms == 0.0 ? kInfinity : worst_error / rms;
   if (worst.at.column >= 0 && (stats.worst.row < 0 || over_rms > stats.max_error_over_rms)) {
     stats.max_error_over_rms = over_rms;
@@ -203,16 +203,16 @@ Comparison::~Comparison() = default;
 void Comparison::add(std::int64_t first_row, const Matrix& expected, const void* output, const Limits& limits,
                      int threads) {
   const std::int64_t rows = expected.rows();
-  if (expected.cols() != problem_.n || first_row < 0 || first_row + rows > problem_.rows) {
+  if (expected.cols() != problem_.n() || first_row < 0 || first_row + rows > problem_.rows) {
     throw BadRequest(fmt::format("expected values {} x {} for rows from {} do not fit the problem {}", rows,
                                  expected.cols(), first_row, to_string(problem_)));
   }
   if (limits.elementwise &&
-      (limits.elementwise->rows() != rows || limits.elementwise->cols() != problem_.n)) {
+      (limits.elementwise->rows() != rows || limits.elementwise->cols() != problem_.n())) {
     throw BadRequest(fmt::format("elementwise limits {} x {} for expected values {} x {}",
-                                 limits.elementwise->rows(), limits.elementwise->cols(), rows, problem_.n));
+                                 limits.elementwise->rows(), limits.elementwise->cols(), rows, problem_.n()));
   }
-  const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem_.n);
+  const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem_.n());
   const std::int64_t blocks = ceil_div(rows, rows_per_block);
   std::vector<Sums> partial(static_cast<std::size_t>(blocks));
   parallel_for(blocks, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
@@ -302,8 +302,8 @@ Verdict compare_exact_with(const Problem& problem, const void* got, const Want& 
   std::int64_t wrong = 0;
   std::string first;
   for (std::int64_t r = 0; r < problem.rows; ++r) {
-    for (std::int64_t i = 0; i < problem.n; ++i) {
-      const double a = want(r, i), b = load_element(problem.dtype, got, r * problem.row_stride + i);
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
+      const double a = want(r, i), b = load_element(problem.dtype(), got, r * problem.row_stride() + i);
       if (same_class_or_value(a, b)) continue;
       if (wrong++ == 0)
         first = fmt::format("row {} column {}: expected exactly {:.9g}, got {:.9g}", r, i, a, b);
@@ -318,16 +318,16 @@ Verdict compare_exact_with(const Problem& problem, const void* got, const Want& 
 
 Verdict compare_exact(const Problem& problem, const void* want, const void* got) {
   return compare_exact_with(problem, got, [&](std::int64_t r, std::int64_t i) {
-    return load_element(problem.dtype, want, r * problem.row_stride + i);
+    return load_element(problem.dtype(), want, r * problem.row_stride() + i);
   });
 }
 
 Verdict compare_exact(const Problem& problem, const Matrix& expected, const void* got) {
-  if (expected.rows() != problem.rows || expected.cols() != problem.n) {
+  if (expected.rows() != problem.rows || expected.cols() != problem.n()) {
     throw BadRequest(fmt::format("expected values {} x {} do not fit the problem {}", expected.rows(),
                                  expected.cols(), to_string(problem)));
   }
-  const Format format = format_of(problem.dtype);
+  const Format format = format_of(problem.dtype());
   return compare_exact_with(
       problem, got, [&](std::int64_t r, std::int64_t i) { return round_fast(format, expected(r, i)); });
 }
@@ -338,14 +338,14 @@ void poison(const Problem& problem, void* output) {
 
 Verdict padding_untouched(const Problem& problem, const void* output) {
   const auto* bytes = static_cast<const unsigned char*>(output);
-  const std::int64_t element = bytes_of(problem.dtype);
+  const std::int64_t element = bytes_of(problem.dtype());
   for (std::int64_t r = 0; r + 1 < problem.rows; ++r) {  // the span ends with the last row
-    const unsigned char* begin = bytes + (r * problem.row_stride + problem.n) * element;
-    const unsigned char* end = bytes + (r + 1) * problem.row_stride * element;
+    const unsigned char* begin = bytes + (r * problem.row_stride() + problem.n()) * element;
+    const unsigned char* end = bytes + (r + 1) * problem.row_stride() * element;
     const unsigned char* touched = std::find_if(begin, end, [](unsigned char byte) { return byte != 0xFF; });
     if (touched == end) continue;
     return incorrect(fmt::format("{}: row {}: element {} between the row's end and the next row was written",
-                                 to_string(problem), r, problem.n + (touched - begin) / element));
+                                 to_string(problem), r, problem.n() + (touched - begin) / element));
   }
   return passed();
 }

@@ -25,17 +25,17 @@ struct Case {
 
   explicit Case(Dtype dtype, std::int64_t n = 8, std::int64_t rows = 5)
       : problem(make_problem(dtype, n, rows)) {
-    problem.row_stride = n + 3;
+    problem.set_row_stride(n + 3);
     truth = generate(problem, InputClass::normal, 1);
     transform(truth, problem.scale);
     storage.assign(static_cast<std::size_t>(problem.span_bytes() / 4 + 1), 0xFFFFFFFF);
     store_rows(problem, truth, storage.data());
   }
   void set(std::int64_t row, std::int64_t column, double value) {
-    store_element(problem.dtype, storage.data(), row * problem.row_stride + column, value);
+    store_element(problem.dtype(), storage.data(), row * problem.row_stride() + column, value);
   }
   double get(std::int64_t row, std::int64_t column) const {
-    return load_element(problem.dtype, storage.data(), row * problem.row_stride + column);
+    return load_element(problem.dtype(), storage.data(), row * problem.row_stride() + column);
   }
   ErrorStats stats(const Limits& limits = {}) const {
     return compare(problem, truth, storage.data(), limits);

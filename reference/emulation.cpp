@@ -19,9 +19,9 @@ namespace fwht::reference {
 namespace {
 
 int levels_of(const Problem& problem) {
-  if (!is_power_of_two(problem.n))
-    throw BadRequest(fmt::format("the emulations need n = 2^L, not n={}", problem.n));
-  return log2_floor(problem.n);
+  if (!is_power_of_two(problem.n()))
+    throw BadRequest(fmt::format("the emulations need n = 2^L, not n={}", problem.n()));
+  return log2_floor(problem.n());
 }
 
 int threads_or_default(int threads) {
@@ -42,21 +42,21 @@ float rounded_to(Dtype dtype, float value) {
 }
 
 void load_row(const Problem& problem, const void* data, std::int64_t row, float* to) {
-  for (std::int64_t i = 0; i < problem.n; ++i) {
-    to[i] = static_cast<float>(load_element(problem.dtype, data, row * problem.row_stride + i));
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    to[i] = static_cast<float>(load_element(problem.dtype(), data, row * problem.row_stride() + i));
   }
 }
 
 void store_row(const Problem& problem, const float* from, void* data, std::int64_t row) {
-  for (std::int64_t i = 0; i < problem.n; ++i)
-    store_exact(problem.dtype, data, row * problem.row_stride + i, from[i]);
+  for (std::int64_t i = 0; i < problem.n(); ++i)
+    store_exact(problem.dtype(), data, row * problem.row_stride() + i, from[i]);
 }
 
 /// Calls body(row in fp32) for each row, then stores what it left there.
 template <class Body>
 void for_each_row(const Problem& problem, const void* in, void* out, int threads, const Body& body) {
   parallel_for(problem.rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> row(static_cast<std::size_t>(problem.n));
+    std::vector<float> row(static_cast<std::size_t>(problem.n()));
     for (std::int64_t r = begin; r < end; ++r) {
       load_row(problem, in, r, row.data());
       body(row.data());
@@ -82,9 +82,9 @@ void emulate_fp32(const Problem& problem, const void* in, void* out, int threads
   const float scale = static_cast<float>(problem.scale);
   for_each_row(problem, in, out, threads, [&](float* row) {
     for (int level = 0; level < levels; ++level)
-      butterfly(row, problem.n, std::int64_t{1} << level);
-    for (std::int64_t i = 0; i < problem.n; ++i)
-      row[i] = rounded_to(problem.dtype, row[i] * scale);
+      butterfly(row, problem.n(), std::int64_t{1} << level);
+    for (std::int64_t i = 0; i < problem.n(); ++i)
+      row[i] = rounded_to(problem.dtype(), row[i] * scale);
   });
 }
 
@@ -93,14 +93,14 @@ void emulate_radix2_stored(const Problem& problem, std::span<const float> factor
   const int levels = levels_of(problem);
   if (std::ssize(factors) != levels) {
     throw BadRequest(
-        fmt::format("{} stage factors for n={}, which has {} stages", factors.size(), problem.n, levels));
+        fmt::format("{} stage factors for n={}, which has {} stages", factors.size(), problem.n(), levels));
   }
   for_each_row(problem, in, out, threads, [&](float* row) {
     for (int level = 0; level < levels; ++level) {
       const float factor = factors[static_cast<std::size_t>(level)];
-      butterfly(row, problem.n, std::int64_t{1} << level);
-      for (std::int64_t i = 0; i < problem.n; ++i)
-        row[i] = rounded_to(problem.dtype, row[i] * factor);
+      butterfly(row, problem.n(), std::int64_t{1} << level);
+      for (std::int64_t i = 0; i < problem.n(); ++i)
+        row[i] = rounded_to(problem.dtype(), row[i] * factor);
     }
   });
 }
@@ -431,7 +431,7 @@ class StageRunner {
 };
 
 void require_stages(const Problem& problem, const StagedTransform& staged) {
-  if (problem.dtype == Dtype::f32)
+  if (problem.dtype() == Dtype::f32)
     throw BadRequest("staged tensor-core transforms are emulated for f16 and bf16, not f32");
   require_core(staged.core);
   const int levels = levels_of(problem);
@@ -442,9 +442,9 @@ void require_stages(const Problem& problem, const StagedTransform& staged) {
           fmt::format("a stage needs four K bits, of which 1 to 4 are transformed; it has {} and {}",
                       stage.k_bits.size(), stage.transformed));
     }
-    if (round_to(problem.dtype, stage.constant) != stage.constant || !(stage.constant > 0.0)) {
+    if (round_to(problem.dtype(), stage.constant) != stage.constant || !(stage.constant > 0.0)) {
       throw BadRequest(
-          fmt::format("{} cannot hold the stage constant {}", name_of(problem.dtype), stage.constant));
+          fmt::format("{} cannot hold the stage constant {}", name_of(problem.dtype()), stage.constant));
     }
     for (std::size_t b = 0; b < 4; ++b) {
       const int bit = stage.k_bits[b];
@@ -512,14 +512,14 @@ void emulate_staged(const Problem& problem, const StagedTransform& staged, const
   const int pool = threads_or_default(threads);
   parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      load_row(problem, in, r, values.data() + r * problem.n);
+      load_row(problem, in, r, values.data() + r * problem.n());
   });
   for (const TensorStage& stage : staged.stages) {
-    StageRunner(stage, problem.dtype, staged).run(values.data(), count, pool);
+    StageRunner(stage, problem.dtype(), staged).run(values.data(), count, pool);
   }
   parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      store_row(problem, values.data() + r * problem.n, out, r);
+      store_row(problem, values.data() + r * problem.n(), out, r);
   });
 }
 
@@ -544,18 +544,18 @@ void emulate(const Problem& problem, const NumericModel& model, const void* in, 
     case Arithmetic::fp32_ascending:
       return emulate_fp32(problem, in, out, threads);
     case Arithmetic::radix2_stored:
-      return emulate_radix2_stored(problem, radix2_factors(problem.dtype, problem.n, problem.scale), in, out,
-                                   threads);
+      return emulate_radix2_stored(problem, radix2_factors(problem.dtype(), problem.n(), problem.scale), in,
+                                   out, threads);
     case Arithmetic::mma_f16:
     case Arithmetic::mma_f32: {
       StagedTransform staged;
       staged.stages = model.stages;
       if (model.stages.empty()) {
-        if (problem.scale != orthonormal_scale(problem.n)) {
+        if (problem.scale != orthonormal_scale(problem.n())) {
           throw BadRequest(
               fmt::format("the staged emulation is orthonormal; scale={} is not 1/sqrt(n)", problem.scale));
         }
-        staged = hadacore_stages(problem.dtype, problem.n);
+        staged = hadacore_stages(problem.dtype(), problem.n());
       }
       staged.accumulator = model.arithmetic == Arithmetic::mma_f16 ? Accumulator::f16 : Accumulator::f32;
       staged.core = core;

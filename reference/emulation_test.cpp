@@ -42,7 +42,7 @@ TEST(Fp32, AscendingButterfliesAreTheRecursionFromTheInnermostPairs) {
   for (Dtype dtype : kAllDtypes) {
     for (std::int64_t n : {1, 2, 64, 2048}) {
       Problem problem = make_problem(dtype, n, 5);
-      problem.row_stride = n + 1;
+      problem.set_row_stride(n + 1);
       problem.scale = 0.3;
       const Storage in(problem, InputClass::normal, 2);
       Storage out(problem);
@@ -288,13 +288,13 @@ Storage by_block_sums(const Storage& input, const StagedTransform& staged) {
         for (int bit = 0; bit < 4; ++bit)
           at |= std::int64_t{k >> bit & 1} << stage.k_bits[static_cast<std::size_t>(bit)];
         const auto i = static_cast<std::size_t>(k);
-        if (at < problem.elements()) a[i] = before.get(at / problem.n, at % problem.n);
+        if (at < problem.elements()) a[i] = before.get(at / problem.n(), at % problem.n());
         const int sign = hadamard_sign(static_cast<std::uint64_t>(k & (block - 1)),
                                        static_cast<std::uint64_t>(out & (block - 1)));
         b[i] = k / block == out / block ? sign * stage.constant : 0.0;
       }
-      values.set(index / problem.n, index % problem.n,
-                 mma_sum(a, b, 0.0, problem.dtype, staged.accumulator, staged.core));
+      values.set(index / problem.n(), index % problem.n(),
+                 mma_sum(a, b, 0.0, problem.dtype(), staged.accumulator, staged.core));
     }
   }
   return values;
@@ -347,7 +347,7 @@ std::int64_t differing(const Storage& a, const Storage& b, std::uint64_t output_
                        std::uint64_t sign_mask) {
   std::int64_t count = 0;
   for (std::int64_t r = 0; r < a.problem.rows; ++r) {
-    for (std::int64_t i = 0; i < a.problem.n; ++i) {
+    for (std::int64_t i = 0; i < a.problem.n(); ++i) {
       const auto u = static_cast<std::uint64_t>(i);
       const double want = hadamard_sign(u, sign_mask) * a.get(r, static_cast<std::int64_t>(u ^ output_xor));
       count += b.get(r, i) != want;
@@ -448,7 +448,7 @@ TEST(Staged, SpuriousOverflow) {
       in.set(0, i, c);
     const Storage out = emulated(hadacore_model(problem), in);
     std::int64_t count = 0;
-    for (std::int64_t i = 0; i < problem.n; ++i)
+    for (std::int64_t i = 0; i < problem.n(); ++i)
       count += std::isinf(out.get(0, i));  // the padded last stage adds NaN
     return count;
   };
@@ -532,7 +532,7 @@ TEST_P(Simulated, ErrorsOfTheTable) {
   };
   const auto staged = [](TensorCore core) {
     return [core](const Problem& problem, const Storage& in, Storage& out) {
-      emulate_staged(problem, hadacore_stages(problem.dtype, problem.n, core), in.data(), out.data());
+      emulate_staged(problem, hadacore_stages(problem.dtype(), problem.n(), core), in.data(), out.data());
     };
   };
   constexpr std::int64_t kMany = 1 << 19, kFew = 1 << 16;

@@ -101,13 +101,13 @@ void transform(IntMatrix& rows, StageOrder order, int threads) {
 Matrix load_rows(const Problem& problem, const void* data, std::int64_t first_row, std::int64_t count,
                  int threads) {
   const std::int64_t rows = rows_or_rest(problem, first_row, count);
-  Matrix values(rows, problem.n);
+  Matrix values(rows, problem.n());
   parallel_for(rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t offset = (first_row + r) * problem.row_stride;
+      const std::int64_t offset = (first_row + r) * problem.row_stride();
       double* row = values.row(r).data();
-      for (std::int64_t i = 0; i < problem.n; ++i)
-        row[i] = load_element(problem.dtype, data, offset + i);
+      for (std::int64_t i = 0; i < problem.n(); ++i)
+        row[i] = load_element(problem.dtype(), data, offset + i);
     }
   });
   return values;
@@ -116,14 +116,14 @@ Matrix load_rows(const Problem& problem, const void* data, std::int64_t first_ro
 void store_rows(const Problem& problem, const Matrix& values, void* data, std::int64_t first_row,
                 int threads) {
   const std::int64_t rows = rows_or_rest(problem, first_row, values.rows());
-  if (values.cols() != problem.n)
-    throw BadRequest(fmt::format("{} columns for n={}", values.cols(), problem.n));
-  const Format format = format_of(problem.dtype);
+  if (values.cols() != problem.n())
+    throw BadRequest(fmt::format("{} columns for n={}", values.cols(), problem.n()));
+  const Format format = format_of(problem.dtype());
   parallel_for(rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t offset = (first_row + r) * problem.row_stride;
-      for (std::int64_t i = 0; i < problem.n; ++i) {
-        store_exact(problem.dtype, data, offset + i, round_fast(format, values(r, i)));
+      const std::int64_t offset = (first_row + r) * problem.row_stride();
+      for (std::int64_t i = 0; i < problem.n(); ++i) {
+        store_exact(problem.dtype(), data, offset + i, round_fast(format, values(r, i)));
       }
     }
   });

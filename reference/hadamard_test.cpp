@@ -149,7 +149,7 @@ TEST(Hadamard, NonfiniteValuesPropagateAsInTheDirectSum) {
 TEST(Hadamard, ExpectedFollowsStrideScaleAndRowRange) {
   for (Dtype dtype : kAllDtypes) {
     Problem problem = make_problem(dtype, 32, 7);
-    problem.row_stride = 45;
+    problem.set_row_stride(45);
     problem.scale = -0.75;
     std::vector<std::uint32_t> storage(static_cast<std::size_t>(problem.span_bytes() / 4 + 1),
                                        0xFFFFFFFF);  // NaN between rows
@@ -173,7 +173,7 @@ TEST(Hadamard, IntegerTransformRefusesOverflow) {
 
 TEST(Hadamard, StoreRowsRoundsOnceAndLeavesThePaddingAlone) {
   Problem problem = make_problem(Dtype::bf16, 4, 2);
-  problem.row_stride = 6;
+  problem.set_row_stride(6);
   std::vector<std::uint16_t> storage(static_cast<std::size_t>(problem.span_elements()), 0xABCD);
   Matrix values(2, 4);
   values << 1.0, 1.0 + 0x1p-8, 1.0 + 0x1p-8 + 0x1p-30, -0.0, 1e39, kNan, 0x1p-133, 0x1p-135;

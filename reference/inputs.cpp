@@ -96,8 +96,8 @@ struct RowMaker {
   InputClass input;
   std::uint64_t seed;
   std::int64_t row;
-  std::int64_t n = problem.n;
-  Format format = format_of(problem.dtype);
+  std::int64_t n = problem.n();
+  Format format = format_of(problem.dtype());
 
   Words words(std::int64_t index) const { return words_at(input, seed, row, index); }
   Words choice() const { return row_words(input, seed, row); }
@@ -164,14 +164,14 @@ struct RowMaker {
   /// Storage of radix-2 stages grows by another sqrt2 on the way and still keeps 8 sigma.
   double near_overflow_rms() const {
     const double root = std::sqrt(static_cast<double>(n));
-    const double sums = problem.dtype == Dtype::f16 ? 1.0 : root;
+    const double sums = problem.dtype() == Dtype::f16 ? 1.0 : root;
     return format.max_finite / 12.0 / std::max({1.0, sums, root * std::fabs(problem.scale)});
   }
 
   /// The row is `amplitude` times Walsh row 1, the largest result n * amplitude * scale.
   double alternating_amplitude() const {
     const double order = static_cast<double>(n);
-    const double sums = problem.dtype == Dtype::f16 ? 1.0 : order;
+    const double sums = problem.dtype() == Dtype::f16 ? 1.0 : order;
     return 0.99 * format.max_finite / std::max({1.0, sums, order * std::fabs(problem.scale)});
   }
 
@@ -365,7 +365,7 @@ OneHot one_hot_at(std::uint64_t seed, std::int64_t row, std::int64_t n) {
 Matrix generate(const Problem& problem, InputClass input, std::uint64_t seed, std::int64_t first_row,
                 std::int64_t count, int threads) {
   const std::int64_t rows = count < 0 ? problem.rows - first_row : count;
-  Matrix values(rows, problem.n);
+  Matrix values(rows, problem.n());
   parallel_for(rows, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       RowMaker{problem, input, seed, first_row + r}.make_and_round(values.row(r).data());
@@ -375,16 +375,17 @@ Matrix generate(const Problem& problem, InputClass input, std::uint64_t seed, st
 }
 
 void write_input(const Problem& problem, InputClass input, std::uint64_t seed, void* data, int threads) {
-  parallel_for(
-      problem.rows, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
-        std::vector<double> row(static_cast<std::size_t>(problem.n));
-        for (std::int64_t r = begin; r < end; ++r) {
-          RowMaker{problem, input, seed, r}.make_and_round(row.data());
-          for (std::int64_t i = 0; i < problem.n; ++i) {
-            store_exact(problem.dtype, data, r * problem.row_stride + i, row[static_cast<std::size_t>(i)]);
-          }
-        }
-      });
+  parallel_for(problem.rows, threads > 0 ? threads : default_threads(),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<double> row(static_cast<std::size_t>(problem.n()));
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   RowMaker{problem, input, seed, r}.make_and_round(row.data());
+                   for (std::int64_t i = 0; i < problem.n(); ++i) {
+                     store_exact(problem.dtype(), data, r * problem.row_stride() + i,
+                                 row[static_cast<std::size_t>(i)]);
+                   }
+                 }
+               });
 }
 
 }  // namespace fwht::reference

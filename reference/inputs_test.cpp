@@ -59,7 +59,7 @@ TEST_P(EveryClass, ValuesAreFiniteRoundedAndWrittenWithTheStride) {
   for (Dtype dtype : kAllDtypes) {
     for (std::int64_t n : {1, 2, 4, 32, 4096}) {
       Problem problem = make_problem(dtype, n, 6);
-      problem.row_stride = n + 3;
+      problem.set_row_stride(n + 3);
       const Matrix values = generate(problem, GetParam(), 1);
       ASSERT_TRUE(values.allFinite());
       for (Eigen::Index i = 0; i < values.size(); ++i)

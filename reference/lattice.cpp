@@ -160,7 +160,7 @@ double stored_factor(const NumericModel& model, const RoundedStage& stage, std::
 }  // namespace
 
 double normal_data_gain(const NumericModel& model, const Problem& problem) {
-  if (problem.dtype != Dtype::bf16) return measured_gain(model, problem);
+  if (problem.dtype() != Dtype::bf16) return measured_gain(model, problem);
   const std::vector<RoundedStage> stages = rounded_stages(model, problem);
   const double rounding = model.rounding_rms * kFormat.unit_roundoff();
   double gain = predicted_gain(model, problem);

@@ -32,7 +32,7 @@ struct Trial {
   }
 
   const Problem& problem() const { return in.problem; }
-  Format format() const { return format_of(problem().dtype); }
+  Format format() const { return format_of(problem().dtype()); }
   std::int64_t below(std::int64_t bound) {
     return std::uniform_int_distribution<std::int64_t>(0, bound - 1)(generator);
   }
@@ -41,13 +41,13 @@ struct Trial {
   /// An element large enough that a fault in it is an error: the RMS is 1.
   Position visible_element() {
     while (true) {
-      const Position at{below(problem().rows), below(problem().n)};
+      const Position at{below(problem().rows), below(problem().n())};
       if (std::fabs(out.get(at.row, at.column)) > 0.1) return at;
     }
   }
   void for_each(const std::function<double(double truth, double out)>& change) {
     for (std::int64_t r = 0; r < problem().rows; ++r) {
-      for (std::int64_t i = 0; i < problem().n; ++i)
+      for (std::int64_t i = 0; i < problem().n(); ++i)
         out.set(r, i, change(truth(r, i), out.get(r, i)));
     }
   }
@@ -82,7 +82,7 @@ void swapped_elements(Trial& t) {
 
 void row_copied(Trial& t) {
   const std::int64_t row = t.below(t.problem().rows);
-  for (std::int64_t i = 0; i < t.problem().n; ++i)
+  for (std::int64_t i = 0; i < t.problem().n(); ++i)
     t.out.set(row, i, t.out.get((row + 1) % t.problem().rows, i));
 }
 
@@ -113,7 +113,7 @@ void one_ulp_on_a_quarter(Trial& t) {
 void one_input_dropped(Trial& t) {
   Storage in = t.in;
   while (true) {
-    const Position at{t.below(t.problem().rows), t.below(t.problem().n)};
+    const Position at{t.below(t.problem().rows), t.below(t.problem().n())};
     if (std::fabs(in.get(at.row, at.column)) < 0.5) continue;
     in.set(at.row, at.column, 0.0);
     break;
@@ -122,7 +122,7 @@ void one_input_dropped(Trial& t) {
 }
 
 void every_level_in_storage(Trial& t) {
-  emulate_radix2_stored(t.problem(), radix2_factors(t.problem().dtype, t.problem().n, t.problem().scale),
+  emulate_radix2_stored(t.problem(), radix2_factors(t.problem().dtype(), t.problem().n(), t.problem().scale),
                         t.in.data(), t.out.data(), 1);
 }
 

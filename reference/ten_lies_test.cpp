@@ -59,7 +59,7 @@ TEST(TenLies, Lie01NanComparesFalse) {
 TEST(TenLies, Lie02OnlyTheLastElementCounts) {
   for (Dtype dtype : kAllDtypes) {
     Problem problem = make_problem(dtype, 16, 5);
-    problem.row_stride = 19;
+    problem.set_row_stride(19);
     const Patient clean(problem, InputClass::normal);
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t i = 0; i < 16; ++i) {
@@ -108,7 +108,8 @@ TEST(TenLies, Lie04StaleOutputLooksRight) {
   poison(run.in.problem, run.out.data());
   // ... the kernel under test runs here and writes all rows but one
   Storage fresh = emulated(run.model, run.in);
-  const auto row_bytes = static_cast<std::size_t>(run.in.problem.row_stride * bytes_of(run.in.problem.dtype));
+  const auto row_bytes =
+      static_cast<std::size_t>(run.in.problem.row_stride() * bytes_of(run.in.problem.dtype()));
   for (std::size_t r = 0; r < 40; ++r) {
     if (r == 39) continue;
     std::memcpy(static_cast<char*>(run.out.data()) + r * row_bytes,
@@ -146,9 +147,9 @@ TEST(TenLies, Lie06ReferenceIsAPeerOrOfTheSamePrecision) {
   double worst = 0.0, peer = 0.0, size = 0.0;
   const Storage fp32 = emulated(butterfly_model(problem), in);
   for (std::int64_t r = 0; r < problem.rows; ++r) {
-    for (std::int64_t i = 0; i < problem.n; i += 37) {
+    for (std::int64_t i = 0; i < problem.n(); i += 37) {
       long double sum = 0.0L;  // 64 significand bits, by the definition
-      for (std::int64_t j = 0; j < problem.n; ++j) {
+      for (std::int64_t j = 0; j < problem.n(); ++j) {
         sum += static_cast<long double>(in.get(r, j)) *
                hadamard_sign(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j));
       }
@@ -197,7 +198,7 @@ TEST(TenLies, Lie07NonfiniteExpectedValuesSkipped) {
 // 8. An argument is silently replaced: what was tested is not what was asked for.
 TEST(TenLies, Lie08ArgumentSilentlyReplaced) {
   Problem asked = make_problem(Dtype::f16, 64, 16);
-  asked.row_stride = 72;
+  asked.set_row_stride(72);
   asked.scale = 0.5;
   const Storage in(asked, InputClass::normal, 1);
   const auto answer = [&](Problem used) {
@@ -211,16 +212,16 @@ TEST(TenLies, Lie08ArgumentSilentlyReplaced) {
   used.scale = orthonormal_scale(64);
   EXPECT_FALSE(answer(used)) << "the default scale";
   used = asked;
-  used.n = 32;
+  used.op = Operator::sylvester(32);
   EXPECT_FALSE(answer(used)) << "half the row";
   used = asked;
   used.rows = 8;
   EXPECT_FALSE(answer(used)) << "half the rows";
   used = asked;
-  used.row_stride = 64;
+  used.set_row_stride(64);
   EXPECT_FALSE(answer(used)) << "contiguous rows";
   used = asked;
-  used.dtype = Dtype::bf16;
+  used.set_dtype(Dtype::bf16);
   EXPECT_FALSE(answer(used)) << "the other 16-bit type";
   EXPECT_THROW(parse_input_class("Normal"), BadRequest);
   EXPECT_THROW(expected(make_problem(Dtype::f16, 48, 1), in.data()), BadRequest) << "no padding to 64";

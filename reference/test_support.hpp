@@ -26,22 +26,22 @@ struct Storage {
   void* data() { return words.data(); }
   const void* data() const { return words.data(); }
   double get(std::int64_t row, std::int64_t column) const {
-    return load_element(problem.dtype, data(), row * problem.row_stride + column);
+    return load_element(problem.dtype(), data(), row * problem.row_stride() + column);
   }
   void set(std::int64_t row, std::int64_t column, double value) {
-    store_element(problem.dtype, data(), row * problem.row_stride + column, value);
+    store_element(problem.dtype(), data(), row * problem.row_stride() + column, value);
   }
 };
 
 inline NumericModel butterfly_model(const Problem& problem) {
-  return single_rounding(Arithmetic::fp32_ascending, problem.n);
+  return single_rounding(Arithmetic::fp32_ascending, problem.n());
 }
 
 /// HadaCore on Hopper: one rounding a 16-point stage, 1/sqrt2 stored as 181/256 where L is odd.
 inline NumericModel hadacore_model(const Problem& problem) {
   NumericModel model;
-  const int levels = log2_floor(problem.n);
-  model.arithmetic = problem.dtype == Dtype::f16 ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
+  const int levels = log2_floor(problem.n());
+  model.arithmetic = problem.dtype() == Dtype::f16 ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
   model.roundings = (levels + 3) / 4;
   model.gain_error = levels % 2 == 0 ? 0.0 : 181.0 / 256.0 * std::sqrt(2.0) - 1.0;
   return model;
@@ -49,9 +49,9 @@ inline NumericModel hadacore_model(const Problem& problem) {
 
 /// Every radix-2 level stored.
 inline NumericModel radix2_model(const Problem& problem) {
-  NumericModel model = single_rounding(Arithmetic::radix2_stored, problem.n);
-  if (problem.dtype == Dtype::f32) return model;
-  model.roundings = log2_floor(problem.n);
+  NumericModel model = single_rounding(Arithmetic::radix2_stored, problem.n());
+  if (problem.dtype() == Dtype::f32) return model;
+  model.roundings = log2_floor(problem.n());
   model.rounding_rms = 0.46;
   model.fp32_rms = 0.0;
   return model;

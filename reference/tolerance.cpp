@@ -71,9 +71,9 @@ bool order_is_open(const NumericModel& model) {
 }
 
 int levels_of(const Problem& problem) {
-  if (!is_power_of_two(problem.n))
-    throw BadRequest(fmt::format("tolerances need n = 2^L, not n={}", problem.n));
-  return log2_floor(problem.n);
+  if (!is_power_of_two(problem.n()))
+    throw BadRequest(fmt::format("tolerances need n = 2^L, not n={}", problem.n()));
+  return log2_floor(problem.n());
 }
 
 /// f32 storage: whether the last multiplication rounds. fp64 arithmetic always rounds on the way out.
@@ -86,7 +86,7 @@ bool last_step_rounds(const NumericModel& model, const Problem& problem) {
 /// how much better or worse than plain butterflies (0.46 sqrt(L)) the arithmetic is.
 std::vector<RoundedStage> steps_of(const NumericModel& model, const Problem& problem) {
   std::vector<RoundedStage> steps = rounded_stages(model, problem);
-  if (problem.dtype != Dtype::f32 || model.arithmetic == Arithmetic::fp64) return steps;
+  if (problem.dtype() != Dtype::f32 || model.arithmetic == Arithmetic::fp64) return steps;
   const int levels = levels_of(problem);
   const double butterflies = kRadixTwo * std::sqrt(static_cast<double>(std::max(1, levels)));
   const double each = kSmooth * model.fp32_rms / butterflies;
@@ -229,19 +229,19 @@ class Fp32Envelope {
 class VarianceWalk {
  public:
   VarianceWalk(const NumericModel& model, const Problem& problem)
-      : n_(problem.n),
-        format_(format_of(problem.dtype)),
+      : n_(problem.n()),
+        format_(format_of(problem.dtype())),
         steps_(steps_of(model, problem)),
         levels_(levels_of(problem)),
         fp32_rms_(model.fp32_rms),
-        fp32_in_steps_(problem.dtype == Dtype::f32),
+        fp32_in_steps_(problem.dtype() == Dtype::f32),
         order_is_open_(order_is_open(model)),
         gamma_(std::fabs(predicted_gain(model, problem))),
-        unit_(format_of(problem.dtype).unit_roundoff()),
-        floor_(0.5 * quantum_of(format_of(problem.dtype))),
+        unit_(format_of(problem.dtype()).unit_roundoff()),
+        floor_(0.5 * quantum_of(format_of(problem.dtype()))),
         overflow_(overflow_threshold(format_)),
         split_(model.arithmetic == Arithmetic::split_bf16 ? kSplitElement : 0.0) {
-    if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+    if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
       // Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
       const double terms = static_cast<double>(n_) * (levels_of(problem) + 1);
       floor_ += 0x1p-126 * (1.0 + terms * std::fabs(problem.scale));
@@ -335,11 +335,11 @@ class VarianceWalk {
 class RigorousWalk {
  public:
   RigorousWalk(const NumericModel& model, const Problem& problem)
-      : n_(problem.n),
+      : n_(problem.n()),
         tensor_(model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32),
         fp32_(model.arithmetic == Arithmetic::fp64 ? 0x1p-53 : kU32),
         gamma_(std::fabs(predicted_gain(model, problem))),
-        format_(format_of(problem.dtype)),
+        format_(format_of(problem.dtype())),
         hard_(hard_bound(model, problem)) {
     stages_ = rounded_stages(model, problem);
     if (order_is_open(model)) {
@@ -348,7 +348,7 @@ class RigorousWalk {
       several_ = model.roundings > 1;
     }
     if (model.arithmetic == Arithmetic::split_bf16) split_ = kSplit * (levels_of(problem) / 4 + 1);
-    if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+    if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
       flush_ =
           0x1p-126 * (1.0 + static_cast<double>(n_) * (levels_of(problem) + 1) * std::fabs(problem.scale));
     }
@@ -441,17 +441,17 @@ double predicted_gain(const NumericModel& model, const Problem& problem) {
 
 double measured_gain(const NumericModel& model, const Problem& problem) {
   const double gamma = predicted_gain(model, problem);
-  if (problem.dtype == Dtype::f32) return gamma;
-  const double rounding = model.rounding_rms * format_of(problem.dtype).unit_roundoff();
+  if (problem.dtype() == Dtype::f32) return gamma;
+  const double rounding = model.rounding_rms * format_of(problem.dtype()).unit_roundoff();
   return gamma - model.roundings * rounding * rounding;
 }
 
 double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms) {
-  const Format format = format_of(problem.dtype);
+  const Format format = format_of(problem.dtype());
   const double gamma = predicted_gain(model, problem), fp32 = model.fp32_rms * kU32;
   double rounding = model.rounding_rms * format.unit_roundoff();
   double count = model.roundings;
-  if (problem.dtype == Dtype::f32) {
+  if (problem.dtype() == Dtype::f32) {
     rounding = kSmooth * kU32;
     count = last_step_rounds(model, problem) ? 1.0 : 0.0;
   } else if (output_rms > 0.0) {
@@ -467,7 +467,7 @@ namespace {
 /// = 4. Prediction: radix-2 storage rounds ties to even, which makes later ties rarer than the model's even
 /// odds, at most 2.5 % when every number lies on one grid (subnormal data).
 double formula_margin(const Problem& problem) {
-  return problem.n <= 4 ? 0.03 : 0.02;
+  return problem.n() <= 4 ? 0.03 : 0.02;
 }
 double prediction_margin(const NumericModel& model) {
   return model.arithmetic == Arithmetic::radix2_stored ? 0.04 : 0.02;
@@ -478,9 +478,9 @@ Window around(double centre, double relative) {
 }
 
 double lattice_gain(const NumericModel& model, const Problem& problem) {
-  const bool several = model.roundings > 1 || problem.dtype == Dtype::f32;
-  const double u = format_of(problem.dtype).unit_roundoff();
-  return several ? 0.025 * u + (problem.dtype == Dtype::f32 ? 0.0 : 2e-7) : 2e-7;
+  const bool several = model.roundings > 1 || problem.dtype() == Dtype::f32;
+  const double u = format_of(problem.dtype()).unit_roundoff();
+  return several ? 0.025 * u + (problem.dtype() == Dtype::f32 ? 0.0 : 2e-7) : 2e-7;
 }
 
 }  // namespace
@@ -501,10 +501,10 @@ std::vector<int> bits_from(int first, int count) {
 
 std::vector<RoundedStage> radix2_stages(const Problem& problem, int levels) {
   std::vector<RoundedStage> stages;
-  const std::vector<float> factors = radix2_factors(problem.dtype, problem.n, problem.scale);
+  const std::vector<float> factors = radix2_factors(problem.dtype(), problem.n(), problem.scale);
   for (int s = 0; s < levels; ++s) {
     // The last one in double: its rounding to fp32 is part of the gain.
-    const double last = std::ldexp(problem.scale, problem.dtype == Dtype::f16 ? (levels - 1) / 2 : 0);
+    const double last = std::ldexp(problem.scale, problem.dtype() == Dtype::f16 ? (levels - 1) / 2 : 0);
     stages.push_back(
         {{s}, s + 1 < levels ? static_cast<double>(factors[static_cast<std::size_t>(s)]) : last, kSmooth});
   }
@@ -532,14 +532,14 @@ std::vector<std::vector<int>> step_bits(const NumericModel& model, int levels, i
 
 std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem) {
   const int levels = levels_of(problem);
-  const bool radix2 = model.arithmetic == Arithmetic::radix2_stored, wide = problem.dtype == Dtype::f32;
+  const bool radix2 = model.arithmetic == Arithmetic::radix2_stored, wide = problem.dtype() == Dtype::f32;
   const int k = wide && !radix2 ? 1 : wide ? levels : model.roundings;
   const bool staged = !wide && !model.stages.empty();
   if (k < 1 || k > std::max(1, levels) || (radix2 && k != levels) ||
       (staged && std::ssize(model.stages) != k)) {
     throw BadRequest(
         fmt::format("a model with k={} roundings and {} tensor-core stages for n={}, which has {} levels", k,
-                    model.stages.size(), problem.n, levels));
+                    model.stages.size(), problem.n(), levels));
   }
   if (radix2) return radix2_stages(problem, levels);
   if (wide) return {{bits_from(0, levels), problem.scale, kSmooth}};
@@ -558,7 +558,7 @@ RunningVariance running_variance(const NumericModel& model, const Problem& probl
                                  int threads) {
   const VarianceWalk walk(model, problem);
   RunningVariance result{Matrix(input.rows(), input.cols()), {}};
-  const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem.n);
+  const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem.n());
   const std::int64_t blocks = ceil_div(input.rows(), rows_per_block);
   std::vector<Moments> moments(static_cast<std::size_t>(blocks), Moments(walk.steps()));
   parallel_for(blocks, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
@@ -601,7 +601,7 @@ double predicted_norm_gain(const NumericModel& model, const Problem& problem, do
 
 HardBound hard_bound(const NumericModel& model, const Problem& problem) {
   const int levels = levels_of(problem);
-  const Format format = format_of(problem.dtype);
+  const Format format = format_of(problem.dtype());
   const double u = format.unit_roundoff();
   const double eps = model.arithmetic == Arithmetic::fp64 ? 0x1p-53
                      : order_is_open(model)               ? kChained * kU32
@@ -622,9 +622,9 @@ HardBound hard_bound(const NumericModel& model, const Problem& problem) {
     bound.absolute += 0.5 * quantum_of(format) * later;
     later *= std::fabs(stages[s].factor) * std::sqrt(std::ldexp(1.0, bit_count(stages[s])));
   }
-  if (model.flushes_subnormals && problem.dtype != Dtype::f16) {
+  if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
     bound.absolute +=
-        0x1p-126 * (1.0 + static_cast<double>(problem.n) * (levels + 1) * std::fabs(problem.scale));
+        0x1p-126 * (1.0 + static_cast<double>(problem.n()) * (levels + 1) * std::fabs(problem.scale));
   }
   return bound;
 }
@@ -638,7 +638,7 @@ double norm_growth(const NumericModel& model, const Problem& problem) {
   const bool tensor = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
   if (!tensor) return std::numeric_limits<double>::infinity();
   if (model.stages.empty()) {
-    return problem.scale == orthonormal_scale(problem.n) ? 1.0 : std::numeric_limits<double>::infinity();
+    return problem.scale == orthonormal_scale(problem.n()) ? 1.0 : std::numeric_limits<double>::infinity();
   }
   double growth = 1.0, largest = 1.0;
   for (std::size_t s = 0; s + 1 < model.stages.size(); ++s) {
@@ -652,8 +652,8 @@ double norm_growth(const NumericModel& model, const Problem& problem) {
 }  // namespace
 
 bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input) {
-  if (input.cols() != problem.n)
-    throw BadRequest(fmt::format("{} columns for n={}", input.cols(), problem.n));
+  if (input.cols() != problem.n())
+    throw BadRequest(fmt::format("{} columns for n={}", input.cols(), problem.n()));
   const double growth = norm_growth(model, problem);
   for (Eigen::Index r = 0; r < input.rows(); ++r) {
     const double largest = input.row(r).cwiseAbs().maxCoeff();
@@ -685,7 +685,7 @@ namespace {
 
 bool statistics_apply(const NumericModel& model, const Problem& problem, InputClass input_class) {
   if (!is_smooth(input_class)) return false;
-  return input_class != InputClass::subnormal || problem.dtype == Dtype::f16 || !model.flushes_subnormals;
+  return input_class != InputClass::subnormal || problem.dtype() == Dtype::f16 || !model.flushes_subnormals;
 }
 
 Verdict judge_statistics(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
@@ -759,7 +759,7 @@ Checked check(const Problem& problem, const NumericModel& model, InputClass inpu
               const void* output, int threads) {
   validate(problem);
   Comparison comparison(problem);
-  const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / problem.n);
+  const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / problem.n());
   for (std::int64_t row = 0; row < problem.rows; row += rows_per_chunk) {
     Matrix values = load_rows(problem, input, row, std::min(rows_per_chunk, problem.rows - row), threads);
     const Limits limits = limits_for(model, problem, input_class, values, threads);

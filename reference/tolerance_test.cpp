@@ -204,7 +204,7 @@ TEST_P(Clean, EmulationsPassEveryCheck) {
 /// Outputs of an arithmetic without emulation, made from the exact input row.
 Storage by_rows(const Storage& in, const std::function<void(std::vector<double>&)>& row_function) {
   Storage out(in.problem);
-  std::vector<double> row(static_cast<std::size_t>(in.problem.n));
+  std::vector<double> row(static_cast<std::size_t>(in.problem.n()));
   for (std::int64_t r = 0; r < in.problem.rows; ++r) {
     for (std::size_t i = 0; i < row.size(); ++i)
       row[i] = in.get(r, static_cast<std::int64_t>(i));
@@ -444,7 +444,7 @@ TEST(Intermediates, FitByGrowthOrByNorm) {
   NumericModel model = hadacore_model(problem);
   model.intermediate_growth = 64.0;  // 4 a stage, three stages before the last
   model.intermediate_limit = 65504.0;
-  Matrix x = Matrix::Zero(1, problem.n);
+  Matrix x = Matrix::Zero(1, problem.n());
   x.leftCols(16).setConstant(1000.0);
   EXPECT_TRUE(intermediates_fit(model, problem, x));
   x.leftCols(16).setConstant(16000.0);
@@ -462,11 +462,11 @@ TEST(Intermediates, TheNormCountsWithTheGrowthOfTheStages) {
   NumericModel model = hadacore_model(make_problem(Dtype::f16, 256, 1));
   model.intermediate_growth = 256.0;
   model.intermediate_limit = 65504.0;
-  Matrix x = Matrix::Zero(1, problem.n);
+  Matrix x = Matrix::Zero(1, problem.n());
   x.leftCols(4).setConstant(3000.0);  // norm 6000, as large as 48000 after a stage with constants of 1
   const auto with_constants = [&](double first, double last) {
     NumericModel changed = model;
-    changed.stages = hadacore_stages(problem.dtype, problem.n).stages;
+    changed.stages = hadacore_stages(problem.dtype(), problem.n()).stages;
     changed.stages[0].constant = first;
     changed.stages[1].constant = last;
     return changed;

@@ -12,9 +12,9 @@ using Model = NumericModel (*)(const Problem&, const DeviceInfo&);
 
 template <hadacore::Table table, hadacore::Accumulator asked>
 NumericModel hadacore_model(const Problem& problem, const DeviceInfo& device) {
-  const hadacore::Accumulator sums = hadacore::sums_of(problem.dtype, asked);
+  const hadacore::Accumulator sums = hadacore::sums_of(problem.dtype(), asked);
   const hadacore::Config config =
-      hadacore::config_for(table, log2_floor(problem.n), sums, regime_of(2 * problem.elements()));
+      hadacore::config_for(table, log2_floor(problem.n()), sums, regime_of(2 * problem.elements()));
   return hadacore::numeric_model(problem, config, sums, device.compute_capability());
 }
 
@@ -26,7 +26,7 @@ struct Entry {
 constexpr Entry kModels[] = {
     {&naive::variant, [](const Problem& p, const DeviceInfo&) { return naive::numeric_model(p); }},
     {&warp_shuffle::variant,
-     [](const Problem& p, const DeviceInfo&) { return single_rounding(Arithmetic::fp32_ascending, p.n); }},
+     [](const Problem& p, const DeviceInfo&) { return single_rounding(Arithmetic::fp32_ascending, p.n()); }},
     {&hadacore::variant, hadacore_model<hadacore::Table::tuned, hadacore::Accumulator::narrow>},
     {&hadacore::published_variant, hadacore_model<hadacore::Table::published, hadacore::Accumulator::narrow>},
     {&hadacore::f32_variant, hadacore_model<hadacore::Table::tuned, hadacore::Accumulator::wide>},

@@ -86,7 +86,7 @@ class Session {
     const double limit_us = limits_.best(problem.useful_bytes(), Placement::in_place, mode).timing.time_us;
     support::Alternation beside;
     if (mode == Mode::alternating) {
-      beside = limits_.alternation(problem.useful_bytes(), Placement::in_place, problem.dtype);
+      beside = limits_.alternation(problem.useful_bytes(), Placement::in_place, problem.dtype());
     }
     support::Slices& data = workspace_.get(Memory::device, Placement::in_place, problem.span_bytes());
     data.fill(period.data(), static_cast<std::int64_t>(period.size()));
@@ -95,8 +95,8 @@ class Session {
         candidate.enqueue(in, out, problem.rows, stream);
       };
       const double time_us = support::time_in_mode(mode, launch, beside, data).time_us;
-      std::cout << fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", name_of(problem.dtype),
-                               problem.n, problem.elements(), support::name_of(mode), candidate.values,
+      std::cout << fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", name_of(problem.dtype()),
+                               problem.n(), problem.elements(), support::name_of(mode), candidate.values,
                                candidate.registers, candidate.spilled_bytes, time_us, limit_us,
                                time_us - limit_us, limit_us / time_us)
                 << std::flush;

@@ -41,7 +41,7 @@ struct Golden {
   std::int64_t any_stride_up_to = 0;
 
   bool takes_stride(const Problem& problem) const {
-    return problem.n <= any_stride_up_to || problem.row_stride % stride_multiple == 0;
+    return problem.n() <= any_stride_up_to || problem.row_stride() % stride_multiple == 0;
   }
 };
 
@@ -110,13 +110,13 @@ bool missing_backend(const Golden* row, const Support& answer) {
 
 /// For its longest rows auto has wgmma only, which a build may lack.
 bool lacks_wgmma(const Variant& variant, const Machine& machine, const Problem& problem) {
-  if (variant.name != "auto" || problem.n <= k2To15) return false;
+  if (variant.name != "auto" || problem.n() <= k2To15) return false;
   const Variant& wgmma = find_variant("wgmma");
-  return missing_backend(golden_row(wgmma, problem.dtype), wgmma.supports(problem, machine.device));
+  return missing_backend(golden_row(wgmma, problem.dtype()), wgmma.supports(problem, machine.device));
 }
 
 bool expected_support(const Golden* row, const Machine& machine, const Problem& problem) {
-  if (row == nullptr || !(row->*machine.sizes).contains(problem.n)) return false;
+  if (row == nullptr || !(row->*machine.sizes).contains(problem.n())) return false;
   if (!row->takes_stride(problem) && !problem.contiguous()) return false;
   return problem.placement == Placement::in_place ? row->in_place : row->out_of_place;
 }
@@ -150,7 +150,7 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
     // The machine may be refused before the dtype is looked at.
     if (why_not == machine.device.why_no_cuda || why_not.find("compute capability") != std::string::npos)
       return;
-    EXPECT_NE(why_not.find(name_of(problem.dtype)), std::string::npos)
+    EXPECT_NE(why_not.find(name_of(problem.dtype())), std::string::npos)
         << why_not << " does not name the dtype";
     return;
   }
@@ -166,13 +166,14 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
     return;
   }
   std::set<std::string> numbers = numbers_in(why_not);
-  const bool n_is_to_blame = !sizes.contains(problem.n);
+  const bool n_is_to_blame = !sizes.contains(problem.n());
   const bool stride_is_to_blame = !row->takes_stride(problem) && !problem.contiguous();
   if (!n_is_to_blame && !stride_is_to_blame) {
     EXPECT_NE(why_not.find("place"), std::string::npos) << why_not << " does not name the placement";
     return;
   }
-  const std::string blamed_n = std::to_string(problem.n), blamed_stride = std::to_string(problem.row_stride);
+  const std::string blamed_n = std::to_string(problem.n()),
+                    blamed_stride = std::to_string(problem.row_stride());
   const bool names_value = (n_is_to_blame && numbers.contains(blamed_n)) ||
                            (stride_is_to_blame && numbers.contains(blamed_stride));
   EXPECT_TRUE(names_value) << "'" << why_not << "' does not name the value that is refused";
@@ -180,7 +181,7 @@ void expect_reason(const Golden* row, const Machine& machine, const Problem& pro
 }
 
 void expect_golden(const Variant& variant, const Machine& machine, const Problem& problem) {
-  const Golden* row = golden_row(variant, problem.dtype);
+  const Golden* row = golden_row(variant, problem.dtype());
   const Support answer = variant.supports(problem, machine.device);
   if (missing_backend(row, answer) || lacks_wgmma(variant, machine, problem)) return;
   const bool expected = expected_support(row, machine, problem);
@@ -197,7 +198,7 @@ TEST(Registry, SupportIsWhatTheGoldenTableSays) {
           for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
             for (const std::int64_t gap : {0, 1, 2, 4, 8, 16, 128}) {
               Problem problem = make_problem(dtype, n, 5, placement);
-              problem.row_stride = n + gap;
+              problem.set_row_stride(n + gap);
               expect_golden(*variant, machine, problem);
             }
           }

@@ -20,7 +20,7 @@ namespace {
 using ProblemKey = std::tuple<std::int64_t, std::int64_t, Dtype, Placement, std::int64_t, double, bool>;
 
 ProblemKey key_of(const Problem& p) {
-  return {p.n, p.rows, p.dtype, p.placement, p.row_stride, p.scale, p.programmatic_launch};
+  return {p.n(), p.rows, p.dtype(), p.placement, p.row_stride(), p.scale, p.programmatic_launch};
 }
 
 /// Who orders the launches of one plan: a stream, or one capture of it. The per-thread default stream is

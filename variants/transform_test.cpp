@@ -26,8 +26,8 @@ class TransformPlan final : public Plan {
   Settings settings() const override { return {}; }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    transform(in, out, problem(), stream);
+  void enqueue(const Operands& operands, Stream stream) const override {
+    transform(operands.in, operands.out, problem(), stream);
   }
 };
 
@@ -63,7 +63,7 @@ Problem apart(Dtype dtype, std::int64_t n, std::int64_t rows) {
 
 TEST(Transform, RefusesBeforeAnythingElse) {
   Problem nonsense = make_problem(Dtype::f16, 64, 1);
-  nonsense.row_stride = 3;
+  nonsense.set_row_stride(3);
   EXPECT_THROW(transform(nullptr, nullptr, nonsense), BadRequest);
   if (!this_device().has_cuda()) {
     EXPECT_THROW(transform(nullptr, nullptr, make_problem(Dtype::f16, 64, 1)), BadRequest);

@@ -54,13 +54,13 @@ std::string_view name_of(Placement placement) {
 }
 
 std::vector<std::byte> make_rows(const Problem& problem, Shape shape, double norm) {
-  Matrix values = Matrix::Zero(problem.rows, problem.n);
+  Matrix values = Matrix::Zero(problem.rows, problem.n());
   if (shape == Shape::normal) values = reference::generate(problem, reference::InputClass::normal, 1);
-  const std::int64_t block = std::min<std::int64_t>(256, problem.n / 2);
+  const std::int64_t block = std::min<std::int64_t>(256, problem.n() / 2);
   for (std::int64_t r = 0; r < problem.rows; ++r) {
     if (shape == Shape::constant) values.row(r).setOnes();
-    if (shape == Shape::block) values.row(r).segment(block * (r % (problem.n / block)), block).setOnes();
-    if (shape == Shape::one_hot) values(r, (37 * r) % problem.n) = 1.0;
+    if (shape == Shape::block) values.row(r).segment(block * (r % (problem.n() / block)), block).setOnes();
+    if (shape == Shape::one_hot) values(r, (37 * r) % problem.n()) = 1.0;
     values.row(r) *= norm / values.row(r).norm();
   }
   if (values.cwiseAbs().maxCoeff() > kLimit) return {};
@@ -81,7 +81,7 @@ std::vector<std::byte> transform(Placement placement, const Problem& problem,
     return out;
   }
   std::vector<float> factors(
-      static_cast<std::size_t>(std::llround(std::log2(static_cast<double>(problem.n)))), 1.0F);
+      static_cast<std::size_t>(std::llround(std::log2(static_cast<double>(problem.n())))), 1.0F);
   factors.back() = static_cast<float>(problem.scale);
   reference::emulate_radix2_stored(problem, factors, rows.data(), out.data());
   return out;
@@ -90,7 +90,7 @@ std::vector<std::byte> transform(Placement placement, const Problem& problem,
 Count count(const Problem& problem, const std::vector<std::byte>& in, const std::vector<std::byte>& out) {
   const Matrix expected = reference::expected(problem, in.data()),
                got = reference::load_rows(problem, out.data());
-  const double threshold = reference::overflow_threshold(format_of(problem.dtype));
+  const double threshold = reference::overflow_threshold(format_of(problem.dtype()));
   Count result;
   double error2 = 0.0, truth2 = 0.0;
   for (Eigen::Index r = 0; r < expected.rows(); ++r) {
@@ -129,7 +129,7 @@ std::vector<CsvRow> sweep(const Problem& problem, Shape shape, const Transform& 
   for (const double norm : norms_over_limit()) {
     const std::vector<std::byte> in = make_rows(problem, shape, norm * kLimit);
     if (in.empty()) break;
-    rows.push_back(row_of(count(problem, in, transform_rows(in)), norm, problem.n));
+    rows.push_back(row_of(count(problem, in, transform_rows(in)), norm, problem.n()));
   }
   return rows;
 }

@@ -73,7 +73,7 @@ std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::
   std::vector<Problem> changed;
   for (const Problem& problem : problems) {
     for (const std::int64_t count : rows) {
-      const Problem other = make_problem(problem.dtype, problem.n, count, problem.placement);
+      const Problem other = make_problem(problem.dtype(), problem.n(), count, problem.placement);
       if (std::find(changed.begin(), changed.end(), other) == changed.end()) changed.push_back(other);
     }
   }
@@ -88,8 +88,8 @@ std::vector<Problem> problems_of(const Options& options, const support::Grid& gr
     if (item.mode == support::Mode::host) continue;  // nothing of it runs on the device
     Problem problem = item.problem;
     problem.programmatic_launch = false;  // a launch alone: there is nothing to overlap with
-    if (!n.empty() && !n.contains(problem.n)) continue;
-    if (!dtypes.empty() && !dtypes.contains(problem.dtype)) continue;
+    if (!n.empty() && !n.contains(problem.n())) continue;
+    if (!dtypes.empty() && !dtypes.contains(problem.dtype())) continue;
     if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
   }
   problems = with_rows(problems, counts_of(options.rows, "--rows"));
@@ -107,12 +107,12 @@ std::string refusal(const Variant& variant, const Problem& problem, const Device
 
 CsvRow describe(const std::string& variant, const Problem& problem) {
   return {{"variant", variant},
-          {"dtype", std::string(name_of(problem.dtype))},
-          {"n", std::to_string(problem.n)},
+          {"dtype", std::string(name_of(problem.dtype()))},
+          {"n", std::to_string(problem.n())},
           {"rows", std::to_string(problem.rows)},
           {"elements", std::to_string(problem.elements())},
           {"placement", problem.placement == Placement::in_place ? "in" : "out"},
-          {"row_stride", std::to_string(problem.row_stride)},
+          {"row_stride", std::to_string(problem.row_stride())},
           {"useful_bytes", std::to_string(problem.useful_bytes())}};
 }
 
@@ -120,9 +120,9 @@ CsvRow describe(const std::string& variant, const Problem& problem) {
 void fill(support::Slices& slices, const Problem& problem) {
   constexpr std::int64_t kPeriodElements = std::int64_t{1} << 20;
   Problem period = problem;
-  period.rows = std::clamp<std::int64_t>(kPeriodElements / problem.n, 1, problem.rows);
+  period.rows = std::clamp<std::int64_t>(kPeriodElements / problem.n(), 1, problem.rows);
   std::vector<std::byte> raw(
-      static_cast<std::size_t>(period.rows * period.row_stride * bytes_of(period.dtype)));
+      static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())));
   reference::write_input(period, reference::InputClass::normal, 1, raw.data());
   slices.fill(raw.data(), static_cast<std::int64_t>(raw.size()));
 }

@@ -23,7 +23,7 @@ bool same_rows(const Truth& truth, const Problem& period, reference::InputClass 
 
 Truth make_truth(const Problem& period, reference::InputClass input_class, std::uint64_t seed) {
   Truth truth{period, input_class, seed, {}, {}, {}};
-  truth.raw.assign(static_cast<std::size_t>(period.rows * period.row_stride * bytes_of(period.dtype)),
+  truth.raw.assign(static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())),
                    std::byte{kPoisonByte});
   reference::write_input(period, input_class, seed, truth.raw.data());
   truth.input = reference::load_rows(period, truth.raw.data());
@@ -33,9 +33,9 @@ Truth make_truth(const Problem& period, reference::InputClass input_class, std::
 
 // What lies behind the rows in `output`, raw storage of the problem's rows, must still be poison.
 bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
-  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype));
-  const std::size_t row = static_cast<std::size_t>(problem.row_stride) * element;
-  const std::size_t used = static_cast<std::size_t>(problem.n) * element;
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
+  const std::size_t row = static_cast<std::size_t>(problem.row_stride()) * element;
+  const std::size_t used = static_cast<std::size_t>(problem.n()) * element;
   for (std::size_t start = 0; start + used < output.size(); start += row) {
     const auto gap = output.begin() + static_cast<std::ptrdiff_t>(start + used);
     const auto end = output.begin() + static_cast<std::ptrdiff_t>(std::min(start + row, output.size()));
@@ -50,7 +50,7 @@ class Check {
       : plan_(plan),
         truth_(truth),
         slices_(slices),
-        row_bytes_(plan.problem().row_stride * bytes_of(plan.problem().dtype)),
+        row_bytes_(plan.problem().row_stride() * bytes_of(plan.problem().dtype())),
         periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {}
 
   Checked run() {
@@ -147,7 +147,7 @@ class Check {
 const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
   Problem period = problem;
   period.placement = Placement::in_place;  // makes no difference to the truth
-  period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n));
+  period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
     return same_rows(truth, period, input_class, seed);
   });

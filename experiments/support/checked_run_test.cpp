@@ -30,10 +30,11 @@ class Faulty final : public Plan {
   Settings settings() const override { return {}; }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    correct_->execute(in, out, stream);
+  void enqueue(const Operands& operands, Stream stream) const override {
+    correct_->execute(operands.in, operands.out, stream);
     if (fault_)
-      fault_(*this, static_cast<std::uint16_t*>(const_cast<void*>(in)), static_cast<std::uint16_t*>(out));
+      fault_(*this, static_cast<std::uint16_t*>(const_cast<void*>(operands.in)),
+             static_cast<std::uint16_t*>(operands.out));
   }
 
   std::unique_ptr<Plan> correct_;
@@ -75,7 +76,7 @@ TEST(CheckedRun, OneWrongElementIsFoundWhereverItIs) {
     for (const std::int64_t column : {0, 511, 1023}) {
       const Checked checked =
           check_with("f16/n1024/r55", [&](const Plan&, std::uint16_t*, std::uint16_t* out) {
-            flip_low_bits(out[row * problem.row_stride + column]);
+            flip_low_bits(out[row * problem.row_stride() + column]);
           });
       EXPECT_FALSE(checked.verdict) << row << "," << column;
       EXPECT_FALSE(checked.verdict.message.empty());
@@ -93,7 +94,8 @@ TEST(CheckedRun, NoTimeForAWrongResult) {
 TEST(CheckedRun, ARowThatIsOffByRoundingOnlyInALaterPeriodIsFound) {
   const Checked checked =
       check_with("f16/n1024/r64", [](const Plan& plan, std::uint16_t*, std::uint16_t* out) {
-        out[40 * plan.problem().row_stride + 7] ^= 1U;  // one unit in the last place: within every tolerance
+        out[40 * plan.problem().row_stride() + 7] ^=
+            1U;  // one unit in the last place: within every tolerance
       });
   ASSERT_FALSE(checked.verdict);
   EXPECT_NE(checked.verdict.message.find("row 40 differs from row 24"), std::string::npos)
@@ -104,7 +106,7 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
   for (const char* problem : {"f16/n1024/r55", "f16/n1024/r55/out"}) {
     for (const std::int64_t row : {0, 20, 54}) {
       const Checked checked = check_with(problem, [&](const Plan& plan, std::uint16_t*, std::uint16_t* out) {
-        std::memset(out + row * plan.problem().row_stride, kPoisonByte, 2048);
+        std::memset(out + row * plan.problem().row_stride(), kPoisonByte, 2048);
       });
       EXPECT_FALSE(checked.verdict) << problem << " row " << row;
     }
@@ -116,12 +118,12 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
     using Plan::Plan;
     explicit Nothing(const Problem& p) : Plan(p) {}
     NumericModel numerics() const override {
-      return single_rounding(Arithmetic::fp32_ascending, problem().n);
+      return single_rounding(Arithmetic::fp32_ascending, problem().n());
     }
     Settings settings() const override { return {}; }
 
    private:
-    void enqueue(const void*, void*, Stream) const override {}
+    void enqueue(const Operands&, Stream) const override {}
   };
   TruthCache truths(kPeriod);
   for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
@@ -138,7 +140,7 @@ TEST(CheckedRun, WritesBetweenTheRowsAreFound) {
     for (const std::int64_t row : {0, 15, 40, 50, -1}) {
       const Checked checked = check_with(problem, [&](const Plan& plan, std::uint16_t*, std::uint16_t* out) {
         for (std::int64_t r = 0; r + 1 < plan.problem().rows; ++r) {
-          if (row < 0 || r == row) out[r * plan.problem().row_stride + 1030] = 0;
+          if (row < 0 || r == row) out[r * plan.problem().row_stride() + 1030] = 0;
         }
       });
       EXPECT_FALSE(checked.verdict) << problem << " row " << row;

@@ -65,9 +65,9 @@ Timing subtract_share(Timing per_launch, double share_us) {
 }
 
 std::int64_t applications_in_place(const NumericModel& model, const Problem& problem) {
-  const double allowed_octaves = problem.dtype == Dtype::f16 ? 6.0 : 40.0;
+  const double allowed_octaves = problem.dtype() == Dtype::f16 ? 6.0 : 40.0;
   const double gain =
-      std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n)) * (1.0 + model.gain_error);
+      std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) * (1.0 + model.gain_error);
   const double octaves = std::fabs(std::log2(gain));
   // A few ulp off one is the rounding of the scale itself: no drift in any number of launches that can be
   // timed.

@@ -55,10 +55,10 @@ TEST(Procedure, KnowsHowLongDataStaysTypical) {
   Problem unscaled = orthonormal;
   unscaled.scale = 1.0;  // grows by 2^6 each time
   EXPECT_EQ(applications_in_place(exact, unscaled), 1);
-  unscaled.dtype = Dtype::bf16;
+  unscaled.set_dtype(Dtype::bf16);
   EXPECT_EQ(applications_in_place(exact, unscaled), 6);
-  unscaled.n = 32768;
-  unscaled.dtype = Dtype::f16;
+  unscaled.op = Operator::sylvester(32768);
+  unscaled.set_dtype(Dtype::f16);
   EXPECT_EQ(applications_in_place(exact, unscaled), 1) << "once is what was asked for";
   unscaled.scale = 0.0;
   EXPECT_EQ(applications_in_place(exact, unscaled), 1);

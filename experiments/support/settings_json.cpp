@@ -10,7 +10,7 @@ std::string settings_json(const Plan& plan) {
     std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
   }
   const Problem& problem = plan.problem();
-  if (problem.scale != orthonormal_scale(problem.n)) object["scale"] = problem.scale;
+  if (problem.scale != orthonormal_scale(problem.n())) object["scale"] = problem.scale;
   return object.dump();
 }
 

@@ -22,7 +22,7 @@ bool names(const std::vector<Value>& list, const Value& value) {
 }
 
 auto group_of(const Case& c) {
-  return std::tuple{c.problem.n, c.problem.dtype};
+  return std::tuple{c.problem.n(), c.problem.dtype()};
 }
 
 std::string joined(const CsvRow& row, std::initializer_list<const char*> columns) {
@@ -41,7 +41,7 @@ void require_usable(const std::vector<Case>& cases) {
     if (problem.rows == 0)
       throw BadRequest(fmt::format("{}: rows=0 leaves nothing to time", to_string(problem)));
     Problem orthonormal = problem;
-    orthonormal.scale = orthonormal_scale(problem.n);
+    orthonormal.scale = orthonormal_scale(problem.n());
     const auto [known, is_new] = scales.emplace(to_string(orthonormal), problem.scale);
     if (!is_new && known->second != problem.scale) {
       throw BadRequest(fmt::format("{} differs from another problem in its scale only; time them in two runs",
@@ -52,8 +52,8 @@ void require_usable(const std::vector<Case>& cases) {
 
 CsvRow describe_problem(const Variant& variant, const Problem& problem) {
   return {{"variant", std::string(variant.name)},
-          {"dtype", std::string(name_of(problem.dtype))},
-          {"n", std::to_string(problem.n)},
+          {"dtype", std::string(name_of(problem.dtype()))},
+          {"n", std::to_string(problem.n())},
           {"rows", std::to_string(problem.rows)},
           {"placement", std::string(support::name_of(problem.placement))}};
 }
@@ -62,8 +62,8 @@ CsvRow describe_problem(const Variant& variant, const Problem& problem) {
 
 bool Filters::keep(const Case& c) const {
   const Problem& p = c.problem;
-  return names(n, p.n) && names(rows, p.rows) && names(elements, p.elements()) && names(dtypes, p.dtype) &&
-         names(placements, p.placement) && names(modes, c.mode);
+  return names(n, p.n()) && names(rows, p.rows) && names(elements, p.elements()) &&
+         names(dtypes, p.dtype()) && names(placements, p.placement) && names(modes, c.mode);
 }
 
 std::string Job::name() const {
@@ -103,7 +103,7 @@ CsvRow describe(const Job& job) {
   CsvRow row = describe_problem(*job.variant, problem);
   row["memory"] = support::name_of(job.variant->memory);
   row["elements"] = std::to_string(problem.elements());
-  row["row_stride"] = std::to_string(problem.row_stride);
+  row["row_stride"] = std::to_string(problem.row_stride());
   row["mode"] = support::name_of(job.what.mode);
   row["useful_bytes"] = std::to_string(problem.useful_bytes());
   return row;

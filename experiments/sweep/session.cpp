@@ -146,7 +146,7 @@ Timing Session::time(const Job& job, const support::Truth& truth) {
 
   support::Alternation alternation;
   if (mode == Mode::alternating) {
-    alternation = limits_.alternation(problem.useful_bytes(), problem.placement, problem.dtype);
+    alternation = limits_.alternation(problem.useful_bytes(), problem.placement, problem.dtype());
   }
   const std::int64_t count =
       support::slice_count(mode, problem.placement, problem.span_bytes(), device_.l2_bytes, cold_bytes_);

@@ -23,21 +23,25 @@ Support everything(const Problem&, const DeviceInfo&) {
 class Identity final : public Plan {
  public:
   explicit Identity(const Problem& problem) : Plan(problem) {}
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_any_order, problem().n); }
+  NumericModel numerics() const override {
+    return single_rounding(Arithmetic::fp32_any_order, problem().n());
+  }
   Settings settings() const override { return {{"tile", std::int64_t{3}}, {"form", std::string("none")}}; }
 
  private:
-  void enqueue(const void*, void*, Stream) const override {}
+  void enqueue(const Operands&, Stream) const override {}
 };
 
 class Throwing final : public Plan {
  public:
   explicit Throwing(const Problem& problem) : Plan(problem) {}
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_any_order, problem().n); }
+  NumericModel numerics() const override {
+    return single_rounding(Arithmetic::fp32_any_order, problem().n());
+  }
   Settings settings() const override { return {}; }
 
  private:
-  void enqueue(const void*, void*, Stream) const override {
+  void enqueue(const Operands&, Stream) const override {
     throw std::runtime_error("broken, \"really\"\nbroken");
   }
 };

@@ -88,17 +88,17 @@ const Variant* first_to_support(const Guide& guide, const Problem& problem, cons
 /// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
-  if (!guide.table.is_one_for_all(problem.dtype, problem.n)) return false;
-  for (const std::int64_t stride : {problem.n, problem.n + 1}) {
+  if (!guide.table.is_one_for_all(problem.dtype(), problem.n())) return false;
+  for (const std::int64_t stride : {problem.n(), problem.n() + 1}) {
     for (const bool programmatic : {false, true}) {
       Problem other = problem;
-      other.row_stride = stride;
+      other.set_row_stride(stride);
       other.programmatic_launch = programmatic;
       const Variant* first = first_to_support(guide, other, device);
       if (first != nullptr && first != picked.variant) return false;
     }
   }
-  return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype));
+  return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype()));
 }
 
 class AutoPlan final : public Plan {
@@ -135,10 +135,11 @@ class AutoPlan final : public Plan {
   bool one_stream_at_a_time() const override { return picked_.plan->one_stream_at_a_time(); }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
     const bool fits = addresses % picked_.plan->alignment() == 0;
-    (fits ? picked_ : for_odd_pointers_).plan->execute(in, out, stream);
+    (fits ? picked_ : for_odd_pointers_).plan->execute(operands, stream);
   }
 
   Picked picked_, for_odd_pointers_;
@@ -148,7 +149,7 @@ class AutoPlan final : public Plan {
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   Problem contiguous = problem;
-  contiguous.row_stride = problem.n;
+  contiguous.set_row_stride(problem.n());
   std::string why_not, about_the_stride;
   for (const std::string_view name : preferred_variants(problem)) {  // the last takes most
     const Variant& candidate = find_variant(name);
@@ -175,7 +176,7 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
     throw BadRequest(fmt::format("auto: none of {} takes {} with one rounding", fmt::join(names, ", "),
                                  to_string(problem)));
   }
-  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype));
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;
   if (picked.plan->alignment() > element) for_odd_pointers = pick(names, problem, device, element);
   const bool all_alike = serves_all_alike(guide, problem, device, picked);

@@ -71,7 +71,8 @@ const Choice* TuningTable::nearest(const Problem& problem) const {
     const Choice* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
     for (const Choice& choice : choices) {
-      if (choice.dtype != problem.dtype || choice.n != problem.n || choice.placement != placement) continue;
+      if (choice.dtype != problem.dtype() || choice.n != problem.n() || choice.placement != placement)
+        continue;
       const double distance = octaves_apart(choice.elements, elements);
       const double best_distance = best == nullptr ? HUGE_VAL : octaves_apart(best->elements, elements);
       if (distance < best_distance || (distance == best_distance && choice.elements > best->elements)) {
@@ -122,7 +123,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
-  if (problem.n >= 8192) return {"wgmma", "mma_split", "warp_shuffle"};
+  if (problem.n() >= 8192) return {"wgmma", "mma_split", "warp_shuffle"};
   return {"mma_split", "wgmma", "warp_shuffle"};
 }
 

@@ -31,10 +31,10 @@ class BrokenPlan final : public Plan {
   explicit BrokenPlan(const Problem& problem) : Plan(problem) {}
 
   NumericModel numerics() const override {
-    NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem().n);
+    NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem().n());
     if constexpr (defect == Defect::too_good) {
       model.arithmetic = Arithmetic::radix2_stored;
-      model.roundings = log2_floor(problem().n);
+      model.roundings = log2_floor(problem().n());
     }
     if constexpr (defect == Defect::declares_leak) {
       model.row_isolation = false;
@@ -50,34 +50,36 @@ class BrokenPlan final : public Plan {
  private:
   bool has(Defect which) const { return defect == which; }
 
-  void enqueue(const void* in, void* out, Stream) const override {
+  void enqueue(const Operands& given, Stream) const override {
     const Problem& p = problem();
+    Operands operands = given;
     ++runs_;
     if (has(Defect::ignores_offset)) {
-      in = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(in) / 16 * 16);
-      out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) / 16 * 16);
+      operands.in = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(operands.in) / 16 * 16);
+      operands.out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(operands.out) / 16 * 16);
     }
-    const std::int64_t stride = has(Defect::ignores_stride) ? p.n : p.row_stride;
+    const std::int64_t stride = has(Defect::ignores_stride) ? p.n() : p.row_stride();
     bool previous_row_had_nan = false;
     for (std::int64_t row = 0; row < p.rows; ++row) {
       if (has(Defect::stale_output) && row == p.rows - 1) break;
       const std::int64_t from = from_row(row) * stride, to = row * stride;
-      std::vector<float> x = load(in, from);
+      std::vector<float> x = load(operands.in, from);
       const bool has_nan = std::any_of(x.begin(), x.end(), [](float v) { return std::isnan(v); });
-      if (has(Defect::changes_input)) store_element(p.dtype, const_cast<void*>(in), from, 0.0);
+      if (has(Defect::changes_input)) store_element(p.dtype(), const_cast<void*>(operands.in), from, 0.0);
       transform(x);
       if (has(Defect::leaks_nan) && previous_row_had_nan) x[0] = NAN;
       previous_row_had_nan = has_nan;
       if (has(Defect::wrong_sign) && row % 5 == 4) x.back() = -x.back();
       if (has(Defect::not_repeatable) && runs_ % 3 == 0) x[0] = std::nextafter(x[0] * 1.001F, 0.0F);
-      store(out, to, x);
+      store(operands.out, to, x);
       if (has(Defect::writes_gaps)) {
-        const std::int64_t end = row + 1 < p.rows ? stride : p.n;
-        for (std::int64_t i = p.n; i < end; ++i)
-          store_element(p.dtype, out, to + i, 0.0);
+        const std::int64_t end = row + 1 < p.rows ? stride : p.n();
+        for (std::int64_t i = p.n(); i < end; ++i)
+          store_element(p.dtype(), operands.out, to + i, 0.0);
       }
     }
-    if (has(Defect::writes_past_end)) store_element(p.dtype, out, (p.rows - 1) * stride + p.n, 0.0);
+    if (has(Defect::writes_past_end))
+      store_element(p.dtype(), operands.out, (p.rows - 1) * stride + p.n(), 0.0);
   }
 
   std::int64_t from_row(std::int64_t row) const {
@@ -89,11 +91,11 @@ class BrokenPlan final : public Plan {
 
   std::vector<float> load(const void* in, std::int64_t from) const {
     const Problem& p = problem();
-    std::vector<float> x(static_cast<std::size_t>(p.n));
-    for (std::int64_t i = 0; i < p.n; ++i) {
-      float value = static_cast<float>(load_element(p.dtype, in, from + i));
+    std::vector<float> x(static_cast<std::size_t>(p.n()));
+    for (std::int64_t i = 0; i < p.n(); ++i) {
+      float value = static_cast<float>(load_element(p.dtype(), in, from + i));
       if (has(Defect::swallows_nan) && std::isnan(value)) value = 0.0F;
-      if (has(Defect::dropped_input) && i == p.n - 1) value = 0.0F;
+      if (has(Defect::dropped_input) && i == p.n() - 1) value = 0.0F;
       x[static_cast<std::size_t>(i)] = value;
     }
     return x;
@@ -110,7 +112,7 @@ class BrokenPlan final : public Plan {
 
   void transform(std::vector<float>& x) const {
     const std::size_t n = x.size();
-    const Dtype dtype = problem().dtype;
+    const Dtype dtype = problem().dtype();
     if (has(Defect::depends_on_batch) && problem().rows == 1) {
       for (std::size_t half = n / 2; half >= 1; half /= 2)
         stage(x, half);
@@ -138,7 +140,7 @@ class BrokenPlan final : public Plan {
   }
 
   void store(void* out, std::int64_t to, const std::vector<float>& x) const {
-    const Dtype dtype = problem().dtype;
+    const Dtype dtype = problem().dtype();
     const Format format = format_of(dtype);
     for (std::size_t i = 0; i < x.size(); ++i) {
       double value = static_cast<double>(x[i]);
@@ -161,7 +163,8 @@ class BrokenPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo&) {
-  return require_power_of_two(problem.n, 2, std::int64_t{1} << 20);
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  return require_sylvester(problem, 2, std::int64_t{1} << 20);
 }
 
 Support supports_anything(const Problem&, const DeviceInfo&) {

@@ -47,7 +47,7 @@ void expect_output(Session& session, const Problem& problem, const Bytes& want, 
 std::vector<std::int64_t> rows_at_risk(const Problem& problem) {
   std::set<std::int64_t> rows{0, problem.rows - 1};
   for (const int bit : {29, 30, 31, 32, 33}) {
-    const std::int64_t row = (std::int64_t{1} << bit) / problem.n;
+    const std::int64_t row = (std::int64_t{1} << bit) / problem.n();
     for (std::int64_t r = row - 2; r <= row + 2; ++r) {
       if (r >= 0 && r < problem.rows) rows.insert(r);
     }

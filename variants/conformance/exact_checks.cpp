@@ -68,7 +68,7 @@ void impulse_rows(Session& session, Problem problem, std::span<const std::int64_
     const std::uint32_t plus = encode(dtype, exact_result(model, problem, value)),
                         minus = plus ^ sign_bit(dtype);
     std::byte* wanted = row_of(problem, want, row).data();
-    for (std::int64_t i = 0; i < problem.n; ++i) {
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
       set_bits(dtype, wanted, i, parity(static_cast<std::uint64_t>(i) & column) != 0 ? minus : plus);
     }
   }
@@ -96,18 +96,18 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
   const std::unique_ptr<Plan> plan = session.plan(problem);
   const NumericModel model = plan->numerics();
   if (!integers_are_exact(session, model)) return;
-  const Dtype dtype = problem.dtype;
+  const Dtype dtype = problem.dtype();
   const Bytes input = make_input(problem, input_class, seed);
   Bytes want = blank(problem);
   std::int64_t largest = 0;
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(problem.n));
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(problem.n()));
   for (std::int64_t row = 0; row < problem.rows; ++row) {
-    for (std::int64_t i = 0; i < problem.n; ++i) {
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
       sums[static_cast<std::size_t>(i)] =
           static_cast<std::int64_t>(load_element(dtype, row_of(problem, input, row).data(), i));
     }
     largest = std::max(largest, integer_butterflies(sums));
-    for (std::int64_t i = 0; i < problem.n; ++i) {
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
       store_element(dtype, row_of(problem, want, row).data(), i,
                     exact_result(model, problem, static_cast<double>(sums[static_cast<std::size_t>(i)])));
     }

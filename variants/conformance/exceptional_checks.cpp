@@ -52,7 +52,7 @@ class Exceptional {
   void run(std::int64_t row, const std::vector<Special>& specials, const std::string& what) {
     Bytes dirty = input_;
     for (const Special& special : specials) {
-      set_bits(problem_.dtype, row_of(problem_, dirty, row).data(), special.column, special.bits);
+      set_bits(problem_.dtype(), row_of(problem_, dirty, row).data(), special.column, special.bits);
     }
     const Bytes got = session_.execute(*plan_, dirty);
     expect_own_row(row, dirty, got, what);
@@ -79,9 +79,9 @@ class Exceptional {
   // give NaN.
   void expect_own_row(std::int64_t row, const Bytes& dirty, const Bytes& got, const std::string& what) {
     const reference::Matrix expected = reference::expected(problem_, dirty.data(), row, 1);
-    for (std::int64_t i = 0; i < problem_.n; ++i) {
+    for (std::int64_t i = 0; i < problem_.n(); ++i) {
       const double want = expected(0, i),
-                   have = load_element(problem_.dtype, row_of(problem_, got, row).data(), i);
+                   have = load_element(problem_.dtype(), row_of(problem_, got, row).data(), i);
       const bool right =
           std::isnan(want) ? std::isnan(have) : have == want || (!model_.infinity_exact && std::isnan(have));
       if (right) continue;
@@ -98,7 +98,7 @@ class Exceptional {
     for (std::int64_t other = 0; other < problem_.rows; ++other) {
       if (other == row) continue;
       const bool in_block = std::any_of(specials.begin(), specials.end(), [&](const Special& special) {
-        return (row * problem_.n + special.column) / span == other * problem_.n / span;
+        return (row * problem_.n() + special.column) / span == other * problem_.n() / span;
       });
       const std::span<const std::byte> found = row_of(problem_, got, other),
                                        clean = row_of(problem_, clean_, other);

@@ -92,7 +92,7 @@ void declarations(Session& session) {
     };
     require(plan->problem() == problem, "the plan is for another problem");
     require(is_power_of_two(static_cast<std::int64_t>(plan->alignment())) &&
-                static_cast<std::int64_t>(plan->alignment()) >= bytes_of(problem.dtype),
+                static_cast<std::int64_t>(plan->alignment()) >= bytes_of(problem.dtype()),
             "the alignment is no power of two, or smaller than an element");
     require(!plan->settings().empty(), "the plan has no settings to report");
     require(model.roundings >= 1, "the model rounds less than once");
@@ -176,7 +176,7 @@ void unsupported_problems(Session& session) {
   }
   for (const std::int64_t n : session.sizes()) {
     Problem negative = make_problem(session.dtype(), n, -1), narrow = make_problem(session.dtype(), n, 2);
-    narrow.row_stride = n - 1;
+    narrow.set_row_stride(n - 1);
     expect_bad_request(session, "a negative number of rows", [&] { session.plan(negative); });
     expect_bad_request(session, "a row stride below n", [&] { session.plan(narrow); });
     session.count_case();
@@ -215,13 +215,13 @@ void misaligned_pointers(Session& session) {
            std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 4}, {8, 8}, {1, 0}, {0, 1}, {4, 2}, {0, 8}}) {
         if (placement == Placement::in_place && in_offset != out_offset) continue;
         const auto misses = [&](int offset) {
-          return static_cast<std::size_t>(offset * bytes_of(problem.dtype)) % plan->alignment() != 0;
+          return static_cast<std::size_t>(offset * bytes_of(problem.dtype())) % plan->alignment() != 0;
         };
         const std::string what = fmt::format("pointers off by {} and {} elements", in_offset, out_offset);
         if (misses(in_offset) || misses(out_offset)) {
           UntouchedBuffers buffers(session.variant().memory, problem.span_bytes() + 64);
           const auto at = [&](Buffer& buffer, int offset) {
-            return static_cast<std::byte*>(buffer.data()) + offset * bytes_of(problem.dtype);
+            return static_cast<std::byte*>(buffer.data()) + offset * bytes_of(problem.dtype());
           };
           Buffer& out = placement == Placement::in_place ? buffers.a : buffers.b;
           expect_bad_request(session, what,

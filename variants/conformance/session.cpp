@@ -42,11 +42,11 @@ void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t 
 }
 
 void Session::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
-  const std::int64_t element = bytes_of(problem.dtype);
+  const std::int64_t element = bytes_of(problem.dtype());
   if (!problem.contiguous()) {
     for (std::int64_t row = 0; row + 1 < problem.rows; ++row) {
-      const std::int64_t start = row * problem.row_stride * element;
-      expect_same(before, after, start + problem.n * element, start + problem.row_stride * element,
+      const std::int64_t start = row * problem.row_stride() * element;
+      expect_same(before, after, start + problem.n() * element, start + problem.row_stride() * element,
                   fmt::format("{}: the gap behind row {} was written", to_string(problem), row));
     }
   }
@@ -58,7 +58,7 @@ Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& ho
   const Problem& problem = plan.problem();
   const bool in_place = problem.placement == Placement::in_place;
   const auto offset_bytes = [&](std::int64_t elements) {
-    return static_cast<std::size_t>(elements * bytes_of(problem.dtype));
+    return static_cast<std::size_t>(elements * bytes_of(problem.dtype()));
   };
   Buffer in(variant_.memory, input.size(), offset_bytes(how.in_offset));
   in.upload(input.data(), input.size());
@@ -136,7 +136,7 @@ std::vector<std::int64_t> all_sizes() {
 
 Bytes blank(const Problem& problem, std::int64_t rows_behind) {
   const std::int64_t bytes =
-      problem.span_bytes() + rows_behind * problem.row_stride * bytes_of(problem.dtype);
+      problem.span_bytes() + rows_behind * problem.row_stride() * bytes_of(problem.dtype());
   return Bytes(static_cast<std::size_t>(bytes), std::byte{kPoisonByte});
 }
 
@@ -156,15 +156,15 @@ Bytes repeat_rows(const Problem& from, const Bytes& rows, const Problem& to) {
 }
 
 std::span<const std::byte> row_of(const Problem& problem, const Bytes& bytes, std::int64_t row) {
-  const std::int64_t element = bytes_of(problem.dtype);
-  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride * element),
-                                  static_cast<std::size_t>(problem.n * element));
+  const std::int64_t element = bytes_of(problem.dtype());
+  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride() * element),
+                                  static_cast<std::size_t>(problem.n() * element));
 }
 
 std::span<std::byte> row_of(const Problem& problem, Bytes& bytes, std::int64_t row) {
-  const std::int64_t element = bytes_of(problem.dtype);
-  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride * element),
-                                  static_cast<std::size_t>(problem.n * element));
+  const std::int64_t element = bytes_of(problem.dtype());
+  return std::span(bytes).subspan(static_cast<std::size_t>(row * problem.row_stride() * element),
+                                  static_cast<std::size_t>(problem.n() * element));
 }
 
 std::uint32_t bits_at(Dtype dtype, const void* data, std::int64_t index) {
@@ -196,13 +196,13 @@ double exact_result(const NumericModel& model, const Problem& problem, double su
       double constant = 1.0;
       for (const TensorStage& stage : model.stages)
         constant *= stage.constant;
-      return round_to(problem.dtype, sum * constant);
+      return round_to(problem.dtype(), sum * constant);
     }
     case Arithmetic::fp64:
-      return round_to(problem.dtype, sum * problem.scale);
+      return round_to(problem.dtype(), sum * problem.scale);
     default: {
       const float scaled = static_cast<float>(sum) * static_cast<float>(problem.scale);
-      return round_to(problem.dtype, static_cast<double>(scaled));
+      return round_to(problem.dtype(), static_cast<double>(scaled));
     }
   }
 }
@@ -213,7 +213,7 @@ Problem out_of_place(Problem problem) {
 }
 
 Problem with_stride(Problem problem, std::int64_t row_stride) {
-  problem.row_stride = row_stride;
+  problem.set_row_stride(row_stride);
   return problem;
 }
 

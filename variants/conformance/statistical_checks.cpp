@@ -102,7 +102,7 @@ void bit_match(Session& session) {
     reference::emulate_fp32(problem, input.data(), want.data());
     std::int64_t equal = 0;
     for (std::int64_t i = 0; i < problem.elements(); ++i) {
-      equal += bits_at(problem.dtype, got.data(), i) == bits_at(problem.dtype, want.data(), i);
+      equal += bits_at(problem.dtype(), got.data(), i) == bits_at(problem.dtype(), want.data(), i);
     }
     const double rate = static_cast<double>(equal) / static_cast<double>(problem.elements());
     if (!(rate >= 0.999)) {

@@ -77,38 +77,39 @@ class CpuPlan final : public Plan {
 
   NumericModel numerics() const override {
     if constexpr (std::is_same_v<Real, float>)
-      return single_rounding(Arithmetic::fp32_ascending, problem().n);
-    NumericModel model = single_rounding(Arithmetic::fp64, problem().n);
+      return single_rounding(Arithmetic::fp32_ascending, problem().n());
+    NumericModel model = single_rounding(Arithmetic::fp64, problem().n());
     model.intermediate_limit = std::numeric_limits<double>::max();
     return model;
   }
 
   Settings settings() const override {
     return {{"threads", std::int64_t{threads_}},
-            {"scratch_bytes_per_thread", problem().n * std::int64_t{sizeof(Real)}}};
+            {"scratch_bytes_per_thread", problem().n() * std::int64_t{sizeof(Real)}}};
   }
 
  private:
-  void enqueue(const void* in, void* out, Stream) const override {
-    switch (problem().dtype) {
+  void enqueue(const Operands& operands, Stream) const override {
+    switch (problem().dtype()) {
       case Dtype::f16:
-        return transform<Dtype::f16>(in, out);
+        return transform<Dtype::f16>(operands.in, operands.out);
       case Dtype::bf16:
-        return transform<Dtype::bf16>(in, out);
+        return transform<Dtype::bf16>(operands.in, operands.out);
       case Dtype::f32:
-        return transform<Dtype::f32>(in, out);
+        return transform<Dtype::f32>(operands.in, operands.out);
     }
   }
 
   template <Dtype dtype>
   void transform(const void* in, void* out) const {
-    const std::int64_t row_bytes = problem().row_stride * bytes_of(dtype);
+    const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
+    const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Real> scratch(static_cast<std::size_t>(problem().n));
+      std::vector<Real> scratch(static_cast<std::size_t>(problem().n()));
       for (std::int64_t row = begin; row < end; ++row) {
-        widen<dtype>(static_cast<const char*>(in) + row * row_bytes, scratch.data(), problem().n);
-        butterflies(scratch.data(), problem().n);
-        scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(out) + row * row_bytes, problem().n,
+        widen<dtype>(static_cast<const char*>(in) + row * in_bytes, scratch.data(), problem().n());
+        butterflies(scratch.data(), problem().n());
+        scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(out) + row * out_bytes, problem().n(),
                                 static_cast<Real>(problem().scale));
       }
     });
@@ -119,7 +120,7 @@ class CpuPlan final : public Plan {
 
 Support supports(const Problem& problem, const DeviceInfo&) {
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_power_of_two(problem.n, 2, kLargestN);
+  return require_sylvester(problem, 2, kLargestN);
 }
 
 template <class Real>

@@ -16,7 +16,7 @@ int stage_count(int log_n) {
 
 /// The constant before it is rounded to the storage type.
 double exact_scale_constant(const Problem& problem) {
-  return std::ldexp(problem.scale, 2 * (stage_count(log2_floor(problem.n)) - 1));
+  return std::ldexp(problem.scale, 2 * (stage_count(log2_floor(problem.n())) - 1));
 }
 
 bool is_power_of_two_number(double x) {
@@ -25,19 +25,20 @@ bool is_power_of_two_number(double x) {
 }
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  if (problem.dtype == Dtype::f32) {
+  if (problem.dtype() == Dtype::f32) {
     return {"dtype f32 does not fit the 16-bit operands of mma.sync.m16n8k16, f16 and bf16 do"};
   }
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  if (Support n = require_power_of_two(problem.n, 2, std::int64_t{1} << kLargestLogN); !n) return n;
-  const Format format = format_of(problem.dtype);
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  if (Support n = require_sylvester(problem, 2, std::int64_t{1} << kLargestLogN); !n) return n;
+  const Format format = format_of(problem.dtype());
   const double constant = std::fabs(exact_scale_constant(problem));
   const double smallest = std::ldexp(1.0, format.min_exponent);
   if (!(constant >= smallest && constant <= format.max_finite)) {
     return {
         fmt::format("scale={} asks for a stage constant of {} at n={}, {} holds {} to {} with full precision",
-                    problem.scale, constant, problem.n, format.name, smallest, format.max_finite)};
+                    problem.scale, constant, problem.n(), format.name, smallest, format.max_finite)};
   }
   return {};
 }
@@ -104,11 +105,11 @@ std::string step_text(Shape shape, const Layout& before, const Step& step) {
 }  // namespace
 
 double scale_constant(const Problem& problem) {
-  return decode(problem.dtype, encode(problem.dtype, exact_scale_constant(problem)));
+  return decode(problem.dtype(), encode(problem.dtype(), exact_scale_constant(problem)));
 }
 
 std::vector<TensorStage> stages_of(const Problem& problem, Config config) {
-  const Program program = make_program(shape_of(log2_floor(problem.n), config));
+  const Program program = make_program(shape_of(log2_floor(problem.n()), config));
   std::vector<TensorStage> stages;
   for (int i = 0; i < program.steps; ++i) {
     const Step& step = program.step[i];
@@ -129,8 +130,8 @@ std::vector<TensorStage> stages_of(const Problem& problem, Config config) {
 }
 
 NumericModel numeric_model(const Problem& problem, Config config, Accumulator sums, int compute_capability) {
-  const int log_n = log2_floor(problem.n);
-  const bool fp16_sums = sums_of(problem.dtype, sums) == Accumulator::narrow;
+  const int log_n = log2_floor(problem.n());
+  const bool fp16_sums = sums_of(problem.dtype(), sums) == Accumulator::narrow;
   NumericModel model;
   model.arithmetic = fp16_sums ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
   model.stages = stages_of(problem, config);
@@ -155,7 +156,7 @@ NumericModel numeric_model(const Problem& problem, Config config, Accumulator su
   model.xor_shift_exact = compute_capability >= 90;
   model.integer_exact = is_power_of_two_number(scale_constant(problem));
   model.intermediate_growth = intermediate_growth(model.stages);
-  model.intermediate_limit = format_of(problem.dtype).max_finite;
+  model.intermediate_limit = format_of(problem.dtype()).max_finite;
   return model;
 }
 

@@ -192,12 +192,12 @@ class HadacorePlan final : public Plan {
  public:
   HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table, Accumulator asked)
       : Plan(problem),
-        sums_(sums_of(problem.dtype, asked)),
+        sums_(sums_of(problem.dtype(), asked)),
         compute_capability_(device.compute_capability()),
-        vectors_(choose(table, problem.dtype, sums_, true, log2_floor(problem.n),
+        vectors_(choose(table, problem.dtype(), sums_, true, log2_floor(problem.n()),
                         regime_of(2 * problem.elements()))),
-        elements_(choose(table, problem.dtype, sums_, false, log2_floor(problem.n), Regime::dram)),
-        scale_constant_(encode(problem.dtype, scale_constant(problem))) {
+        elements_(choose(table, problem.dtype(), sums_, false, log2_floor(problem.n()), Regime::dram)),
+        scale_constant_(encode(problem.dtype(), scale_constant(problem))) {
     allow_shared_memory(vectors_);
     allow_shared_memory(elements_);
     cudaFuncAttributes attributes{};
@@ -228,13 +228,13 @@ class HadacorePlan final : public Plan {
 
  private:
   Shape shape_of(const Choice& choice) const {
-    return hadacore::shape_of(log2_floor(problem().n), choice.config);
+    return hadacore::shape_of(log2_floor(problem().n()), choice.config);
   }
 
   /// Whether rows start at multiples of 16 bytes when the first does; several rows in a vector must be
   /// contiguous.
   bool rows_fit_vectors() const {
-    return problem().n < 8 ? problem().contiguous() : problem().row_stride % 8 == 0;
+    return problem().n() < 8 ? problem().contiguous() : problem().row_stride() % 8 == 0;
   }
 
   const Choice& chosen(bool pointers_aligned) const {
@@ -248,11 +248,12 @@ class HadacorePlan final : public Plan {
     }
   }
 
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
     const Choice& choice = chosen(addresses % 16 == 0);
     const Shape shape = shape_of(choice);
-    const RowBatch batch{in, out, problem().rows, problem().row_stride, scale_constant_};
+    const RowBatch batch{operands.in, operands.out, problem().rows, problem().row_stride(), scale_constant_};
     choice.kernel<<<grid_for(shape, problem().rows), static_cast<unsigned>(shape.threads()),
                     static_cast<std::size_t>(shape.shared_bytes()), stream>>>(batch);
     FWHT_CUDA(cudaGetLastError());

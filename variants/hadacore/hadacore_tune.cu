@@ -43,7 +43,7 @@ LaunchCandidate candidate() {
   FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
   const auto enqueue = [kernel, shape](const void* in, void* out, std::int64_t rows, Stream stream) {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, rows);
-    const RowBatch batch{in, out, rows, problem.row_stride, encode(dtype, scale_constant(problem))};
+    const RowBatch batch{in, out, rows, problem.row_stride(), encode(dtype, scale_constant(problem))};
     kernel<<<grid_for(shape, rows), shape.threads(), shape.shared_bytes(), stream>>>(batch);
     FWHT_CUDA(cudaGetLastError());
   };

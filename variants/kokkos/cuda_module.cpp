@@ -33,7 +33,7 @@ std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo&
         "kokkos_cuda: Kokkos was started on CUDA device " + std::to_string(Kokkos::Cuda().cuda_device()) +
         " and serves no other in this process, device " + std::to_string(device.ordinal) + " was asked for");
   }
-  switch (problem.dtype) {
+  switch (problem.dtype()) {
     case Dtype::f16:
       return cuda_plan<Dtype::f16>(problem, device);
     case Dtype::bf16:

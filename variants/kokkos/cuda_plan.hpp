@@ -78,7 +78,7 @@ class TilePlan final : public Plan {
  public:
   TilePlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem),
-        job_(make_tile_job<S>(problem.n, problem.rows, problem.row_stride,
+        job_(make_tile_job<S>(problem.n(), problem.rows, problem.row_stride(),
                               static_cast<float>(problem.scale))) {
     if (job_.tiles > kLongestLeague) {
       throw BadRequest("kokkos_cuda: rows=" + std::to_string(problem.rows) + " need " +
@@ -96,7 +96,9 @@ class TilePlan final : public Plan {
     attributes_ = attributes<true>();
   }
 
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_ascending, problem().n); }
+  NumericModel numerics() const override {
+    return single_rounding(Arithmetic::fp32_ascending, problem().n());
+  }
 
   Settings settings() const override {
     return {{"execution_space", std::string(Kokkos::Cuda::name())},
@@ -118,12 +120,12 @@ class TilePlan final : public Plan {
       TileKernel<Kokkos::Cuda, dtype, std::conditional_t<kVectors, S, PatientShape<dtype, kBits>>, kVectors>;
   static constexpr std::int64_t kLongestLeague = 0x7FFFFFFE;  // Kokkos asks for less than the grid's 2^31 - 1
 
-  void enqueue(const void* in, void* out, Stream stream) const override {
+  void enqueue(const Operands& operands, Stream stream) const override {
     lent_instance().on(stream, [&](const Kokkos::Cuda& space) {
-      if (whole_vectors<S>(job_, in, out)) {
-        launch<true>(space, job_, league_, in, out);
+      if (whole_vectors<S>(job_, operands.in, operands.out)) {
+        launch<true>(space, job_, league_, operands.in, operands.out);
       } else {
-        launch<false>(space, job_, league_, in, out);
+        launch<false>(space, job_, league_, operands.in, operands.out);
       }
     });
   }
@@ -157,13 +159,14 @@ template <Dtype dtype>
 std::unique_ptr<Plan> cuda_plan(const Problem& problem, const DeviceInfo& device) {
   std::unique_ptr<Plan> made;
   const auto try_size = [&]<int bits>() {
-    if (problem.n == 1 << bits) made = std::make_unique<TilePlan<dtype, bits>>(problem, device);
+    if (problem.n() == 1 << bits) made = std::make_unique<TilePlan<dtype, bits>>(problem, device);
   };
   [&]<int... i>(std::integer_sequence<int, i...>) {
     (try_size.template operator()<i + 1>(), ...);
   }
   (std::make_integer_sequence<int, kLargestTileBits>{});
-  if (made == nullptr) throw BadRequest("kokkos_cuda: n=" + std::to_string(problem.n) + " is not supported");
+  if (made == nullptr)
+    throw BadRequest("kokkos_cuda: n=" + std::to_string(problem.n()) + " is not supported");
   return made;
 }
 

@@ -28,11 +28,11 @@ const RowKernels& best_kernels() {
 /// Rows a team takes: about 64 KiB of fp32, so that starting a team costs little, yet enough teams for every
 /// thread.
 std::int64_t rows_per_team(const Problem& problem, int threads) {
-  const std::int64_t by_size = std::max<std::int64_t>(1, (1 << 14) / problem.n);
+  const std::int64_t by_size = std::max<std::int64_t>(1, (1 << 14) / problem.n());
   const std::int64_t by_threads = std::max<std::int64_t>(1, ceil_div(problem.rows, 4 * threads));
   const std::int64_t rows = std::min(by_size, by_threads);
   // Short rows fill packs: whole groups of 256 elements but for the last team.
-  const std::int64_t group = std::max<std::int64_t>(1, 256 / problem.n);
+  const std::int64_t group = std::max<std::int64_t>(1, 256 / problem.n());
   return ceil_div(rows, group) * group;
 }
 
@@ -41,10 +41,12 @@ class RowsPlan final : public Plan {
  public:
   explicit RowsPlan(const Problem& problem) : Plan(problem) {
     rows_per_team_ = kokkos::rows_per_team(problem, space_.concurrency());
-    scratch_level_ = scratch_floats(problem.n) * 4 <= policy_limit(0) ? 0 : 1;
+    scratch_level_ = scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
   }
 
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_ascending, problem().n); }
+  NumericModel numerics() const override {
+    return single_rounding(Arithmetic::fp32_ascending, problem().n());
+  }
 
   Settings settings() const override {
     return {{"execution_space", std::string(ExecutionSpace::name())},
@@ -53,7 +55,7 @@ class RowsPlan final : public Plan {
             {"pack", std::int64_t{kernels_.pack}},
             {"league", league()},
             {"rows_per_team", rows_per_team_},
-            {"scratch_bytes_per_team", scratch_floats(problem().n) * 4},
+            {"scratch_bytes_per_team", scratch_floats(problem().n()) * 4},
             {"kokkos", std::string(kKokkosVersion)}};
   }
 
@@ -63,14 +65,14 @@ class RowsPlan final : public Plan {
 
   std::int64_t league() const { return ceil_div(problem().rows, rows_per_team_); }
 
-  void enqueue(const void* in, void* out, Stream) const override {
-    switch (problem().dtype) {
+  void enqueue(const Operands& operands, Stream) const override {
+    switch (problem().dtype()) {
       case Dtype::f16:
-        return launch<Dtype::f16>(in, out);
+        return launch<Dtype::f16>(operands.in, operands.out);
       case Dtype::bf16:
-        return launch<Dtype::bf16>(in, out);
+        return launch<Dtype::bf16>(operands.in, operands.out);
       case Dtype::f32:
-        return launch<Dtype::f32>(in, out);
+        return launch<Dtype::f32>(operands.in, operands.out);
     }
   }
 
@@ -78,14 +80,14 @@ class RowsPlan final : public Plan {
   void launch(const void* in, void* out) const {
     using Kernel = RowsKernel<ExecutionSpace, dtype>;
     const std::int64_t span = problem().span_elements();
-    const Kernel kernel{
-        {problem().n, problem().row_stride, log2_floor(problem().n), static_cast<float>(problem().scale)},
-        kernels_.of(dtype),
-        problem().rows,
-        rows_per_team_,
-        scratch_level_,
-        unowned<ExecutionSpace>(static_cast<const Storage<dtype>*>(in), span),
-        unowned<ExecutionSpace>(static_cast<Storage<dtype>*>(out), span)};
+    const Kernel kernel{{problem().n(), problem().row_stride(), log2_floor(problem().n()),
+                         static_cast<float>(problem().scale)},
+                        kernels_.of(dtype),
+                        problem().rows,
+                        rows_per_team_,
+                        scratch_level_,
+                        unowned<ExecutionSpace>(static_cast<const Storage<dtype>*>(in), span),
+                        unowned<ExecutionSpace>(static_cast<Storage<dtype>*>(out), span)};
     typename Kernel::Policy policy(space_, static_cast<int>(league()), 1, 1);
     policy.set_scratch_size(scratch_level_, Kokkos::PerTeam(kernel.scratch_bytes() + 64));
     Kokkos::parallel_for("fwht", policy, kernel);

@@ -20,7 +20,8 @@ Support built_without(std::string_view what, std::string_view why) {
 Support serial_supports(const Problem& problem, const DeviceInfo&) {
   if (!config::kWhyNoHost.empty()) return built_without("Kokkos", config::kWhyNoHost);
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_power_of_two(problem.n, 2, kLargestHostN);
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  return require_sylvester(problem, 2, kLargestHostN);
 }
 
 Support openmp_supports(const Problem& problem, const DeviceInfo& device) {
@@ -39,7 +40,8 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
                                      config::kCudaArchitecture, device.name, device.compute_capability()));
   }
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_power_of_two(problem.n, 2, kLargestTiledN);
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  return require_sylvester(problem, 2, kLargestTiledN);
 }
 
 template <Space space>

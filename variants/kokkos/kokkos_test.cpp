@@ -32,11 +32,11 @@ DeviceInfo host_only() {
 }
 
 std::vector<std::byte> random_rows(const Problem& problem) {
-  std::mt19937 random(static_cast<unsigned>(problem.n + problem.rows));
+  std::mt19937 random(static_cast<unsigned>(problem.n() + problem.rows));
   std::normal_distribution<double> normal;
   std::vector<std::byte> bytes(static_cast<std::size_t>(problem.span_bytes()));
   for (std::int64_t i = 0; i < problem.span_elements(); ++i)
-    store_element(problem.dtype, bytes.data(), i, normal(random));
+    store_element(problem.dtype(), bytes.data(), i, normal(random));
   return bytes;
 }
 
@@ -91,7 +91,7 @@ TEST_P(KokkosHost, FewRowsStridesAndMisalignment) {
       for (const std::int64_t rows : {1, 5, 300}) {
         for (const std::int64_t gap : {1, 24}) {
           Problem problem = make_problem(dtype, n, rows, Placement::out_of_place);
-          problem.row_stride = n + gap;
+          problem.set_row_stride(n + gap);
           expect_same_as_cpu(problem);
           problem.placement = Placement::in_place;
           expect_same_as_cpu(problem, static_cast<std::size_t>(bytes_of(dtype)));

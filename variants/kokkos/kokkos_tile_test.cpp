@@ -128,20 +128,20 @@ TYPED_TEST(KokkosTileMap, GlobalAccessIsContiguousAcrossLanes) {
 std::vector<std::uint32_t> loop_nest(Dtype dtype, const Problem& problem,
                                      const std::vector<std::uint32_t>& input) {
   std::vector<std::uint32_t> output = input;
-  std::vector<float> row(problem.n);
+  std::vector<float> row(problem.n());
   for (std::int64_t r = 0; r < problem.rows; ++r) {
-    const std::int64_t start = r * problem.row_stride;
-    for (std::int64_t i = 0; i < problem.n; ++i)
+    const std::int64_t start = r * problem.row_stride();
+    for (std::int64_t i = 0; i < problem.n(); ++i)
       row[i] = static_cast<float>(decode(dtype, input[start + i]));
-    for (std::int64_t half = 1; half < problem.n; half *= 2) {
-      for (std::int64_t i = 0; i < problem.n; ++i) {
+    for (std::int64_t half = 1; half < problem.n(); half *= 2) {
+      for (std::int64_t i = 0; i < problem.n(); ++i) {
         if (i & half) continue;
         const float a = row[i], b = row[i + half];
         row[i] = a + b;
         row[i + half] = a - b;
       }
     }
-    for (std::int64_t i = 0; i < problem.n; ++i) {
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
       output[start + i] = encode(dtype, row[i] * static_cast<float>(problem.scale));
     }
   }
@@ -170,7 +170,7 @@ void run_and_compare(std::int64_t n, std::int64_t rows, std::int64_t stride, boo
   constexpr std::int64_t teams = S::kPersistent ? 2 : 1 << 20;  // persistent teams walk over the rows
   using Word = std::conditional_t<dtype == Dtype::f32, std::uint32_t, std::uint16_t>;
   Problem problem = make_problem(dtype, n, rows);
-  problem.row_stride = stride;
+  problem.set_row_stride(stride);
   std::mt19937 random(static_cast<unsigned>(n + rows));
   std::normal_distribution<double> normal;
   std::vector<std::uint32_t> input(problem.span_elements());

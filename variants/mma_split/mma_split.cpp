@@ -14,31 +14,32 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  const int largest = largest_log_n(problem.dtype);
-  if (Support n = require_power_of_two(problem.n, 2, std::int64_t{1} << largest); !n) return n;
-  const int log_n = log2_floor(problem.n);
-  const Geometry geometry{problem.dtype, log_n, fallback_launch(problem.dtype, log_n)};
+  const int largest = largest_log_n(problem.dtype());
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  if (Support n = require_sylvester(problem, 2, std::int64_t{1} << largest); !n) return n;
+  const int log_n = log2_floor(problem.n());
+  const Geometry geometry{problem.dtype(), log_n, fallback_launch(problem.dtype(), log_n)};
   if (geometry.shared_bytes() <= device.shared_bytes_per_block) return {};
-  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n,
+  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
                       geometry.shared_bytes(), device.shared_bytes_per_block)};
 }
 
 Kind kind_of(const Problem& problem) {
-  return Geometry{problem.dtype, log2_floor(problem.n), {}}.kind();
+  return Geometry{problem.dtype(), log2_floor(problem.n()), {}}.kind();
 }
 
 }  // namespace
 
 int shrink_exponent(const Problem& problem) {
-  if (problem.dtype == Dtype::f32) return 0;
+  if (problem.dtype() == Dtype::f32) return 0;
   const float scale = static_cast<float>(problem.scale);
-  if (problem.dtype == Dtype::f16) {
+  if (problem.dtype() == Dtype::f16) {
     if (kind_of(problem) == Kind::butterflies) return 0;
     int exponent = 0;
     constexpr int kFarthest = 64;  // from there on neither sums nor their lower halves leave fp32
     if (std::frexp(scale, &exponent) == 0.5F && std::abs(exponent - 1) <= kFarthest) return 1 - exponent;
   }
-  const int log_n = log2_floor(problem.n);
+  const int log_n = log2_floor(problem.n());
   return std::isfinite(std::ldexp(scale, log_n)) ? log_n : 0;
 }
 
@@ -49,11 +50,11 @@ float final_factor(const Problem& problem) {
 NumericModel numeric_model(const Problem& problem, int compute_capability) {
   const bool split = kind_of(problem) == Kind::split_mma;
   NumericModel model =
-      single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n);
+      single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n());
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
   model.intermediate_growth =
-      std::max(1.0, std::ldexp(static_cast<double>(problem.n), -shrink_exponent(problem)));
+      std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
   if (!split) return model;
 
   // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits: ulp(lo) is 2^(e-15-j) with

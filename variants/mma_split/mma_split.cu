@@ -84,14 +84,14 @@ Choice dense_choice(const Problem& problem) {
 /// Calls body(integral constant of the dtype, of log2 n).
 template <class Body>
 Choice dispatch(const Problem& problem, Body&& body) {
-  return dispatch_dtype(problem.dtype, [&](auto dtype) {
-    return dispatch_int<1, largest_log_n(dtype())>(log2_floor(problem.n),
+  return dispatch_dtype(problem.dtype(), [&](auto dtype) {
+    return dispatch_int<1, largest_log_n(dtype())>(log2_floor(problem.n()),
                                                    [&](auto log_n) { return body(dtype, log_n); });
   });
 }
 
 Choice choose_dense(const Problem& problem) {
-  const Regime regime = regime_of(problem.elements() * bytes_of(problem.dtype));
+  const Regime regime = regime_of(problem.elements() * bytes_of(problem.dtype()));
   return dispatch(problem, [&](auto dtype, auto log_n) {
     return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
       constexpr Launch launch = launch_for(dtype(), log_n(), static_cast<Regime>(r()));
@@ -183,8 +183,8 @@ class MmaSplitPlan final : public Plan {
  private:
   std::int64_t blocks_of(const Geometry& g) const { return blocks_of_rows(problem(), g); }
 
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    const auto& [g, kernel] = fits_vectors(in, out) ? on_vectors_ : on_elements_;
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const auto& [g, kernel] = fits_vectors(operands.in, operands.out) ? on_vectors_ : on_elements_;
     // A block moves 1 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
     cudaLaunchAttribute programmatic{};
     programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -196,16 +196,17 @@ class MmaSplitPlan final : public Plan {
     config.stream = stream;
     config.attrs = &programmatic;
     config.numAttrs = problem().programmatic_launch ? 1 : 0;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch_of(problem(), g, device_.sm_count, in, out)));
+    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel,
+                                 batch_of(problem(), g, device_.sm_count, operands.in, operands.out)));
   }
 
   bool fits_vectors(const void* in, const void* out) const {
     const auto addresses = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
-    const auto stride = static_cast<std::uintptr_t>(problem().row_stride * bytes_of(problem().dtype));
+    const auto stride = static_cast<std::uintptr_t>(problem().row_stride() * bytes_of(problem().dtype()));
     // Rows shorter than a vector share one, which needs them side by side.
     const bool rows_fit =
         on_vectors_.geometry.log_rows_per_vector() > 0 ? problem().contiguous() : stride % 16 == 0;
-    return addresses % 16 == 0 && rows_fit && problem().row_stride >> 32 == 0;
+    return addresses % 16 == 0 && rows_fit && problem().row_stride() >> 32 == 0;
   }
 
   DeviceInfo device_;

@@ -706,8 +706,8 @@ HostRun run_blocks(const Problem& problem, const Bits& in, const reference::Tens
 HostRun run_on_host(const Problem& problem, const Bits& in,
                     const reference::TensorCore& core = reference::kHopperTensorCore,
                     Regime regime = Regime::dram) {
-  return dispatch_dtype(problem.dtype, [&](auto dtype) {
-    return dispatch_int<1, largest_log_n(dtype())>(log2_floor(problem.n), [&](auto log_n) {
+  return dispatch_dtype(problem.dtype(), [&](auto dtype) {
+    return dispatch_int<1, largest_log_n(dtype())>(log2_floor(problem.n()), [&](auto log_n) {
       return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
         constexpr Launch launch = launch_for(dtype(), log_n(), static_cast<Regime>(r()));
         return run_blocks<Geometry{dtype(), log_n(), launch}>(problem, in, core);
@@ -725,7 +725,7 @@ Bits to_bits(const Problem& problem, const std::vector<unsigned char>& storage) 
   Bits bits(static_cast<std::size_t>(problem.elements()));
   for (std::size_t i = 0; i < bits.size(); ++i) {
     bits[i] =
-        encode(problem.dtype, load_element(problem.dtype, storage.data(), static_cast<std::int64_t>(i)));
+        encode(problem.dtype(), load_element(problem.dtype(), storage.data(), static_cast<std::int64_t>(i)));
   }
   return bits;
 }
@@ -733,8 +733,8 @@ Bits to_bits(const Problem& problem, const std::vector<unsigned char>& storage) 
 std::vector<unsigned char> to_storage(const Problem& problem, const Bits& bits) {
   std::vector<unsigned char> storage(static_cast<std::size_t>(problem.span_bytes()));
   for (std::size_t i = 0; i < bits.size(); ++i)
-    store_element(problem.dtype, storage.data(), static_cast<std::int64_t>(i),
-                  decode(problem.dtype, bits[i]));
+    store_element(problem.dtype(), storage.data(), static_cast<std::int64_t>(i),
+                  decode(problem.dtype(), bits[i]));
   return storage;
 }
 
@@ -764,20 +764,20 @@ TEST(MmaSplitProgram, IntegersComeOutExactly) {
   for (const Geometry& g : all_sizes()) {
     const Problem problem = problem_of(g.dtype, g.log_n, 5 << 9);
     Bits in(static_cast<std::size_t>(problem.elements()));
-    reference::IntMatrix sums(problem.rows, problem.n);
+    reference::IntMatrix sums(problem.rows, problem.n());
     std::uint32_t state = 12345;
     for (std::size_t i = 0; i < in.size(); ++i) {
       state = state * 1664525U + 1013904223U;
       const int value = static_cast<int>(state >> 29) - 3;  // -3 .. 4
       in[i] = encode(g.dtype, value);
-      sums(static_cast<std::int64_t>(i) / problem.n, static_cast<std::int64_t>(i) % problem.n) = value;
+      sums(static_cast<std::int64_t>(i) / problem.n(), static_cast<std::int64_t>(i) % problem.n()) = value;
     }
     reference::transform(sums, reference::StageOrder::ascending, 1);
     const HostRun run = run_on_host(problem, in);
     EXPECT_EQ(run.failures, 0) << name(g);
     for (std::size_t i = 0; i < in.size(); ++i) {
       const auto sum =
-          sums(static_cast<std::int64_t>(i) / problem.n, static_cast<std::int64_t>(i) % problem.n);
+          sums(static_cast<std::int64_t>(i) / problem.n(), static_cast<std::int64_t>(i) % problem.n());
       const float scaled = static_cast<float>(sum) * static_cast<float>(problem.scale);
       ASSERT_EQ(decode(g.dtype, run.out[i]), round_to(g.dtype, scaled)) << name(g) << " element " << i;
     }
@@ -808,7 +808,7 @@ TEST(MmaSplitProgram, EveryLaunchOfASizeGivesTheSameBits) {
     const Problem problem = problem_of(g.dtype, g.log_n, 3 << 10);
     Bits in = make_input(problem, reference::InputClass::normal, 23);
     for (const bool with_infinity : {false, true}) {
-      if (with_infinity) in[static_cast<std::size_t>(problem.n + 1)] = encode(g.dtype, HUGE_VAL);
+      if (with_infinity) in[static_cast<std::size_t>(problem.n() + 1)] = encode(g.dtype, HUGE_VAL);
       const Bits want = run_on_host(problem, in).out;
       for (int regime = 0; regime < kRegimes; ++regime) {
         const auto launch = launch_for(g.dtype, g.log_n, static_cast<Regime>(regime));
@@ -834,9 +834,9 @@ Errors errors_of(const Problem& problem, const Bits& in, const Bits& out) {
   Errors errors;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const double y =
-        truth(static_cast<std::int64_t>(i) / problem.n, static_cast<std::int64_t>(i) % problem.n);
-    errors.ours += std::pow(decode(problem.dtype, out[i]) - y, 2);
-    errors.ideal += std::pow(round_to(problem.dtype, y) - y, 2);
+        truth(static_cast<std::int64_t>(i) / problem.n(), static_cast<std::int64_t>(i) % problem.n());
+    errors.ours += std::pow(decode(problem.dtype(), out[i]) - y, 2);
+    errors.ideal += std::pow(round_to(problem.dtype(), y) - y, 2);
     errors.norm += y * y;
   }
   return errors;
@@ -883,7 +883,8 @@ Bits shifted(const Problem& problem, const Bits& in, std::int64_t a) {
   Bits out(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto element = static_cast<std::int64_t>(i);
-    out[static_cast<std::size_t>(element / problem.n * problem.n + ((element % problem.n) ^ a))] = in[i];
+    out[static_cast<std::size_t>(element / problem.n() * problem.n() + ((element % problem.n()) ^ a))] =
+        in[i];
   }
   return out;
 }
@@ -891,7 +892,7 @@ Bits shifted(const Problem& problem, const Bits& in, std::int64_t a) {
 Bits modulated(const Problem& problem, const Bits& in, std::int64_t a) {
   Bits out = in;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const auto column = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % problem.n);
+    const auto column = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % problem.n());
     if (parity(column & static_cast<std::uint64_t>(a))) out[i] ^= 0x8000U;
   }
   return out;
@@ -908,7 +909,7 @@ TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
       EXPECT_TRUE(model.modulation_exact);
       const Bits out = run_on_host(problem, in, core).out;
       for (const std::int64_t a :
-           {std::int64_t{1}, problem.n / 2, problem.n - 1, std::int64_t{0x2A} % problem.n}) {
+           {std::int64_t{1}, problem.n() / 2, problem.n() - 1, std::int64_t{0x2A} % problem.n()}) {
         const Bits from_modulated = run_on_host(problem, modulated(problem, in, a), core).out;
         const Bits want = shifted(problem, out, a);
         for (std::size_t i = 0; i < in.size(); ++i)
@@ -927,15 +928,15 @@ TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
 
 /// The row's results as the direct sum gives them, up to overflow of the storage type.
 std::vector<double> truth_of_row(const Problem& problem, const Bits& in, std::int64_t row) {
-  reference::Matrix x(1, problem.n);
-  for (std::int64_t j = 0; j < problem.n; ++j)
-    x(0, j) = decode(problem.dtype, in[static_cast<std::size_t>(row * problem.n + j)]);
+  reference::Matrix x(1, problem.n());
+  for (std::int64_t j = 0; j < problem.n(); ++j)
+    x(0, j) = decode(problem.dtype(), in[static_cast<std::size_t>(row * problem.n() + j)]);
   reference::transform(x, problem.scale, reference::StageOrder::ascending, 1);
-  return {x.data(), x.data() + problem.n};
+  return {x.data(), x.data() + problem.n()};
 }
 
 std::int64_t place_of_row(const Problem& problem, std::int64_t row) {
-  return row * problem.n;
+  return row * problem.n();
 }
 
 /// Runs `in`, whose row `row` holds infinities or NaN, against `clean`, the same without them.
@@ -946,14 +947,14 @@ void expect_contained(const Problem& problem, const Bits& in, const HostRun& cle
   const std::vector<double> truth = truth_of_row(problem, in, row);
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto element = static_cast<std::int64_t>(i);
-    if (element / problem.n != row) {
-      ASSERT_EQ(run.out[i], clean.out[i]) << what << " changed row " << element / problem.n;
+    if (element / problem.n() != row) {
+      ASSERT_EQ(run.out[i], clean.out[i]) << what << " changed row " << element / problem.n();
       continue;
     }
-    const double got = decode(problem.dtype, run.out[i]),
+    const double got = decode(problem.dtype(), run.out[i]),
                  want = truth[static_cast<std::size_t>(element - place_of_row(problem, row))];
     ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
-        << what << " column " << element % problem.n << ": got " << got << ", want " << want;
+        << what << " column " << element % problem.n() << ": got " << got << ", want " << want;
   }
 }
 
@@ -964,13 +965,13 @@ TEST(MmaSplitExceptionalValues, OneInAnyColumnIsNoticedAndStaysInItsRow) {
     const Bits in = make_input(problem, reference::InputClass::normal, 13);
     const HostRun clean = run_on_host(problem, in);
     EXPECT_EQ(clean.failures, 0) << name(g);
-    const std::int64_t step = problem.n <= 64 ? 1 : problem.n / 48 + 1;
-    for (std::int64_t column = 0; column < problem.n; column += step) {
+    const std::int64_t step = problem.n() <= 64 ? 1 : problem.n() / 48 + 1;
+    for (std::int64_t column = 0; column < problem.n(); column += step) {
       const std::int64_t row = column % problem.rows;
       const double value =
           std::array{infinity, -infinity, std::nan("")}[static_cast<std::size_t>(column / step % 3)];
       Bits bad = in;
-      bad[static_cast<std::size_t>(row * problem.n + column)] = encode(g.dtype, value);
+      bad[static_cast<std::size_t>(row * problem.n() + column)] = encode(g.dtype, value);
       expect_contained(problem, bad, clean, row,
                        name(g) + " " + std::to_string(value) + " in column " + std::to_string(column));
       if (HasFatalFailure()) return;
@@ -986,25 +987,25 @@ TEST(MmaSplitExceptionalValues, SeveralInOneRowAndABadNeighbour) {
     const Bits in = make_input(problem, reference::InputClass::normal, 17);
     Bits bad = in;
     const auto set = [&](std::int64_t row, std::int64_t column, double value) {
-      bad[static_cast<std::size_t>(row * problem.n + column)] = encode(g.dtype, value);
+      bad[static_cast<std::size_t>(row * problem.n() + column)] = encode(g.dtype, value);
     };
-    for (std::int64_t column = 0; column < problem.n; column += problem.n / 8)
+    for (std::int64_t column = 0; column < problem.n(); column += problem.n() / 8)
       set(1, column + 5, infinity);
     const HostRun clean = run_on_host(problem, in);
     expect_contained(problem, bad, clean, 1, name(g));
     set(2, 1, -infinity);
-    set(2, problem.n - 1, infinity);
+    set(2, problem.n() - 1, infinity);
     const HostRun run = run_on_host(problem, bad);
     for (const std::int64_t row : {1, 2}) {
       const std::vector<double> truth = truth_of_row(problem, bad, row);
-      for (std::int64_t j = 0; j < problem.n; ++j) {
-        const double got = decode(g.dtype, run.out[static_cast<std::size_t>(row * problem.n + j)]),
+      for (std::int64_t j = 0; j < problem.n(); ++j) {
+        const double got = decode(g.dtype, run.out[static_cast<std::size_t>(row * problem.n() + j)]),
                      want = truth[static_cast<std::size_t>(j)];
         ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
             << name(g) << ' ' << row << ' ' << j;
       }
     }
-    for (std::int64_t j = 0; j < problem.n; ++j)
+    for (std::int64_t j = 0; j < problem.n(); ++j)
       ASSERT_EQ(run.out[static_cast<std::size_t>(j)], clean.out[static_cast<std::size_t>(j)]) << name(g);
   }
 }
@@ -1019,23 +1020,24 @@ TEST(MmaSplitExceptionalValues, NoSumOverflowsWhereTheResultIsFinite) {
     const Bits in = make_input(problem, reference::InputClass::normal, 19);
     const HostRun clean = run_on_host(problem, in);
     for (const double size : {3e38, std::ldexp(1.0, 127 - (log_n + 1) / 2)}) {
-      const std::int64_t walsh = 0x1555 % problem.n;
+      const std::int64_t walsh = 0x1555 % problem.n();
       Bits large = in;
-      for (std::int64_t j = 0; j < problem.n; ++j) {
+      for (std::int64_t j = 0; j < problem.n(); ++j) {
         const int sign = hadamard_sign(static_cast<std::uint64_t>(walsh), static_cast<std::uint64_t>(j));
-        large[static_cast<std::size_t>(problem.n + j)] = encode(Dtype::bf16, sign * size);
+        large[static_cast<std::size_t>(problem.n() + j)] = encode(Dtype::bf16, sign * size);
       }
-      const double x = std::fabs(decode(Dtype::bf16, large[static_cast<std::size_t>(problem.n)]));
+      const double x = std::fabs(decode(Dtype::bf16, large[static_cast<std::size_t>(problem.n())]));
       const HostRun run = run_on_host(problem, large);
-      for (std::int64_t j = 0; j < problem.n; ++j) {
+      for (std::int64_t j = 0; j < problem.n(); ++j) {
         const double result =
-            j == walsh ? x * static_cast<double>(problem.n) * static_cast<float>(problem.scale) : 0.0;
-        ASSERT_EQ(decode(Dtype::bf16, run.out[static_cast<std::size_t>(problem.n + j)]),
+            j == walsh ? x * static_cast<double>(problem.n()) * static_cast<float>(problem.scale) : 0.0;
+        ASSERT_EQ(decode(Dtype::bf16, run.out[static_cast<std::size_t>(problem.n() + j)]),
                   round_to(Dtype::bf16, result))
-            << problem.n << ' ' << j;
+            << problem.n() << ' ' << j;
       }
-      for (std::int64_t j = 0; j < problem.n; ++j)
-        ASSERT_EQ(run.out[static_cast<std::size_t>(j)], clean.out[static_cast<std::size_t>(j)]) << problem.n;
+      for (std::int64_t j = 0; j < problem.n(); ++j)
+        ASSERT_EQ(run.out[static_cast<std::size_t>(j)], clean.out[static_cast<std::size_t>(j)])
+            << problem.n();
     }
   }
 }

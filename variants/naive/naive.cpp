@@ -34,21 +34,21 @@ double intermediate_growth(Dtype dtype, std::int64_t n) {
 
 NumericModel numeric_model(const Problem& problem) {
   // Storing fp32 loses nothing: the plain fp32 transform.
-  NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem.n);
-  if (problem.dtype == Dtype::f32) return model;
+  NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem.n());
+  if (problem.dtype() == Dtype::f32) return model;
   model.arithmetic = Arithmetic::radix2_stored;
   // A sum of two numbers on one grid leaves residues 0 or 1/2 of the coarser grid, not a uniform one: 0.46 u
   // a rounding instead of 0.42466 u. An irrational factor in the last stage breaks the lattice there.
   constexpr double kLattice = 0.46;
-  const int stages = log2_floor(problem.n);
+  const int stages = log2_floor(problem.n());
   int exponent = 0;
-  const float last_factor = stage_factors(problem.dtype, problem.n, problem.scale).back();
+  const float last_factor = stage_factors(problem.dtype(), problem.n(), problem.scale).back();
   const double last = std::frexp(last_factor, &exponent) == 0.5F ? kLattice : model.rounding_rms;
   model.roundings = stages;
   model.rounding_rms = std::sqrt(((stages - 1) * kLattice * kLattice + last * last) / stages);
   model.fp32_rms = 0.0;
-  model.intermediate_growth = intermediate_growth(problem.dtype, problem.n);
-  model.intermediate_limit = format_of(problem.dtype).max_finite;
+  model.intermediate_growth = intermediate_growth(problem.dtype(), problem.n());
+  model.intermediate_limit = format_of(problem.dtype()).max_finite;
   return model;
 }
 
@@ -57,7 +57,8 @@ namespace {
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_power_of_two(problem.n, 2, kLargestN);
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  return require_sylvester(problem, 2, kLargestN);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ unsigned blocks_for(std::int64_t items) {
 class NaivePlan final : public Plan {
  public:
   explicit NaivePlan(const Problem& problem)
-      : Plan(problem), factors_(stage_factors(problem.dtype, problem.n, problem.scale)) {}
+      : Plan(problem), factors_(stage_factors(problem.dtype(), problem.n(), problem.scale)) {}
 
   NumericModel numerics() const override { return numeric_model(problem()); }
 
@@ -101,8 +101,8 @@ class NaivePlan final : public Plan {
   }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
-    dispatch_dtype(problem().dtype, [&](auto dtype) { run<dtype()>(in, out, stream); });
+  void enqueue(const Operands& operands, Stream stream) const override {
+    dispatch_dtype(problem().dtype(), [&](auto dtype) { run<dtype()>(operands.in, operands.out, stream); });
   }
 
   template <Dtype dtype>
@@ -121,16 +121,16 @@ class NaivePlan final : public Plan {
         (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out)) % 16;
     const Problem& p = problem();
     const float factor = factors_[static_cast<std::size_t>(stage)];
-    const bool vectors_fit = misalignment == 0 && (p.row_stride % kPerVector == 0 || p.contiguous());
-    if (vectors_fit && p.n >= kPerVector) {
-      const int log_vectors = log2_floor(p.n) - kLogPerVector;
+    const bool vectors_fit = misalignment == 0 && (p.row_stride() % kPerVector == 0 || p.contiguous());
+    if (vectors_fit && p.n() >= kPerVector) {
+      const int log_vectors = log2_floor(p.n()) - kLogPerVector;
       if (stage >= kLogPerVector) {
         const std::int64_t pairs = p.rows << (log_vectors - 1);
         stage_across_vectors<dtype><<<blocks_for(pairs), kThreads, 0, stream>>>(
             static_cast<const uint4*>(in), static_cast<uint4*>(out), pairs, log_vectors - 1,
-            stage - kLogPerVector, p.row_stride / kPerVector, factor);
+            stage - kLogPerVector, p.row_stride() / kPerVector, factor);
       } else {
-        launch_within<dtype>(in, out, stage, p.rows << log_vectors, log_vectors, p.row_stride / kPerVector,
+        launch_within<dtype>(in, out, stage, p.rows << log_vectors, log_vectors, p.row_stride() / kPerVector,
                              factor, stream);
       }
       return;
@@ -139,16 +139,16 @@ class NaivePlan final : public Plan {
     std::int64_t first_row = 0;
     if (vectors_fit && p.contiguous()) {
       const std::int64_t vectors = p.elements() / kPerVector;
-      first_row = vectors * kPerVector / p.n;
+      first_row = vectors * kPerVector / p.n();
       if (vectors > 0) launch_within<dtype>(in, out, stage, vectors, 0, 1, factor, stream);
     }
     if (first_row == p.rows) return;
     using Element = typename Storage<dtype>::Element;
-    const int log_pairs = log2_floor(p.n) - 1;
-    const std::int64_t pairs = (p.rows - first_row) << log_pairs, offset = first_row * p.row_stride;
+    const int log_pairs = log2_floor(p.n()) - 1;
+    const std::int64_t pairs = (p.rows - first_row) << log_pairs, offset = first_row * p.row_stride();
     stage_by_element<dtype><<<blocks_for(pairs), kThreads, 0, stream>>>(
         static_cast<const Element*>(in) + offset, static_cast<Element*>(out) + offset, pairs, log_pairs,
-        stage, p.row_stride, factor);
+        stage, p.row_stride(), factor);
   }
 
   template <Dtype dtype>

@@ -206,15 +206,15 @@ dim3 grid_for(std::int64_t rows) {
 
 template <class Body>
 void dispatch(const Problem& problem, Body&& body) {
-  dispatch_dtype(problem.dtype, [&](auto dtype) {
-    dispatch_int<1, kLargestLogN>(log2_floor(problem.n), [&](auto log_n) { body(dtype, log_n); });
+  dispatch_dtype(problem.dtype(), [&](auto dtype) {
+    dispatch_int<1, kLargestLogN>(log2_floor(problem.n()), [&](auto log_n) { body(dtype, log_n); });
   });
 }
 
 class WarpShufflePlan final : public Plan {
  public:
   explicit WarpShufflePlan(const Problem& problem)
-      : Plan(problem), geometry_(log2_floor(problem.n), static_cast<int>(bytes_of(problem.dtype))) {
+      : Plan(problem), geometry_(log2_floor(problem.n()), static_cast<int>(bytes_of(problem.dtype()))) {
     dispatch(problem, [&](auto dtype, auto log_n) {
       cudaFuncAttributes attributes{};
       FWHT_CUDA(cudaFuncGetAttributes(&attributes, transform_rows<dtype(), log_n()>));
@@ -222,7 +222,9 @@ class WarpShufflePlan final : public Plan {
     });
   }
 
-  NumericModel numerics() const override { return single_rounding(Arithmetic::fp32_ascending, problem().n); }
+  NumericModel numerics() const override {
+    return single_rounding(Arithmetic::fp32_ascending, problem().n());
+  }
 
   Settings settings() const override {
     return {{"blocks", problem().rows},
@@ -233,12 +235,14 @@ class WarpShufflePlan final : public Plan {
   }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
+  void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
-    const auto misalignment = (reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out) |
-                               static_cast<std::uintptr_t>(p.row_stride * bytes_of(p.dtype))) %
-                              16;
-    const RowBatch batch{in, out, p.rows, p.row_stride, static_cast<float>(p.scale), misalignment == 0};
+    const auto misalignment =
+        (reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out) |
+         static_cast<std::uintptr_t>(p.row_stride() * bytes_of(p.dtype()))) %
+        16;
+    const RowBatch batch{operands.in,      operands.out, p.rows, p.row_stride(), static_cast<float>(p.scale),
+                         misalignment == 0};
     dispatch(p, [&](auto dtype, auto log_n) {
       transform_rows<dtype(), log_n()><<<grid_for(p.rows), geometry_.threads(),
                                          static_cast<std::size_t>(geometry_.shared_bytes()), stream>>>(batch);

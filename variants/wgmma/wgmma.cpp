@@ -39,7 +39,7 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
     launch.eager = problem.programmatic_launch && fit(launch, 2, launch.blocks_per_sm);
     return launch;
   };
-  switch (log2_floor(problem.n)) {
+  switch (log2_floor(problem.n())) {
     case 12:
       if (!in_l2) return kLaunches<12>[2];
       if (rows <= 6 * sms) return few_rows(kFewRows12);
@@ -73,7 +73,7 @@ constexpr bool kBuiltForHopper = true;
 #endif
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  if (problem.dtype == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};
+  if (problem.dtype() == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};
   if (!kBuiltForHopper) {
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   }
@@ -85,18 +85,19 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  if (Support n = require_power_of_two(problem.n, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
-  if (problem.row_stride % 8 != 0) {
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
+  if (problem.row_stride() % 8 != 0) {
     return {fmt::format(
         "row_stride={} must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units",
-        problem.row_stride)};
+        problem.row_stride())};
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows)
     return {fmt::format("rows={} exceeds the limit of {}", problem.rows, kMostRows)};
-  const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n));
+  const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n()));
   if (bytes > device.shared_bytes_per_block) {
-    return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n,
+    return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
                         bytes, device.shared_bytes_per_block)};
   }
   return {};

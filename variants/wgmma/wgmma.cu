@@ -115,10 +115,10 @@ Kernel kernel_of(const Launch& wanted, int log_n, Scaling scaling) {
 class WgmmaPlan final : public Plan {
  public:
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
-      : Plan(problem), log_n_(log2_floor(problem.n)), launch_(choose_launch(problem, device)) {
+      : Plan(problem), log_n_(log2_floor(problem.n())), launch_(choose_launch(problem, device)) {
     const Scaling scaling = scaling_for(problem.scale, log_n_);
-    kernel_ = problem.dtype == Dtype::f16 ? kernel_of<Dtype::f16>(launch_, log_n_, scaling)
-                                          : kernel_of<Dtype::bf16>(launch_, log_n_, scaling);
+    kernel_ = problem.dtype() == Dtype::f16 ? kernel_of<Dtype::f16>(launch_, log_n_, scaling)
+                                            : kernel_of<Dtype::bf16>(launch_, log_n_, scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
@@ -152,7 +152,7 @@ class WgmmaPlan final : public Plan {
   bool one_stream_at_a_time() const override { return counter_ != nullptr; }
 
   NumericModel numerics() const override {
-    NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n);
+    NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n());
     // k steps of 16 are chained with truncation, in an order that a shift permutes.
     model.xor_shift_exact = false;
     // At 8192 launches differ in what they sum before the split, above in the chains that sum a row, which
@@ -185,10 +185,10 @@ class WgmmaPlan final : public Plan {
   }
 
  private:
-  void enqueue(const void* in, void* out, Stream stream) const override {
+  void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
-    const RowBatch batch{static_cast<const std::byte*>(in), static_cast<std::byte*>(out),
-                         static_cast<int>(p.rows), p.row_stride * 2, static_cast<float>(p.scale)};
+    const RowBatch batch{static_cast<const std::byte*>(operands.in), static_cast<std::byte*>(operands.out),
+                         static_cast<int>(p.rows), p.row_stride() * 2, static_cast<float>(p.scale)};
     cudaLaunchAttribute attributes[2] = {};
     unsigned count = 0;
     if (launch_.cluster() > 1) {
