@@ -4,7 +4,7 @@ install(TARGETS fwht_common fwht_variants EXPORT fwhtTargets ARCHIVE DESTINATION
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht)
 install(EXPORT fwhtTargets NAMESPACE fwht:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/common ${PROJECT_SOURCE_DIR}/variants
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht FILES_MATCHING PATTERN "*.hpp" PATTERN "conformance" EXCLUDE)
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht FILES_MATCHING PATTERN "*.hpp")
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fwhtConfig.cmake.in ${PROJECT_BINARY_DIR}/fwhtConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fwhtConfigVersion.cmake COMPATIBILITY SameMinorVersion)

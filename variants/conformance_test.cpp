@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "variants/conformance/broken_variants.hpp"
-#include "variants/conformance/checks.hpp"
+#include "reference/conformance/broken_variants.hpp"
+#include "reference/conformance/checks.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::conformance {

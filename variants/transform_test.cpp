@@ -10,9 +10,9 @@
 #include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/memory.hpp"
+#include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
-#include "variants/conformance/device_tools.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht {

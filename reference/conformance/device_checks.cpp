@@ -7,8 +7,8 @@
 #include <set>
 
 #include "common/bits.hpp"
-#include "variants/conformance/checks.hpp"
-#include "variants/conformance/device_tools.hpp"
+#include "reference/conformance/checks.hpp"
+#include "reference/conformance/device_tools.hpp"
 
 namespace fwht::conformance {
 namespace {

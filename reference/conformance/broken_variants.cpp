@@ -1,4 +1,4 @@
-#include "variants/conformance/broken_variants.hpp"
+#include "reference/conformance/broken_variants.hpp"
 
 #include <algorithm>
 #include <bit>

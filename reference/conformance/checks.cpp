@@ -1,4 +1,4 @@
-#include "variants/conformance/checks.hpp"
+#include "reference/conformance/checks.hpp"
 
 #include <exception>
 

@@ -1,4 +1,4 @@
-#include "variants/conformance/device_tools.hpp"
+#include "reference/conformance/device_tools.hpp"
 
 #include <memory>
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/conformance/checks.hpp"
 #include "reference/emulation.hpp"
-#include "variants/conformance/checks.hpp"
 
 namespace fwht::conformance {
 namespace {

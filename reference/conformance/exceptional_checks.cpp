@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "common/bits.hpp"
+#include "reference/conformance/checks.hpp"
 #include "reference/emulation.hpp"
-#include "variants/conformance/checks.hpp"
 
 namespace fwht::conformance {
 namespace {

@@ -1,4 +1,4 @@
-#include "variants/conformance/session.hpp"
+#include "reference/conformance/session.hpp"
 
 #include <fmt/format.h>
 

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "common/bits.hpp"
+#include "reference/conformance/checks.hpp"
 #include "reference/emulation.hpp"
-#include "variants/conformance/checks.hpp"
 
 namespace fwht::conformance {
 namespace {

@@ -1,6 +1,6 @@
 #include <stdexcept>
 
-#include "variants/conformance/device_tools.hpp"
+#include "reference/conformance/device_tools.hpp"
 
 namespace fwht::conformance {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "variants/conformance/session.hpp"
+#include "reference/conformance/session.hpp"
 
 namespace fwht::conformance {
 
