@@ -111,7 +111,6 @@ class Gain:
     speedup: float  # geometric mean of the times' ratios; NaN on another GPU than the published table's
     worst: float  # the smallest of these ratios
     worst_at: str
-    worst_us: tuple[float, float, float]  # there: the variant, the published kernel, the sweep's copy limit
 
 
 def gains(device: Device, variant: str) -> list[Gain]:
@@ -123,12 +122,6 @@ def gains(device: Device, variant: str) -> list[Gain]:
     return [_gain(str(method), part) for method, part in both.groupby("method")]
 
 
-def share_if_only_small_were_slow(device: Device, variant: str, largest: int = 1 << 17) -> float:
-    """The geometric mean of the shares behind `gains`, if every launch of more than `largest` elements were as fast as its copy."""
-    both = _common(device, variant).drop_duplicates(["dtype", "n", "elements"])
-    return _mean(both["fraction_of_limit"].where(both["elements"] <= largest, 1.0))
-
-
 def _common(device: Device, variant: str) -> pd.DataFrame:
     """Rows of `variant` at sizes of the published table, once for each of its kernels."""
     ok = device.results[(device.results["status"] == "ok") & (device.results["layout"] == "in place")]
@@ -138,14 +131,13 @@ def _common(device: Device, variant: str) -> pd.DataFrame:
 
 
 def _gain(method: str, part: pd.DataFrame) -> Gain:
-    worst, where, there = math.nan, "", (math.nan,) * 3
+    worst, where = math.nan, ""
     if part["ratio"].notna().any():
         row = part.loc[part["ratio"].idxmin()]
         worst = float(row["ratio"])
-        there = (float(row["time_us"]), float(row["published_us"]), float(row["limit_us"]))
         where = f"{row['dtype']}, n = {row['n']}, 2^{int(row['elements']).bit_length() - 1} elements"
     shares = (_mean(part[c]) for c in ("fraction_of_limit", "one_shot_share", "published_share", "ratio"))
-    return Gain(method, len(part), *shares, worst, where, there)
+    return Gain(method, len(part), *shares, worst, where)
 
 
 def _mean(values: pd.Series) -> float:

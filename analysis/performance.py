@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from . import baselines, goals, readme, static_code, tables
+from . import baselines, readme, static_code, tables
 from .load import Device, ResultsError, load, load_folder
 from .profile import DRAM_SIZED, L2_SIZED, REGIMES, SATURATED, SMALL, Profile, load_profile
 from .profile_tables import fixed, percent, stalls_text
@@ -34,15 +34,6 @@ GAIN_WORDS = (
     "and end; the sweep knows persistent copies too, which in replay meet their own addresses in the L2 and are up to a quarter "
     "faster at 4 to 32 MiB. The times of small launches differ by more than the kernels: the published ones were taken in a process "
     "that had used few streams, in which a launch is up to 0.17 us shorter (experiments/README.md)."
-)
-# Of goals.py, the ones against tables: times as fast as the published kernels, and the geometric mean of the limit.
-PUBLISHED_GOALS = {"hadacore": 1.45, "fast_hadamard_transform": 2.0}
-MEAN_GOAL = 0.90
-UNEXPLAINED = "A goal is missed that had been met when `analysis/goals.csv` was written; nobody has looked into it yet."
-MEAN_WORDS = (
-    "Over the sizes of the published tables the geometric mean of the limit was to be {goal}: it is {share}. Were every launch of more "
-    "than 2^17 elements as fast as its copy, it would be {most}: the smaller ones, a transform's latency beside copies of a microsecond, "
-    "leave no room for anything else. At 2^21 to 2^24 elements the limit of `replay` is a persistent copy that meets its own addresses in the L2."
 )
 PORTABILITY_PLACE = "Each side is a shared object with its own Kokkos inside"  # the table stands before this line
 MARKERS = ("<!-- portability:begin -->", "<!-- portability:end -->")
@@ -79,22 +70,6 @@ class Source:
         if row is None:
             return "not profiled"
         return ", ".join(WORDS[field](self, row) for field in fields)
-
-
-    def share(self, variant: str, n: int, power: int, mode: str, dtype: str = "f16") -> str:
-        """Of the sweep's limit at 2^power elements in place; "not measured" where there is none."""
-        results = self.device.results
-        own = results[(results["variant"] == variant) & (results["n"] == n) & (results["elements"] == 1 << power)]
-        own = own[(own["mode"] == mode) & (own["dtype"] == dtype) & (own["layout"] == "in place") & (own["status"] == "ok")]
-        return fixed(2)(float(own["fraction_of_limit"].iloc[0])) if len(own) else "not measured"
-
-
-    def one_row(self, n: int) -> str:
-        """Microseconds that `auto` takes for one row in f16, more than an empty kernel."""
-        results = self.device.results
-        own = results[(results["variant"] == "auto") & (results["n"] == n) & (results["rows"] == 1)]
-        own = own[(own["mode"] == "replay") & (own["dtype"] == "f16") & (own["layout"] == "in place")]
-        return fixed(2)(float((own["time_us"] - own["empty_us"]).iloc[0])) if len(own) else "not measured"
 
 
 WORDS: dict[str, Callable[[Source, dict], str]] = {
@@ -210,26 +185,6 @@ def portability_table(source: Source) -> list[str]:
     header = ["dtype", "n", "variant", "of limit", "LSU words/el", "scratch words/el", "issue slots/el", "registers",
               "blocks/SM", "occupancy possible / achieved", "bound by"]  # fmt: skip
     return markdown(header, rows) if rows else []
-
-
-BUDGETS = Path(__file__).parent / "budgets.csv"
-QUANTITIES = {"lsu_words": "LSU words/el", "issue_slots": "issue slots/el", "shared_words": "LDS + STS words/el"}
-
-
-def budget_table(source: Source) -> list[str]:
-    """What the variants' own texts say an element costs, beside what was counted at DRAM size, f16."""
-    rows = []
-    for budget in pd.read_csv(BUDGETS).itertuples(index=False):
-        problems = source.profile.problems
-        own = problems[(problems["variant"] == budget.variant) & (problems["regime"] == DRAM_SIZED)]
-        own = own[(own["dtype"] == "f16") & own["n"].between(budget.n_from, budget.n_to)]
-        if len(own):
-            values = own[budget.column]
-            counted = f"{values.min():.1f}" + (f" .. {values.max():.1f}" if len(own) > 1 else "")
-            span = str(budget.n_from) if budget.n_from == budget.n_to else f"{budget.n_from}..{budget.n_to}"
-            rows.append([budget.variant, span, QUANTITIES[budget.column], f"{budget.budget:g}", counted,
-                         budget.source])  # fmt: skip
-    return markdown(["variant", "n", "quantity", "stated", "counted", "where it is stated"], rows) if rows else []
 
 
 def static_lines(folder: Path, profile: Profile | None) -> list[str]:
@@ -354,76 +309,6 @@ def notes(s: Source) -> dict[str, list[str]]:
     }
 
 
-def causes(s: Source) -> dict[str, str]:
-    """Why a goal of goals.csv is missed, by the name it gives."""
-    l2, d = L2_SIZED, DRAM_SIZED
-    return {
-        "last_rows": "2^26 elements at n = 32768 are 15.5 rows an SM, and nothing overlaps the last one's way through its SM: "
-        f"{s.say('wgmma', 32768, d, 'busy', 'of_dram', 'waits')}. 2^28 elements, four times the rows: "
-        f"{s.share('wgmma', 32768, 28, 'replay')}.",
-        "start_and_tail": "One launch inside the L2 is a wave or two of blocks, and has no work for all SMs at its start and end: n = "
-        f"1024 {s.say('mma_split', 1024, l2, 'waves', 'busy', 'of_l2')}.",
-        "two_rounds": "2^23 elements are one or two rows for every team of warps. They arrive together, are transformed together and are "
-        f"stored together, while memory waits or is all that works: n = 8192 {s.say('wgmma', 8192, l2, 'busy', 'of_l2', 'waits')}. "
-        "With four rows a team the phases mix: at 2^24 elements wgmma has "
-        + ", ".join(s.share("wgmma", n, 24, "alternating") for n in (4096, 8192, 16384))
-        + " at 4096, 8192 and 16384. For 16384 see also mma_split.",
-        "three_rows": "n = 16384: the fp32 sums of 2^23 elements do not fit the register files, see mma_split.",
-        "long_rows": "n = 32768: exact stage and finish of a row fill the tensor pipe one after the other, and the register file holds "
-        f"one row, see wgmma: {s.say('wgmma', 32768, l2, 'of_tensor', 'of_issue', 'busy', 'of_l2')}.",
-        "sixteen_bits": "Inside the L2 hadacore gains by what it gives up: data in 16 bits halve registers and exchange, so that more "
-        f"rows are on an SM (n = 16384: {s.say('hadacore', 16384, l2, 'resident', 'shared')}). Every stage of four bits rounds for it, here "
-        "only the last one.",
-        "few_rows": "Few rows of 4096 and 8192: the table has the greatest difference. A row that comes by a bulk copy needs barriers and "
-        "constants first, hadacore's loads need nothing.",
-        "beyond_copy": f"hadacore, tuned, has {s.share('hadacore', 32768, 26, 'replay')} of the copy at n = 32768 itself: nothing can be "
-        "1.9 times as fast. The goal was set by the published launch shapes "
-        f"({s.share('hadacore_published', 32768, 26, 'replay')}).",
-        "one_wave": "2^21 and 2^22 elements are about one wave of blocks, so that the latency of a row's transform comes on top of the "
-        f"copy, and it grows with n: one row alone takes {s.one_row(2048)} us more than an empty kernel at n = 2048, {s.one_row(4096)} at "
-        f"4096, {s.one_row(8192)} at 8192, {s.one_row(16384)} and {s.one_row(32768)} at 16384 and 32768 over a cluster.",
-        "sooner_alone": "2^17 elements of n = 4096: an ordinary launch of wgmma gained more than a programmatic one when the constants of its last "
-        "stage were left to the compiler, so that the difference between them became smaller.",
-        "two_buffers": "Out of place 2^23 elements are two buffers in the L2: every kernel and the copies depend on where the buffers lie, "
-        "and differ by several per cent between two sweeps of one build.",
-    }
-
-
-def goals_section(s: Source) -> list[str]:
-    """Goals, what was reached, and why the missed ones are."""
-    found = goals.reached(s.device.results)
-    if not found:
-        return []
-    header, rows = goals.table(found)
-    gains = baselines.gains(s.device, "auto")
-    slower = []
-    for gain in gains:
-        goal = PUBLISHED_GOALS[gain.method]
-        values = f"{fixed(2)(gain.speedup)} times, at worst {fixed(3)(gain.worst)}"
-        met = "all" if gain.speedup >= goal and round(gain.worst, 2) >= 1 else "**no**"
-        rows.append(["auto", f"{baselines.SMALLEST_N}..32768", f"f16, bf16, in place, replay, {gain.points} sizes",
-                     f"times as fast as {baselines.NAMES[gain.method]} >= {goal}, never slower", values, met])  # fmt: skip
-        if met != "all" and not math.isnan(gain.worst):
-            own, other, copy = gain.worst_us
-            slower.append(f"Against {baselines.NAMES[gain.method]} the worst size is {gain.worst_at}: {own:.2f} us, where the published time, of another "
-                          f"run, is {other:.2f} us. The copy of this run takes {copy:.2f} us.")  # fmt: skip
-    why = causes(s)
-    lines = [
-        "## Goals",
-        "",
-        "What the project set out to reach (`analysis/goals.csv`), beside the sweep: the least favourable of all problems of a line, and "
-        "how many of them meet the goal.",
-        "",
-        *markdown(header, rows),
-    ]
-    if reasons := [why.get(cause, UNEXPLAINED) for cause in goals.missed_causes(found)] + slower:
-        lines += ["", "Why the others do not:", "", *(f"- {reason}" for reason in reasons)]
-    if gains:
-        lines += ["", MEAN_WORDS.format(goal=fixed(2)(MEAN_GOAL), share=fixed(3)(gains[0].share),
-                                        most=fixed(2)(baselines.share_if_only_small_were_slow(s.device, "auto")))]  # fmt: skip
-    return lines
-
-
 def page(source: Source) -> str:
     """The whole of FINDINGS.md."""
     profile = source.profile
@@ -455,11 +340,6 @@ def page(source: Source) -> str:
             lines += [paragraph, ""]
         lines.pop()
     lines += ["", *published_section(source)]
-    if reached := goals_section(source):
-        lines += ["", *reached]
-    if budgets := budget_table(source):
-        lines += ["", "## Budgets against counters", "", "An element's cost as the sources state it, and as counted (f16, DRAM size).",
-                  "", *budgets]  # fmt: skip
     if static := static_lines(source.profile.path, source.profile):
         lines += ["", *static]
     table = portability_table(source)
