@@ -6,12 +6,10 @@
 
 namespace fwht::ptx {
 
-// d = a b with c = 0, m16n8k16, 16-bit operands packed in pairs (lower index in the lower half). Fragment
-// layouts, lane = 4 g + t: a[i] = rows g + 8 (i & 1), columns 2t, 2t+1 + 8 (i >> 1); b[i] = rows 2t, 2t+1 + 8
-// i, column g; d row g and row g + 8, columns 2t, 2t+1.
+// d = a b with c = 0, 16-bit operands packed in pairs; fragments.hpp says who holds what.
 
 /// mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 (PTX ISA, "Matrix multiply-accumulate operation using
-/// mma instruction"): fp16 accumulator, d[i] packs row g + 8 i. sm_80.
+/// mma instruction"): fp16 accumulator. sm_80.
 __device__ inline void mma_sync_m16n8k16_f16_f16(std::uint32_t (&d)[2], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%8,%8};"
@@ -19,8 +17,7 @@ __device__ inline void mma_sync_m16n8k16_f16_f16(std::uint32_t (&d)[2], const st
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0U));
 }
 
-/// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 (same chapter): fp32 accumulator; d[0], d[1] are row g,
-/// d[2], d[3] row g + 8. sm_80.
+/// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 (same chapter): fp32 accumulator. sm_80.
 __device__ inline void mma_sync_m16n8k16_f32_f16(float (&d)[4], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -47,8 +44,7 @@ __device__ inline void mma_sync_m16n8k16_f32_bf16_accumulate(float (&d)[4], cons
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 (same chapter): d += a b with a 16x8 (a0 rows g, a1
-/// rows g + 8, columns 2t, 2t+1) and b 8x8 (rows 2t, 2t+1, column g). sm_80.
+/// mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 (same chapter): d += a b with a 16x8 and b 8x8. sm_80.
 __device__ inline void mma_sync_m16n8k8_f32_bf16_accumulate(float (&d)[4], std::uint32_t a0, std::uint32_t a1,
                                                             std::uint32_t b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"

@@ -1,4 +1,4 @@
-// The warp-level matrix multiplies of mma.cuh with an addend: d += a b. Fragments as there.
+// The warp-level matrix multiplies of mma.cuh with an addend: d += a b. Fragments as there (fragments.hpp).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace fwht::ptx {
 
 /// mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 (PTX ISA, "Matrix multiply-accumulate operation using
-/// mma instruction"): fp16 accumulator, d[i] packs row g + 8 i. sm_80.
+/// mma instruction"): fp16 accumulator. sm_80.
 __device__ inline void mma_sync_m16n8k16_f16_f16_accumulate(std::uint32_t (&d)[2],
                                                             const std::uint32_t (&a)[4],
                                                             const std::uint32_t (&b)[2]) {

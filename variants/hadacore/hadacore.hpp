@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/bits.hpp"
+#include "common/ptx/fragments.hpp"
 #include "common/variant.hpp"
 #include "variants/launch_regime.hpp"
 
@@ -213,24 +214,7 @@ constexpr int index_of(Shape shape, const Layout& layout, int thread, int word, 
   return index;
 }
 
-// ---- fragments of mma.m16n8k16 with 16-bit operands (PTX ISA, "Matrix Fragments for mma.m16n8k16")
-
-struct Cell {
-  int row, column;
-};
-
-/// Element e (0, 1) of register i (0..3) of operand A, 16 x 16.
-constexpr Cell a_cell(int lane, int i, int e) {
-  return {(lane >> 2) + 8 * (i & 1), 2 * (lane & 3) + e + 8 * (i >> 1)};
-}
-/// Element e of register i (0, 1) of operand B, 16 x 8.
-constexpr Cell b_cell(int lane, int i, int e) {
-  return {2 * (lane & 3) + e + 8 * i, lane >> 2};
-}
-/// Element e of row half i (0, 1) of the result, 16 x 8.
-constexpr Cell d_cell(int lane, int i, int e) {
-  return {(lane >> 2) + 8 * i, 2 * (lane & 3) + e};
-}
+// ---- the matrix of a stage, as fragments of mma.m16n8k16
 
 /// Entry of the block-diagonal matrix: the Sylvester sign over the `transformed` bits of the 4-bit indices
 /// where all other bits agree, else 0. Sylvester's matrix does not change when rows and columns have their
@@ -249,9 +233,9 @@ constexpr int stage_entry(unsigned m, unsigned k, unsigned transformed) {
 constexpr std::uint32_t stage_fragment(int lane, int i, unsigned transformed, std::uint32_t constant) {
   std::uint32_t packed = 0;
   for (int e = 0; e < 2; ++e) {
-    const Cell cell = a_cell(lane, i, e);
-    const int entry =
-        stage_entry(static_cast<unsigned>(cell.row), static_cast<unsigned>(cell.column), transformed);
+    const auto row = static_cast<unsigned>(ptx::a_row(lane, i));
+    const auto column = static_cast<unsigned>(ptx::a_column(lane, i, e));
+    const int entry = stage_entry(row, column, transformed);
     const std::uint32_t half = entry == 0 ? 0U : constant ^ (entry < 0 ? 0x8000U : 0U);
     packed |= half << (16 * e);
   }

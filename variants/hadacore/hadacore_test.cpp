@@ -64,6 +64,8 @@ double exact_sum(const std::array<double, 16>& a, const std::array<double, 16>& 
   return sum;
 }
 
+using ptx::a_column, ptx::a_row, ptx::b_column, ptx::b_row, ptx::d_column, ptx::d_row;
+
 /// The registers of one block. A word is two numbers.
 class Block {
  public:
@@ -131,7 +133,8 @@ class Block {
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         for (int e = 0; e < 2; ++e) {
-          at(m, a_cell(lane, i, e)) = entry_of(stage_fragment(lane, i, transformed, 1), e, constant);
+          at(m, a_row(lane, i), a_column(lane, i, e)) =
+              entry_of(stage_fragment(lane, i, transformed, 1), e, constant);
         }
       }
     }
@@ -144,20 +147,21 @@ class Block {
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 2; ++i) {
         for (int e = 0; e < 2; ++e) {
-          at(m, b_cell(lane, i, e)) = entry_of(stage_fragment(lane, j + 2 * i, transformed, 1), e, constant);
+          at(m, b_row(lane, i, e), b_column(lane)) =
+              entry_of(stage_fragment(lane, j + 2 * i, transformed, 1), e, constant);
         }
       }
     }
     return m;
   }
-  static double& at(Matrix& m, Cell cell) {
-    return m[static_cast<std::size_t>(cell.row)][static_cast<std::size_t>(cell.column)];
+  static double& at(Matrix& m, int row, int column) {
+    return m[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
   }
-  double product(const Matrix& a, const Matrix& b, Cell cell) const {
-    std::array<double, 16> column;
+  double product(const Matrix& a, const Matrix& b, int row, int column) const {
+    std::array<double, 16> of_b;
     for (std::size_t k = 0; k < 16; ++k)
-      column[k] = b[k][static_cast<std::size_t>(cell.column)];
-    return sum_(a[static_cast<std::size_t>(cell.row)], column);
+      of_b[k] = b[k][static_cast<std::size_t>(column)];
+    return sum_(a[static_cast<std::size_t>(row)], of_b);
   }
 
   void run_stage(const Step& step, int first_thread, double constant) {
@@ -178,14 +182,18 @@ class Block {
     Matrix b;
     for (int lane = 0; lane < 32; ++lane) {
       for (int e = 0; e < 2; ++e) {
-        at(b, b_cell(lane, 0, e)) = word(first_thread + lane, low)[static_cast<std::size_t>(e)];
-        at(b, b_cell(lane, 1, e)) = word(first_thread + lane, high)[static_cast<std::size_t>(e)];
+        at(b, b_row(lane, 0, e), b_column(lane)) =
+            word(first_thread + lane, low)[static_cast<std::size_t>(e)];
+        at(b, b_row(lane, 1, e), b_column(lane)) =
+            word(first_thread + lane, high)[static_cast<std::size_t>(e)];
       }
     }
     for (int lane = 0; lane < 32; ++lane) {
       for (int e = 0; e < 2; ++e) {
-        word(first_thread + lane, low)[static_cast<std::size_t>(e)] = product(a, b, d_cell(lane, 0, e));
-        word(first_thread + lane, high)[static_cast<std::size_t>(e)] = product(a, b, d_cell(lane, 1, e));
+        word(first_thread + lane, low)[static_cast<std::size_t>(e)] =
+            product(a, b, d_row(lane, e), d_column(lane, e));
+        word(first_thread + lane, high)[static_cast<std::size_t>(e)] =
+            product(a, b, d_row(lane, 2 + e), d_column(lane, 2 + e));
       }
     }
   }
@@ -207,7 +215,7 @@ class Block {
             for (int e = 0; e < 2; ++e) {
               const bool own = (lane & lane_bits) == group && (!register_bit || i >> 1 == j);
               const Word& data = word(first_thread + lane, registers[static_cast<std::size_t>(i)]);
-              at(a, a_cell(lane, i, e)) = own ? data[static_cast<std::size_t>(e)] : 0.0;
+              at(a, a_row(lane, i), a_column(lane, i, e)) = own ? data[static_cast<std::size_t>(e)] : 0.0;
             }
           }
         }
@@ -216,7 +224,8 @@ class Block {
           for (int i = 0; i < 2; ++i) {
             for (int e = 0; e < 2; ++e) {
               result[static_cast<std::size_t>(lane)][static_cast<std::size_t>(2 * j + i)]
-                    [static_cast<std::size_t>(e)] = product(a, b, d_cell(lane, i, e));
+                    [static_cast<std::size_t>(e)] =
+                        product(a, b, d_row(lane, 2 * i + e), d_column(lane, 2 * i + e));
             }
           }
         }
@@ -316,44 +325,6 @@ class HadacoreSizes : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(LogN, HadacoreSizes, ::testing::Range(1, kLargestLogN + 1));
 
 // ---- Maps
-
-template <int rows, int columns, int registers, class Map>
-void expect_bijection(Map map) {
-  std::set<std::pair<int, int>> cells;
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int i = 0; i < registers; ++i) {
-      for (int e = 0; e < 2; ++e) {
-        const Cell cell = map(lane, i, e);
-        EXPECT_TRUE(cell.row >= 0 && cell.row < rows && cell.column >= 0 && cell.column < columns);
-        EXPECT_TRUE(cells.insert({cell.row, cell.column}).second);
-      }
-    }
-  }
-  EXPECT_EQ(cells.size(), static_cast<std::size_t>(rows * columns));
-}
-
-TEST(HadacoreFragments, EveryCellHasOnePlace) {
-  expect_bijection<16, 16, 4>(a_cell);
-  expect_bijection<16, 8, 2>(b_cell);
-  expect_bijection<16, 8, 2>(d_cell);
-}
-
-// The result, read as the next operand B, is transposed; read as the next operand A, it is not.
-TEST(HadacoreFragments, ResultsAreOperands) {
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int i = 0; i < 2; ++i) {
-      for (int e = 0; e < 2; ++e) {
-        const Cell d = d_cell(lane, i, e), a = a_cell(lane, i, e), b = b_cell(lane, 0, e);
-        EXPECT_EQ(d.row, a.row);
-        EXPECT_EQ(d.column, a.column);
-        if (i == 0) {
-          EXPECT_EQ(d.row, b.column);
-          EXPECT_EQ(d.column, b.row);
-        }
-      }
-    }
-  }
-}
 
 TEST(HadacoreFragments, MatrixHasTheSylvesterSigns) {
   for (unsigned transformed = 1; transformed < 16; ++transformed) {

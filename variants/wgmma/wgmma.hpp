@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "common/bits.hpp"
+#include "common/ptx/fragments.hpp"
 #include "common/variant.hpp"
 
 namespace fwht::wgmma {
@@ -49,11 +50,9 @@ struct Tile {
     return (c & 7) | ((k & 7) << 3) | ((c >> 3) << 6) | ((k >> 3) << (6 + log_column_tiles()));
   }
 
-  /// Element that accumulator register `i` of `thread` (within its warpgroup `group` of the row) holds: D row
-  /// 64 group + 16 warp + lane/4 + 8 (i/2 mod 2), column 8 (i/4) + 2 (lane mod 4) + i mod 2.
+  /// Element that accumulator `i` of `thread` (within its warpgroup `group` of the row) holds.
   constexpr int element_of_accumulator(int group, int thread, int i) const {
-    const int lane = thread & 31, m = 64 * group + 16 * (thread >> 5) + (lane >> 2) + 8 * ((i >> 1) & 1);
-    return element_of_operand(m, 8 * (i >> 2) + 2 * (lane & 3) + (i & 1));
+    return element_of_operand(64 * group + ptx::wgmma_d_row(thread, i), ptx::wgmma_d_column(thread, i));
   }
 };
 
@@ -63,15 +62,6 @@ struct Tile {
 constexpr std::uint64_t descriptor(std::uint32_t shared_address, int leading_bytes, int stride_bytes) {
   return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (std::uint64_t(leading_bytes >> 4) << 16) |
          (std::uint64_t(stride_bytes >> 4) << 32);
-}
-
-/// Fragment row/column of element e (0..1) of register r (0..3) of the 16x16 A operand held by `lane` (PTX
-/// ISA, m16n8k16 and wgmma A fragments agree).
-constexpr int fragment_m(int lane, int r) {
-  return (lane >> 2) + 8 * (r & 1);
-}
-constexpr int fragment_k(int lane, int r, int e) {
-  return 2 * (lane & 3) + e + 8 * (r >> 1);
 }
 
 /// The +-1 Sylvester matrix of order 64 as a K-major A operand without swizzle in shared memory: rows of 8 k
