@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <vector>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/hadamard_matrices.hpp"
 
 namespace fwht {
 namespace {
 
 constexpr std::int64_t kLargestOrder = std::int64_t{1} << 40;
 constexpr std::string_view kSignsFirst = "+signs", kSignsLast = "signs+";
-
-/// The four orders to 428 whose matrices (Turyn type) are neither symmetric nor skew.
-constexpr std::int64_t kNotSymmetric[] = {116, 188, 232, 236, 428};
 
 bool is_symmetric_factor(const Factor& factor) {
   switch (factor.basis) {
@@ -54,6 +54,89 @@ Factor parse_factor(std::string_view word, std::string_view text) {
   return factor;
 }
 
+/// Orders of the table that are no power of two; those up to kLargestOfTwo can stand beside a second one.
+constexpr std::int64_t kLargestOfTwo = 256;
+
+std::vector<std::int64_t> base_orders() {
+  std::vector<std::int64_t> orders;
+  for (const NamedHadamard& named : named_hadamard_matrices()) {
+    if (!is_power_of_two(named.order)) orders.push_back(named.order);
+  }
+  return orders;
+}
+
+/// n = order 2^k.
+bool completes(std::int64_t order, std::int64_t n) {
+  return n % order == 0 && is_power_of_two(n / order);
+}
+
+/// The smallest order with n = order 2^k, a symmetric one before others; 0 where there is none.
+std::int64_t single_base(std::int64_t n) {
+  std::int64_t not_symmetric = 0;
+  for (const std::int64_t order : base_orders()) {
+    if (!completes(order, n)) continue;
+    if (has_symmetric_hadamard_matrix(order)) return order;
+    if (not_symmetric == 0) not_symmetric = order;
+  }
+  return not_symmetric;
+}
+
+/// Multiplications for each element when a matrix of this order is done in tiles of 16 x 16.
+double tile_work(std::int64_t order) {
+  const auto padded = static_cast<double>(ceil_div(order, 16) * 16);
+  return padded * padded / static_cast<double>(order);
+}
+
+struct TwoBases {
+  std::int64_t slow = 0, fast = 0, tail = 1;  ///< tail: the Sylvester factor behind the fast base
+};
+
+/// The pair with the least work, symmetric ones before others; {0, 0} where there is none. The fast base
+/// costs twice as much, because what it multiplies is carried as two 16-bit numbers.
+TwoBases two_bases(std::int64_t n) {
+  TwoBases best;
+  double least_work = 0.0;
+  bool best_is_symmetric = false;
+  for (const std::int64_t slow : base_orders()) {
+    for (const std::int64_t fast : base_orders()) {
+      if (slow > kLargestOfTwo || fast > kLargestOfTwo || !completes(slow * fast, n)) continue;
+      TwoBases pair{slow, fast};
+      while (fast * pair.tail % 8 != 0 && slow * fast * pair.tail < n)
+        pair.tail *= 2;
+      const bool symmetric = has_symmetric_hadamard_matrix(slow) && has_symmetric_hadamard_matrix(fast);
+      const double work = tile_work(slow) + 2.0 * tile_work(fast * pair.tail);
+      const bool better = best.slow == 0 || (symmetric != best_is_symmetric ? symmetric : work < least_work);
+      if (!better) continue;
+      best = pair;
+      least_work = work;
+      best_is_symmetric = symmetric;
+    }
+  }
+  return best;
+}
+
+/// The row length nearest to n that has an operator; of two the smaller. Every such length is 2^k times a
+/// power of two, an order, or a product of two orders.
+std::int64_t nearest_with_operator(std::int64_t n) {
+  std::int64_t nearest = 1;
+  const auto consider = [&](std::int64_t smallest) {
+    for (std::int64_t candidate = smallest;; candidate *= 2) {
+      const std::int64_t distance = std::abs(candidate - n), so_far = std::abs(nearest - n);
+      if (distance < so_far || (distance == so_far && candidate < nearest)) nearest = candidate;
+      if (candidate >= n || candidate > kLargestOrder / 2) return;
+    }
+  };
+  consider(1);
+  for (const std::int64_t slow : base_orders()) {
+    consider(slow);
+    if (slow > kLargestOfTwo) continue;
+    for (const std::int64_t fast : base_orders()) {
+      if (fast <= kLargestOfTwo) consider(slow * fast);
+    }
+  }
+  return nearest;
+}
+
 }  // namespace
 
 Operator::Operator(std::initializer_list<Factor> factors)
@@ -68,7 +151,11 @@ void Operator::add(const Factor& factor) {
   if (count_ == kMostFactors) {
     throw BadRequest(fmt::format("an operator has at most {} factors", kMostFactors));
   }
-  factors_[count_++] = factor;
+  factors_[count_] = factor;
+  if (factor.basis == Basis::hadamard && is_power_of_two(factor.order)) {
+    factors_[count_].basis = Basis::sylvester;
+  }
+  ++count_;
 }
 
 Operator Operator::sylvester(std::int64_t n) {
@@ -99,15 +186,19 @@ Operator Operator::transposed() const {
   return op;
 }
 
+bool Operator::has_dense() const {
+  return std::any_of(factors().begin(), factors().end(),
+                     [](const Factor& factor) { return factor.basis == Basis::dense; });
+}
+
 bool has_hadamard_matrix(std::int64_t order) {
-  return order == 1 || order == 2 || (order % 4 == 0 && order >= 4 && order <= 256) || order == 428;
+  return find_hadamard_matrix(order) != nullptr;
 }
 
 bool has_symmetric_hadamard_matrix(std::int64_t order) {
-  if (!has_hadamard_matrix(order)) {
-    throw BadRequest(fmt::format("no Hadamard matrix of order {} is known here", order));
-  }
-  return std::find(std::begin(kNotSymmetric), std::end(kNotSymmetric), order) == std::end(kNotSymmetric);
+  const NamedHadamard* named = find_hadamard_matrix(order);
+  if (named == nullptr) throw BadRequest(fmt::format("no Hadamard matrix of order {} is known here", order));
+  return named->symmetric;
 }
 
 void validate(const Operator& op) {
@@ -132,6 +223,32 @@ void validate(const Operator& op) {
                       to_string(op), factor.order));
     }
   }
+}
+
+Operator operator_for(std::int64_t n) {
+  if (n < 1 || n > kLargestOrder) {
+    throw BadRequest(fmt::format("n={} must be between 1 and {}", n, kLargestOrder));
+  }
+  if (is_power_of_two(n)) return Operator::sylvester(n);
+  std::array<Factor, Operator::kMostFactors> factors{};
+  std::size_t count = 0;
+  const auto add = [&](Basis basis, std::int64_t order) {
+    if (order > 1) factors[count++] = {basis, order, false};
+  };
+  if (const std::int64_t base = single_base(n); base != 0) {
+    add(Basis::hadamard, base);
+    add(Basis::sylvester, n / base);
+  } else if (const TwoBases bases = two_bases(n); bases.slow != 0) {
+    add(Basis::hadamard, bases.slow);
+    add(Basis::sylvester, n / (bases.slow * bases.fast * bases.tail));
+    add(Basis::hadamard, bases.fast);
+    add(Basis::sylvester, bases.tail);
+  } else {
+    throw BadRequest(fmt::format(
+        "n={} is no power of two times one or two known Hadamard orders; the nearest n that is: {}", n,
+        nearest_with_operator(n)));
+  }
+  return Operator(std::span<const Factor>(factors.data(), count));
 }
 
 std::string to_string(const Operator& op) {

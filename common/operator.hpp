@@ -12,8 +12,8 @@ namespace fwht {
 
 enum class Basis {
   sylvester,  ///< H_(2^k) in natural order: H[i][j] = (-1)^popcount(i & j)
-  hadamard,   ///< the named +-1 matrix of that order, H H^T = m I; see docs/numerics.md for the tables
-  dense       ///< an orthogonal matrix that the caller gives (Operands::dense)
+  hadamard,   ///< the named +-1 matrix of that order, H H^T = m I (common/hadamard_matrices.hpp)
+  dense       ///< a matrix that the caller gives, its rows orthogonal and of one length (Operands::dense)
 };
 
 /// One factor of a Kronecker product: an order x order matrix, or its transpose.
@@ -37,7 +37,8 @@ class Operator {
   static constexpr std::size_t kMostFactors = 4;
 
   Operator() = default;  ///< no factor, n = 0: no problem yet
-  /// Throws BadRequest for more than kMostFactors factors.
+  /// Throws BadRequest for more than kMostFactors factors. A Hadamard factor whose order is a power of two is
+  /// the Sylvester factor of that order.
   Operator(std::initializer_list<Factor> factors);
   explicit Operator(std::span<const Factor> factors);
 
@@ -53,6 +54,7 @@ class Operator {
     return n;
   }
 
+  bool has_dense() const;  ///< any factor is dense
   bool has_signs() const { return signs_ != Signs::none; }
   bool signs_come_last() const { return signs_ == Signs::last; }
   Operator with_signs() const;  ///< the same factors, the signs multiplied in first
@@ -83,6 +85,17 @@ void validate(const Operator& op);
 bool has_hadamard_matrix(std::int64_t order);
 /// Whether that matrix is symmetric. Throws BadRequest where none is known.
 bool has_symmetric_hadamard_matrix(std::int64_t order);
+
+/// The operator for rows of n elements, all of its factors known by name:
+///   n = 2^k        Sylvester
+///   n = m 2^k      "m x 2^k" with the smallest known order m, a symmetric one before others
+///   n = m f 2^k    "m x 2^i x f x 2^j", for n that has no such m: two orders up to 256, symmetric ones
+///   before
+///                  others; of these the pair that is least work for 16-point tensor-core tiles; 2^j makes
+///                  the fast end f 2^j a multiple of 8 where 2^k is large enough.
+/// Tensor-parallel shards of a row have the same m. Throws BadRequest, naming the nearest n that has an
+/// operator, where there is none.
+Operator operator_for(std::int64_t n);
 
 std::string to_string(const Operator& op);
 /// Inverse of to_string; also validates. Throws BadRequest.

@@ -15,11 +15,6 @@ std::uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-bool needs_dense(const Operator& op) {
-  return std::any_of(op.factors().begin(), op.factors().end(),
-                     [](const Factor& factor) { return factor.basis == Basis::dense; });
-}
-
 /// An operand beside `in` and `out` is there when, and only when, the problem needs it.
 void check_extra(const char* name, const void* pointer, bool needed, const Problem& problem) {
   if ((pointer != nullptr) == needed) return;
@@ -54,7 +49,7 @@ void Plan::execute(const Operands& operands, Stream stream) const {
   }
   check_extra("scales", operands.scales, !problem_.encoding.is_plain(), problem_);
   check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
-  check_extra("dense", operands.dense, needs_dense(problem_.op), problem_);
+  check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
   check_placement(problem_, in, out);
   enqueue(operands, stream);
 }

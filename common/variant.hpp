@@ -25,11 +25,14 @@ enum class Memory { host, device };
 /// What a plan is executed on. Which of them a plan needs follows from its problem.
 struct Operands {
   const void* in = nullptr;
-  void* out = nullptr;          ///< rows, or codes where the problem has an encoding
-  void* scales = nullptr;       ///< of the encoding
-  const void* signs = nullptr;  ///< one bit an element of a row, set: -1; where the operator has signs
-  const void* dense =
-      nullptr;  ///< entries of the dense factors in the input's dtype, row-major, one after another
+  void* out = nullptr;     ///< rows, or codes where the problem has an encoding
+  void* scales = nullptr;  ///< of the encoding
+  /// Where the operator has signs: one bit an element of a row, set for -1 (pack_signs in
+  /// common/operator_data).
+  const void* signs = nullptr;
+  /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
+  /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
+  const void* dense = nullptr;
 };
 
 /// Empty when supported, else one sentence with the value and the limit.
