@@ -56,9 +56,12 @@ std::string csv_number(std::optional<double> value) {
   return value && !std::isnan(*value) ? fmt::format("{:.6g}", *value) : "";
 }
 
-CsvWriter::CsvWriter(std::filesystem::path path, std::vector<std::string> columns)
+CsvWriter::CsvWriter(std::filesystem::path path, std::vector<Column> columns)
     : path_(std::move(path)), columns_(std::move(columns)) {
-  const std::string header = csv_line(columns_) + "\n";
+  std::vector<std::string> names;
+  for (const Column& column : columns_)
+    names.push_back(column.name);
+  const std::string header = csv_line(names) + "\n";
   const std::string text = read_text(path_);
   const std::size_t complete = text.find_last_of('\n') + 1;  // 0 when there is no complete line
   if (complete > 0 && !text.starts_with(header)) {
@@ -72,13 +75,18 @@ CsvWriter::CsvWriter(std::filesystem::path path, std::vector<std::string> column
 
 void CsvWriter::append(const CsvRow& row) {
   std::vector<std::string> fields;
-  for (const std::string& column : columns_) {
-    const auto found = row.find(column);
+  std::size_t used = 0;
+  for (const Column& column : columns_) {
+    const auto found = row.find(column.name);
+    if (found != row.end()) ++used;
     fields.push_back(found == row.end() ? "" : found->second);
+    if (const std::string why = why_no_value(column, fields.back()); !why.empty())
+      throw std::logic_error(fmt::format("{}: {}", path_.string(), why));
   }
-  for (const auto& [column, value] : row) {
-    if (std::find(columns_.begin(), columns_.end(), column) == columns_.end()) {
-      throw std::logic_error(fmt::format("{} has no column {}", path_.string(), column));
+  if (used != row.size()) {
+    for (const auto& [name, value] : row) {
+      if (std::none_of(columns_.begin(), columns_.end(), [&](const Column& c) { return c.name == name; }))
+        throw std::logic_error(fmt::format("{} has no column {}", path_.string(), name));
     }
   }
   file_ << csv_line(fields) + "\n" << std::flush;

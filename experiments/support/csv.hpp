@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/support/schema.hpp"
+
 namespace fwht::support {
 
 using CsvRow = std::map<std::string, std::string>;  // column name to text
@@ -18,15 +20,15 @@ class CsvWriter {
  public:
   /// Starts the file with its header, or continues one: a last line without an end, as a killed run leaves
   /// it, is cut off.
-  CsvWriter(std::filesystem::path path, std::vector<std::string> columns);
+  CsvWriter(std::filesystem::path path, std::vector<Column> columns);
 
   /// Columns that the row does not name stay empty. Throws std::logic_error for a column that the file does
-  /// not have, std::runtime_error when the disk takes no more.
+  /// not have and for what is no value of its column, std::runtime_error when the disk takes no more.
   void append(const CsvRow& row);
 
  private:
   std::filesystem::path path_;
-  std::vector<std::string> columns_;
+  std::vector<Column> columns_;
   std::ofstream file_;
 };
 

@@ -40,7 +40,7 @@ TEST(Csv, NumbersHaveSixDigitsAndNoNaN) {
 
 TEST(Csv, RowsAreOnDiskAtOnce) {
   const fs::path path = fresh_file("at_once.csv");
-  CsvWriter writer(path, {"a", "b"});
+  CsvWriter writer(path, {{"a"}, {"b"}});
   EXPECT_EQ(text_of(path), "a,b\n");
   writer.append({{"b", "2"}});
   EXPECT_EQ(text_of(path), "a,b\n,2\n");
@@ -48,11 +48,20 @@ TEST(Csv, RowsAreOnDiskAtOnce) {
   EXPECT_EQ(text_of(path), "a,b\n,2\n");
 }
 
+TEST(Csv, TakesNoValueThatItsColumnDoesNotHave) {
+  const fs::path path = fresh_file("typed.csv");
+  CsvWriter writer(path, {{"n", Column::Type::integer, "", "", true}, {"x"}});
+  EXPECT_THROW(writer.append({{"n", "1.5"}}), std::logic_error);
+  EXPECT_THROW(writer.append({{"x", "3"}}), std::logic_error) << "n is required";
+  writer.append({{"n", "1"}});
+  EXPECT_EQ(text_of(path), "n,x\n1,\n");
+}
+
 TEST(Csv, ContinuesAfterAKilledRun) {
   const fs::path path = fresh_file("killed.csv");
   std::ofstream(path) << "a,b\n1,2\n3,";  // killed while it wrote the second row
   EXPECT_EQ(read_csv(path).size(), 1U);
-  CsvWriter(path, {"a", "b"}).append({{"a", "5"}, {"b", "6"}});
+  CsvWriter(path, {{"a"}, {"b"}}).append({{"a", "5"}, {"b", "6"}});
   EXPECT_EQ(text_of(path), "a,b\n1,2\n5,6\n");
   const std::vector<CsvRow> rows = read_csv(path);
   ASSERT_EQ(rows.size(), 2U);
@@ -63,9 +72,9 @@ TEST(Csv, ContinuesAfterAKilledRun) {
 TEST(Csv, RefusesOtherColumnsAndLeavesTheFileAlone) {
   const fs::path path = fresh_file("other.csv");
   std::ofstream(path) << "a,c\n1,2\n";
-  EXPECT_THROW(CsvWriter(path, {"a", "b"}), BadRequest);
+  EXPECT_THROW(CsvWriter(path, {{"a"}, {"b"}}), BadRequest);
   EXPECT_EQ(text_of(path), "a,c\n1,2\n");
-  EXPECT_THROW(CsvWriter("/no/such/folder/x.csv", {"a"}), BadRequest);
+  EXPECT_THROW(CsvWriter("/no/such/folder/x.csv", {Column{"a"}}), BadRequest);
 }
 
 }  // namespace

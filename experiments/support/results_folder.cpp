@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "common/error.hpp"
+#include "experiments/support/schema.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::support {
@@ -157,93 +158,10 @@ fs::path path_of(const std::string& output, const Provenance& provenance) {
 
 }  // namespace
 
-const std::vector<std::string>& columns_of(const std::string& table) {
-  static const std::map<std::string, std::vector<std::string>> kColumns = {
-      {"results.csv",
-       {"variant",
-        "memory",
-        "dtype",
-        "n",
-        "rows",
-        "elements",
-        "placement",
-        "row_stride",
-        "mode",
-        "status",
-        "time_us",
-        "time_min_us",
-        "time_max_us",
-        "launches",
-        "replays",
-        "empty_us",
-        "limit_us",
-        "limit_kernel",
-        "fraction_of_limit",
-        "useful_bytes",
-        "bytes_per_second",
-        "rel_l2",
-        "predicted_rel_l2",
-        "max_error_over_rms",
-        "gain",
-        "settings",
-        "message"}},
-      {"limits.csv",
-       {"memory", "useful_bytes", "placement", "mode", "kernel", "time_us", "time_min_us", "time_max_us"}},
-      {"unsupported.csv", {"variant", "dtype", "n", "rows", "placement", "reason"}},
-      {"accuracy.csv",
-       {"variant",
-        "source",
-        "dtype",
-        "n",
-        "input",
-        "seeds",
-        "elements",
-        "status",
-        "rel_l2",
-        "rel_l2_min_row",
-        "rel_l2_mean_row",
-        "rel_l2_max_row",
-        "predicted_rel_l2",
-        "ratio",
-        "predicted_for_data",
-        "ratio_for_data",
-        "window",
-        "max_error_over_rms",
-        "gain",
-        "predicted_gain",
-        "gain_spread",
-        "mean_signed_error",
-        "bit_match",
-        "ulp_histogram",
-        "nonfinite",
-        "unexpected_nan",
-        "unexpected_infinity",
-        "missing_nonfinite",
-        "message"}},
-      {"probes.csv",
-       {"source", "instruction", "operand", "accumulator", "probe", "vectors", "value", "model_value",
-        "mismatches", "status", "message"}},
-      {"overflow.csv",
-       {"variant", "source", "dtype", "n", "shape", "norm_over_limit", "rms", "rows", "overflowing_rows",
-        "spurious_rows", "spurious_values", "rel_l2", "status", "message"}},
-      {"quantization.csv",
-       {"variant", "source", "dtype", "n", "input", "format", "elements", "rel_l2", "bulk_rel_l2",
-        "max_error_over_rms", "peak_over_rms", "underflow", "transform_rel_l2", "status", "message"}},
-      {"attention.csv",
-       {"variant", "source", "method", "choice", "d", "n", "heads", "rows_per_head", "seed", "rmse",
-        "rmse_mean", "rmse_spread", "rmse_min", "rmse_max", "output_rms", "published", "status", "message"}},
-      // What fwht_profile left out. Not unsupported.csv: a sweep in the same folder may have timed it.
-      {"not_profiled.csv", {"variant", "dtype", "n", "rows", "placement", "reason"}},
-      // What fwht_profile launched, in the order of the profiler's rows; a peak has no problem.
-      {"launches.csv",
-       {"variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes",
-        "kernels", "settings"}}};
-  return kColumns.at(table);
-}
-
 ResultsFolder::ResultsFolder(fs::path path, std::string context)
     : path_(std::move(path)), context_(std::move(context)) {
-  write_context(context_);
+  write_file(kContext, context_);
+  write_file("schema.json", schema_json());
 }
 
 ResultsFolder ResultsFolder::create(const fs::path& path, const Provenance& provenance, const RunInfo& run) {
@@ -278,7 +196,7 @@ ResultsFolder ResultsFolder::open(const std::string& output, const std::string& 
 
 CsvWriter& ResultsFolder::table(const std::string& name) {
   std::unique_ptr<CsvWriter>& writer = tables_[name];
-  if (!writer) writer = std::make_unique<CsvWriter>(path_ / name, columns_of(name));
+  if (!writer) writer = std::make_unique<CsvWriter>(path_ / name, table_schema(name).columns);
   return *writer;
 }
 
@@ -291,17 +209,17 @@ void ResultsFolder::finish() {
   context["utc_end"] = now;
   context["complete"] = all_complete(context["runs"]);
   context_ = context.dump(2);
-  write_context(context_);
+  write_file(kContext, context_);
 }
 
 // In one step, so that a killed run leaves the old or the new file, never half of one.
-void ResultsFolder::write_context(const std::string& text) const {
-  const fs::path part = path_ / "context.json.part";
+void ResultsFolder::write_file(const char* name, const std::string& text) const {
+  const fs::path part = path_ / (std::string(name) + ".part");
   std::ofstream file(part);
   file << text << "\n";
   file.close();
   std::error_code error;
-  if (file) fs::rename(part, path_ / kContext, error);
+  if (file) fs::rename(part, path_ / name, error);
   if (!file || error) throw BadRequest(fmt::format("{} cannot be written", path_.string()));
 }
 

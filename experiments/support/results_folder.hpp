@@ -20,9 +20,6 @@ struct RunInfo {
   std::vector<std::string> variants;  ///< in ladder order
 };
 
-/// The columns of each table.
-const std::vector<std::string>& columns_of(const std::string& table);
-
 class ResultsFolder {
  public:
   /// A new folder. Throws BadRequest when it is there already or cannot be written.
@@ -46,7 +43,7 @@ class ResultsFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// "results.csv", "accuracy.csv" ... (columns_of); started when first asked for.
+  /// "results.csv", "accuracy.csv" ... (table_schema); started when first asked for.
   CsvWriter& table(const std::string& name);
   std::vector<CsvRow> rows(const std::string& name) const { return read_csv(path_ / name); }
 
@@ -55,7 +52,7 @@ class ResultsFolder {
 
  private:
   ResultsFolder(std::filesystem::path path, std::string context);
-  void write_context(const std::string& text) const;
+  void write_file(const char* name, const std::string& text) const;
 
   std::filesystem::path path_;
   std::string context_;  // the JSON text; kept as text so that no JSON header is needed here

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.hpp"
+#include "experiments/support/schema.hpp"
 
 namespace fwht::support {
 namespace {
@@ -69,6 +70,12 @@ TEST_F(ResultsFolderTest, HoldsTheContextOfARun) {
   EXPECT_EQ(after["command"], "fwht_sweep --grid quick");
 }
 
+// By what analysis/ reads the tables.
+TEST_F(ResultsFolderTest, HoldsTheSchemaOfItsTables) {
+  ResultsFolder::create(path, provenance, sweep);
+  EXPECT_EQ(Json::parse(std::ifstream(path / "schema.json")), Json::parse(schema_json()));
+}
+
 TEST_F(ResultsFolderTest, IsNeverMadeOverAnotherOne) {
   ResultsFolder::create(path, provenance, sweep).finish();
   const Json before = context();
@@ -123,9 +130,14 @@ TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
 }
 
 TEST_F(ResultsFolderTest, KeepsTheRowsOfEarlierRuns) {
-  ResultsFolder::create(path, provenance, sweep).table("limits.csv").append({{"kernel", "a"}});
+  const auto row = [](const char* kernel) {
+    return CsvRow{{"memory", "host"},   {"useful_bytes", "8"}, {"bytes_read", "4"}, {"bytes_written", "4"},
+                  {"placement", "in"},  {"mode", "host"},      {"kernel", kernel},  {"time_us", "1"},
+                  {"time_min_us", "1"}, {"time_max_us", "1"}};
+  };
+  ResultsFolder::create(path, provenance, sweep).table("limits.csv").append(row("a"));
   ResultsFolder folder = ResultsFolder::resume(path, provenance, sweep);
-  folder.table("limits.csv").append({{"kernel", "b"}});
+  folder.table("limits.csv").append(row("b"));
   const std::vector<CsvRow> rows = folder.rows("limits.csv");
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("kernel"), "a");

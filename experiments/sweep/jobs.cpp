@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "common/error.hpp"
+#include "experiments/support/schema.hpp"
 
 namespace fwht::sweep {
 
@@ -25,9 +26,9 @@ auto group_of(const Case& c) {
   return std::tuple{c.problem.n(), c.problem.dtype()};
 }
 
-std::string joined(const CsvRow& row, std::initializer_list<const char*> columns) {
+std::string key_of(const CsvRow& row, const char* table) {
   std::string key;
-  for (const char* column : columns)
+  for (const std::string& column : support::table_schema(table).key())
     key += row.at(column) + "/";
   return key;
 }
@@ -52,6 +53,8 @@ void require_usable(const std::vector<Case>& cases) {
 
 CsvRow describe_problem(const Variant& variant, const Problem& problem) {
   return {{"variant", std::string(variant.name)},
+          {"operator", to_string(problem.op)},
+          {"encoding", to_string(problem.encoding)},
           {"dtype", std::string(name_of(problem.dtype()))},
           {"n", std::to_string(problem.n())},
           {"rows", std::to_string(problem.rows)},
@@ -105,6 +108,8 @@ CsvRow describe(const Job& job) {
   row["elements"] = std::to_string(problem.elements());
   row["row_stride"] = std::to_string(problem.row_stride());
   row["mode"] = support::name_of(job.what.mode);
+  row["bytes_read"] = std::to_string(problem.bytes_read());
+  row["bytes_written"] = std::to_string(problem.bytes_written());
   row["useful_bytes"] = std::to_string(problem.useful_bytes());
   return row;
 }
@@ -116,11 +121,11 @@ CsvRow describe(const Unsupported& unsupported) {
 }
 
 std::string result_key(const CsvRow& row) {
-  return joined(row, {"variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"});
+  return key_of(row, "results.csv");
 }
 
 std::string unsupported_key(const CsvRow& row) {
-  return joined(row, {"variant", "dtype", "n", "rows", "placement"});
+  return key_of(row, "unsupported.csv");
 }
 
 }  // namespace fwht::sweep

@@ -26,6 +26,8 @@ CsvRow limit_row(Memory memory, std::int64_t useful_bytes, Placement placement, 
                  const std::string& kernel, const Timing& timing) {
   return {{"memory", std::string(support::name_of(memory))},
           {"useful_bytes", std::to_string(useful_bytes)},
+          {"bytes_read", std::to_string(useful_bytes / 2)},
+          {"bytes_written", std::to_string(useful_bytes / 2)},
           {"placement", std::string(support::name_of(placement))},
           {"mode", std::string(support::name_of(mode))},
           {"kernel", kernel},
