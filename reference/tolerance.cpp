@@ -738,6 +738,12 @@ bool exact_result(const Numerics& numerics, const Problem& problem, const void* 
   return true;
 }
 
+Checked Checked::with_time(double microseconds) const {
+  Checked result = *this;
+  result.time_us = verdict ? std::optional(microseconds) : std::nullopt;
+  return result;
+}
+
 Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
               const void* output, int threads) {
   validate(problem);
