@@ -63,23 +63,23 @@ bool uses_tensor_core(const Step& step) {
   return step.is_tensor_block() || is_split(step);
 }
 
-/// Adds two numbers of the storage type in fp32 and stores the result: sums lie on the terms' grid.
-bool adds_two_stored_numbers(const Step& step) {
-  return step.sums == Sums::fp32 && step.levels() == 1 && step.rounds;
+/// Adds two numbers as they were stored, in fp32, and stores the sum: it lies on the terms' grid.
+bool adds_two_stored_numbers(const Numerics& numerics, std::size_t s) {
+  const Step& step = numerics.steps[s];
+  const bool stored = s == 0 || numerics.steps[s - 1].rounds;
+  return stored && step.sums == Sums::fp32 && step.levels() == 1 && step.rounds;
 }
 
-/// Mean square of the rounding after a step in u^2, on smooth data.
-double mean_square_rounding(const Step& step) {
-  const bool lattice = adds_two_stored_numbers(step) && is_power_of_two_value(step.constant);
-  const double rms = lattice ? step.rounding_rms * (kLatticeRms / kRoundingRms) : step.rounding_rms;
-  return rms * rms;
-}
-
-/// The same for all roundings between input and output.
+/// Mean square of all roundings to storage in u^2, on smooth data.
 double mean_square_roundings(const Numerics& numerics) {
   double sum = 0.0;
-  for (const Step& step : numerics.steps)
-    sum += step.rounds ? mean_square_rounding(step) : 0.0;
+  for (std::size_t s = 0; s < numerics.steps.size(); ++s) {
+    const Step& step = numerics.steps[s];
+    if (!step.rounds) continue;
+    const bool lattice = adds_two_stored_numbers(numerics, s) && is_power_of_two_value(step.constant);
+    const double rms = lattice ? step.rounding_rms * (kLatticeRms / kRoundingRms) : step.rounding_rms;
+    sum += rms * rms;
+  }
   return sum;
 }
 
@@ -491,8 +491,10 @@ double formula_margin(const Problem& problem) {
   return problem.n() <= 4 ? 0.03 : 0.02;
 }
 double prediction_margin(const Numerics& numerics) {
-  return std::count_if(numerics.steps.begin(), numerics.steps.end(), adds_two_stored_numbers) > 1 ? 0.04
-                                                                                                  : 0.02;
+  int chained = 0;
+  for (std::size_t s = 0; s < numerics.steps.size(); ++s)
+    chained += adds_two_stored_numbers(numerics, s);
+  return chained > 1 ? 0.04 : 0.02;
 }
 
 Window around(double centre, double relative) {
