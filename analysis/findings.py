@@ -146,7 +146,7 @@ def _errors(device: Device) -> str:
     elements = int(device.accuracy["elements"].max())
     text = (
         "relative L2 error² = k (0.42466 u)² + gain² + (fp32 arithmetic)², with k roundings to the storage"
-        f" type on the way (`common/numeric_model.hpp`). Up to {elements} elements over three seeds. Error"
+        f" type on the way (`common/numerics.hpp`). Up to {elements} elements over three seeds. Error"
         " over u on normal data; f16 results equal to the correctly rounded one at n = 4096; measured over"
         " predicted on all continuous inputs, by the formula and by the same roundings followed through the"
         " data.\n\n"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/device_info.hpp"
-#include "common/numeric_model.hpp"
+#include "common/numerics.hpp"
 #include "common/problem.hpp"
 
 struct CUstream_st;  // what cudaStream_t points to; declared here so that no CUDA header is needed
@@ -66,7 +66,7 @@ class Plan {
 
   /// Required alignment of both pointers in bytes; at least the element size.
   virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem_.in.dtype)); }
-  virtual NumericModel numerics() const = 0;
+  virtual Numerics numerics() const = 0;
   /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
   virtual bool one_stream_at_a_time() const { return false; }
   virtual Settings settings() const = 0;

@@ -16,7 +16,7 @@ class RecordingPlan final : public Plan {
  public:
   RecordingPlan(const Problem& problem, std::size_t alignment) : Plan(problem), alignment_(alignment) {}
   std::size_t alignment() const override { return alignment_; }
-  NumericModel numerics() const override { return {}; }
+  Numerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
   mutable int enqueued = 0;
   mutable const void* last_in = nullptr;
@@ -83,7 +83,7 @@ TEST(Plan, DefaultAlignmentIsTheElementSize) {
    public:
     using Plan::Plan;
     explicit Plain(Dtype dtype) : Plan(make_problem(dtype, 8, 1)) {}
-    NumericModel numerics() const override { return {}; }
+    Numerics numerics() const override { return {}; }
     Settings settings() const override { return {}; }
 
    private:

@@ -43,7 +43,7 @@ class Tally {
   std::int64_t passed_ = 0, incorrect_ = 0, skipped_ = 0;
 };
 
-/// What a NumericModel predicts for this very data, the gain apart: sums over the elements of a chunk,
+/// What the steps of a plan predict for this very data, the gain apart: sums over the elements of a chunk,
 /// additive over chunks. Given the data, the errors of single roundings are independent and uniform in their
 /// ulp; these are the moments of the sums that follow.
 struct Prediction {
@@ -52,7 +52,7 @@ struct Prediction {
   double gain_variance = 0.0;    ///< variance of <yhat - y, y>
 };
 
-/// Bounds that hold for every element and row of finite data; made from a NumericModel by
+/// Bounds that hold for every element and row of finite data; made from the steps of a plan by
 /// reference/tolerance.
 struct Limits {
   /// |err| allowed for each element, count x n as the expected values; none: not checked.

@@ -52,19 +52,6 @@ void store_row(const Problem& problem, const float* from, void* data, std::int64
     store_exact(problem.dtype(), data, row * problem.row_stride() + i, from[i]);
 }
 
-/// Calls body(row in fp32) for each row, then stores what it left there.
-template <class Body>
-void for_each_row(const Problem& problem, const void* in, void* out, int threads, const Body& body) {
-  parallel_for(problem.rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> row(static_cast<std::size_t>(problem.n()));
-    for (std::int64_t r = begin; r < end; ++r) {
-      load_row(problem, in, r, row.data());
-      body(row.data());
-      store_row(problem, row.data(), out, r);
-    }
-  });
-}
-
 void butterfly(float* row, std::int64_t n, std::int64_t half) {
   for (std::int64_t block = 0; block < n; block += 2 * half) {
     for (std::int64_t i = block; i < block + half; ++i) {
@@ -75,48 +62,17 @@ void butterfly(float* row, std::int64_t n, std::int64_t half) {
   }
 }
 
+void fp32_step(const Step& step, Dtype dtype, float* row, std::int64_t n) {
+  for (int bit : step.bits)
+    butterfly(row, n, std::int64_t{1} << bit);
+  const auto constant = static_cast<float>(step.constant);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float scaled = row[i] * constant;
+    row[i] = step.rounds ? rounded_to(dtype, scaled) : scaled;
+  }
+}
+
 }  // namespace
-
-void emulate_fp32(const Problem& problem, const void* in, void* out, int threads) {
-  const int levels = levels_of(problem);
-  const float scale = static_cast<float>(problem.scale);
-  for_each_row(problem, in, out, threads, [&](float* row) {
-    for (int level = 0; level < levels; ++level)
-      butterfly(row, problem.n(), std::int64_t{1} << level);
-    for (std::int64_t i = 0; i < problem.n(); ++i)
-      row[i] = rounded_to(problem.dtype(), row[i] * scale);
-  });
-}
-
-void emulate_radix2_stored(const Problem& problem, std::span<const float> factors, const void* in, void* out,
-                           int threads) {
-  const int levels = levels_of(problem);
-  if (std::ssize(factors) != levels) {
-    throw BadRequest(
-        fmt::format("{} stage factors for n={}, which has {} stages", factors.size(), problem.n(), levels));
-  }
-  for_each_row(problem, in, out, threads, [&](float* row) {
-    for (int level = 0; level < levels; ++level) {
-      const float factor = factors[static_cast<std::size_t>(level)];
-      butterfly(row, problem.n(), std::int64_t{1} << level);
-      for (std::int64_t i = 0; i < problem.n(); ++i)
-        row[i] = rounded_to(problem.dtype(), row[i] * factor);
-    }
-  });
-}
-
-std::vector<float> radix2_factors(Dtype dtype, std::int64_t n, double scale) {
-  const int levels = log2_floor(n);
-  std::vector<float> factors(static_cast<std::size_t>(levels), 1.0F);
-  if (levels == 0) return factors;
-  int halvings = 0;
-  for (int stage = 1; dtype == Dtype::f16 && stage + 1 < levels; stage += 2) {
-    factors[static_cast<std::size_t>(stage)] = 0.5F;
-    ++halvings;
-  }
-  factors.back() = static_cast<float>(std::ldexp(scale, halvings));
-  return factors;
-}
 
 // ---- The tensor core
 // ------------------------------------------------------------------------------------------------
@@ -258,30 +214,37 @@ double mma_sum(std::span<const double> a, std::span<const double> b, double c, D
   return d;
 }
 
-// ---- Stages
-// ---------------------------------------------------------------------------------------------------------
+// ---- Steps
+// ----------------------------------------------------------------------------------------------------------
 namespace {
 
 constexpr int kPoints = 16;
 
-/// A stage made ready: the offsets of its 16 elements in the flattened (row, column) index and the stored
-/// constant.
-class StageRunner {
+/// The index bits that the K index of a block's MMA runs over, low bits first.
+std::vector<int> k_bits_of(const Step& step) {
+  std::vector<int> bits = step.bits;
+  bits.insert(bits.end(), step.block_bits.begin(), step.block_bits.end());
+  return bits;
+}
+
+/// A tensor-core block made ready: the offsets of its 16 elements in the flattened (row, column) index and
+/// the matrix entry.
+class BlockRunner {
  public:
-  StageRunner(const TensorStage& stage, Dtype dtype, const StagedTransform& staged)
+  BlockRunner(const Step& step, Dtype dtype, TensorCore core)
       : dtype_(dtype),
         smallest_(format_of(dtype).min_exponent),
-        block_(1 << stage.transformed),
-        other_blocks_zeroed_(stage.other_blocks_zeroed),
-        magnitude_(static_cast<float>(stage.constant)),
-        constant_(unpack(magnitude_, smallest_)),
-        accumulator_(staged.accumulator),
-        core_(staged.core),
-        sorted_bits_(stage.k_bits) {
+        block_(1 << step.levels()),
+        other_blocks_zeroed_(step.other_blocks_zeroed),
+        entry_(static_cast<float>(step.constant)),
+        constant_(unpack(entry_, smallest_)),
+        accumulator_(step.sums == Sums::tensor_f16 ? Accumulator::f16 : Accumulator::f32),
+        core_(core),
+        sorted_bits_(k_bits_of(step)) {
     for (int k = 0; k < kPoints; ++k) {
       std::int64_t offset = 0;
       for (int b = 0; b < 4; ++b) {
-        if (k >> b & 1) offset += std::int64_t{1} << stage.k_bits[static_cast<std::size_t>(b)];
+        if (k >> b & 1) offset += std::int64_t{1} << sorted_bits_[static_cast<std::size_t>(b)];
       }
       offsets_[static_cast<std::size_t>(k)] = offset;
     }
@@ -410,7 +373,7 @@ class StageRunner {
       for (int k = 0; k < kPoints; ++k) {
         const int sign =
             hadamard_sign(static_cast<std::uint64_t>(k & (block_ - 1)), static_cast<std::uint64_t>(out));
-        const double entry = k / block_ == out / block_ ? sign * static_cast<double>(magnitude_) : 0.0;
+        const double entry = k / block_ == out / block_ ? sign * static_cast<double>(entry_) : 0.0;
         const auto i = static_cast<std::size_t>(k);
         addends[i] = static_cast<double>(x[i]) * entry;
       }
@@ -422,7 +385,7 @@ class StageRunner {
   Dtype dtype_;
   int smallest_, block_;
   bool other_blocks_zeroed_;
-  float magnitude_;
+  float entry_;
   Unpacked constant_;
   Accumulator accumulator_;
   TensorCore core_;
@@ -430,31 +393,45 @@ class StageRunner {
   std::array<std::int64_t, kPoints> offsets_{};
 };
 
-void require_stages(const Problem& problem, const StagedTransform& staged) {
-  if (problem.dtype() == Dtype::f32)
-    throw BadRequest("staged tensor-core transforms are emulated for f16 and bf16, not f32");
-  require_core(staged.core);
+bool is_emulated(const Step& step) {
+  return step.sums == Sums::fp32 || (step.is_tensor_block() && step.rounds);
+}
+
+void require_block(const Problem& problem, const Step& step) {
+  if (problem.dtype() != Dtype::f16 && problem.dtype() != Dtype::bf16)
+    throw BadRequest(
+        fmt::format("tensor-core blocks are emulated for f16 and bf16, not {}", name_of(problem.dtype())));
+  const std::vector<int> bits = k_bits_of(step);
+  if (bits.size() != 4 || step.bits.empty()) {
+    throw BadRequest(
+        fmt::format("a tensor-core block needs four K bits, of which 1 to 4 are transformed; it "
+                    "has {} and {}",
+                    bits.size(), step.bits.size()));
+  }
+  for (int bit : bits) {
+    if (bit < 0 || bit > 62 || std::count(bits.begin(), bits.end(), bit) != 1)
+      throw BadRequest(fmt::format("K bit {} of a tensor-core block is repeated or no index bit", bit));
+  }
+  if (round_to(problem.dtype(), step.constant) != step.constant || step.constant == 0.0) {
+    throw BadRequest(fmt::format("{} cannot hold the constant {} of a tensor-core block",
+                                 name_of(problem.dtype()), step.constant));
+  }
+}
+
+void require_steps(const Problem& problem, const Numerics& numerics) {
   const int levels = levels_of(problem);
   std::vector<int> times(static_cast<std::size_t>(levels), 0);
-  for (const TensorStage& stage : staged.stages) {
-    if (stage.k_bits.size() != 4 || stage.transformed < 1 || stage.transformed > 4) {
-      throw BadRequest(
-          fmt::format("a stage needs four K bits, of which 1 to 4 are transformed; it has {} and {}",
-                      stage.k_bits.size(), stage.transformed));
+  for (const Step& step : numerics.steps) {
+    if (!is_emulated(step)) throw BadRequest("no host emulation reproduces a step of these sums bit for bit");
+    if (step.is_tensor_block()) {
+      require_block(problem, step);
+    } else if (static_cast<double>(static_cast<float>(step.constant)) != step.constant) {
+      throw BadRequest(fmt::format("fp32 cannot hold the constant {} of a step", step.constant));
     }
-    if (round_to(problem.dtype(), stage.constant) != stage.constant || !(stage.constant > 0.0)) {
-      throw BadRequest(
-          fmt::format("{} cannot hold the stage constant {}", name_of(problem.dtype()), stage.constant));
-    }
-    for (std::size_t b = 0; b < 4; ++b) {
-      const int bit = stage.k_bits[b];
-      const bool repeated = std::count(stage.k_bits.begin(), stage.k_bits.end(), bit) != 1;
-      const bool transformed = b < static_cast<std::size_t>(stage.transformed);
-      if (bit < 0 || bit > 62 || repeated || (transformed && bit >= levels)) {
-        throw BadRequest(
-            fmt::format("K bit {} of a stage is repeated or outside the row's {} index bits", bit, levels));
-      }
-      if (transformed) ++times[static_cast<std::size_t>(bit)];
+    for (int bit : step.bits) {
+      if (bit < 0 || bit >= levels)
+        throw BadRequest(fmt::format("a step transforms index bit {} of rows that have {}", bit, levels));
+      ++times[static_cast<std::size_t>(bit)];
     }
   }
   for (int bit = 0; bit < levels; ++bit) {
@@ -463,106 +440,61 @@ void require_stages(const Problem& problem, const StagedTransform& staged) {
           fmt::format("index bit {} is transformed {} times", bit, times[static_cast<std::size_t>(bit)]));
     }
   }
+  if (numerics.steps.empty() || !numerics.steps.back().rounds)
+    throw BadRequest("the last step does not round to the storage type");
 }
 
-/// 2^(-bits/2) as a 16-bit format stores it: exact for even bits, 181/256 for 1/sqrt2 in f16 and in bf16.
-double stored_constant(int bits) {
-  return (bits % 2 == 0 ? 1.0 : 181.0 / 128.0) * std::ldexp(1.0, -(bits + 1) / 2);
+/// Rows that no step mixes, one after the other: memory for one row per thread.
+void emulate_rows(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads) {
+  parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> row(static_cast<std::size_t>(problem.n()));
+    for (std::int64_t r = begin; r < end; ++r) {
+      load_row(problem, in, r, row.data());
+      for (const Step& step : numerics.steps)
+        fp32_step(step, problem.dtype(), row.data(), problem.n());
+      store_row(problem, row.data(), out, r);
+    }
+  });
 }
 
-std::vector<int> padding_bits(int levels, int remainder) {
-  std::vector<int> bits;
-  // Rows shorter than a chunk share it with their neighbours; in longer rows the padding is part of the same
-  // row.
-  const int first = levels < 8 ? levels : 0;
-  for (int b = 0; b < 4 - remainder; ++b)
-    bits.push_back(first + b);
-  return bits;
+/// All rows at once, step by step.
+void emulate_together(const Problem& problem, const Numerics& numerics, const void* in, void* out,
+                      int threads, TensorCore core) {
+  const std::int64_t count = problem.elements();
+  std::vector<float> values(static_cast<std::size_t>(count));
+  const auto for_each_row = [&](const auto& body) {
+    parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        body(r, values.data() + r * problem.n());
+    });
+  };
+  for_each_row([&](std::int64_t r, float* row) { load_row(problem, in, r, row); });
+  for (const Step& step : numerics.steps) {
+    if (step.is_tensor_block()) {
+      BlockRunner(step, problem.dtype(), core).run(values.data(), count, threads);
+    } else {
+      for_each_row([&](std::int64_t, float* row) { fp32_step(step, problem.dtype(), row, problem.n()); });
+    }
+  }
+  for_each_row([&](std::int64_t r, float* row) { store_row(problem, row, out, r); });
 }
 
 }  // namespace
 
-StagedTransform hadacore_stages(Dtype dtype, std::int64_t n, TensorCore core) {
-  if (!is_power_of_two(n) || n < 2) throw BadRequest(fmt::format("n={} must be a power of two from 2 on", n));
-  const int levels = log2_floor(n);
-  StagedTransform staged;
-  staged.accumulator = dtype == Dtype::f16 ? Accumulator::f16 : Accumulator::f32;
-  staged.core = core;
-  for (int first = 0; first < levels; first += 4) {
-    const int transformed = std::min(4, levels - first);
-    TensorStage stage;
-    for (int b = 0; b < transformed; ++b)
-      stage.k_bits.push_back(first + b);
-    if (transformed < 4) {
-      for (int bit : padding_bits(levels, transformed))
-        stage.k_bits.push_back(bit);
-    }
-    stage.transformed = transformed;
-    stage.constant = stored_constant(transformed);
-    staged.stages.push_back(stage);
-  }
-  return staged;
+bool has_emulation(const Numerics& numerics) {
+  return !numerics.steps.empty() && std::all_of(numerics.steps.begin(), numerics.steps.end(), is_emulated);
 }
 
-void emulate_staged(const Problem& problem, const StagedTransform& staged, const void* in, void* out,
-                    int threads) {
-  require_stages(problem, staged);
-  const std::int64_t count = problem.elements();
-  std::vector<float> values(static_cast<std::size_t>(count));
-  const int pool = threads_or_default(threads);
-  parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
-      load_row(problem, in, r, values.data() + r * problem.n());
-  });
-  for (const TensorStage& stage : staged.stages) {
-    StageRunner(stage, problem.dtype(), staged).run(values.data(), count, pool);
-  }
-  parallel_for(problem.rows, pool, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
-      store_row(problem, values.data() + r * problem.n(), out, r);
-  });
-}
-
-bool has_emulation(const NumericModel& model) {
-  switch (model.arithmetic) {
-    case Arithmetic::fp32_ascending:
-    case Arithmetic::radix2_stored:
-    case Arithmetic::mma_f16:
-    case Arithmetic::mma_f32:
-      return true;
-    case Arithmetic::fp32_any_order:
-    case Arithmetic::split_bf16:
-    case Arithmetic::fp64:
-      return false;
-  }
-  return false;
-}
-
-void emulate(const Problem& problem, const NumericModel& model, const void* in, void* out, int threads,
+void emulate(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads,
              TensorCore core) {
-  switch (model.arithmetic) {
-    case Arithmetic::fp32_ascending:
-      return emulate_fp32(problem, in, out, threads);
-    case Arithmetic::radix2_stored:
-      return emulate_radix2_stored(problem, radix2_factors(problem.dtype(), problem.n(), problem.scale), in,
-                                   out, threads);
-    case Arithmetic::mma_f16:
-    case Arithmetic::mma_f32: {
-      StagedTransform staged;
-      staged.stages = model.stages;
-      if (model.stages.empty()) {
-        if (problem.scale != orthonormal_scale(problem.n())) {
-          throw BadRequest(
-              fmt::format("the staged emulation is orthonormal; scale={} is not 1/sqrt(n)", problem.scale));
-        }
-        staged = hadacore_stages(problem.dtype(), problem.n());
-      }
-      staged.accumulator = model.arithmetic == Arithmetic::mma_f16 ? Accumulator::f16 : Accumulator::f32;
-      staged.core = core;
-      return emulate_staged(problem, staged, in, out, threads);
-    }
-    default:
-      throw BadRequest("no host emulation reproduces this arithmetic bit for bit");
+  require_core(core);
+  require_steps(problem, numerics);
+  const bool mixes_rows = std::any_of(numerics.steps.begin(), numerics.steps.end(),
+                                      [](const Step& step) { return step.is_tensor_block(); });
+  if (mixes_rows) {
+    emulate_together(problem, numerics, in, out, threads_or_default(threads), core);
+  } else {
+    emulate_rows(problem, numerics, in, out, threads_or_default(threads));
   }
 }
 

@@ -46,7 +46,7 @@ TEST(Fp32, AscendingButterfliesAreTheRecursionFromTheInnermostPairs) {
       problem.scale = 0.3;
       const Storage in(problem, InputClass::normal, 2);
       Storage out(problem);
-      emulate_fp32(problem, in.data(), out.data());
+      emulate(problem, butterflies(problem), in.data(), out.data());
       for (std::int64_t r = 0; r < 5; ++r) {
         std::vector<float> row;
         for (std::int64_t i = 0; i < n; ++i)
@@ -64,52 +64,70 @@ TEST(Fp32, AscendingButterfliesAreTheRecursionFromTheInnermostPairs) {
 TEST(Fp32, InPlaceEqualsOutOfPlace) {
   const Problem problem = make_problem(Dtype::bf16, 512, 9);
   Storage in(problem, InputClass::laplace, 1);
-  const Storage out = emulated(butterfly_model(problem), in);
-  emulate_fp32(problem, in.data(), in.data(), 3);
+  const Storage out = emulated(butterflies(problem), in);
+  emulate(problem, butterflies(problem), in.data(), in.data(), 3);
   EXPECT_EQ(in.words, out.words);
 }
 
-// ---- radix-2 stages in storage
-// --------------------------------------------------------------------------------------
+// ---- Levels in storage
+// ----------------------------------------------------------------------------------------------------
 
-TEST(RadixTwo, FactorsKeepSizesAndMultiplyToTheScale) {
-  EXPECT_EQ(radix2_factors(Dtype::f16, 2, 0.5), (std::vector<float>{0.5F}));
-  EXPECT_EQ(radix2_factors(Dtype::f16, 4, 0.5), (std::vector<float>{1.0F, 0.5F}));
-  EXPECT_EQ(radix2_factors(Dtype::f16, 8, 1.0), (std::vector<float>{1.0F, 0.5F, 2.0F}));
-  EXPECT_EQ(radix2_factors(Dtype::f16, 16, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F}));
-  EXPECT_EQ(radix2_factors(Dtype::f16, 32, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F, 1.0F}));
-  EXPECT_EQ(radix2_factors(Dtype::bf16, 16, 0.25), (std::vector<float>{1.0F, 1.0F, 1.0F, 0.25F}));
-  for (std::int64_t n = 2; n <= 32768; n *= 2) {
-    double product = 1.0;
-    for (float factor : radix2_factors(Dtype::f16, n, orthonormal_scale(n)))
-      product *= factor;
-    EXPECT_NEAR(product * std::sqrt(static_cast<double>(n)), 1.0, 1e-7);
-  }
-}
-
-TEST(RadixTwo, EveryStageIsRoundedToStorage) {
+TEST(StoredLevels, EveryStepIsRoundedToStorage) {
   const Problem problem = make_problem(Dtype::f16, 4, 1);
   Storage in(problem), out(problem);
   const std::array x = {1.0, 0x1p-10, 3.0, 0x1p-9};
   for (int i = 0; i < 4; ++i)
     in.set(0, i, x[static_cast<std::size_t>(i)]);
-  emulate_radix2_stored(problem, std::array{1.0F, 0.5F}, in.data(), out.data());
+  const Numerics numerics = stored_levels(problem);  // times 1, then times 1/2
+  emulate(problem, numerics, in.data(), out.data());
   const auto half = [](double v) { return round_to(Dtype::f16, v); };
   const double a = half(x[0] + x[1]), b = half(x[0] - x[1]), c = half(x[2] + x[3]), d = half(x[2] - x[3]);
   EXPECT_EQ(out.get(0, 0), half(0.5 * (a + c)));
   EXPECT_EQ(out.get(0, 1), half(0.5 * (b + d)));
   EXPECT_EQ(out.get(0, 2), half(0.5 * (a - c)));
   EXPECT_EQ(out.get(0, 3), half(0.5 * (b - d)));
-  EXPECT_THROW(emulate_radix2_stored(problem, std::array{1.0F}, in.data(), out.data()), BadRequest);
+  // Not rounded between: one rounding of the whole.
+  Numerics kept = numerics;
+  kept.steps[0].rounds = false;
+  emulate(problem, kept, in.data(), out.data());
+  EXPECT_EQ(out.get(0, 0), half(0.5 * (x[0] + x[1] + x[2] + x[3])));
+  EXPECT_EQ(out.get(0, 3), half(0.5 * (x[0] - x[1] - x[2] + x[3])));
 }
 
-TEST(RadixTwo, HandlesTheDeepStackOfRoundings) {
+// The order of the bits is the order of the additions: descending is the transform of the row read with its
+// index bits reversed.
+TEST(Fp32, BitsAreTransformedInTheOrderListed) {
+  const Problem problem = make_problem(Dtype::f32, 64, 3);
+  const auto reversed = [](std::int64_t i) {
+    std::int64_t other = 0;
+    for (int bit = 0; bit < 6; ++bit)
+      other |= (i >> bit & 1) << (5 - bit);
+    return other;
+  };
+  const Storage in(problem, InputClass::normal, 4);
+  Storage turned(problem);
+  for (std::int64_t r = 0; r < problem.rows; ++r) {
+    for (std::int64_t i = 0; i < problem.n(); ++i)
+      turned.set(r, reversed(i), in.get(r, i));
+  }
+  Numerics descending = butterflies(problem);
+  std::reverse(descending.steps[0].bits.begin(), descending.steps[0].bits.end());
+  const Storage plain = emulated(butterflies(problem), in), other = emulated(descending, in),
+                turned_out = emulated(butterflies(problem), turned);
+  EXPECT_NE(plain.words, other.words);
+  for (std::int64_t r = 0; r < problem.rows; ++r) {
+    for (std::int64_t i = 0; i < problem.n(); ++i)
+      ASSERT_EQ(other.get(r, i), turned_out.get(r, reversed(i)));
+  }
+}
+
+TEST(StoredLevels, HandlesTheDeepStackOfRoundings) {
   // 16-bit storage of every level costs 4.29 times the ideal single rounding at n = 32768 by the sum of 15
   // variances of 0.46 u; ties to even make it 3 % less.
   const Problem problem = make_problem(Dtype::f16, 32768, 8);
   const Storage in(problem, InputClass::normal, 1);
   const ErrorStats stats =
-      compare(problem, expected(problem, in.data()), emulated(radix2_model(problem), in).data());
+      compare(problem, expected(problem, in.data()), emulated(stored_levels(problem), in).data());
   EXPECT_NEAR(stats.rel_l2 / (0.42466 * 0x1p-11), 4.2, 0.1);
 }
 
@@ -248,59 +266,80 @@ TEST(TensorCoreProbe, SumsInsideABlockAreOrderIndependent) {
   }
 }
 
-// ---- Staged transforms
-// ----------------------------------------------------------------------------------------------
+// ---- Tensor-core steps
+// ----------------------------------------------------------------------------------------------------
 
-TEST(Staged, HadaCorePattern) {
-  for (int levels = 1; levels <= 15; ++levels) {
-    for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
-      const StagedTransform staged = hadacore_stages(dtype, std::int64_t{1} << levels);
-      EXPECT_EQ(std::ssize(staged.stages), (levels + 3) / 4);
-      EXPECT_EQ(staged.accumulator, dtype == Dtype::f16 ? Accumulator::f16 : Accumulator::f32);
-      double product = 1.0;
-      for (const TensorStage& stage : staged.stages)
-        product *= stage.constant;
-      const double gain = product * std::sqrt(std::ldexp(1.0, levels)) - 1.0;
-      EXPECT_NEAR(gain, levels % 2 ? -1.0682e-4 : 0.0, 1e-8);
-    }
-  }
-  EXPECT_EQ(hadacore_stages(Dtype::f16, 32).stages[1].constant, 0.70703125);
-  EXPECT_EQ(hadacore_stages(Dtype::f16, 128).stages[1].constant, 0.70703125 / 2);
+Accumulator accumulator_of(const Step& step) {
+  return step.sums == Sums::tensor_f16 ? Accumulator::f16 : Accumulator::f32;
 }
 
-/// A stage computed output by output from the general block sum.
-Storage by_block_sums(const Storage& input, const StagedTransform& staged) {
+/// A step of four bits, then one of the rest in the middle of the row, in the order in which a kernel might
+/// have them, with a negative constant, and butterflies in fp32 before and after.
+Numerics mixed_steps(const Problem& problem) {
+  const int levels = log2_floor(problem.n());  // at least 7
+  Step first{.bits = {1}, .constant = -0.5, .rounds = true};
+  Step block{.bits = {4, 0, 2, 3}, .sums = Sums::tensor_f32, .constant = -0.25};
+  Step part{.bits = {6, 5}, .sums = Sums::tensor_f16, .constant = 0.5, .block_bits = {0, 1}};
+  Step last{.bits = index_bits(7, levels - 7), .constant = 0.75};
+  Numerics numerics;
+  numerics.steps = {first, block, part, last};
+  return numerics;
+}
+
+/// Steps computed output by output from the general block sum, and from fp32 additions.
+Storage by_block_sums(const Storage& input, const Numerics& numerics, TensorCore core) {
   Storage values = input;
   const Problem& problem = input.problem;
-  for (const TensorStage& stage : staged.stages) {
+  for (const Step& step : numerics.steps) {
+    if (!step.is_tensor_block()) {
+      for (std::int64_t r = 0; r < problem.rows; ++r) {
+        std::vector<float> row;
+        for (std::int64_t i = 0; i < problem.n(); ++i)
+          row.push_back(static_cast<float>(values.get(r, i)));
+        for (int bit : step.bits) {
+          std::vector<float> next = row;
+          for (std::size_t i = 0; i < row.size(); ++i) {
+            const float other = row[i ^ std::size_t{1} << bit];
+            next[i] = i >> bit & 1 ? other - row[i] : row[i] + other;
+          }
+          row = next;
+        }
+        for (std::int64_t i = 0; i < problem.n(); ++i)
+          values.set(
+              r, i, static_cast<float>(row[static_cast<std::size_t>(i)] * static_cast<float>(step.constant)));
+      }
+      continue;
+    }
+    std::vector<int> k_bits = step.bits;
+    k_bits.insert(k_bits.end(), step.block_bits.begin(), step.block_bits.end());
     const Storage before = values;
-    const int block = 1 << stage.transformed;
+    const int block = 1 << step.levels();
     for (std::int64_t index = 0; index < problem.elements(); ++index) {
       int out = 0;
       std::int64_t base = index;
       for (int b = 0; b < 4; ++b) {
-        out |= static_cast<int>(index >> stage.k_bits[static_cast<std::size_t>(b)] & 1) << b;
-        base &= ~(std::int64_t{1} << stage.k_bits[static_cast<std::size_t>(b)]);
+        out |= static_cast<int>(index >> k_bits[static_cast<std::size_t>(b)] & 1) << b;
+        base &= ~(std::int64_t{1} << k_bits[static_cast<std::size_t>(b)]);
       }
       std::array<double, 16> a{}, b{};
       for (int k = 0; k < 16; ++k) {
         std::int64_t at = base;
         for (int bit = 0; bit < 4; ++bit)
-          at |= std::int64_t{k >> bit & 1} << stage.k_bits[static_cast<std::size_t>(bit)];
+          at |= std::int64_t{k >> bit & 1} << k_bits[static_cast<std::size_t>(bit)];
         const auto i = static_cast<std::size_t>(k);
         if (at < problem.elements()) a[i] = before.get(at / problem.n(), at % problem.n());
         const int sign = hadamard_sign(static_cast<std::uint64_t>(k & (block - 1)),
                                        static_cast<std::uint64_t>(out & (block - 1)));
-        b[i] = k / block == out / block ? sign * stage.constant : 0.0;
+        b[i] = k / block == out / block ? sign * step.constant : 0.0;
       }
       values.set(index / problem.n(), index % problem.n(),
-                 mma_sum(a, b, 0.0, problem.dtype(), staged.accumulator, staged.core));
+                 mma_sum(a, b, 0.0, problem.dtype(), accumulator_of(step), core));
     }
   }
   return values;
 }
 
-TEST(Staged, FastPathsAgreeWithTheGeneralBlockSum) {
+TEST(Blocks, FastPathsAgreeWithTheGeneralBlockSum) {
   for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (TensorCore core : {kHopperTensorCore, kAmpereTensorCore}) {
       for (std::int64_t n : {2, 4, 8, 16, 64, 128, 512}) {
@@ -309,17 +348,20 @@ TEST(Staged, FastPathsAgreeWithTheGeneralBlockSum) {
           const Problem problem = make_problem(dtype, n, 2048 / n - 1);
           const Storage in(problem, input, 8);
           Storage out(problem);
-          const StagedTransform staged = hadacore_stages(dtype, n, core);
-          emulate_staged(problem, staged, in.data(), out.data());
-          ASSERT_TRUE(compare_exact(problem, by_block_sums(in, staged).data(), out.data()))
-              << n << ' ' << name_of(input);
+          const auto expect_agreement = [&](const Numerics& numerics) {
+            emulate(problem, numerics, in.data(), out.data(), 1, core);
+            ASSERT_TRUE(compare_exact(problem, by_block_sums(in, numerics, core).data(), out.data()))
+                << n << ' ' << name_of(input);
+          };
+          expect_agreement(tensor_blocks(problem));
+          if (n >= 128) expect_agreement(mixed_steps(problem));
         }
       }
     }
   }
 }
 
-TEST(Staged, IntegersAreExact) {
+TEST(Blocks, IntegersAreExact) {
   for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (std::int64_t n = 2; n <= 32768; n *= 2) {
       const Problem problem = make_problem(dtype, n, 5);
@@ -327,7 +369,7 @@ TEST(Staged, IntegersAreExact) {
            {InputClass::integers, InputClass::sign_sparse, InputClass::one_hot, InputClass::zero}) {
         const Storage in(problem, input, 3);
         const Matrix truth = expected(problem, in.data());
-        const Storage out = emulated(hadacore_model(problem), in);
+        const Storage out = emulated(tensor_blocks(problem), in);
         if (log2_floor(n) % 2 == 0) {
           EXPECT_TRUE(compare_exact(problem, truth, out.data())) << n << ' ' << name_of(input);
           continue;
@@ -358,17 +400,16 @@ std::int64_t differing(const Storage& a, const Storage& b, std::uint64_t output_
 
 // x'(j) = x(j xor a) gives (-1)^<i,a> y(i); x'(j) = (-1)^<j,a> x(j) gives y(i xor a). Bitwise where sums
 // inside a block do not depend on their order; Ampere's chained halves break the first of the two.
-TEST(Staged, SymmetriesHoldBitwiseOnHopperAndNotOnAmpere) {
+TEST(Blocks, SymmetriesHoldBitwiseOnHopperAndNotOnAmpere) {
   for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (std::int64_t n : {16, 64, 512, 1024}) {
       const Problem problem = make_problem(dtype, n, 8);
       const Storage in(problem, InputClass::normal, 6);
       std::int64_t ampere_differences = 0;
       for (TensorCore core : {kHopperTensorCore, kAmpereTensorCore}) {
-        const StagedTransform staged = hadacore_stages(dtype, n, core);
         const auto run = [&](const Storage& x) {
           Storage y(problem);
-          emulate_staged(problem, staged, x.data(), y.data());
+          emulate(problem, tensor_blocks(problem), x.data(), y.data(), 0, core);
           return y;
         };
         const Storage y = run(in);
@@ -406,16 +447,16 @@ TEST(Staged, SymmetriesHoldBitwiseOnHopperAndNotOnAmpere) {
 
 // C5: zero entries of a block-diagonal matrix carry NaN and infinities into the rows that share an MMA
 // column.
-TEST(Staged, NanContaminatesTheRowsOfItsChunk) {
+TEST(Blocks, NanContaminatesTheRowsOfItsChunk) {
   const std::vector<std::pair<std::int64_t, std::int64_t>> hit = {
       {2, 8}, {4, 4}, {8, 2}, {16, 1}, {32, 8}, {64, 4}, {128, 2}, {256, 1}, {512, 1}, {2048, 1}};
   for (const auto& [n, rows_hit] : hit) {
     for (double bad : {kNan, kInf}) {
       const Problem problem = make_problem(Dtype::f16, n, 64);
       Storage in(problem, InputClass::normal, 1);
-      const Storage clean = emulated(hadacore_model(problem), in);
+      const Storage clean = emulated(tensor_blocks(problem), in);
       in.set(21, n / 2, bad);
-      const Storage out = emulated(hadacore_model(problem), in);
+      const Storage out = emulated(tensor_blocks(problem), in);
       std::int64_t rows_changed = 0;
       for (std::int64_t r = 0; r < 64; ++r) {
         bool changed = false, all_nan = true;
@@ -440,13 +481,13 @@ TEST(Staged, NanContaminatesTheRowsOfItsChunk) {
 }
 
 // C8: sixteen equal leading entries overflow the first stage although the result is small.
-TEST(Staged, SpuriousOverflow) {
+TEST(Blocks, SpuriousOverflow) {
   const Problem problem = make_problem(Dtype::f16, 32768, 1);
   const auto infinite = [&](double c) {
     Storage in(problem);
     for (int i = 0; i < 16; ++i)
       in.set(0, i, c);
-    const Storage out = emulated(hadacore_model(problem), in);
+    const Storage out = emulated(tensor_blocks(problem), in);
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < problem.n(); ++i)
       count += std::isinf(out.get(0, i));  // the padded last stage adds NaN
@@ -456,31 +497,56 @@ TEST(Staged, SpuriousOverflow) {
   EXPECT_EQ(infinite(16400.0), 2048);
 }
 
-TEST(Staged, BadDescriptionsAreRefused) {
+TEST(Blocks, BadDescriptionsAreRefused) {
   const Problem problem = make_problem(Dtype::f16, 256, 1);
   Storage in(problem), out(problem);
-  const auto run = [&](const StagedTransform& staged) {
-    emulate_staged(problem, staged, in.data(), out.data());
-  };
-  StagedTransform staged = hadacore_stages(Dtype::f16, 256);
-  run(staged);
-  StagedTransform bad = staged;
-  bad.stages.pop_back();
+  const auto run = [&](const Numerics& numerics) { emulate(problem, numerics, in.data(), out.data()); };
+  const Numerics good = tensor_blocks(problem);
+  run(good);
+  Numerics bad = good;
+  bad.steps.pop_back();
   EXPECT_THROW(run(bad), BadRequest) << "bits 4-7 are missing";
-  bad = staged;
-  bad.stages[1].k_bits = {0, 1, 2, 3};
+  bad = good;
+  bad.steps[1].bits = {0, 1, 2, 3};
   EXPECT_THROW(run(bad), BadRequest) << "bits twice";
-  bad = staged;
-  bad.stages[0].constant = std::sqrt(0.5);
+  bad = good;
+  bad.steps[1].bits = {4, 5, 6, 8};
+  EXPECT_THROW(run(bad), BadRequest) << "no bit of the row";
+  bad = good;
+  bad.steps[1].bits.pop_back();
+  EXPECT_THROW(run(bad), BadRequest) << "three K bits";
+  bad = good;
+  bad.steps[0].constant = std::sqrt(0.5);
   EXPECT_THROW(run(bad), BadRequest) << "f16 cannot hold it";
-  bad = staged;
-  bad.core.fused_terms = 0;
-  EXPECT_THROW(run(bad), BadRequest);
+  bad = butterflies(problem);
+  bad.steps[0].constant = 0.1;
+  EXPECT_THROW(run(bad), BadRequest) << "fp32 cannot hold it";
+  bad = butterflies(problem);
+  bad.steps[0].rounds = false;
+  EXPECT_THROW(run(bad), BadRequest) << "never rounded";
+  EXPECT_THROW(run(Numerics{}), BadRequest);
+  EXPECT_THROW(emulate(problem, good, in.data(), out.data(), 1, TensorCore{25, 0}), BadRequest);
   const Problem wide = make_problem(Dtype::f32, 256, 1);
-  EXPECT_THROW(emulate_staged(wide, staged, in.data(), out.data()), BadRequest);
-  EXPECT_THROW(emulate(problem, single_rounding(Arithmetic::fp64, 256), in.data(), out.data()), BadRequest);
-  EXPECT_FALSE(has_emulation(single_rounding(Arithmetic::split_bf16, 256)));
-  EXPECT_TRUE(has_emulation(hadacore_model(problem)));
+  EXPECT_THROW(emulate(wide, good, in.data(), out.data()), BadRequest);
+  EXPECT_THROW(run(single_rounding(Sums::fp64, problem)), BadRequest);
+}
+
+TEST(Emulation, ExistsForStepsThatAreReproducedBitForBit) {
+  const Problem problem = make_problem(Dtype::f16, 256, 1);
+  EXPECT_TRUE(has_emulation(butterflies(problem)));
+  EXPECT_TRUE(has_emulation(stored_levels(problem)));
+  EXPECT_TRUE(has_emulation(tensor_blocks(problem)));
+  EXPECT_TRUE(has_emulation(mixed_steps(problem)));
+  EXPECT_FALSE(has_emulation(Numerics{}));
+  for (const Sums sums : {Sums::fp32_any_order, Sums::fp64, Sums::split_bf16}) {
+    EXPECT_FALSE(has_emulation(single_rounding(sums, problem)));
+    Numerics one_of_two = tensor_blocks(problem);
+    one_of_two.steps[1].sums = sums;
+    EXPECT_FALSE(has_emulation(one_of_two));
+  }
+  Numerics kept = tensor_blocks(problem);
+  kept.steps[0].rounds = false;
+  EXPECT_FALSE(has_emulation(kept)) << "what a block leaves in its accumulator";
 }
 
 // ---- The measured numbers
@@ -528,11 +594,11 @@ TEST_P(Simulated, ErrorsOfTheTable) {
     return compare(problem, expected(problem, in.data()), out.data()).rel_l2;
   };
   const auto ideal = [](const Problem& problem, const Storage& in, Storage& out) {
-    emulate_fp32(problem, in.data(), out.data());
+    emulate(problem, butterflies(problem), in.data(), out.data());
   };
   const auto staged = [](TensorCore core) {
     return [core](const Problem& problem, const Storage& in, Storage& out) {
-      emulate_staged(problem, hadacore_stages(problem.dtype(), problem.n(), core), in.data(), out.data());
+      emulate(problem, tensor_blocks(problem), in.data(), out.data(), 0, core);
     };
   };
   constexpr std::int64_t kMany = 1 << 19, kFew = 1 << 16;
@@ -550,7 +616,7 @@ TEST(Table, GainOfTheStoredConstant) {
     const Problem problem = make_problem(Dtype::f16, n, (1 << 19) / n);
     const Storage in(problem, InputClass::normal, 7);
     const ErrorStats stats =
-        compare(problem, expected(problem, in.data()), emulated(hadacore_model(problem), in).data());
+        compare(problem, expected(problem, in.data()), emulated(tensor_blocks(problem), in).data());
     EXPECT_NEAR(stats.gain, log2_floor(n) % 2 ? -1.0682e-4 : 0.0, 3e-6) << n;
   }
 }

@@ -150,28 +150,34 @@ const RoundedLaw& law_after(const std::vector<double>& factors) {
   return *law;
 }
 
-/// What stage s multiplies by, as stored.
-double stored_factor(const NumericModel& model, const RoundedStage& stage, std::size_t s) {
-  if (!model.stages.empty()) return model.stages[s].constant;
-  const bool tensor = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
-  return tensor ? round_fast(kFormat, stage.factor) : stage.factor;
+/// What each rounded stage multiplies by, as the kernel holds it.
+std::vector<double> stored_constants(const Numerics& numerics) {
+  std::vector<double> constants;
+  double product = 1.0;
+  for (const Step& step : numerics.steps) {
+    product *= step.constant;
+    if (step.rounds) constants.push_back(std::exchange(product, 1.0));
+  }
+  return constants;
 }
 
 }  // namespace
 
-double normal_data_gain(const NumericModel& model, const Problem& problem) {
-  if (problem.dtype() != Dtype::bf16) return measured_gain(model, problem);
-  const std::vector<RoundedStage> stages = rounded_stages(model, problem);
-  const double rounding = model.rounding_rms * kFormat.unit_roundoff();
-  double gain = predicted_gain(model, problem);
+double normal_data_gain(const Numerics& numerics, const Problem& problem) {
+  if (problem.dtype() != Dtype::bf16) return measured_gain(numerics, problem);
+  const std::vector<RoundedStage> stages = rounded_stages(numerics, problem);
+  const std::vector<double> stored = stored_constants(numerics);
+  double gain = predicted_gain(numerics, problem);
   std::vector<double> chain;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     if (stages[s].bits.size() == 1) {
       const double before = law_after(chain).gain();
-      chain.push_back(significand(stored_factor(model, stages[s], s)));
+      // A constant of the storage type keeps sums on a lattice; one of fp32 does not, as the exact one.
+      chain.push_back(significand(stages[s].tensor_block ? stored[s] : stages[s].factor));
       gain += law_after(chain).gain() - before;
     } else {
       chain.clear();
+      const double rounding = stages[s].rms * kFormat.unit_roundoff();
       gain -= rounding * rounding;
     }
   }

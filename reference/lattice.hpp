@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "common/numeric_model.hpp"
+#include "common/numerics.hpp"
 #include "common/problem.hpp"
 
 namespace fwht::reference {
@@ -42,6 +42,6 @@ class RoundedLaw {
 /// measured_gain for standard normal data, with the exact covariance of value and error where bf16 stages of
 /// two points round: for chains of them from the input on, and for single ones between larger stages, whose
 /// inputs are normal numbers rounded to bf16. All other stages, and all other types, as in measured_gain.
-double normal_data_gain(const NumericModel& model, const Problem& problem);
+double normal_data_gain(const Numerics& numerics, const Problem& problem);
 
 }  // namespace fwht::reference

@@ -36,7 +36,7 @@ TEST(RoundedLaw, APowerOfTwoChangesNothing) {
   EXPECT_NEAR(a.rel_l2(), b.rel_l2(), 1e-9);
 }
 
-ErrorStats emulated_stats(const NumericModel& model, const Problem& problem) {
+ErrorStats emulated_stats(const Numerics& model, const Problem& problem) {
   const Storage in(problem, InputClass::normal, 11);
   return compare(problem, expected(problem, in.data()), emulated(model, in).data());
 }
@@ -45,7 +45,7 @@ ErrorStats emulated_stats(const NumericModel& model, const Problem& problem) {
 TEST(NormalDataGain, TheLastStageOfTwoPoints) {
   for (const std::int64_t n : {2, 32}) {
     const Problem problem = make_problem(Dtype::bf16, n, (std::int64_t{1} << 22) / n);
-    const NumericModel model = hadacore_model(problem);
+    const Numerics model = tensor_blocks(problem);
     const double predicted = normal_data_gain(model, problem), smooth = measured_gain(model, problem);
     EXPECT_NEAR((predicted - smooth) * 1e6, 13.0, 0.1);
     const double spread = n == 2 ? 1.4e-6 : 2.0e-6;
@@ -59,7 +59,7 @@ TEST(NormalDataGain, ChainsOfTwoPointStages) {
   double last = 0.0;
   for (const std::int64_t n : {2, 4, 16, 256, 4096}) {
     const Problem problem = make_problem(Dtype::bf16, n, (std::int64_t{1} << 21) / n);
-    const NumericModel model = radix2_model(problem);
+    const Numerics model = stored_levels(problem);
     const double predicted = normal_data_gain(model, problem);
     EXPECT_LT(predicted, last);
     last = predicted;
@@ -78,11 +78,11 @@ TEST(NormalDataGain, ChainsOfTwoPointStages) {
 TEST(NormalDataGain, OtherStagesAndTypesAreSmooth) {
   for (const Dtype dtype : kAllDtypes) {
     const Problem problem = make_problem(dtype, 256, 1);
-    EXPECT_DOUBLE_EQ(normal_data_gain(butterfly_model(problem), problem),
-                     measured_gain(butterfly_model(problem), problem));
+    EXPECT_DOUBLE_EQ(normal_data_gain(butterflies(problem), problem),
+                     measured_gain(butterflies(problem), problem));
   }
   const Problem half = make_problem(Dtype::f16, 2, 1);
-  EXPECT_DOUBLE_EQ(normal_data_gain(hadacore_model(half), half), measured_gain(hadacore_model(half), half));
+  EXPECT_DOUBLE_EQ(normal_data_gain(tensor_blocks(half), half), measured_gain(tensor_blocks(half), half));
 }
 
 }  // namespace

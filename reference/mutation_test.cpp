@@ -18,14 +18,14 @@ constexpr std::int64_t kSizes[] = {64, 512, 4096, 32768};
 
 struct Trial {
   Storage in, out;
-  NumericModel model;
+  Numerics model;
   Matrix truth;
   std::mt19937_64 generator;
 
   Trial(Dtype dtype, std::int64_t n, bool staged, std::uint64_t seed)
       : in(make_problem(dtype, n, kElements / n), InputClass::normal, seed),
         out(in.problem),
-        model(staged ? hadacore_model(in.problem) : butterfly_model(in.problem)),
+        model(staged ? tensor_blocks(in.problem) : butterflies(in.problem)),
         truth(expected(in.problem, in.data())),
         generator(seed) {
     emulate(in.problem, model, in.data(), out.data(), 1);
@@ -122,8 +122,7 @@ void one_input_dropped(Trial& t) {
 }
 
 void every_level_in_storage(Trial& t) {
-  emulate_radix2_stored(t.problem(), radix2_factors(t.problem().dtype(), t.problem().n(), t.problem().scale),
-                        t.in.data(), t.out.data(), 1);
+  emulate(t.problem(), stored_levels(t.problem()), t.in.data(), t.out.data(), 1);
 }
 
 struct Mutation {

@@ -21,11 +21,11 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Patient {
   Storage in, out;
-  NumericModel model;
+  Numerics model;
   InputClass input;
 
   Patient(const Problem& problem, InputClass input_class, std::uint64_t seed = 1)
-      : in(problem, input_class, seed), out(problem), model(butterfly_model(problem)), input(input_class) {
+      : in(problem, input_class, seed), out(problem), model(butterflies(problem)), input(input_class) {
     emulate(problem, model, in.data(), out.data(), 1);
   }
   Checked checked() const { return check(in.problem, model, input, in.data(), out.data(), 1); }
@@ -145,7 +145,7 @@ TEST(TenLies, Lie06ReferenceIsAPeerOrOfTheSamePrecision) {
   const Storage in(problem, InputClass::student3, 3);
   const Matrix truth = expected(problem, in.data());
   double worst = 0.0, peer = 0.0, size = 0.0;
-  const Storage fp32 = emulated(butterfly_model(problem), in);
+  const Storage fp32 = emulated(butterflies(problem), in);
   for (std::int64_t r = 0; r < problem.rows; ++r) {
     for (std::int64_t i = 0; i < problem.n(); i += 37) {
       long double sum = 0.0L;  // 64 significand bits, by the definition
@@ -163,11 +163,11 @@ TEST(TenLies, Lie06ReferenceIsAPeerOrOfTheSamePrecision) {
   EXPECT_GT(peer, 1e3 * worst) << "fp32 must be visibly worse than the truth";
   // Two kernels that share the constant 181/256 agree with each other bit for bit; the truth tells.
   const Storage data(make_problem(Dtype::f16, 512, 256), InputClass::normal, 1);
-  const NumericModel hadacore = hadacore_model(data.problem);
+  const Numerics hadacore = tensor_blocks(data.problem);
   const Storage one = emulated(hadacore, data), two = emulated(hadacore, data);
   EXPECT_TRUE(compare_exact(data.problem, one.data(), two.data()));
-  NumericModel claim = hadacore;
-  claim.gain_error = 0.0;
+  Numerics claim = hadacore;
+  claim.steps.back().constant = std::sqrt(0.5);
   EXPECT_FALSE(check(data.problem, claim, InputClass::normal, data.data(), one.data()).verdict);
 }
 
@@ -177,7 +177,7 @@ TEST(TenLies, Lie07NonfiniteExpectedValuesSkipped) {
     Storage in(make_problem(dtype, 64, 20), InputClass::normal, 1);
     in.set(4, 7, kInf);
     in.set(11, 3, kNan);
-    const NumericModel model = butterfly_model(in.problem);
+    const Numerics model = butterflies(in.problem);
     const Storage right = emulated(model, in);
     const auto verdict = [&](std::int64_t row, std::int64_t column, double value) {
       Storage out = right;
@@ -204,8 +204,8 @@ TEST(TenLies, Lie08ArgumentSilentlyReplaced) {
   const auto answer = [&](Problem used) {
     Storage out(asked);
     poison(asked, out.data());
-    emulate_fp32(used, in.data(), out.data());
-    return check(asked, butterfly_model(asked), InputClass::normal, in.data(), out.data()).verdict;
+    emulate(used, butterflies(used), in.data(), out.data());
+    return check(asked, butterflies(asked), InputClass::normal, in.data(), out.data()).verdict;
   };
   EXPECT_TRUE(answer(asked));
   Problem used = asked;
@@ -235,7 +235,7 @@ TEST(TenLies, Lie09EverythingSkippedAndGreen) {
   EXPECT_FALSE(Checked{}.verdict);
   const Problem problem = make_problem(Dtype::f16, 64, 16);
   EXPECT_FALSE(judge_elements(ErrorStats{}, problem)) << "nothing was compared";
-  EXPECT_FALSE(judge(Comparison(problem).stats(), butterfly_model(problem), problem, InputClass::normal));
+  EXPECT_FALSE(judge(Comparison(problem).stats(), butterflies(problem), problem, InputClass::normal));
   const Patient run(problem, InputClass::normal);
   Comparison half(problem);
   half.add(0, expected(problem, run.in.data(), 0, 8), run.out.data());

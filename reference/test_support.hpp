@@ -1,7 +1,7 @@
-// What the tests of reference/ share: storage of a problem, and numeric models of the arithmetics that are
-// emulated.
+// What the tests of reference/ share: storage of a problem, and programs of steps to try.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -33,34 +33,57 @@ struct Storage {
   }
 };
 
-inline NumericModel butterfly_model(const Problem& problem) {
-  return single_rounding(Arithmetic::fp32_ascending, problem.n());
+/// fp32 butterflies in ascending order, one rounding.
+inline Numerics butterflies(const Problem& problem) {
+  return single_rounding(Sums::fp32, problem);
 }
 
-/// HadaCore on Hopper: one rounding a 16-point stage, 1/sqrt2 stored as 181/256 where L is odd.
-inline NumericModel hadacore_model(const Problem& problem) {
-  NumericModel model;
+/// 2^(-bits/2) as a 16-bit format stores it: exact for even bits, 181/256 for 1/sqrt2 in f16 and in bf16.
+inline double stored_constant(int bits) {
+  return (bits % 2 == 0 ? 1.0 : 181.0 / 128.0) * std::ldexp(1.0, -(bits + 1) / 2);
+}
+
+/// Tensor-core blocks of four index bits in ascending order, the bits left over in the last one, each
+/// orthonormal and rounded, as the HadaCore paper describes (arXiv 2412.08832); f16 accumulator for f16 data,
+/// f32 for bf16. Short last blocks are padded to 16 points by the bits that follow within an aligned chunk of
+/// 16 (n <= 8) or 256 elements (n = 32 .. 128), and by the low bits of the same row above.
+inline Numerics tensor_blocks(const Problem& problem) {
+  Numerics numerics;
   const int levels = log2_floor(problem.n());
-  model.arithmetic = problem.dtype() == Dtype::f16 ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
-  model.roundings = (levels + 3) / 4;
-  model.gain_error = levels % 2 == 0 ? 0.0 : 181.0 / 256.0 * std::sqrt(2.0) - 1.0;
-  return model;
+  for (int first = 0; first < levels; first += 4) {
+    Step step;
+    step.bits = index_bits(first, std::min(4, levels - first));
+    step.block_bits = index_bits(levels < 8 ? levels : 0, 4 - step.levels());
+    step.sums = problem.dtype() == Dtype::f16 ? Sums::tensor_f16 : Sums::tensor_f32;
+    step.constant = stored_constant(step.levels());
+    numerics.steps.push_back(std::move(step));
+  }
+  return numerics;
 }
 
-/// Every radix-2 level stored.
-inline NumericModel radix2_model(const Problem& problem) {
-  NumericModel model = single_rounding(Arithmetic::radix2_stored, problem.n());
-  if (problem.dtype() == Dtype::f32) return model;
-  model.roundings = log2_floor(problem.n());
-  model.rounding_rms = 0.46;
-  model.fp32_rms = 0.0;
-  return model;
+/// One index bit a step, each rounded; an exact 1/2 after every second one, which keeps stored values near
+/// the size of the data, and what is left of the scale after the last.
+inline Numerics stored_levels(const Problem& problem) {
+  Numerics numerics;
+  const int levels = log2_floor(problem.n());
+  double left = problem.scale;
+  for (int level = 0; level < levels; ++level) {
+    Step step;
+    step.bits = {level};
+    step.constant = level % 2 == 1 ? 0.5 : 1.0;
+    left /= step.constant;
+    if (level + 1 == levels) step.constant = static_cast<float>(left * step.constant);
+    // Storing f32 rounds nothing more: its fp32 addition is the rounding.
+    if (problem.dtype() == Dtype::f32) step.sum_rms = butterfly_rms(1);
+    numerics.steps.push_back(std::move(step));
+  }
+  return numerics;
 }
 
-/// What a plan with this model makes of an input.
-inline Storage emulated(const NumericModel& model, const Storage& input) {
+/// What a plan with these steps makes of an input.
+inline Storage emulated(const Numerics& numerics, const Storage& input) {
   Storage output(input.problem);
-  emulate(input.problem, model, input.data(), output.data(), 1);
+  emulate(input.problem, numerics, input.data(), output.data(), 1);
   return output;
 }
 

@@ -19,9 +19,6 @@
 namespace fwht::reference {
 namespace {
 
-constexpr double kSmooth = 0.42466;  // rms of one rounding in u, log-uniform significand: sqrt(1 / (8 ln 2))
-constexpr double kRadixTwo =
-    0.46;  // the same for a + b of two numbers on one grid: residues 0 or 1/2 half the time
 constexpr double kU32 = 0x1p-24;
 constexpr double kSigmas = 6.0;  // P <= 2 exp(-18) for sub-Gaussian errors
 // A tensor-core block of 16 products and c: 17 truncations at 2^-25 of the largest, then 24 bits towards
@@ -45,29 +42,57 @@ bool is_power_of_two_value(double x) {
   return std::frexp(std::fabs(x), &exponent) == 0.5;
 }
 
-bool scales_in_fp32(const NumericModel& model) {
-  switch (model.arithmetic) {
-    case Arithmetic::fp32_ascending:
-    case Arithmetic::fp32_any_order:
-    case Arithmetic::radix2_stored:
-    case Arithmetic::split_bf16:
-      return true;
-    case Arithmetic::mma_f16:
-    case Arithmetic::mma_f32:
-    case Arithmetic::fp64:
-      return false;
-  }
-  return false;
+bool any_step(const Numerics& numerics, bool (*holds)(const Step&)) {
+  return std::any_of(numerics.steps.begin(), numerics.steps.end(), holds);
 }
 
-bool has_tensor_stages(const NumericModel& model) {
-  return model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32 ||
-         model.arithmetic == Arithmetic::split_bf16;
+bool is_split(const Step& step) {
+  return step.sums == Sums::split_bf16;
 }
 
 /// The order of the fp32 operations is not part of the promise.
-bool order_is_open(const NumericModel& model) {
-  return model.arithmetic == Arithmetic::fp32_any_order || model.arithmetic == Arithmetic::split_bf16;
+bool is_in_open_order(const Step& step) {
+  return step.sums == Sums::fp32_any_order || step.sums == Sums::split_bf16;
+}
+
+bool is_fp64(const Step& step) {
+  return step.sums == Sums::fp64;
+}
+
+bool uses_tensor_core(const Step& step) {
+  return step.is_tensor_block() || is_split(step);
+}
+
+/// Adds two numbers as they were stored, in fp32, and stores the sum: it lies on the terms' grid.
+bool adds_two_stored_numbers(const Numerics& numerics, std::size_t s) {
+  const Step& step = numerics.steps[s];
+  const bool stored = s == 0 || numerics.steps[s - 1].rounds;
+  return stored && step.sums == Sums::fp32 && step.levels() == 1 && step.rounds;
+}
+
+/// Mean square of all roundings to storage in u^2, on smooth data.
+double mean_square_roundings(const Numerics& numerics) {
+  double sum = 0.0;
+  for (std::size_t s = 0; s < numerics.steps.size(); ++s) {
+    const Step& step = numerics.steps[s];
+    if (!step.rounds) continue;
+    const bool lattice = adds_two_stored_numbers(numerics, s) && is_power_of_two_value(step.constant);
+    const double rms = lattice ? step.rounding_rms * (kLatticeRms / kRoundingRms) : step.rounding_rms;
+    sum += rms * rms;
+  }
+  return sum;
+}
+
+bool is_all_fp64(const Numerics& numerics) {
+  return std::all_of(numerics.steps.begin(), numerics.steps.end(), is_fp64);
+}
+
+/// Tensor-core passes: blocks of up to four bits.
+int passes_of(const Numerics& numerics) {
+  int passes = 0;
+  for (const Step& step : numerics.steps)
+    passes += uses_tensor_core(step) ? static_cast<int>(ceil_div(step.levels(), 4)) : 0;
+  return passes;
 }
 
 int levels_of(const Problem& problem) {
@@ -76,27 +101,26 @@ int levels_of(const Problem& problem) {
   return log2_floor(problem.n());
 }
 
-/// f32 storage: whether the last multiplication rounds. fp64 arithmetic always rounds on the way out.
-bool last_step_rounds(const NumericModel& model, const Problem& problem) {
-  return model.arithmetic == Arithmetic::fp64 || !is_power_of_two_value(problem.scale);
+/// f32 storage: how many constants round when they are multiplied. fp64 always rounds on the way out.
+int rounding_constants(const Numerics& numerics) {
+  return static_cast<int>(std::count_if(numerics.steps.begin(), numerics.steps.end(), [](const Step& step) {
+    return is_fp64(step) || !is_power_of_two_value(step.constant);
+  }));
 }
 
 /// All roundings that the running variance follows. 16-bit storage: those to storage; the fp32 arithmetic
-/// between them is a small term of its own. f32 storage: every fp32 butterfly, then the scale; fp32_rms says
-/// how much better or worse than plain butterflies (0.46 sqrt(L)) the arithmetic is.
-std::vector<RoundedStage> steps_of(const NumericModel& model, const Problem& problem) {
-  std::vector<RoundedStage> steps = rounded_stages(model, problem);
-  if (problem.dtype() != Dtype::f32 || model.arithmetic == Arithmetic::fp64) return steps;
-  const int levels = levels_of(problem);
-  const double butterflies = kRadixTwo * std::sqrt(static_cast<double>(std::max(1, levels)));
-  const double each = kSmooth * model.fp32_rms / butterflies;
+/// between them is a small term of its own. f32 storage: every fp32 butterfly, then the constant; sum_rms
+/// says how much better or worse than plain butterflies the arithmetic is.
+std::vector<RoundedStage> roundings_of(const Numerics& numerics, const Problem& problem) {
+  std::vector<RoundedStage> stages = rounded_stages(numerics, problem);
+  if (problem.dtype() != Dtype::f32 || any_step(numerics, is_fp64)) return stages;
+  const double each = kRoundingRms * numerics.sum_rms() / butterfly_rms(std::max(1, levels_of(problem)));
   std::vector<RoundedStage> fine;
-  for (std::size_t s = 0; s < steps.size(); ++s) {
-    for (int bit : steps[s].bits)
+  for (const RoundedStage& stage : stages) {
+    for (int bit : stage.bits)
       fine.push_back({{bit}, 1.0, each});
-    if (s + 1 < steps.size()) fine.back().factor = steps[s].factor;
+    fine.push_back({{}, stage.factor, kRoundingRms});
   }
-  fine.push_back({{}, steps.back().factor, kSmooth});
   return fine;
 }
 
@@ -105,7 +129,7 @@ std::vector<RoundedStage> steps_of(const NumericModel& model, const Problem& pro
 /// 1/(6 4^j) (j = 1: residues 0 and 1/2, mean square 1/8). `grid` is that of the terms, finer than or equal
 /// to their own ulps.
 double mean_square(const RoundedStage& stage, double grid, double ulp) {
-  const double smooth = stage.rms / kSmooth;
+  const double smooth = stage.rms / kRoundingRms;
   double square = 1.0 / 12.0;
   if (is_power_of_two_value(stage.factor)) {
     const double ratio = grid * std::fabs(stage.factor) / ulp;
@@ -139,7 +163,7 @@ std::optional<double> dominated_square(const Terms& terms, const RoundedStage& s
   const double a = terms.values[upper ? i - terms.distance : i];
   const double b = terms.values[upper ? i : i + terms.distance];
   if (std::min(std::fabs(a), std::fabs(b)) * std::fabs(stage.factor) > kCells * ulp) return std::nullopt;
-  const double cells = (upper ? a - b : a + b) * stage.factor / ulp, smooth = stage.rms / kSmooth;
+  const double cells = (upper ? a - b : a + b) * stage.factor / ulp, smooth = stage.rms / kRoundingRms;
   const double residue = smooth * (cells - std::nearbyint(cells)) * ulp;
   return residue * residue;
 }
@@ -205,11 +229,13 @@ struct Moments {
 /// their largest value and the row's norm are known when the order is not.
 class Fp32Envelope {
  public:
-  /// `y` the row of the truth; `rms` as NumericModel::fp32_rms.
+  /// `y` the row of the truth; `rms` as Numerics::sum_rms.
   Fp32Envelope(const std::vector<double>& y, double rms, int levels) {
     // A rounding is uniform in an ulp of at most 2 u32 |z|: mean square (2 u32)^2 / 12 = 1.58 (0.46 u32)^2 at
     // most.
-    level_ = levels == 0 ? 0.0 : rms * rms * kU32 * kU32 / levels * (4.0 / 12.0) / (kRadixTwo * kRadixTwo);
+    level_ = levels == 0
+                 ? 0.0
+                 : rms * rms * kU32 * kU32 / levels * (4.0 / 12.0) / (butterfly_rms(1) * butterfly_rms(1));
     const double norm2 = sum_of_squares(y);
     double largest2 = 0.0;
     for (double value : y)
@@ -228,20 +254,20 @@ class Fp32Envelope {
 
 class VarianceWalk {
  public:
-  VarianceWalk(const NumericModel& model, const Problem& problem)
+  VarianceWalk(const Numerics& numerics, const Problem& problem)
       : n_(problem.n()),
         format_(format_of(problem.dtype())),
-        steps_(steps_of(model, problem)),
+        steps_(roundings_of(numerics, problem)),
         levels_(levels_of(problem)),
-        fp32_rms_(model.fp32_rms),
+        fp32_rms_(numerics.sum_rms()),
         fp32_in_steps_(problem.dtype() == Dtype::f32),
-        order_is_open_(order_is_open(model)),
-        gamma_(std::fabs(predicted_gain(model, problem))),
+        order_is_open_(any_step(numerics, is_in_open_order)),
+        gamma_(std::fabs(predicted_gain(numerics, problem))),
         unit_(format_of(problem.dtype()).unit_roundoff()),
         floor_(0.5 * quantum_of(format_of(problem.dtype()))),
         overflow_(overflow_threshold(format_)),
-        split_(model.arithmetic == Arithmetic::split_bf16 ? kSplitElement : 0.0) {
-    if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
+        split_(any_step(numerics, is_split) ? kSplitElement : 0.0) {
+    if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
       // Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
       const double terms = static_cast<double>(n_) * (levels_of(problem) + 1);
       floor_ += 0x1p-126 * (1.0 + terms * std::fabs(problem.scale));
@@ -334,21 +360,21 @@ class VarianceWalk {
 /// Wilkinson's bound for one row, level by level.
 class RigorousWalk {
  public:
-  RigorousWalk(const NumericModel& model, const Problem& problem)
+  RigorousWalk(const Numerics& numerics, const Problem& problem)
       : n_(problem.n()),
-        tensor_(model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32),
-        fp32_(model.arithmetic == Arithmetic::fp64 ? 0x1p-53 : kU32),
-        gamma_(std::fabs(predicted_gain(model, problem))),
+        fp_(is_all_fp64(numerics) ? 0x1p-53 : kU32),
+        gamma_(std::fabs(predicted_gain(numerics, problem))),
         format_(format_of(problem.dtype())),
-        hard_(hard_bound(model, problem)) {
-    stages_ = rounded_stages(model, problem);
-    if (order_is_open(model)) {
-      const double roundings = std::pow(1.0 + format_.unit_roundoff(), model.roundings);
+        hard_(hard_bound(numerics, problem)),
+        stages_(rounded_stages(numerics, problem)) {
+    if (any_step(numerics, is_in_open_order)) {
+      const double roundings = std::pow(1.0 + format_.unit_roundoff(), numerics.roundings());
       open_ = (1.0 + hard_.relative) / roundings - 1.0;
-      several_ = model.roundings > 1;
+      several_ = numerics.roundings() > 1;
     }
-    if (model.arithmetic == Arithmetic::split_bf16) split_ = kSplit * (levels_of(problem) / 4 + 1);
-    if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
+    for (const Step& step : numerics.steps)
+      split_ += is_split(step) ? kSplit * (step.levels() / 4 + 1) : 0.0;
+    if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
       flush_ =
           0x1p-126 * (1.0 + static_cast<double>(n_) * (levels_of(problem) + 1) * std::fabs(problem.scale));
     }
@@ -362,12 +388,12 @@ class RigorousWalk {
       for (int bit : stage.bits) {
         butterfly(z.data(), n_, bit);
         spread(b.data(), n_, bit);
-        if (tensor_) continue;
+        if (stage.tensor_block) continue;
         for (std::size_t i = 0; i < z.size(); ++i)
-          b[i] += fp32_ * (std::fabs(z[i]) + b[i]);
+          b[i] += fp_ * (std::fabs(z[i]) + b[i]);
       }
-      const double block = tensor_ ? kBlockTruncation * largest * stage.factor : 0.0;
-      const double scaling = tensor_ ? kTowardsZero : fp32_;
+      const double block = stage.tensor_block ? kBlockTruncation * largest * std::fabs(stage.factor) : 0.0;
+      const double scaling = stage.tensor_block ? kTowardsZero : fp_;
       for (std::size_t i = 0; i < z.size(); ++i) {
         z[i] *= stage.factor;
         b[i] = b[i] * std::fabs(stage.factor) + block;
@@ -400,8 +426,7 @@ class RigorousWalk {
   }
 
   std::int64_t n_;
-  bool tensor_;
-  double fp32_, gamma_, split_ = 0.0, flush_ = 0.0;
+  double fp_, gamma_, split_ = 0.0, flush_ = 0.0;
   double open_ = 0.0;     // relative error in norm of the arithmetic without the roundings; 0: order known
   bool several_ = false;  // roundings whose place is not known
   Format format_;
@@ -431,132 +456,106 @@ std::string window_message(std::string_view test, std::string_view what, double 
 
 }  // namespace
 
-double predicted_gain(const NumericModel& model, const Problem& problem) {
-  double gain = (1.0 + model.gain_error) * (1.0 + model.truncation_bias) - 1.0;
-  if (scales_in_fp32(model) && problem.scale != 0.0) {
-    gain = (1.0 + gain) * (static_cast<double>(static_cast<float>(problem.scale)) / problem.scale) - 1.0;
-  }
-  return gain;
+double predicted_gain(const Numerics& numerics, const Problem& problem) {
+  const double bias = 1.0 + numerics.sum_bias();
+  return problem.scale == 0.0 ? bias - 1.0 : bias * (numerics.constant() / problem.scale) - 1.0;
 }
 
-double measured_gain(const NumericModel& model, const Problem& problem) {
-  const double gamma = predicted_gain(model, problem);
+double measured_gain(const Numerics& numerics, const Problem& problem) {
+  const double gamma = predicted_gain(numerics, problem);
   if (problem.dtype() == Dtype::f32) return gamma;
-  const double rounding = model.rounding_rms * format_of(problem.dtype()).unit_roundoff();
-  return gamma - model.roundings * rounding * rounding;
+  const double u = format_of(problem.dtype()).unit_roundoff();
+  return gamma - mean_square_roundings(numerics) * u * u;
 }
 
-double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms) {
+double predicted_rel_l2(const Numerics& numerics, const Problem& problem, double output_rms) {
   const Format format = format_of(problem.dtype());
-  const double gamma = predicted_gain(model, problem), fp32 = model.fp32_rms * kU32;
-  double rounding = model.rounding_rms * format.unit_roundoff();
-  double count = model.roundings;
+  const double gamma = predicted_gain(numerics, problem), sums = numerics.sum_rms() * kU32;
+  double rounding = std::sqrt(mean_square_roundings(numerics)) * format.unit_roundoff();
   if (problem.dtype() == Dtype::f32) {
-    rounding = kSmooth * kU32;
-    count = last_step_rounds(model, problem) ? 1.0 : 0.0;
+    rounding = std::sqrt(static_cast<double>(rounding_constants(numerics))) * kRoundingRms * kU32;
   } else if (output_rms > 0.0) {
     rounding *= std::sqrt(mean_square_ulp(format, output_rms, format.min_exponent) /
                           mean_square_ulp(format, output_rms, -1000));
   }
-  return std::sqrt(count * rounding * rounding + gamma * gamma + fp32 * fp32);
+  return std::sqrt(rounding * rounding + gamma * gamma + sums * sums);
 }
 
 namespace {
 
-/// The model's own inaccuracy. Formula: dependence on sigma within a binade and the grid effect, 2.1 % at n
-/// = 4. Prediction: radix-2 storage rounds ties to even, which makes later ties rarer than the model's even
-/// odds, at most 2.5 % when every number lies on one grid (subnormal data).
+/// The steps' own inaccuracy. Formula: dependence on sigma within a binade and the grid effect, 2.1 % at n
+/// = 4. Prediction: where sums of two stored numbers are stored and added again, ties go to even, which makes
+/// later ties rarer than the even odds assumed, at most 2.5 % when every number lies on one grid (subnormal
+/// data).
 double formula_margin(const Problem& problem) {
   return problem.n() <= 4 ? 0.03 : 0.02;
 }
-double prediction_margin(const NumericModel& model) {
-  return model.arithmetic == Arithmetic::radix2_stored ? 0.04 : 0.02;
+double prediction_margin(const Numerics& numerics) {
+  int chained = 0;
+  for (std::size_t s = 0; s < numerics.steps.size(); ++s)
+    chained += adds_two_stored_numbers(numerics, s);
+  return chained > 1 ? 0.04 : 0.02;
 }
 
 Window around(double centre, double relative) {
   return {centre * (1.0 - relative), centre * (1.0 + relative)};
 }
 
-double lattice_gain(const NumericModel& model, const Problem& problem) {
-  const bool several = model.roundings > 1 || problem.dtype() == Dtype::f32;
+double lattice_gain(const Numerics& numerics, const Problem& problem) {
+  const bool several = numerics.roundings() > 1 || problem.dtype() == Dtype::f32;
   const double u = format_of(problem.dtype()).unit_roundoff();
   return several ? 0.025 * u + (problem.dtype() == Dtype::f32 ? 0.0 : 2e-7) : 2e-7;
 }
 
 }  // namespace
 
-Window rms_window(const NumericModel& model, const Problem& problem, double output_rms,
+Window rms_window(const Numerics& numerics, const Problem& problem, double output_rms,
                   std::int64_t elements) {
-  return around(predicted_rel_l2(model, problem, output_rms),
+  return around(predicted_rel_l2(numerics, problem, output_rms),
                 formula_margin(problem) + kSigmas * 1.153 / std::sqrt(static_cast<double>(elements)));
 }
 
-namespace {
-
-std::vector<int> bits_from(int first, int count) {
-  std::vector<int> bits(static_cast<std::size_t>(count));
-  std::iota(bits.begin(), bits.end(), first);
-  return bits;
-}
-
-std::vector<RoundedStage> radix2_stages(const Problem& problem, int levels) {
-  std::vector<RoundedStage> stages;
-  const std::vector<float> factors = radix2_factors(problem.dtype(), problem.n(), problem.scale);
-  for (int s = 0; s < levels; ++s) {
-    // The last one in double: its rounding to fp32 is part of the gain.
-    const double last = std::ldexp(problem.scale, problem.dtype() == Dtype::f16 ? (levels - 1) / 2 : 0);
-    stages.push_back(
-        {{s}, s + 1 < levels ? static_cast<double>(factors[static_cast<std::size_t>(s)]) : last, kSmooth});
-  }
-  return stages;
-}
-
-/// Which bits each of k steps transforms.
-std::vector<std::vector<int>> step_bits(const NumericModel& model, int levels, int k) {
-  std::vector<std::vector<int>> steps;
-  if (!model.stages.empty()) {
-    for (const TensorStage& stage : model.stages) {
-      steps.emplace_back(stage.k_bits.begin(), stage.k_bits.begin() + stage.transformed);
-    }
-    return steps;
-  }
-  const int width = ceil_div(levels, 4) == k ? 4 : static_cast<int>(ceil_div(levels, k));
-  for (int first = 0; std::ssize(steps) < k; first += static_cast<int>(steps.back().size())) {
-    const int later = k - 1 - static_cast<int>(steps.size());
-    steps.push_back(bits_from(first, later == 0 ? levels - first : std::min(width, levels - first - later)));
-  }
-  return steps;
-}
-
-}  // namespace
-
-std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem) {
+std::vector<RoundedStage> rounded_stages(const Numerics& numerics, const Problem& problem) {
   const int levels = levels_of(problem);
-  const bool radix2 = model.arithmetic == Arithmetic::radix2_stored, wide = problem.dtype() == Dtype::f32;
-  const int k = wide && !radix2 ? 1 : wide ? levels : model.roundings;
-  const bool staged = !wide && !model.stages.empty();
-  if (k < 1 || k > std::max(1, levels) || (radix2 && k != levels) ||
-      (staged && std::ssize(model.stages) != k)) {
-    throw BadRequest(
-        fmt::format("a model with k={} roundings and {} tensor-core stages for n={}, which has {} levels", k,
-                    model.stages.size(), problem.n(), levels));
-  }
-  if (radix2) return radix2_stages(problem, levels);
-  if (wide) return {{bits_from(0, levels), problem.scale, kSmooth}};
+  std::vector<int> times(static_cast<std::size_t>(levels), 0);
   std::vector<RoundedStage> stages;
-  double left = problem.scale;
-  for (std::vector<int>& bits : step_bits(model, levels, k)) {
-    const bool last = std::ssize(stages) + 1 == k;
-    const double factor = last ? left : orthonormal_scale(std::int64_t{1} << bits.size());
-    left /= factor;
-    stages.push_back({std::move(bits), factor, model.rounding_rms});
+  RoundedStage stage;
+  std::size_t last_inexact = 0;
+  for (const Step& step : numerics.steps) {
+    for (int bit : step.bits) {
+      if (bit < 0 || bit >= levels || times[static_cast<std::size_t>(bit)]++ != 0) {
+        throw BadRequest(fmt::format("a step for n={} transforms index bit {}, which is {}", problem.n(), bit,
+                                     bit < 0 || bit >= levels ? "none of the row" : "transformed already"));
+      }
+      stage.bits.push_back(bit);
+    }
+    stage.factor *= step.constant;
+    stage.rms = step.rounding_rms;
+    stage.tensor_block = stage.tensor_block || step.is_tensor_block();
+    if (!is_power_of_two_value(step.constant)) last_inexact = stages.size();
+    if (step.rounds) stages.push_back(std::exchange(stage, {}));
   }
+  if (stages.empty() || !stage.bits.empty() ||
+      std::any_of(times.begin(), times.end(), [](int count) { return count != 1; })) {
+    throw BadRequest(fmt::format("{} steps for n={} that leave an index bit out or do not end in a rounding",
+                                 numerics.steps.size(), problem.n()));
+  }
+  // Constants are numbers of fp32 or of 16 bits; what they miss of the scale is the gain. The stages
+  // themselves multiply to the scale: the one whose constant was rounded is given the exact one.
+  const bool any_inexact = std::any_of(numerics.steps.begin(), numerics.steps.end(), [](const Step& step) {
+    return !is_power_of_two_value(step.constant);
+  });
+  const std::size_t carrier = any_inexact ? last_inexact : stages.size() - 1;
+  double left = problem.scale;
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    if (s != carrier) left /= stages[s].factor;
+  stages[carrier].factor = left;
   return stages;
 }
 
-RunningVariance running_variance(const NumericModel& model, const Problem& problem, const Matrix& input,
+RunningVariance running_variance(const Numerics& numerics, const Problem& problem, const Matrix& input,
                                  int threads) {
-  const VarianceWalk walk(model, problem);
+  const VarianceWalk walk(numerics, problem);
   RunningVariance result{Matrix(input.rows(), input.cols()), {}};
   const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem.n());
   const std::int64_t blocks = ceil_div(input.rows(), rows_per_block);
@@ -576,8 +575,8 @@ RunningVariance running_variance(const NumericModel& model, const Problem& probl
   return result;
 }
 
-Matrix rigorous_bound(const NumericModel& model, const Problem& problem, const Matrix& input, int threads) {
-  const RigorousWalk walk(model, problem);
+Matrix rigorous_bound(const Numerics& numerics, const Problem& problem, const Matrix& input, int threads) {
+  const RigorousWalk walk(numerics, problem);
   Matrix bound(input.rows(), input.cols());
   parallel_for(input.rows(), threads > 0 ? threads : default_threads(),
                [&](std::int64_t begin, std::int64_t end) {
@@ -587,42 +586,41 @@ Matrix rigorous_bound(const NumericModel& model, const Problem& problem, const M
   return bound;
 }
 
-double gain_tolerance(const NumericModel& model, const Problem& problem, std::int64_t elements) {
-  const double gamma = predicted_gain(model, problem), e = predicted_rel_l2(model, problem);
+double gain_tolerance(const Numerics& numerics, const Problem& problem, std::int64_t elements) {
+  const double gamma = predicted_gain(numerics, problem), e = predicted_rel_l2(numerics, problem);
   const double random = std::sqrt(std::max(0.0, e * e - gamma * gamma));
   return kSigmas * std::numbers::sqrt3 * random / std::sqrt(static_cast<double>(elements)) +
-         lattice_gain(model, problem);
+         lattice_gain(numerics, problem);
 }
 
-double predicted_norm_gain(const NumericModel& model, const Problem& problem, double output_rms) {
-  const double gamma = predicted_gain(model, problem), e = predicted_rel_l2(model, problem, output_rms);
-  return measured_gain(model, problem) + 0.5 * (e * e - gamma * gamma);
+double predicted_norm_gain(const Numerics& numerics, const Problem& problem, double output_rms) {
+  const double gamma = predicted_gain(numerics, problem), e = predicted_rel_l2(numerics, problem, output_rms);
+  return measured_gain(numerics, problem) + 0.5 * (e * e - gamma * gamma);
 }
 
-HardBound hard_bound(const NumericModel& model, const Problem& problem) {
+HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
   const int levels = levels_of(problem);
   const Format format = format_of(problem.dtype());
   const double u = format.unit_roundoff();
-  const double eps = model.arithmetic == Arithmetic::fp64 ? 0x1p-53
-                     : order_is_open(model)               ? kChained * kU32
-                                                          : kU32;
-  double growth = (1.0 + std::fabs(predicted_gain(model, problem))) * std::pow(1.0 + u, model.roundings);
-  if (has_tensor_stages(model)) {
-    const int passes = (levels + 3) / 4;
-    growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
-    if (model.arithmetic == Arithmetic::split_bf16) growth *= std::pow(1.0 + kSplit, passes);
-  }
+  const double eps = is_all_fp64(numerics)                  ? 0x1p-53
+                     : any_step(numerics, is_in_open_order) ? kChained * kU32
+                                                            : kU32;
+  double growth =
+      (1.0 + std::fabs(predicted_gain(numerics, problem))) * std::pow(1.0 + u, numerics.roundings());
+  const int passes = passes_of(numerics);
+  growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
+  if (any_step(numerics, is_split)) growth *= std::pow(1.0 + kSplit, passes);
   // Each fp32 butterfly is orthogonal up to sqrt2, so its relative error in norm is u32; one more for the
   // scale.
   growth *= std::pow(1.0 + eps, levels + 1);
   HardBound bound{growth - 1.0, 0.0};
   double later = 1.0;  // what the later steps multiply norms by
-  const std::vector<RoundedStage> stages = rounded_stages(model, problem);
+  const std::vector<RoundedStage> stages = rounded_stages(numerics, problem);
   for (std::size_t s = stages.size(); s-- > 0;) {
     bound.absolute += 0.5 * quantum_of(format) * later;
     later *= std::fabs(stages[s].factor) * std::sqrt(std::ldexp(1.0, bit_count(stages[s])));
   }
-  if (model.flushes_subnormals && problem.dtype() != Dtype::f16) {
+  if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
     bound.absolute +=
         0x1p-126 * (1.0 + static_cast<double>(problem.n()) * (levels + 1) * std::fabs(problem.scale));
   }
@@ -631,19 +629,16 @@ HardBound hard_bound(const NumericModel& model, const Problem& problem) {
 
 namespace {
 
-/// Largest factor by which tensor-core stages before the last grow a row's 2-norm: sqrt(2^b) times its
-/// constant for a stage of b bits, 1 where all are orthonormal. Infinite where the stages are not known and
-/// need not be.
-double norm_growth(const NumericModel& model, const Problem& problem) {
-  const bool tensor = model.arithmetic == Arithmetic::mma_f16 || model.arithmetic == Arithmetic::mma_f32;
-  if (!tensor) return std::numeric_limits<double>::infinity();
-  if (model.stages.empty()) {
-    return problem.scale == orthonormal_scale(problem.n()) ? 1.0 : std::numeric_limits<double>::infinity();
-  }
+/// Largest factor by which tensor-core steps before the last grow a row's 2-norm: sqrt(2^b) times its
+/// constant for a step of b bits, 1 where all are orthonormal. Infinite for other steps, whose sums are not
+/// bounded by the norm of what is stored.
+double norm_growth(const Numerics& numerics) {
   double growth = 1.0, largest = 1.0;
-  for (std::size_t s = 0; s + 1 < model.stages.size(); ++s) {
-    const TensorStage& stage = model.stages[s];
-    growth *= std::sqrt(std::ldexp(1.0, stage.transformed)) * std::fabs(stage.constant);
+  for (std::size_t s = 0; s < numerics.steps.size(); ++s) {
+    const Step& step = numerics.steps[s];
+    if (!step.is_tensor_block()) return std::numeric_limits<double>::infinity();
+    if (s + 1 == numerics.steps.size()) break;
+    growth *= std::sqrt(std::ldexp(1.0, step.levels())) * std::fabs(step.constant);
     largest = std::max(largest, growth);
   }
   return largest;
@@ -651,59 +646,62 @@ double norm_growth(const NumericModel& model, const Problem& problem) {
 
 }  // namespace
 
-bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input) {
+bool intermediates_fit(const Numerics& numerics, const Problem& problem, const Matrix& input) {
   if (input.cols() != problem.n())
     throw BadRequest(fmt::format("{} columns for n={}", input.cols(), problem.n()));
-  const double growth = norm_growth(model, problem);
+  const double growth = norm_growth(numerics);
   for (Eigen::Index r = 0; r < input.rows(); ++r) {
     const double largest = input.row(r).cwiseAbs().maxCoeff();
-    const bool by_size = largest * model.intermediate_growth <= model.intermediate_limit;
-    const bool by_norm = std::isfinite(growth) && input.row(r).norm() * growth < model.intermediate_limit;
+    const bool by_size =
+        largest * numerics.promises.intermediate_growth <= numerics.promises.intermediate_limit;
+    const bool by_norm =
+        std::isfinite(growth) && input.row(r).norm() * growth < numerics.promises.intermediate_limit;
     if (!by_size && !by_norm) return false;
   }
   return true;
 }
 
-Limits limits_for(const NumericModel& model, const Problem& problem, InputClass input_class,
+Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
                   const Matrix& input, int threads) {
   Limits limits;
-  const HardBound hard = hard_bound(model, problem);
+  const HardBound hard = hard_bound(numerics, problem);
   limits.row_relative = hard.relative;
   limits.row_absolute = hard.absolute;
   limits.overflow_slack = hard.relative;
   if (is_smooth(input_class)) {
-    RunningVariance variance = running_variance(model, problem, input, threads);
+    RunningVariance variance = running_variance(numerics, problem, input, threads);
     limits.elementwise = std::move(variance.bound);
     limits.prediction = variance.prediction;
   } else {
-    limits.elementwise = rigorous_bound(model, problem, input, threads);
+    limits.elementwise = rigorous_bound(numerics, problem, input, threads);
   }
   return limits;
 }
 
 namespace {
 
-bool statistics_apply(const NumericModel& model, const Problem& problem, InputClass input_class) {
+bool statistics_apply(const Numerics& numerics, const Problem& problem, InputClass input_class) {
   if (!is_smooth(input_class)) return false;
-  return input_class != InputClass::subnormal || problem.dtype() == Dtype::f16 || !model.flushes_subnormals;
+  return input_class != InputClass::subnormal || problem.dtype() == Dtype::f16 ||
+         !numerics.promises.flushes_subnormals;
 }
 
-Verdict judge_statistics(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
+Verdict judge_statistics(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
                          InputClass input_class) {
-  const double gamma = predicted_gain(model, problem);
-  double centre = predicted_rel_l2(model, problem, stats.expected_rms);
+  const double gamma = predicted_gain(numerics, problem);
+  double centre = predicted_rel_l2(numerics, problem, stats.expected_rms);
   double relative = formula_margin(problem) + kSigmas * 1.153 / std::sqrt(static_cast<double>(stats.finite));
-  double gain_allowed = gain_tolerance(model, problem, stats.finite);
+  double gain_allowed = gain_tolerance(numerics, problem, stats.finite);
   if (stats.predicted_rel_l2) {
     centre = std::hypot(*stats.predicted_rel_l2, gamma);
-    relative = prediction_margin(model) + kSigmas * stats.predicted_spread;
-    gain_allowed = kSigmas * stats.predicted_gain_spread + lattice_gain(model, problem);
+    relative = prediction_margin(numerics) + kSigmas * stats.predicted_spread;
+    gain_allowed = kSigmas * stats.predicted_gain_spread + lattice_gain(numerics, problem);
   }
   const Window rms = around(centre, relative);
   if (!rms.contains(stats.rel_l2)) {
     return incorrect(window_message("T1", "the relative L2 error", stats.rel_l2, rms, problem, input_class));
   }
-  const double shared = measured_gain(model, problem);
+  const double shared = measured_gain(numerics, problem);
   const Window gain{shared - gain_allowed, shared + gain_allowed};
   if (!gain.contains(stats.gain)) {
     return incorrect(window_message("T3", "the gain error", stats.gain, gain, problem, input_class));
@@ -720,33 +718,26 @@ Verdict judge_statistics(const ErrorStats& stats, const NumericModel& model, con
 
 }  // namespace
 
-Verdict judge(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
+Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
               InputClass input_class) {
   if (Verdict verdict = judge_elements(stats, problem); !verdict) return verdict;
   constexpr std::int64_t kFewest = 1024;  // below, a sum of squares is too far from Gaussian for six sigmas
-  if (stats.finite < kFewest || !statistics_apply(model, problem, input_class)) return passed();
-  return judge_statistics(stats, model, problem, input_class);
+  if (stats.finite < kFewest || !statistics_apply(numerics, problem, input_class)) return passed();
+  return judge_statistics(stats, numerics, problem, input_class);
 }
 
-bool exact_result(const NumericModel& model, const Problem& problem, const void* input, void* out,
+bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
                   int threads) {
-  if (!model.integer_exact) return false;
-  switch (model.arithmetic) {
-    case Arithmetic::fp32_ascending:
-    case Arithmetic::fp32_any_order:
-    case Arithmetic::split_bf16:
-      emulate_fp32(problem, input, out, threads);
-      return true;  // any order: sums are exact
-    case Arithmetic::radix2_stored:
-    case Arithmetic::mma_f16:
-    case Arithmetic::mma_f32:
-      emulate(problem, model, input, out, threads);
-      return true;
-    case Arithmetic::fp64:
-      store_rows(problem, expected(problem, input, 0, -1, threads), out, 0, threads);
-      return true;
+  if (!numerics.promises.integer_exact) return false;
+  if (any_step(numerics, is_fp64)) {
+    store_rows(problem, expected(problem, input, 0, -1, threads), out, 0, threads);
+    return true;
   }
-  return false;
+  Numerics in_order = numerics;  // sums are exact, whatever their order
+  for (Step& step : in_order.steps)
+    if (is_in_open_order(step)) step.sums = Sums::fp32;
+  emulate(problem, in_order, input, out, threads);
+  return true;
 }
 
 Checked Checked::with_time(double microseconds) const {
@@ -755,23 +746,23 @@ Checked Checked::with_time(double microseconds) const {
   return result;
 }
 
-Checked check(const Problem& problem, const NumericModel& model, InputClass input_class, const void* input,
+Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
               const void* output, int threads) {
   validate(problem);
   Comparison comparison(problem);
   const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / problem.n());
   for (std::int64_t row = 0; row < problem.rows; row += rows_per_chunk) {
     Matrix values = load_rows(problem, input, row, std::min(rows_per_chunk, problem.rows - row), threads);
-    const Limits limits = limits_for(model, problem, input_class, values, threads);
+    const Limits limits = limits_for(numerics, problem, input_class, values, threads);
     transform(values, problem.scale, StageOrder::ascending, threads);
     comparison.add(row, values, output, limits, threads);
   }
   Checked result;
   result.stats = comparison.stats();
-  result.verdict = judge(result.stats, model, problem, input_class);
+  result.verdict = judge(result.stats, numerics, problem, input_class);
   if (!result.verdict || !is_exact_integer(input_class) || problem.rows == 0) return result;
   std::vector<unsigned char> exact(static_cast<std::size_t>(problem.span_bytes()));
-  if (exact_result(model, problem, input, exact.data(), threads)) {
+  if (exact_result(numerics, problem, input, exact.data(), threads)) {
     result.verdict = compare_exact(problem, exact.data(), output);
   }
   return result;

@@ -1,4 +1,4 @@
-// Tolerances T1 .. T6, computed from what a plan promises (NumericModel), the storage type and the sizes.
+// Tolerances T1 .. T6, computed from the steps of a plan (Numerics), the storage type and the sizes.
 // Nothing here is tuned; every constant carries its derivation.
 //
 // Notation: u = unit roundoff of the storage type, u32 = 2^-24, L = log2 n, k = roundings, gamma = gain
@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/numeric_model.hpp"
+#include "common/numerics.hpp"
 #include "common/problem.hpp"
 #include "reference/compare.hpp"
 #include "reference/inputs.hpp"
@@ -21,45 +21,42 @@ struct Window {
   bool contains(double value) const { return value >= low && value <= high; }  // false for NaN
 };
 
-/// Relative error that every element of the result shares: the model's constants, the conversion of
-/// problem.scale to fp32 (where the arithmetic applies it in fp32; NumericModel::gain_error leaves it out),
-/// the truncation bias.
-double predicted_gain(const NumericModel& model, const Problem& problem);
+/// Relative error that every element of the result shares: the product of the steps' constants against
+/// problem.scale, and the bias of truncating accumulators.
+double predicted_gain(const Numerics& numerics, const Problem& problem);
 
 /// The gain that a comparison with the exact result measures on smooth random data, <yhat - y, y> / <y, y>:
 /// predicted_gain, less the mean square of every rounding. A rounded number is the mean of the numbers that
 /// are rounded to it, as nearly as a smooth density is level over a grid step, so its error is uncorrelated
 /// with the result and has the covariance -E[d^2] with the input: -0.18 u^2, -2.75e-6 in bf16. Where two bf16
 /// numbers are added their lattice is too coarse for that: normal_data_gain (reference/lattice).
-double measured_gain(const NumericModel& model, const Problem& problem);
+double measured_gain(const Numerics& numerics, const Problem& problem);
 
 /// T1, centre: relative L2 error on smooth random data whose output has the given RMS,
-///   E^2 = k (rounding_rms u)^2 + gamma^2 + (fp32_rms u32)^2,
-/// with the spacing of subnormal numbers in place of u |y| for the share of a Gaussian output that lies below
-/// the smallest normal number. f32 storage: the fp32 arithmetic and one rounding by the scale, unless that is
-/// 2^j.
-double predicted_rel_l2(const NumericModel& model, const Problem& problem, double output_rms = 1.0);
+///   E^2 = sum over the roundings of (rounding_rms u)^2 + gamma^2 + (sum_rms u32)^2,
+/// kLatticeRms for a step that adds two stored numbers, times a power of two; with the spacing of subnormal
+/// numbers in place of u |y| for the share of a Gaussian output that lies below the smallest normal number.
+/// f32 storage: the fp32 arithmetic and one rounding by the scale, unless that is 2^j.
+double predicted_rel_l2(const Numerics& numerics, const Problem& problem, double output_rms = 1.0);
 
 /// T1: window around predicted_rel_l2 of +- (0.02 (0.03 for n <= 4) + 6 * 1.153 / sqrt(N)) of it, for
 /// Gaussian data. Two-sided: a result that is too good was not computed the way the model says. `judge` uses
 /// the sharper prediction for the very data instead, which holds for heavy tails too.
-Window rms_window(const NumericModel& model, const Problem& problem, double output_rms,
-                  std::int64_t elements);
+Window rms_window(const Numerics& numerics, const Problem& problem, double output_rms, std::int64_t elements);
 
-/// One step between two roundings to the storage type: butterflies over the index bits, then multiplication
+/// What lies between two roundings to the storage type: butterflies over the index bits, then multiplication
 /// by `factor`, then a rounding of root mean square `rms` units of u.
 struct RoundedStage {
   std::vector<int> bits;
   double factor = 1.0;
-  double rms = 0.42466;
+  double rms = kRoundingRms;
+  bool tensor_block = false;  ///< summed by a tensor core
 };
 
-/// The steps of a model: its tensor-core stages where it names them; radix2_stored one bit a step with
-/// radix2_factors (reference/emulation); otherwise one step for k = 1 (always for f32 storage) and, for k >
-/// 1, four bits a step in ascending order and the rest in the last one when that makes k steps, else L/k bits
-/// a step. The factors multiply to problem.scale. Throws BadRequest when k is not in 1 .. L or contradicts
-/// the arithmetic or the stages.
-std::vector<RoundedStage> rounded_stages(const NumericModel& model, const Problem& problem);
+/// The steps up to each rounding as one stage. The factors multiply to problem.scale: the stage whose
+/// constant had to be rounded has the exact one instead (predicted_gain has the difference). Throws
+/// BadRequest for steps that do not transform every index bit once or do not end in a rounding.
+std::vector<RoundedStage> rounded_stages(const Numerics& numerics, const Problem& problem);
 
 /// What running variance finds for a chunk of inputs (count x n, FP64).
 struct RunningVariance {
@@ -67,60 +64,58 @@ struct RunningVariance {
   ///   u (|y| + 6 s) + 6 s + |gamma| |y| + half the subnormal spacing,
   /// s^2 the variance before the last rounding: after each step but the last v <- (sum of v) factor^2 +
   /// ulp(z)^2 / 12 (where sums lie on a coarse grid, the mean square of the residues that the grid leaves),
-  /// plus (fp32_rms u32 RMS_row)^2; split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors are
-  /// sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
+  /// plus (sum_rms u32 RMS_row)^2; Sums::split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors
+  /// are sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
   Matrix bound;
   /// The same variances summed, but for sums of two where one term dominates (the other spans at most 2.5
   /// cells of the spacing that the sum is rounded to): their residues are not spread evenly and are taken
   /// from the two terms.
   Prediction prediction;
 };
-RunningVariance running_variance(const NumericModel& model, const Problem& problem, const Matrix& input,
+RunningVariance running_variance(const Numerics& numerics, const Problem& problem, const Matrix& input,
                                  int threads = 0);
 
 /// Bound of |err| for each element (count x n) that holds for any finite data without statistics: Wilkinson's
 /// running bound b <- |A| b + eps (|z| + |A| b), never larger than the row's hard bound. The structured
 /// inputs, whose roundings are not independent, are held to this one.
-Matrix rigorous_bound(const NumericModel& model, const Problem& problem, const Matrix& input,
-                      int threads = 0);
+Matrix rigorous_bound(const Numerics& numerics, const Problem& problem, const Matrix& input, int threads = 0);
 
 /// T3: |gain - measured_gain| allowed on Gaussian data of N elements: 6 * sqrt(3) E / sqrt(N) (the kurtosis
 /// 3 because the error grows with the element), 2e-7, and 0.025 u for results of several roundings, which
 /// share a lattice.
-double gain_tolerance(const NumericModel& model, const Problem& problem, std::int64_t elements);
+double gain_tolerance(const Numerics& numerics, const Problem& problem, std::int64_t elements);
 
 /// T4, Parseval: ||yhat||/||y|| - 1 = measured_gain + (E^2 - gamma^2) / 2 to second order, with the tolerance
 /// of T3.
-double predicted_norm_gain(const NumericModel& model, const Problem& problem, double output_rms = 1.0);
+double predicted_norm_gain(const Numerics& numerics, const Problem& problem, double output_rms = 1.0);
 
 /// T5: hard bound for any finite data, no statistics: ||err||_2 <= relative ||y||_2 + absolute sqrt(n) for
 /// each row.
 struct HardBound {
   double relative = 0.0, absolute = 0.0;
 };
-HardBound hard_bound(const NumericModel& model, const Problem& problem);
+HardBound hard_bound(const Numerics& numerics, const Problem& problem);
 
 /// Whether no intermediate can overflow, whatever the signs: max|x| intermediate_growth <= intermediate_limit
-/// in every row, or, for tensor-core stages, the row's 2-norm times what the stages before the last grow it
+/// in every row, or, for tensor-core steps, the row's 2-norm times what the steps before the last grow it
 /// by (1 at the orthonormal scale) below the limit. Where it does not hold, a finite truth may come out
 /// infinite or NaN.
-bool intermediates_fit(const NumericModel& model, const Problem& problem, const Matrix& input);
+bool intermediates_fit(const Numerics& numerics, const Problem& problem, const Matrix& input);
 
 /// The limits for one chunk: T5, and T2 with the prediction for smooth classes, else the rigorous bound.
-Limits limits_for(const NumericModel& model, const Problem& problem, InputClass input_class,
+Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
                   const Matrix& input, int threads = 0);
 
 /// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
 /// on the statistics T1, T3 and T4 inside their windows. The message names the test, the value and the
-/// window. (No statistics
-/// on subnormal data where the model flushes it.)
-Verdict judge(const ErrorStats& stats, const NumericModel& model, const Problem& problem,
+/// window. (No statistics on subnormal data where the plan flushes it.)
+Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
               InputClass input_class);
 
-/// T6: what a plan with this model must return bit for bit on integer rows (is_exact_integer): all sums are
-/// exact, so only its constants and the last rounding are left. Fills `out` (raw storage). False when the
-/// model's constants are not known well enough (then the rigorous bound is what remains).
-bool exact_result(const NumericModel& model, const Problem& problem, const void* input, void* out,
+/// T6: what a plan with these steps must return bit for bit on integer rows (is_exact_integer): all sums are
+/// exact, so only its constants and the last rounding are left. Fills `out` (raw storage). False where exact
+/// integers are not promised (then the rigorous bound is what remains).
+bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
                   int threads = 0);
 
 /// What a check found. Time is known only for a correct result: see with_time.
@@ -136,7 +131,7 @@ struct Checked {
 /// expected, limits_for, compare and judge over all rows, in chunks of bounded memory; for integer rows T6 as
 /// well. `input` and `output` are raw storage as the plan saw them (for an in-place plan: a copy of the input
 /// made before).
-Checked check(const Problem& problem, const NumericModel& model, InputClass input_class, const void* input,
+Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
               const void* output, int threads = 0);
 
 }  // namespace fwht::reference

@@ -25,7 +25,7 @@ Problem sized(Dtype dtype, std::int64_t n, std::int64_t elements) {
   return make_problem(dtype, n, std::max<std::int64_t>(1, elements / n));
 }
 
-Checked check_emulation(const NumericModel& model, const Storage& in, InputClass input) {
+Checked check_emulation(const Numerics& model, const Storage& in, InputClass input) {
   return check(in.problem, model, input, in.data(), emulated(model, in).data(), 1);
 }
 
@@ -34,13 +34,13 @@ Checked check_emulation(const NumericModel& model, const Storage& in, InputClass
 
 TEST(Predicted, GainCarriesTheStoredConstantAndTheFp32Scale) {
   const Problem odd = make_problem(Dtype::f16, 32, 1), even = make_problem(Dtype::f16, 64, 1);
-  EXPECT_NEAR(predicted_gain(hadacore_model(odd), odd), -1.0682e-4, 1e-8);
-  EXPECT_EQ(predicted_gain(hadacore_model(even), even), 0.0);
-  EXPECT_NEAR(predicted_gain(butterfly_model(odd), odd), -1.71e-8, 1e-10);
-  EXPECT_EQ(predicted_gain(butterfly_model(even), even), 0.0);
-  EXPECT_EQ(predicted_gain(single_rounding(Arithmetic::fp64, 32), odd), 0.0);
-  NumericModel truncating = butterfly_model(even);
-  truncating.truncation_bias = -3.8e-8;
+  EXPECT_NEAR(predicted_gain(tensor_blocks(odd), odd), -1.0682e-4, 1e-8);
+  EXPECT_EQ(predicted_gain(tensor_blocks(even), even), 0.0);
+  EXPECT_NEAR(predicted_gain(butterflies(odd), odd), -1.71e-8, 1e-10);
+  EXPECT_EQ(predicted_gain(butterflies(even), even), 0.0);
+  EXPECT_EQ(predicted_gain(single_rounding(Sums::fp64, odd), odd), 0.0);
+  Numerics truncating = butterflies(even);
+  truncating.steps[0].sum_bias = kTruncationBias;
   EXPECT_NEAR(predicted_gain(truncating, even), -3.8e-8, 1e-16);
 }
 
@@ -68,22 +68,22 @@ double rounding_gain_of_normal(Dtype dtype, double sigma) {
 TEST(Predicted, MeasuredGainHasTheMeanSquareOfTheRounding) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, 64, 1);
-    const double predicted = measured_gain(butterfly_model(problem), problem);
+    const double predicted = measured_gain(butterflies(problem), problem);
     for (const double sigma : {1.0, 1.2, 1.4, 1.7}) {
       EXPECT_NEAR(rounding_gain_of_normal(dtype, sigma) / predicted, 1.0, 0.03) << sigma;
     }
   }
   const Problem exact = make_problem(Dtype::f32, 64, 1);
-  EXPECT_EQ(measured_gain(butterfly_model(exact), exact), 0.0);
+  EXPECT_EQ(measured_gain(butterflies(exact), exact), 0.0);
   const Problem staged = make_problem(Dtype::bf16, 4096, 1);  // three roundings
-  EXPECT_NEAR(measured_gain(hadacore_model(staged), staged), -3 * 2.7516e-6, 1e-9);
+  EXPECT_NEAR(measured_gain(tensor_blocks(staged), staged), -3 * 2.7516e-6, 1e-9);
 }
 
 // The closed form against errors simulated (and, at n = 64 and 32768, measured on an H100): within 1.1 %.
 TEST(Predicted, RelL2IsTheClosedForm) {
   const auto predicted = [](Dtype dtype, std::int64_t n) {
     const Problem problem = make_problem(dtype, n, 1);
-    return predicted_rel_l2(hadacore_model(problem), problem);
+    return predicted_rel_l2(tensor_blocks(problem), problem);
   };
   EXPECT_NEAR(predicted(Dtype::f16, 64) / 2.968e-4, 1.0, 0.012);
   EXPECT_NEAR(predicted(Dtype::f16, 128) / 3.127e-4, 1.0, 0.012);
@@ -97,19 +97,19 @@ TEST(Predicted, Fp32ButterfliesGrowWithTheRootOfTheLevels) {
   for (auto [n, units] :
        {std::pair{16, 0.92}, {64, 1.13}, {256, 1.30}, {1024, 1.45}, {4096, 1.58}, {16384, 1.72}}) {
     const Problem problem = make_problem(Dtype::f32, n, 1);
-    EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem) / 0x1p-24 / units, 1.0, 0.01) << n;
+    EXPECT_NEAR(predicted_rel_l2(butterflies(problem), problem) / 0x1p-24 / units, 1.0, 0.01) << n;
   }
 }
 
 TEST(Predicted, SubnormalOutputsAreRoundedToTheirSpacing) {
   const Problem problem = make_problem(Dtype::f16, 4096, 1);
-  EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem, 1e-5) / 0x1p-11, 3.52, 0.02);
-  EXPECT_NEAR(predicted_rel_l2(butterfly_model(problem), problem, 1.0) / 0x1p-11, 0.42466, 0.0005);
+  EXPECT_NEAR(predicted_rel_l2(butterflies(problem), problem, 1e-5) / 0x1p-11, 3.52, 0.02);
+  EXPECT_NEAR(predicted_rel_l2(butterflies(problem), problem, 1.0) / 0x1p-11, 0.42466, 0.0005);
 }
 
 TEST(Predicted, WindowIsTwoSidedAndRefusesNan) {
   const Problem problem = make_problem(Dtype::f16, 64, 1);
-  const Window window = rms_window(butterfly_model(problem), problem, 1.0, 1 << 20);
+  const Window window = rms_window(butterflies(problem), problem, 1.0, 1 << 20);
   const double centre = 0.42466 * 0x1p-11, relative = 0.02 + 6 * 1.153 / 1024;
   EXPECT_NEAR(window.low / centre, 1.0 - relative, 1e-4);
   EXPECT_NEAR(window.high / centre, 1.0 + relative, 1e-4);
@@ -121,8 +121,7 @@ TEST(Stages, CoverEveryBitOnceAndMultiplyToTheScale) {
   for (Dtype dtype : kAllDtypes) {
     for (std::int64_t n = 2; n <= 32768; n *= 2) {
       const Problem problem = make_problem(dtype, n, 1);
-      for (const NumericModel& model :
-           {butterfly_model(problem), hadacore_model(problem), radix2_model(problem)}) {
+      for (const Numerics& model : {butterflies(problem), tensor_blocks(problem), stored_levels(problem)}) {
         std::vector<int> times(static_cast<std::size_t>(log2_floor(n)), 0);
         double product = 1.0;
         for (const RoundedStage& stage : rounded_stages(model, problem)) {
@@ -136,50 +135,58 @@ TEST(Stages, CoverEveryBitOnceAndMultiplyToTheScale) {
     }
   }
   const Problem problem = make_problem(Dtype::f16, 512, 1);
-  EXPECT_EQ(rounded_stages(hadacore_model(problem), problem).back().bits, std::vector<int>{8});
-  NumericModel two = butterfly_model(problem);
-  two.roundings = 2;  // as in two matrix factors
-  EXPECT_EQ(rounded_stages(two, problem)[0].bits.size(), 5U);
-  NumericModel bad = radix2_model(problem);
-  bad.roundings = 3;
-  EXPECT_THROW(rounded_stages(bad, problem), BadRequest);
-  bad = butterfly_model(problem);
-  bad.roundings = 0;
-  EXPECT_THROW(rounded_stages(bad, problem), BadRequest);
+  EXPECT_EQ(rounded_stages(tensor_blocks(problem), problem).back().bits, std::vector<int>{8});
+  Numerics kept = stored_levels(problem);
+  kept.steps[3].rounds = false;  // bits 3 and 4 are rounded together
+  const std::vector<RoundedStage> stages = rounded_stages(kept, problem);
+  ASSERT_EQ(stages.size(), 8U);
+  EXPECT_EQ(stages[3].bits, (std::vector<int>{3, 4}));
+  EXPECT_EQ(stages[3].factor, 0.5);
+  EXPECT_EQ(kept.roundings(), 8);
+  Numerics bad = stored_levels(problem);
+  bad.steps.pop_back();
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest) << "a bit left out";
+  bad.steps.push_back(bad.steps.back());
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest) << "a bit twice";
+  bad = butterflies(problem);
+  bad.steps[0].rounds = false;
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest) << "no rounding at the end";
+  bad = butterflies(make_problem(Dtype::f16, 1024, 1));
+  EXPECT_THROW(rounded_stages(bad, problem), BadRequest) << "bit 9 of 9 bits";
 }
 
-TEST(Stages, FollowTheModelsOwnTensorCoreStages) {
+// The stage whose constant had to be rounded has the exact one, wherever it is.
+TEST(Stages, HaveTheExactConstant) {
   const Problem problem = make_problem(Dtype::f16, 32, 1);
-  NumericModel model = hadacore_model(problem);
-  model.stages = {{{4, 0, 1, 2}, 1, 0.70703125, false}, {{0, 1, 2, 3}, 4, 0.25, false}};
-  const auto stages = rounded_stages(model, problem);
+  Numerics numerics = tensor_blocks(problem);
+  std::swap(numerics.steps[0], numerics.steps[1]);
+  const auto stages = rounded_stages(numerics, problem);
   ASSERT_EQ(stages.size(), 2U);
   EXPECT_EQ(stages[0].bits, (std::vector<int>{4}));
   EXPECT_EQ(stages[1].bits, (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_NEAR(stages[0].factor * stages[1].factor / problem.scale, 1.0, 1e-15);
-  model.stages.pop_back();
-  EXPECT_THROW(rounded_stages(model, problem), BadRequest);
+  EXPECT_NEAR(stages[0].factor, std::sqrt(0.5), 1e-15);
+  EXPECT_EQ(stages[1].factor, 0.25);
 }
 
 TEST(Hard, BoundIsTheProductOfTheRoundings) {
   const Problem problem = make_problem(Dtype::f16, 4096, 1);
-  EXPECT_NEAR(hard_bound(butterfly_model(problem), problem).relative / 0x1p-11, 1.0, 0.01);
-  EXPECT_NEAR(hard_bound(hadacore_model(problem), problem).relative / 0x1p-11, 3.0, 0.02);
-  EXPECT_NEAR(hard_bound(hadacore_model(problem), problem).absolute, 3 * 0x1p-25, 0x1p-30);
+  EXPECT_NEAR(hard_bound(butterflies(problem), problem).relative / 0x1p-11, 1.0, 0.01);
+  EXPECT_NEAR(hard_bound(tensor_blocks(problem), problem).relative / 0x1p-11, 3.0, 0.02);
+  EXPECT_NEAR(hard_bound(tensor_blocks(problem), problem).absolute, 3 * 0x1p-25, 0x1p-30);
 }
 
 // ---- Clean results pass
 // ---------------------------------------------------------------------------------------------
 
-using MakeModel = NumericModel (*)(const Problem&);
+using MakeNumerics = Numerics (*)(const Problem&);
 struct Path {
   const char* name;
-  MakeModel model;
+  MakeNumerics model;
   bool f32;
 };
-constexpr Path kPaths[] = {{"butterflies", butterfly_model, true},
-                           {"hadacore", hadacore_model, false},
-                           {"radix2", radix2_model, true}};
+constexpr Path kPaths[] = {{"butterflies", butterflies, true},
+                           {"tensor_blocks", tensor_blocks, false},
+                           {"stored_levels", stored_levels, true}};
 
 class Clean : public testing::TestWithParam<InputClass> {};
 INSTANTIATE_TEST_SUITE_P(Tolerance, Clean,
@@ -240,7 +247,7 @@ TEST(CleanOthers, DescendingButterfliesPassAsAnyOrder) {
             fp32_level(row, bit);
           scale_in_fp32(row, in.problem.scale);
         });
-        const NumericModel model = single_rounding(Arithmetic::fp32_any_order, n);
+        const Numerics model = single_rounding(Sums::fp32_any_order, in.problem);
         const Checked checked = check(in.problem, model, input, in.data(), out.data());
         EXPECT_TRUE(checked.verdict) << checked.verdict.message;
       }
@@ -256,8 +263,8 @@ TEST(CleanOthers, DoublePrecisionPasses) {
         const Storage in(sized(dtype, n, 1 << 14), input, 4);
         Storage out(in.problem);
         store_rows(in.problem, expected(in.problem, in.data()), out.data());
-        NumericModel model = single_rounding(Arithmetic::fp64, n);
-        model.fp32_rms = 0.0;
+        Numerics model = single_rounding(Sums::fp64, in.problem);
+        model.steps[0].sum_rms = 0.0;
         const Checked checked = check(in.problem, model, input, in.data(), out.data());
         EXPECT_TRUE(checked.verdict) << checked.verdict.message;
       }
@@ -283,7 +290,7 @@ TEST(CleanOthers, SplitBf16Passes) {
             fp32_level(row, bit);
           scale_in_fp32(row, in.problem.scale);
         });
-        const NumericModel model = single_rounding(Arithmetic::split_bf16, n);
+        const Numerics model = single_rounding(Sums::split_bf16, in.problem);
         const Checked checked = check(in.problem, model, input, in.data(), out.data());
         EXPECT_TRUE(checked.verdict) << checked.verdict.message;
       }
@@ -296,8 +303,7 @@ TEST(Prediction, AgreesWithTheClosedFormOnGaussianData) {
   for (Dtype dtype : kAllDtypes) {
     for (std::int64_t n : {8, 64, 2048, 4096}) {
       const Storage in(sized(dtype, n, 1 << 17), InputClass::normal, 3);
-      const NumericModel model =
-          dtype == Dtype::f32 ? butterfly_model(in.problem) : hadacore_model(in.problem);
+      const Numerics model = dtype == Dtype::f32 ? butterflies(in.problem) : tensor_blocks(in.problem);
       const Checked checked = check_emulation(model, in, InputClass::normal);
       ASSERT_TRUE(checked.stats.predicted_rel_l2);
       const double gamma = predicted_gain(model, in.problem);
@@ -309,7 +315,7 @@ TEST(Prediction, AgreesWithTheClosedFormOnGaussianData) {
 }
 
 /// Measured over predicted for rows with one entry of 1000 among N(0, 1).
-double ratio_on_dominated_rows(const NumericModel& model, const Storage& in, const Storage& out) {
+double ratio_on_dominated_rows(const Numerics& model, const Storage& in, const Storage& out) {
   const Matrix truth = expected(in.problem, in.data());
   const Prediction prediction =
       running_variance(model, in.problem, load_rows(in.problem, in.data())).prediction;
@@ -324,20 +330,19 @@ TEST(Prediction, FollowsWhatDominatedSumsAbsorb) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (const std::int64_t n : {2, 4, 16, 128, 1024}) {
       const Storage in(sized(dtype, n, 1 << 18), InputClass::massive_channel, 5);
-      const NumericModel model = radix2_model(in.problem);
+      const Numerics model = stored_levels(in.problem);
       EXPECT_NEAR(ratio_on_dominated_rows(model, in, emulated(model, in)), 1.0, 0.02 + 6.9 / 512)
           << name_of(dtype) << " n=" << n;
     }
   }
   const Storage in(sized(Dtype::bf16, 16, 1 << 18), InputClass::massive_channel, 5);
-  const NumericModel model = radix2_model(in.problem);
+  const Numerics model = stored_levels(in.problem);
   const double coarse =
       std::sqrt(4 * in.problem.rows * 16.0 * (16.0 / 12.0)) / 4;  // even, times 2^-2 at last
   const double predicted =
       std::sqrt(running_variance(model, in.problem, load_rows(in.problem, in.data())).prediction.error2);
   EXPECT_NEAR(predicted / coarse, std::sqrt((0.648 + 0.897 + 0.991 + 1.0) / 4), 0.01);
-  EXPECT_GT(std::fabs(ratio_on_dominated_rows(model, in, emulated(hadacore_model(in.problem), in)) - 1.0),
-            0.1)
+  EXPECT_GT(std::fabs(ratio_on_dominated_rows(model, in, emulated(tensor_blocks(in.problem), in)) - 1.0), 0.1)
       << "one rounding where the model promises four";
 }
 
@@ -347,12 +352,12 @@ TEST(Prediction, FollowsWhatDominatedSumsAbsorb) {
 TEST(Promise, TooGoodAndTooBadBothFail) {
   for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Storage in(sized(dtype, 1024, 1 << 16), InputClass::normal, 9);
-    const Storage good = emulated(butterfly_model(in.problem), in),
-                  staged = emulated(hadacore_model(in.problem), in);
+    const Storage good = emulated(butterflies(in.problem), in),
+                  staged = emulated(tensor_blocks(in.problem), in);
     const Checked too_good =
-        check(in.problem, hadacore_model(in.problem), InputClass::normal, in.data(), good.data());
+        check(in.problem, tensor_blocks(in.problem), InputClass::normal, in.data(), good.data());
     const Checked too_bad =
-        check(in.problem, butterfly_model(in.problem), InputClass::normal, in.data(), staged.data());
+        check(in.problem, butterflies(in.problem), InputClass::normal, in.data(), staged.data());
     EXPECT_FALSE(too_good.verdict);
     EXPECT_NE(too_good.verdict.message.find("T1"), std::string::npos) << too_good.verdict.message;
     EXPECT_FALSE(too_bad.verdict);
@@ -361,8 +366,8 @@ TEST(Promise, TooGoodAndTooBadBothFail) {
 
 TEST(Promise, AnUndeclaredGainFails) {
   const Storage in(sized(Dtype::f16, 2048, 1 << 17), InputClass::uniform, 9);
-  NumericModel honest = hadacore_model(in.problem), lying = honest;
-  lying.gain_error = 0.0;
+  Numerics honest = tensor_blocks(in.problem), lying = honest;
+  lying.steps.back().constant = in.problem.scale / lying.steps[0].constant / lying.steps[1].constant;
   const Storage out = emulated(honest, in);
   EXPECT_TRUE(check(in.problem, honest, InputClass::uniform, in.data(), out.data()).verdict);
   const Checked checked = check(in.problem, lying, InputClass::uniform, in.data(), out.data());
@@ -372,9 +377,9 @@ TEST(Promise, AnUndeclaredGainFails) {
 TEST(Promise, FlushedSubnormalsPassOnlyWhenDeclared) {
   const Storage in(sized(Dtype::bf16, 64, 1 << 12), InputClass::subnormal, 1);
   const Storage flushed(in.problem);  // all zero
-  NumericModel model = butterfly_model(in.problem);
+  Numerics model = butterflies(in.problem);
   EXPECT_FALSE(check(in.problem, model, InputClass::subnormal, in.data(), flushed.data()).verdict);
-  model.flushes_subnormals = true;
+  model.promises.flushes_subnormals = true;
   EXPECT_TRUE(check(in.problem, model, InputClass::subnormal, in.data(), flushed.data()).verdict);
   const Storage normal(in.problem, InputClass::normal, 1);
   EXPECT_FALSE(check(in.problem, model, InputClass::normal, normal.data(), flushed.data()).verdict)
@@ -390,7 +395,7 @@ TEST(Exact, OneUnitOnIntegersFails) {
       const Storage in(make_problem(dtype, n, 50), InputClass::integers, 2);
       for (const Path& path : kPaths) {
         if (dtype == Dtype::f32 && !path.f32) continue;
-        const NumericModel model = path.model(in.problem);
+        const Numerics model = path.model(in.problem);
         Storage out = emulated(model, in);
         EXPECT_TRUE(check(in.problem, model, InputClass::integers, in.data(), out.data()).verdict);
         const double y = out.get(20, 5);
@@ -406,8 +411,8 @@ TEST(Overflow, ResultsBeyondTheRangeMustBeInfinite) {
   Problem problem = make_problem(Dtype::f16, 1024, 16);
   problem.scale = 1000.0;  // RMS 32000: some 4 % of the results overflow
   const Storage in(problem, InputClass::normal, 3);
-  Storage out = emulated(butterfly_model(problem), in);
-  const Checked checked = check(problem, butterfly_model(problem), InputClass::normal, in.data(), out.data());
+  Storage out = emulated(butterflies(problem), in);
+  const Checked checked = check(problem, butterflies(problem), InputClass::normal, in.data(), out.data());
   EXPECT_TRUE(checked.verdict) << checked.verdict.message;
   EXPECT_GT(checked.stats.nonfinite, 100);
   EXPECT_EQ(checked.stats.nonfinite + checked.stats.finite, checked.stats.elements);
@@ -416,8 +421,7 @@ TEST(Overflow, ResultsBeyondTheRangeMustBeInfinite) {
     out.set(7, i, std::copysign(65504.0, out.get(7, i)));  // saturated instead
     break;
   }
-  const Checked saturated =
-      check(problem, butterfly_model(problem), InputClass::normal, in.data(), out.data());
+  const Checked saturated = check(problem, butterflies(problem), InputClass::normal, in.data(), out.data());
   EXPECT_FALSE(saturated.verdict);
   EXPECT_EQ(saturated.stats.missing_nonfinite, 1);
 }
@@ -427,7 +431,7 @@ TEST(Nonfinite, RowsWithNanAndInfinitiesAreJudgedByClassAndTheOthersInFull) {
     Storage in(sized(dtype, 256, 1 << 14), InputClass::normal, 3);
     in.set(3, 17, kNan);
     in.set(9, 100, -kInf);
-    const NumericModel model = butterfly_model(in.problem);
+    const Numerics model = butterflies(in.problem);
     Storage out = emulated(model, in);
     const Checked checked = check(in.problem, model, InputClass::normal, in.data(), out.data());
     EXPECT_TRUE(checked.verdict) << checked.verdict.message;
@@ -441,9 +445,9 @@ TEST(Nonfinite, RowsWithNanAndInfinitiesAreJudgedByClassAndTheOthersInFull) {
 
 TEST(Intermediates, FitByGrowthOrByNorm) {
   const Problem problem = make_problem(Dtype::f16, 32768, 1);
-  NumericModel model = hadacore_model(problem);
-  model.intermediate_growth = 64.0;  // 4 a stage, three stages before the last
-  model.intermediate_limit = 65504.0;
+  Numerics model = tensor_blocks(problem);
+  model.promises.intermediate_growth = 64.0;  // 4 a stage, three stages before the last
+  model.promises.intermediate_limit = 65504.0;
   Matrix x = Matrix::Zero(1, problem.n());
   x.leftCols(16).setConstant(1000.0);
   EXPECT_TRUE(intermediates_fit(model, problem, x));
@@ -451,7 +455,7 @@ TEST(Intermediates, FitByGrowthOrByNorm) {
   EXPECT_TRUE(intermediates_fit(model, problem, x)) << "the row's norm is 64000";
   x.leftCols(16).setConstant(16400.0);
   EXPECT_FALSE(intermediates_fit(model, problem, x));
-  EXPECT_TRUE(intermediates_fit(butterfly_model(problem), problem, x)) << "fp32 holds the sums";
+  EXPECT_TRUE(intermediates_fit(butterflies(problem), problem, x)) << "fp32 holds the sums";
 }
 
 // Another scale than 1/sqrt(n) makes stages that are not orthonormal: the 2-norm then says less, by what they
@@ -459,37 +463,35 @@ TEST(Intermediates, FitByGrowthOrByNorm) {
 TEST(Intermediates, TheNormCountsWithTheGrowthOfTheStages) {
   Problem problem = make_problem(Dtype::f16, 256, 1);
   problem.scale = 1.0;  // 16 times the orthonormal one
-  NumericModel model = hadacore_model(make_problem(Dtype::f16, 256, 1));
-  model.intermediate_growth = 256.0;
-  model.intermediate_limit = 65504.0;
+  Numerics model = tensor_blocks(make_problem(Dtype::f16, 256, 1));
+  model.promises.intermediate_growth = 256.0;
+  model.promises.intermediate_limit = 65504.0;
   Matrix x = Matrix::Zero(1, problem.n());
   x.leftCols(4).setConstant(3000.0);  // norm 6000, as large as 48000 after a stage with constants of 1
   const auto with_constants = [&](double first, double last) {
-    NumericModel changed = model;
-    changed.stages = hadacore_stages(problem.dtype(), problem.n()).stages;
-    changed.stages[0].constant = first;
-    changed.stages[1].constant = last;
+    Numerics changed = model;
+    changed.steps[0].constant = first;
+    changed.steps[1].constant = last;
     return changed;
   };
   EXPECT_TRUE(intermediates_fit(with_constants(0.25, 4.0), problem, x)) << "the last stage carries the scale";
   EXPECT_TRUE(intermediates_fit(with_constants(1.0, 1.0), problem, x)) << "6000 times 4";
   EXPECT_FALSE(intermediates_fit(with_constants(4.0, 0.25), problem, x)) << "6000 times 16";
-  model.stages.clear();
-  EXPECT_FALSE(intermediates_fit(model, problem, x)) << "stages that nobody names may grow at any scale";
-  EXPECT_TRUE(intermediates_fit(model, make_problem(Dtype::f16, 256, 1), x)) << "but not at 1/sqrt(n)";
+  model.steps = stored_levels(problem).steps;
+  EXPECT_FALSE(intermediates_fit(model, problem, x)) << "the norm says nothing about sums in fp32";
 }
 
 TEST(Check, NoRowsIsRightAndScaleIsPartOfTheProblem) {
   Problem none = make_problem(Dtype::f32, 64, 0);
-  EXPECT_TRUE(check(none, butterfly_model(none), InputClass::normal, nullptr, nullptr).verdict);
+  EXPECT_TRUE(check(none, butterflies(none), InputClass::normal, nullptr, nullptr).verdict);
   Problem scaled = make_problem(Dtype::f32, 64, 32);
   scaled.scale = 3.0;
   const Storage in(scaled, InputClass::normal, 1);
-  const Storage out = emulated(butterfly_model(scaled), in);
-  EXPECT_TRUE(check(scaled, butterfly_model(scaled), InputClass::normal, in.data(), out.data()).verdict);
+  const Storage out = emulated(butterflies(scaled), in);
+  EXPECT_TRUE(check(scaled, butterflies(scaled), InputClass::normal, in.data(), out.data()).verdict);
   Problem other = scaled;
   other.scale = 3.0001;
-  EXPECT_FALSE(check(other, butterfly_model(other), InputClass::normal, in.data(), out.data()).verdict);
+  EXPECT_FALSE(check(other, butterflies(other), InputClass::normal, in.data(), out.data()).verdict);
 }
 
 }  // namespace

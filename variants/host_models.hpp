@@ -9,7 +9,7 @@ namespace fwht {
 
 /// What the plan of a supported problem with aligned, contiguous rows promises on `device`; pure. None where
 /// only the plan knows. A variant with an emulation (reference/emulation) has a line in host_models.cpp.
-std::optional<NumericModel> model_without_plan(const Variant& variant, const Problem& problem,
-                                               const DeviceInfo& device);
+std::optional<Numerics> numerics_without_plan(const Variant& variant, const Problem& problem,
+                                              const DeviceInfo& device);
 
 }  // namespace fwht

@@ -22,7 +22,7 @@ namespace {
 class TransformPlan final : public Plan {
  public:
   explicit TransformPlan(const Problem& problem) : Plan(problem) {}
-  NumericModel numerics() const override { return {}; }
+  Numerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
 
  private:

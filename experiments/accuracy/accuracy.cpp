@@ -48,8 +48,8 @@ Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> se
 
 Samples::Measured Samples::judge(const support::Performer::Result& result) const {
   Measured measured;
-  measured.model = result.model;
-  const reference::HardBound hard = reference::hard_bound(result.model, problem_);
+  measured.numerics = result.numerics;
+  const reference::HardBound hard = reference::hard_bound(result.numerics, problem_);
   reference::Limits rows;
   rows.row_relative = hard.relative;
   rows.row_absolute = hard.absolute;
@@ -59,11 +59,11 @@ Samples::Measured Samples::judge(const support::Performer::Result& result) const
   measured.stats = all.stats();
 
   const reference::Matrix input = reference::load_rows(judged_, raw_.data());
-  const reference::Limits limits = reference::limits_for(result.model, judged_, case_.input, input);
+  const reference::Limits limits = reference::limits_for(result.numerics, judged_, case_.input, input);
   reference::Comparison part(judged_);
   part.add(0, expected_.topRows(judged_.rows), result.output.data(), limits);
   const reference::ErrorStats judged = part.stats();
-  measured.verdict = reference::judge(judged, result.model, judged_, case_.input);
+  measured.verdict = reference::judge(judged, result.numerics, judged_, case_.input);
   if (measured.verdict) measured.verdict = reference::judge_elements(measured.stats, problem_);
   if (measured.verdict && !result.guards_intact)
     measured.verdict = reference::incorrect("memory in front of or behind the data was written");
@@ -71,10 +71,10 @@ Samples::Measured Samples::judge(const support::Performer::Result& result) const
   if (!roundings_are_independent(case_.input) || judged.expected_rms == 0.0) return measured;
   const reference::Prediction prediction =
       limits.prediction ? *limits.prediction
-                        : reference::running_variance(result.model, judged_, input).prediction;
+                        : reference::running_variance(result.numerics, judged_, input).prediction;
   const double squares = judged.expected_rms * judged.expected_rms * static_cast<double>(judged.finite);
   measured.predicted_for_data =
-      std::hypot(std::sqrt(prediction.error2 / squares), reference::predicted_gain(result.model, judged_));
+      std::hypot(std::sqrt(prediction.error2 / squares), reference::predicted_gain(result.numerics, judged_));
   measured.gain_spread = std::sqrt(prediction.gain_variance * static_cast<double>(judged.finite) /
                                    static_cast<double>(std::max<std::int64_t>(1, measured.stats.finite))) /
                          squares;
@@ -95,36 +95,38 @@ CsvRow identity_of(const support::Performer& performer, const Case& c) {
 
 CsvRow measured_row(const Samples& samples, const Samples::Measured& measured) {
   const reference::ErrorStats& stats = measured.stats;
-  const double predicted = reference::predicted_rel_l2(measured.model, samples.problem(), stats.expected_rms);
+  const double predicted =
+      reference::predicted_rel_l2(measured.numerics, samples.problem(), stats.expected_rms);
   const auto ratio = [&](std::optional<double> to) {
     return csv_number(to && *to > 0.0 ? std::optional(stats.rel_l2 / *to) : std::nullopt);
   };
-  return {{"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
-          {"elements", std::to_string(samples.problem().elements())},
-          {"status", measured.verdict ? "ok" : "incorrect"},
-          {"message", measured.verdict ? "" : measured.verdict.message},
-          {"rel_l2", csv_number(stats.rel_l2)},
-          {"rel_l2_min_row", csv_number(stats.rel_l2_min_row)},
-          {"rel_l2_mean_row", csv_number(stats.rel_l2_mean_row)},
-          {"rel_l2_max_row", csv_number(stats.rel_l2_max_row)},
-          {"predicted_rel_l2", csv_number(predicted)},
-          {"ratio", ratio(predicted)},
-          {"predicted_for_data", csv_number(measured.predicted_for_data)},
-          {"ratio_for_data", ratio(measured.predicted_for_data)},
-          {"window", csv_number(ratio_window(stats.finite))},
-          {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
-          {"gain", csv_number(stats.gain)},
-          {"predicted_gain", csv_number(samples.what().input == InputClass::normal
-                                            ? reference::normal_data_gain(measured.model, samples.problem())
-                                            : reference::measured_gain(measured.model, samples.problem()))},
-          {"gain_spread", csv_number(measured.gain_spread)},
-          {"mean_signed_error", csv_number(stats.mean_signed_error)},
-          {"bit_match", csv_number(stats.bit_match)},
-          {"ulp_histogram", fmt::format("{}", fmt::join(stats.ulp_histogram, ";"))},
-          {"nonfinite", std::to_string(stats.nonfinite)},
-          {"unexpected_nan", std::to_string(stats.unexpected_nan)},
-          {"unexpected_infinity", std::to_string(stats.unexpected_infinity)},
-          {"missing_nonfinite", std::to_string(stats.missing_nonfinite)}};
+  return {
+      {"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
+      {"elements", std::to_string(samples.problem().elements())},
+      {"status", measured.verdict ? "ok" : "incorrect"},
+      {"message", measured.verdict ? "" : measured.verdict.message},
+      {"rel_l2", csv_number(stats.rel_l2)},
+      {"rel_l2_min_row", csv_number(stats.rel_l2_min_row)},
+      {"rel_l2_mean_row", csv_number(stats.rel_l2_mean_row)},
+      {"rel_l2_max_row", csv_number(stats.rel_l2_max_row)},
+      {"predicted_rel_l2", csv_number(predicted)},
+      {"ratio", ratio(predicted)},
+      {"predicted_for_data", csv_number(measured.predicted_for_data)},
+      {"ratio_for_data", ratio(measured.predicted_for_data)},
+      {"window", csv_number(ratio_window(stats.finite))},
+      {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
+      {"gain", csv_number(stats.gain)},
+      {"predicted_gain", csv_number(samples.what().input == InputClass::normal
+                                        ? reference::normal_data_gain(measured.numerics, samples.problem())
+                                        : reference::measured_gain(measured.numerics, samples.problem()))},
+      {"gain_spread", csv_number(measured.gain_spread)},
+      {"mean_signed_error", csv_number(stats.mean_signed_error)},
+      {"bit_match", csv_number(stats.bit_match)},
+      {"ulp_histogram", fmt::format("{}", fmt::join(stats.ulp_histogram, ";"))},
+      {"nonfinite", std::to_string(stats.nonfinite)},
+      {"unexpected_nan", std::to_string(stats.unexpected_nan)},
+      {"unexpected_infinity", std::to_string(stats.unexpected_infinity)},
+      {"missing_nonfinite", std::to_string(stats.missing_nonfinite)}};
 }
 
 }  // namespace fwht::accuracy

@@ -43,7 +43,7 @@ class Samples {
   struct Measured {
     reference::Verdict verdict;
     reference::ErrorStats stats;  ///< over all elements
-    NumericModel model;
+    Numerics numerics;
     /// What the model predicts for the judged part of this very data, the gain included; none for inputs
     /// whose roundings are not independent.
     std::optional<double> predicted_for_data;

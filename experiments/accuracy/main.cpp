@@ -1,4 +1,4 @@
-// fwht_accuracy: the error of every variant against FP64, beside what its NumericModel predicts.
+// fwht_accuracy: the error of every variant against FP64, beside what its steps predict.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

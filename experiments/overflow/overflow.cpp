@@ -77,13 +77,17 @@ std::vector<std::byte> transform(Placement placement, const Problem& problem,
     reference::store_rows(problem, scaled, out.data());
     Problem unscaled = problem;
     unscaled.scale = 1.0;
-    reference::emulate_fp32(unscaled, out.data(), out.data());
+    reference::emulate(unscaled, single_rounding(Sums::fp32, unscaled), out.data(), out.data());
     return out;
   }
-  std::vector<float> factors(
-      static_cast<std::size_t>(std::llround(std::log2(static_cast<double>(problem.n())))), 1.0F);
-  factors.back() = static_cast<float>(problem.scale);
-  reference::emulate_radix2_stored(problem, factors, rows.data(), out.data());
+  Numerics stored;  // one index bit a step, each rounded, the scale in the last one
+  for (int bit = 0; std::int64_t{1} << bit < problem.n(); ++bit) {
+    Step step;
+    step.bits = {bit};
+    stored.steps.push_back(step);
+  }
+  stored.steps.back().constant = static_cast<float>(problem.scale);
+  reference::emulate(problem, stored, rows.data(), out.data());
   return out;
 }
 

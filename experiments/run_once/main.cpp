@@ -36,14 +36,15 @@ bool parse(Options& options, int argc, const char* const* argv) {
   return support::parse_command_line(app, argc, argv);
 }
 
-void print_plan(const Plan& plan, const NumericModel& model) {
+void print_plan(const Plan& plan, const Numerics& numerics) {
   std::cout << fmt::format("problem    {}\nsettings   {}\n", to_string(plan.problem()),
                            support::settings_json(plan));
   std::cout << fmt::format(
-      "numerics   roundings={} rounding_rms={} gain_error={:.4g} fp32_rms={:.4g} truncation_bias={:.3g} "
-      "row_isolation={} intermediate_growth={:.4g}\n",
-      model.roundings, model.rounding_rms, model.gain_error, model.fp32_rms, model.truncation_bias,
-      model.row_isolation, model.intermediate_growth);
+      "numerics   steps={} roundings={} gain_error={:.4g} sum_rms={:.4g} sum_bias={:.3g} row_isolation={} "
+      "intermediate_growth={:.4g}\n",
+      numerics.steps.size(), numerics.roundings(), numerics.gain_error(plan.problem().scale),
+      numerics.sum_rms(), numerics.sum_bias(), numerics.promises.row_isolation,
+      numerics.promises.intermediate_growth);
 }
 
 int run(int argc, const char* const* argv) {

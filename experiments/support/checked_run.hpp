@@ -40,7 +40,7 @@ class TruthCache {
 };
 
 /// Fills the slices with the truth's input, executes the plan on slice 0 and judges every element of the
-/// result: the first period against the FP64 truth by the tolerances of the plan's NumericModel, every
+/// result: the first period against the FP64 truth by the tolerances of the plan's steps, every
 /// further whole period by equality with the first, rows behind the last whole period against the truth
 /// again. Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what
 /// the plan throws.

@@ -26,7 +26,7 @@ class Faulty final : public Plan {
       : Plan(problem),
         correct_(plan(find_variant("cpu"), problem, this_device())),
         fault_(std::move(fault)) {}
-  NumericModel numerics() const override { return correct_->numerics(); }
+  Numerics numerics() const override { return correct_->numerics(); }
   Settings settings() const override { return {}; }
 
  private:
@@ -117,9 +117,7 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
    public:
     using Plan::Plan;
     explicit Nothing(const Problem& p) : Plan(p) {}
-    NumericModel numerics() const override {
-      return single_rounding(Arithmetic::fp32_ascending, problem().n());
-    }
+    Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }
     Settings settings() const override { return {}; }
 
    private:

@@ -26,8 +26,9 @@ Performer::Performer(const Variant& variant, Source source, const DeviceInfo& de
 Support Performer::supports(const Problem& problem) const {
   if (source_ == Source::measured) return variant_->supports(problem, *device_);
   if (Support support = variant_->supports(problem, described_); !support) return support;
-  const auto model = model_without_plan(*variant_, problem, described_);
-  if (!model || !reference::has_emulation(*model)) return {"no host emulation reproduces this arithmetic"};
+  const auto numerics = numerics_without_plan(*variant_, problem, described_);
+  if (!numerics || !reference::has_emulation(*numerics))
+    return {"no host emulation reproduces this arithmetic"};
   return {};
 }
 
@@ -36,10 +37,10 @@ Performer::Result Performer::run(const Problem& problem, const std::vector<std::
   Result result;
   result.output.resize(input.size());
   if (source_ != Source::measured) {
-    result.model = model_without_plan(*variant_, problem, described_).value();
+    result.numerics = numerics_without_plan(*variant_, problem, described_).value();
     const reference::TensorCore core =
         source_ == Source::emulated ? reference::kHopperTensorCore : reference::kAmpereTensorCore;
-    reference::emulate(problem, result.model, input.data(), result.output.data(), 0, core);
+    reference::emulate(problem, result.numerics, input.data(), result.output.data(), 0, core);
     return result;
   }
   const auto plan = fwht::plan(*variant_, problem, *device_);
@@ -49,7 +50,7 @@ Performer::Result Performer::run(const Problem& problem, const std::vector<std::
   synchronize(variant_->memory);
   slices.output().download(result.output.data(), result.output.size());
   result.guards_intact = slices.output().guards_intact();
-  result.model = plan->numerics();
+  result.numerics = plan->numerics();
   return result;
 }
 
@@ -60,8 +61,8 @@ bool depends_on_tensor_core(const Variant& variant) {
   const DeviceInfo a100 = a100_description();
   const Problem problem = make_problem(Dtype::f16, 1024, 1);
   if (!variant.supports(problem, a100)) return false;
-  const auto model = model_without_plan(variant, problem, a100);
-  return model && !model->stages.empty() && reference::has_emulation(*model);
+  const auto numerics = numerics_without_plan(variant, problem, a100);
+  return model && !model->stages.empty() && reference::has_emulation(*numerics);
 }
 
 }  // namespace

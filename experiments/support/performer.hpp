@@ -33,7 +33,7 @@ class Performer {
   Support supports(const Problem& problem) const;
 
   struct Result {
-    NumericModel model;
+    Numerics numerics;
     std::vector<std::byte> output;
     bool guards_intact = true;  ///< nothing was written in front of or behind the data
   };

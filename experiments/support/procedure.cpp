@@ -64,14 +64,14 @@ Timing subtract_share(Timing per_launch, double share_us) {
   return timing;
 }
 
-std::int64_t applications_in_place(const NumericModel& model, const Problem& problem) {
+std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem) {
   const double allowed_octaves = problem.dtype() == Dtype::f16 ? 6.0 : 40.0;
-  const double gain =
-      std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) * (1.0 + model.gain_error);
+  const double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
+                      (1.0 + numerics.gain_error(problem.scale));
   const double octaves = std::fabs(std::log2(gain));
-  // A few ulp off one is the rounding of the scale itself: no drift in any number of launches that can be
+  // 8.6e-8 octaves off is the rounding of the scale to fp32: no drift in any number of launches that can be
   // timed.
-  if (octaves < 1e-9) return std::numeric_limits<std::int64_t>::max();
+  if (octaves < 1e-7) return std::numeric_limits<std::int64_t>::max();
   if (!std::isfinite(octaves)) return 1;  // scale 0
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(allowed_octaves / octaves));
 }

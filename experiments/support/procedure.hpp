@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "common/gpu_timer.hpp"
-#include "common/numeric_model.hpp"
+#include "common/numerics.hpp"
 #include "common/problem.hpp"
 #include "experiments/support/mode.hpp"
 #include "experiments/support/slices.hpp"
@@ -40,6 +40,6 @@ Timing subtract_share(Timing per_launch, double share_us);
 
 /// How often a plan may run in place on its own result before the data has grown or shrunk too far to be
 /// typical (by 2^6 in f16, 2^40 in bf16 and f32; standard deviation 1 at the start). At least 1.
-std::int64_t applications_in_place(const NumericModel& model, const Problem& problem);
+std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem);
 
 }  // namespace fwht::support

@@ -23,9 +23,7 @@ Support everything(const Problem&, const DeviceInfo&) {
 class Identity final : public Plan {
  public:
   explicit Identity(const Problem& problem) : Plan(problem) {}
-  NumericModel numerics() const override {
-    return single_rounding(Arithmetic::fp32_any_order, problem().n());
-  }
+  Numerics numerics() const override { return single_rounding(Sums::fp32_any_order, problem()); }
   Settings settings() const override { return {{"tile", std::int64_t{3}}, {"form", std::string("none")}}; }
 
  private:
@@ -35,9 +33,7 @@ class Identity final : public Plan {
 class Throwing final : public Plan {
  public:
   explicit Throwing(const Problem& problem) : Plan(problem) {}
-  NumericModel numerics() const override {
-    return single_rounding(Arithmetic::fp32_any_order, problem().n());
-  }
+  Numerics numerics() const override { return single_rounding(Sums::fp32_any_order, problem()); }
   Settings settings() const override { return {}; }
 
  private:

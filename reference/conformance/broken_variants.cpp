@@ -30,17 +30,24 @@ class BrokenPlan final : public Plan {
  public:
   explicit BrokenPlan(const Problem& problem) : Plan(problem) {}
 
-  NumericModel numerics() const override {
-    NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem().n());
+  Numerics numerics() const override {
+    Numerics numerics = single_rounding(Sums::fp32, problem());
     if constexpr (defect == Defect::too_good) {
-      model.arithmetic = Arithmetic::radix2_stored;
-      model.roundings = log2_floor(problem().n());
+      const Step whole = numerics.steps.front();
+      numerics.steps.clear();
+      for (const int bit : whole.bits) {
+        Step stored;
+        stored.bits = {bit};
+        stored.constant = bit == whole.bits.back() ? whole.constant : 1.0;
+        stored.sum_rms = butterfly_rms(1);
+        numerics.steps.push_back(std::move(stored));
+      }
     }
     if constexpr (defect == Defect::declares_leak) {
-      model.row_isolation = false;
-      model.isolation_span = 256;
+      numerics.promises.row_isolation = false;
+      numerics.promises.isolation_span = 256;
     }
-    return model;
+    return numerics;
   }
   Settings settings() const override {
     if (has(Defect::no_settings)) return {};

@@ -20,7 +20,7 @@ void modulation(Session& session);
 void negation(Session& session);
 void power_of_two_scaling(Session& session);
 
-// Statistical: tolerances derived from the model.
+// Statistical: tolerances derived from the steps.
 void smooth_inputs(Session& session);
 void structured_inputs(Session& session);
 void scale_sweep(Session& session);

@@ -150,7 +150,7 @@ void programmatic_launch(Session& session) {
       const Problem period = make_problem(session.dtype(), n, std::min<std::int64_t>(ordinary.rows, 61));
       const Bytes input = repeat_rows(period, make_input(period, InputClass::normal, kSeed), problem);
       const std::unique_ptr<Plan> plan = session.plan(problem);
-      const bool invariant = plan->numerics().layout_invariant;
+      const bool invariant = plan->numerics().promises.layout_invariant;
       const Bytes want = invariant ? session.execute(ordinary, input)
                                    : session.execute_and_judge(problem, InputClass::normal, input, "alone");
       // The kernels around copy words; n is even, so no number is left over.
@@ -213,8 +213,8 @@ void ragged_runs(Session& session) {
 void large_batches(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem period = make_problem(session.dtype(), n, std::clamp<std::int64_t>(65536 / n, 7, 61));
-    if (!session.plan(period)->numerics().batch_invariant) {
-      session.skip("the model does not promise one result for all row counts");
+    if (!session.plan(period)->numerics().promises.batch_invariant) {
+      session.skip("the plan does not promise one result for all row counts");
       continue;
     }
     const Bytes rows = make_input(period, InputClass::normal, kSeed);

@@ -47,9 +47,9 @@ std::vector<std::int64_t> all_indices(std::int64_t n) {
   return indices;
 }
 
-bool integers_are_exact(Session& session, const NumericModel& model) {
-  if (!model.integer_exact) session.skip("the model does not promise exact integers");
-  return model.integer_exact;
+bool integers_are_exact(Session& session, const Numerics& numerics) {
+  if (!numerics.promises.integer_exact) session.skip("the plan does not promise exact integers");
+  return numerics.promises.integer_exact;
 }
 
 /// Row r holds values[r mod 8] at columns[r]; the result is that column of H, times the constant.
@@ -58,14 +58,14 @@ void impulse_rows(Session& session, Problem problem, std::span<const std::int64_
   problem.rows = static_cast<std::int64_t>(columns.size());
   const Dtype dtype = session.dtype();
   const std::unique_ptr<Plan> plan = session.plan(problem);
-  const NumericModel model = plan->numerics();
-  if (!integers_are_exact(session, model)) return;
+  const Numerics numerics = plan->numerics();
+  if (!integers_are_exact(session, numerics)) return;
   Bytes input(static_cast<std::size_t>(problem.span_bytes())), want = input;
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     const auto column = static_cast<std::uint64_t>(columns[static_cast<std::size_t>(row)]);
     const double value = kValues[row % 8];
     store_element(dtype, row_of(problem, input, row).data(), static_cast<std::int64_t>(column), value);
-    const std::uint32_t plus = encode(dtype, exact_result(model, problem, value)),
+    const std::uint32_t plus = encode(dtype, exact_result(numerics, problem, value)),
                         minus = plus ^ sign_bit(dtype);
     std::byte* wanted = row_of(problem, want, row).data();
     for (std::int64_t i = 0; i < problem.n(); ++i) {
@@ -94,8 +94,8 @@ std::int64_t integer_butterflies(std::vector<std::int64_t>& row) {
 
 void integer_rows_of(Session& session, const Problem& problem, InputClass input_class, std::uint64_t seed) {
   const std::unique_ptr<Plan> plan = session.plan(problem);
-  const NumericModel model = plan->numerics();
-  if (!integers_are_exact(session, model)) return;
+  const Numerics numerics = plan->numerics();
+  if (!integers_are_exact(session, numerics)) return;
   const Dtype dtype = problem.dtype();
   const Bytes input = make_input(problem, input_class, seed);
   Bytes want = blank(problem);
@@ -109,12 +109,12 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
     largest = std::max(largest, integer_butterflies(sums));
     for (std::int64_t i = 0; i < problem.n(); ++i) {
       store_element(dtype, row_of(problem, want, row).data(), i,
-                    exact_result(model, problem, static_cast<double>(sums[static_cast<std::size_t>(i)])));
+                    exact_result(numerics, problem, static_cast<double>(sums[static_cast<std::size_t>(i)])));
     }
   }
   // What passes through storage in between must fit the storage type exactly; what stays in fp32 needs 24
   // bits.
-  const int exact_bits = model.roundings == 1 ? 24 : format_of(dtype).precision;
+  const int exact_bits = numerics.roundings() == 1 ? 24 : format_of(dtype).precision;
   if (largest > std::int64_t{1} << exact_bits) {
     session.skip(fmt::format("{} rows whose partial sums need more than the {} bits that are exact",
                              reference::name_of(input_class), exact_bits));
@@ -185,8 +185,8 @@ void walsh_rows(Session& session) {
     const std::vector<std::int64_t> indices = n <= 128 ? all_indices(n) : telling_indices(n);
     for (const Problem& problem : exact_problems(session, n, static_cast<std::int64_t>(indices.size()))) {
       const std::unique_ptr<Plan> plan = session.plan(problem);
-      const NumericModel model = plan->numerics();
-      if (!integers_are_exact(session, model)) continue;
+      const Numerics numerics = plan->numerics();
+      if (!integers_are_exact(session, numerics)) continue;
       Bytes input = blank(problem), want(input.size());
       for (std::int64_t row = 0; row < problem.rows; ++row) {
         const std::int64_t index = indices[static_cast<std::size_t>(row)];
@@ -195,14 +195,14 @@ void walsh_rows(Session& session) {
                         hadamard_sign(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(j)));
         }
         store_element(dtype, row_of(problem, want, row).data(), index,
-                      exact_result(model, problem, static_cast<double>(n)));
+                      exact_result(numerics, problem, static_cast<double>(n)));
       }
       session.expect_exact(problem, want, session.execute(*plan, input), "rows of H");
     }
   }
 }
 
-// A3, A4, A5, A7. Integers against 64-bit integer arithmetic; for odd log2 n against the model's constant.
+// A3, A4, A5, A7. Integers against 64-bit integer arithmetic; for odd log2 n against the plan's constants.
 void integer_rows(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     for (const Problem& problem : exact_problems(session, n, std::max<std::int64_t>(16384 / n, 2) + 1)) {
@@ -233,18 +233,18 @@ void emulation(Session& session) {
           with_scale(make_problem(session.dtype(), n, std::max<std::int64_t>(8192 / n, 2) + 1), scale);
       if (!session.supports(problem)) continue;
       const std::unique_ptr<Plan> plan = session.plan(problem);
-      const NumericModel model = plan->numerics();
-      if (!reference::has_emulation(model)) {
+      const Numerics numerics = plan->numerics();
+      if (!reference::has_emulation(numerics)) {
         session.skip("no emulation of this arithmetic; the statistical checks stand alone");
         continue;
       }
       for (const InputClass input_class :
            {InputClass::normal, InputClass::student3, InputClass::outlier_channels,
             InputClass::massive_channel, InputClass::walsh_noise, InputClass::ties, InputClass::subnormal}) {
-        if (input_class == InputClass::subnormal && model.flushes_subnormals) continue;
+        if (input_class == InputClass::subnormal && numerics.promises.flushes_subnormals) continue;
         const Bytes input = make_input(problem, input_class, kSeed);
         Bytes want = input;
-        reference::emulate(problem, model, input.data(), want.data());
+        reference::emulate(problem, numerics, input.data(), want.data());
         session.expect_exact(
             problem, want, session.execute(*plan, input),
             fmt::format("emulation of {} rows with seed {}", reference::name_of(input_class), kSeed));
@@ -256,8 +256,8 @@ void emulation(Session& session) {
 // A9. x(j xor a) gives (-1)^<i,a> y(i).
 void xor_shift(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().xor_shift_exact) {
-      session.skip("the model does not promise exact XOR shifts");
+    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.xor_shift_exact) {
+      session.skip("the plan does not promise exact XOR shifts");
       continue;
     }
     const std::vector<std::int64_t> shifts = telling_indices(n);
@@ -273,8 +273,8 @@ void xor_shift(Session& session) {
 // A10. (-1)^<j,a> x(j) gives y(i xor a).
 void modulation(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().modulation_exact) {
-      session.skip("the model does not promise exact modulation");
+    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.modulation_exact) {
+      session.skip("the plan does not promise exact modulation");
       continue;
     }
     const std::vector<std::int64_t> indices = telling_indices(n);

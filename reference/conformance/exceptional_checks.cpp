@@ -1,5 +1,5 @@
 // NaN, infinities, overflow and subnormals: what IEEE 754 says about the direct sum, row by row, or the
-// deviation that the plan's model declares, and then exactly that.
+// deviation that the plan declares, and then exactly that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,11 +42,11 @@ class Exceptional {
       : session_(session),
         problem_(make_problem(session.dtype(), n, rows_around(n))),
         plan_(session.plan(problem_)),
-        model_(plan_->numerics()),
+        numerics_(plan_->numerics()),
         input_(make_input(problem_, InputClass::normal, kSeed)),
         clean_(session.execute(*plan_, input_)) {}
 
-  const NumericModel& model() const { return model_; }
+  const Numerics& numerics() const { return numerics_; }
 
   /// Puts the values into the row, runs, and checks both that row and all others.
   void run(std::int64_t row, const std::vector<Special>& specials, const std::string& what) {
@@ -56,7 +56,7 @@ class Exceptional {
     }
     const Bytes got = session_.execute(*plan_, dirty);
     expect_own_row(row, dirty, got, what);
-    if (model_.row_isolation) {
+    if (numerics_.promises.row_isolation) {
       for (std::int64_t other = 0; other < problem_.rows; ++other) {
         if (other == row) continue;
         session_.expect_same_row(problem_, clean_, other, problem_, got, other,
@@ -65,9 +65,9 @@ class Exceptional {
     } else {
       expect_declared_contamination(row, specials, got, what);
     }
-    if (reference::has_emulation(model_)) {
+    if (reference::has_emulation(numerics_)) {
       Bytes want = dirty;
-      reference::emulate(problem_, model_, dirty.data(), want.data());
+      reference::emulate(problem_, numerics_, dirty.data(), want.data());
       session_.expect_exact(problem_, want, got, fmt::format("emulation with {} in row {}", what, row));
     }
   }
@@ -82,8 +82,9 @@ class Exceptional {
     for (std::int64_t i = 0; i < problem_.n(); ++i) {
       const double want = expected(0, i),
                    have = load_element(problem_.dtype(), row_of(problem_, got, row).data(), i);
-      const bool right =
-          std::isnan(want) ? std::isnan(have) : have == want || (!model_.infinity_exact && std::isnan(have));
+      const bool right = std::isnan(want)
+                             ? std::isnan(have)
+                             : have == want || (!numerics_.promises.infinity_exact && std::isnan(have));
       if (right) continue;
       return session_.fail(fmt::format("{}: {} in row {}: column {} is {}, not {}", to_string(problem_), what,
                                        row, i, have, want));
@@ -93,7 +94,7 @@ class Exceptional {
   // Without row isolation the exceptional value must reach other rows inside its block, and none outside.
   void expect_declared_contamination(std::int64_t row, const std::vector<Special>& specials, const Bytes& got,
                                      const std::string& what) {
-    const std::int64_t span = model_.isolation_span;
+    const std::int64_t span = numerics_.promises.isolation_span;
     std::int64_t contaminated = 0, exposed = 0;
     for (std::int64_t other = 0; other < problem_.rows; ++other) {
       if (other == row) continue;
@@ -113,7 +114,7 @@ class Exceptional {
     if (exposed > 0 && contaminated == 0) {
       session_.fail(
           fmt::format("{}: {} in row {} reached none of the {} rows that share its block of {} elements, "
-                      "although the model declares row_isolation=false",
+                      "although the plan declares row_isolation=false",
                       to_string(problem_), what, row, exposed, span));
     }
   }
@@ -121,7 +122,7 @@ class Exceptional {
   Session& session_;
   Problem problem_;
   std::unique_ptr<Plan> plan_;
-  NumericModel model_;
+  Numerics numerics_;
   Bytes input_, clean_;
 };
 
@@ -140,7 +141,7 @@ void walsh_amplitude_rows(Session& session, std::int64_t n, double amplitude, co
   Bytes input = blank(problem);
   reference::store_rows(problem, values, input.data());
   if (!reference::intermediates_fit(plan->numerics(), problem, reference::load_rows(problem, input.data()))) {
-    session.skip("rows whose intermediates leave their range, as the model declares");
+    session.skip("rows whose intermediates leave their range, as the plan declares");
     return;
   }
   session.execute_and_judge(problem, InputClass::constant, input, what);
@@ -155,7 +156,7 @@ void leading_sixteen(Session& session, std::int64_t n, double value) {
   Bytes input = blank(problem);
   reference::store_rows(problem, values, input.data());
   if (!reference::intermediates_fit(plan->numerics(), problem, values)) {
-    session.skip("rows whose intermediates leave their range, as the model declares");
+    session.skip("rows whose intermediates leave their range, as the plan declares");
     return;
   }
   session.execute_and_judge(problem, InputClass::block_constant, input,
@@ -239,15 +240,15 @@ void near_the_range_limit(Session& session) {
   const double largest = format_of(session.dtype()).max_finite;
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = make_problem(session.dtype(), n, 1);
-    const NumericModel model = session.plan(problem)->numerics();
-    const double by_intermediates = model.intermediate_limit / std::max(1.0, model.intermediate_growth);
+    const Promises promises = session.plan(problem)->numerics().promises;
+    const double by_intermediates = promises.intermediate_limit / std::max(1.0, promises.intermediate_growth);
     const double by_result = largest / std::max(1.0, static_cast<double>(n) * problem.scale);
     const double amplitude = round_to(session.dtype(), 0.96 * std::min(by_intermediates, by_result));
     walsh_amplitude_rows(session, n, amplitude, "rows of H just inside the declared range");
   }
 }
 
-// C10, C11: subnormal inputs and results are kept, unless the model declares that they are flushed to zero.
+// C10, C11: subnormal inputs and results are kept, unless the plan declares that they are flushed to zero.
 void subnormals(Session& session) {
   const Dtype dtype = session.dtype();
   const double quantum = std::ldexp(1.0, format_of(dtype).min_exponent + 1 - format_of(dtype).precision);
@@ -257,9 +258,9 @@ void subnormals(Session& session) {
       const Problem problem = with_scale(make_problem(dtype, n, 9), scale);
       if (!session.supports(problem)) continue;
       const std::unique_ptr<Plan> plan = session.plan(problem);
-      const NumericModel model = plan->numerics();
+      const Numerics numerics = plan->numerics();
       // Exact only where the scale is a power of two that no stored intermediate undershoots.
-      if (scale == 1.0 ? model.roundings > 1 : log_n % 2 != 0) continue;
+      if (scale == 1.0 ? numerics.roundings() > 1 : log_n % 2 != 0) continue;
       Bytes input(static_cast<std::size_t>(problem.span_bytes())), want = input;
       for (std::int64_t row = 0; row < problem.rows; ++row) {
         const double result = quantum * static_cast<double>(row % 2 == 0 ? row + 1 : -row - 1);
@@ -272,7 +273,7 @@ void subnormals(Session& session) {
         }
       }
       const Bytes got = session.execute(*plan, input);
-      if (!model.flushes_subnormals) {
+      if (!numerics.promises.flushes_subnormals) {
         session.expect_exact(problem, want, got, "one-hot rows with subnormal results");
         continue;
       }

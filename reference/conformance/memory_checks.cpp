@@ -18,7 +18,7 @@ using reference::InputClass;
 constexpr std::uint64_t kSeed = 11;
 constexpr unsigned char kOtherPoison = 0x5A;  // an ordinary number in every storage type
 
-/// Few random rows, transformed once and judged by the model's tolerances: what larger problems made of the
+/// Few random rows, transformed once and judged by the plan's tolerances: what larger problems made of the
 /// same rows are compared with, bit for bit. Seven rows: prime to every tile.
 struct Pattern {
   Problem problem;
@@ -34,13 +34,13 @@ Pattern judged_pattern(Session& session, std::int64_t n, std::int64_t rows = 7) 
 }
 
 /// Repeats the pattern over the problem, runs it, and compares every row; a row in another layout for which
-/// the model does not promise the same bits is judged against FP64 instead.
+/// the plan does not promise the same bits is judged against FP64 instead.
 void expect_pattern(Session& session, const Pattern& pattern, const Problem& problem, const std::string& what,
                     const Execution& how = {}) {
   const Bytes input = repeat_rows(pattern.problem, pattern.input, problem);
   const bool same_layout = problem.placement == pattern.problem.placement && problem.contiguous() &&
                            how.in_offset == 0 && how.out_offset == 0;
-  if (same_layout || session.plan(problem)->numerics().layout_invariant) {
+  if (same_layout || session.plan(problem)->numerics().promises.layout_invariant) {
     const Bytes got = session.execute(problem, input, how);
     session.expect_same_rows(pattern.problem, pattern.output, problem, got, what);
   } else {
@@ -81,12 +81,12 @@ class UntouchedBuffers {
 
 }  // namespace
 
-// A plan says of itself what it was asked for, and its model is one.
+// A plan says of itself what it was asked for, and its steps are some.
 void declarations(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = make_problem(session.dtype(), n, 3, Placement::out_of_place);
     const std::unique_ptr<Plan> plan = session.plan(problem);
-    const NumericModel model = plan->numerics();
+    const Numerics numerics = plan->numerics();
     const auto require = [&](bool holds, std::string_view what) {
       if (!holds) session.fail(fmt::format("{}: {}", to_string(problem), what));
     };
@@ -95,10 +95,10 @@ void declarations(Session& session) {
                 static_cast<std::int64_t>(plan->alignment()) >= bytes_of(problem.dtype()),
             "the alignment is no power of two, or smaller than an element");
     require(!plan->settings().empty(), "the plan has no settings to report");
-    require(model.roundings >= 1, "the model rounds less than once");
-    require(model.row_isolation || model.isolation_span >= 2,
+    require(numerics.roundings() >= 1, "the plan rounds less than once");
+    require(numerics.promises.row_isolation || numerics.promises.isolation_span >= 2,
             "no row isolation, but no isolation_span either");
-    require(model.intermediate_growth >= 1.0 || n == 1,
+    require(numerics.promises.intermediate_growth >= 1.0 || n == 1,
             "intermediates smaller than the input are no upper bound");
     Bytes input = make_input(problem, InputClass::normal, kSeed);
     session.execute(*plan, input);
@@ -109,7 +109,8 @@ void declarations(Session& session) {
 // same row.
 void row_counts(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    const bool invariant = session.plan(make_problem(session.dtype(), n, 1))->numerics().batch_invariant;
+    const bool invariant =
+        session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.batch_invariant;
     Pattern pattern = judged_pattern(session, n);
     for (const std::int64_t rows : {1, 2, 3, 5, 7, 31, 33, 127, 255, 256, 257, 1009, 4099}) {
       if (rows > 257 && rows * n > std::int64_t{1} << 20) continue;
@@ -296,8 +297,8 @@ void batch_invariance(Session& session) {
     const Bytes input = make_input(many, InputClass::normal, kSeed);
     const Bytes together = session.execute(many, input);
     const Problem one = make_problem(session.dtype(), n, 1);
-    const bool invariant = session.plan(many)->numerics().batch_invariant;
-    if (!invariant) session.skip("the model does not promise one result for all row counts");
+    const bool invariant = session.plan(many)->numerics().promises.batch_invariant;
+    if (!invariant) session.skip("the plan does not promise one result for all row counts");
     for (const std::int64_t row :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{6}, many.rows / 2, many.rows - 1}) {
       if (!invariant) break;

@@ -187,24 +187,15 @@ bool is_nan(Dtype dtype, std::uint32_t bits) {
   return std::isnan(decode(dtype, bits));
 }
 
-double exact_result(const NumericModel& model, const Problem& problem, double sum) {
-  switch (model.arithmetic) {
-    case Arithmetic::mma_f16:
-    case Arithmetic::mma_f32: {
-      // The constants stand in the matrices, in 16 bits (181/256 for 1/sqrt2 in f16 and in bf16 alike). Their
-      // product with the exact sum has few enough bits to be exact, and is rounded once.
-      double constant = 1.0;
-      for (const TensorStage& stage : model.stages)
-        constant *= stage.constant;
-      return round_to(problem.dtype(), sum * constant);
-    }
-    case Arithmetic::fp64:
-      return round_to(problem.dtype(), sum * problem.scale);
-    default: {
-      const float scaled = static_cast<float>(sum) * static_cast<float>(problem.scale);
-      return round_to(problem.dtype(), static_cast<double>(scaled));
-    }
+double exact_result(const Numerics& numerics, const Problem& problem, double sum) {
+  const auto in_fp32 = [](const Step& step) { return step.sums != Sums::fp64 && !step.is_tensor_block(); };
+  if (std::none_of(numerics.steps.begin(), numerics.steps.end(), in_fp32)) {
+    // Constants in double precision, or in 16 bits in the matrices (181/256 for 1/sqrt2 in f16 and in bf16
+    // alike). Their product with the exact sum has few enough bits to be exact, and is rounded once.
+    return round_to(problem.dtype(), sum * numerics.constant());
   }
+  const float scaled = static_cast<float>(sum) * static_cast<float>(numerics.constant());
+  return round_to(problem.dtype(), static_cast<double>(scaled));
 }
 
 Problem out_of_place(Problem problem) {

@@ -75,7 +75,7 @@ class Session {
   /// The same for all rows, row r of `got` against row r mod want_problem.rows of `want`.
   void expect_same_rows(const Problem& want_problem, const Bytes& want, const Problem& got_problem,
                         const Bytes& got, const std::string& what);
-  /// Runs the problem on the input and judges the result by the tolerances of the plan's model.
+  /// Runs the problem on the input and judges the result by the tolerances of the plan's steps.
   Bytes execute_and_judge(const Problem& problem, reference::InputClass input_class, const Bytes& input,
                           const std::string& what, const Execution& how = {});
 
@@ -109,9 +109,9 @@ void set_bits(Dtype dtype, void* data, std::int64_t index, std::uint32_t bits);
 std::uint32_t sign_bit(Dtype dtype);
 bool is_nan(Dtype dtype, std::uint32_t bits);
 
-/// What a variant with this model must store for the exact, unscaled result `sum` when every partial sum was
+/// What a variant with these steps must store for the exact, unscaled result `sum` when every partial sum was
 /// exact: its own constant, and one rounding.
-double exact_result(const NumericModel& model, const Problem& problem, double sum);
+double exact_result(const Numerics& numerics, const Problem& problem, double sum);
 
 /// The problem with another placement, row stride or scale.
 Problem out_of_place(Problem problem);

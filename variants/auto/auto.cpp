@@ -70,7 +70,7 @@ Picked pick(const std::vector<std::string_view>& names, const Problem& problem, 
     const Variant& candidate = find_variant(name);
     if (candidate.memory != Memory::device || !candidate.supports(problem, device)) continue;
     std::unique_ptr<Plan> made = candidate.make_plan(problem, device);
-    if (is_as_exact_as_can_be(made->numerics()) && made->alignment() <= alignment)
+    if (is_as_exact_as_can_be(made->numerics(), problem.scale) && made->alignment() <= alignment)
       return {&candidate, std::move(made)};
   }
   return {};
@@ -110,12 +110,13 @@ class AutoPlan final : public Plan {
         guide_(std::move(guide)),
         all_alike_(all_alike) {}
 
-  NumericModel numerics() const override {
-    NumericModel model = picked_.plan->numerics();
+  Numerics numerics() const override {
+    Numerics numerics = picked_.plan->numerics();
     // Other row counts, placements or pointers may be another variant's.
-    model.batch_invariant = model.batch_invariant && all_alike_;
-    model.layout_invariant = model.layout_invariant && all_alike_;
-    return model;
+    Promises& promises = numerics.promises;
+    promises.batch_invariant = promises.batch_invariant && all_alike_;
+    promises.layout_invariant = promises.layout_invariant && all_alike_;
+    return numerics;
   }
 
   Settings settings() const override {
@@ -163,8 +164,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
-bool is_as_exact_as_can_be(const NumericModel& model) {
-  return model.roundings == 1 && model.gain_error == 0.0 && model.row_isolation;
+bool is_as_exact_as_can_be(const Numerics& numerics, double scale) {
+  return numerics.roundings() == 1 && static_cast<float>(numerics.constant()) == static_cast<float>(scale) &&
+         numerics.promises.row_isolation;
 }
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {

@@ -12,7 +12,8 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// One rounding of the exact result, rows to themselves: what `auto` asks of every variant that it picks.
-bool is_as_exact_as_can_be(const NumericModel& model);
+/// One rounding, the scale exact to fp32, rows to themselves: what `auto` asks of every variant that it
+/// picks.
+bool is_as_exact_as_can_be(const Numerics& numerics, double scale);
 
 }  // namespace fwht::automatic

@@ -92,16 +92,18 @@ TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
 }
 
 TEST(Auto, AsksForOneRoundingAndNoGain) {
-  NumericModel model;
-  EXPECT_TRUE(is_as_exact_as_can_be(model));
-  model.roundings = 2;
-  EXPECT_FALSE(is_as_exact_as_can_be(model));
-  model.roundings = 1;
-  model.gain_error = 1e-9;
-  EXPECT_FALSE(is_as_exact_as_can_be(model));
-  model.gain_error = 0.0;
-  model.row_isolation = false;
-  EXPECT_FALSE(is_as_exact_as_can_be(model));
+  const Problem problem = make_problem(Dtype::f16, 128, 1);
+  const Numerics numerics = single_rounding(Sums::fp32, problem);
+  EXPECT_TRUE(is_as_exact_as_can_be(numerics, problem.scale));
+  Numerics twice = numerics;
+  twice.steps.push_back(Step{});
+  EXPECT_FALSE(is_as_exact_as_can_be(twice, problem.scale));
+  Numerics shrinking = numerics;
+  shrinking.steps.front().constant = std::nextafter(static_cast<float>(problem.scale), 0.0F);
+  EXPECT_FALSE(is_as_exact_as_can_be(shrinking, problem.scale));
+  Numerics leaking = numerics;
+  leaking.promises.row_isolation = false;
+  EXPECT_FALSE(is_as_exact_as_can_be(leaking, problem.scale));
 }
 
 TEST(Auto, SaysWhyTheWidestCandidateRefuses) {

@@ -75,12 +75,11 @@ class CpuPlan final : public Plan {
  public:
   CpuPlan(const Problem& problem, int threads) : Plan(problem), threads_(threads) {}
 
-  NumericModel numerics() const override {
-    if constexpr (std::is_same_v<Real, float>)
-      return single_rounding(Arithmetic::fp32_ascending, problem().n());
-    NumericModel model = single_rounding(Arithmetic::fp64, problem().n());
-    model.intermediate_limit = std::numeric_limits<double>::max();
-    return model;
+  Numerics numerics() const override {
+    if constexpr (std::is_same_v<Real, float>) return single_rounding(Sums::fp32, problem());
+    Numerics numerics = single_rounding(Sums::fp64, problem());
+    numerics.promises.intermediate_limit = std::numeric_limits<double>::max();
+    return numerics;
   }
 
   Settings settings() const override {

@@ -45,10 +45,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 /// Largest value stored between stages over max |x|: a stage of b bits with constant c grows it by 2^b c at
 /// most.
-double intermediate_growth(const std::vector<TensorStage>& stages) {
+double intermediate_growth(const std::vector<fwht::Step>& steps) {
   double growth = 1.0, largest = 1.0;
-  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-    growth *= std::ldexp(stages[i].constant, stages[i].transformed);
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    growth *= std::ldexp(std::fabs(steps[i].constant), steps[i].levels());
     largest = std::max(largest, growth);
   }
   return largest;
@@ -108,56 +108,54 @@ double scale_constant(const Problem& problem) {
   return decode(problem.dtype(), encode(problem.dtype(), exact_scale_constant(problem)));
 }
 
-std::vector<TensorStage> stages_of(const Problem& problem, Config config) {
+std::vector<fwht::Step> steps_of(const Problem& problem, Config config, Accumulator sums) {
+  const bool fp16_sums = sums_of(problem.dtype(), sums) == Accumulator::narrow;
   const Program program = make_program(shape_of(log2_floor(problem.n()), config));
-  std::vector<TensorStage> stages;
+  std::vector<fwht::Step> steps;
   for (int i = 0; i < program.steps; ++i) {
-    const Step& step = program.step[i];
-    if (!is_stage(step.action)) continue;
-    TensorStage stage;
-    for (const bool transformed : {true, false}) {
-      for (int k = 0; k < 4; ++k) {
-        if ((step.transformed >> k & 1U) != static_cast<unsigned>(transformed)) continue;
-        stage.k_bits.push_back(k_index_bit(program.before[i], step, k));
-        stage.transformed += transformed;
-      }
+    const Step& stage = program.step[i];
+    if (!is_stage(stage.action)) continue;
+    fwht::Step step;
+    step.sums = fp16_sums ? Sums::tensor_f16 : Sums::tensor_f32;
+    for (int k = 0; k < 4; ++k) {
+      const bool transformed = stage.transformed >> k & 1U;
+      (transformed ? step.bits : step.block_bits).push_back(k_index_bit(program.before[i], stage, k));
     }
-    stage.constant = step.carries_scale ? std::fabs(scale_constant(problem)) : 0.25;
-    stage.other_blocks_zeroed = step.separated != 0;
-    stages.push_back(stage);
+    step.constant = stage.carries_scale ? scale_constant(problem) : 0.25;
+    step.other_blocks_zeroed = stage.separated != 0;
+    if (!fp16_sums) {
+      step.sum_rms = butterfly_rms(step.levels());
+      step.sum_bias = kTruncationBias;  // below 16 bits of storage it does not show
+    }
+    steps.push_back(std::move(step));
   }
-  return stages;
+  return steps;
 }
 
-NumericModel numeric_model(const Problem& problem, Config config, Accumulator sums, int compute_capability) {
+Numerics numerics_of(const Problem& problem, Config config, Accumulator sums, int compute_capability) {
   const int log_n = log2_floor(problem.n());
   const bool fp16_sums = sums_of(problem.dtype(), sums) == Accumulator::narrow;
-  NumericModel model;
-  model.arithmetic = fp16_sums ? Arithmetic::mma_f16 : Arithmetic::mma_f32;
-  model.stages = stages_of(problem, config);
-  model.roundings = static_cast<int>(model.stages.size());
-  model.gain_error = scale_constant(problem) / exact_scale_constant(problem) - 1.0;
+  Numerics numerics;
+  numerics.steps = steps_of(problem, config, sums);
   if (fp16_sums && compute_capability < 90) {
     // Before sm_90 an mma chains two blocks of eight products: the first half of a 16-point sum is rounded to
-    // fp16 as well, at 1/sqrt2 of its size.
+    // fp16 as well, at 1/sqrt2 of its size. Every stage is given the mean over the stages.
     double squares = 0.0;
-    for (const TensorStage& stage : model.stages)
-      squares += stage.transformed == 4 ? 1.5 : 1.0;
-    model.rounding_rms *= std::sqrt(squares / static_cast<double>(model.stages.size()));
+    for (const fwht::Step& step : numerics.steps)
+      squares += step.levels() == 4 ? 1.5 : 1.0;
+    for (fwht::Step& step : numerics.steps)
+      step.rounding_rms *= std::sqrt(squares / static_cast<double>(numerics.steps.size()));
   }
-  // A truncated fp32 sum loses 0.64 u32 = 3.8e-8 on average; below 16 bits of storage neither shows.
-  model.truncation_bias = fp16_sums ? 0.0 : -3.8e-8 * model.roundings;
-  model.fp32_rms = fp16_sums ? 0.0 : 0.46 * std::sqrt(static_cast<double>(log_n));
-  model.row_isolation = true;
+  Promises& promises = numerics.promises;
   // The zeros of a block-diagonal matrix meet data of the row itself where a stage has fewer than 4 bits and
   // n > 8.
-  model.infinity_exact = log_n <= 4 || log_n % 4 == 0;
+  promises.infinity_exact = log_n <= 4 || log_n % 4 == 0;
   // sm_90 sums 16 products at once; before, two blocks of 8 were chained, whose results depend on the order.
-  model.xor_shift_exact = compute_capability >= 90;
-  model.integer_exact = is_power_of_two_number(scale_constant(problem));
-  model.intermediate_growth = intermediate_growth(model.stages);
-  model.intermediate_limit = format_of(problem.dtype()).max_finite;
-  return model;
+  promises.xor_shift_exact = compute_capability >= 90;
+  promises.integer_exact = is_power_of_two_number(scale_constant(problem));
+  promises.intermediate_growth = intermediate_growth(numerics.steps);
+  promises.intermediate_limit = format_of(problem.dtype()).max_finite;
+  return numerics;
 }
 
 std::string bit_card(Shape shape) {

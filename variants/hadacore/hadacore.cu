@@ -205,8 +205,8 @@ class HadacorePlan final : public Plan {
     registers_ = attributes.numRegs;
   }
 
-  NumericModel numerics() const override {
-    return numeric_model(problem(), vectors_.config, sums_, compute_capability_);
+  Numerics numerics() const override {
+    return numerics_of(problem(), vectors_.config, sums_, compute_capability_);
   }
 
   Settings settings() const override {
@@ -216,7 +216,7 @@ class HadacorePlan final : public Plan {
     return {{"config", std::string(choice.table == Table::tuned ? "tuned" : "published")},
             {"sums", std::string(sums_ == Accumulator::narrow ? "f16" : "f32")},
             {"access", std::string(rows_fit_vectors() ? "vectors of 16 bytes" : "elements")},
-            {"stages", static_cast<std::int64_t>(numerics().stages.size())},
+            {"stages", static_cast<std::int64_t>(numerics().steps.size())},
             {"chunks_per_warp", std::int64_t{choice.config.chunks_per_warp}},
             {"warps_per_block", std::int64_t{choice.config.warps_per_block}},
             {"blocks_per_sm", std::int64_t{choice.config.blocks_per_sm}},

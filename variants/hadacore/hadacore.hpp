@@ -511,11 +511,11 @@ constexpr unsigned slot_of(Shape shape, const Layout& write, const Layout& read,
 /// exact constant 1/4.
 double scale_constant(const Problem& problem);
 
-/// The stages in order of execution: which index bits, which constant. See TensorStage.
-std::vector<TensorStage> stages_of(const Problem& problem, Config config);
+/// The tensor-core stages in order of execution, each with its index bits and its constant.
+std::vector<fwht::Step> steps_of(const Problem& problem, Config config, Accumulator sums);
 
 /// What a plan promises on a device of this compute capability (90 for sm_90).
-NumericModel numeric_model(const Problem& problem, Config config, Accumulator sums, int compute_capability);
+Numerics numerics_of(const Problem& problem, Config config, Accumulator sums, int compute_capability);
 
 /// The bit card of one shape, one line a step: what `make_program` decided, for people.
 std::string bit_card(Shape shape);

@@ -477,8 +477,9 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
   for (const Config config : launched_configs(log_n)) {
     const Shape shape = shape_of(log_n, config);
     const std::size_t n = std::size_t{1} << log_n, rows = std::size_t{1} << shape.log_rows();
-    const NumericModel model =
-        numeric_model(make_problem(Dtype::f16, std::int64_t{1} << log_n, 1), config, Accumulator::narrow, 90);
+    const Promises promises =
+        numerics_of(make_problem(Dtype::f16, std::int64_t{1} << log_n, 1), config, Accumulator::narrow, 90)
+            .promises;
     const std::vector<double> clean = random_integers(n * rows, 3);
     Block block(shape, exact_sum);
     const std::vector<double> undisturbed = block.run(clean, 1.0, 1.0);
@@ -499,7 +500,7 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
             }
           }
           if (std::isinf(bad)) {
-            EXPECT_EQ(signs_of_h, model.infinity_exact) << text_of(shape);
+            EXPECT_EQ(signs_of_h, promises.infinity_exact) << text_of(shape);
           }
         }
       }
@@ -507,24 +508,14 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
   }
 }
 
-reference::StagedTransform staged_transform(const NumericModel& model, reference::TensorCore core) {
-  reference::StagedTransform staged;
-  for (const TensorStage& stage : model.stages) {
-    staged.stages.push_back({stage.k_bits, stage.transformed, stage.constant, stage.other_blocks_zeroed});
-  }
-  staged.accumulator =
-      model.arithmetic == Arithmetic::mma_f16 ? reference::Accumulator::f16 : reference::Accumulator::f32;
-  staged.core = core;
-  return staged;
-}
-
 /// Random data; with `disturbed`, three of them are infinite or NaN.
 void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config config, bool disturbed) {
   const Shape shape = shape_of(log_n, config);
   const std::size_t elements = std::size_t{1} << shape.tile_bits();
   const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, std::int64_t{1} << shape.log_rows());
-  const NumericModel model = numeric_model(problem, config, accumulator, 90);
-  const auto staged = staged_transform(model, reference::kHopperTensorCore);
+  const Numerics numerics = numerics_of(problem, config, accumulator, 90);
+  const auto sums = sums_of(dtype, accumulator) == Accumulator::narrow ? reference::Accumulator::f16
+                                                                       : reference::Accumulator::f32;
 
   std::mt19937 generator(11);
   std::normal_distribution<double> normal;
@@ -541,12 +532,12 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
   std::transform(stored.begin(), stored.end(), tile.begin(),
                  [&](std::uint16_t x) { return decode(dtype, x); });
   const auto tensor_core = [&](const std::array<double, 16>& a, const std::array<double, 16>& b) {
-    const double sum = reference::mma_sum(a, b, 0.0, dtype, staged.accumulator, staged.core);
+    const double sum = reference::mma_sum(a, b, 0.0, dtype, sums, reference::kHopperTensorCore);
     return decode(dtype, encode(dtype, sum));
   };
   const std::vector<double> result = Block(shape, tensor_core).run(tile, scale_constant(problem), 0.25);
   std::vector<std::uint16_t> emulated(elements);
-  reference::emulate(problem, model, stored.data(), emulated.data());
+  reference::emulate(problem, numerics, stored.data(), emulated.data());
   for (std::size_t i = 0; i < elements; ++i) {
     const double expected = decode(dtype, emulated[i]);
     ASSERT_TRUE(std::isnan(expected) ? std::isnan(result[i]) : result[i] == expected)
@@ -554,9 +545,9 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
   }
 }
 
-// What the numeric model says of the stages is all there is to know: the reference's emulation needs nothing
+// What the steps say is all there is to know: the reference's emulation needs nothing
 // else to give the bits that the lanes give.
-TEST_P(HadacoreSizes, StagesOfTheModelReproduceTheLanesBitForBit) {
+TEST_P(HadacoreSizes, StepsReproduceTheLanesBitForBit) {
   for (const Config config : launched_configs(GetParam())) {
     for (const bool disturbed : {false, true}) {
       expect_emulated(Dtype::f16, Accumulator::narrow, GetParam(), config, disturbed);
@@ -579,38 +570,39 @@ TEST_P(HadacoreSizes, ModelStatesTheConstants) {
   const int log_n = GetParam();
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, 5);
-    const NumericModel model = numeric_model(problem, tuned_config(log_n, Accumulator::narrow, Regime::dram),
-                                             Accumulator::narrow, 90);
-    EXPECT_EQ(model.roundings, (log_n + 3) / 4);
-    EXPECT_TRUE(model.row_isolation);
+    const Config config = tuned_config(log_n, Accumulator::narrow, Regime::dram);
+    const Numerics numerics = numerics_of(problem, config, Accumulator::narrow, 90);
+    EXPECT_EQ(numerics.roundings(), (log_n + 3) / 4);
+    EXPECT_TRUE(numerics.promises.row_isolation);
     // 181/256 for 1/sqrt(2), which both formats round to.
     const double gain_error = log_n % 2 == 0 ? 0.0 : 181.0 / 256.0 * std::sqrt(2.0) - 1.0;
-    EXPECT_NEAR(model.gain_error, gain_error, 1e-15);
-    EXPECT_EQ(model.arithmetic, dtype == Dtype::f16 ? Arithmetic::mma_f16 : Arithmetic::mma_f32);
+    EXPECT_NEAR(numerics.gain_error(problem.scale), gain_error, 1e-15);
     // Partial stages carry 2^(-bits/2).
-    for (const TensorStage& stage : model.stages) {
-      EXPECT_NEAR(stage.constant, std::exp2(-0.5 * stage.transformed), 1.1e-4 * stage.constant);
+    const Numerics wide = numerics_of(problem, config, Accumulator::wide, 90);
+    ASSERT_EQ(wide.steps.size(), numerics.steps.size());
+    for (std::size_t s = 0; s < numerics.steps.size(); ++s) {
+      const fwht::Step& step = numerics.steps[s];
+      EXPECT_EQ(step.sums, dtype == Dtype::f16 ? Sums::tensor_f16 : Sums::tensor_f32);
+      EXPECT_EQ(wide.steps[s].sums, Sums::tensor_f32);
+      EXPECT_NEAR(step.constant, std::exp2(-0.5 * step.levels()), 1.1e-4 * step.constant);
+      EXPECT_EQ(step.bits, wide.steps[s].bits);
+      EXPECT_EQ(step.constant, wide.steps[s].constant);
     }
-    EXPECT_EQ(model.stages, numeric_model(problem, tuned_config(log_n, Accumulator::narrow, Regime::dram),
-                                          Accumulator::wide, 90)
-                                .stages);
   }
 }
 
 TEST(HadacoreModel, AnyScaleIsRoundedToOneConstant) {
   Problem problem = make_problem(Dtype::f16, 8192, 5);
   problem.scale = 1.0;  // exact: no square root is left
-  EXPECT_EQ(
-      numeric_model(problem, tuned_config(13, Accumulator::narrow, Regime::dram), Accumulator::narrow, 90)
-          .gain_error,
-      0.0);
+  const auto gain_error = [&] {
+    const Config config = tuned_config(13, Accumulator::narrow, Regime::dram);
+    return numerics_of(problem, config, Accumulator::narrow, 90).gain_error(problem.scale);
+  };
+  EXPECT_EQ(gain_error(), 0.0);
   EXPECT_EQ(scale_constant(problem), 64.0);
   problem.scale = 0.1;
-  const double gain_error =
-      numeric_model(problem, tuned_config(13, Accumulator::narrow, Regime::dram), Accumulator::narrow, 90)
-          .gain_error;
-  EXPECT_NE(gain_error, 0.0);
-  EXPECT_LE(std::fabs(gain_error), format_of(Dtype::f16).unit_roundoff());
+  EXPECT_NE(gain_error(), 0.0);
+  EXPECT_LE(std::fabs(gain_error()), format_of(Dtype::f16).unit_roundoff());
 }
 
 TEST(HadacoreSupport, RefusesWithValueAndLimit) {
@@ -626,20 +618,20 @@ TEST(HadacoreSupport, RefusesWithValueAndLimit) {
   }
 }
 
-// Spurious overflow (numerics 1.4): 16 equal leading entries; the exact result stays below 1500.
+// Spurious overflow (docs/numerics.md): 16 equal leading entries; the exact result stays below 1500.
 TEST(HadacoreModel, PredictsOverflowOfIntermediates) {
   const Problem problem = make_problem(Dtype::f16, 32768, 1);
-  const NumericModel model = numeric_model(problem, published_config(15), Accumulator::narrow, 90);
+  const Numerics numerics = numerics_of(problem, published_config(15), Accumulator::narrow, 90);
+  const Promises& promises = numerics.promises;
   for (const double value : {16000.0, 16400.0}) {
     std::vector<std::uint16_t> in(32768, 0), out(32768);
     std::fill_n(in.begin(), 16, static_cast<std::uint16_t>(encode(Dtype::f16, value)));
-    reference::emulate_staged(problem, staged_transform(model, reference::kHopperTensorCore), in.data(),
-                              out.data());
+    reference::emulate(problem, numerics, in.data(), out.data());
     double largest = 0;
     for (const std::uint16_t x : out)
       largest = std::max(largest, std::fabs(decode(Dtype::f16, x)));
-    EXPECT_LE(largest <= model.intermediate_limit ? largest : 0.0, value * 16 / std::sqrt(32768.0) * 1.01);
-    if (value * model.intermediate_growth <= model.intermediate_limit) {
+    EXPECT_LE(largest <= promises.intermediate_limit ? largest : 0.0, value * 16 / std::sqrt(32768.0) * 1.01);
+    if (value * promises.intermediate_growth <= promises.intermediate_limit) {
       EXPECT_TRUE(std::isfinite(largest));
     }
   }

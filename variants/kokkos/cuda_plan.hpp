@@ -96,9 +96,7 @@ class TilePlan final : public Plan {
     attributes_ = attributes<true>();
   }
 
-  NumericModel numerics() const override {
-    return single_rounding(Arithmetic::fp32_ascending, problem().n());
-  }
+  Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }
 
   Settings settings() const override {
     return {{"execution_space", std::string(Kokkos::Cuda::name())},

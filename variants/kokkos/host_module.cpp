@@ -44,9 +44,7 @@ class RowsPlan final : public Plan {
     scratch_level_ = scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
   }
 
-  NumericModel numerics() const override {
-    return single_rounding(Arithmetic::fp32_ascending, problem().n());
-  }
+  Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }
 
   Settings settings() const override {
     return {{"execution_space", std::string(ExecutionSpace::name())},

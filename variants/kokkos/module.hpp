@@ -27,8 +27,8 @@ struct Module {
 /// Changes with the layout of what crosses the seam: a module from another build is told apart.
 constexpr std::uint64_t contract_of_this_build() {
   std::uint64_t digest = 1;
-  for (const std::uint64_t size : {sizeof(Problem), sizeof(DeviceInfo), sizeof(NumericModel), sizeof(Plan),
-                                   sizeof(Setting), sizeof(Module), sizeof(TensorStage)}) {
+  for (const std::uint64_t size : {sizeof(Problem), sizeof(DeviceInfo), sizeof(Numerics), sizeof(Plan),
+                                   sizeof(Setting), sizeof(Module), sizeof(Step)}) {
     digest = digest * 1000003 + size;
   }
   return digest;

@@ -47,26 +47,26 @@ float final_factor(const Problem& problem) {
   return std::ldexp(static_cast<float>(problem.scale), shrink_exponent(problem));
 }
 
-NumericModel numeric_model(const Problem& problem, int compute_capability) {
+Numerics numerics_of(const Problem& problem, int compute_capability) {
   const bool split = kind_of(problem) == Kind::split_mma;
-  NumericModel model =
-      single_rounding(split ? Arithmetic::split_bf16 : Arithmetic::fp32_ascending, problem.n());
+  Numerics numerics = single_rounding(split ? Sums::split_bf16 : Sums::fp32, problem);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
-  model.intermediate_growth =
+  numerics.promises.intermediate_growth =
       std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
-  if (!split) return model;
+  if (!split) return numerics;
 
   // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits: ulp(lo) is 2^(e-15-j) with
   // probability 2^-(j+1), so the mean square error is 2^(2e-30) / 12 * (1/2) / (1 - 1/8), against 2^2e * 1.5
   // / ln 2 of x itself.
   constexpr double kSplitRms = 76.0;  // 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)) in units of 2^-24
-  model.fp32_rms = std::hypot(model.fp32_rms, kSplitRms);
-  model.truncation_bias = 2 * -3.8e-8;  // two tensor-core stages
+  Step& step = numerics.steps.front();
+  step.sum_rms = std::hypot(step.sum_rms, kSplitRms);
+  step.sum_bias = 2 * kTruncationBias;  // two tensor-core stages
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
   // which a shift of the index mixes.
-  model.xor_shift_exact = compute_capability >= 90;
-  return model;
+  numerics.promises.xor_shift_exact = compute_capability >= 90;
+  return numerics;
 }
 
 const Variant variant{

@@ -163,7 +163,7 @@ class MmaSplitPlan final : public Plan {
     registers_ = attributes.numRegs;
   }
 
-  NumericModel numerics() const override { return numeric_model(problem(), device_.compute_capability()); }
+  Numerics numerics() const override { return numerics_of(problem(), device_.compute_capability()); }
 
   Settings settings() const override {
     const Geometry& g = on_vectors_.geometry;

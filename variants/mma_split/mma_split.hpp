@@ -465,6 +465,6 @@ constexpr bool has_scale_in_constants(const Geometry& g) {
 }
 
 /// What a plan promises on a device of this compute capability (90 for sm_90).
-NumericModel numeric_model(const Problem& problem, int compute_capability);
+Numerics numerics_of(const Problem& problem, int compute_capability);
 
 }  // namespace fwht::mma_split

@@ -788,12 +788,12 @@ TEST(MmaSplitProgram, ButterflySizesEqualThePlainHostLoopBitForBit) {
   for (const Geometry& g : all_sizes()) {
     if (g.kind() != Kind::butterflies) continue;
     const Problem problem = problem_of(g.dtype, g.log_n);
-    ASSERT_EQ(numeric_model(problem, 90).arithmetic, Arithmetic::fp32_ascending);
+    ASSERT_EQ(numerics_of(problem, 90).steps.front().sums, Sums::fp32);
     for (const auto input_class : {reference::InputClass::normal, reference::InputClass::subnormal}) {
       const Bits in = make_input(problem, input_class, 7);
       const std::vector<unsigned char> storage = to_storage(problem, in);
       std::vector<unsigned char> out(storage.size());
-      reference::emulate_fp32(problem, storage.data(), out.data(), 1);
+      reference::emulate(problem, numerics_of(problem, 90), storage.data(), out.data(), 1);
       const Bits want = to_bits(problem, out), got = run_on_host(problem, in).out;
       for (std::size_t i = 0; i < in.size(); ++i)
         ASSERT_TRUE(same_value(g.dtype, got[i], want[i])) << name(g) << " element " << i;
@@ -868,11 +868,11 @@ TEST(MmaSplitProgram, TheErrorIsThatOfOneRounding) {
 TEST(MmaSplitProgram, TheModelBoundsTheErrorBeforeTheLastRounding) {
   for (int log_n = kSmallestSplitLogN; log_n <= 10; ++log_n) {
     const Problem problem = problem_of(Dtype::f16, log_n, 1 << 14);
-    const NumericModel model = numeric_model(problem, 90);
+    const Numerics numerics = numerics_of(problem, 90);
     const Bits in = make_input(problem, reference::InputClass::normal, 5);
     const Errors errors = errors_of(problem, in, run_on_host(problem, in).out);
     const double u = format_of(Dtype::f16).unit_roundoff();
-    const double modelled = std::hypot(model.rounding_rms * u, model.fp32_rms * 0x1p-24);
+    const double modelled = std::hypot(numerics.steps.front().rounding_rms * u, numerics.sum_rms() * 0x1p-24);
     EXPECT_NEAR(std::sqrt(errors.ours / errors.norm) / modelled, 1.0, 0.03) << log_n;
   }
 }
@@ -905,8 +905,8 @@ TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
     for (const int compute_capability : {80, 90}) {
       const auto& core =
           compute_capability == 80 ? reference::kAmpereTensorCore : reference::kHopperTensorCore;
-      const NumericModel model = numeric_model(problem, compute_capability);
-      EXPECT_TRUE(model.modulation_exact);
+      const Promises promises = numerics_of(problem, compute_capability).promises;
+      EXPECT_TRUE(promises.modulation_exact);
       const Bits out = run_on_host(problem, in, core).out;
       for (const std::int64_t a :
            {std::int64_t{1}, problem.n() / 2, problem.n() - 1, std::int64_t{0x2A} % problem.n()}) {
@@ -914,7 +914,7 @@ TEST(MmaSplitProgram, SymmetriesAreExactWhereTheModelSaysSo) {
         const Bits want = shifted(problem, out, a);
         for (std::size_t i = 0; i < in.size(); ++i)
           ASSERT_TRUE(same_value(g.dtype, from_modulated[i], want[i])) << name(g) << " modulation " << a;
-        if (!model.xor_shift_exact) continue;
+        if (!promises.xor_shift_exact) continue;
         const Bits from_shifted = run_on_host(problem, shifted(problem, in, a), core).out;
         const Bits signs = modulated(problem, out, a);
         for (std::size_t i = 0; i < in.size(); ++i)
@@ -1016,7 +1016,7 @@ TEST(MmaSplitExceptionalValues, SeveralInOneRowAndABadNeighbour) {
 TEST(MmaSplitExceptionalValues, NoSumOverflowsWhereTheResultIsFinite) {
   for (int log_n = 1; log_n <= kLargestLogN; ++log_n) {
     const Problem problem = problem_of(Dtype::bf16, log_n, 512);
-    EXPECT_EQ(numeric_model(problem, 90).intermediate_growth, 1.0);
+    EXPECT_EQ(numerics_of(problem, 90).promises.intermediate_growth, 1.0);
     const Bits in = make_input(problem, reference::InputClass::normal, 19);
     const HostRun clean = run_on_host(problem, in);
     for (const double size : {3e38, std::ldexp(1.0, 127 - (log_n + 1) / 2)}) {
@@ -1068,7 +1068,7 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
   EXPECT_EQ(shrink_exponent(problem), 6);
   problem.scale = 1e38;
   EXPECT_EQ(shrink_exponent(problem), 0);
-  EXPECT_EQ(numeric_model(problem, 90).intermediate_growth, 64.0);
+  EXPECT_EQ(numerics_of(problem, 90).promises.intermediate_growth, 64.0);
   Bits in(static_cast<std::size_t>(problem.elements()), 0);
   in[0] = encode(Dtype::bf16, 1.5);
   const Bits out = run_on_host(problem, in).out;

@@ -32,24 +32,19 @@ double intermediate_growth(Dtype dtype, std::int64_t n) {
   return largest;
 }
 
-NumericModel numeric_model(const Problem& problem) {
-  // Storing fp32 loses nothing: the plain fp32 transform.
-  NumericModel model = single_rounding(Arithmetic::fp32_ascending, problem.n());
-  if (problem.dtype() == Dtype::f32) return model;
-  model.arithmetic = Arithmetic::radix2_stored;
-  // A sum of two numbers on one grid leaves residues 0 or 1/2 of the coarser grid, not a uniform one: 0.46 u
-  // a rounding instead of 0.42466 u. An irrational factor in the last stage breaks the lattice there.
-  constexpr double kLattice = 0.46;
-  const int stages = log2_floor(problem.n());
-  int exponent = 0;
-  const float last_factor = stage_factors(problem.dtype(), problem.n(), problem.scale).back();
-  const double last = std::frexp(last_factor, &exponent) == 0.5F ? kLattice : model.rounding_rms;
-  model.roundings = stages;
-  model.rounding_rms = std::sqrt(((stages - 1) * kLattice * kLattice + last * last) / stages);
-  model.fp32_rms = 0.0;
-  model.intermediate_growth = intermediate_growth(problem.dtype(), problem.n());
-  model.intermediate_limit = format_of(problem.dtype()).max_finite;
-  return model;
+Numerics numerics_of(const Problem& problem) {
+  Numerics numerics = single_rounding(Sums::fp32, problem);
+  if (problem.dtype() == Dtype::f32) return numerics;
+  numerics.steps.clear();
+  for (const float factor : stage_factors(problem.dtype(), problem.n(), problem.scale)) {
+    Step step;
+    step.bits = {static_cast<int>(numerics.steps.size())};
+    step.constant = factor;
+    numerics.steps.push_back(std::move(step));
+  }
+  numerics.promises.intermediate_growth = intermediate_growth(problem.dtype(), problem.n());
+  numerics.promises.intermediate_limit = format_of(problem.dtype()).max_finite;
+  return numerics;
 }
 
 namespace {

@@ -92,7 +92,7 @@ class NaivePlan final : public Plan {
   explicit NaivePlan(const Problem& problem)
       : Plan(problem), factors_(stage_factors(problem.dtype(), problem.n(), problem.scale)) {}
 
-  NumericModel numerics() const override { return numeric_model(problem()); }
+  Numerics numerics() const override { return numerics_of(problem()); }
 
   Settings settings() const override {
     return {{"stages", static_cast<std::int64_t>(factors_.size())},

@@ -33,6 +33,7 @@ constexpr std::int64_t lower_partner(std::int64_t pair, int bit) {
 /// last factor for the types with fp32's range.
 double intermediate_growth(Dtype dtype, std::int64_t n);
 
-NumericModel numeric_model(const Problem& problem);
+/// One step a stage, each stored; for f32, which storing does not round, the plain fp32 transform.
+Numerics numerics_of(const Problem& problem);
 
 }  // namespace fwht::naive

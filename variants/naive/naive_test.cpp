@@ -27,6 +27,12 @@ TEST(Naive, EveryStagePairsEachElementOnce) {
 }
 
 TEST(Naive, FactorsMultiplyToTheScaleAndKeepIntermediatesSmall) {
+  EXPECT_EQ(stage_factors(Dtype::f16, 2, 0.5), (std::vector<float>{0.5F}));
+  EXPECT_EQ(stage_factors(Dtype::f16, 4, 0.5), (std::vector<float>{1.0F, 0.5F}));
+  EXPECT_EQ(stage_factors(Dtype::f16, 8, 1.0), (std::vector<float>{1.0F, 0.5F, 2.0F}));
+  EXPECT_EQ(stage_factors(Dtype::f16, 16, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F}));
+  EXPECT_EQ(stage_factors(Dtype::f16, 32, 0.25), (std::vector<float>{1.0F, 0.5F, 1.0F, 0.5F, 1.0F}));
+  EXPECT_EQ(stage_factors(Dtype::bf16, 16, 0.25), (std::vector<float>{1.0F, 1.0F, 1.0F, 0.25F}));
   for (int log_n = 1; log_n <= 30; ++log_n) {
     const std::int64_t n = std::int64_t{1} << log_n;
     double product = 1.0;
@@ -35,6 +41,21 @@ TEST(Naive, FactorsMultiplyToTheScaleAndKeepIntermediatesSmall) {
     EXPECT_DOUBLE_EQ(product, 0.25);
     EXPECT_LE(intermediate_growth(Dtype::f16, n), std::sqrt(2.0 * static_cast<double>(n)) * (1 + 1e-12)) << n;
   }
+}
+
+TEST(Naive, EveryStageIsAStepThatRounds) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    const Problem problem = make_problem(dtype, 512, 1);
+    const Numerics numerics = numerics_of(problem);
+    const std::vector<float> factors = stage_factors(dtype, 512, problem.scale);
+    ASSERT_EQ(numerics.steps.size(), factors.size());
+    for (std::size_t s = 0; s < factors.size(); ++s) {
+      EXPECT_EQ(numerics.steps[s].bits, std::vector<int>{static_cast<int>(s)});
+      EXPECT_EQ(numerics.steps[s].constant, factors[s]);
+      EXPECT_TRUE(numerics.steps[s].rounds);
+    }
+  }
+  EXPECT_EQ(numerics_of(make_problem(Dtype::f32, 512, 1)).roundings(), 1) << "storing fp32 loses nothing";
 }
 
 }  // namespace

@@ -222,9 +222,7 @@ class WarpShufflePlan final : public Plan {
     });
   }
 
-  NumericModel numerics() const override {
-    return single_rounding(Arithmetic::fp32_ascending, problem().n());
-  }
+  Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }
 
   Settings settings() const override {
     return {{"blocks", problem().rows},

@@ -151,14 +151,14 @@ class WgmmaPlan final : public Plan {
 
   bool one_stream_at_a_time() const override { return counter_ != nullptr; }
 
-  NumericModel numerics() const override {
-    NumericModel model = single_rounding(Arithmetic::split_bf16, problem().n());
+  Numerics numerics() const override {
+    Numerics numerics = single_rounding(Sums::split_bf16, problem());
     // k steps of 16 are chained with truncation, in an order that a shift permutes.
-    model.xor_shift_exact = false;
+    numerics.promises.xor_shift_exact = false;
     // At 8192 launches differ in what they sum before the split, above in the chains that sum a row, which
     // are the longer, the larger the cluster.
-    model.batch_invariant = log_n_ < 13;
-    return model;
+    numerics.promises.batch_invariant = log_n_ < 13;
+    return numerics;
   }
 
   Settings settings() const override {
