@@ -667,7 +667,7 @@ def draw_accuracy(device: Device) -> Drawing | None:
         "Error against n, measured and predicted",
         f"Input: {kind}. Above: relative L2 error against the FP64 reference; marks are measured (hollow: "
         "emulated on the host), lines are "
-        "computed from the variant's numeric model before the run, dotted black is one rounding of the exact "
+        "computed from the variant's steps before the run, dotted black is one rounding of the exact "
         "result. "
         "Below: measured over predicted.",
         figure,

@@ -332,22 +332,4 @@ Verdict compare_exact(const Problem& problem, const Matrix& expected, const void
       problem, got, [&](std::int64_t r, std::int64_t i) { return round_fast(format, expected(r, i)); });
 }
 
-void poison(const Problem& problem, void* output) {
-  std::memset(output, 0xFF, static_cast<std::size_t>(problem.span_bytes()));
-}
-
-Verdict padding_untouched(const Problem& problem, const void* output) {
-  const auto* bytes = static_cast<const unsigned char*>(output);
-  const std::int64_t element = bytes_of(problem.dtype());
-  for (std::int64_t r = 0; r + 1 < problem.rows; ++r) {  // the span ends with the last row
-    const unsigned char* begin = bytes + (r * problem.row_stride() + problem.n()) * element;
-    const unsigned char* end = bytes + (r + 1) * problem.row_stride() * element;
-    const unsigned char* touched = std::find_if(begin, end, [](unsigned char byte) { return byte != 0xFF; });
-    if (touched == end) continue;
-    return incorrect(fmt::format("{}: row {}: element {} between the row's end and the next row was written",
-                                 to_string(problem), r, problem.n() + (touched - begin) / element));
-  }
-  return passed();
-}
-
 }  // namespace fwht::reference

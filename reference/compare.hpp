@@ -27,22 +27,6 @@ struct Verdict {
 Verdict passed();
 Verdict incorrect(std::string message);
 
-/// Verdicts of a run. A run in which something was incorrect, or in which nothing passed, has failed:
-/// "everything was skipped" is no success.
-class Tally {
- public:
-  void add(const Verdict& verdict) { ++(verdict ? passed_ : incorrect_); }
-  void skip() { ++skipped_; }
-
-  std::int64_t passed() const { return passed_; }
-  std::int64_t incorrect() const { return incorrect_; }
-  std::int64_t skipped() const { return skipped_; }
-  int exit_code() const { return incorrect_ == 0 && passed_ > 0 ? 0 : 1; }
-
- private:
-  std::int64_t passed_ = 0, incorrect_ = 0, skipped_ = 0;
-};
-
 /// What the steps of a plan predict for this very data, the gain apart: sums over the elements of a chunk,
 /// additive over chunks. Given the data, the errors of single roundings are independent and uniform in their
 /// ulp; these are the moments of the sums that follow.
@@ -148,11 +132,5 @@ Verdict compare_exact(const Problem& problem, const void* want, const void* got)
 
 /// Zero tolerance against the correctly rounded truth: got == round_to_storage(expected).
 Verdict compare_exact(const Problem& problem, const Matrix& expected, const void* got);
-
-/// Fills the whole span with 0xFF, which is NaN in every storage type: what a kernel does not write shows.
-void poison(const Problem& problem, void* output);
-
-/// Incorrect unless every byte between n and row_stride still is 0xFF after poison().
-Verdict padding_untouched(const Problem& problem, const void* output);
 
 }  // namespace fwht::reference

@@ -200,20 +200,6 @@ TEST(Compare, ExactComparisonIsByValue) {
   EXPECT_FALSE(compare_exact(zero.problem, zero.truth, zero.storage.data()));
 }
 
-TEST(Compare, PoisonIsNanEverywhereAndPaddingIsWatched) {
-  for (Dtype dtype : kAllDtypes) {
-    Case c(dtype);
-    EXPECT_TRUE(padding_untouched(c.problem, c.storage.data()));
-    c.set(2, 8, 0.0);
-    const Verdict verdict = padding_untouched(c.problem, c.storage.data());
-    EXPECT_FALSE(verdict);
-    EXPECT_NE(verdict.message.find("row 2: element 8"), std::string::npos) << verdict.message;
-    poison(c.problem, c.storage.data());
-    EXPECT_EQ(c.stats().unexpected_nan, c.problem.elements());
-    EXPECT_TRUE(padding_untouched(c.problem, c.storage.data()));
-  }
-}
-
 TEST(Compare, ShapesThatDoNotFitAreRefused) {
   const Case c(Dtype::f16);
   EXPECT_THROW(compare(c.problem, Matrix(5, 4), c.storage.data()), BadRequest);

@@ -33,6 +33,11 @@ struct Storage {
   }
 };
 
+/// Fills the storage with 0xFF, which is NaN in every storage type: what a kernel does not write shows.
+inline void poison(Storage& storage) {
+  std::fill(storage.words.begin(), storage.words.end(), ~0U);
+}
+
 /// fp32 butterflies in ascending order, one rounding.
 inline Numerics butterflies(const Problem& problem) {
   return single_rounding(Sums::fp32, problem);

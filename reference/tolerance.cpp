@@ -593,11 +593,6 @@ double gain_tolerance(const Numerics& numerics, const Problem& problem, std::int
          lattice_gain(numerics, problem);
 }
 
-double predicted_norm_gain(const Numerics& numerics, const Problem& problem, double output_rms) {
-  const double gamma = predicted_gain(numerics, problem), e = predicted_rel_l2(numerics, problem, output_rms);
-  return measured_gain(numerics, problem) + 0.5 * (e * e - gamma * gamma);
-}
-
 HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
   const int levels = levels_of(problem);
   const Format format = format_of(problem.dtype());
@@ -689,15 +684,13 @@ bool statistics_apply(const Numerics& numerics, const Problem& problem, InputCla
 Verdict judge_statistics(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
                          InputClass input_class) {
   const double gamma = predicted_gain(numerics, problem);
-  double centre = predicted_rel_l2(numerics, problem, stats.expected_rms);
-  double relative = formula_margin(problem) + kSigmas * 1.153 / std::sqrt(static_cast<double>(stats.finite));
+  Window rms = rms_window(numerics, problem, stats.expected_rms, stats.finite);
   double gain_allowed = gain_tolerance(numerics, problem, stats.finite);
   if (stats.predicted_rel_l2) {
-    centre = std::hypot(*stats.predicted_rel_l2, gamma);
-    relative = prediction_margin(numerics) + kSigmas * stats.predicted_spread;
+    rms = around(std::hypot(*stats.predicted_rel_l2, gamma),
+                 prediction_margin(numerics) + kSigmas * stats.predicted_spread);
     gain_allowed = kSigmas * stats.predicted_gain_spread + lattice_gain(numerics, problem);
   }
-  const Window rms = around(centre, relative);
   if (!rms.contains(stats.rel_l2)) {
     return incorrect(window_message("T1", "the relative L2 error", stats.rel_l2, rms, problem, input_class));
   }
@@ -738,12 +731,6 @@ bool exact_result(const Numerics& numerics, const Problem& problem, const void* 
     if (is_in_open_order(step)) step.sums = Sums::fp32;
   emulate(problem, in_order, input, out, threads);
   return true;
-}
-
-Checked Checked::with_time(double microseconds) const {
-  Checked result = *this;
-  result.time_us = verdict ? std::optional(microseconds) : std::nullopt;
-  return result;
 }
 
 Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,

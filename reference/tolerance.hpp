@@ -85,10 +85,6 @@ Matrix rigorous_bound(const Numerics& numerics, const Problem& problem, const Ma
 /// share a lattice.
 double gain_tolerance(const Numerics& numerics, const Problem& problem, std::int64_t elements);
 
-/// T4, Parseval: ||yhat||/||y|| - 1 = measured_gain + (E^2 - gamma^2) / 2 to second order, with the tolerance
-/// of T3.
-double predicted_norm_gain(const Numerics& numerics, const Problem& problem, double output_rms = 1.0);
-
 /// T5: hard bound for any finite data, no statistics: ||err||_2 <= relative ||y||_2 + absolute sqrt(n) for
 /// each row.
 struct HardBound {
@@ -107,8 +103,9 @@ Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass i
                   const Matrix& input, int threads = 0);
 
 /// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
-/// on the statistics T1, T3 and T4 inside their windows. The message names the test, the value and the
-/// window. (No statistics on subnormal data where the plan flushes it.)
+/// on the statistics T1, T3 and T4 inside their windows (T4, Parseval: to second order ||yhat||/||y|| - 1 is
+/// the gain plus (E^2 - gamma^2) / 2, so its window follows from the other two). The message names the test,
+/// the value and the window. (No statistics on subnormal data where the plan flushes it.)
 Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
               InputClass input_class);
 
@@ -118,14 +115,10 @@ Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& 
 bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
                   int threads = 0);
 
-/// What a check found. Time is known only for a correct result: see with_time.
+/// What a check found.
 struct Checked {
   Verdict verdict;
   ErrorStats stats;
-  std::optional<double> time_us;  ///< never set for an incorrect result
-
-  /// Attaches a time, unless the result is incorrect.
-  Checked with_time(double microseconds) const;
 };
 
 /// expected, limits_for, compare and judge over all rows, in chunks of bounded memory; for integer rows T6 as

@@ -175,6 +175,31 @@ TEST(Hard, BoundIsTheProductOfTheRoundings) {
   EXPECT_NEAR(hard_bound(tensor_blocks(problem), problem).absolute, 3 * 0x1p-25, 0x1p-30);
 }
 
+// Sums in an open order may be chains of truncating blocks: b levels as 2^(b-4) blocks of 16 products lose up
+// to 2 u32 sum_j sqrt(j / 2^(b-4)). The bound must hold for such chains of up to 2^8 products, and be no
+// looser than the longest of them needs.
+TEST(Hard, BoundOfAnOpenOrderIsThatOfTheLongestChain) {
+  const auto chain = [](int levels) {
+    const int blocks = 1 << (levels - 4);
+    double sum = 0.0;
+    for (int j = 1; j <= blocks; ++j)
+      sum += 2.0 * std::sqrt(static_cast<double>(j) / blocks);
+    return sum;
+  };
+  for (const Sums sums : {Sums::fp32_any_order, Sums::split_bf16}) {
+    for (int levels = 4; levels <= 8; levels += 2) {  // at odd levels the scale is inexact
+      const Problem problem = make_problem(Dtype::f32, std::int64_t{1} << levels, 1);
+      const double bound = hard_bound(single_rounding(sums, problem), problem).relative / 0x1p-24;
+      const double blocks = sums == Sums::split_bf16 ? (levels + 3) / 4 * (17.0 / 2 + 2 + 256) : 0.0;
+      const double needed = chain(levels) + blocks + 2.0;  // and a rounding by the scale and one to storage
+      EXPECT_GE(bound, needed) << levels;
+      if (levels == 8) {
+        EXPECT_LE(bound - blocks, 1.2 * (needed - blocks));
+      }
+    }
+  }
+}
+
 // ---- Clean results pass
 // ---------------------------------------------------------------------------------------------
 

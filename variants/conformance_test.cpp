@@ -3,6 +3,7 @@
 // variants in device memory (label gpu), the others those in host memory. SanitizeHost and SanitizeGpu hold
 // the same with few small launches, for compute-sanitizer: --gtest_filter='SanitizeGpu.*'.
 #include <fmt/format.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,6 +52,22 @@ std::string joined(const std::map<std::string, int>& reasons) {
   return text;
 }
 
+/// Makes of a report what the test becomes: failed by each failure or when nothing was run for no reason,
+/// skipped when nothing was run for a reason, else passed.
+void conclude(const Variant& variant, const Report& report) {
+  for (const std::string& failure : report.failures)
+    ADD_FAILURE() << variant.name << ": " << failure;
+  if (report.failure_count > static_cast<std::int64_t>(report.failures.size())) {
+    ADD_FAILURE() << report.failure_count << " failures in all";
+  }
+  if (report.failure_count > 0 || report.cases > 0) return;
+  if (report.skipped.empty()) {
+    ADD_FAILURE() << "nothing was run, and no reason was given";
+    return;
+  }
+  GTEST_SKIP() << joined(report.skipped);
+}
+
 using Machine = DeviceInfo (*)();
 
 DeviceInfo one_multiprocessor() {
@@ -77,20 +94,10 @@ class ConformanceTest : public testing::Test {
     }
     Session session(variant_, dtype_, machine_(), all_sizes());
     run(check_, session);
-    const Report& report = session.report();
-    for (const std::string& failure : report.failures)
-      ADD_FAILURE() << variant_.name << ": " << failure;
-    if (report.failure_count > static_cast<std::int64_t>(report.failures.size())) {
-      ADD_FAILURE() << report.failure_count << " failures in all";
-    }
-    RecordProperty("cases", std::to_string(report.cases));
-    if (!report.skipped.empty()) std::cout << "left out: " << joined(report.skipped) << '\n';
-    if (report.failure_count > 0 || report.cases > 0) return;
-    if (report.skipped.empty()) {
-      ADD_FAILURE() << "nothing was run, and no reason was given";
-      return;
-    }
-    GTEST_SKIP() << joined(report.skipped);
+    RecordProperty("cases", std::to_string(session.report().cases));
+    if (!session.report().skipped.empty())
+      std::cout << "left out: " << joined(session.report().skipped) << '\n';
+    conclude(variant_, session.report());
   }
 
   const Variant& variant_;
@@ -265,6 +272,55 @@ TEST(SoundVariant, PassesEveryCheck) {
           << (session.report().failures.empty() ? "" : session.report().failures.front());
     }
   }
+}
+
+// What becomes of a report, without becoming the outcome of this test.
+std::vector<testing::TestPartResult> concluded(const Report& report) {
+  testing::TestPartResultArray results;
+  {
+    testing::ScopedFakeTestPartResultReporter catcher(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+    conclude(broken_variants().front().variant, report);
+  }
+  std::vector<testing::TestPartResult> parts;
+  for (int i = 0; i < results.size(); ++i)
+    parts.push_back(results.GetTestPartResult(i));
+  return parts;
+}
+
+// Lie 3 of ten: failures are counted, and the suite is green.
+TEST(TenLies, Lie03EveryFailureFailsTheTest) {
+  for (const Broken& broken : broken_variants()) {
+    if (broken.defect == Defect::none) continue;
+    const Check* check = check_named(words_of(broken.caught_by).front());
+    ASSERT_NE(check, nullptr);
+    Session session(broken.variant, Dtype::f16, device(), kSomeSizes);
+    run(*check, session);
+    const auto parts = concluded(session.report());
+    ASSERT_FALSE(parts.empty()) << broken.variant.name;
+    EXPECT_TRUE(parts.front().failed()) << broken.variant.name;
+  }
+  Report many;  // one failure among many cases still fails
+  many.cases = 1000;
+  many.failures.push_back("row 1");
+  many.failure_count = 1;
+  ASSERT_EQ(concluded(many).size(), 1U);
+  EXPECT_TRUE(concluded(many).front().failed());
+  many.failure_count = 500;  // more than are kept
+  ASSERT_EQ(concluded(many).size(), 2U);
+  EXPECT_NE(std::string(concluded(many).back().message()).find("500"), std::string::npos);
+}
+
+// Lie 9 of ten: everything is skipped, and the suite is green.
+TEST(TenLies, Lie09ATestThatRanNothingHasNotPassed) {
+  Report report;
+  ASSERT_EQ(concluded(report).size(), 1U);
+  EXPECT_TRUE(concluded(report).front().failed()) << "nothing ran, and nobody says why";
+  report.skipped["no such size"] = 3;
+  ASSERT_EQ(concluded(report).size(), 1U);
+  EXPECT_TRUE(concluded(report).front().skipped());
+  report.cases = 1;
+  EXPECT_TRUE(concluded(report).empty()) << "passed";
 }
 
 // Every check of host memory catches some defect, save one: null and overlapping pointers are refused by

@@ -67,7 +67,8 @@ TEST(Accuracy, EveryColumnIsInTheTable) {
 }
 
 // The paper's range at both ends, from the model of the tensor core alone: 2.97e-4 and 4.29e-4 in
-// f16, 2.35e-3 and 3.33e-3 in bf16, within 1 % (numerics: 2^22 elements give 2.374e-3 for bf16 at n = 64).
+// f16, 2.35e-3 and 3.33e-3 in bf16, within 1 % (docs/numerics.md: 2^22 elements give 2.374e-3 for bf16 at n =
+// 64).
 TEST(Accuracy, TheEmulationReproducesThePublishedErrors) {
   struct Published {
     Dtype dtype;

@@ -32,7 +32,7 @@ struct Options : support::ExperimentOptions {
 };
 
 bool parse(Options& options, int argc, const char* const* argv) {
-  CLI::App app{"Measures the error of every variant against FP64, beside what its numeric model predicts.",
+  CLI::App app{"Measures the error of every variant against FP64, beside what its steps predict.",
                "fwht_accuracy"};
   support::add_experiment_options(app, options);
   app.add_flag(

@@ -63,7 +63,7 @@ TEST(Overflow, EachPlaceOfTheScaleHasItsPrice) {
     const auto in = make_rows(problem, shape, norm);
     return count(problem, in, transform(placement, problem, in));
   };
-  const double small = 0.18;  // RMS 1e-3: numerics 1.4 has 3.1e-3 for the scale before
+  const double small = 0.18;  // RMS 1e-3: 3.1e-3 for the scale before (docs/numerics.md, Range)
   EXPECT_NEAR(error(Placement::before, Shape::normal, small).rel_l2, 3.1e-3, 3e-4);
   EXPECT_EQ(error(Placement::before, Shape::normal, 0.5 * 65504.0).spurious, 0);
   EXPECT_EQ(error(Placement::after_in_storage, Shape::normal, 2.0 * 65504.0).spurious, 2);

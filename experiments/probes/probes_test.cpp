@@ -52,7 +52,7 @@ TEST(Probes, AShiftShowsAChain) {
   EXPECT_GT(differing(kAmpereTensorCore), 100);
 }
 
-// numerics 1.8: -3.8e-8 a pass that does not fit 24 bits.
+// docs/numerics.md, fp32 sums: -3.8e-8 per pass that does not fit 24 bits.
 TEST(Probes, TruncationHasAGain) {
   const std::vector<Dot> dots = transform_dots(Instruction::mma_f32_bf16, 20000, kStep, 1);
   const double gain = truncation_gain(dots, by_model(kHopperTensorCore)(Instruction::mma_f32_bf16, dots));

@@ -87,8 +87,9 @@ const support::CsvRow& row_of(const std::vector<support::CsvRow>& rows, Format f
                        [&](const auto& row) { return row.at("format") == name_of(format); });
 }
 
-// Simulated before (numerics, E-8) at n = 4096: int8 8.6e-3, e4m3 2.65e-2, NVFP4 9.5e-2 on normal data;
-// rotation gains 27 dB for int8 and loses 24 dB for e4m3 when one channel is massive.
+// Simulated before (docs/numerics.md, Downstream numbers) at n = 4096: int8 8.6e-3, e4m3 2.65e-2,
+// NVFP4 9.5e-2 on normal data; rotation gains 27 dB for int8 and loses 24 dB for e4m3 when one channel is
+// massive.
 TEST(Rotation, HelpsIntegersAndHidesNothingInFloats) {
   const auto with = [](InputClass input, Tokens::Cast cast, Format format) {
     return number(row_of(Tokens(Dtype::f16, 4096, input, 32, 1).rows(cast), format), "rel_l2");

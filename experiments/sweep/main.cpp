@@ -219,7 +219,7 @@ int run(int argc, const char* const* argv) {
     std::cout << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
   }
   std::cout << folder.path().string() << std::endl;
-  return all_run && bad.empty() ? 0 : 1;
+  return exit_code(all_run, results);
 }
 
 }  // namespace

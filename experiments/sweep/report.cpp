@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <map>
@@ -62,6 +63,12 @@ std::string problems_found(const std::vector<CsvRow>& results) {
                         row.at("n"), row.at("rows"), row.at("mode"), row.at("message"));
   }
   return text;
+}
+
+int exit_code(bool all_run, const std::vector<CsvRow>& results) {
+  const bool all_ok =
+      std::all_of(results.begin(), results.end(), [](const CsvRow& row) { return row.at("status") == "ok"; });
+  return all_run && all_ok && !results.empty() ? 0 : 1;
 }
 
 }  // namespace fwht::sweep

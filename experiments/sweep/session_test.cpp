@@ -90,6 +90,7 @@ TEST_F(SessionTest, ACorrectResultHasATimeBesideItsLimit) {
   EXPECT_GT(limits.size(), measured);
 }
 
+// Lie 10 of ten: a speed is printed for a wrong result.
 TEST_F(SessionTest, AWrongResultHasNoTime) {
   const Outcome outcome = run(kIdentity, "f16/n256/r64");
   EXPECT_EQ(outcome.status, Outcome::Status::incorrect);
@@ -143,6 +144,18 @@ TEST_F(SessionGpu, TimesEveryModeOfADeviceVariant) {
     EXPECT_LT(std::stod(outcome.row.at("fraction_of_limit")), 1.5);
     EXPECT_GT(std::stod(outcome.row.at("empty_us")), 0.0);
   }
+}
+
+// Lies 3 and 9 of ten: failures are counted and the exit code is 0; everything is skipped and the run is
+// green.
+TEST_F(SessionTest, OnlyASweepOfRightResultsExitsWithZero) {
+  const CsvRow right = run(cpu::variant, "f16/n256/r64").row, wrong = run(kIdentity, "f16/n256/r64").row,
+               failed = run(kThrowing, "f16/n256/r64").row;
+  EXPECT_EQ(exit_code(true, {right, right}), 0);
+  EXPECT_EQ(exit_code(true, {right, wrong, right}), 1);
+  EXPECT_EQ(exit_code(true, {right, failed}), 1);
+  EXPECT_EQ(exit_code(false, {right}), 1) << "the device was lost";
+  EXPECT_EQ(exit_code(true, {}), 1) << "nothing was measured";
 }
 
 TEST(Report, NamesTheBestVariantOfEachLength) {

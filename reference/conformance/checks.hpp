@@ -1,5 +1,5 @@
 // The conformance checks: each a function that looks at one variant and dtype through a Session. What they
-// show and why is said beside each; the sources are the numerics protocol's matrix A to E.
+// show and why is said beside each; the matrix A to E is in docs/numerics.md.
 #pragma once
 
 #include <span>

@@ -124,6 +124,14 @@ void integer_rows_of(Session& session, const Problem& problem, InputClass input_
                        fmt::format("{} rows with seed {}", reference::name_of(input_class), seed));
 }
 
+/// 2^k of the Sylvester factor on the fastest index: XOR shifts and modulation by a < 2^k are symmetries of
+/// the operator. 1 where there is no such factor, or where signs come between.
+std::int64_t order_of_symmetry(const Operator& op) {
+  const bool sylvester =
+      !op.factors().empty() && op.factors().back().basis == Basis::sylvester && !op.has_signs();
+  return sylvester ? op.factors().back().order : 1;
+}
+
 /// Rows: a base row, then the base row under each of `count` maps. Expects map k of the base result in row k
 /// + 1.
 using RowMap =
@@ -253,14 +261,20 @@ void emulation(Session& session) {
   }
 }
 
-// A9. x(j xor a) gives (-1)^<i,a> y(i).
+// A9. Over the bits of the Sylvester factor: x(j xor a) gives (-1)^<i,a> y(i).
 void xor_shift(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.xor_shift_exact) {
+    const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
+    if (!plan->numerics().promises.xor_shift_exact) {
       session.skip("the plan does not promise exact XOR shifts");
       continue;
     }
-    const std::vector<std::int64_t> shifts = telling_indices(n);
+    const std::int64_t order = order_of_symmetry(plan->problem().op);
+    if (order == 1) {
+      session.skip("the operator has no Sylvester factor on its fastest index");
+      continue;
+    }
+    const std::vector<std::int64_t> shifts = telling_indices(order);
     const auto shift = [&](std::int64_t k) { return shifts[static_cast<std::size_t>(k)]; };
     symmetry(
         session, n, static_cast<std::int64_t>(shifts.size()),
@@ -270,14 +284,20 @@ void xor_shift(Session& session) {
   }
 }
 
-// A10. (-1)^<j,a> x(j) gives y(i xor a).
+// A10. Over the same bits: (-1)^<j,a> x(j) gives y(i xor a).
 void modulation(Session& session) {
   for (const std::int64_t n : session.sizes()) {
-    if (!session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.modulation_exact) {
+    const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
+    if (!plan->numerics().promises.modulation_exact) {
       session.skip("the plan does not promise exact modulation");
       continue;
     }
-    const std::vector<std::int64_t> indices = telling_indices(n);
+    const std::int64_t order = order_of_symmetry(plan->problem().op);
+    if (order == 1) {
+      session.skip("the operator has no Sylvester factor on its fastest index");
+      continue;
+    }
+    const std::vector<std::int64_t> indices = telling_indices(order);
     const auto index = [&](std::int64_t k) { return indices[static_cast<std::size_t>(k)]; };
     symmetry(
         session, n, static_cast<std::int64_t>(indices.size()),

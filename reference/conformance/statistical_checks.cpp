@@ -82,8 +82,8 @@ void scale_sweep(Session& session) {
 }
 
 // E5. fp32 registers in any order: nearly every 16-bit result is the correctly rounded one, so that two such
-// variants agree in at least 99.9 % of their results (numerics protocol, 1.3 and E5: 99.94 to 99.99 %
-// measured).
+// variants agree in at least 99.9 % of their results (docs/numerics.md, Bitwise symmetries: 99.94 to
+// 99.99 % measured).
 void bit_match(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = problem_for(session, n, std::int64_t{1} << 16, kSeeds[0]);

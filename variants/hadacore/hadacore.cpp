@@ -1,4 +1,4 @@
-// hadacore, host part: what is supported, the numeric model, the bit card. The kernel's idea is told in
+// hadacore, host part: what is supported, the numerics, the bit card. The kernel's idea is told in
 // hadacore.cu.
 #include "variants/hadacore/hadacore.hpp"
 

@@ -1,6 +1,6 @@
 // hadacore: the index algebra of the tensor-core kernel as one constexpr description. `make_program` says for
 // every n which stages run on which index bits and what moves them in between; the kernel executes it, the
-// numeric model and the emulation read its stages, and the host test runs it lane by lane.
+// numerics and the emulation read its stages, and the host test runs it lane by lane.
 //
 // Words used here. Index bit s < L = log2 n is bit s of the column, bit L + s is bit s of the row inside the
 // block's tile. A position is a place that carries one index bit: which half of a 32-bit register (pack),

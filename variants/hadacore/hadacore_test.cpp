@@ -618,7 +618,7 @@ TEST(HadacoreSupport, RefusesWithValueAndLimit) {
   }
 }
 
-// Spurious overflow (docs/numerics.md): 16 equal leading entries; the exact result stays below 1500.
+// Spurious overflow (docs/numerics.md, Range): 16 equal leading entries; the exact result stays below 1500.
 TEST(HadacoreModel, PredictsOverflowOfIntermediates) {
   const Problem problem = make_problem(Dtype::f16, 32768, 1);
   const Numerics numerics = numerics_of(problem, published_config(15), Accumulator::narrow, 90);
