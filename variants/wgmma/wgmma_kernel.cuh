@@ -6,6 +6,7 @@
 #include "common/bits.hpp"
 #include "common/ptx/bulk_copy.cuh"
 #include "common/ptx/cluster.cuh"
+#include "common/ptx/fragments.hpp"
 #include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/mma.cuh"
@@ -56,12 +57,11 @@ struct Stage3Constants {
   float scale;  // of sums that have not seen `hadamard`
 
   __device__ Stage3Constants(int lane, float factor) : scale(factor) {
-    const int g = lane >> 2, t = lane & 3;
     const std::uint32_t one = scaling == Scaling::constants ? __float_as_uint(factor) >> 16 : kBf16One;
     const std::uint32_t block = signed_ones(one, lane);
     hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
     hadamard[1][1] = block ^ kBothSigns;
-    minus_identity = (2 * t == g ? 0xBF80U : 0U) | (2 * t + 1 == g ? 0xBF800000U : 0U);
+    minus_identity = ptx::minus_identity_fragment(lane);
     if constexpr (held) {
       asm volatile("" : "+r"(minus_identity));
 #pragma unroll
@@ -73,14 +73,6 @@ struct Stage3Constants {
     return scaling == Scaling::constants ? 1.0F : scale;
   }
 };
-
-/// One k step; `a` is a fragment in registers or a descriptor.
-template <Dtype dtype, int columns, class A>
-__device__ void exact_step(float (&d)[columns / 2], const A& a, std::uint64_t b, bool accumulate) {
-  if constexpr (columns == 64) ptx::wgmma_m64n64k16<dtype>(d, a, b, accumulate);
-  if constexpr (columns == 128) ptx::wgmma_m64n128k16<dtype>(d, a, b, accumulate);
-  if constexpr (columns == 256) ptx::wgmma_m64n256k16<dtype>(d, a, b, accumulate);
-}
 
 /// The A operand in registers: fragments of all k steps. Upper bits of m are the warp (and warpgroup): they
 /// only flip whole fragments. Of the four 8x8 blocks of a fragment one is negative: that of rows 8-15 and
@@ -141,7 +133,7 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], co
 #pragma unroll
   for (int s = 0; s < tile.k_steps(); ++s) {
     before_step(s);
-    exact_step<dtype, tile.columns()>(
+    ptx::wgmma_m64k16<dtype, tile.columns()>(
         d, hadamard.operand(s),
         descriptor(row + s * tile.k_step_bytes(), tile.leading_bytes(), tile.stride_bytes()), s > 0);
   }

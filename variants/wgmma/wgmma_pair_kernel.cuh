@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
     for (int s = 0; s < kSteps; ++s) {
       if (s == kTail * kStepsPerPiece) ptx::wgmma_commit_group();
       const int start = slot(s / kStepsPerPiece) * kPieceBytes + s % kStepsPerPiece * tile.k_step_bytes();
-      exact_step<dtype, kColumns>(d, hadamard.operand(s),
-                                  descriptor(ring + start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+      ptx::wgmma_m64k16<dtype, kColumns>(
+          d, hadamard.operand(s), descriptor(ring + start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
     }
     ptx::wgmma_commit_group();
     ptx::bar_arrive(kTurn + (group ^ 1), 32 * kWarps);

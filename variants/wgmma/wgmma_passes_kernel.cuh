@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
 #pragma unroll
         for (int s = 0; s < kPieces; ++s) {
           const int start = slot(s) * kPieceBytes + group * kGroupBytes + slice * kSliceBytes;
-          exact_step<dtype, kSliceColumns>(d[slice], hadamard.operand(s),
-                                           descriptor(ring + start, kLeading, kStride), s > 0);
+          ptx::wgmma_m64k16<dtype, kSliceColumns>(d[slice], hadamard.operand(s),
+                                                  descriptor(ring + start, kLeading, kStride), s > 0);
         }
         ptx::wgmma_commit_group();
       }
