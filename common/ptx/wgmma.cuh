@@ -35,197 +35,90 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
     asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// clang-format off: the operand lists are one register a place, as the instruction wants them.
-#define FWHT_ACC8(d, i)                                                                                   \
-  "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]), \
-      "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
-#define FWHT_ACC32(d, i) \
-  FWHT_ACC8(d, i), FWHT_ACC8(d, (i) + 8), FWHT_ACC8(d, (i) + 16), FWHT_ACC8(d, (i) + 24)
+// The instruction takes its N / 2 accumulators one by one, and every other operand has its number behind
+// theirs.
+// clang-format off
+#define FWHT_NAMES_32 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define FWHT_NAMES_64 FWHT_NAMES_32 "," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define FWHT_NAMES_128 FWHT_NAMES_64 "," \
+  "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
+  "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
+  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111," \
+  "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define FWHT_SUMS_4(i) "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define FWHT_SUMS_16(i) FWHT_SUMS_4(i), FWHT_SUMS_4((i) + 4), FWHT_SUMS_4((i) + 8), FWHT_SUMS_4((i) + 12)
+#define FWHT_SUMS_32(i) FWHT_SUMS_16(i), FWHT_SUMS_16((i) + 16)
+#define FWHT_SUMS_64(i) FWHT_SUMS_32(i), FWHT_SUMS_32((i) + 32)
 
-/// wgmma.mma_async.sync.aligned.m64n64k16.f32.{f16,bf16}.{f16,bf16}: d = a b (+ d when `accumulate`), a from
-/// registers, b from the shared-memory descriptor, MN-major (trans-b = 1).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n64k16(float (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b,
-                                       bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-        "{%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-        "{%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
+// form(N, type, names of the accumulators, names of six more operands, the accumulators)
+#define FWHT_N64(form, type) \
+  form(64, type, FWHT_NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", FWHT_SUMS_32(0))
+#define FWHT_N128(form, type) \
+  form(128, type, FWHT_NAMES_64, "%64", "%65", "%66", "%67", "%68", "%69", FWHT_SUMS_64(0))
+#define FWHT_N256(form, type) \
+  form(256, type, FWHT_NAMES_128, "%128", "%129", "%130", "%131", "%132", "%133", FWHT_SUMS_64(0), FWHT_SUMS_64(64))
 
-/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n64k16(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-        "%32, %33, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
-        "%32, %33, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
+// a in four registers, then b and `accumulate`
+#define FWHT_WGMMA_A_IN_REGISTERS(n, type, sums, a0, a1, a2, a3, b_, p_, ...)                   \
+  asm volatile(                                                                                 \
+      "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" sums "}, "           \
+      "{" a0 "," a1 "," a2 "," a3 "}, " b_ ", p, 1, 1, 1;}"                                     \
+      : __VA_ARGS__                                                                             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
 
-/// wgmma.mma_async.sync.aligned.m64n128k16.f32.{f16,bf16}.{f16,bf16}: d = a b (+ d when `accumulate`), a from
-/// registers, b from the shared-memory descriptor, MN-major (trans-b = 1).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n128k16(float (&d)[64], const std::uint32_t (&a)[4], std::uint64_t b,
-                                        bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-        "{%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-        "{%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
+// a and b by descriptor, then `accumulate`
+#define FWHT_WGMMA_A_IN_SHARED_MEMORY(n, type, sums, a_, b_, p_, unused0, unused1, unused2, ...) \
+  asm volatile(                                                                                 \
+      "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" sums "}, "           \
+      a_ ", " b_ ", p, 1, 1, 0, 1;}"                                                            \
+      : __VA_ARGS__                                                                             \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
 
-/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n128k16(float (&d)[64], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-        "%64, %65, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
-        "%64, %65, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
-
-/// wgmma.mma_async.sync.aligned.m64n256k16.f32.{f16,bf16}.{f16,bf16}: d = a b (+ d when `accumulate`), a from
-/// registers, b from the shared-memory descriptor, MN-major (trans-b = 1).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n256k16(float (&d)[128], const std::uint32_t (&a)[4], std::uint64_t b,
-                                        bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %133, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "{%128,%129,%130,%131}, %132, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %133, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "{%128,%129,%130,%131}, %132, p, 1, 1, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
-
-/// The same with a from the shared-memory descriptor too, K-major (trans-a = 0).
-template <Dtype dtype>
-__device__ inline void wgmma_m64n256k16(float (&d)[128], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  if constexpr (dtype == Dtype::f16) {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "%128, %129, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  } else {
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
-        "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-        "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"
-        "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"
-        "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, "
-        "%128, %129, p, 1, 1, 0, 1;}"
-        : FWHT_ACC32(d, 0), FWHT_ACC32(d, 32), FWHT_ACC32(d, 64), FWHT_ACC32(d, 96)
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-}
-
-#undef FWHT_ACC32
-#undef FWHT_ACC8
+#define FWHT_WGMMA(form)                                                                        \
+  static_assert(columns == 64 || columns == 128 || columns == 256, "no other widths are used"); \
+  constexpr bool kF16 = dtype == Dtype::f16;                                                    \
+  if constexpr (kF16 && columns == 64) FWHT_N64(form, "f16");                                   \
+  if constexpr (kF16 && columns == 128) FWHT_N128(form, "f16");                                 \
+  if constexpr (kF16 && columns == 256) FWHT_N256(form, "f16");                                 \
+  if constexpr (!kF16 && columns == 64) FWHT_N64(form, "bf16");                                 \
+  if constexpr (!kF16 && columns == 128) FWHT_N128(form, "bf16");                               \
+  if constexpr (!kF16 && columns == 256) FWHT_N256(form, "bf16")
 // clang-format on
+
+/// wgmma.mma_async.sync.aligned.m64nNk16.f32.{f16,bf16}.{f16,bf16} with N = `columns`: d = a b (+ d when
+/// `accumulate`), a 64 x 16 from registers (16 rows a warp, see fragments.hpp), b 16 x N from the
+/// shared-memory descriptor, MN-major (trans-b = 1).
+template <Dtype dtype, int columns>
+__device__ inline void wgmma_m64k16(float (&d)[columns / 2], const std::uint32_t (&a)[4], std::uint64_t b,
+                                    bool accumulate) {
+  FWHT_WGMMA(FWHT_WGMMA_A_IN_REGISTERS);
+}
+
+/// The same with a from a shared-memory descriptor too, K-major (trans-a = 0).
+template <Dtype dtype, int columns>
+__device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, std::uint64_t b,
+                                    bool accumulate) {
+  FWHT_WGMMA(FWHT_WGMMA_A_IN_SHARED_MEMORY);
+}
+
+#undef FWHT_WGMMA
+#undef FWHT_WGMMA_A_IN_SHARED_MEMORY
+#undef FWHT_WGMMA_A_IN_REGISTERS
+#undef FWHT_N256
+#undef FWHT_N128
+#undef FWHT_N64
+#undef FWHT_SUMS_64
+#undef FWHT_SUMS_32
+#undef FWHT_SUMS_16
+#undef FWHT_SUMS_4
+#undef FWHT_NAMES_128
+#undef FWHT_NAMES_64
+#undef FWHT_NAMES_32
 
 }  // namespace fwht::ptx

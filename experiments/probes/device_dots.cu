@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] Batch batch) 
     load_a(a, batch.a + first + s * kStep, thread % 32, thread < 32);
     ptx::pin_accumulators(d);
     ptx::wgmma_fence();
-    ptx::wgmma_m64n64k16<dtype>(d, a, descriptor(operand), true);
+    ptx::wgmma_m64k16<dtype, 64>(d, a, descriptor(operand), true);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);

@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) wgmma_kernel([[maybe_unused]] void* 
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      ptx::wgmma_m64n256k16<Dtype::f16>(d, a, descriptor, true);
+      ptx::wgmma_m64k16<Dtype::f16, 256>(d, a, descriptor, true);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<0>();
   }

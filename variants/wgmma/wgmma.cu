@@ -44,41 +44,10 @@
 #include <cstdint>
 
 #include "common/cuda_check.hpp"
-#include "common/static_dispatch.hpp"
-#include "variants/wgmma/wgmma_kernel.cuh"
-#include "variants/wgmma/wgmma_pair.cuh"
-#include "variants/wgmma/wgmma_passes.cuh"
+#include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
 namespace {
-
-/// One of the two.
-struct Kernel {
-  RowKernel plain = nullptr;  // of a row a block or cluster, and of pairs
-  RingKernel ring = nullptr;  // with a row counter
-
-  const void* address() const {
-    return plain != nullptr ? reinterpret_cast<const void*>(plain) : reinterpret_cast<const void*>(ring);
-  }
-};
-
-template <int log_n, int which>
-struct Listed {
-  static constexpr Launch launch = kLaunches<log_n>[which];
-};
-
-template <Dtype dtype, int log_n, class Choice, Scaling scaling>
-Kernel kernel_with() {
-  if constexpr (Choice::launch.form == Form::one_shot) {
-    return {.plain = one_shot<dtype, log_n, Choice, scaling>};
-  } else if constexpr (Choice::launch.form == Form::pair) {
-    return {.plain = pair_kernel(dtype, scaling)};
-  } else if constexpr (Choice::launch.form == Form::passes) {
-    return {.ring = passes_kernel(dtype, scaling, Choice::launch.dynamic)};
-  } else {
-    return {.ring = ring<dtype, log_n, Choice, scaling>};
-  }
-}
 
 /// Only rows of an even log2 n have an orthonormal scale that is a power of two. The bounds keep sums that
 /// are finite or subnormal without the scale as they are with it.
@@ -88,28 +57,18 @@ Scaling scaling_for(double scale, int log_n) {
   return power_of_two && log_n % 2 == 0 ? Scaling::constants : Scaling::results;
 }
 
-template <Dtype dtype, int log_n, class Choice>
-Kernel kernel_if(const Launch& wanted, Scaling scaling) {
-  if (wanted != Choice::launch) return {};
-  if constexpr (log_n % 2 == 0) {
-    if (scaling == Scaling::constants) return kernel_with<dtype, log_n, Choice, Scaling::constants>();
+Kernel kernel_of(const Launch& launch, int log_n, Dtype dtype, Scaling scaling) {
+  switch (launch.form) {
+    case Form::one_shot:
+      return one_shot_kernel(launch, log_n, dtype, scaling);
+    case Form::ring:
+      return ring_kernel(launch, log_n, dtype, scaling);
+    case Form::pair:
+      return pair_kernel(dtype, scaling);
+    case Form::passes:
+      return passes_kernel(dtype, scaling, launch.dynamic);
   }
-  return kernel_with<dtype, log_n, Choice, Scaling::results>();
-}
-
-/// The kernel of one of kLaunches<log_n>.
-template <Dtype dtype>
-Kernel kernel_of(const Launch& wanted, int log_n, Scaling scaling) {
-  return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [&](auto l) {
-    return [&]<int... which>(std::integer_sequence<int, which...>) {
-      Kernel found, one;
-      ((one = kernel_if<dtype, l(), Listed<l(), which>>(wanted, scaling),
-        found = one.address() != nullptr ? one : found),
-       ...);
-      return found;
-    }
-    (std::make_integer_sequence<int, static_cast<int>(kLaunches<l()>.size())>{});
-  });
+  return {};
 }
 
 class WgmmaPlan final : public Plan {
@@ -117,8 +76,7 @@ class WgmmaPlan final : public Plan {
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), log_n_(log2_floor(problem.n())), launch_(choose_launch(problem, device)) {
     const Scaling scaling = scaling_for(problem.scale, log_n_);
-    kernel_ = problem.dtype() == Dtype::f16 ? kernel_of<Dtype::f16>(launch_, log_n_, scaling)
-                                            : kernel_of<Dtype::bf16>(launch_, log_n_, scaling);
+    kernel_ = kernel_of(launch_, log_n_, problem.dtype(), scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
@@ -209,7 +167,7 @@ class WgmmaPlan final : public Plan {
     if (kernel_.plain != nullptr) {
       FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
     } else {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.ring, batch, counter_));
+      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_));
     }
   }
 

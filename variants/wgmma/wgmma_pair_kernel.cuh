@@ -29,7 +29,11 @@
 // instruction waits for those before it.
 #pragma once
 
-#include "variants/wgmma/wgmma_kernel.cuh"
+#include "common/ptx/cluster.cuh"
+#include "common/ptx/griddepcontrol.cuh"
+#include "common/ptx/named_barrier.cuh"
+#include "variants/wgmma/wgmma_pipeline.cuh"
+#include "variants/wgmma/wgmma_stages.cuh"
 
 namespace fwht::wgmma {
 
@@ -38,7 +42,7 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile tile = tile_of(kPairLaunch, 16);
   // Plain constants: a lambda would capture `tile` itself, and read it at run time.
-  constexpr int kColumns = tile.columns(), kLogTiles = tile.log_column_tiles(), kSteps = tile.k_steps();
+  constexpr int kColumns = tile.columns(), kSteps = tile.k_steps();
   constexpr int kPieceBytes = tile.row_bytes() / kPairRing.pieces, kStepsPerPiece = kSteps / kPairRing.pieces;
   constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
                 kTail = kPairRing.tail();
@@ -122,8 +126,8 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
     for (int s = 0; s < kSteps; ++s) {
       if (s == kTail * kStepsPerPiece) ptx::wgmma_commit_group();
       const int start = slot(s / kStepsPerPiece) * kPieceBytes + s % kStepsPerPiece * tile.k_step_bytes();
-      exact_step<dtype, kColumns>(d, hadamard.operand(s),
-                                  descriptor(ring + start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+      ptx::wgmma_m64k16<dtype, kColumns>(
+          d, hadamard.operand(s), descriptor(ring + start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
     }
     ptx::wgmma_commit_group();
     ptx::bar_arrive(kTurn + (group ^ 1), 32 * kWarps);
@@ -154,15 +158,15 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       __syncwarp();
     }
 
-    std::byte* const out = batch.out + row * batch.row_stride_bytes +
-                           upper_m * staged_bytes_per_warp(kColumns) +
-                           staged_offset(kLogTiles, 0, 0, lane >> 2) + 4 * (lane & 3);
-    finish<dtype, kPairLaunch.chains>(d, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
-      if (pair == 0) ptx::mbarrier_wait_parity(landed + 8 * parity, phase);
-#pragma unroll
-      for (int q = 0; q < 4; ++q)
-        *reinterpret_cast<std::uint32_t*>(out + staged_offset(kLogTiles, pair, q, 0)) = words[q];
-    });
+    const RegisterWriter<kColumns> writer{batch.out + row * batch.row_stride_bytes +
+                                          first_word_offset<kColumns>(upper_m, lane)};
+    column_butterflies(d);
+    finish_pairs<dtype, kPairLaunch.chains>(d, all_finite(d), constants, lane,
+                                            [&](int pair, const std::uint32_t(&words)[4]) {
+                                              if (pair == 0)
+                                                ptx::mbarrier_wait_parity(landed + 8 * parity, phase);
+                                              writer.write(pair, words);
+                                            });
     at = slot(kPieces);
     phase ^= parity;
     parity ^= 1;

@@ -1,5 +1,3 @@
-#include "variants/wgmma/wgmma_passes.cuh"
-
 #include "variants/wgmma/wgmma_passes_kernel.cuh"
 
 namespace fwht::wgmma {
@@ -11,18 +9,19 @@ struct Chosen {
 };
 
 template <class Choice>
-RingKernel kernel(Dtype dtype, Scaling scaling) {
-  if (scaling == Scaling::constants) {
-    return dtype == Dtype::f16 ? passes<Dtype::f16, Choice, Scaling::constants>
-                               : passes<Dtype::bf16, Choice, Scaling::constants>;
-  }
-  return dtype == Dtype::f16 ? passes<Dtype::f16, Choice, Scaling::results>
-                             : passes<Dtype::bf16, Choice, Scaling::results>;
+Kernel kernel(Dtype dtype, Scaling scaling) {
+  const auto of = [&](auto on_f16, auto on_bf16) {
+    return Kernel{.counting = dtype == Dtype::f16 ? on_f16 : on_bf16};
+  };
+  if (scaling == Scaling::constants)
+    return of(passes<Dtype::f16, Choice, Scaling::constants>,
+              passes<Dtype::bf16, Choice, Scaling::constants>);
+  return of(passes<Dtype::f16, Choice, Scaling::results>, passes<Dtype::bf16, Choice, Scaling::results>);
 }
 
 }  // namespace
 
-RingKernel passes_kernel(Dtype dtype, Scaling scaling, bool dynamic) {
+Kernel passes_kernel(Dtype dtype, Scaling scaling, bool dynamic) {
   return dynamic ? kernel<Chosen<true>>(dtype, scaling) : kernel<Chosen<false>>(dtype, scaling);
 }
 

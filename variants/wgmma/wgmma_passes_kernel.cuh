@@ -36,7 +36,10 @@
 // the same time. Nothing is lost by that while memory is busy with the first rows of the others.
 #pragma once
 
-#include "variants/wgmma/wgmma_kernel.cuh"
+#include "common/ptx/griddepcontrol.cuh"
+#include "common/ptx/named_barrier.cuh"
+#include "variants/wgmma/wgmma_pipeline.cuh"
+#include "variants/wgmma/wgmma_stages.cuh"
 
 namespace fwht::wgmma {
 
@@ -116,7 +119,6 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   constexpr int kHead = kPassesRing.head(), kTail = kPassesRing.tail(), kWarps = launch.threads() / 32;
   constexpr int kLeading = tile.leading_bytes(), kStride = tile.stride_bytes();
   constexpr int kSliceBytes = kSliceColumns / 8 * kStride, kGroupBytes = 2 * kSliceBytes;
-  constexpr int kLogTiles = log2_floor(kGroupColumns) - 3;
   constexpr bool kDynamic = launch.dynamic;
   static_assert(kPieces == launch.load_pieces && kPieces == kWarps);
   extern __shared__ __align__(1024) std::byte shared[];
@@ -156,9 +158,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   // Dynamic rows: the first one of a block is its own, for each later one it draws a ticket, a row ahead: one
   // at the start, and one a row. The last draw of a launch puts the counter back to 0.
   const bool draws = kDynamic && threadIdx.x == 0;
-  const auto draw = [&] {
-    return static_cast<int>(atomicInc(next_row, static_cast<unsigned>(batch.rows + stride - 1))) + stride;
-  };
+  const auto draw = [&] { return static_cast<int>(draw_ticket(next_row, batch.rows, stride)) + stride; };
   if (draws) leave(next_in, draw());
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();
@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
 #pragma unroll
         for (int s = 0; s < kPieces; ++s) {
           const int start = slot(s) * kPieceBytes + group * kGroupBytes + slice * kSliceBytes;
-          exact_step<dtype, kSliceColumns>(d[slice], hadamard.operand(s),
-                                           descriptor(ring + start, kLeading, kStride), s > 0);
+          ptx::wgmma_m64k16<dtype, kSliceColumns>(d[slice], hadamard.operand(s),
+                                                  descriptor(ring + start, kLeading, kStride), s > 0);
         }
         ptx::wgmma_commit_group();
       }
@@ -220,20 +220,16 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       exchange_slice(d[1], partner, refill);
       slice_butterfly(d[0], d[1]);
 
-      std::byte* const out = batch.out + row * batch.row_stride_bytes +
-                             passes_piece(pass, warp_in_group, group) * staged_bytes_per_warp(kGroupColumns) +
-                             staged_offset(kLogTiles, 0, 0, lane >> 2) + 4 * (lane & 3);
+      const int piece = passes_piece(pass, warp_in_group, group);
+      const RegisterWriter<kGroupColumns> writer{batch.out + row * batch.row_stride_bytes +
+                                                 first_word_offset<kGroupColumns>(piece, lane)};
       const bool finite = all_finite(d[0]);
 #pragma unroll
       for (int slice = 0; slice < 2; ++slice) {
-        finish_pairs<dtype, launch.chains>(
-            d[slice], finite, constants, lane, [&](int pair, const std::uint32_t(&words)[4]) {
-#pragma unroll
-              for (int q = 0; q < 4; ++q) {
-                const int offset = staged_offset(kLogTiles, slice * (kSliceColumns / 16) + pair, q, 0);
-                *reinterpret_cast<std::uint32_t*>(out + offset) = words[q];
-              }
-            });
+        finish_pairs<dtype, launch.chains>(d[slice], finite, constants, lane,
+                                           [&](int pair, const std::uint32_t(&words)[4]) {
+                                             writer.write(slice * (kSliceColumns / 16) + pair, words);
+                                           });
       }
       __syncwarp();
     }
