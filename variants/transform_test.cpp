@@ -224,7 +224,6 @@ TEST_F(TransformGpu, KeepsThePlanOfAGraphWhateverTheLimit) {
   work.expect_right("replayed after other plans were made");
   set_transform_plan_limit(usual);
 }
-}
 
 }  // namespace
 }  // namespace fwht
