@@ -16,7 +16,7 @@ class CountedPlan final : public Plan {
  public:
   CountedPlan(const Problem& problem, bool ordered) : Plan(problem), ordered_(ordered) { ++alive; }
   ~CountedPlan() override { --alive; }
-  NumericModel numerics() const override { return {}; }
+  Numerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
   bool one_stream_at_a_time() const override { return ordered_; }
 

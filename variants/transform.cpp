@@ -79,8 +79,8 @@ void transform(const Operands& operands, const Problem& problem, Stream stream, 
   const PlanKey key{scope.device(), problem, order_of(stream)};
   std::shared_ptr<const Plan> kept = plans().find(key);
   if (kept == nullptr) {
-    require_all_reachable(operands, problem, key.device);
     const CaptureAllowed allowed;  // making a plan may allocate, and an evicted one is freed
+    require_all_reachable(operands, problem, key.device);
     kept = plans().find_or_make(key,
                                 [&] { return plan(find_variant("auto"), problem, device_info(key.device)); });
   }
