@@ -1,10 +1,14 @@
 # find_package(fwht) for other CMake projects: fwht::variants carries the registry and every variant.
 include(CMakePackageConfigHelpers)
 install(TARGETS fwht_common fwht_variants EXPORT fwhtTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht)
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT fwhtTargets NAMESPACE fwht:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/common ${PROJECT_SOURCE_DIR}/variants
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht FILES_MATCHING PATTERN "*.hpp")
+# Written when `cmake --install` runs, so that they are those of the sources.
+install(CODE "
+  include(\"${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake\")
+  file(REMOVE_RECURSE \"${PROJECT_BINARY_DIR}/public_headers\")
+  fwht_write_public_headers(\"${PROJECT_SOURCE_DIR}\" \"${PROJECT_BINARY_DIR}/public_headers\")")
+install(DIRECTORY ${PROJECT_BINARY_DIR}/public_headers/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fwht)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fwhtConfig.cmake.in ${PROJECT_BINARY_DIR}/fwhtConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fwhtConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,5 +1,5 @@
 # Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
-# (consumer_test/), and the answers of ./testbed.
+# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), and the answers of ./testbed.
 if(FWHT_TESTS)
   add_test(NAME install.consumer
     COMMAND ${CMAKE_COMMAND}
@@ -9,5 +9,12 @@ if(FWHT_TESTS)
       -P ${PROJECT_SOURCE_DIR}/cmake/consumer_test/run.cmake)
   add_test(NAME testbed.messages
     COMMAND bash ${PROJECT_SOURCE_DIR}/cmake/testbed_test.sh ${PROJECT_SOURCE_DIR}/testbed ${PROJECT_BINARY_DIR}/testbed_test)
+  if(FWHT_EXPERIMENTS)  # it sweeps too
+    add_test(NAME skeleton.registers
+      COMMAND ${CMAKE_COMMAND} -D source_dir=${PROJECT_SOURCE_DIR} -D work_dir=${PROJECT_BINARY_DIR}/skeleton_test
+        -D generator=${CMAKE_GENERATOR} -D cxx=${CMAKE_CXX_COMPILER} -D "launcher=${CMAKE_CXX_COMPILER_LAUNCHER}"
+        -P ${PROJECT_SOURCE_DIR}/cmake/skeleton_test/run.cmake)
+    set_tests_properties(skeleton.registers PROPERTIES LABELS "host;slow" TIMEOUT 900 PROCESSORS 2)
+  endif()
   set_tests_properties(install.consumer testbed.messages PROPERTIES LABELS host TIMEOUT 300)
 endif()

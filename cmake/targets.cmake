@@ -1,7 +1,9 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
-# fwht_test(name LABEL host|gpu|host+gpu SOURCES ... LIBRARIES ...)   a GoogleTest program; every case a ctest test.
-#   host+gpu: cases with "Gpu" in their suite's name carry the label gpu, all others host
-# fwht_variant(name [CUDA] [SOURCES extra...] [PLANS make_plan...])   one folder of variants/
+# fwht_test(name LABEL host|host+gpu SOURCES ... LIBRARIES ... [GPU_FILTER filter] [GPU_SHARDS n])   a GoogleTest program;
+#   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
+#   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
+# fwht_gpu_test(name program filter shards)   more such tests of a program
+# fwht_variant(name [CUDA] [SOURCES extra...] [PLANS make_plan...] [TEST_LABEL host+gpu])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
@@ -29,8 +31,23 @@ function(fwht_library name)
   fwht_warnings(${name})
 endfunction()
 
+# A driver takes a second or more to start, so GPU cases share processes; and where there is no GPU, each of these few is
+# skipped with its reason. The times of single cases are in <build>/test_times/.
+function(fwht_gpu_test name program filter shards)
+  foreach(shard RANGE 1 ${shards})
+    math(EXPR index "${shard} - 1")
+    set(environment "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test_times/${name}.${shard}.xml")
+    if(shards GREATER 1)
+      list(APPEND environment GTEST_TOTAL_SHARDS=${shards} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${name}.${shard} COMMAND ${program} "--gtest_filter=${filter}")
+    set_tests_properties(${name}.${shard} PROPERTIES
+      LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+  endforeach()
+endfunction()
+
 function(fwht_test name)
-  cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "LABEL;TIMEOUT;GPU_FILTER;GPU_SHARDS" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT FWHT_TESTS)
     return()
   endif()
@@ -38,27 +55,34 @@ function(fwht_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} fmt::fmt-header-only GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} fmt::fmt-header-only fwht_test_main)
   fwht_warnings(${name})
-  # PRE_TEST: the list of cases is asked for when ctest runs, so a program that needs a driver to load still builds.
   set(host_filter "*")
-  set(gpu_filter "*")
   if(arg_LABEL STREQUAL "host+gpu")
     set(host_filter "-*Gpu*.*:*Gpu*/*")
-    set(gpu_filter "*Gpu*.*:*Gpu*/*")
+    if(NOT arg_GPU_FILTER)
+      set(arg_GPU_FILTER "*Gpu*.*:*Gpu*/*")
+    endif()
+    if(NOT arg_GPU_SHARDS)
+      set(arg_GPU_SHARDS 1)
+    endif()
+    fwht_gpu_test(${name}.gpu ${name} "${arg_GPU_FILTER}" ${arg_GPU_SHARDS})
+  elseif(NOT arg_LABEL STREQUAL "host")
+    message(FATAL_ERROR "fwht_test(${name}): LABEL is host or host+gpu, not '${arg_LABEL}'")
   endif()
-  string(REPLACE "+" ";" labels ${arg_LABEL})
-  foreach(label IN LISTS labels)
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "${${label}_filter}"
-      PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
-  endforeach()
+  # PRE_TEST: the list of cases is asked for when ctest runs, so a program that needs a driver to load still builds.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_FILTER "${host_filter}"
+    PROPERTIES LABELS host TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
 # make_plan. In a build without CUDA a make_plan that throws takes the place of <name>.cu, so the variant stays listed.
-# Every variants/<name>/*_test.cpp becomes a host test program. PLANS names the functions where a folder has several.
+# Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL (host). PLANS names the functions where a folder has several.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA" "" "SOURCES;PLANS" ${ARGN})
+  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;PLANS" ${ARGN})
+  if(NOT arg_TEST_LABEL)
+    set(arg_TEST_LABEL host)
+  endif()
   set(sources ${name}/${name}.cpp ${arg_SOURCES})
   if(arg_CUDA AND FWHT_WITH_CUDA)
     list(APPEND sources ${name}/${name}.cu)
@@ -78,6 +102,6 @@ function(fwht_variant name)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp)
   foreach(test IN LISTS tests)
     get_filename_component(stem ${test} NAME_WE)
-    fwht_test(${stem} LABEL host SOURCES ${test} LIBRARIES fwht_variants fwht_reference)
+    fwht_test(${stem} LABEL ${arg_TEST_LABEL} SOURCES ${test} LIBRARIES fwht_variants fwht_reference)
   endforeach()
 endfunction()

@@ -1,5 +1,8 @@
 // The CUDA back end of memory and device queries.
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "common/cuda_check.hpp"
 #include "common/error.hpp"
@@ -106,12 +109,48 @@ int current_device() {
   return ordinal;
 }
 
+DeviceScope::DeviceScope(int device) : device_(device), previous_(current_device()) {
+  if (device_ == previous_) return;
+  int count = 0;
+  FWHT_CUDA(cudaGetDeviceCount(&count));
+  if (device_ < 0 || device_ >= count) {
+    throw BadRequest("no CUDA device " + std::to_string(device_) + ": this machine has " +
+                     std::to_string(count));
+  }
+  FWHT_CUDA(cudaSetDevice(device_));
+}
+
+DeviceScope::~DeviceScope() {
+  if (device_ != previous_) cudaSetDevice(previous_);
+}
+
+void require_reachable(std::string_view name, const void* pointer, int device) {
+  cudaPointerAttributes attributes{};
+  FWHT_CUDA(cudaPointerGetAttributes(&attributes, pointer));
+  const auto refuse = [&](const std::string& what) {
+    char address[2 + 2 * sizeof pointer + 1];
+    std::snprintf(address, sizeof address, "%#llx",
+                  static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(pointer)));
+    throw BadRequest(std::string(name) + "=" + address + " is " + what + std::to_string(device));
+  };
+  if (attributes.type == cudaMemoryTypeDevice && attributes.device != device) {
+    refuse("memory of CUDA device " + std::to_string(attributes.device) + ", the transform runs on device ");
+  }
+  if (attributes.type == cudaMemoryTypeUnregistered) {
+    int reaches_all_memory = 0;
+    FWHT_CUDA(cudaDeviceGetAttribute(&reaches_all_memory, cudaDevAttrPageableMemoryAccess, device));
+    if (reaches_all_memory == 0) refuse("host memory, which is out of reach for CUDA device ");
+  }
+}
+
 StreamState state_of(Stream stream) {
-  StreamState state{0, stream == cudaStreamPerThread};
+  StreamState state{0, 0, stream == cudaStreamPerThread};
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  FWHT_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
-  if (status == cudaStreamCaptureStatusActive) state.capture_id = id;
+  unsigned long long capture = 0, id = 0;
+  FWHT_CUDA(cudaStreamGetCaptureInfo(stream, &status, &capture));
+  if (status == cudaStreamCaptureStatusActive) state.capture_id = capture;
+  FWHT_CUDA(cudaStreamGetId(stream, &id));
+  state.id = id;
   return state;
 }
 

@@ -53,12 +53,17 @@ void synchronize(Memory memory) {
 int current_device() {
   throw BadRequest("built without CUDA (" FWHT_WHY_NO_CUDA ")");
 }
+DeviceScope::DeviceScope(int) {
+  current_device();
+}
+DeviceScope::~DeviceScope() = default;
+void require_reachable(std::string_view, const void*, int) {
+  no_cuda();
+}
 StreamState state_of(Stream) {
   no_cuda();
 }
-CaptureAllowed::CaptureAllowed() {
-  no_cuda();
-}
+CaptureAllowed::CaptureAllowed() = default;  // nothing is captured
 CaptureAllowed::~CaptureAllowed() = default;
 
 std::int64_t free_bytes(Memory memory) {

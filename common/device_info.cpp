@@ -3,14 +3,18 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "common/error.hpp"
 #include "common/memory_backend.hpp"
 
 namespace fwht {
 namespace {
+
+std::atomic<int> most_host_threads = 0;  // 0: no limit
 
 std::string first_value_of(const char* path, std::string_view key) {
   std::ifstream file(path);
@@ -51,11 +55,17 @@ int usable_threads() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));  // more than 1024 processors
 }
 
+void set_host_threads(int most) {
+  if (most < 0) throw BadRequest("host threads=" + std::to_string(most) + " must not be negative");
+  most_host_threads = most;
+}
+
 DeviceInfo this_device(int ordinal) {
   DeviceInfo info;
   info.host_name = first_value_of("/proc/cpuinfo", "model name");
   if (info.host_name.empty()) info.host_name = "unknown CPU";
   info.host_threads = usable_threads();
+  if (const int most = most_host_threads; most > 0) info.host_threads = std::min(info.host_threads, most);
   if (const std::string kibibytes = first_value_of("/proc/meminfo", "MemTotal"); !kibibytes.empty()) {
     info.host_memory_bytes = std::stoll(kibibytes) * 1024;
   }

@@ -10,7 +10,7 @@ namespace fwht {
 struct DeviceInfo {
   // The host.
   std::string host_name;  ///< CPU model
-  int host_threads = 1;
+  int host_threads = 1;   ///< the most that a host variant starts; a plan may be given fewer
   std::int64_t host_memory_bytes = 0;
 
   // The CUDA device. `why_no_cuda` is empty when there is one, else a sentence ("no CUDA device: ...",
@@ -34,6 +34,11 @@ struct DeviceInfo {
 
 /// The processors that this process may run on (taskset, cpusets of containers), not all that there are.
 int usable_threads();
+
+/// Limits the threads of host variants: `host_threads` of every this_device() from now on. 0, the beginning:
+/// as many as usable_threads(). Plans keep the number that they were made with. Throws BadRequest for a
+/// negative number.
+void set_host_threads(int most);
 
 /// This machine with CUDA device `ordinal` (the first by default). Never throws: what is missing is said in
 /// `why_no_cuda`.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/error.hpp"
+
 namespace fwht {
 namespace {
 
@@ -24,6 +26,17 @@ TEST(DeviceInfo, AnOrdinalThatDoesNotExistIsSaid) {
   const DeviceInfo info = this_device(1000);
   EXPECT_FALSE(info.has_cuda());
   EXPECT_EQ(info.sm_count, 0);
+}
+
+TEST(DeviceInfo, HostThreadsCanBeLimited) {
+  const int usual = this_device().host_threads;
+  set_host_threads(1);
+  EXPECT_EQ(this_device().host_threads, 1);
+  set_host_threads(1 << 20);
+  EXPECT_EQ(this_device().host_threads, usual) << "never more than are usable";
+  set_host_threads(0);
+  EXPECT_EQ(this_device().host_threads, usual);
+  EXPECT_THROW(set_host_threads(-1), BadRequest);
 }
 
 TEST(DeviceInfo, Descriptions) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -56,6 +57,36 @@ std::int64_t Problem::useful_flops() const {
 bool operator==(const Problem& a, const Problem& b) {
   return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
          a.scale == b.scale && a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
+}
+
+std::size_t hash_of(const Problem& problem) {
+  std::uint64_t hash = 0;
+  const auto mix = [&hash](auto value) {  // the finalizer of splitmix64
+    hash += 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value);
+    hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9U;
+    hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBU;
+    hash ^= hash >> 31;
+  };
+  for (const Factor& factor : problem.op.factors()) {
+    mix(factor.basis);
+    mix(factor.order);
+    mix(factor.transposed);
+  }
+  mix(problem.op.has_signs());
+  mix(problem.op.signs_come_last());
+  mix(problem.rows);
+  for (const Array& array : {problem.in, problem.out}) {
+    mix(array.dtype);
+    mix(array.row_stride);
+  }
+  mix(problem.encoding.format);
+  mix(problem.encoding.scales.kind);
+  mix(problem.encoding.scales.group);
+  mix(problem.encoding.intermediate);
+  mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
+  mix(problem.placement);
+  mix(problem.programmatic_launch);
+  return hash;
 }
 
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement) {

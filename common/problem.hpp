@@ -1,7 +1,9 @@
 // What is asked of a variant: y_r = encode(scale * Op x_r) for `rows` independent rows x_r.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -64,6 +66,8 @@ struct Problem {
 };
 
 bool operator==(const Problem& a, const Problem& b);
+/// Of everything that operator== compares: equal problems have equal hashes.
+std::size_t hash_of(const Problem& problem);
 
 /// Short form: H_n in natural order, contiguous rows, orthonormal scale, the result in the same storage type.
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows,
@@ -88,3 +92,8 @@ std::string to_string(const Problem& problem);
 Problem parse_problem(std::string_view text);
 
 }  // namespace fwht
+
+template <>
+struct std::hash<fwht::Problem> {
+  std::size_t operator()(const fwht::Problem& problem) const { return fwht::hash_of(problem); }
+};

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <vector>
 
 #include "common/error.hpp"
 
@@ -27,6 +29,42 @@ TEST(Problem, TextFormGoesThereAndBack) {
     EXPECT_EQ(to_string(parse_problem(text)), text);
   }
   EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
+}
+
+// Every part that makes two problems different reaches the hash.
+TEST(Problem, HashesAsAValue) {
+  std::set<std::size_t> hashes;
+  const std::vector<const char*> texts{"f16/n4096/r8",
+                                       "bf16/n4096/r8",
+                                       "f16/n8192/r8",
+                                       "f16/64x64/r8",
+                                       "f16/n4096/r9",
+                                       "f16/n4096/r8/out",
+                                       "f16/n4096/r8/ld8192",
+                                       "f16/n4096/r8/out/ldo8192",
+                                       "f16/n4096/r8/s1",
+                                       "f16/n4096/r8/out/to-bf16",
+                                       "f16/n4096/r8/pdl",
+                                       "f16/4096+signs/r8",
+                                       "f16/signs+4096/r8",
+                                       "f16/d64x64/r8",
+                                       "f16/d64tx64/r8",
+                                       "f16/n4096/r8>e4m3:row",
+                                       "f16/n4096/r8>int8:row",
+                                       "f16/n4096/r8>e4m3:tensor",
+                                       "f16/n4096/r8>int8:32",
+                                       "f16/n4096/r8>int8:64",
+                                       "f16/n4096/r8>e4m3:row/f32"};
+  for (const char* text : texts) {
+    hashes.insert(hash_of(parse_problem(text)));
+    EXPECT_EQ(hash_of(parse_problem(text)), hash_of(parse_problem(text)));
+  }
+  EXPECT_EQ(hashes.size(), texts.size());
+  Problem zero = make_problem(Dtype::f16, 8, 1), minus = zero;
+  zero.scale = 0.0;
+  minus.scale = -0.0;
+  EXPECT_EQ(zero, minus);
+  EXPECT_EQ(hash_of(zero), hash_of(minus));
 }
 
 TEST(Problem, MadeByDefaultSaysWhichHelperToUse) {

@@ -89,7 +89,8 @@ Support require_programmatic_launch(const DeviceInfo& device) {
 #endif
 }
 
-Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest) {
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
+                          std::span<const Dtype> dtypes) {
   if (!problem.op.is_sylvester()) {
     return {fmt::format("the operator {} is not offered by this variant, which takes n = 2^k from {} to {}",
                         to_string(problem.op), smallest, largest)};
@@ -101,7 +102,9 @@ Support require_sylvester(const Problem& problem, std::int64_t smallest, std::in
     return {fmt::format("input in {} and output in {} are not offered by this variant",
                         name_of(problem.in.dtype), name_of(problem.out.dtype))};
   }
-  if (problem.in.dtype == Dtype::f64) return {"f64 data are not offered by this variant"};
+  if (std::find(dtypes.begin(), dtypes.end(), problem.in.dtype) == dtypes.end()) {
+    return {fmt::format("{} data are not offered by this variant", name_of(problem.in.dtype))};
+  }
   const std::int64_t n = problem.n();
   if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
   return {fmt::format("n={} must be a power of two between {} and {}", n, smallest, largest)};

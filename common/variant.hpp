@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -101,9 +102,10 @@ Support require_ordinary_launch(const Problem& problem);
 Support require_programmatic_launch(const DeviceInfo& device);
 
 /// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no
-/// signs, no encoding, one dtype of f16, bf16 and f32 for input and output. Otherwise a sentence that names
-/// the first part that is not offered.
-Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest);
+/// signs, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the first part
+/// that is not offered.
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
+                          std::span<const Dtype> dtypes = kAllDtypes);
 
 /// A sentence for problems whose output rows lie at another distance than the input's.
 Support require_one_row_stride(const Problem& problem);

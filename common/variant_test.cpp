@@ -172,6 +172,10 @@ TEST(Support, RequireSylvester) {
   EXPECT_EQ(why_not(parse_problem("f32/n4096/r8/out/to-bf16")),
             "input in f32 and output in bf16 are not offered by this variant");
   EXPECT_EQ(why_not(make_problem(Dtype::f64, 64, 1)), "f64 data are not offered by this variant");
+  constexpr Dtype kWide[] = {Dtype::f32, Dtype::f64};
+  EXPECT_TRUE(require_sylvester(make_problem(Dtype::f64, 64, 1), 2, 64, kWide));
+  EXPECT_EQ(require_sylvester(make_problem(Dtype::f16, 64, 1), 2, 64, kWide).why_not,
+            "f16 data are not offered by this variant");
 }
 
 TEST(Support, RequireOneRowStride) {

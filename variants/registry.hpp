@@ -8,30 +8,17 @@
 
 namespace fwht {
 
-namespace cpu {
-extern const Variant variant, f64_variant;
-}
-namespace naive {
-extern const Variant variant;
-}
-namespace warp_shuffle {
-extern const Variant variant;
-}
-namespace hadacore {
-extern const Variant variant, published_variant, f32_variant;
-}
-namespace mma_split {
-extern const Variant variant;
-}
-namespace wgmma {
-extern const Variant variant;
-}
-namespace kokkos {
-extern const Variant serial_variant, openmp_variant, cuda_variant;
-}
-namespace automatic {
-extern const Variant variant;
-}
+// One line a folder.
+// clang-format off
+namespace cpu { extern const Variant variant, f64_variant; }
+namespace naive { extern const Variant variant; }
+namespace warp_shuffle { extern const Variant variant; }
+namespace hadacore { extern const Variant variant, published_variant, f32_variant; }
+namespace mma_split { extern const Variant variant; }
+namespace wgmma { extern const Variant variant; }
+namespace kokkos { extern const Variant serial_variant, openmp_variant, cuda_variant; }
+namespace automatic { extern const Variant variant; }
+// clang-format on
 
 std::span<const Variant* const> registry();
 

@@ -1,108 +1,110 @@
 #include "variants/transform.hpp"
 
-#include <compare>
-#include <functional>
+#include <fmt/format.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
+#include <string>
 #include <thread>
-#include <tuple>
 
 #include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/stream_query.hpp"
+#include "variants/plan_cache.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht {
 namespace {
 
-using ProblemKey = std::tuple<std::int64_t, std::int64_t, Dtype, Placement, std::int64_t, double, bool>;
-
-ProblemKey key_of(const Problem& p) {
-  return {p.n(), p.rows, p.dtype(), p.placement, p.row_stride(), p.scale, p.programmatic_launch};
-}
-
-/// Who orders the launches of one plan: a stream, or one capture of it. The per-thread default stream is
-/// another stream in every thread.
-struct Order {
-  Stream stream = nullptr;
-  std::uint64_t capture = 0;
-  std::thread::id thread;
-  auto operator<=>(const Order&) const = default;
-};
-
-Order order_of(Stream stream) {
-  const StreamState state = state_of(stream);
-  return {stream, state.capture_id, state.is_per_thread ? std::this_thread::get_id() : std::thread::id{}};
-}
-
-class Plans {
- public:
-  const Plan& get(int ordinal, const Problem& problem, Stream stream) {
-    const auto key = std::pair{ordinal, key_of(problem)};
-    if (const Plan* found = find(shared_, key)) {
-      if (!found->one_stream_at_a_time()) return *found;
-    } else if (const Plan& made = keep(shared_, key, ordinal, problem); !made.one_stream_at_a_time()) {
-      return made;
-    }
-    const auto ordered_key = std::pair{key, order_of(stream)};
-    if (const Plan* found = find(ordered_, ordered_key)) return *found;
-    return keep(ordered_, ordered_key, ordinal, problem);
-  }
-
-  std::size_t clear() {
-    const std::unique_lock lock(mutex_);
-    const std::size_t count = shared_.size() + ordered_.size();
-    shared_.clear();
-    ordered_.clear();
-    return count;
-  }
-
- private:
-  using Key = std::pair<int, ProblemKey>;
-
-  template <class Map>
-  const Plan* find(const Map& plans, const typename Map::key_type& key) {
-    const std::shared_lock lock(mutex_);
-    const auto found = plans.find(key);
-    return found == plans.end() ? nullptr : found->second.get();
-  }
-
-  template <class Map>
-  const Plan& keep(Map& plans, const typename Map::key_type& key, int ordinal, const Problem& problem) {
-    const std::unique_lock lock(mutex_);
-    const auto found = plans.find(key);
-    if (found != plans.end()) return *found->second;  // another thread was first
-    const CaptureAllowed allowed;                     // a plan may allocate while a stream is captured
-    return *plans.emplace(key, plan(find_variant("auto"), problem, device(ordinal))).first->second;
-  }
-
-  const DeviceInfo& device(int ordinal) {
-    const auto found = devices_.find(ordinal);
-    return found != devices_.end() ? found->second : devices_[ordinal] = this_device(ordinal);
-  }
-
-  std::shared_mutex mutex_;
-  std::map<int, DeviceInfo> devices_;
-  std::map<Key, std::unique_ptr<Plan>> shared_;
-  std::map<std::pair<Key, Order>, std::unique_ptr<Plan>> ordered_;
-};
-
-Plans& plans() {
+PlanCache& plans() {
   // Never destroyed: at exit the CUDA runtime may be gone before the plans.
-  static Plans* const all = new Plans;
+  static PlanCache* const all = new PlanCache(1024);
   return *all;
+}
+
+const DeviceInfo& device_info(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(ordinal);
+  return found != known.end() ? found->second : known[ordinal] = this_device(ordinal);
+}
+
+LaunchOrder order_of(Stream stream) {
+  const StreamState state = state_of(stream);
+  return {state.id, state.capture_id, state.is_per_thread ? std::this_thread::get_id() : std::thread::id{}};
+}
+
+/// What to do on a machine without a CUDA device, as the end of a sentence.
+std::string way_out(const Problem& problem) {
+  const DeviceInfo here = this_device();
+  if (here.has_cuda()) return "";
+  for (const Variant* variant : registry()) {
+    if (variant->memory != Memory::host || !variant->supports(problem, here)) continue;
+    return fmt::format(
+        "; for rows in host memory use the variant {0}: plan(find_variant(\"{0}\"), problem, this_device())",
+        variant->name);
+  }
+  return "";
+}
+
+/// `device`, or the current one as a number. Throws BadRequest where this machine has none at all.
+int resolve(int device, const Problem& problem) {
+  try {
+    const int current = current_device();
+    return device == kCurrentDevice ? current : device;
+  } catch (const BadRequest& error) {
+    throw BadRequest(error.what() + way_out(problem));
+  }
+}
+
+void require_all_reachable(const Operands& operands, const Problem& problem, int device) {
+  if (problem.rows == 0) return;  // nothing is touched
+  const std::pair<const char*, const void*> all[] = {{"in", operands.in},
+                                                     {"out", operands.out},
+                                                     {"scales", operands.scales},
+                                                     {"signs", operands.signs},
+                                                     {"dense", operands.dense}};
+  for (const auto& [name, pointer] : all) {
+    if (pointer != nullptr) require_reachable(name, pointer, device);  // Plan::execute speaks of null ones
+  }
 }
 
 }  // namespace
 
-void transform(const void* in, void* out, const Problem& problem, Stream stream) {
+void transform(const Operands& operands, const Problem& problem, Stream stream, int device) {
   validate(problem);
-  plans().get(current_device(), problem, stream).execute(in, out, stream);
+  const DeviceScope scope(resolve(device, problem));
+  const PlanKey key{scope.device(), problem, order_of(stream)};
+  std::shared_ptr<const Plan> kept = plans().find(key);
+  if (kept == nullptr) {
+    const CaptureAllowed allowed;  // making a plan may allocate, and an evicted one is freed
+    require_all_reachable(operands, problem, key.device);
+    kept = plans().find_or_make(key,
+                                [&] { return plan(find_variant("auto"), problem, device_info(key.device)); });
+  }
+  kept->execute(operands, stream);
+}
+
+void transform(const void* in, void* out, const Problem& problem, Stream stream, int device) {
+  transform({in, out}, problem, stream, device);
+}
+
+std::size_t transform_plan_limit() {
+  return plans().limit();
+}
+
+void set_transform_plan_limit(std::size_t limit) {
+  if (limit == 0) throw BadRequest("a limit of 0 plans is too low; transform keeps at least 1");
+  if (plans().size() == 0) return plans().set_limit(limit);
+  const CaptureAllowed allowed;
+  plans().set_limit(limit);
 }
 
 std::size_t clear_transform_plans() {
+  if (plans().size() == 0) return 0;
+  const CaptureAllowed allowed;
   return plans().clear();
 }
 

@@ -1,9 +1,10 @@
 // Calls the cpu variant of an installed fwht and checks the answer, which is worked out by hand below.
+#include <fwht/error.hpp>
+#include <fwht/registry.hpp>
+#include <fwht/transform.hpp>
 #include <iostream>
+#include <string>
 #include <vector>
-
-#include "common/error.hpp"
-#include "variants/registry.hpp"
 
 int main() {
   return fwht::run_main("consumer", [] {
@@ -19,6 +20,15 @@ int main() {
     plan->execute(in.data(), out.data());
     std::cout << fwht::registry().size() << " variants, cpu " << (out == expected ? "correct" : "WRONG")
               << '\n';
-    return out == expected ? 0 : 1;
+    if (out != expected) return 1;
+
+    // The call for device memory links too; without operands it is refused, with or without a device.
+    try {
+      fwht::transform(nullptr, nullptr, problem);
+      return 1;
+    } catch (const fwht::BadRequest& error) {
+      std::cout << "transform: " << error.what() << '\n';
+    }
+    return 0;
   });
 }

@@ -12,9 +12,19 @@ function(step name)
 endfunction()
 
 step(install ${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
+# The public headers and nothing else.
+include(${CMAKE_CURRENT_LIST_DIR}/../public_headers.cmake)
+list(TRANSFORM FWHT_PUBLIC_HEADERS REPLACE ".*/" "include/fwht/" OUTPUT_VARIABLE expected)
+file(GLOB_RECURSE installed RELATIVE ${prefix} ${prefix}/include/*)
+list(SORT expected)
+list(SORT installed)
+if(NOT installed STREQUAL expected)
+  message(FATAL_ERROR "installed headers: ${installed}\nexpected: ${expected}")
+endif()
+
 step(configure ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${work_dir}/build -G ${generator}
   -D CMAKE_BUILD_TYPE=${build_type} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_CXX_FLAGS=${cxx_flags}
-  -D CMAKE_PREFIX_PATH=${prefix} -D CUDAToolkit_ROOT=${cuda_root})
+  -D CMAKE_PREFIX_PATH=${prefix} -D FWHT_INCLUDE_DIR=${prefix}/include/fwht -D CUDAToolkit_ROOT=${cuda_root})
 # An older copy elsewhere on the machine must not stand in for the one just installed.
 file(STRINGS ${work_dir}/build/CMakeCache.txt found REGEX "^fwht_DIR:")
 string(FIND "${found}" "${prefix}" position)

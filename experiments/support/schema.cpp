@@ -269,6 +269,14 @@ std::vector<Table> make_tables() {
         integer("row_stride", optional_key, "elements", "distance of row starts"), useful_bytes(optional),
         integer("kernels", required, "kernels", "rows of the profiler that belong to it"),
         json("settings", optional, "what the plan decided")}},
+      {"tests.csv",
+       "./testbed (analysis/times.py)",
+       "one row per test case that was to run on the machine of the results",
+       {string("name", key,
+               "ctest's name, or suite.case of a GoogleTest program that runs many in one process"),
+        string("label", required, "host, gpu, slow: joined by +"),
+        one_of("status", required, {"passed", "failed", "skipped"}, "what became of it"),
+        number("seconds", required, "s", "wall-clock time")}},
   };
 }
 

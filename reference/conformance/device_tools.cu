@@ -98,7 +98,8 @@ void execute_on_new_stream(const Plan& plan, const void* in, void* out) {
   FWHT_CUDA(cudaStreamSynchronize(stream.get()));
 }
 
-void execute_captured(const Plan& plan, const void* in, void* out, int replays) {
+void execute_captured(const Plan& plan, const void* in, void* out, int replays,
+                      const std::function<void()>& between) {
   const OwnedStream stream = new_stream();
   FWHT_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal));
   cudaGraph_t captured = nullptr;
@@ -115,6 +116,7 @@ void execute_captured(const Plan& plan, const void* in, void* out, int replays) 
   cudaGraphExec_t instantiated = nullptr;
   FWHT_CUDA(cudaGraphInstantiate(&instantiated, graph.get(), 0));
   const OwnedGraphExec executable(instantiated);
+  if (between) between();
   for (int i = 0; i < replays; ++i)
     FWHT_CUDA(cudaGraphLaunch(executable.get(), stream.get()));
   FWHT_CUDA(cudaStreamSynchronize(stream.get()));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "common/variant.hpp"
 
@@ -16,9 +17,10 @@ void fill_shared_memory_with_nan();
 /// Executes the plan on a stream of its own.
 void execute_on_new_stream(const Plan& plan, const void* in, void* out);
 
-/// Captures one execution in a CUDA graph and replays it. Capture fails when the plan allocates, synchronises
-/// or uses another stream.
-void execute_captured(const Plan& plan, const void* in, void* out, int replays);
+/// Captures one execution in a CUDA graph and replays it, `between` called after the capture. Capture fails
+/// when the plan allocates, synchronises or uses another stream.
+void execute_captured(const Plan& plan, const void* in, void* out, int replays,
+                      const std::function<void()>& between = {});
 
 /// Two plans on two streams at the same time.
 void execute_concurrently(const Plan& first, const void* first_in, void* first_out, const Plan& second,

@@ -17,7 +17,7 @@ void fill_shared_memory_with_nan() {
 void execute_on_new_stream(const Plan&, const void*, void*) {
   no_cuda();
 }
-void execute_captured(const Plan&, const void*, void*, int) {
+void execute_captured(const Plan&, const void*, void*, int, const std::function<void()>&) {
   no_cuda();
 }
 void execute_concurrently(const Plan&, const void*, void*, const Plan&, const void*, void*) {

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,10 @@ namespace {
 constexpr const char* kTableVariable = "FWHT_TUNING";
 
 TuningTable table_from_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {  // a folder, or a device that never ends
+    throw BadRequest(fmt::format("{}={}: there is no such file", kTableVariable, path));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw BadRequest(fmt::format("{}={}: the file cannot be read", kTableVariable, path));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -28,34 +35,46 @@ TuningTable table_from_file(const std::string& path) {
 
 /// What a plan is made by: a table, or the rule where none is for this device.
 struct Guide {
-  TuningTable table;
-  std::string name;  // for Settings; empty: the rule
+  std::shared_ptr<const TuningTable> table;  // null: the rule
+  std::string name;                          // for Settings; empty: the rule
 };
 
 Guide guide_for(const DeviceInfo& device) {
   if (const char* path = std::getenv(kTableVariable); path != nullptr && *path != '\0') {
-    TuningTable table = table_from_file(path);
-    if (!table.is_for(device)) {
+    auto table = std::make_shared<const TuningTable>(table_from_file(path));
+    if (!table->is_for(device)) {
       throw BadRequest(
           fmt::format("{}={} was measured on a device of compute capability {} with {} SMs; {} has {} "
                       "and {}",
-                      kTableVariable, path, table.compute_capability, table.sm_count, device.name,
+                      kTableVariable, path, table->compute_capability, table->sm_count, device.name,
                       device.compute_capability(), device.sm_count));
     }
     return {std::move(table), path};
   }
-  if (shipped_table().is_for(device)) return {shipped_table(), "shipped: " + shipped_table().source};
-  return {};
+  const TuningTable& shipped = shipped_table();
+  if (!shipped.is_for(device)) return {};
+  return {std::shared_ptr<const TuningTable>(&shipped, [](const TuningTable*) {}),
+          "shipped: " + shipped.source};
 }
 
 /// The names to try, best first: the measured choice, then the rule's.
-std::vector<std::string_view> candidates(const Guide& guide, const Problem& problem) {
+std::vector<std::string_view> names_to_try(const Guide& guide, const Problem& problem) {
   std::vector<std::string_view> names = preferred_variants(problem);
-  if (const Choice* choice = guide.table.nearest(problem)) {
+  const Choice* choice = guide.table == nullptr ? nullptr : guide.table->nearest(problem);
+  if (choice != nullptr) {
     std::erase(names, choice->variant);
     names.insert(names.begin(), choice->variant);
   }
   return names;
+}
+
+std::vector<const Variant*> candidates(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
+  std::vector<const Variant*> supporting;
+  for (const std::string_view name : names_to_try(guide, problem)) {
+    const Variant& candidate = find_variant(name);
+    if (candidate.supports(problem, device)) supporting.push_back(&candidate);
+  }
+  return supporting;
 }
 
 struct Picked {
@@ -63,39 +82,28 @@ struct Picked {
   std::unique_ptr<Plan> plan;
 };
 
-/// The first candidate that supports the problem, is as exact as can be, and takes pointers of `alignment`.
-Picked pick(const std::vector<std::string_view>& names, const Problem& problem, const DeviceInfo& device,
+/// The first candidate that is as exact as can be and takes pointers of `alignment`.
+Picked pick(const std::vector<const Variant*>& candidates, const Problem& problem, const DeviceInfo& device,
             std::size_t alignment) {
-  for (const std::string_view name : names) {
-    const Variant& candidate = find_variant(name);
-    if (candidate.memory != Memory::device || !candidate.supports(problem, device)) continue;
-    std::unique_ptr<Plan> made = candidate.make_plan(problem, device);
+  for (const Variant* candidate : candidates) {
+    std::unique_ptr<Plan> made = candidate->make_plan(problem, device);
     if (is_as_exact_as_can_be(made->numerics(), problem.scale) && made->alignment() <= alignment)
-      return {&candidate, std::move(made)};
+      return {candidate, std::move(made)};
   }
   return {};
-}
-
-/// The first candidate that supports the problem; nullptr: none.
-const Variant* first_to_support(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
-  for (const std::string_view name : candidates(guide, problem)) {
-    const Variant& candidate = find_variant(name);
-    if (candidate.supports(problem, device)) return &candidate;
-  }
-  return nullptr;
 }
 
 /// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
-  if (!guide.table.is_one_for_all(problem.dtype(), problem.n())) return false;
+  if (guide.table != nullptr && !guide.table->is_one_for_all(problem.dtype(), problem.n())) return false;
   for (const std::int64_t stride : {problem.n(), problem.n() + 1}) {
     for (const bool programmatic : {false, true}) {
       Problem other = problem;
       other.set_row_stride(stride);
       other.programmatic_launch = programmatic;
-      const Variant* first = first_to_support(guide, other, device);
-      if (first != nullptr && first != picked.variant) return false;
+      const std::vector<const Variant*> others = candidates(guide, other, device);
+      if (!others.empty() && others.front() != picked.variant) return false;
     }
   }
   return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype()));
@@ -169,18 +177,22 @@ bool is_as_exact_as_can_be(const Numerics& numerics, double scale) {
          numerics.promises.row_isolation;
 }
 
+std::vector<const Variant*> candidates(const Problem& problem, const DeviceInfo& device) {
+  return candidates(guide_for(device), problem, device);
+}
+
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const Guide guide = guide_for(device);
-  const std::vector<std::string_view> names = candidates(guide, problem);
+  const std::vector<const Variant*> supporting = candidates(guide, problem, device);
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
-  Picked picked = pick(names, problem, device, kAny);
+  Picked picked = pick(supporting, problem, device, kAny);
   if (!picked.plan) {
-    throw BadRequest(fmt::format("auto: none of {} takes {} with one rounding", fmt::join(names, ", "),
-                                 to_string(problem)));
+    throw BadRequest(fmt::format("auto: none of {} takes {} with one rounding",
+                                 fmt::join(names_to_try(guide, problem), ", "), to_string(problem)));
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;
-  if (picked.plan->alignment() > element) for_odd_pointers = pick(names, problem, device, element);
+  if (picked.plan->alignment() > element) for_odd_pointers = pick(supporting, problem, device, element);
   const bool all_alike = serves_all_alike(guide, problem, device, picked);
   return std::make_unique<AutoPlan>(problem, std::move(picked), std::move(for_odd_pointers), guide.name,
                                     all_alike);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/variant.hpp"
 
@@ -10,6 +11,12 @@ namespace fwht::automatic {  // "auto" is a keyword
 
 extern const Variant variant;
 
+/// The variants that support the problem, in the order in which a plan tries them: the choice of the device's
+/// tuning table, then the rule's. Throws BadRequest for a table in FWHT_TUNING that cannot be used.
+std::vector<const Variant*> candidates(const Problem& problem, const DeviceInfo& device);
+
+/// The plan of the first candidate that is as exact as can be; where that one needs aligned pointers, the
+/// plan of another one for all others.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
 /// One rounding, the scale exact to fp32, rows to themselves: what `auto` asks of every variant that it

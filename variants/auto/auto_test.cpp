@@ -1,12 +1,20 @@
-// The dispatcher on described machines: what it would pick, no kernel run.
+// The dispatcher: what it would pick on described machines; on a GPU, that it only forwards.
 #include "variants/auto/auto.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/error.hpp"
+#include "common/memory.hpp"
+#include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"
 
@@ -63,6 +71,13 @@ TEST(TuningTable, IsForDevicesOfItsKind) {
   EXPECT_TRUE(table.is_for(h200_description()));
   EXPECT_FALSE(table.is_for(a100_description()));
   EXPECT_FALSE(table.is_for(DeviceInfo{}));
+  // Either number alone tells two chips apart.
+  DeviceInfo fewer = h200_description();
+  fewer.sm_count = 114;
+  EXPECT_FALSE(table.is_for(fewer)) << "an H100 PCIe";
+  DeviceInfo newer = h200_description();
+  newer.compute_major = 10;
+  EXPECT_FALSE(table.is_for(newer));
 }
 
 TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
@@ -73,6 +88,12 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
   EXPECT_NE(refusal(text + "f16,4096,-3,in,wgmma\n").find("'-3' is no positive number"), std::string::npos);
   EXPECT_NE(refusal(text + "f16,4096,8,inside,wgmma\n").find("unknown placement 'inside'"),
             std::string::npos);
+  EXPECT_EQ(refusal(text + "f16,4096,8,in,auto\n"),
+            "tuning table t.csv, line 12: auto cannot be the choice: it is what chooses");
+  EXPECT_EQ(refusal(text + "f16,4096,8,in,cpu\n"),
+            "tuning table t.csv, line 12: cpu cannot be the choice: it works in host memory");
+  EXPECT_TRUE(refusal(text + "f16,4096,8,in,nosuch\n")
+                  .starts_with("tuning table t.csv, line 12: unknown variant 'nosuch'; known: "));
   EXPECT_NE(refusal(text + "f8,4096,8,in,wgmma\n").find("f8"), std::string::npos);
   EXPECT_EQ(refusal("# fwht tuning table 1\n"), "tuning table t.csv names no sm_count");
 }
@@ -110,6 +131,150 @@ TEST(Auto, SaysWhyTheWidestCandidateRefuses) {
   EXPECT_NE(variant.supports(make_problem(Dtype::f16, 100, 1), h200_description()).why_not.find("n=100"),
             std::string::npos);
   EXPECT_EQ(variant.supports(make_problem(Dtype::f16, 128, 1), DeviceInfo{}).why_not, "no CUDA device");
+}
+
+/// What auto is asked for: every dtype and row length, few rows to many, both placements, with gaps.
+std::vector<Problem> many_problems(std::int64_t most_elements) {
+  std::vector<Problem> problems;
+  for (const Dtype dtype : kAllDtypes) {
+    for (std::int64_t n = 2; n <= 65536; n *= 2) {
+      for (std::int64_t elements = 1 << 10; elements <= most_elements; elements *= 16) {
+        for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+          for (const std::int64_t gap : {0, 1, 8}) {
+            for (const bool programmatic : {false, true}) {
+              Problem problem = make_problem(dtype, n, std::max<std::int64_t>(elements / n, 1), placement);
+              problem.set_row_stride(n + gap);
+              problem.programmatic_launch = programmatic;
+              problems.push_back(problem);
+            }
+          }
+        }
+      }
+    }
+  }
+  return problems;
+}
+
+/// The variant that auto should plan with: of the measured choice and the rule's, the first that supports the
+/// problem. Written anew, from the contract; nullptr: none.
+const Variant* first_choice(const TuningTable* table, const Problem& problem, const DeviceInfo& device) {
+  const Choice* measured = table == nullptr ? nullptr : table->nearest(problem);
+  if (measured != nullptr && find_variant(measured->variant).supports(problem, device))
+    return &find_variant(measured->variant);
+  for (const std::string_view name : preferred_variants(problem)) {
+    if (find_variant(name).supports(problem, device)) return &find_variant(name);
+  }
+  return nullptr;
+}
+
+TEST(Auto, TriesTheMeasuredChoiceFirstThenTheRules) {
+  unsetenv("FWHT_TUNING");
+  const std::pair<const TuningTable*, DeviceInfo> machines[] = {{&shipped_table(), h200_description()},
+                                                                {nullptr, a100_description()}};
+  int differ = 0;
+  for (const auto& [table, device] : machines) {
+    for (const Problem& problem : many_problems(std::int64_t{1} << 26)) {
+      const Variant* expected = first_choice(table, problem, device);
+      const std::vector<const Variant*> found = candidates(problem, device);
+      ASSERT_EQ(found.empty() ? nullptr : found.front(), expected) << to_string(problem);
+      EXPECT_EQ(static_cast<bool>(variant.supports(problem, device)), expected != nullptr)
+          << to_string(problem);
+      EXPECT_EQ(std::set(found.begin(), found.end()).size(), found.size()) << to_string(problem);
+      differ += expected != first_choice(nullptr, problem, device);
+    }
+  }
+  EXPECT_GT(differ, 0) << "the shipped table and the rule agree everywhere: this test shows nothing";
+}
+
+// ------------------------------------------------------------ it only forwards
+
+std::string setting(const Plan& plan, std::string_view name) {
+  for (const auto& [key, value] : plan.settings()) {
+    if (key == name) return std::get<std::string>(value);
+  }
+  return "";
+}
+
+/// The output of the plan for one input, with pointers `offset` elements behind a 256-byte boundary.
+std::vector<std::byte> run(const Plan& plan, std::int64_t offset) {
+  const Problem& problem = plan.problem();
+  const Problem period = make_problem(problem.dtype(), 4096, 7);  // of the input, whatever its rows
+  std::vector<std::byte> bytes(static_cast<std::size_t>(period.span_bytes()));
+  reference::write_input(period, reference::InputClass::normal, 17, bytes.data());
+  const auto size = static_cast<std::size_t>(problem.span_bytes());
+  const auto misalign = static_cast<std::size_t>(offset * bytes_of(problem.dtype()));
+  Buffer in(Memory::device, size, misalign), out(Memory::device, size, misalign);
+  in.upload(bytes.data(), std::min(size, bytes.size()));
+  if (size > bytes.size()) in.tile(bytes.size());
+  bytes.resize(size);
+  synchronize(Memory::device);
+  const bool in_place = problem.placement == Placement::in_place;
+  plan.execute(in.data(), in_place ? in.data() : out.data());
+  synchronize(Memory::device);
+  (in_place ? in : out).download(bytes.data(), bytes.size());
+  return bytes;
+}
+
+class AutoGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
+  }
+  const DeviceInfo device = this_device();
+};
+
+// The plan of auto is the plan of the variant that it names: the same settings, the same bits. So what the
+// conformance suite shows of that variant holds for auto too.
+TEST_F(AutoGpu, OnlyForwards) {
+  std::set<std::string> seen;
+  std::map<std::pair<Dtype, std::int64_t>, std::set<std::string>> picked_for;
+  std::set<std::pair<Dtype, std::int64_t>> promised;
+  for (const Problem& problem : many_problems(std::int64_t{1} << 22)) {
+    if (!variant.supports(problem, device)) continue;
+    const std::unique_ptr<Plan> forwarding = plan(variant, problem, device);
+    const std::string picked = setting(*forwarding, "picked");
+    const std::unique_ptr<Plan> own = plan(find_variant(picked), problem, device);
+    ASSERT_EQ(picked, candidates(problem, device).front()->name) << to_string(problem);
+    Settings settings = forwarding->settings();
+    std::erase_if(settings, [](const Setting& one) {
+      return one.first == "picked" || one.first == "picked_by" || one.first == "for_odd_pointers";
+    });
+    EXPECT_EQ(settings, own->settings()) << to_string(problem);
+    EXPECT_EQ(forwarding->one_stream_at_a_time(), own->one_stream_at_a_time());
+    EXPECT_TRUE(is_as_exact_as_can_be(forwarding->numerics(), problem.scale)) << to_string(problem);
+    EXPECT_EQ(run(*forwarding, 0), run(*own, 0)) << to_string(problem) << " by " << picked;
+    seen.insert(picked);
+    const auto row = std::pair{problem.dtype(), problem.n()};
+    picked_for[row].insert(picked);
+    const Promises promises = forwarding->numerics().promises;
+    if (promises.batch_invariant || promises.layout_invariant) promised.insert(row);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(seen.size(), 1U) << "one variant serves everything: this test shows little";
+  for (const auto& row : promised) {
+    EXPECT_EQ(picked_for[row].size(), 1U) << name_of(row.first) << " n=" << row.second
+                                          << ": one result is promised, but several variants are picked";
+  }
+}
+
+TEST_F(AutoGpu, TakesOddPointersByAnotherVariant) {
+  int with_fallback = 0;
+  for (const Problem& problem : many_problems(std::int64_t{1} << 20)) {
+    if (!variant.supports(problem, device)) continue;
+    const std::unique_ptr<Plan> forwarding = plan(variant, problem, device);
+    const std::string fallback = setting(*forwarding, "for_odd_pointers");
+    if (fallback.empty()) continue;
+    ++with_fallback;
+    const std::unique_ptr<Plan> own = plan(find_variant(fallback), problem, device);
+    EXPECT_EQ(forwarding->alignment(), own->alignment());
+    EXPECT_NE(fallback, setting(*forwarding, "picked"));
+    EXPECT_FALSE(forwarding->numerics().promises.layout_invariant) << to_string(problem);
+    EXPECT_EQ(run(*forwarding, 1), run(*own, 1)) << to_string(problem) << " by " << fallback;
+    if (HasFailure()) return;
+  }
+  if (device.compute_capability() == 90) {
+    EXPECT_GT(with_fallback, 0);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/error.hpp"
+#include "variants/registry.hpp"
 
 namespace fwht::automatic {
 namespace {
@@ -39,11 +40,21 @@ Placement placement_of(std::string_view word) {
   throw BadRequest(fmt::format("unknown placement '{}'; known: in, out", word));
 }
 
+/// A variant that a plan can be made of: any in device memory but auto, which would ask the table again.
+std::string chosen_variant(std::string_view name) {
+  const Variant& variant = find_variant(name);
+  if (&variant == &automatic::variant) throw BadRequest("auto cannot be the choice: it is what chooses");
+  if (variant.memory != Memory::device) {
+    throw BadRequest(fmt::format("{} cannot be the choice: it works in host memory", name));
+  }
+  return std::string(name);
+}
+
 Choice parse_choice(std::string_view line) {
   const std::vector<std::string_view> cells = split(line, ',');
   if (cells.size() != 5) throw BadRequest(fmt::format("{} cells, not the 5 of {}", cells.size(), kHeader));
   return {parse_dtype(cells[0]), positive_number(cells[1]), positive_number(cells[2]), placement_of(cells[3]),
-          std::string(cells[4])};
+          chosen_variant(cells[4])};
 }
 
 void parse_comment(std::string_view line, TuningTable& table) {

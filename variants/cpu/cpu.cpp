@@ -2,17 +2,20 @@
 //
 // Idea: a row is widened to fp32 once, transformed by butterflies with ascending strides in a scratch row
 // that stays in the cache, scaled, and rounded once on the way out. Rows are shared out over the host's
-// threads. The inner loop runs over contiguous elements, so the compiler vectorises it; nothing else is done
-// for speed.
+// threads: DeviceInfo::host_threads of them at most, and one for every 64 Ki elements, so that small problems
+// start none. The inner loop runs over contiguous elements, so the compiler vectorises it; nothing else is
+// done for speed.
 //
 // cpu_f64 does the same in double precision: what the FP64 reference of the tests costs, as a yardstick of
-// host variants, and the error that no fp32 arithmetic can undercut.
+// host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
+// by both.
 //
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -25,11 +28,22 @@ namespace fwht::cpu {
 namespace {
 
 constexpr std::int64_t kLargestN = std::int64_t{1} << 30;
+constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+
+/// A thread costs tens of microseconds, which is what a core takes for about so many elements.
+constexpr std::int64_t kElementsPerThread = 64 * 1024;
+
+int threads_for(const Problem& problem, int most) {
+  const std::int64_t wanted = std::min(problem.elements() / kElementsPerThread, problem.rows);
+  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max(most, 1)));
+}
 
 template <Dtype dtype, class Real>
 void widen(const void* from, Real* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (dtype == Dtype::f32) {
+    if constexpr (dtype == Dtype::f64) {
+      to[i] = static_cast<const double*>(from)[i];
+    } else if constexpr (dtype == Dtype::f32) {
       to[i] = static_cast<const float*>(from)[i];
     } else if constexpr (dtype == Dtype::bf16) {
       to[i] = bf16_to_float(static_cast<const std::uint16_t*>(from)[i]);
@@ -43,7 +57,9 @@ template <Dtype dtype, class Real>
 void scale_and_narrow(const Real* from, void* to, std::int64_t n, Real scale) {
   for (std::int64_t i = 0; i < n; ++i) {
     const Real value = from[i] * scale;
-    if constexpr (dtype == Dtype::f32) {
+    if constexpr (dtype == Dtype::f64) {
+      static_cast<double*>(to)[i] = value;
+    } else if constexpr (dtype == Dtype::f32) {
       static_cast<float*>(to)[i] = static_cast<float>(value);
     } else if constexpr (std::is_same_v<Real, double>) {  // by way of fp32 it would be rounded twice
       static_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(encode(dtype, value));
@@ -70,46 +86,51 @@ void butterflies(Real* row, std::int64_t n) {
   }
 }
 
+/// Transforms in `Real`, f64 data always in double.
 template <class Real>
 class CpuPlan final : public Plan {
  public:
-  CpuPlan(const Problem& problem, int threads) : Plan(problem), threads_(threads) {}
+  CpuPlan(const Problem& problem, int threads) : Plan(problem), threads_(threads_for(problem, threads)) {}
 
   Numerics numerics() const override {
-    if constexpr (std::is_same_v<Real, float>) return single_rounding(Sums::fp32, problem());
-    Numerics numerics = single_rounding(Sums::fp64, problem());
-    numerics.promises.intermediate_limit = std::numeric_limits<double>::max();
+    const bool in_double = std::is_same_v<Real, double> || problem().dtype() == Dtype::f64;
+    Numerics numerics = single_rounding(in_double ? Sums::fp64 : Sums::fp32, problem());
+    if (problem().dtype() == Dtype::f64) numerics.steps.front().sum_rms *= 0x1p-29;  // 2^-53 for 2^-24
+    if (in_double) numerics.promises.intermediate_limit = std::numeric_limits<double>::max();
     return numerics;
   }
 
   Settings settings() const override {
     return {{"threads", std::int64_t{threads_}},
-            {"scratch_bytes_per_thread", problem().n() * std::int64_t{sizeof(Real)}}};
+            {"scratch_bytes_per_thread",
+             problem().n() * std::max<std::int64_t>(sizeof(Real), bytes_of(problem().dtype()))}};
   }
 
  private:
   void enqueue(const Operands& operands, Stream) const override {
     switch (problem().dtype()) {
       case Dtype::f16:
-        return transform<Dtype::f16>(operands.in, operands.out);
+        return transform<Dtype::f16, Real>(operands.in, operands.out);
       case Dtype::bf16:
-        return transform<Dtype::bf16>(operands.in, operands.out);
+        return transform<Dtype::bf16, Real>(operands.in, operands.out);
       case Dtype::f32:
-        return transform<Dtype::f32>(operands.in, operands.out);
+        return transform<Dtype::f32, Real>(operands.in, operands.out);
+      case Dtype::f64:
+        return transform<Dtype::f64, double>(operands.in, operands.out);
     }
   }
 
-  template <Dtype dtype>
+  template <Dtype dtype, class Sum>
   void transform(const void* in, void* out) const {
     const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Real> scratch(static_cast<std::size_t>(problem().n()));
+      std::vector<Sum> scratch(static_cast<std::size_t>(problem().n()));
       for (std::int64_t row = begin; row < end; ++row) {
         widen<dtype>(static_cast<const char*>(in) + row * in_bytes, scratch.data(), problem().n());
         butterflies(scratch.data(), problem().n());
         scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(out) + row * out_bytes, problem().n(),
-                                static_cast<Real>(problem().scale));
+                                static_cast<Sum>(problem().scale));
       }
     });
   }
@@ -119,7 +140,7 @@ class CpuPlan final : public Plan {
 
 Support supports(const Problem& problem, const DeviceInfo&) {
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_sylvester(problem, 2, kLargestN);
+  return require_sylvester(problem, 2, kLargestN, kDtypes);
 }
 
 template <class Real>

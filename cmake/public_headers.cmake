@@ -1,0 +1,23 @@
+# The public headers, installed as <fwht/NAME>. In the tree they lie beside their code and include each other as
+# "common/x.hpp"; installation rewrites those lines to <fwht/x.hpp>. So a header exists once, the tree needs no
+# forwarding files, and a public header that includes an internal one is refused here.
+set(FWHT_PUBLIC_HEADERS
+  common/device_info.hpp common/dtype.hpp common/encoding.hpp common/error.hpp common/hadamard_matrices.hpp
+  common/numerics.hpp common/operator.hpp common/operator_data.hpp common/problem.hpp common/variant.hpp
+  variants/registry.hpp variants/transform.hpp)
+
+# Writes the rewritten headers of `source_dir` to `folder`.
+function(fwht_write_public_headers source_dir folder)
+  foreach(header IN LISTS FWHT_PUBLIC_HEADERS)
+    file(READ ${source_dir}/${header} text)
+    foreach(other IN LISTS FWHT_PUBLIC_HEADERS)
+      get_filename_component(name ${other} NAME)
+      string(REPLACE "#include \"${other}\"" "#include <fwht/${name}>" text "${text}")
+    endforeach()
+    if(text MATCHES "#include (\"[^\"\n]*\")")
+      message(FATAL_ERROR "fwht: the public header ${header} includes ${CMAKE_MATCH_1}, which is not installed")
+    endif()
+    get_filename_component(name ${header} NAME)
+    file(WRITE ${folder}/${name} "${text}")
+  endforeach()
+endfunction()

@@ -1,0 +1,214 @@
+// What the conformance suite does not ask of cpu and cpu_f64: f64 data, rows at two distances, threads.
+#include "variants/cpu/cpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/error.hpp"
+
+namespace fwht::cpu {
+namespace {
+
+const Variant* const kBoth[] = {&variant, &f64_variant};
+
+DeviceInfo host(int threads) {
+  DeviceInfo device;
+  device.host_threads = threads;
+  return device;
+}
+
+Problem f64_problem(std::int64_t n, std::int64_t rows) {
+  return make_problem(Dtype::f64, n, rows, Placement::out_of_place);
+}
+
+std::vector<double> transformed(const Variant& by, const Problem& problem, const std::vector<double>& in) {
+  std::vector<double> out(in.size(), std::nan(""));
+  plan(by, problem, host(2))->execute(in.data(), out.data());
+  return out;
+}
+
+template <class Distribution>
+std::vector<double> random_numbers(std::int64_t count, Distribution distribution, unsigned seed = 1) {
+  std::mt19937_64 random(seed);
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (double& number : numbers)
+    number = static_cast<double>(distribution(random));
+  return numbers;
+}
+
+/// H x from its definition, one row, in long double (64 bits of significand on x86).
+std::vector<long double> truth(const double* x, std::int64_t n) {
+  std::vector<long double> y(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      const bool negative = std::popcount(static_cast<std::uint64_t>(i & j)) % 2 != 0;
+      y[static_cast<std::size_t>(i)] += negative ? -static_cast<long double>(x[j]) : x[j];
+    }
+  }
+  return y;
+}
+
+std::int64_t threads_of(const Problem& problem, int most) {
+  const Settings settings = plan(variant, problem, host(most))->settings();
+  for (const Setting& setting : settings) {
+    if (setting.first == "threads") return std::get<std::int64_t>(setting.second);
+  }
+  return -1;
+}
+
+// Sums of integers up to 2^40 leave no room for fp32 anywhere.
+TEST(CpuF64, IsExactOnIntegers) {
+  for (const Variant* by : kBoth) {
+    for (const std::int64_t n : {2, 8, 64, 1024}) {
+      Problem problem = f64_problem(n, 3);
+      problem.scale = 1.0;
+      const std::vector<double> x = random_numbers(
+          3 * n,
+          std::uniform_int_distribution<std::int64_t>(-(std::int64_t{1} << 40), std::int64_t{1} << 40));
+      const std::vector<double> y = transformed(*by, problem, x);
+      for (std::int64_t row = 0; row < 3; ++row) {
+        const std::vector<long double> want = truth(x.data() + row * n, n);
+        for (std::int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(static_cast<long double>(y[static_cast<std::size_t>(row * n + i)]),
+                    want[static_cast<std::size_t>(i)])
+              << by->name << " n=" << n << " row " << row << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+// log2 n additions, the constant and the product with it: |error| <= gamma_(L+2) * scale * sum |x|
+// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, lemma 3.1), whatever the data.
+TEST(CpuF64, IsWithinTheBoundOfDoublePrecision) {
+  for (const Variant* by : kBoth) {
+    for (const std::int64_t n : {2, 4, 32, 256, 2048}) {
+      const Problem problem = f64_problem(n, 2);
+      const std::vector<double> x = random_numbers(2 * n, std::normal_distribution<double>());
+      const std::vector<double> y = transformed(*by, problem, x);
+      for (std::int64_t row = 0; row < 2; ++row) {
+        const double* from = x.data() + row * n;
+        const std::vector<long double> sums = truth(from, n);
+        const long double scale = 1.0L / std::sqrt(static_cast<long double>(n));
+        const double size = std::accumulate(from, from + n, 0.0,
+                                            [](double sum, double value) { return sum + std::fabs(value); });
+        const double steps = std::log2(static_cast<double>(n)) + 2;
+        const double bound = steps * 0x1p-53 / (1 - steps * 0x1p-53) * static_cast<double>(scale) * size;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const long double want = scale * sums[static_cast<std::size_t>(i)];
+          ASSERT_LE(std::fabs(static_cast<double>(y[static_cast<std::size_t>(row * n + i)] - want)), bound)
+              << by->name << " n=" << n << " row " << row << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+// <H x, y> = <x, H y>, exactly on integers.
+TEST(CpuF64, IsItsOwnAdjoint) {
+  for (const Variant* by : kBoth) {
+    for (const std::int64_t n : {2, 128, 4096}) {
+      Problem problem = f64_problem(n, 1);
+      problem.scale = 1.0;
+      const std::uniform_int_distribution<int> small(-1000, 1000);
+      const std::vector<double> x = random_numbers(n, small, 1), y = random_numbers(n, small, 2);
+      const std::vector<double> hx = transformed(*by, problem, x), hy = transformed(*by, problem, y);
+      const double left = std::inner_product(hx.begin(), hx.end(), y.begin(), 0.0);
+      EXPECT_EQ(left, std::inner_product(x.begin(), x.end(), hy.begin(), 0.0)) << by->name << " n=" << n;
+      EXPECT_NE(left, 0.0);
+    }
+  }
+}
+
+TEST(CpuF64, BothVariantsSumInDoubleAndGiveTheSameBits) {
+  const Problem problem = f64_problem(512, 5);
+  const std::vector<double> x = random_numbers(problem.elements(), std::normal_distribution<double>());
+  const std::vector<double> a = transformed(variant, problem, x), b = transformed(f64_variant, problem, x);
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0);
+}
+
+TEST(CpuF64, KeepsWhatOneValueSays) {
+  Problem problem = f64_problem(4, 1);
+  problem.scale = 1.0;
+  const double tiny = 0x1p-1074, infinity = HUGE_VAL;
+  EXPECT_EQ(transformed(variant, problem, {tiny, 0, 0, 0}), (std::vector<double>{tiny, tiny, tiny, tiny}));
+  EXPECT_EQ(transformed(variant, problem, {0, infinity, 0, 0}),
+            (std::vector<double>{infinity, -infinity, infinity, -infinity}));
+  const double largest = 0x1.fffffffffffffp1023;
+  problem.scale = 0.25;
+  EXPECT_EQ(transformed(variant, problem, {largest / 4, largest / 4, largest / 4, largest / 4}),
+            (std::vector<double>{largest / 4, 0, 0, 0}))
+      << "intermediates have the range of double";
+}
+
+TEST(Cpu, TakesRowsAtTwoDistancesAndLeavesTheGapsAlone) {
+  for (const Variant* by : kBoth) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      Problem problem = make_problem(dtype, 8, 4, Placement::out_of_place);
+      problem.scale = 1.0;
+      problem.in.row_stride = 11;
+      problem.out.row_stride = 9;
+      std::vector<double> in_storage(44), out_storage(36);  // large enough for either dtype
+      for (int i = 0; i < 44; ++i)
+        store_element(dtype, in_storage.data(), i, i % 11 < 8 ? (i * 7) % 13 : std::nan(""));
+      for (int i = 0; i < 36; ++i)
+        store_element(dtype, out_storage.data(), i, -77.0);
+      plan(*by, problem, host(1))->execute(in_storage.data(), out_storage.data());
+      for (int row = 0; row < 4; ++row) {
+        std::vector<double> x(8);
+        for (int j = 0; j < 8; ++j)
+          x[static_cast<std::size_t>(j)] = load_element(dtype, in_storage.data(), row * 11 + j);
+        const std::vector<long double> want = truth(x.data(), 8);
+        for (int i = 0; i < 8; ++i) {
+          EXPECT_EQ(load_element(dtype, out_storage.data(), row * 9 + i),
+                    static_cast<double>(want[static_cast<std::size_t>(i)]))
+              << by->name << " " << name_of(dtype) << " row " << row << " element " << i;
+        }
+        EXPECT_EQ(load_element(dtype, out_storage.data(), row * 9 + 8), -77.0)
+            << "the gap behind row " << row;
+      }
+    }
+  }
+}
+
+TEST(Cpu, StartsThreadsForManyElementsOnly) {
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 1023), 16), 1) << "below 64 Ki elements";
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 1024), 16), 1) << "64 Ki: one thread's worth";
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 2048), 16), 2);
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 1 << 20), 16), 16);
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 1 << 20), 3), 3) << "the limit of the DeviceInfo";
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 1 << 20, 2), 16), 2) << "one a row";
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 0), 16), 1);
+  EXPECT_EQ(threads_of(make_problem(Dtype::f32, 64, 1 << 20), 0), 1);
+}
+
+TEST(Cpu, GivesTheSameBitsWithAnyNumberOfThreads) {
+  const Problem problem = f64_problem(1024, 257);
+  const std::vector<double> x = random_numbers(problem.elements(), std::normal_distribution<double>());
+  std::vector<double> one(x.size()), four(x.size());
+  plan(variant, problem, host(1))->execute(x.data(), one.data());
+  ASSERT_EQ(threads_of(problem, 4), 4);
+  plan(variant, problem, host(4))->execute(x.data(), four.data());
+  EXPECT_EQ(std::memcmp(one.data(), four.data(), one.size() * sizeof(double)), 0);
+}
+
+TEST(Cpu, RefusesMixedDtypesAndEncodings) {
+  for (const Variant* by : kBoth) {
+    for (const char* text : {"f64/n8/r2/out/to-f32", "f32/n8/r2/out/to-f64", "f64/n8/r2>e4m3:row",
+                             "f64/28x512/r2", "f64/8+signs/r1"}) {
+      EXPECT_FALSE(by->supports(parse_problem(text), host(1))) << text;
+    }
+    EXPECT_TRUE(by->supports(parse_problem("f64/n8/r2"), host(1)));
+  }
+}
+
+}  // namespace
+}  // namespace fwht::cpu
