@@ -7,9 +7,9 @@
 
 #include "common/error.hpp"
 #include "common/memory.hpp"
-#include "experiments/support/checked_run.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/settings_json.hpp"
+#include "experiments/harness/checked_run.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/settings_json.hpp"
 #include "reference/tolerance.hpp"
 #include "variants/registry.hpp"
 
@@ -33,12 +33,12 @@ bool parse(Options& options, int argc, const char* const* argv) {
   app.add_option("--seed", options.seed, "seed of the input (default: 1)");
   app.add_option("--device", options.device, "CUDA device (default: 0)");
   app.add_flag("--check", options.check, "compare the first launch with the FP64 truth");
-  return support::parse_command_line(app, argc, argv);
+  return harness::parse_command_line(app, argc, argv);
 }
 
 void print_plan(const Plan& plan, const Numerics& numerics) {
   std::cout << fmt::format("problem    {}\nsettings   {}\n", to_string(plan.problem()),
-                           support::settings_json(plan));
+                           harness::settings_json(plan));
   std::cout << fmt::format(
       "numerics   steps={} roundings={} gain_error={:.4g} sum_rms={:.4g} sum_bias={:.3g} row_isolation={} "
       "intermediate_growth={:.4g}\n",
@@ -54,7 +54,7 @@ int run(int argc, const char* const* argv) {
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
-  const DeviceInfo device = support::open_device(options.device);
+  const DeviceInfo device = harness::open_device(options.device);
   const std::unique_ptr<Plan> the_plan = plan(variant, problem, device);
   print_plan(*the_plan, the_plan->numerics());
   if (problem.rows == 0) {
@@ -62,14 +62,14 @@ int run(int argc, const char* const* argv) {
     return 0;
   }
 
-  support::TruthCache truths;
-  const support::Truth& truth = truths.of(problem, input, options.seed);
-  support::Workspace workspace;
-  support::Slices& slices = workspace.get(variant.memory, problem.placement, problem.span_bytes());
+  harness::TruthCache truths;
+  const harness::Truth& truth = truths.of(problem, input, options.seed);
+  harness::Workspace workspace;
+  harness::Slices& slices = workspace.get(variant.memory, problem.placement, problem.span_bytes());
   int launches = 0;
   bool correct = true;
   if (options.check) {
-    const reference::Checked checked = support::check_plan(*the_plan, truth, slices);
+    const reference::Checked checked = harness::check_plan(*the_plan, truth, slices);
     ++launches;
     correct = static_cast<bool>(checked.verdict);
     std::cout << fmt::format("check      {}\n", correct ? "ok" : "incorrect: " + checked.verdict.message);

@@ -7,13 +7,13 @@
 #include <tuple>
 
 #include "common/error.hpp"
-#include "experiments/support/schema.hpp"
+#include "experiments/harness/schema.hpp"
 
 namespace fwht::sweep {
 
-using support::Case;
-using support::CsvRow;
-using support::Mode;
+using harness::Case;
+using harness::CsvRow;
+using harness::Mode;
 
 namespace {
 
@@ -28,7 +28,7 @@ auto group_of(const Case& c) {
 
 std::string key_of(const CsvRow& row, const char* table) {
   std::string key;
-  for (const std::string& column : support::table_schema(table).key())
+  for (const std::string& column : harness::table_schema(table).key())
     key += row.at(column) + "/";
   return key;
 }
@@ -58,7 +58,7 @@ CsvRow describe_problem(const Variant& variant, const Problem& problem) {
           {"dtype", std::string(name_of(problem.dtype()))},
           {"n", std::to_string(problem.n())},
           {"rows", std::to_string(problem.rows)},
-          {"placement", std::string(support::name_of(problem.placement))}};
+          {"placement", std::string(harness::name_of(problem.placement))}};
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ bool Filters::keep(const Case& c) const {
 }
 
 std::string Job::name() const {
-  return fmt::format("{}/{}/{}", variant->name, to_string(what.problem), support::name_of(what.mode));
+  return fmt::format("{}/{}/{}", variant->name, to_string(what.problem), harness::name_of(what.mode));
 }
 
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,
@@ -104,10 +104,10 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
 CsvRow describe(const Job& job) {
   const Problem& problem = job.what.problem;
   CsvRow row = describe_problem(*job.variant, problem);
-  row["memory"] = support::name_of(job.variant->memory);
+  row["memory"] = harness::name_of(job.variant->memory);
   row["elements"] = std::to_string(problem.elements());
   row["row_stride"] = std::to_string(problem.row_stride());
-  row["mode"] = support::name_of(job.what.mode);
+  row["mode"] = harness::name_of(job.what.mode);
   row["bytes_read"] = std::to_string(problem.bytes_read());
   row["bytes_written"] = std::to_string(problem.bytes_written());
   row["useful_bytes"] = std::to_string(problem.useful_bytes());

@@ -8,8 +8,8 @@
 
 #include "common/device_info.hpp"
 #include "common/variant.hpp"
-#include "experiments/support/csv.hpp"
-#include "experiments/support/grid.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/harness/grid.hpp"
 
 namespace fwht::sweep {
 
@@ -18,14 +18,14 @@ struct Filters {
   std::vector<std::int64_t> n, rows, elements;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
-  std::vector<support::Mode> modes;
+  std::vector<harness::Mode> modes;
 
-  bool keep(const support::Case& c) const;
+  bool keep(const harness::Case& c) const;
 };
 
 struct Job {
   const Variant* variant = nullptr;
-  support::Case what;
+  harness::Case what;
 
   /// "cpu/f16/n1024/r64/host": the name in Google Benchmark.
   std::string name() const;
@@ -45,16 +45,16 @@ struct JobList {
 /// Every variant with the cases of its memory, what is not supported apart. In an order that makes FP64
 /// truths once: by n and dtype, then by variant, then as the grid has them. Throws BadRequest for no case,
 /// for rows = 0, and for problems that differ in their scale only (the tables have no column for it).
-JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<support::Case>& cases,
+JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<harness::Case>& cases,
                   const DeviceInfo& device);
 
 /// What the tables say about a job or an unsupported problem before anything is measured.
-support::CsvRow describe(const Job& job);
-support::CsvRow describe(const Unsupported& unsupported);
+harness::CsvRow describe(const Job& job);
+harness::CsvRow describe(const Unsupported& unsupported);
 
 /// Identity of a row of results.csv; the same for a job and for the row that it became.
-std::string result_key(const support::CsvRow& row);
+std::string result_key(const harness::CsvRow& row);
 /// Identity of a row of unsupported.csv.
-std::string unsupported_key(const support::CsvRow& row);
+std::string unsupported_key(const harness::CsvRow& row);
 
 }  // namespace fwht::sweep

@@ -8,8 +8,8 @@
 namespace fwht::sweep {
 namespace {
 
-using support::Case;
-using support::Mode;
+using harness::Case;
+using harness::Mode;
 
 DeviceInfo host_only() {
   DeviceInfo device;
@@ -81,14 +81,14 @@ TEST(Jobs, FiltersKeepWhatEveryListNames) {
 
 TEST(Jobs, RowsAreFoundAgainByTheirKey) {
   const Job job{&cpu::variant, {parse_problem("f16/n64/r8/out/ld72"), Mode::host}};
-  support::CsvRow row = describe(job);
+  harness::CsvRow row = describe(job);
   EXPECT_EQ(row.at("elements"), "512");
   EXPECT_EQ(row.at("useful_bytes"), "2048");
   EXPECT_EQ(row.at("row_stride"), "72");
   row["time_us"] = std::string("1.5");
   EXPECT_EQ(result_key(row), result_key(describe(job)));
   for (const char* column : {"variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"}) {
-    support::CsvRow other = row;
+    harness::CsvRow other = row;
     other[column].push_back('x');
     EXPECT_NE(result_key(other), result_key(row)) << column;
   }

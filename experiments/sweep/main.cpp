@@ -11,10 +11,10 @@
 
 #include "common/error.hpp"
 #include "common/provenance.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/grid.hpp"
-#include "experiments/support/progress.hpp"
-#include "experiments/support/results_folder.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/progress.hpp"
+#include "experiments/harness/results_folder.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/jobs.hpp"
 #include "experiments/sweep/report.hpp"
@@ -24,14 +24,14 @@ namespace fwht::sweep {
 namespace {
 
 namespace fs = std::filesystem;
-using support::Case;
-using support::CsvRow;
-using support::Mode;
-using support::ResultsFolder;
+using harness::Case;
+using harness::CsvRow;
+using harness::Mode;
+using harness::ResultsFolder;
 
 struct Options {
-  support::GridOptions what;
-  support::FolderOptions folder;
+  harness::GridOptions what;
+  harness::FolderOptions folder;
   std::vector<std::string> rows, elements, placements, modes;
   bool list = false, list_json = false, list_grids = false, dry_run = false;
 };
@@ -39,18 +39,18 @@ struct Options {
 bool parse(Options& options, int argc, const char* const* argv) {
   CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
                "fwht_sweep"};
-  support::add_grid_options(app, options.what);
+  harness::add_grid_options(app, options.what);
   app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
   app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
   app.add_option("--placement", options.placements, "only in or out")->take_all();
   app.add_option("--mode", options.modes, "only replay, replay_pdl, alternating, cold or host")->take_all();
-  support::add_folder_options(app, options.folder);
+  harness::add_folder_options(app, options.folder);
   app.add_flag("--list", options.list, "list the variants and what they support on this machine");
   app.add_flag("--list-json", options.list_json,
                "list what the variants support on an H200, whether there is one here or not, as JSON");
   app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
-  return support::parse_command_line(app, argc, argv);
+  return harness::parse_command_line(app, argc, argv);
 }
 
 template <class Value, class Parse>
@@ -67,7 +67,7 @@ template <class Value, class Parse>
 auto each_of(Parse parse_item) {
   return [parse_item](const std::string& list) {
     std::vector<Value> values;
-    for (const std::string& item : support::split_list(list))
+    for (const std::string& item : harness::split_list(list))
       values.push_back(parse_item(item));
     return values;
   };
@@ -76,20 +76,20 @@ auto each_of(Parse parse_item) {
 Filters filters_of(const Options& options) {
   const auto counts = [](const std::vector<std::string>& lists, const char* what) {
     return parse_all<std::int64_t>(
-        lists, [&](const std::string& list) { return support::parse_counts(list, what); });
+        lists, [&](const std::string& list) { return harness::parse_counts(list, what); });
   };
   Filters filters;
   filters.n = counts(options.what.n, "--n");
   filters.rows = counts(options.rows, "--rows");
   filters.elements = counts(options.elements, "--elements");
   filters.dtypes = parse_all<Dtype>(options.what.dtypes, each_of<Dtype>(parse_dtype));
-  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(support::parse_placement));
-  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(support::parse_mode));
+  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(harness::parse_placement));
+  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(harness::parse_mode));
   return filters;
 }
 
-support::Grid grid_of(const Options& options) {
-  support::Grid grid = options.what.load();
+harness::Grid grid_of(const Options& options) {
+  harness::Grid grid = options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
   const std::vector<Mode> modes =
@@ -101,7 +101,7 @@ support::Grid grid_of(const Options& options) {
       if (problem.programmatic_launch != is_programmatic(mode)) {
         throw BadRequest(
             fmt::format("{} asks for programmatic dependent launch: its mode is replay_pdl, not {}", text,
-                        support::name_of(mode)));
+                        harness::name_of(mode)));
       }
       grid.cases.push_back({problem, mode});
     }
@@ -123,7 +123,7 @@ void write_unsupported(ResultsFolder& folder, const JobList& list) {
   std::set<std::string> there;
   for (const CsvRow& row : folder.rows("unsupported.csv"))
     there.insert(unsupported_key(row));
-  support::CsvWriter& table = folder.table("unsupported.csv");
+  harness::CsvWriter& table = folder.table("unsupported.csv");
   for (const Unsupported& entry : list.unsupported) {
     if (const CsvRow row = describe(entry); there.insert(unsupported_key(row)).second) table.append(row);
   }
@@ -146,10 +146,10 @@ fs::path free_json_name(const fs::path& folder) {
 
 // Measures all jobs; returns false when the device was lost on the way.
 bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Provenance& provenance) {
-  support::CsvWriter& results = folder.table("results.csv");
-  support::CsvWriter& limits = folder.table("limits.csv");
-  support::CsvWriter& unsupported = folder.table("unsupported.csv");
-  support::Progress progress(jobs.size());
+  harness::CsvWriter& results = folder.table("results.csv");
+  harness::CsvWriter& limits = folder.table("limits.csv");
+  harness::CsvWriter& unsupported = folder.table("unsupported.csv");
+  harness::Progress progress(jobs.size());
   Session session(provenance.device, [&](const CsvRow& row) { limits.append(row); });
   const auto measure = [&](const Job& job) {
     progress.begin(job.name());
@@ -182,19 +182,19 @@ int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
   if (options.list_grids) {
-    for (const support::BuiltInGrid& grid : support::built_in_grids())
+    for (const harness::BuiltInGrid& grid : harness::built_in_grids())
       std::cout << grid.name << '\n';
     return 0;
   }
   if (options.list_json) {
-    std::cout << support::list_variants_json(h200_description(), "an NVIDIA H200");
+    std::cout << harness::list_variants_json(h200_description(), "an NVIDIA H200");
     return 0;
   }
-  const std::vector<const Variant*> variants = support::select_variants(options.what.variants);
-  const support::Grid grid = grid_of(options);
-  const DeviceInfo device = support::open_device(options.folder.device);
+  const std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
+  const harness::Grid grid = grid_of(options);
+  const DeviceInfo device = harness::open_device(options.folder.device);
   if (options.list) {
-    std::cout << support::list_variants(device);
+    std::cout << harness::list_variants(device);
     return 0;
   }
   const JobList list = make_jobs(variants, grid.cases, device);
@@ -204,8 +204,8 @@ int run(int argc, const char* const* argv) {
   }
 
   const Provenance provenance = gather_provenance(argc, argv, device);
-  const support::RunInfo info{
-      "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, support::names_of(variants)};
+  const harness::RunInfo info{
+      "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, harness::names_of(variants)};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   write_unsupported(folder, list);

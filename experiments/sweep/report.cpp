@@ -9,7 +9,7 @@
 
 namespace fwht::sweep {
 
-using support::CsvRow;
+using harness::CsvRow;
 
 namespace {
 

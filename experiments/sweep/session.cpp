@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "common/memory.hpp"
-#include "experiments/support/device_work.hpp"
-#include "experiments/support/procedure.hpp"
-#include "experiments/support/settings_json.hpp"
+#include "experiments/harness/device_work.hpp"
+#include "experiments/harness/procedure.hpp"
+#include "experiments/harness/settings_json.hpp"
 
 namespace fwht::sweep {
 
-using support::csv_number;
-using support::CsvRow;
-using support::Mode;
-using support::Slices;
+using harness::csv_number;
+using harness::CsvRow;
+using harness::Mode;
+using harness::Slices;
 
 namespace {
 
@@ -24,12 +24,12 @@ constexpr auto kInput = reference::InputClass::normal;
 
 CsvRow limit_row(Memory memory, std::int64_t useful_bytes, Placement placement, Mode mode,
                  const std::string& kernel, const Timing& timing) {
-  return {{"memory", std::string(support::name_of(memory))},
+  return {{"memory", std::string(harness::name_of(memory))},
           {"useful_bytes", std::to_string(useful_bytes)},
           {"bytes_read", std::to_string(useful_bytes / 2)},
           {"bytes_written", std::to_string(useful_bytes / 2)},
-          {"placement", std::string(support::name_of(placement))},
-          {"mode", std::string(support::name_of(mode))},
+          {"placement", std::string(harness::name_of(placement))},
+          {"mode", std::string(harness::name_of(mode))},
           {"kernel", kernel},
           {"time_us", csv_number(timing.time_us)},
           {"time_min_us", csv_number(timing.min_us)},
@@ -74,7 +74,7 @@ Outcome Session::run(const Job& job) {
   }
   try {
     return measure(job);
-  } catch (const support::OutOfMemory& error) {
+  } catch (const harness::OutOfMemory& error) {
     const Unsupported entry{job.variant, job.what.problem, error.what()};
     return {Outcome::Status::unsupported, describe(entry), 0.0, 0.0, error.what()};
   } catch (const std::exception& error) {
@@ -97,15 +97,15 @@ void Session::probe_device(const std::string& error) {
 
 Outcome Session::measure(const Job& job) {
   const Problem& problem = job.what.problem;
-  const limit::Limit& limit = limits_.best(problem.useful_bytes(), problem.placement, job.what.mode);
-  const support::Truth& truth = truths_.of(problem, kInput, kSeed);
+  const harness::Limit& limit = limits_.best(problem.useful_bytes(), problem.placement, job.what.mode);
+  const harness::Truth& truth = truths_.of(problem, kInput, kSeed);
   const reference::Checked& checked = check(job, truth);
 
   Outcome outcome;
   outcome.row = describe(job);
   CsvRow& row = outcome.row;
   add_numerics(row, *plan_, checked.stats);
-  row["settings"] = support::settings_json(*plan_);
+  row["settings"] = harness::settings_json(*plan_);
   row["limit_us"] = csv_number(limit.timing.time_us);
   row["limit_kernel"] = limit.kernel;
   if (job.variant->memory == Memory::device) row["empty_us"] = csv_number(empty_us());
@@ -126,7 +126,7 @@ Outcome Session::measure(const Job& job) {
   return outcome;
 }
 
-const reference::Checked& Session::check(const Job& job, const support::Truth& truth) {
+const reference::Checked& Session::check(const Job& job, const harness::Truth& truth) {
   const Problem& problem = job.what.problem;
   const std::string name = fmt::format("{}/{}", job.variant->name, to_string(problem));
   if (name != checked_name_) {
@@ -134,29 +134,29 @@ const reference::Checked& Session::check(const Job& job, const support::Truth& t
     plan_.reset();
     plan_ = plan(*job.variant, problem, device_);
     Slices& slices = workspace_.get(job.variant->memory, problem.placement, problem.span_bytes());
-    checked_ = support::check_plan(*plan_, truth, slices);
+    checked_ = harness::check_plan(*plan_, truth, slices);
     checked_name_ = name;
   }
   return checked_;
 }
 
-Timing Session::time(const Job& job, const support::Truth& truth) {
+Timing Session::time(const Job& job, const harness::Truth& truth) {
   const Problem& problem = job.what.problem;
   const Mode mode = job.what.mode;
   const Memory memory = job.variant->memory;
   const auto period = static_cast<std::int64_t>(truth.raw.size());
 
-  support::Alternation alternation;
+  harness::Alternation alternation;
   if (mode == Mode::alternating) {
     alternation = limits_.alternation(problem.useful_bytes(), problem.placement, problem.dtype());
   }
   const std::int64_t count =
-      support::slice_count(mode, problem.placement, problem.span_bytes(), device_.l2_bytes, cold_bytes_);
+      harness::slice_count(mode, problem.placement, problem.span_bytes(), device_.l2_bytes, cold_bytes_);
   Slices& slices = workspace_.get(memory, problem.placement, problem.span_bytes(), count);
   slices.fill(truth.raw.data(), period);
 
   TimerOptions options;
-  const std::int64_t applications = support::applications_in_place(plan_->numerics(), problem);
+  const std::int64_t applications = harness::applications_in_place(plan_->numerics(), problem);
   const std::int64_t most = (options.replays + 4) * options.max_launches;
   if (problem.placement == Placement::in_place && applications < most) {
     // The scale drifts: put the data back before every replay, and keep replays short enough.
@@ -164,17 +164,17 @@ Timing Session::time(const Job& job, const support::Truth& truth) {
     pristine->fill(truth.raw.data(), period);
     options.before_replay = [&slices, pristine](Stream stream) {
       for (std::int64_t i = 0; i < slices.count(); ++i) {
-        support::enqueue_copy(slices.memory(), slices.out(i), pristine->in(0), slices.bytes(), stream);
+        harness::enqueue_copy(slices.memory(), slices.out(i), pristine->in(0), slices.bytes(), stream);
       }
     };
     const std::int64_t per_application = mode == Mode::alternating ? 2 : count;
     options.max_launches = std::min(options.max_launches, applications * per_application);
     options.min_launches = std::min(options.min_launches, options.max_launches);
   }
-  const support::Launch launch = [this](const void* in, void* out, Stream stream) {
+  const harness::Launch launch = [this](const void* in, void* out, Stream stream) {
     plan_->execute(in, out, stream);
   };
-  return support::time_in_mode(mode, launch, alternation, slices, options);
+  return harness::time_in_mode(mode, launch, alternation, slices, options);
 }
 
 double Session::empty_us() {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "common/gpu_timer.hpp"
-#include "experiments/limit/limits.hpp"
-#include "experiments/support/checked_run.hpp"
-#include "experiments/support/csv.hpp"
+#include "experiments/harness/checked_run.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/harness/limits.hpp"
 #include "experiments/sweep/jobs.hpp"
 
 namespace fwht::sweep {
@@ -24,7 +24,7 @@ struct Outcome {
     not_run       ///< the device was lost before
   };
   Status status = Status::not_run;
-  support::CsvRow row;  ///< for results.csv, or for unsupported.csv
+  harness::CsvRow row;  ///< for results.csv, or for unsupported.csv
   double time_us = 0.0, fraction_of_limit = 0.0;
   std::string message;  ///< why it is not ok
 };
@@ -32,7 +32,7 @@ struct Outcome {
 class Session {
  public:
   /// `record_limit`: called with each row of limits.csv.
-  Session(const DeviceInfo& device, std::function<void(const support::CsvRow&)> record_limit);
+  Session(const DeviceInfo& device, std::function<void(const harness::CsvRow&)> record_limit);
 
   /// Measures the limit, checks, times. Never throws for what a variant does: see Outcome.
   Outcome run(const Job& job);
@@ -43,16 +43,16 @@ class Session {
 
  private:
   Outcome measure(const Job& job);
-  const reference::Checked& check(const Job& job, const support::Truth& truth);
-  Timing time(const Job& job, const support::Truth& truth);
+  const reference::Checked& check(const Job& job, const harness::Truth& truth);
+  Timing time(const Job& job, const harness::Truth& truth);
   double empty_us();
   void probe_device(const std::string& error);
 
   const DeviceInfo& device_;
-  support::Workspace workspace_;
-  support::TruthCache truths_;
+  harness::Workspace workspace_;
+  harness::TruthCache truths_;
   std::int64_t cold_bytes_;
-  limit::Limits limits_;
+  harness::Limits limits_;
   std::optional<double> empty_us_;
   std::string device_lost_;
 

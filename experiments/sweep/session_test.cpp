@@ -12,8 +12,8 @@
 namespace fwht::sweep {
 namespace {
 
-using support::CsvRow;
-using support::Mode;
+using harness::CsvRow;
+using harness::Mode;
 
 Support everything(const Problem&, const DeviceInfo&) {
   return {};
