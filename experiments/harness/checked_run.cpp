@@ -21,13 +21,11 @@ bool same_rows(const Truth& truth, const Problem& period, reference::InputClass 
   return truth.period == period && truth.input_class == input_class && truth.seed == seed;
 }
 
-Truth make_truth(const Problem& period, reference::InputClass input_class, std::uint64_t seed) {
-  Truth truth{period, input_class, seed, {}, {}, {}};
+Truth make_input(const Problem& period, reference::InputClass input_class, std::uint64_t seed) {
+  Truth truth{period, input_class, seed, {}, false, {}, {}};
   truth.raw.assign(static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())),
                    std::byte{kPoisonByte});
   reference::write_input(period, input_class, seed, truth.raw.data());
-  truth.input = reference::load_rows(period, truth.raw.data());
-  truth.expected = reference::expected(period, truth.raw.data());
   return truth;
 }
 
@@ -54,7 +52,7 @@ class Check {
         periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {}
 
   Checked run() {
-    slices_.fill(truth_.raw.data(), static_cast<std::int64_t>(truth_.raw.size()));
+    slices_.fill(truth_.raw);
     plan_.execute(slices_.in(0), slices_.out(0), nullptr);
     synchronize(slices_.memory());
     Checked checked = judge_first_period();
@@ -145,6 +143,22 @@ class Check {
 }  // namespace
 
 const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
+  Truth& truth = find_or_add(problem, input_class, seed);
+  if (!truth.transformed) {
+    truth.input = reference::load_rows(truth.period, truth.raw.data());
+    truth.expected = reference::expected(truth.period, truth.raw.data());
+    truth.transformed = true;
+  }
+  return truth;
+}
+
+const std::vector<std::byte>& TruthCache::input_of(const Problem& problem, reference::InputClass input_class,
+                                                   std::uint64_t seed) {
+  return find_or_add(problem, input_class, seed).raw;
+}
+
+Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass input_class,
+                               std::uint64_t seed) {
   Problem period = problem;
   period.placement = Placement::in_place;  // makes no difference to the truth
   period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
@@ -156,7 +170,7 @@ const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_
     return kept_.front();
   }
   if (kept_.size() >= kKeptTruths) kept_.pop_back();
-  kept_.push_front(make_truth(period, input_class, seed));
+  kept_.push_front(make_input(period, input_class, seed));
   return kept_.front();
 }
 

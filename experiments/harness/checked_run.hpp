@@ -20,6 +20,7 @@ struct Truth {
   reference::InputClass input_class = reference::InputClass::normal;
   std::uint64_t seed = 1;
   std::vector<std::byte> raw;  ///< period.rows x row_stride elements; what lies between the rows is poisoned
+  bool transformed = false;    ///< input and expected are there
   reference::Matrix input, expected;
 };
 
@@ -33,8 +34,13 @@ class TruthCache {
   /// The period of `problem`: whole rows, the fewest that reach the period's elements, at most all. Valid
   /// until the next call.
   const Truth& of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
+  /// The same rows without their transform: Truth::raw.
+  const std::vector<std::byte>& input_of(const Problem& problem, reference::InputClass input_class,
+                                         std::uint64_t seed);
 
  private:
+  Truth& find_or_add(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
+
   std::int64_t period_elements_;
   std::list<Truth> kept_;  // newest first
 };

@@ -45,7 +45,7 @@ Checked check_with(const char* problem_text, const Faulty::Fault& fault,
                    InputClass input = InputClass::normal) {
   const Problem problem = parse_problem(problem_text);
   TruthCache truths(kPeriod);
-  Slices slices(Memory::host, problem.placement, problem.span_bytes(), 1);
+  Slices slices({Memory::host, problem.placement, problem.span_bytes(), problem.span_bytes()}, 1);
   return check_plan(Faulty(problem, fault), truths.of(problem, input, 1), slices);
 }
 
@@ -127,7 +127,7 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
   for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
     Problem placed = problem;
     placed.placement = placement;
-    Slices slices(Memory::host, placement, problem.span_bytes(), 1);
+    Slices slices({Memory::host, placement, problem.span_bytes(), problem.span_bytes()}, 1);
     EXPECT_FALSE(check_plan(Nothing(placed), truths.of(placed, InputClass::normal, 1), slices).verdict);
   }
 }
@@ -186,6 +186,16 @@ TEST(TruthCache, KeepsWhatIsAskedForAgain) {
   EXPECT_NE(&truths.of(problem, InputClass::uniform, 1), first);
   EXPECT_NE(&truths.of(make_problem(Dtype::bf16, 64, 1000), InputClass::normal, 1), first);
   EXPECT_EQ(&truths.of(problem, InputClass::normal, 1), first);
+}
+
+TEST(TruthCache, GivesTheInputWithoutItsTransform) {
+  TruthCache alone(kPeriod), both(kPeriod);
+  const Problem problem = make_problem(Dtype::f16, 64, 1000);
+  const std::vector<std::byte> input = alone.input_of(problem, InputClass::normal, 1);
+  EXPECT_EQ(input, both.of(problem, InputClass::normal, 1).raw);
+  const Truth& later = alone.of(problem, InputClass::normal, 1);
+  EXPECT_EQ(later.raw, input);
+  EXPECT_EQ(later.expected, both.of(problem, InputClass::normal, 1).expected);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -46,7 +47,7 @@ void expect_copies(const CopyKernel& kernel, Memory memory, std::int64_t bytes, 
   const std::vector<std::uint16_t> numbers = random_numbers(bytes);
   Buffer in(memory, size), out(memory, in_place ? 0 : size);
   in.upload(numbers.data(), size);
-  kernel.enqueue(in.data(), in_place ? in.data() : out.data(), bytes, mask, nullptr);
+  kernel.enqueue(in.data(), in_place ? in.data() : out.data(), {bytes, bytes}, mask, nullptr);
   synchronize(memory);
   // Vectors are compared as a whole: a failure prints no million numbers.
   EXPECT_TRUE(contents(in_place ? in : out) == flipped(numbers, mask));
@@ -54,12 +55,96 @@ void expect_copies(const CopyKernel& kernel, Memory memory, std::int64_t bytes, 
   EXPECT_TRUE(in.guards_intact() && out.guards_intact()) << "written past the end";
 }
 
+// Equal shares, scales behind the codes, an odd rest, hardly anything and nothing.
+std::vector<std::int64_t> written_for(int store_bytes, std::int64_t vectors) {
+  std::vector<std::int64_t> written;
+  for (const std::int64_t rest : {std::int64_t{0}, vectors / 4, vectors, 2 * vectors + 3, 3 * vectors}) {
+    const std::int64_t bytes = store_bytes * vectors + rest;
+    if (store_bytes == 8 || rest < 4 * vectors) written.push_back(bytes);
+  }
+  return written;
+}
+
+void expect_folds(const CopyKernel& kernel, Memory memory) {
+  for (const std::int64_t read : kSizes) {
+    if (read > std::int64_t{1} << 21) continue;
+    for (const std::int64_t written : written_for(kernel.store_bytes, (read + 15) / 16)) {
+      const Traffic traffic{read, written};
+      if (!kernel.moves(traffic)) continue;  // as many as are read
+      SCOPED_TRACE(kernel.name + ", " + std::to_string(read) + " to " + std::to_string(written) + " bytes");
+      const std::vector<std::uint16_t> numbers = random_numbers(read);
+      Buffer in(memory, static_cast<std::size_t>(read)), out(memory, static_cast<std::size_t>(written));
+      in.upload(numbers.data(), static_cast<std::size_t>(read));
+      kernel.enqueue(in.data(), out.data(), traffic, sign_mask(Dtype::f16), nullptr);
+      synchronize(memory);
+      std::vector<std::byte> got(static_cast<std::size_t>(written)), expected(got.size());
+      out.download(got.data(), got.size());
+      fold_copy(numbers.data(), expected.data(), traffic, sign_mask(Dtype::f16));
+      EXPECT_TRUE(got == expected);
+      EXPECT_TRUE(contents(in) == numbers) << "the input was changed";
+      EXPECT_TRUE(in.guards_intact() && out.guards_intact()) << "written past the end";
+    }
+  }
+}
+
+TEST(CopyKernels, StoreAsMuchOfAVectorAsIsToBeWritten) {
+  EXPECT_EQ(store_bytes({4096, 4096}), 16);
+  EXPECT_EQ(store_bytes({2, 2}), 16);
+  EXPECT_EQ(store_bytes({4096, 2048}), 8);
+  EXPECT_EQ(store_bytes({4096, 2048 + 4 * 16}), 8) << "scales";
+  EXPECT_EQ(store_bytes({4096, 2047}), 4);
+  EXPECT_EQ(store_bytes({4096, 1024 + 128}), 4) << "4 bits and a byte for every 16";
+  EXPECT_EQ(store_bytes({4096, 1023}), 0);
+  EXPECT_EQ(store_bytes({4096, 0}), 0);
+}
+
+TEST(CopyKernels, AFoldIsWhatItSays) {
+  const std::uint32_t in[] = {1, 2, 4, 8, 16, 32, 64, 128};
+  std::uint32_t out[5] = {};
+  fold_copy(in, out, {32, 20}, 0);
+  EXPECT_EQ(std::vector<std::uint32_t>(out, out + 5), (std::vector<std::uint32_t>{3, 12, 48, 192, 15}));
+  fold_copy(in, out, {32, 12}, 0x100);
+  EXPECT_EQ(std::vector<std::uint32_t>(out, out + 3), (std::vector<std::uint32_t>{0x10F, 0x1F0, 0x10F}));
+  std::uint32_t last = 0xFFFFFFFF;
+  fold_copy(in, &last, {18, 3}, 0);  // two bytes of the second vector; the word is cut off
+  EXPECT_EQ(last, 0xFF00000FU);
+}
+
+// Every traffic has its limit: copies, folds and, for mode alternating, a neighbour.
+void expect_limits_for_all_traffic(const std::vector<CopyKernel>& kernels, bool neighbours) {
+  for (const Traffic traffic : {Traffic{4096, 4096}, {4096, 2112}, {4096, 1152}, {4096, 16}, {4096, 0}}) {
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(), [&](const CopyKernel& k) {
+      return k.moves(traffic) && !k.neighbour && k.why_not.empty();
+    })) << traffic.written;
+    if (neighbours) {
+      EXPECT_TRUE(find_neighbour(kernels, traffic).moves(traffic));
+    }
+  }
+  EXPECT_EQ(neighbours ? find_neighbour(kernels, {64, 64}).name : kReferenceCopy, kReferenceCopy);
+}
+
+TEST(CopyKernels, EveryTrafficHasALimit) {
+  const std::vector<CopyKernel> kernels = copy_kernels(Memory::host, this_device());
+  expect_limits_for_all_traffic(kernels, false);
+  EXPECT_THROW(find_neighbour(kernels, {64, 64}), std::logic_error);
+}
+
+TEST(CopyKernelsGpu, EveryTrafficHasALimit) {
+  const DeviceInfo device = this_device();
+  if (!device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
+  expect_limits_for_all_traffic(copy_kernels(Memory::device, device), true);
+}
+
 void expect_all_copy(Memory memory, const DeviceInfo& device) {
   const std::vector<CopyKernel> kernels = copy_kernels(memory, device);
   ASSERT_FALSE(kernels.empty());
   for (const CopyKernel& kernel : kernels) {
     if (!kernel.why_not.empty()) {
-      EXPECT_THROW(kernel.enqueue(nullptr, nullptr, 0, 0, nullptr), BadRequest) << kernel.name;
+      EXPECT_THROW(kernel.enqueue(nullptr, nullptr, {}, 0, nullptr), BadRequest) << kernel.name;
+      continue;
+    }
+    if (kernel.store_bytes != 16) {
+      expect_folds(kernel, memory);
       continue;
     }
     for (const std::int64_t bytes : kSizes) {
@@ -84,7 +169,8 @@ TEST(CopyKernels, HostCopiesUseOneThreadUpToAll) {
   std::vector<std::string> names;
   for (const CopyKernel& kernel : copy_kernels(Memory::host, device))
     names.push_back(kernel.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"host_t1", "host_t2", "host_t4", "host_t6"}));
+  names.resize(5);
+  EXPECT_EQ(names, (std::vector<std::string>{"host_t1", "host_t2", "host_t4", "host_t6", "host_write8_t1"}));
 }
 
 TEST(CopyKernels, RefuseDeviceMemoryWithTheReason) {
@@ -124,7 +210,8 @@ TEST(CopyKernelsGpu, RefuseMisalignedAddresses) {
   if (!device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
   Buffer buffer(Memory::device, 64, 2);
   for (const CopyKernel& kernel : copy_kernels(Memory::device, device)) {
-    EXPECT_THROW(kernel.enqueue(buffer.data(), buffer.data(), 32, 0, nullptr), BadRequest) << kernel.name;
+    EXPECT_THROW(kernel.enqueue(buffer.data(), buffer.data(), {32, 32}, 0, nullptr), BadRequest)
+        << kernel.name;
   }
 }
 
@@ -139,8 +226,8 @@ TEST(CopyKernelsGpu, SixtyFourBitSizes) {
   buffer.upload(numbers.data(), kPeriod);
   buffer.tile(kPeriod);
   for (const CopyKernel& kernel : copy_kernels(Memory::device, device)) {
-    if (!kernel.why_not.empty()) continue;
-    kernel.enqueue(buffer.data(), buffer.data(), kBytes, sign_mask(Dtype::f16), nullptr);
+    if (!kernel.why_not.empty() || kernel.store_bytes != 16) continue;
+    kernel.enqueue(buffer.data(), buffer.data(), {kBytes, kBytes}, sign_mask(Dtype::f16), nullptr);
     numbers = flipped(numbers, sign_mask(Dtype::f16));
     EXPECT_EQ(period_break(buffer, kPeriod, kBytes), -1) << kernel.name;
     std::vector<std::uint16_t> first(numbers.size());

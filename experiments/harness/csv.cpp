@@ -93,6 +93,14 @@ void CsvWriter::append(const CsvRow& row) {
   if (!file_) throw std::runtime_error(fmt::format("{} cannot be written any more", path_.string()));
 }
 
+CsvRow part_of(const CsvRow& row, std::string_view table) {
+  CsvRow part;
+  for (const Column& column : table_schema(table).columns) {
+    if (const auto found = row.find(column.name); found != row.end()) part.insert(*found);
+  }
+  return part;
+}
+
 std::vector<CsvRow> read_csv(const std::filesystem::path& path) {
   std::vector<CsvRow> rows;
   std::vector<std::string> columns;

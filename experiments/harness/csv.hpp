@@ -32,6 +32,9 @@ class CsvWriter {
   std::ofstream file_;
 };
 
+/// Those columns of the row that the table has.
+CsvRow part_of(const CsvRow& row, std::string_view table);
+
 /// All complete rows; empty when there is no file.
 std::vector<CsvRow> read_csv(const std::filesystem::path& path);
 

@@ -1,5 +1,6 @@
 #include "experiments/harness/performer.hpp"
 
+#include "experiments/harness/transform.hpp"
 #include "reference/emulation.hpp"
 #include "variants/host_models.hpp"
 
@@ -44,8 +45,8 @@ Performer::Result Performer::run(const Problem& problem, const std::vector<std::
     return result;
   }
   const auto plan = fwht::plan(*variant_, problem, *device_);
-  Slices& slices = workspace.get(variant_->memory, Placement::in_place, problem.span_bytes());
-  slices.fill(input.data(), static_cast<std::int64_t>(input.size()));
+  Slices& slices = workspace.get(describe(*variant_, problem).buffers);
+  slices.fill(input);
   plan->execute(slices.in(0), slices.out(0));
   synchronize(variant_->memory);
   slices.output().download(result.output.data(), result.output.size());

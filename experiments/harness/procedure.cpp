@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -18,10 +15,8 @@ Enqueue on_slice(const Launch& launch, Slices& slices, std::int64_t slice) {
 
 }  // namespace
 
-std::int64_t slice_count(Mode mode, Placement placement, std::int64_t bytes, std::int64_t l2_bytes,
-                         std::int64_t cold_bytes) {
-  if (mode != Mode::cold) return 1;
-  return cold_count(placement == Placement::in_place ? bytes : 2 * bytes, l2_bytes, cold_bytes);
+std::int64_t slice_count(Mode mode, const Buffers& buffers, std::int64_t l2_bytes, std::int64_t cold_bytes) {
+  return mode == Mode::cold ? cold_count(buffers.bytes(), l2_bytes, cold_bytes) : 1;
 }
 
 Timing time_in_mode(Mode mode, const Launch& launch, const Alternation& alternation, Slices& slices,
@@ -53,8 +48,10 @@ double reference_share(const Launch& reference, Slices& slices) {
 
 Timing subtract_share(Timing per_launch, double share_us) {
   const auto rest = [&](double average_us) { return 2.0 * average_us - share_us; };
-  const Timing timing{rest(per_launch.time_us), rest(per_launch.min_us), rest(per_launch.max_us),
-                      per_launch.launches / 2, per_launch.replays};
+  Timing timing{rest(per_launch.time_us), rest(per_launch.min_us), rest(per_launch.max_us),
+                per_launch.launches / 2, per_launch.replays};
+  for (const double average_us : per_launch.each_us)
+    timing.each_us.push_back(rest(average_us));
   if (!(timing.time_us > 0.0) || !(timing.min_us > 0.0)) {
     throw std::runtime_error(
         fmt::format("a pair of copy and launch takes {:.3f} us (fastest {:.3f}), the copy's share "
@@ -62,18 +59,6 @@ Timing subtract_share(Timing per_launch, double share_us) {
                     2.0 * per_launch.time_us, 2.0 * per_launch.min_us, share_us));
   }
   return timing;
-}
-
-std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem) {
-  const double allowed_octaves = problem.dtype() == Dtype::f16 ? 6.0 : 40.0;
-  const double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
-                      (1.0 + numerics.gain_error(problem.scale));
-  const double octaves = std::fabs(std::log2(gain));
-  // 8.6e-8 octaves off is the rounding of the scale to fp32: no drift in any number of launches that can be
-  // timed.
-  if (octaves < 1e-7) return std::numeric_limits<std::int64_t>::max();
-  if (!std::isfinite(octaves)) return 1;  // scale 0
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(allowed_octaves / octaves));
 }
 
 }  // namespace fwht::harness

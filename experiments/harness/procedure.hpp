@@ -5,15 +5,11 @@
 #include <functional>
 
 #include "common/gpu_timer.hpp"
-#include "common/numerics.hpp"
-#include "common/problem.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/slices.hpp"
+#include "experiments/harness/subject.hpp"
 
 namespace fwht::harness {
-
-/// One launch on one slice.
-using Launch = std::function<void(const void* in, void* out, Stream)>;
 
 /// What alternating mode needs beside the launch itself.
 struct Alternation {
@@ -21,9 +17,8 @@ struct Alternation {
   double share_us = 0.0;  ///< its own share of a pair, see reference_share
 };
 
-/// How many slices of `bytes` bytes the mode runs over: one, or for cold as many as cold_count says.
-std::int64_t slice_count(Mode mode, Placement placement, std::int64_t bytes, std::int64_t l2_bytes,
-                         std::int64_t cold_bytes);
+/// How many slices the mode runs over: one, or for cold as many as cold_count says.
+std::int64_t slice_count(Mode mode, const Buffers& buffers, std::int64_t l2_bytes, std::int64_t cold_bytes);
 
 /// Microseconds per launch of `launch` over the slices in the mode. Throws what the launch throws, and
 /// std::runtime_error when alternating leaves no time for the launch.
@@ -37,9 +32,5 @@ double reference_share(const Launch& reference, Slices& slices);
 /// that, less the copy's share; the launches are those of the subject. Throws std::runtime_error when nothing
 /// is left.
 Timing subtract_share(Timing per_launch, double share_us);
-
-/// How often a plan may run in place on its own result before the data has grown or shrunk too far to be
-/// typical (by 2^6 in f16, 2^40 in bf16 and f32; standard deviation 1 at the start). At least 1.
-std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem);
 
 }  // namespace fwht::harness

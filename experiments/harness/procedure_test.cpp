@@ -13,12 +13,15 @@ namespace {
 
 TEST(Procedure, SubtractsTheCopysOwnShareFromAPair) {
   // 24.48 us a pair of copy and launch, 24.25 us a pair of two copies.
-  const Timing timing = subtract_share({12.24, 12.2, 12.5, 200, 7}, 12.125);
+  const Timing timing = subtract_share({12.24, 12.2, 12.5, 200, 7, {12.5, 12.2}}, 12.125);
   EXPECT_NEAR(timing.time_us, 12.355, 1e-12);
   EXPECT_NEAR(timing.min_us, 12.275, 1e-12);
   EXPECT_NEAR(timing.max_us, 12.875, 1e-12);
   EXPECT_EQ(timing.launches, 100) << "launches of the subject";
   EXPECT_EQ(timing.replays, 7);
+  ASSERT_EQ(timing.each_us.size(), 2U);
+  EXPECT_NEAR(timing.each_us[0], 12.875, 1e-12);
+  EXPECT_NEAR(timing.each_us[1], 12.275, 1e-12);
   // The reference itself: twice its share less its share.
   EXPECT_EQ(subtract_share({3.0, 3.0, 3.0, 2, 7}, 3.0).time_us, 3.0);
 }
@@ -40,37 +43,15 @@ TEST(Procedure, ColdRotationsExceedTheCaches) {
   // Little memory: less than 512 MiB, but never less than four times the L2.
   EXPECT_EQ(cold_count(16 * kMiB, kL2, 320 * kMiB), 20);
   EXPECT_GT(cold_count(16 * kMiB, kL2, kMiB) * 16 * kMiB, 4 * kL2);
-  EXPECT_EQ(slice_count(Mode::replay, Placement::in_place, 16 * kMiB, kL2, kPlenty), 1);
-  EXPECT_EQ(slice_count(Mode::cold, Placement::in_place, 16 * kMiB, kL2, kPlenty), 33);
-  EXPECT_EQ(slice_count(Mode::cold, Placement::out_of_place, 16 * kMiB, kL2, kPlenty), 17);
-}
-
-TEST(Procedure, KnowsHowLongDataStaysTypical) {
-  const auto applications = [](const Problem& problem) {
-    return applications_in_place(single_rounding(Sums::fp32, problem), problem);
-  };
-  const Problem orthonormal = make_problem(Dtype::f16, 4096, 1);
-  EXPECT_GT(applications(orthonormal), std::int64_t{1} << 40);
-  for (std::int64_t n = 2; n <= 32768; n *= 2) {
-    EXPECT_GT(applications(make_problem(Dtype::f16, n, 1)), std::int64_t{1} << 40) << n;
-  }
-  Problem unscaled = orthonormal;
-  unscaled.scale = 1.0;  // grows by 2^6 each time
-  EXPECT_EQ(applications(unscaled), 1);
-  unscaled.set_dtype(Dtype::bf16);
-  EXPECT_EQ(applications(unscaled), 6);
-  unscaled.op = Operator::sylvester(32768);
-  unscaled.set_dtype(Dtype::f16);
-  EXPECT_EQ(applications(unscaled), 1) << "once is what was asked for";
-  unscaled.scale = 0.0;
-  EXPECT_EQ(applications(unscaled), 1);
-  Numerics shrinking = single_rounding(Sums::fp32, orthonormal);
-  shrinking.steps.front().constant *= 1.0 - 1.0682e-4;
-  EXPECT_NEAR(static_cast<double>(applications_in_place(shrinking, orthonormal)), 38930.0, 100.0);
+  const Buffers in_place{Memory::device, Placement::in_place, 16 * kMiB, 16 * kMiB};
+  const Buffers halved{Memory::device, Placement::out_of_place, 16 * kMiB, 8 * kMiB};
+  EXPECT_EQ(slice_count(Mode::replay, in_place, kL2, kPlenty), 1);
+  EXPECT_EQ(slice_count(Mode::cold, in_place, kL2, kPlenty), 33);
+  EXPECT_EQ(slice_count(Mode::cold, halved, kL2, kPlenty), 22);
 }
 
 TEST(Procedure, TimesAHostLaunchOnItsSlice) {
-  Slices slices(Memory::host, Placement::out_of_place, 4096, 1);
+  Slices slices({Memory::host, Placement::out_of_place, 4096, 4096}, 1);
   std::int64_t calls = 0;
   const Launch launch = [&](const void* in, void* out, Stream) {
     std::memcpy(out, in, 4096);
@@ -81,36 +62,38 @@ TEST(Procedure, TimesAHostLaunchOnItsSlice) {
   EXPECT_GE(calls, timing.launches * timing.replays);
 }
 
+constexpr std::byte kSixBytes[] = {std::byte{1}, std::byte{2}, std::byte{3},
+                                   std::byte{4}, std::byte{5}, std::byte{6}};
+
 TEST(Slices, RepeatThePeriodInEveryInput) {
   for (const std::int64_t count : {1, 3}) {
-    Slices slices(Memory::host, Placement::out_of_place, 1000, count);
-    const unsigned char period[] = {1, 2, 3, 4, 5, 6};
-    slices.fill(period, 6);
+    Slices slices({Memory::host, Placement::out_of_place, 1000, 700}, count);
+    slices.fill(kSixBytes);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto* in = static_cast<const unsigned char*>(slices.in(i));
       const auto* out = static_cast<const unsigned char*>(slices.out(i));
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(in) % 256, 0U);
-      for (int b = 0; b < 1000; ++b) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(out) % 256, 0U);
+      for (int b = 0; b < 1000; ++b)
         ASSERT_EQ(in[b], 1 + b % 6) << i;
+      for (int b = 0; b < 700; ++b)
         ASSERT_EQ(out[b], kPoisonByte) << i;
-      }
     }
     EXPECT_TRUE(slices.input().guards_intact() && slices.output().guards_intact());
   }
-  Slices small(Memory::host, Placement::in_place, 4, 1);
-  const unsigned char period[] = {1, 2, 3, 4, 5, 6};
-  small.fill(period, 6);  // a period longer than the slice is cut
+  Slices small({Memory::host, Placement::in_place, 4, 4}, 1);
+  small.fill(kSixBytes);  // a period longer than the slice is cut
   EXPECT_TRUE(small.input().guards_intact());
   EXPECT_EQ(small.in(0), small.out(0));
 }
 
 TEST(Workspace, KeepsWhatFitsAndRefusesWhatDoesNot) {
   Workspace workspace;
-  Slices& first = workspace.get(Memory::host, Placement::in_place, 4096);
-  EXPECT_EQ(&workspace.get(Memory::host, Placement::in_place, 4096), &first);
-  EXPECT_NE(&workspace.get(Memory::host, Placement::out_of_place, 4096), &first);
+  Slices& first = workspace.get({Memory::host, Placement::in_place, 4096, 4096});
+  EXPECT_EQ(&workspace.get({Memory::host, Placement::in_place, 4096, 4096}), &first);
+  EXPECT_NE(&workspace.get({Memory::host, Placement::out_of_place, 4096, 4096}), &first);
   try {
-    workspace.get(Memory::host, Placement::in_place, std::int64_t{1} << 50);
+    workspace.get({Memory::host, Placement::in_place, std::int64_t{1} << 50, std::int64_t{1} << 50});
     FAIL() << "not refused";
   } catch (const OutOfMemory& error) {
     EXPECT_NE(std::string(error.what()).find("of host memory, "), std::string::npos) << error.what();
@@ -159,7 +142,7 @@ TEST(ProcedureGpu, TimesInEveryMode) {
   const Launch copy = [](const void* in, void* out, Stream stream) {
     enqueue_copy(Memory::device, out, in, kBytes, stream);
   };
-  Slices slices(Memory::device, Placement::out_of_place, kBytes, 4);
+  Slices slices({Memory::device, Placement::out_of_place, kBytes, kBytes}, 4);
   const Alternation beside{copy, reference_share(copy, slices)};
   EXPECT_GT(beside.share_us, 0.0);
   for (const Mode mode : {Mode::replay, Mode::alternating, Mode::cold}) {

@@ -25,58 +25,59 @@ std::size_t total(std::int64_t bytes, std::int64_t count) {
 
 }  // namespace
 
-Slices::Slices(Memory memory, Placement placement, std::int64_t bytes, std::int64_t count)
-    : placement_(placement),
-      bytes_(bytes),
+Slices::Slices(const Buffers& buffers, std::int64_t count)
+    : buffers_(buffers),
       count_(count),
-      stride_(stride_for(bytes, count)),
-      input_(memory, total(bytes, count)) {
-  if (placement == Placement::out_of_place) output_ = Buffer(memory, total(bytes, count));
+      in_stride_(stride_for(buffers.in_bytes, count)),
+      out_stride_(stride_for(buffers.out_bytes, count)),
+      input_(buffers.memory, total(buffers.in_bytes, count)) {
+  if (placement() == Placement::out_of_place) output_ = Buffer(memory(), total(buffers.out_bytes, count));
 }
 
-const void* Slices::at(const Buffer& buffer, std::int64_t slice) const {
-  return static_cast<const std::byte*>(buffer.data()) + slice * stride_;
+const void* Slices::in(std::int64_t slice) const {
+  return static_cast<const std::byte*>(input_.data()) + slice * in_stride_;
 }
 
 void* Slices::out(std::int64_t slice) {
-  Buffer& buffer = placement_ == Placement::in_place ? input_ : output_;
-  return static_cast<std::byte*>(buffer.data()) + slice * stride_;
+  Buffer& buffer = placement() == Placement::in_place ? input_ : output_;
+  return static_cast<std::byte*>(buffer.data()) + slice * out_stride_;
 }
 
-void Slices::fill(const void* data, std::int64_t period) {
+void Slices::fill(std::span<const std::byte> period) {
+  const std::int64_t bytes = buffers_.in_bytes;
+  const std::int64_t uploaded = std::min(static_cast<std::int64_t>(period.size()), bytes);
   auto* first = static_cast<std::byte*>(input_.data());
-  input_.upload(data, static_cast<std::size_t>(std::min(period, bytes_)));
-  const auto copy = [&](std::int64_t to, std::int64_t bytes) {
-    enqueue_copy(memory(), first + to, first, bytes, nullptr);
+  input_.upload(period.data(), static_cast<std::size_t>(uploaded));
+  const auto copy = [&](std::int64_t to, std::int64_t length) {
+    enqueue_copy(memory(), first + to, first, length, nullptr);
   };
-  for (std::int64_t filled = std::min(period, bytes_); filled < bytes_; filled *= 2) {
-    copy(filled, std::min(filled, bytes_ - filled));
+  for (std::int64_t filled = uploaded; filled < bytes; filled *= 2) {
+    copy(filled, std::min(filled, bytes - filled));
   }
   for (std::int64_t slice = 1; slice < count_; ++slice)
-    copy(slice * stride_, bytes_);
-  if (placement_ == Placement::out_of_place) output_.poison();
+    copy(slice * in_stride_, bytes);
+  if (placement() == Placement::out_of_place) output_.poison();
   synchronize(memory());
 }
 
-Slices& Workspace::get(Memory memory, Placement placement, std::int64_t bytes, std::int64_t count) {
-  const auto same = [&](const Slices& s) {
-    return s.memory() == memory && s.placement() == placement && s.bytes() == bytes && s.count() == count;
-  };
+Slices& Workspace::get(const Buffers& buffers, std::int64_t count) {
+  const auto same = [&](const Slices& s) { return s.buffers() == buffers && s.count() == count; };
   if (const auto found = std::find_if(kept_.begin(), kept_.end(), same); found != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front();
   }
   constexpr std::int64_t kReserve = std::int64_t{128} << 20;  // graphs, modules, a plan's workspace
-  const std::int64_t buffers = placement == Placement::in_place ? 1 : 2;
-  const std::int64_t needed = buffers * static_cast<std::int64_t>(total(bytes, count)) + kReserve;
-  if (needed > free_bytes(memory)) kept_.clear();
-  if (const std::int64_t free = free_bytes(memory); needed > free) {
+  std::int64_t needed = static_cast<std::int64_t>(total(buffers.in_bytes, count)) + kReserve;
+  if (buffers.placement == Placement::out_of_place)
+    needed += static_cast<std::int64_t>(total(buffers.out_bytes, count));
+  if (needed > free_bytes(buffers.memory)) kept_.clear();
+  if (const std::int64_t free = free_bytes(buffers.memory); needed > free) {
     throw OutOfMemory(fmt::format("needs {} MiB of {} memory, {} MiB are free", needed >> 20,
-                                  memory == Memory::host ? "host" : "device", free >> 20));
+                                  buffers.memory == Memory::host ? "host" : "device", free >> 20));
   }
   while (kept_.size() >= kKept)
     kept_.pop_back();
-  kept_.emplace_front(memory, placement, bytes, count);
+  kept_.emplace_front(buffers, count);
   return kept_.front();
 }
 

@@ -3,38 +3,37 @@
 
 #include <cstdint>
 #include <list>
+#include <span>
 #include <stdexcept>
 #include <string>
 
 #include "common/memory.hpp"
-#include "common/problem.hpp"
+#include "experiments/harness/traffic.hpp"
 
 namespace fwht::harness {
 
 class Slices {
  public:
-  /// `count` inputs of `bytes` bytes and, out of place, as many outputs. 256-byte aligned.
-  Slices(Memory memory, Placement placement, std::int64_t bytes, std::int64_t count);
+  /// `count` inputs and, out of place, as many outputs. 256-byte aligned.
+  Slices(const Buffers& buffers, std::int64_t count);
 
-  Memory memory() const { return input_.memory(); }
-  Placement placement() const { return placement_; }
-  std::int64_t bytes() const { return bytes_; }
+  const Buffers& buffers() const { return buffers_; }
+  Memory memory() const { return buffers_.memory; }
+  Placement placement() const { return buffers_.placement; }
   std::int64_t count() const { return count_; }
 
-  const void* in(std::int64_t slice) const { return at(input_, slice); }
+  const void* in(std::int64_t slice) const;
   void* out(std::int64_t slice);
   /// The whole buffer that out(0) starts, input or output, for downloads and guard checks.
-  const Buffer& output() const { return placement_ == Placement::in_place ? input_ : output_; }
+  const Buffer& output() const { return placement() == Placement::in_place ? input_ : output_; }
   const Buffer& input() const { return input_; }
 
-  /// Every input becomes `period` bytes again and again; outputs are poisoned. Synchronous.
-  void fill(const void* data, std::int64_t period);
+  /// Every input becomes `period` again and again; outputs are poisoned. Synchronous.
+  void fill(std::span<const std::byte> period);
 
  private:
-  const void* at(const Buffer& buffer, std::int64_t slice) const;
-
-  Placement placement_;
-  std::int64_t bytes_, count_, stride_;
+  Buffers buffers_;
+  std::int64_t count_, in_stride_, out_stride_;
   Buffer input_, output_;
 };
 
@@ -49,7 +48,7 @@ class OutOfMemory : public std::runtime_error {
 class Workspace {
  public:
   /// Throws OutOfMemory, with what is needed and what is free, before it allocates too much.
-  Slices& get(Memory memory, Placement placement, std::int64_t bytes, std::int64_t count = 1);
+  Slices& get(const Buffers& buffers, std::int64_t count = 1);
   void clear() { kept_.clear(); }
 
  private:

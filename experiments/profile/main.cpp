@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iostream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,12 +16,11 @@
 #include "common/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
+#include "experiments/harness/measure.hpp"
 #include "experiments/harness/results_folder.hpp"
-#include "experiments/harness/settings_json.hpp"
-#include "experiments/harness/slices.hpp"
+#include "experiments/harness/transform.hpp"
 #include "experiments/profile/peaks.hpp"
 #include "experiments/profile/region.hpp"
-#include "reference/inputs.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::profile {
@@ -105,32 +105,10 @@ std::string refusal(const Variant& variant, const Problem& problem, const Device
   return variant.supports(problem, device).why_not;
 }
 
-CsvRow describe(const std::string& variant, const Problem& problem) {
-  return {{"variant", variant},
-          {"dtype", std::string(name_of(problem.dtype()))},
-          {"n", std::to_string(problem.n())},
-          {"rows", std::to_string(problem.rows)},
-          {"elements", std::to_string(problem.elements())},
-          {"placement", problem.placement == Placement::in_place ? "in" : "out"},
-          {"row_stride", std::to_string(problem.row_stride())},
-          {"useful_bytes", std::to_string(problem.useful_bytes())}};
-}
-
-// The rows of one period, again and again: random for the memory system, quick to make.
-void fill(harness::Slices& slices, const Problem& problem) {
-  constexpr std::int64_t kPeriodElements = std::int64_t{1} << 20;
-  Problem period = problem;
-  period.rows = std::clamp<std::int64_t>(kPeriodElements / problem.n(), 1, problem.rows);
-  std::vector<std::byte> raw(
-      static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())));
-  reference::write_input(period, reference::InputClass::normal, 1, raw.data());
-  slices.fill(raw.data(), static_cast<std::int64_t>(raw.size()));
-}
-
 class Session {
  public:
   Session(ResultsFolder& folder, const DeviceInfo& device, std::int64_t most_kernels)
-      : folder_(folder), device_(device), most_kernels_(most_kernels) {}
+      : folder_(folder), device_(device), most_kernels_(most_kernels), bench_(device) {}
 
   void run_peaks() {
     for (const Peak& peak : peaks(device_)) {
@@ -149,18 +127,18 @@ class Session {
       leave_out(variant, problem, why_not);
       return;
     }
-    const std::unique_ptr<Plan> the_plan = plan(variant, problem, device_);
-    harness::Slices& slices = workspace_.get(variant.memory, problem.placement, problem.span_bytes());
-    fill(slices, problem);
-    const auto enqueue = [&](Stream stream) { the_plan->execute(slices.in(0), slices.out(0), stream); };
+    const harness::Subject subject =
+        harness::transform_subject(variant, plan(variant, problem, device_), truths_);
+    harness::Slices& slices = bench_.filled(subject, harness::Mode::replay);
+    const auto enqueue = [&](Stream stream) { subject.launch(slices.in(0), slices.out(0), stream); };
     if (const std::int64_t count = count_kernels(enqueue); count > most_kernels_) {
       leave_out(variant, problem,
                 fmt::format("takes {} launches; problems with more than {} are not profiled", count,
                             most_kernels_));
       return;
     }
-    CsvRow row = describe(std::string(variant.name), problem);
-    row["settings"] = harness::settings_json(*the_plan);
+    CsvRow row = harness::part_of(subject.columns, "launches.csv");
+    row["settings"] = subject.settings();
     run(std::move(row), enqueue);
   }
 
@@ -168,9 +146,7 @@ class Session {
 
  private:
   void leave_out(const Variant& variant, const Problem& problem, const std::string& reason) {
-    CsvRow row = describe(std::string(variant.name), problem);
-    for (const char* column : {"elements", "row_stride", "useful_bytes"})
-      row.erase(column);
+    CsvRow row = harness::part_of(harness::describe(variant, problem).columns, "not_profiled.csv");
     row["reason"] = reason;
     folder_.table("not_profiled.csv").append(row);
   }
@@ -189,7 +165,8 @@ class Session {
   ResultsFolder& folder_;
   const DeviceInfo& device_;
   std::int64_t most_kernels_;
-  harness::Workspace workspace_;
+  harness::Bench bench_;
+  std::shared_ptr<harness::TruthCache> truths_ = std::make_shared<harness::TruthCache>();
   std::int64_t kernels_ = 0;
 };
 

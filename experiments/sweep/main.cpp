@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <set>
@@ -23,7 +23,6 @@
 namespace fwht::sweep {
 namespace {
 
-namespace fs = std::filesystem;
 using harness::Case;
 using harness::CsvRow;
 using harness::Mode;
@@ -32,6 +31,7 @@ using harness::ResultsFolder;
 struct Options {
   harness::GridOptions what;
   harness::FolderOptions folder;
+  BenchmarkOptions benchmark;
   std::vector<std::string> rows, elements, placements, modes;
   bool list = false, list_json = false, list_grids = false, dry_run = false;
 };
@@ -50,7 +50,10 @@ bool parse(Options& options, int argc, const char* const* argv) {
                "list what the variants support on an H200, whether there is one here or not, as JSON");
   app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
-  return harness::parse_command_line(app, argc, argv);
+  add_benchmark_options(app, options.benchmark);
+  if (!harness::parse_command_line(app, argc, argv)) return false;
+  finish(app, options.benchmark);
+  return true;
 }
 
 template <class Value, class Parse>
@@ -113,8 +116,7 @@ void print_dry_run(const JobList& list) {
   for (const Job& job : list.jobs)
     std::cout << job.name() << '\n';
   for (const Unsupported& entry : list.unsupported) {
-    std::cout << "unsupported: " << entry.variant->name << '/' << to_string(entry.problem) << ": "
-              << entry.reason << '\n';
+    std::cout << "unsupported: " << entry.what.name << ": " << entry.reason << '\n';
   }
 }
 
@@ -137,22 +139,23 @@ std::vector<Job> without_measured(std::vector<Job> jobs, const ResultsFolder& fo
   return jobs;
 }
 
-fs::path free_json_name(const fs::path& folder) {
-  fs::path path = folder / "benchmark.json";
-  for (int run = 2; fs::exists(path); ++run)
-    path = folder / fmt::format("benchmark_{}.json", run);
-  return path;
+// Before anything is measured: Google Benchmark would end the program.
+void require_writable(const std::string& file) {
+  if (!file.empty() && !std::ofstream(file, std::ios::app))
+    throw BadRequest(fmt::format("--benchmark_out={} cannot be written", file));
 }
 
 // Measures all jobs; returns false when the device was lost on the way.
-bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Provenance& provenance) {
+bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark, ResultsFolder& folder,
+                 const Provenance& provenance) {
   harness::CsvWriter& results = folder.table("results.csv");
   harness::CsvWriter& limits = folder.table("limits.csv");
   harness::CsvWriter& unsupported = folder.table("unsupported.csv");
   harness::Progress progress(jobs.size());
-  Session session(provenance.device, [&](const CsvRow& row) { limits.append(row); });
+  Session session(
+      provenance.device, [&](const CsvRow& row) { limits.append(row); }, benchmark.replays());
   const auto measure = [&](const Job& job) {
-    progress.begin(job.name());
+    if (!benchmark.asked_for) progress.begin(job.name());
     Outcome outcome = session.run(job);
     switch (outcome.status) {
       case Outcome::Status::incorrect:
@@ -171,7 +174,12 @@ bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Prov
     progress.done();
     return outcome;
   };
-  run_benchmarks(jobs, measure, free_json_name(folder.path()), provenance);
+  if (benchmark.asked_for) {
+    run_benchmarks(jobs, measure, benchmark, provenance);
+  } else {
+    for (const Job& job : jobs)
+      measure(job);
+  }
   if (session.device_lost().empty()) return true;
   progress.note(
       fmt::format("{}; --resume {} measures the rest", session.device_lost(), folder.path().string()));
@@ -197,28 +205,41 @@ int run(int argc, const char* const* argv) {
     std::cout << harness::list_variants(device);
     return 0;
   }
-  const JobList list = make_jobs(variants, grid.cases, device);
+  JobList list = make_jobs(variants, grid.cases, device);
+  filter_by_name(list.jobs, options.benchmark.filter);
+  if (options.benchmark.list_tests) {
+    for (const Job& job : list.jobs)
+      std::cout << job.name() << '\n';
+    return 0;
+  }
   if (options.dry_run) {
     print_dry_run(list);
     return 0;
   }
 
+  if (list.jobs.empty() && !options.benchmark.filter.empty())
+    throw BadRequest(fmt::format("no name matches --benchmark_filter={}", options.benchmark.filter));
+  require_writable(options.benchmark.out);
   const Provenance provenance = gather_provenance(argc, argv, device);
   const harness::RunInfo info{
       "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, harness::names_of(variants)};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   write_unsupported(folder, list);
-  const bool all_run = measure_all(without_measured(list.jobs, folder), folder, provenance);
+  const bool all_run =
+      measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
   if (all_run) folder.finish();
 
   const std::vector<CsvRow> results = folder.rows("results.csv");
   const std::string bad = problems_found(results);
-  std::cout << best_variants(results) << (bad.empty() ? "" : "\n") << bad << '\n';
+  // Standard output belongs to Google Benchmark where it reports.
+  std::ostream& out = options.benchmark.asked_for ? std::cerr : std::cout;
+  if (!options.benchmark.asked_for) out << best_variants(results);
+  out << (bad.empty() ? "" : "\n") << bad << '\n';
   if (const std::size_t count = folder.rows("unsupported.csv").size(); count > 0) {
-    std::cout << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
+    out << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
   }
-  std::cout << folder.path().string() << std::endl;
+  out << folder.path().string() << std::endl;
   return all_run && bad.empty() ? 0 : 1;
 }
 

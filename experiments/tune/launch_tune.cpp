@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "experiments/harness/limits.hpp"
+#include "experiments/harness/transform.hpp"
 #include "reference/inputs.hpp"
 #include "variants/launch_regime.hpp"
 
@@ -63,50 +64,49 @@ void expect_the_same_bits(const LaunchTuning& tuning, const std::vector<LaunchCa
 class Session {
  public:
   Session(const LaunchTuning& tuning, const DeviceInfo& device)
-      : tuning_(tuning),
-        device_(device),
-        limits_(device, workspace_, std::int64_t{1} << 30, [](auto&&...) {}) {}
+      : tuning_(tuning), device_(device), bench_(device), limits_(bench_, [](auto&&...) {}) {}
 
   void measure(Dtype dtype, int log_n, const std::vector<int>& log_bytes) {
     const std::vector<LaunchCandidate> all = tuning_.candidates(dtype, log_n);
     if (!all.empty()) expect_the_same_bits(tuning_, all, dtype, log_n, device_);
-    const std::vector<std::byte> period =
-        random_data(make_problem(dtype, 1 << 10, 1 << 10), reference::InputClass::normal);
     for (const int size : log_bytes) {
       const std::int64_t bytes = std::int64_t{1} << size, n = std::int64_t{1} << log_n;
       const Problem problem = make_problem(dtype, n, bytes / bytes_of(dtype) / n);
-      if (problem.rows > 0) time(all, problem, period);
+      if (problem.rows > 0) time(all, problem);
     }
   }
 
  private:
-  void time(const std::vector<LaunchCandidate>& all, const Problem& problem,
-            const std::vector<std::byte>& period) {
+  void time(const std::vector<LaunchCandidate>& all, const Problem& problem) {
     const Mode mode = mode_for(problem.span_bytes());
-    const double limit_us = limits_.best(problem.useful_bytes(), Placement::in_place, mode).timing.time_us;
-    harness::Alternation beside;
-    if (mode == Mode::alternating) {
-      beside = limits_.alternation(problem.useful_bytes(), Placement::in_place, problem.dtype());
-    }
-    harness::Slices& data = workspace_.get(Memory::device, Placement::in_place, problem.span_bytes());
-    data.fill(period.data(), static_cast<std::int64_t>(period.size()));
+    const harness::Description what = harness::describe(tuning_.variant, problem);
+    const double limit_us = limits_.best(what, mode).timing.time_us;
+    std::vector<harness::Subject> subjects;
     for (const LaunchCandidate& candidate : all) {
-      const harness::Launch launch = [&](const void* in, void* out, Stream stream) {
+      harness::Subject subject{what};
+      subject.launch = [&](const void* in, void* out, Stream stream) {
         candidate.enqueue(in, out, problem.rows, stream);
       };
-      const double time_us = harness::time_in_mode(mode, launch, beside, data).time_us;
-      std::cout << fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", name_of(problem.dtype()),
-                               problem.n(), problem.elements(), harness::name_of(mode), candidate.values,
-                               candidate.registers, candidate.spilled_bytes, time_us, limit_us,
-                               time_us - limit_us, limit_us / time_us)
-                << std::flush;
+      subject.fill = [&](harness::Slices& slices) {
+        slices.fill(truths_.input_of(problem, reference::InputClass::normal, 1));
+      };
+      subjects.push_back(std::move(subject));
     }
+    harness::measure_each(subjects, mode, bench_, [&](std::size_t i, const Timing& timing) {
+      const double time_us = timing.time_us;
+      std::cout << fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", name_of(problem.dtype()),
+                               problem.n(), problem.elements(), harness::name_of(mode), all[i].values,
+                               all[i].registers, all[i].spilled_bytes, time_us, limit_us, time_us - limit_us,
+                               limit_us / time_us)
+                << std::flush;
+    });
   }
 
   const LaunchTuning& tuning_;
   const DeviceInfo& device_;
-  harness::Workspace workspace_;
+  harness::Bench bench_;
   harness::Limits limits_;
+  harness::TruthCache truths_;
 };
 
 void expect_between(const std::string& option, const std::vector<int>& values, int smallest, int largest) {
