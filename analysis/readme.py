@@ -72,7 +72,7 @@ def not_built(listing: dict) -> list[str]:
 
 
 def support_section(listing: dict) -> str:
-    """A table from what list_variants_json in experiments/support/cli.hpp describes.
+    """A table from what list_variants_json in experiments/harness/cli.hpp describes.
 
     Throws ResultsError for another shape.
     """

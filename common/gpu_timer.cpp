@@ -18,13 +18,20 @@ std::int64_t sequence_repeats(double launch_us, std::size_t length, const TimerO
 
 Timing summarize(std::vector<double> replays_us, std::int64_t launches) {
   if (replays_us.empty() || launches < 1) throw std::logic_error("summarize: no replay or no launch");
+  const auto each = [&](double total) { return total / static_cast<double>(launches); };
+  std::vector<double> each_us;
+  for (const double total : replays_us)
+    each_us.push_back(each(total));
   std::sort(replays_us.begin(), replays_us.end());
   const std::size_t middle = replays_us.size() / 2;
   const double median =
       replays_us.size() % 2 == 1 ? replays_us[middle] : 0.5 * (replays_us[middle - 1] + replays_us[middle]);
-  const auto each = [&](double total) { return total / static_cast<double>(launches); };
-  return {each(median), each(replays_us.front()), each(replays_us.back()), launches,
-          static_cast<int>(replays_us.size())};
+  return {each(median),
+          each(replays_us.front()),
+          each(replays_us.back()),
+          launches,
+          static_cast<int>(replays_us.size()),
+          std::move(each_us)};
 }
 
 Timing time_on_host(const std::function<void()>& call, const TimerOptions& options) {

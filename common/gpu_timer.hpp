@@ -19,6 +19,7 @@ struct Timing {
   double time_us = 0.0, min_us = 0.0, max_us = 0.0;
   std::int64_t launches = 0;  ///< in one replay
   int replays = 0;
+  std::vector<double> each_us = {};  ///< of every replay, in order
 };
 
 struct TimerOptions {

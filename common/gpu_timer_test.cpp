@@ -33,6 +33,7 @@ TEST(Timer, RepeatsASequenceForTheTimeAskedForWithinItsBounds) {
 
 TEST(Timer, SummarizesByTheMedian) {
   const Timing timing = summarize({50.0, 10.0, 20.0}, 10);
+  EXPECT_EQ(timing.each_us, (std::vector<double>{5.0, 1.0, 2.0})) << "in order";
   EXPECT_EQ(timing.time_us, 2.0);
   EXPECT_EQ(timing.min_us, 1.0);
   EXPECT_EQ(timing.max_us, 5.0);

@@ -76,6 +76,12 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--n 8x", "'8x' is no positive number");
   expect_refused(kSweep, "--n 17", "no problem is left");
   expect_refused(kSweep, "--problem f16/n8", "names no rows");
+  expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_filter='(n64'", "is no regular expression");
+  expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_filter=nope", "no name matches");
+  expect_refused(kSweep, "--benchmark_repetitions=0", "--benchmark_repetitions=0 must be between 1 and 1000");
+  expect_refused(kSweep, "--benchmark_out_format=xml", "known are console, json, csv");
+  expect_refused(kSweep, "--variant cpu --grid smoke --benchmark_out=/proc/none/b.json",
+                 "--benchmark_out=/proc/none/b.json cannot be written");
   expect_refused(kSweep, "--bogus", "--bogus");
   expect_refused(kSweep, "--output /proc/none/here --variant cpu --grid smoke",
                  "/proc/none/here cannot be made");
@@ -135,14 +141,11 @@ TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
   EXPECT_EQ(last_line(first.out), "r");
   const std::string results = text_of(folder / "r/results.csv");
   EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 3);
-  for (const char* file : {"limits.csv", "unsupported.csv", "benchmark.json", "context.json"}) {
+  for (const char* file : {"limits.csv", "unsupported.csv", "schema.json", "context.json"}) {
     EXPECT_TRUE(fs::exists(folder / "r" / file)) << file;
   }
+  EXPECT_FALSE(fs::exists(folder / "r/benchmark.json")) << "written on request only";
   EXPECT_NE(text_of(folder / "r/context.json").find("\"complete\": true"), std::string::npos);
-  const std::string json = text_of(folder / "r/benchmark.json");
-  EXPECT_NE(json.find("\"cpu/f16/n64/r100/host/"), std::string::npos);
-  EXPECT_NE(json.find("\"fraction_of_limit\""), std::string::npos);
-  EXPECT_NE(json.find("\"bytes_per_second\""), std::string::npos);
 
   // Again: nothing is measured twice; another folder is not made over it.
   EXPECT_EQ(run(kSweep, sweep + " --resume r").code, 0);
@@ -159,6 +162,57 @@ TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 3);
   EXPECT_EQ(run(kAccuracy, accuracy).code, 0);
   EXPECT_EQ(text_of(folder / "r/accuracy.csv"), errors);
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+// Names, repetitions and reports are Google Benchmark's; the record is results.csv.
+TEST_F(Programs, SweepIsAGoogleBenchmarkProgram) {
+  const std::string problems = "--variant cpu --problem f16/n64/r100 --problem f16/n128/r9/out ";
+  const Ended list = run(kSweep, problems + "--benchmark_list_tests --benchmark_filter=out");
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_EQ(list.out, "cpu/f16/n128/r9/out/host\n");
+  EXPECT_TRUE(fs::is_empty(folder));
+
+  const Ended ended = run(kSweep, problems +
+                                      "--benchmark_filter=n64/r100/host$ --benchmark_repetitions=4 "
+                                      "--benchmark_out=b.json --output r");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  for (const char* part : {"cpu/f16/n64/r100/host_mean", "cpu/f16/n64/r100/host_median",
+                           "cpu/f16/n64/r100/host_stddev", "fraction_of_limit=", "bytes_per_second="})
+    EXPECT_NE(ended.out.find(part), std::string::npos) << part << ended.out;
+  EXPECT_EQ(last_line(ended.err), "r");
+  const std::string results = text_of(folder / "r/results.csv"), json = text_of(folder / "b.json");
+  EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 2) << "one row for four replays";
+  EXPECT_EQ(count_of(json, "\"name\": \"cpu/f16/n64/r100/host\""), 4U) << json;
+  EXPECT_EQ(count_of(json, "\"run_type\": \"iteration\""), 4U);
+  EXPECT_GE(count_of(json, "\"fraction_of_limit\""), 4U);
+  EXPECT_GE(count_of(json, "\"bytes_per_second\""), 4U);
+  EXPECT_NE(json.find("\"commit\""), std::string::npos);
+
+  // The only repetition is the time of results.csv.
+  const Ended one =
+      run(kSweep, problems +
+                      "--benchmark_filter=out/ --benchmark_repetitions=1 --benchmark_format=csv "
+                      "--output one");
+  ASSERT_EQ(one.code, 0) << one.err;
+  const std::string row = text_of(folder / "one/results.csv");
+  std::istringstream lines(one.out), fields;
+  std::string line;
+  while (std::getline(lines, line) && !line.starts_with("\"cpu/f16/n128/r9/out/host\"")) {
+  }
+  fields.str(line);
+  std::string name, iterations, real_us;
+  std::getline(fields, name, ',');
+  std::getline(fields, iterations, ',');
+  std::getline(fields, real_us, ',');
+  ASSERT_FALSE(real_us.empty()) << one.out;
+  EXPECT_NE(row.find(',' + real_us.substr(0, 4)), std::string::npos) << real_us << row;
 }
 
 // Without a device the tensor cores are those of the model; the rows say so.

@@ -9,9 +9,9 @@
 
 namespace fwht::accuracy {
 
+using harness::csv_number;
+using harness::CsvRow;
 using reference::InputClass;
-using support::csv_number;
-using support::CsvRow;
 
 namespace {
 
@@ -46,7 +46,7 @@ Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> se
   expected_ = reference::expected(problem_, raw_.data());
 }
 
-Samples::Measured Samples::judge(const support::Performer::Result& result) const {
+Samples::Measured Samples::judge(const harness::Performer::Result& result) const {
   Measured measured;
   measured.numerics = result.numerics;
   const reference::HardBound hard = reference::hard_bound(result.numerics, problem_);
@@ -85,9 +85,9 @@ double ratio_window(std::int64_t elements) {
   return 0.02 + 6.0 * 1.153 / std::sqrt(static_cast<double>(elements));
 }
 
-CsvRow identity_of(const support::Performer& performer, const Case& c) {
+CsvRow identity_of(const harness::Performer& performer, const Case& c) {
   return {{"variant", std::string(performer.name())},
-          {"source", std::string(support::name_of(performer.source()))},
+          {"source", std::string(harness::name_of(performer.source()))},
           {"dtype", std::string(name_of(c.dtype))},
           {"n", std::to_string(c.n)},
           {"input", std::string(reference::name_of(c.input))}};

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/support/csv.hpp"
-#include "experiments/support/performer.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/harness/performer.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
 
@@ -49,7 +49,7 @@ class Samples {
     std::optional<double> predicted_for_data;
     std::optional<double> gain_spread;  ///< standard deviation of the gain over all elements
   };
-  Measured judge(const support::Performer::Result& result) const;
+  Measured judge(const harness::Performer::Result& result) const;
 
  private:
   Case case_;
@@ -65,8 +65,8 @@ class Samples {
 double ratio_window(std::int64_t elements);
 
 /// The columns of accuracy.csv that say what was done and by whom.
-support::CsvRow identity_of(const support::Performer& performer, const Case& c);
+harness::CsvRow identity_of(const harness::Performer& performer, const Case& c);
 /// All other columns.
-support::CsvRow measured_row(const Samples& samples, const Samples::Measured& measured);
+harness::CsvRow measured_row(const Samples& samples, const Samples::Measured& measured);
 
 }  // namespace fwht::accuracy

@@ -7,17 +7,17 @@
 #include <cstring>
 
 #include "experiments/accuracy/cases.hpp"
-#include "experiments/support/results_folder.hpp"
-#include "experiments/support/schema.hpp"
+#include "experiments/harness/results_folder.hpp"
+#include "experiments/harness/schema.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::accuracy {
 namespace {
 
+using harness::CsvRow;
+using harness::Performer;
+using harness::Source;
 using reference::InputClass;
-using support::CsvRow;
-using support::Performer;
-using support::Source;
 
 const DeviceInfo& here() {
   static const DeviceInfo device = this_device();
@@ -25,7 +25,7 @@ const DeviceInfo& here() {
 }
 
 Samples::Measured measure(const Performer& performer, const Samples& samples) {
-  support::Workspace workspace;
+  harness::Workspace workspace;
   return samples.judge(performer.run(samples.problem(), samples.raw(), workspace));
 }
 
@@ -58,11 +58,11 @@ TEST(Accuracy, EveryColumnIsInTheTable) {
   const Samples samples({Dtype::f16, 64, InputClass::normal}, 64, {1});
   CsvRow row = measured_row(samples, measure_cpu(samples));
   row.merge(identity_of(Performer(cpu::variant, Source::measured, here()), samples.what()));
-  const auto& columns = support::table_schema("accuracy.csv").columns;
+  const auto& columns = harness::table_schema("accuracy.csv").columns;
   EXPECT_EQ(row.size(), columns.size());
-  for (const support::Column& column : columns) {
+  for (const harness::Column& column : columns) {
     ASSERT_TRUE(row.contains(column.name)) << column.name;
-    EXPECT_EQ(support::why_no_value(column, row.at(column.name)), "");
+    EXPECT_EQ(harness::why_no_value(column, row.at(column.name)), "");
   }
 }
 
@@ -116,7 +116,7 @@ TEST(Accuracy, AWrongRowOfAnySeedIsFound) {
   const Performer cpu(cpu::variant, Source::measured, here());
   for (const Case& c : cases_of({.dtypes = {Dtype::f16}, .lengths = {256}})) {
     const Samples samples(c, 8, {1, 2, 3});
-    support::Workspace workspace;
+    harness::Workspace workspace;
     Performer::Result result = cpu.run(samples.problem(), samples.raw(), workspace);
     EXPECT_TRUE(samples.judge(result).verdict) << reference::name_of(c.input);
     reinterpret_cast<std::uint16_t*>(result.output.data())[samples.problem().elements() - 1] ^= 0x4000U;

@@ -13,18 +13,18 @@
 #include "common/error.hpp"
 #include "common/provenance.hpp"
 #include "experiments/accuracy/cases.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/grid.hpp"
-#include "experiments/support/tasks.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/tasks.hpp"
 
 namespace fwht::accuracy {
 namespace {
 
-using support::CsvRow;
-using support::Performer;
-using support::ResultsFolder;
+using harness::CsvRow;
+using harness::Performer;
+using harness::ResultsFolder;
 
-struct Options : support::ExperimentOptions {
+struct Options : harness::ExperimentOptions {
   std::vector<std::string> dtypes, n, inputs;
   std::vector<std::uint64_t> seeds = {1, 2, 3};
   std::string elements;
@@ -34,7 +34,7 @@ struct Options : support::ExperimentOptions {
 bool parse(Options& options, int argc, const char* const* argv) {
   CLI::App app{"Measures the error of every variant against FP64, beside what its steps predict.",
                "fwht_accuracy"};
-  support::add_experiment_options(app, options);
+  harness::add_experiment_options(app, options);
   app.add_flag(
       "--analysis", options.analysis,
       "the whole analysis: n = 2 to 65536, twelve kinds of input, 2^22 elements (default: a quick summary)");
@@ -47,14 +47,14 @@ bool parse(Options& options, int argc, const char* const* argv) {
       "--elements", options.elements,
       "elements of all seeds together (default: 2^20 on the device, 2^18 on the host; --analysis: 2^22 "
       "and 2^20)");
-  return support::parse_command_line(app, argc, argv);
+  return harness::parse_command_line(app, argc, argv);
 }
 
 template <class Value, class Parse>
 std::vector<Value> parse_each(const std::vector<std::string>& lists, Parse parse_item) {
   std::vector<Value> values;
   for (const std::string& list : lists) {
-    for (const std::string& item : support::split_list(list))
+    for (const std::string& item : harness::split_list(list))
       values.push_back(parse_item(item));
   }
   return values;
@@ -66,7 +66,7 @@ Selection selection_of(const Options& options) {
   selection.dtypes = parse_each<Dtype>(options.dtypes, parse_dtype);
   selection.inputs = parse_each<reference::InputClass>(options.inputs, reference::parse_input_class);
   for (const std::string& list : options.n) {
-    for (const std::int64_t n : support::parse_counts(list, "--n"))
+    for (const std::int64_t n : harness::parse_counts(list, "--n"))
       selection.lengths.push_back(n);
   }
   return selection;
@@ -92,12 +92,12 @@ class Measurement {
   }
 
   const Options& options_;
-  support::Workspace workspace_;
+  harness::Workspace workspace_;
   std::optional<Samples> samples_;
 };
 
 struct Work {
-  std::vector<support::Task> tasks;
+  std::vector<harness::Task> tasks;
   std::vector<std::string> unsupported;  // one line each
 };
 
@@ -109,11 +109,11 @@ Work plan_work(const Options& options, const std::vector<Performer>& performers,
       for (const Performer& performer : performers) {
         if (performer.on_device() != on_device) continue;
         // What an A100 would give is a question about the arithmetic, not about the data.
-        const bool prediction = performer.source() == support::Source::emulated_a100;
+        const bool prediction = performer.source() == harness::Source::emulated_a100;
         if (prediction && (c.input != reference::InputClass::normal || c.dtype == Dtype::f32)) continue;
         const std::int64_t elements = options.elements.empty()
                                           ? default_elements(options.analysis, on_device, c.input)
-                                          : support::parse_count(options.elements, "--elements");
+                                          : harness::parse_count(options.elements, "--elements");
         const std::int64_t rows = rows_per_seed(c.n, elements, options.seeds.size());
         const Problem problem = problem_of(c, rows, options.seeds.size());
         validate(problem);
@@ -162,15 +162,15 @@ int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
   if (options.seeds.empty()) throw BadRequest("--seed names no seed");
-  const std::vector<const Variant*> variants = support::select_variants(options.variants);
+  const std::vector<const Variant*> variants = harness::select_variants(options.variants);
   selection_of(options);  // unknown names are refused before the device is opened
-  const DeviceInfo device = support::open_device(options.device);
+  const DeviceInfo device = harness::open_device(options.device);
   const std::vector<Performer> performers =
-      support::performers(variants, device, {options.emulate, options.a100});
+      harness::performers(variants, device, {options.emulate, options.a100});
   Measurement measurement(options);
   const Work work = plan_work(options, performers, measurement);
   if (options.dry_run) {
-    for (const support::Task& task : work.tasks)
+    for (const harness::Task& task : work.tasks)
       std::cout << task.name() << '\n';
     for (const std::string& line : work.unsupported)
       std::cout << "unsupported: " << line << '\n';
@@ -178,16 +178,16 @@ int run(int argc, const char* const* argv) {
   }
   ResultsFolder folder =
       ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
-                          {"fwht_accuracy", "", "", options.seeds, support::names_of(variants)});
+                          {"fwht_accuracy", "", "", options.seeds, harness::names_of(variants)});
   if (!work.unsupported.empty()) {
     std::cerr << fmt::format(
         "{} combinations of variant, dtype and n are not supported here; --dry-run lists them\n",
         work.unsupported.size());
   }
-  const bool all_run = support::run_tasks(work.tasks, "accuracy.csv", device, folder);
+  const bool all_run = harness::run_tasks(work.tasks, "accuracy.csv", device, folder);
   if (all_run) folder.finish();
   std::cout << summary(folder.rows("accuracy.csv")) << '\n' << folder.path().string() << std::endl;
-  return all_run && support::all_ok(folder, "accuracy.csv") ? 0 : 1;
+  return all_run && harness::all_ok(folder, "accuracy.csv") ? 0 : 1;
 }
 
 }  // namespace

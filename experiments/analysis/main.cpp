@@ -11,22 +11,22 @@
 #include "common/error.hpp"
 #include "common/provenance.hpp"
 #include "experiments/attention/attention.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/tasks.hpp"
 #include "experiments/overflow/overflow.hpp"
 #include "experiments/probes/probes.hpp"
 #include "experiments/quantization/quantization.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/grid.hpp"
-#include "experiments/support/tasks.hpp"
 
 namespace fwht {
 namespace {
 
-using support::ResultsFolder;
-using support::Task;
+using harness::ResultsFolder;
+using harness::Task;
 
 struct Experiment {
   const char* name;
-  std::vector<Task> (*tasks)(const support::Setup&);
+  std::vector<Task> (*tasks)(const harness::Setup&);
   std::string table() const { return std::string(name) + ".csv"; }
 };
 constexpr Experiment kExperiments[] = {{"probes", probes::tasks},
@@ -37,7 +37,7 @@ constexpr Experiment kExperiments[] = {{"probes", probes::tasks},
 std::vector<Experiment> experiments_of(const std::vector<std::string>& lists) {
   std::vector<Experiment> chosen;
   for (const std::string& list : lists) {
-    for (const std::string& name : support::split_list(list)) {
+    for (const std::string& name : harness::split_list(list)) {
       const auto found = std::find_if(std::begin(kExperiments), std::end(kExperiments),
                                       [&](const Experiment& e) { return e.name == name; });
       if (found == std::end(kExperiments)) {
@@ -52,22 +52,22 @@ std::vector<Experiment> experiments_of(const std::vector<std::string>& lists) {
 }
 
 int run(int argc, const char* const* argv) {
-  support::ExperimentOptions options;
+  harness::ExperimentOptions options;
   std::vector<std::string> only;
   CLI::App app{
       "Probes the tensor cores, maps overflow by placement of the scale, and measures what rotation by every "
       "variant "
       "does for quantized tokens and for FP8 attention.",
       "fwht_analysis"};
-  support::add_experiment_options(app, options);
+  harness::add_experiment_options(app, options);
   app.add_option("--only", only, "probes, overflow, quantization, attention (default: all)");
-  if (!support::parse_command_line(app, argc, argv)) return 0;
+  if (!harness::parse_command_line(app, argc, argv)) return 0;
   const std::vector<Experiment> experiments = experiments_of(only);
-  const std::vector<const Variant*> variants = support::select_variants(options.variants);
-  const DeviceInfo device = support::open_device(options.device);
-  const auto performers = support::performers(variants, device, {options.emulate, options.a100});
-  support::Workspace workspace;
-  const support::Setup setup{device, performers, workspace};
+  const std::vector<const Variant*> variants = harness::select_variants(options.variants);
+  const DeviceInfo device = harness::open_device(options.device);
+  const auto performers = harness::performers(variants, device, {options.emulate, options.a100});
+  harness::Workspace workspace;
+  const harness::Setup setup{device, performers, workspace};
   if (options.dry_run) {
     for (const Experiment& experiment : experiments) {
       for (const Task& task : experiment.tasks(setup))
@@ -77,12 +77,12 @@ int run(int argc, const char* const* argv) {
   }
   ResultsFolder folder =
       ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
-                          {"fwht_analysis", "", "", {}, support::names_of(variants)});
+                          {"fwht_analysis", "", "", {}, harness::names_of(variants)});
   bool all_run = true, all_ok = true;
   for (const Experiment& experiment : experiments) {
-    all_run = all_run && support::run_tasks(experiment.tasks(setup), experiment.table(), device, folder);
+    all_run = all_run && harness::run_tasks(experiment.tasks(setup), experiment.table(), device, folder);
     const auto rows = folder.rows(experiment.table());
-    const bool ok = support::all_ok(folder, experiment.table());
+    const bool ok = harness::all_ok(folder, experiment.table());
     std::cout << fmt::format("{:<13} {:>6} rows{}\n", experiment.name, rows.size(), ok ? "" : ", not all ok");
     all_ok = all_ok && ok;
   }

@@ -13,8 +13,8 @@
 
 namespace fwht::attention {
 
-using support::csv_number;
-using support::CsvRow;
+using harness::csv_number;
+using harness::CsvRow;
 
 namespace {
 
@@ -91,7 +91,7 @@ struct Experiment::Data {
   std::vector<std::byte> rounded[3] = {};      // f16
   std::vector<std::byte> signed_rows[2] = {};  // f16, Q and K times the signs
   std::vector<std::byte> rotated[2] = {};
-  const support::Performer* rotated_by = nullptr;
+  const harness::Performer* rotated_by = nullptr;
   std::set<int> has_reference = {};  // for these n, of the kind that follows
   bool unrounded_reference = false;
 
@@ -128,7 +128,7 @@ struct Experiment::Data {
     });
   }
 
-  void rotate(const support::Performer& performer, support::Workspace& workspace) {
+  void rotate(const harness::Performer& performer, harness::Workspace& workspace) {
     if (rotated_by == &performer) return;
     rotated_by = nullptr;
     for (int slot = 0; slot < 2; ++slot)
@@ -155,7 +155,7 @@ Experiment::Experiment(Layout layout, std::unique_ptr<Engine> engine, std::uint6
 Experiment::~Experiment() = default;
 
 CsvRow Experiment::row(std::string_view name, std::string_view choice, int n,
-                       const support::Performer* performer, support::Workspace& workspace) {
+                       const harness::Performer* performer, harness::Workspace& workspace) {
   Data& data = *data_;
   const Method& method = method_of(name);
   data.need_reference(n, choice != "reference_rounded");
@@ -208,7 +208,7 @@ std::vector<Sizes> sizes_for(bool on_device) {
   return {{64, {2048}}, {128, {2048, 8448}}, {256, {2048}}};
 }
 
-bool rotates_here(const support::Performer& performer, const Sizes& sizes) {
+bool rotates_here(const harness::Performer& performer, const Sizes& sizes) {
   return static_cast<bool>(
       performer.supports(make_problem(Dtype::f16, sizes.d, std::int64_t{kHeads} * sizes.lengths.back())));
 }
@@ -236,15 +236,15 @@ class ExperimentCache {
 
 }  // namespace
 
-std::vector<support::Task> tasks(const support::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::Setup& setup) {
   const bool on_device = setup.device.has_cuda();
   const auto cache = std::make_shared<ExperimentCache>(on_device);
-  std::vector<support::Task> all;
+  std::vector<harness::Task> all;
   const auto add = [&](const Sizes& sizes, int n, std::string_view method, std::string_view choice,
-                       const support::Performer* performer) {
+                       const harness::Performer* performer) {
     const std::string host = on_device ? "measured" : "host";
     CsvRow identity = {{"variant", performer ? std::string(performer->name()) : "none"},
-                       {"source", performer ? std::string(support::name_of(performer->source())) : host},
+                       {"source", performer ? std::string(harness::name_of(performer->source())) : host},
                        {"method", std::string(method)},
                        {"choice", std::string(choice)},
                        {"d", std::to_string(sizes.d)},
@@ -255,8 +255,8 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
                    }});
   };
   // Other choices are shown with one variant.
-  const auto rotating = [&](const Sizes& sizes) -> const support::Performer* {
-    for (const support::Performer& performer : setup.performers)
+  const auto rotating = [&](const Sizes& sizes) -> const harness::Performer* {
+    for (const harness::Performer& performer : setup.performers)
       if (rotates_here(performer, sizes)) return &performer;
     return nullptr;
   };
@@ -266,7 +266,7 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
         if (!method.rotates) add(sizes, n, method.name, "default", nullptr);
       }
     }
-    for (const support::Performer& performer : setup.performers) {
+    for (const harness::Performer& performer : setup.performers) {
       if (!rotates_here(performer, sizes)) continue;
       for (const int n : sizes.lengths) {
         for (const Method& method : kMethods) {
@@ -277,7 +277,7 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
     if (sizes.d != 128) continue;
     const int n = sizes.lengths.back();
     for (const Choice& choice : kChoices) {
-      const support::Performer* turning = rotates(choice.method) ? rotating(sizes) : nullptr;
+      const harness::Performer* turning = rotates(choice.method) ? rotating(sizes) : nullptr;
       if (turning || !rotates(choice.method)) add(sizes, n, choice.method, choice.name, turning);
     }
   }

@@ -29,8 +29,8 @@
 
 #include "common/dtype.hpp"
 #include "experiments/attention/rounding.hpp"
-#include "experiments/support/setup.hpp"
-#include "experiments/support/tasks.hpp"
+#include "experiments/harness/setup.hpp"
+#include "experiments/harness/tasks.hpp"
 
 namespace fwht::attention {
 
@@ -85,8 +85,8 @@ class Experiment {
   ~Experiment();
 
   /// `name`: of a method; `performer`: rotates Q and K of methods that rotate; null for the others.
-  support::CsvRow row(std::string_view name, std::string_view choice, int n,
-                      const support::Performer* performer, support::Workspace& workspace);
+  harness::CsvRow row(std::string_view name, std::string_view choice, int n,
+                      const harness::Performer* performer, harness::Workspace& workspace);
 
  private:
   struct Data;
@@ -98,6 +98,6 @@ bool rotates(std::string_view method);
 
 /// d = 64, 128, 256, n = 2048, 4096, 8448, 32 heads on the device; on the host d = 128 at n = 2048 and 8448,
 /// the other d at n = 2048.
-std::vector<support::Task> tasks(const support::Setup& setup);
+std::vector<harness::Task> tasks(const harness::Setup& setup);
 
 }  // namespace fwht::attention

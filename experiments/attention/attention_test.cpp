@@ -86,8 +86,8 @@ TEST(Attention, RotationHelpsFp8AndTheFp16RowsAreSmall) {
   const Layout layout{4, 1024, 128};
   Experiment experiment(layout, make_host_engine(layout, 64), 1);
   const DeviceInfo device = this_device();
-  const support::Performer cpu(cpu::variant, support::Source::measured, device);
-  support::Workspace workspace;
+  const harness::Performer cpu(cpu::variant, harness::Source::measured, device);
+  harness::Workspace workspace;
   const auto rmse = [&](const char* method, const char* choice = "default") {
     return std::stod(experiment.row(method, choice, layout.rows, &cpu, workspace).at("rmse"));
   };
@@ -114,12 +114,12 @@ TEST(Attention, WeightsAreRoundedAtTheirScale) {
 
 TEST(Attention, EveryTaskIsOneOfItsKind) {
   const DeviceInfo device = this_device();
-  const auto performers = support::performers({&cpu::variant, &hadacore::variant}, device);
-  support::Workspace workspace;
-  const support::Setup setup{device, performers, workspace};
+  const auto performers = harness::performers({&cpu::variant, &hadacore::variant}, device);
+  harness::Workspace workspace;
+  const harness::Setup setup{device, performers, workspace};
   std::set<std::string> names;
   const auto all = tasks(setup);
-  for (const support::Task& task : all)
+  for (const harness::Task& task : all)
     EXPECT_TRUE(names.insert(task.name()).second) << task.name();
   EXPECT_GT(all.size(), 20U);
   EXPECT_EQ(published_rmse("fp8_fa3", "default"), 9.1e-3);
@@ -133,8 +133,8 @@ TEST(AttentionGpu, DeviceAndHostAgree) {
     const Layout layout{2, 256, d};
     const auto on_device = make_device_engine(layout);
     expect_exact_without_rounding(*on_device, layout);
-    const support::Performer cpu(cpu::variant, support::Source::measured, device);
-    support::Workspace workspace;
+    const harness::Performer cpu(cpu::variant, harness::Source::measured, device);
+    harness::Workspace workspace;
     Experiment a(layout, make_device_engine(layout), 1), b(layout, make_host_engine(layout, layout.rows), 1);
     for (const char* method :
          {"fp16_standard", "fp16_flash", "fp8_baseline", "fp8_no_rotation", "fp8_no_block", "fp8_fa3"}) {

@@ -10,9 +10,9 @@
 
 namespace fwht::overflow {
 
+using harness::csv_number;
+using harness::CsvRow;
 using reference::Matrix;
-using support::csv_number;
-using support::CsvRow;
 
 namespace {
 
@@ -147,8 +147,8 @@ int points(const Problem& problem, Shape shape) {
 
 }  // namespace
 
-std::vector<support::Task> tasks(const support::Setup& setup) {
-  std::vector<support::Task> all;
+std::vector<harness::Task> tasks(const harness::Setup& setup) {
+  std::vector<harness::Task> all;
   for (const std::int64_t n : kLengths) {
     const Problem problem = make_problem(Dtype::f16, n, rows_for(n));
     for (const Shape shape : kShapes) {
@@ -166,9 +166,9 @@ std::vector<support::Task> tasks(const support::Setup& setup) {
                                       [&](const auto& in) { return transform(placement, problem, in); });
                        }});
       }
-      for (const support::Performer& performer : setup.performers) {
+      for (const harness::Performer& performer : setup.performers) {
         if (!performer.supports(problem)) continue;
-        all.push_back({identity(performer.name(), support::name_of(performer.source())), rows,
+        all.push_back({identity(performer.name(), harness::name_of(performer.source())), rows,
                        [=, &performer, &workspace = setup.workspace] {
                          return sweep(problem, shape, [&](const auto& in) {
                            return performer.run(problem, in, workspace).output;

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/support/setup.hpp"
-#include "experiments/support/tasks.hpp"
+#include "experiments/harness/setup.hpp"
+#include "experiments/harness/tasks.hpp"
 
 namespace fwht::overflow {
 
@@ -40,6 +40,6 @@ Count count(const Problem& problem, const std::vector<std::byte>& in, const std:
 
 /// Every performer and both host models on fp16 rows, n = 128, 1024, 32768, norms 2^-24 .. 2^8 times 65504.
 /// Rows of overflow.csv.
-std::vector<support::Task> tasks(const support::Setup& setup);
+std::vector<harness::Task> tasks(const harness::Setup& setup);
 
 }  // namespace fwht::overflow

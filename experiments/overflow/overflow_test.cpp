@@ -31,8 +31,8 @@ TEST(Overflow, RowsHaveTheNormAskedFor) {
 // in one.
 TEST(Overflow, HadacoreOverflowsFromANormOf65504OnWhereTheExactResultIsSmall) {
   const Problem problem = make_problem(Dtype::f16, 32768, 2);
-  const support::Performer hadacore(hadacore::published_variant, support::Source::emulated, this_device());
-  support::Workspace workspace;
+  const harness::Performer hadacore(hadacore::published_variant, harness::Source::emulated, this_device());
+  harness::Workspace workspace;
   const auto counted = [&](double norm) {
     const auto in = make_rows(problem, Shape::block, norm * 65504.0);
     EXPECT_LT(reference::expected(problem, in.data()).cwiseAbs().maxCoeff(), 0.1 * 65504.0);
@@ -71,10 +71,10 @@ TEST(Overflow, EachPlaceOfTheScaleHasItsPrice) {
 
 TEST(Overflow, TasksAreDistinctAndCountTheirRows) {
   const DeviceInfo device = this_device();
-  const auto performers = support::performers({&cpu::variant}, device);
-  support::Workspace workspace;
+  const auto performers = harness::performers({&cpu::variant}, device);
+  harness::Workspace workspace;
   std::set<std::string> names;
-  for (const support::Task& task : tasks({device, performers, workspace})) {
+  for (const harness::Task& task : tasks({device, performers, workspace})) {
     EXPECT_TRUE(names.insert(task.name()).second);
     if (task.identity.at("n") != "128") continue;
     EXPECT_EQ(std::ssize(task.run()), task.rows) << task.name();

@@ -12,10 +12,10 @@
 
 namespace fwht::probes {
 
+using harness::csv_number;
+using harness::CsvRow;
 using reference::Accumulator;
 using reference::TensorCore;
-using support::csv_number;
-using support::CsvRow;
 
 std::string_view name_of(Instruction instruction) {
   switch (instruction) {
@@ -341,8 +341,8 @@ std::vector<CsvRow> rows(const Evaluate& evaluate, Instruction instruction, Tens
   return Probing(evaluate, instruction, model).all();
 }
 
-std::vector<support::Task> tasks(const support::Setup& setup) {
-  std::vector<support::Task> all;
+std::vector<harness::Task> tasks(const harness::Setup& setup) {
+  std::vector<harness::Task> all;
   const auto add = [&](const char* source, Instruction instruction, const Evaluate& evaluate,
                        TensorCore core) {
     const int count = accumulator_of(instruction) == Accumulator::f16 ? 18 : 19;

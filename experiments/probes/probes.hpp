@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/support/setup.hpp"
-#include "experiments/support/tasks.hpp"
+#include "experiments/harness/setup.hpp"
+#include "experiments/harness/tasks.hpp"
 #include "reference/emulation.hpp"
 
 namespace fwht::probes {
@@ -68,10 +68,10 @@ double truncation_gain(const std::vector<Dot>& dots, const std::vector<double>& 
 std::vector<Dot> shifted(std::vector<Dot> dots, std::uint64_t seed);
 
 /// All probes of one instruction as rows of probes.csv. `model` is what the values are compared with.
-std::vector<support::CsvRow> rows(const Evaluate& evaluate, Instruction instruction,
+std::vector<harness::CsvRow> rows(const Evaluate& evaluate, Instruction instruction,
                                   reference::TensorCore model);
 
 /// The device at hand where there is one, and the model of both generations.
-std::vector<support::Task> tasks(const support::Setup& setup);
+std::vector<harness::Task> tasks(const harness::Setup& setup);
 
 }  // namespace fwht::probes

@@ -60,7 +60,7 @@ TEST(Probes, TruncationHasAGain) {
   EXPECT_GT(gain, -6e-8);
 }
 
-const support::CsvRow& row_of(const std::vector<support::CsvRow>& rows, const std::string& probe) {
+const harness::CsvRow& row_of(const std::vector<harness::CsvRow>& rows, const std::string& probe) {
   return *std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.at("probe") == probe; });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iostream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,25 +14,24 @@
 #include "common/error.hpp"
 #include "common/memory.hpp"
 #include "common/provenance.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/measure.hpp"
+#include "experiments/harness/results_folder.hpp"
+#include "experiments/harness/transform.hpp"
 #include "experiments/profile/peaks.hpp"
 #include "experiments/profile/region.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/grid.hpp"
-#include "experiments/support/results_folder.hpp"
-#include "experiments/support/settings_json.hpp"
-#include "experiments/support/slices.hpp"
-#include "reference/inputs.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::profile {
 namespace {
 
-using support::CsvRow;
-using support::ResultsFolder;
+using harness::CsvRow;
+using harness::ResultsFolder;
 
 struct Options {
-  support::GridOptions what;
-  support::FolderOptions folder;
+  harness::GridOptions what;
+  harness::FolderOptions folder;
   std::vector<std::string> rows;
   std::int64_t most_kernels = 6;
   bool list = false;
@@ -41,13 +41,13 @@ bool parse(Options& options, int argc, const char* const* argv) {
   CLI::App app{
       "Executes every variant of the device once on every problem, for a profiler (see ./testbed profile).",
       "fwht_profile"};
-  support::add_grid_options(app, options.what);
+  harness::add_grid_options(app, options.what);
   app.add_option("--rows", options.rows, "these row counts instead of the grid's")->take_all();
   app.add_option("--most-kernels", options.most_kernels,
                  "problems that take more launches are left out (default: 6)");
-  support::add_folder_options(app, options.folder);
+  harness::add_folder_options(app, options.folder);
   app.add_flag("--list", options.list, "list what would be launched; launch and write nothing");
-  return support::parse_command_line(app, argc, argv);
+  return harness::parse_command_line(app, argc, argv);
 }
 
 std::string joined(const std::vector<std::string>& lists) {
@@ -56,13 +56,13 @@ std::string joined(const std::vector<std::string>& lists) {
 
 std::set<std::int64_t> counts_of(const std::vector<std::string>& lists, const char* what) {
   if (lists.empty()) return {};
-  const std::vector<std::int64_t> counts = support::parse_counts(joined(lists), what);
+  const std::vector<std::int64_t> counts = harness::parse_counts(joined(lists), what);
   return {counts.begin(), counts.end()};
 }
 
 std::set<Dtype> dtypes_of(const std::vector<std::string>& lists) {
   std::set<Dtype> dtypes;
-  for (const std::string& name : support::split_list(joined(lists)))
+  for (const std::string& name : harness::split_list(joined(lists)))
     dtypes.insert(parse_dtype(name));
   return dtypes;
 }
@@ -80,12 +80,12 @@ std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::
   return changed;
 }
 
-std::vector<Problem> problems_of(const Options& options, const support::Grid& grid) {
+std::vector<Problem> problems_of(const Options& options, const harness::Grid& grid) {
   const std::set<std::int64_t> n = counts_of(options.what.n, "--n");
   const std::set<Dtype> dtypes = dtypes_of(options.what.dtypes);
   std::vector<Problem> problems;
-  for (const support::Case& item : grid.cases) {
-    if (item.mode == support::Mode::host) continue;  // nothing of it runs on the device
+  for (const harness::Case& item : grid.cases) {
+    if (item.mode == harness::Mode::host) continue;  // nothing of it runs on the device
     Problem problem = item.problem;
     problem.programmatic_launch = false;  // a launch alone: there is nothing to overlap with
     if (!n.empty() && !n.contains(problem.n())) continue;
@@ -105,32 +105,10 @@ std::string refusal(const Variant& variant, const Problem& problem, const Device
   return variant.supports(problem, device).why_not;
 }
 
-CsvRow describe(const std::string& variant, const Problem& problem) {
-  return {{"variant", variant},
-          {"dtype", std::string(name_of(problem.dtype()))},
-          {"n", std::to_string(problem.n())},
-          {"rows", std::to_string(problem.rows)},
-          {"elements", std::to_string(problem.elements())},
-          {"placement", problem.placement == Placement::in_place ? "in" : "out"},
-          {"row_stride", std::to_string(problem.row_stride())},
-          {"useful_bytes", std::to_string(problem.useful_bytes())}};
-}
-
-// The rows of one period, again and again: random for the memory system, quick to make.
-void fill(support::Slices& slices, const Problem& problem) {
-  constexpr std::int64_t kPeriodElements = std::int64_t{1} << 20;
-  Problem period = problem;
-  period.rows = std::clamp<std::int64_t>(kPeriodElements / problem.n(), 1, problem.rows);
-  std::vector<std::byte> raw(
-      static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())));
-  reference::write_input(period, reference::InputClass::normal, 1, raw.data());
-  slices.fill(raw.data(), static_cast<std::int64_t>(raw.size()));
-}
-
 class Session {
  public:
   Session(ResultsFolder& folder, const DeviceInfo& device, std::int64_t most_kernels)
-      : folder_(folder), device_(device), most_kernels_(most_kernels) {}
+      : folder_(folder), device_(device), most_kernels_(most_kernels), bench_(device) {}
 
   void run_peaks() {
     for (const Peak& peak : peaks(device_)) {
@@ -149,18 +127,18 @@ class Session {
       leave_out(variant, problem, why_not);
       return;
     }
-    const std::unique_ptr<Plan> the_plan = plan(variant, problem, device_);
-    support::Slices& slices = workspace_.get(variant.memory, problem.placement, problem.span_bytes());
-    fill(slices, problem);
-    const auto enqueue = [&](Stream stream) { the_plan->execute(slices.in(0), slices.out(0), stream); };
+    const harness::Subject subject =
+        harness::transform_subject(variant, plan(variant, problem, device_), truths_);
+    harness::Slices& slices = bench_.filled(subject, harness::Mode::replay);
+    const auto enqueue = [&](Stream stream) { subject.launch(slices.in(0), slices.out(0), stream); };
     if (const std::int64_t count = count_kernels(enqueue); count > most_kernels_) {
       leave_out(variant, problem,
                 fmt::format("takes {} launches; problems with more than {} are not profiled", count,
                             most_kernels_));
       return;
     }
-    CsvRow row = describe(std::string(variant.name), problem);
-    row["settings"] = support::settings_json(*the_plan);
+    CsvRow row = harness::part_of(subject.columns, "launches.csv");
+    row["settings"] = subject.settings();
     run(std::move(row), enqueue);
   }
 
@@ -168,9 +146,7 @@ class Session {
 
  private:
   void leave_out(const Variant& variant, const Problem& problem, const std::string& reason) {
-    CsvRow row = describe(std::string(variant.name), problem);
-    for (const char* column : {"elements", "row_stride", "useful_bytes"})
-      row.erase(column);
+    CsvRow row = harness::part_of(harness::describe(variant, problem).columns, "not_profiled.csv");
     row["reason"] = reason;
     folder_.table("not_profiled.csv").append(row);
   }
@@ -189,12 +165,13 @@ class Session {
   ResultsFolder& folder_;
   const DeviceInfo& device_;
   std::int64_t most_kernels_;
-  support::Workspace workspace_;
+  harness::Bench bench_;
+  std::shared_ptr<harness::TruthCache> truths_ = std::make_shared<harness::TruthCache>();
   std::int64_t kernels_ = 0;
 };
 
 std::vector<const Variant*> device_variants(const Options& options) {
-  std::vector<const Variant*> variants = support::select_variants(options.what.variants);
+  std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
   if (options.what.variants.empty()) {
     std::erase_if(variants, [](const Variant* variant) { return variant->memory == Memory::host; });
   }
@@ -205,7 +182,7 @@ int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
   const std::vector<const Variant*> variants = device_variants(options);
-  const support::Grid grid = options.what.load();
+  const harness::Grid grid = options.what.load();
   const std::vector<Problem> problems = problems_of(options, grid);
   if (options.list) {
     for (const Variant* variant : variants) {
@@ -214,15 +191,15 @@ int run(int argc, const char* const* argv) {
     }
     return 0;
   }
-  const DeviceInfo device = support::open_device(options.folder.device);
+  const DeviceInfo device = harness::open_device(options.folder.device);
   if (!device.has_cuda()) throw BadRequest("profiling needs a CUDA device: " + device.why_no_cuda);
 
   const Provenance provenance = gather_provenance(argc, argv, device);
-  const support::RunInfo info{"fwht_profile",
+  const harness::RunInfo info{"fwht_profile",
                               grid.name.empty() ? "problems" : grid.name,
                               grid.text,
                               {1},
-                              support::names_of(variants)};
+                              harness::names_of(variants)};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   if (!folder.rows("launches.csv").empty()) {

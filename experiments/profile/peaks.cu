@@ -3,7 +3,7 @@
 #include "common/cuda_check.hpp"
 #include "common/ptx/mma.cuh"
 #include "common/ptx/wgmma.cuh"
-#include "experiments/limit/copy_kernels.hpp"
+#include "experiments/harness/copy_kernels.hpp"
 #include "experiments/profile/peaks.hpp"
 
 namespace fwht::profile {
@@ -180,10 +180,10 @@ std::string wgmma_refusal(const DeviceInfo& device) {
 #endif
 }
 
-Peak dram_copy(const limit::CopyKernel& copy) {
+Peak dram_copy(const harness::CopyKernel& copy) {
   const std::int64_t bytes = std::int64_t{512} << 20;
   return {"dram_" + copy.name, copy.why_not, bytes, [copy, bytes](void* buffer, Stream stream) {
-            copy.enqueue(buffer, buffer, bytes, limit::sign_mask(Dtype::f16), stream);
+            copy.enqueue(buffer, buffer, bytes, harness::sign_mask(Dtype::f16), stream);
           }};
 }
 
@@ -202,9 +202,9 @@ std::vector<Peak> peaks(const DeviceInfo& device) {
   const std::int64_t in_l2 = device.l2_bytes / 4 / 4096 * 4096;
   list.push_back(arithmetic("l2", l2_kernel, 2 * blocks, in_l2 / 16));
   list.back().bytes = in_l2;
-  const std::vector<limit::CopyKernel> copies = limit::copy_kernels(Memory::device, device);
+  const std::vector<harness::CopyKernel> copies = harness::copy_kernels(Memory::device, device);
   for (const char* name : {"one_shot_v1_t256", "one_shot_v2_t256"})
-    list.push_back(dram_copy(limit::find_copy(copies, name)));
+    list.push_back(dram_copy(harness::find_copy(copies, name)));
   return list;
 }
 

@@ -12,9 +12,9 @@
 
 namespace fwht::quantization {
 
+using harness::csv_number;
+using harness::CsvRow;
 using reference::Matrix;
-using support::csv_number;
-using support::CsvRow;
 
 namespace {
 
@@ -229,18 +229,18 @@ CsvRow identity(const Kind& kind, std::string_view variant, std::string_view sou
 
 }  // namespace
 
-std::vector<support::Task> tasks(const support::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::Setup& setup) {
   const auto cache = std::make_shared<TokenCache>();
   constexpr int kRows = std::ssize(kFormats);
-  std::vector<support::Task> all;
+  std::vector<harness::Task> all;
   const auto add = [&](const Kind& kind) {
     using Cast = Tokens::Cast;
     all.push_back({identity(kind, "none", "host"), kRows, [=] { return cache->of(kind).rows(Cast::plain); }});
     all.push_back(
         {identity(kind, "exact", "host"), kRows, [=] { return cache->of(kind).rows(Cast::exact); }});
-    for (const support::Performer& performer : setup.performers) {
+    for (const harness::Performer& performer : setup.performers) {
       if (!performer.supports(make_problem(kind.dtype, kind.n, kElements / kind.n))) continue;
-      all.push_back({identity(kind, performer.name(), support::name_of(performer.source())), kRows,
+      all.push_back({identity(kind, performer.name(), harness::name_of(performer.source())), kRows,
                      [cache, kind, &performer, &workspace = setup.workspace] {
                        const Tokens& tokens = cache->of(kind);
                        return tokens.rows(

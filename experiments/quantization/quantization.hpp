@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/support/setup.hpp"
-#include "experiments/support/tasks.hpp"
+#include "experiments/harness/setup.hpp"
+#include "experiments/harness/tasks.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"
 
@@ -46,12 +46,12 @@ class Tokens {
     exact,  ///< their rotation in FP64: what quantization alone costs
   };
   /// A row of quantization.csv for each format, without the columns of who rotated.
-  std::vector<support::CsvRow> rows(Cast cast) const;
+  std::vector<harness::CsvRow> rows(Cast cast) const;
   /// The same where `rotated` (storage of the problem) is what a variant made of signed_raw().
-  std::vector<support::CsvRow> rows(const std::vector<std::byte>& rotated) const;
+  std::vector<harness::CsvRow> rows(const std::vector<std::byte>& rotated) const;
 
  private:
-  std::vector<support::CsvRow> rows_for(const reference::Matrix& cast, const reference::Matrix& truth,
+  std::vector<harness::CsvRow> rows_for(const reference::Matrix& cast, const reference::Matrix& truth,
                                         bool rotated) const;
 
   Problem problem_;
@@ -61,6 +61,6 @@ class Tokens {
 
 /// Seven kinds of token at n = 128, 1024, 4096, 8192 in f16 and bf16: unrotated, rotated exactly, and by
 /// every performer that supports them. Rows of quantization.csv.
-std::vector<support::Task> tasks(const support::Setup& setup);
+std::vector<harness::Task> tasks(const harness::Setup& setup);
 
 }  // namespace fwht::quantization

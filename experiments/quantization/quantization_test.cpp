@@ -78,11 +78,11 @@ TEST(Quantize, AZeroTokenStaysZero) {
   }
 }
 
-double number(const support::CsvRow& row, const char* column) {
+double number(const harness::CsvRow& row, const char* column) {
   return std::stod(row.at(column));
 }
 
-const support::CsvRow& row_of(const std::vector<support::CsvRow>& rows, Format format) {
+const harness::CsvRow& row_of(const std::vector<harness::CsvRow>& rows, Format format) {
   return *std::find_if(rows.begin(), rows.end(),
                        [&](const auto& row) { return row.at("format") == name_of(format); });
 }
@@ -107,7 +107,7 @@ TEST(Rotation, HelpsIntegersAndHidesNothingInFloats) {
 // The error is measured in the token's own columns: rotating back must undo rotation and signs.
 TEST(Rotation, BulkErrorOfAnExactRotationComesBackToItsColumns) {
   const Tokens tokens(Dtype::f16, 1024, InputClass::normal, 16, 1);
-  const support::CsvRow row = row_of(tokens.rows(Tokens::Cast::exact), Format::int8);
+  const harness::CsvRow row = row_of(tokens.rows(Tokens::Cast::exact), Format::int8);
   EXPECT_NEAR(number(row, "bulk_rel_l2"), number(row, "rel_l2"), 0.02 * number(row, "rel_l2"))
       << "without outliers the bulk is everything";
   EXPECT_EQ(number(row, "transform_rel_l2"), 0.0);
@@ -115,21 +115,21 @@ TEST(Rotation, BulkErrorOfAnExactRotationComesBackToItsColumns) {
 
 TEST(Rotation, AVariantsOwnRoundingIsReported) {
   const Tokens tokens(Dtype::bf16, 128, InputClass::normal, 64, 1);
-  support::Workspace workspace;
+  harness::Workspace workspace;
   const DeviceInfo device = this_device();
-  const support::Performer cpu(cpu::variant, support::Source::measured, device);
+  const harness::Performer cpu(cpu::variant, harness::Source::measured, device);
   const auto rows = tokens.rows(cpu.run(tokens.problem(), tokens.signed_raw(), workspace).output);
   EXPECT_NEAR(number(rows[0], "transform_rel_l2"), 0.4247 / 256, 1e-4) << "one bf16 rounding";
 }
 
 TEST(Rotation, TasksNameEveryFormatAndPerformerOnce) {
   const DeviceInfo device = this_device();
-  const auto performers = support::performers({&cpu::variant}, device);
-  support::Workspace workspace;
+  const auto performers = harness::performers({&cpu::variant}, device);
+  harness::Workspace workspace;
   const auto all = tasks({device, performers, workspace});
   EXPECT_EQ(all.size(), 4U * 7U * 2U * 3U);
   std::set<std::string> names;
-  for (const support::Task& task : all)
+  for (const harness::Task& task : all)
     names.insert(task.name());
   EXPECT_EQ(names.size(), all.size());
 }

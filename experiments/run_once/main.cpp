@@ -3,14 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "common/error.hpp"
 #include "common/memory.hpp"
-#include "experiments/support/checked_run.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/settings_json.hpp"
-#include "reference/tolerance.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/measure.hpp"
+#include "experiments/harness/settings_json.hpp"
+#include "experiments/harness/transform.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht {
@@ -33,12 +34,12 @@ bool parse(Options& options, int argc, const char* const* argv) {
   app.add_option("--seed", options.seed, "seed of the input (default: 1)");
   app.add_option("--device", options.device, "CUDA device (default: 0)");
   app.add_flag("--check", options.check, "compare the first launch with the FP64 truth");
-  return support::parse_command_line(app, argc, argv);
+  return harness::parse_command_line(app, argc, argv);
 }
 
 void print_plan(const Plan& plan, const Numerics& numerics) {
   std::cout << fmt::format("problem    {}\nsettings   {}\n", to_string(plan.problem()),
-                           support::settings_json(plan));
+                           harness::settings_json(plan));
   std::cout << fmt::format(
       "numerics   steps={} roundings={} gain_error={:.4g} sum_rms={:.4g} sum_bias={:.3g} row_isolation={} "
       "intermediate_growth={:.4g}\n",
@@ -54,35 +55,34 @@ int run(int argc, const char* const* argv) {
   const Variant& variant = find_variant(options.variant);
   const Problem problem = parse_problem(options.problem);
   const reference::InputClass input = reference::parse_input_class(options.input);
-  const DeviceInfo device = support::open_device(options.device);
-  const std::unique_ptr<Plan> the_plan = plan(variant, problem, device);
+  const DeviceInfo device = harness::open_device(options.device);
+  const std::shared_ptr<const Plan> the_plan = plan(variant, problem, device);
   print_plan(*the_plan, the_plan->numerics());
   if (problem.rows == 0) {
     std::cout << "rows=0: nothing to do\n";
     return 0;
   }
 
-  support::TruthCache truths;
-  const support::Truth& truth = truths.of(problem, input, options.seed);
-  support::Workspace workspace;
-  support::Slices& slices = workspace.get(variant.memory, problem.placement, problem.span_bytes());
+  harness::Bench bench(device);
+  const harness::Subject subject = harness::transform_subject(
+      variant, the_plan, std::make_shared<harness::TruthCache>(), input, options.seed);
+  harness::Slices& slices = bench.slice(subject);
   int launches = 0;
   bool correct = true;
   if (options.check) {
-    const reference::Checked checked = support::check_plan(*the_plan, truth, slices);
+    const harness::Judgement judgement = subject.check(slices);
     ++launches;
-    correct = static_cast<bool>(checked.verdict);
-    std::cout << fmt::format("check      {}\n", correct ? "ok" : "incorrect: " + checked.verdict.message);
-    std::cout << fmt::format(
-        "errors     rel_l2={:.4g} predicted={:.4g} max_error_over_rms={:.4g} gain={:.3g}\n",
-        checked.stats.rel_l2,
-        reference::predicted_rel_l2(the_plan->numerics(), problem, checked.stats.expected_rms),
-        checked.stats.max_error_over_rms, checked.stats.gain);
+    correct = static_cast<bool>(judgement.verdict);
+    std::cout << fmt::format("check      {}\nerrors    ",
+                             correct ? "ok" : "incorrect: " + judgement.verdict.message);
+    for (const auto& [name, value] : judgement.columns)
+      std::cout << ' ' << name << '=' << value;
+    std::cout << '\n';
   } else {
-    slices.fill(truth.raw.data(), static_cast<std::int64_t>(truth.raw.size()));
+    subject.fill(slices);
   }
   for (; launches < options.repeat; ++launches)
-    the_plan->execute(slices.in(0), slices.out(0));
+    subject.launch(slices.in(0), slices.out(0), nullptr);
   synchronize(variant.memory);
   std::cout << fmt::format("launches   {}\n", launches);
   return correct ? 0 : 1;

@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <regex>
+#include <set>
 #include <tuple>
 
 #include "common/error.hpp"
-#include "experiments/support/schema.hpp"
+#include "experiments/harness/transform.hpp"
 
 namespace fwht::sweep {
 
-using support::Case;
-using support::CsvRow;
-using support::Mode;
+using harness::Case;
+using harness::CsvRow;
+using harness::Mode;
 
 namespace {
 
@@ -28,7 +31,7 @@ auto group_of(const Case& c) {
 
 std::string key_of(const CsvRow& row, const char* table) {
   std::string key;
-  for (const std::string& column : support::table_schema(table).key())
+  for (const std::string& column : harness::table_schema(table).key())
     key += row.at(column) + "/";
   return key;
 }
@@ -51,14 +54,14 @@ void require_usable(const std::vector<Case>& cases) {
   }
 }
 
-CsvRow describe_problem(const Variant& variant, const Problem& problem) {
-  return {{"variant", std::string(variant.name)},
-          {"operator", to_string(problem.op)},
-          {"encoding", to_string(problem.encoding)},
-          {"dtype", std::string(name_of(problem.dtype()))},
-          {"n", std::to_string(problem.n())},
-          {"rows", std::to_string(problem.rows)},
-          {"placement", std::string(support::name_of(problem.placement))}};
+// The plan is made when the job is run.
+Job make_job(const Variant& variant, const Case& c, const DeviceInfo& device,
+             const std::shared_ptr<harness::TruthCache>& truths) {
+  const auto make = [&variant, &device, problem = c.problem, truths] {
+    truths->of(problem, reference::InputClass::normal, 1);
+    return harness::transform_subject(variant, plan(variant, problem, device), truths);
+  };
+  return {harness::describe(variant, c.problem), c.mode, make};
 }
 
 }  // namespace
@@ -70,7 +73,7 @@ bool Filters::keep(const Case& c) const {
 }
 
 std::string Job::name() const {
-  return fmt::format("{}/{}/{}", variant->name, to_string(what.problem), support::name_of(what.mode));
+  return fmt::format("{}/{}", what.name, harness::name_of(mode));
 }
 
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,
@@ -79,6 +82,7 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
   std::vector<Case> sorted = cases;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Case& a, const Case& b) { return group_of(a) < group_of(b); });
+  const auto truths = std::make_shared<harness::TruthCache>();
   JobList list;
   std::set<std::string> listed;
   for (auto first = sorted.begin(); first != sorted.end();) {
@@ -87,10 +91,10 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
     for (const Variant* variant : variants) {
       for (auto c = first; c != last; ++c) {
         if (memory_of(c->mode) != variant->memory) continue;
-        const Job job{variant, *c};
+        const Job job = make_job(*variant, *c, device, truths);
         if (const Support support = variant->supports(c->problem, device); support) {
           if (listed.insert(job.name()).second) list.jobs.push_back(job);
-        } else if (const Unsupported entry{variant, c->problem, support.why_not};
+        } else if (const Unsupported entry{job.what, support.why_not};
                    listed.insert(unsupported_key(describe(entry))).second) {
           list.unsupported.push_back(entry);
         }
@@ -101,21 +105,26 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
   return list;
 }
 
+void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
+  if (filter.empty() || filter == "all") return;
+  const bool inverted = filter.front() == '-';
+  try {
+    const std::regex expression(filter.substr(inverted ? 1 : 0), std::regex::extended);
+    std::erase_if(jobs,
+                  [&](const Job& job) { return std::regex_search(job.name(), expression) == inverted; });
+  } catch (const std::regex_error&) {
+    throw BadRequest(fmt::format("--benchmark_filter={} is no regular expression", filter));
+  }
+}
+
 CsvRow describe(const Job& job) {
-  const Problem& problem = job.what.problem;
-  CsvRow row = describe_problem(*job.variant, problem);
-  row["memory"] = support::name_of(job.variant->memory);
-  row["elements"] = std::to_string(problem.elements());
-  row["row_stride"] = std::to_string(problem.row_stride());
-  row["mode"] = support::name_of(job.what.mode);
-  row["bytes_read"] = std::to_string(problem.bytes_read());
-  row["bytes_written"] = std::to_string(problem.bytes_written());
-  row["useful_bytes"] = std::to_string(problem.useful_bytes());
+  CsvRow row = job.what.columns;
+  row["mode"] = harness::name_of(job.mode);
   return row;
 }
 
 CsvRow describe(const Unsupported& unsupported) {
-  CsvRow row = describe_problem(*unsupported.variant, unsupported.problem);
+  CsvRow row = harness::part_of(unsupported.what.columns, "unsupported.csv");
   row["reason"] = unsupported.reason;
   return row;
 }

@@ -1,15 +1,16 @@
-// Which variant is timed on which problem in which mode.
+// Which subject is timed in which mode.
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "common/device_info.hpp"
 #include "common/variant.hpp"
-#include "experiments/support/csv.hpp"
-#include "experiments/support/grid.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/subject.hpp"
 
 namespace fwht::sweep {
 
@@ -18,22 +19,22 @@ struct Filters {
   std::vector<std::int64_t> n, rows, elements;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
-  std::vector<support::Mode> modes;
+  std::vector<harness::Mode> modes;
 
-  bool keep(const support::Case& c) const;
+  bool keep(const harness::Case& c) const;
 };
 
 struct Job {
-  const Variant* variant = nullptr;
-  support::Case what;
+  harness::Description what;
+  harness::Mode mode = harness::Mode::host;
+  std::function<harness::Subject()> make;
 
-  /// "cpu/f16/n1024/r64/host": the name in Google Benchmark.
+  /// "cpu/f16/n1024/r64/host": variant, problem and mode; the name in Google Benchmark.
   std::string name() const;
 };
 
 struct Unsupported {
-  const Variant* variant = nullptr;
-  Problem problem;
+  harness::Description what;
   std::string reason;
 };
 
@@ -45,16 +46,22 @@ struct JobList {
 /// Every variant with the cases of its memory, what is not supported apart. In an order that makes FP64
 /// truths once: by n and dtype, then by variant, then as the grid has them. Throws BadRequest for no case,
 /// for rows = 0, and for problems that differ in their scale only (the tables have no column for it).
-JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<support::Case>& cases,
+/// `device` must outlive the jobs.
+JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<harness::Case>& cases,
                   const DeviceInfo& device);
 
+/// Keeps the jobs whose name the regular expression matches somewhere; with a "-" in front of it, the others.
+/// As
+/// --benchmark_filter of Google Benchmark. Throws BadRequest for what is no regular expression.
+void filter_by_name(std::vector<Job>& jobs, const std::string& filter);
+
 /// What the tables say about a job or an unsupported problem before anything is measured.
-support::CsvRow describe(const Job& job);
-support::CsvRow describe(const Unsupported& unsupported);
+harness::CsvRow describe(const Job& job);
+harness::CsvRow describe(const Unsupported& unsupported);
 
 /// Identity of a row of results.csv; the same for a job and for the row that it became.
-std::string result_key(const support::CsvRow& row);
+std::string result_key(const harness::CsvRow& row);
 /// Identity of a row of unsupported.csv.
-std::string unsupported_key(const support::CsvRow& row);
+std::string unsupported_key(const harness::CsvRow& row);
 
 }  // namespace fwht::sweep

@@ -8,8 +8,8 @@
 namespace fwht::sweep {
 namespace {
 
-using support::Case;
-using support::Mode;
+using harness::Case;
+using harness::Mode;
 
 DeviceInfo host_only() {
   DeviceInfo device;
@@ -80,18 +80,38 @@ TEST(Jobs, FiltersKeepWhatEveryListNames) {
 }
 
 TEST(Jobs, RowsAreFoundAgainByTheirKey) {
-  const Job job{&cpu::variant, {parse_problem("f16/n64/r8/out/ld72"), Mode::host}};
-  support::CsvRow row = describe(job);
+  const DeviceInfo device = host_only();
+  const Job job =
+      make_jobs({&cpu::variant}, {{parse_problem("f16/n64/r8/out/ld72"), Mode::host}}, device).jobs.at(0);
+  harness::CsvRow row = describe(job);
   EXPECT_EQ(row.at("elements"), "512");
   EXPECT_EQ(row.at("useful_bytes"), "2048");
   EXPECT_EQ(row.at("row_stride"), "72");
   row["time_us"] = std::string("1.5");
   EXPECT_EQ(result_key(row), result_key(describe(job)));
-  for (const char* column : {"variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"}) {
-    support::CsvRow other = row;
+  for (const char* column : {"variant", "memory", "operator", "encoding", "dtype", "n", "rows", "placement",
+                             "row_stride", "mode"}) {
+    harness::CsvRow other = row;
     other[column].push_back('x');
     EXPECT_NE(result_key(other), result_key(row)) << column;
   }
+}
+
+TEST(Jobs, AreFilteredByNameAsGoogleBenchmarkDoes) {
+  const std::vector<Case> cases = {{parse_problem("f16/n16/r4"), Mode::host},
+                                   {parse_problem("f16/n64/r8"), Mode::host},
+                                   {parse_problem("bf16/n64/r8/out"), Mode::host}};
+  const auto left = [&](const char* filter) {
+    JobList list = make_jobs({&cpu::variant}, cases, host_only());
+    filter_by_name(list.jobs, filter);
+    return names(list);
+  };
+  EXPECT_EQ(left("").size(), 3U);
+  EXPECT_EQ(left("all").size(), 3U);
+  EXPECT_EQ(left("^cpu/f16/n16/r4/host$"), (std::vector<std::string>{"cpu/f16/n16/r4/host"}));
+  EXPECT_EQ(left("n64.*/(out|in)/"), (std::vector<std::string>{"cpu/bf16/n64/r8/out/host"}));
+  EXPECT_EQ(left("-n64"), (std::vector<std::string>{"cpu/f16/n16/r4/host"}));
+  EXPECT_THROW(left("(n64"), BadRequest);
 }
 
 }  // namespace

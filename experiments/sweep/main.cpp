@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <set>
@@ -11,10 +11,10 @@
 
 #include "common/error.hpp"
 #include "common/provenance.hpp"
-#include "experiments/support/cli.hpp"
-#include "experiments/support/grid.hpp"
-#include "experiments/support/progress.hpp"
-#include "experiments/support/results_folder.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/progress.hpp"
+#include "experiments/harness/results_folder.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/jobs.hpp"
 #include "experiments/sweep/report.hpp"
@@ -23,15 +23,15 @@
 namespace fwht::sweep {
 namespace {
 
-namespace fs = std::filesystem;
-using support::Case;
-using support::CsvRow;
-using support::Mode;
-using support::ResultsFolder;
+using harness::Case;
+using harness::CsvRow;
+using harness::Mode;
+using harness::ResultsFolder;
 
 struct Options {
-  support::GridOptions what;
-  support::FolderOptions folder;
+  harness::GridOptions what;
+  harness::FolderOptions folder;
+  BenchmarkOptions benchmark;
   std::vector<std::string> rows, elements, placements, modes;
   bool list = false, list_json = false, list_grids = false, dry_run = false;
 };
@@ -39,18 +39,21 @@ struct Options {
 bool parse(Options& options, int argc, const char* const* argv) {
   CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
                "fwht_sweep"};
-  support::add_grid_options(app, options.what);
+  harness::add_grid_options(app, options.what);
   app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
   app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
   app.add_option("--placement", options.placements, "only in or out")->take_all();
   app.add_option("--mode", options.modes, "only replay, replay_pdl, alternating, cold or host")->take_all();
-  support::add_folder_options(app, options.folder);
+  harness::add_folder_options(app, options.folder);
   app.add_flag("--list", options.list, "list the variants and what they support on this machine");
   app.add_flag("--list-json", options.list_json,
                "list what the variants support on an H200, whether there is one here or not, as JSON");
   app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
-  return support::parse_command_line(app, argc, argv);
+  add_benchmark_options(app, options.benchmark);
+  if (!harness::parse_command_line(app, argc, argv)) return false;
+  finish(app, options.benchmark);
+  return true;
 }
 
 template <class Value, class Parse>
@@ -67,7 +70,7 @@ template <class Value, class Parse>
 auto each_of(Parse parse_item) {
   return [parse_item](const std::string& list) {
     std::vector<Value> values;
-    for (const std::string& item : support::split_list(list))
+    for (const std::string& item : harness::split_list(list))
       values.push_back(parse_item(item));
     return values;
   };
@@ -76,20 +79,20 @@ auto each_of(Parse parse_item) {
 Filters filters_of(const Options& options) {
   const auto counts = [](const std::vector<std::string>& lists, const char* what) {
     return parse_all<std::int64_t>(
-        lists, [&](const std::string& list) { return support::parse_counts(list, what); });
+        lists, [&](const std::string& list) { return harness::parse_counts(list, what); });
   };
   Filters filters;
   filters.n = counts(options.what.n, "--n");
   filters.rows = counts(options.rows, "--rows");
   filters.elements = counts(options.elements, "--elements");
   filters.dtypes = parse_all<Dtype>(options.what.dtypes, each_of<Dtype>(parse_dtype));
-  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(support::parse_placement));
-  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(support::parse_mode));
+  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(harness::parse_placement));
+  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(harness::parse_mode));
   return filters;
 }
 
-support::Grid grid_of(const Options& options) {
-  support::Grid grid = options.what.load();
+harness::Grid grid_of(const Options& options) {
+  harness::Grid grid = options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
   const std::vector<Mode> modes =
@@ -101,7 +104,7 @@ support::Grid grid_of(const Options& options) {
       if (problem.programmatic_launch != is_programmatic(mode)) {
         throw BadRequest(
             fmt::format("{} asks for programmatic dependent launch: its mode is replay_pdl, not {}", text,
-                        support::name_of(mode)));
+                        harness::name_of(mode)));
       }
       grid.cases.push_back({problem, mode});
     }
@@ -113,8 +116,7 @@ void print_dry_run(const JobList& list) {
   for (const Job& job : list.jobs)
     std::cout << job.name() << '\n';
   for (const Unsupported& entry : list.unsupported) {
-    std::cout << "unsupported: " << entry.variant->name << '/' << to_string(entry.problem) << ": "
-              << entry.reason << '\n';
+    std::cout << "unsupported: " << entry.what.name << ": " << entry.reason << '\n';
   }
 }
 
@@ -123,7 +125,7 @@ void write_unsupported(ResultsFolder& folder, const JobList& list) {
   std::set<std::string> there;
   for (const CsvRow& row : folder.rows("unsupported.csv"))
     there.insert(unsupported_key(row));
-  support::CsvWriter& table = folder.table("unsupported.csv");
+  harness::CsvWriter& table = folder.table("unsupported.csv");
   for (const Unsupported& entry : list.unsupported) {
     if (const CsvRow row = describe(entry); there.insert(unsupported_key(row)).second) table.append(row);
   }
@@ -137,22 +139,23 @@ std::vector<Job> without_measured(std::vector<Job> jobs, const ResultsFolder& fo
   return jobs;
 }
 
-fs::path free_json_name(const fs::path& folder) {
-  fs::path path = folder / "benchmark.json";
-  for (int run = 2; fs::exists(path); ++run)
-    path = folder / fmt::format("benchmark_{}.json", run);
-  return path;
+// Before anything is measured: Google Benchmark would end the program.
+void require_writable(const std::string& file) {
+  if (!file.empty() && !std::ofstream(file, std::ios::app))
+    throw BadRequest(fmt::format("--benchmark_out={} cannot be written", file));
 }
 
 // Measures all jobs; returns false when the device was lost on the way.
-bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Provenance& provenance) {
-  support::CsvWriter& results = folder.table("results.csv");
-  support::CsvWriter& limits = folder.table("limits.csv");
-  support::CsvWriter& unsupported = folder.table("unsupported.csv");
-  support::Progress progress(jobs.size());
-  Session session(provenance.device, [&](const CsvRow& row) { limits.append(row); });
+bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark, ResultsFolder& folder,
+                 const Provenance& provenance) {
+  harness::CsvWriter& results = folder.table("results.csv");
+  harness::CsvWriter& limits = folder.table("limits.csv");
+  harness::CsvWriter& unsupported = folder.table("unsupported.csv");
+  harness::Progress progress(jobs.size());
+  Session session(
+      provenance.device, [&](const CsvRow& row) { limits.append(row); }, benchmark.replays());
   const auto measure = [&](const Job& job) {
-    progress.begin(job.name());
+    if (!benchmark.asked_for) progress.begin(job.name());
     Outcome outcome = session.run(job);
     switch (outcome.status) {
       case Outcome::Status::incorrect:
@@ -171,7 +174,12 @@ bool measure_all(const std::vector<Job>& jobs, ResultsFolder& folder, const Prov
     progress.done();
     return outcome;
   };
-  run_benchmarks(jobs, measure, free_json_name(folder.path()), provenance);
+  if (benchmark.asked_for) {
+    run_benchmarks(jobs, measure, benchmark, provenance);
+  } else {
+    for (const Job& job : jobs)
+      measure(job);
+  }
   if (session.device_lost().empty()) return true;
   progress.note(
       fmt::format("{}; --resume {} measures the rest", session.device_lost(), folder.path().string()));
@@ -182,43 +190,56 @@ int run(int argc, const char* const* argv) {
   Options options;
   if (!parse(options, argc, argv)) return 0;
   if (options.list_grids) {
-    for (const support::BuiltInGrid& grid : support::built_in_grids())
+    for (const harness::BuiltInGrid& grid : harness::built_in_grids())
       std::cout << grid.name << '\n';
     return 0;
   }
   if (options.list_json) {
-    std::cout << support::list_variants_json(h200_description(), "an NVIDIA H200");
+    std::cout << harness::list_variants_json(h200_description(), "an NVIDIA H200");
     return 0;
   }
-  const std::vector<const Variant*> variants = support::select_variants(options.what.variants);
-  const support::Grid grid = grid_of(options);
-  const DeviceInfo device = support::open_device(options.folder.device);
+  const std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
+  const harness::Grid grid = grid_of(options);
+  const DeviceInfo device = harness::open_device(options.folder.device);
   if (options.list) {
-    std::cout << support::list_variants(device);
+    std::cout << harness::list_variants(device);
     return 0;
   }
-  const JobList list = make_jobs(variants, grid.cases, device);
+  JobList list = make_jobs(variants, grid.cases, device);
+  filter_by_name(list.jobs, options.benchmark.filter);
+  if (options.benchmark.list_tests) {
+    for (const Job& job : list.jobs)
+      std::cout << job.name() << '\n';
+    return 0;
+  }
   if (options.dry_run) {
     print_dry_run(list);
     return 0;
   }
 
+  if (list.jobs.empty() && !options.benchmark.filter.empty())
+    throw BadRequest(fmt::format("no name matches --benchmark_filter={}", options.benchmark.filter));
+  require_writable(options.benchmark.out);
   const Provenance provenance = gather_provenance(argc, argv, device);
-  const support::RunInfo info{
-      "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, support::names_of(variants)};
+  const harness::RunInfo info{
+      "fwht_sweep", grid.name.empty() ? "problems" : grid.name, grid.text, {1}, harness::names_of(variants)};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
   write_unsupported(folder, list);
-  const bool all_run = measure_all(without_measured(list.jobs, folder), folder, provenance);
+  const bool all_run =
+      measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
   if (all_run) folder.finish();
 
   const std::vector<CsvRow> results = folder.rows("results.csv");
   const std::string bad = problems_found(results);
-  std::cout << best_variants(results) << (bad.empty() ? "" : "\n") << bad << '\n';
+  // Standard output belongs to Google Benchmark where it reports.
+  std::ostream& out = options.benchmark.asked_for ? std::cerr : std::cout;
+  if (!options.benchmark.asked_for) out << best_variants(results);
+  out << (bad.empty() ? "" : "\n") << bad << '\n';
   if (const std::size_t count = folder.rows("unsupported.csv").size(); count > 0) {
-    std::cout << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
+    out << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
   }
-  std::cout << folder.path().string() << std::endl;
+  out << folder.path().string() << std::endl;
   return exit_code(all_run, results);
 }
 

@@ -10,7 +10,7 @@
 
 namespace fwht::sweep {
 
-using support::CsvRow;
+using harness::CsvRow;
 
 namespace {
 

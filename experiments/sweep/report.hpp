@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "experiments/support/csv.hpp"
+#include "experiments/harness/csv.hpp"
 
 namespace fwht::sweep {
 
 /// Tables of the best variant for each n, one for each dtype, size, placement and mode, from rows of
 /// results.csv; only rows with status ok count. Empty for no such row.
-std::string best_variants(const std::vector<support::CsvRow>& results);
+std::string best_variants(const std::vector<harness::CsvRow>& results);
 
 /// One line for each row that is not ok.
-std::string problems_found(const std::vector<support::CsvRow>& results);
+std::string problems_found(const std::vector<harness::CsvRow>& results);
 
 /// What the program exits with: 0 when every job was run and every row is ok, 1 otherwise; also 1 without
 /// rows, for a sweep that measured nothing has shown nothing.

@@ -1,16 +1,14 @@
 // The measurements of one run of the sweep.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "common/gpu_timer.hpp"
-#include "experiments/limit/limits.hpp"
-#include "experiments/support/checked_run.hpp"
-#include "experiments/support/csv.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/harness/limits.hpp"
+#include "experiments/harness/measure.hpp"
 #include "experiments/sweep/jobs.hpp"
 
 namespace fwht::sweep {
@@ -24,15 +22,18 @@ struct Outcome {
     not_run       ///< the device was lost before
   };
   Status status = Status::not_run;
-  support::CsvRow row;  ///< for results.csv, or for unsupported.csv
-  double time_us = 0.0, fraction_of_limit = 0.0;
-  std::string message;  ///< why it is not ok
+  harness::CsvRow row;  ///< for results.csv, or for unsupported.csv
+  Timing timing = {};   ///< where it is ok
+  double limit_us = 0.0;
+  std::string message = {};  ///< why it is not ok
 };
 
 class Session {
  public:
-  /// `record_limit`: called with each row of limits.csv.
-  Session(const DeviceInfo& device, std::function<void(const support::CsvRow&)> record_limit);
+  /// `record_limit`: called with each row of limits.csv. `replays`: of every variant; the copies have the
+  /// timer's own number.
+  Session(const DeviceInfo& device, std::function<void(const harness::CsvRow&)> record_limit,
+          int replays = TimerOptions{}.replays);
 
   /// Measures the limit, checks, times. Never throws for what a variant does: see Outcome.
   Outcome run(const Job& job);
@@ -43,23 +44,18 @@ class Session {
 
  private:
   Outcome measure(const Job& job);
-  const reference::Checked& check(const Job& job, const support::Truth& truth);
-  Timing time(const Job& job, const support::Truth& truth);
-  double empty_us();
+  const harness::Judgement& check(const Job& job);
   void probe_device(const std::string& error);
 
-  const DeviceInfo& device_;
-  support::Workspace workspace_;
-  support::TruthCache truths_;
-  std::int64_t cold_bytes_;
-  limit::Limits limits_;
-  std::optional<double> empty_us_;
+  harness::Bench bench_;
+  harness::Limits limits_;
+  int replays_;
   std::string device_lost_;
 
   // What was checked last; another mode of the same problem needs no second check.
   std::string checked_name_;
-  std::unique_ptr<Plan> plan_;
-  reference::Checked checked_;
+  std::optional<harness::Subject> subject_;
+  harness::Judgement judgement_;
 };
 
 }  // namespace fwht::sweep

@@ -12,8 +12,8 @@
 namespace fwht::sweep {
 namespace {
 
-using support::CsvRow;
-using support::Mode;
+using harness::CsvRow;
+using harness::Mode;
 
 Support everything(const Problem&, const DeviceInfo&) {
   return {};
@@ -54,7 +54,7 @@ const Variant kThrowing{"throwing", "", Memory::host, everything,
 class SessionTest : public testing::Test {
  protected:
   Outcome run(const Variant& variant, const char* problem, Mode mode = Mode::host) {
-    return session.run({&variant, {parse_problem(problem), mode}});
+    return session.run(make_jobs({&variant}, {{parse_problem(problem), mode}}, device).jobs.at(0));
   }
   DeviceInfo device = this_device();
   std::vector<CsvRow> limits;
@@ -88,6 +88,16 @@ TEST_F(SessionTest, ACorrectResultHasATimeBesideItsLimit) {
   EXPECT_EQ(limits.size(), measured) << "the same bytes have the same limit";
   run(cpu::variant, "bf16/n64/r256/out");
   EXPECT_GT(limits.size(), measured);
+}
+
+TEST_F(SessionTest, HasAsManyReplaysAsItIsAskedFor) {
+  Session three(
+      device, [](const CsvRow&) {}, 3);
+  const Outcome outcome =
+      three.run(make_jobs({&cpu::variant}, {{parse_problem("f16/n64/r64"), Mode::host}}, device).jobs.at(0));
+  ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
+  EXPECT_EQ(outcome.row.at("replays"), "3");
+  EXPECT_EQ(outcome.timing.each_us.size(), 3U);
 }
 
 // Lie 10 of ten: a speed is printed for a wrong result.

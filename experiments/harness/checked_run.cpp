@@ -1,0 +1,181 @@
+#include "experiments/harness/checked_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/bits.hpp"
+#include "experiments/harness/device_work.hpp"
+
+namespace fwht::harness {
+namespace {
+
+using reference::Checked;
+using reference::Verdict;
+
+constexpr std::size_t kKeptTruths = 6;
+
+bool same_rows(const Truth& truth, const Problem& period, reference::InputClass input_class,
+               std::uint64_t seed) {
+  return truth.period == period && truth.input_class == input_class && truth.seed == seed;
+}
+
+Truth make_input(const Problem& period, reference::InputClass input_class, std::uint64_t seed) {
+  Truth truth{period, input_class, seed, {}, false, {}, {}};
+  truth.raw.assign(static_cast<std::size_t>(period.rows * period.row_stride() * bytes_of(period.dtype())),
+                   std::byte{kPoisonByte});
+  reference::write_input(period, input_class, seed, truth.raw.data());
+  return truth;
+}
+
+// What lies behind the rows in `output`, raw storage of the problem's rows, must still be poison.
+bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
+  const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
+  const std::size_t row = static_cast<std::size_t>(problem.row_stride()) * element;
+  const std::size_t used = static_cast<std::size_t>(problem.n()) * element;
+  for (std::size_t start = 0; start + used < output.size(); start += row) {
+    const auto gap = output.begin() + static_cast<std::ptrdiff_t>(start + used);
+    const auto end = output.begin() + static_cast<std::ptrdiff_t>(std::min(start + row, output.size()));
+    if (!std::all_of(gap, end, [](std::byte b) { return b == std::byte{kPoisonByte}; })) return false;
+  }
+  return true;
+}
+
+class Check {
+ public:
+  Check(const Plan& plan, const Truth& truth, Slices& slices)
+      : plan_(plan),
+        truth_(truth),
+        slices_(slices),
+        row_bytes_(plan.problem().row_stride() * bytes_of(plan.problem().dtype())),
+        periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {}
+
+  Checked run() {
+    slices_.fill(truth_.raw);
+    plan_.execute(slices_.in(0), slices_.out(0), nullptr);
+    synchronize(slices_.memory());
+    Checked checked = judge_first_period();
+    for (const auto& judge : {&Check::judge_repetition, &Check::judge_tail, &Check::judge_surroundings}) {
+      if (checked.verdict) checked.verdict = (this->*judge)();
+    }
+    return checked;
+  }
+
+ private:
+  // Rows [first, first + count) of the output as raw storage, with what lies behind each row but the very
+  // last.
+  std::vector<std::byte> download(std::int64_t first, std::int64_t count) const {
+    const std::int64_t offset = first * row_bytes_;
+    std::vector<std::byte> raw(
+        static_cast<std::size_t>(std::min(count * row_bytes_, plan_.problem().span_bytes() - offset)));
+    slices_.output().download(raw.data(), raw.size(), static_cast<std::size_t>(offset));
+    return raw;
+  }
+
+  // Every element and row of the first `problem.rows` truths against `output`.
+  reference::ErrorStats compare(const Problem& problem, const void* output) const {
+    const bool all = problem.rows == truth_.period.rows;
+    const reference::Matrix input = truth_.input.topRows(problem.rows);
+    reference::Comparison comparison(problem);
+    comparison.add(0, all ? truth_.expected : reference::Matrix(truth_.expected.topRows(problem.rows)),
+                   output, reference::limits_for(plan_.numerics(), problem, truth_.input_class, input));
+    return comparison.stats();
+  }
+
+  Checked judge_first_period() {
+    const std::vector<std::byte> output = download(0, truth_.period.rows);
+    Checked checked;
+    checked.stats = compare(truth_.period, output.data());
+    checked.verdict = reference::judge(checked.stats, plan_.numerics(), truth_.period, truth_.input_class);
+    if (checked.verdict) checked.verdict = judge_gaps(truth_.period, output);
+    return checked;
+  }
+
+  Verdict judge_repetition() {
+    const std::int64_t period = truth_.period.rows * row_bytes_;
+    const std::int64_t bytes = std::min(periods_ * period, plan_.problem().span_bytes());
+    const std::int64_t broken = period_break(slices_.output(), period, bytes);
+    if (broken < 0) return reference::passed();
+    return reference::incorrect(
+        fmt::format("row {} differs from row {} although both have the same input (byte {} of the output)",
+                    broken / row_bytes_, broken / row_bytes_ - truth_.period.rows, broken));
+  }
+
+  Verdict judge_tail() {
+    Problem tail = truth_.period;
+    const std::int64_t first = periods_ * truth_.period.rows;
+    tail.rows = plan_.problem().rows - first;
+    if (tail.rows == 0) return reference::passed();
+    const std::vector<std::byte> output = download(first, tail.rows);
+    Verdict verdict = reference::judge_elements(compare(tail, output.data()), tail);
+    if (verdict) verdict = judge_gaps(tail, output);
+    if (!verdict) verdict.message = fmt::format("counted from row {}: {}", first, verdict.message);
+    return verdict;
+  }
+
+  static Verdict judge_gaps(const Problem& problem, const std::vector<std::byte>& output) {
+    return gaps_intact(problem, output) ? reference::passed()
+                                        : reference::incorrect("elements between the rows were written");
+  }
+
+  Verdict judge_surroundings() {
+    if (!slices_.output().guards_intact() || !slices_.input().guards_intact()) {
+      return reference::incorrect("memory in front of or behind the data was written");
+    }
+    if (slices_.placement() == Placement::in_place) return reference::passed();
+    std::vector<std::byte> input(std::min(truth_.raw.size(), slices_.input().bytes()));
+    slices_.input().download(input.data(), input.size());
+    const bool kept = std::equal(input.begin(), input.end(), truth_.raw.begin()) &&
+                      period_break(slices_.input(), static_cast<std::int64_t>(truth_.raw.size()),
+                                   static_cast<std::int64_t>(slices_.input().bytes())) < 0;
+    return kept ? reference::passed()
+                : reference::incorrect("the input of an out-of-place transform was written");
+  }
+
+  const Plan& plan_;
+  const Truth& truth_;
+  Slices& slices_;
+  std::int64_t row_bytes_;
+  std::int64_t periods_;  // whole ones
+};
+
+}  // namespace
+
+const Truth& TruthCache::of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
+  Truth& truth = find_or_add(problem, input_class, seed);
+  if (!truth.transformed) {
+    truth.input = reference::load_rows(truth.period, truth.raw.data());
+    truth.expected = reference::expected(truth.period, truth.raw.data());
+    truth.transformed = true;
+  }
+  return truth;
+}
+
+const std::vector<std::byte>& TruthCache::input_of(const Problem& problem, reference::InputClass input_class,
+                                                   std::uint64_t seed) {
+  return find_or_add(problem, input_class, seed).raw;
+}
+
+Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass input_class,
+                               std::uint64_t seed) {
+  Problem period = problem;
+  period.placement = Placement::in_place;  // makes no difference to the truth
+  period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
+    return same_rows(truth, period, input_class, seed);
+  });
+  if (found != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, found);
+    return kept_.front();
+  }
+  if (kept_.size() >= kKeptTruths) kept_.pop_back();
+  kept_.push_front(make_input(period, input_class, seed));
+  return kept_.front();
+}
+
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices) {
+  return Check(plan, truth, slices).run();
+}
+
+}  // namespace fwht::harness

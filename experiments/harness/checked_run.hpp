@@ -1,0 +1,55 @@
+// Check first, then time: one execute on fresh data, compared with the FP64 truth.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "common/variant.hpp"
+#include "experiments/harness/slices.hpp"
+#include "reference/inputs.hpp"
+#include "reference/tolerance.hpp"
+
+namespace fwht::harness {
+
+/// Random rows and their transform in FP64. Large problems repeat them: the data stays random for the memory
+/// system, and the FP64 work stays small.
+struct Truth {
+  Problem period;  ///< the rows of one period; otherwise the problem asked for
+  reference::InputClass input_class = reference::InputClass::normal;
+  std::uint64_t seed = 1;
+  std::vector<std::byte> raw;  ///< period.rows x row_stride elements; what lies between the rows is poisoned
+  bool transformed = false;    ///< input and expected are there
+  reference::Matrix input, expected;
+};
+
+/// Truths are made once and kept while the same rows are asked for.
+class TruthCache {
+ public:
+  static constexpr std::int64_t kPeriodElements = std::int64_t{1} << 20;
+
+  explicit TruthCache(std::int64_t period_elements = kPeriodElements) : period_elements_(period_elements) {}
+
+  /// The period of `problem`: whole rows, the fewest that reach the period's elements, at most all. Valid
+  /// until the next call.
+  const Truth& of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
+  /// The same rows without their transform: Truth::raw.
+  const std::vector<std::byte>& input_of(const Problem& problem, reference::InputClass input_class,
+                                         std::uint64_t seed);
+
+ private:
+  Truth& find_or_add(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
+
+  std::int64_t period_elements_;
+  std::list<Truth> kept_;  // newest first
+};
+
+/// Fills the slices with the truth's input, executes the plan on slice 0 and judges every element of the
+/// result: the first period against the FP64 truth by the tolerances of the plan's steps, every
+/// further whole period by equality with the first, rows behind the last whole period against the truth
+/// again. Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what
+/// the plan throws.
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices);
+
+}  // namespace fwht::harness

@@ -1,0 +1,216 @@
+#include "experiments/harness/grid.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "common/bits.hpp"
+#include "common/error.hpp"
+
+namespace fwht::harness {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+template <class Value, class Parse>
+std::vector<Value> parse_each(std::string_view text, Parse parse) {
+  std::vector<Value> values;
+  for (const std::string& item : split_list(text))
+    values.push_back(parse(item));
+  return values;
+}
+
+struct Block {
+  int line = 0;
+  std::vector<std::int64_t> n, elements, rows;
+  std::vector<Dtype> dtypes;
+  std::vector<Placement> placements;
+  std::vector<Mode> modes;
+
+  void set(std::string_view key, std::string_view value) {
+    if (key == "n") {
+      n = parse_counts(value, key);
+    } else if (key == "elements") {
+      elements = parse_counts(value, key);
+    } else if (key == "rows") {
+      rows = parse_counts(value, key);
+    } else if (key == "dtype") {
+      dtypes = parse_each<Dtype>(value, parse_dtype);
+    } else if (key == "placement") {
+      placements = parse_each<Placement>(value, parse_placement);
+    } else if (key == "mode") {
+      modes = parse_each<Mode>(value, parse_mode);
+    } else {
+      throw BadRequest(
+          fmt::format("unknown key '{}'; known: n, elements, rows, dtype, placement, mode", key));
+    }
+  }
+
+  std::vector<std::int64_t> rows_for(std::int64_t length) const {
+    std::vector<std::int64_t> all;
+    for (const std::int64_t count : elements) {
+      if (count < length) continue;
+      if (count % length != 0)
+        throw BadRequest(fmt::format("elements={} is no multiple of n={}", count, length));
+      all.push_back(count / length);
+    }
+    all.insert(all.end(), rows.begin(), rows.end());
+    return all;
+  }
+
+  void append_to(std::vector<Case>& cases, std::set<std::string>& seen) const {
+    for (const std::int64_t length : n) {
+      for (const Dtype dtype : dtypes) {
+        for (const std::int64_t count : rows_for(length)) {
+          for (const Placement placement : placements) {
+            for (const Mode mode : modes) {
+              Problem problem = make_problem(dtype, length, count, placement);
+              problem.programmatic_launch = is_programmatic(mode);
+              validate(problem);
+              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
+                cases.push_back({problem, mode});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void require_complete() const {
+    const auto require = [](bool there, std::string_view key) {
+      if (!there) throw BadRequest(fmt::format("the block names no {}", key));
+    };
+    require(!n.empty(), "n");
+    require(!elements.empty() || !rows.empty(), "elements or rows");
+    require(!dtypes.empty(), "dtype");
+    require(!modes.empty(), "mode");
+  }
+};
+
+}  // namespace
+
+Mode parse_mode(std::string_view text) {
+  for (const Mode mode : kAllModes) {
+    if (name_of(mode) == text) return mode;
+  }
+  throw BadRequest(
+      fmt::format("unknown mode '{}'; known: replay, replay_pdl, alternating, cold, host", text));
+}
+
+Placement parse_placement(std::string_view text) {
+  if (text == "in") return Placement::in_place;
+  if (text == "out") return Placement::out_of_place;
+  throw BadRequest(fmt::format("unknown placement '{}'; known: in, out", text));
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> items;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    if (const std::string_view item = trimmed(text.substr(0, comma)); !item.empty()) items.emplace_back(item);
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
+  return items;
+}
+
+std::int64_t parse_count(std::string_view text, std::string_view what) {
+  const auto number = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc{} || end != digits.data() + digits.size() || value < 1) {
+      throw BadRequest(fmt::format("{}: '{}' is no positive number; write 4096 or 2^12", what, text));
+    }
+    return value;
+  };
+  if (!text.starts_with("2^")) return number(text);
+  const std::int64_t exponent = text == "2^0" ? 0 : number(text.substr(2));
+  if (exponent > 62) throw BadRequest(fmt::format("{}: '{}' is above the limit of 2^62", what, text));
+  return std::int64_t{1} << exponent;
+}
+
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what) {
+  std::vector<std::int64_t> counts;
+  for (const std::string& item : split_list(text)) {
+    const std::size_t dots = item.find("..");
+    if (dots == std::string::npos) {
+      counts.push_back(parse_count(item, what));
+      continue;
+    }
+    const std::int64_t first = parse_count(trimmed(std::string_view(item).substr(0, dots)), what);
+    const std::int64_t last = parse_count(trimmed(std::string_view(item).substr(dots + 2)), what);
+    if (!is_power_of_two(first) || !is_power_of_two(last) || first > last) {
+      throw BadRequest(fmt::format("{}: '{}' must run from a power of two up to a power of two", what, item));
+    }
+    for (std::int64_t value = first;; value *= 2) {
+      counts.push_back(value);
+      if (value == last) break;
+    }
+  }
+  return counts;
+}
+
+Grid parse_grid(std::string name, std::string_view text) {
+  Grid grid{std::move(name), std::string(text), {}};
+  std::set<std::string> seen;
+  Block block;
+  int line_number = 0, at = 0;
+  const auto close = [&] {
+    if (block.line == 0) return;
+    at = block.line;
+    block.require_complete();
+    if (block.placements.empty()) block.placements = {Placement::in_place};
+    block.append_to(grid.cases, seen);
+  };
+  try {
+    std::istringstream lines{std::string(text)};
+    for (std::string line; std::getline(lines, line);) {
+      at = ++line_number;
+      const std::string_view content = trimmed(std::string_view(line).substr(0, line.find('#')));
+      if (content.empty()) continue;
+      if (content.front() == '[') {
+        if (content.back() != ']') throw BadRequest(fmt::format("'{}' lacks its ]", content));
+        close();
+        block = Block{};
+        block.line = line_number;
+        continue;
+      }
+      const std::size_t equals = content.find('=');
+      if (block.line == 0 || equals == std::string_view::npos) {
+        throw BadRequest(fmt::format("'{}' is neither [block] nor key = values inside a block", content));
+      }
+      block.set(trimmed(content.substr(0, equals)), trimmed(content.substr(equals + 1)));
+    }
+    close();
+    if (grid.cases.empty()) throw BadRequest("the grid names no problem");
+  } catch (const BadRequest& error) {
+    throw BadRequest(fmt::format("grid '{}', line {}: {}", grid.name, at, error.what()));
+  }
+  return grid;
+}
+
+Grid load_grid(const std::string& name_or_file) {
+  std::string known;
+  for (const BuiltInGrid& grid : built_in_grids()) {
+    if (grid.name == name_or_file) return parse_grid(std::string(grid.name), grid.text);
+    known += (known.empty() ? "" : ", ") + std::string(grid.name);
+  }
+  std::ifstream file(name_or_file);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file || text.empty()) {
+    throw BadRequest(
+        fmt::format("unknown grid '{}': no such file, and the built-in grids are {}", name_or_file, known));
+  }
+  return parse_grid(name_or_file, text);
+}
+
+}  // namespace fwht::harness

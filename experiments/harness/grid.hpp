@@ -1,0 +1,59 @@
+// Grids: which problems are timed in which modes, as text files.
+//
+//   # A comment.
+//   [L2]                         a block; its name is for the reader
+//   n = 16..32768                numbers are 4096 or 2^12; a..b stands for every power of two from a to b
+//   elements = 2^23              rows follow: elements / n; an n above the element count is left out
+//   rows = 1, 64                 instead of elements, or beside them
+//   dtype = f16, bf16
+//   placement = in, out          optional; in is the default
+//   mode = alternating           replay, replay_pdl, alternating, cold: device variants; host: host variants
+//
+// A block stands for every combination of its values; combinations that an earlier block named are not
+// repeated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/problem.hpp"
+#include "experiments/harness/mode.hpp"
+
+namespace fwht::harness {
+
+struct Case {
+  Problem problem;
+  Mode mode = Mode::replay;
+};
+
+struct Grid {
+  std::string name, text;
+  std::vector<Case> cases;
+};
+
+struct BuiltInGrid {
+  std::string_view name, text;
+};
+
+/// The grids of experiments/grids, compiled in, so that a program finds them wherever it runs.
+std::span<const BuiltInGrid> built_in_grids();
+
+/// Throws BadRequest with name and line.
+Grid parse_grid(std::string name, std::string_view text);
+
+/// A built-in grid by name, else a file. Throws BadRequest that lists the built-in names when there is
+/// neither.
+Grid load_grid(const std::string& name_or_file);
+
+/// "4096" or "2^12"; `what` names the value in the BadRequest.
+std::int64_t parse_count(std::string_view text, std::string_view what);
+/// "16..128, 2^10": see above.
+std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view what);
+
+/// Items between commas, without surrounding blanks; empty ones are dropped.
+std::vector<std::string> split_list(std::string_view text);
+
+}  // namespace fwht::harness

@@ -1,0 +1,388 @@
+#include "experiments/harness/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "common/dtype.hpp"
+#include "experiments/harness/mode.hpp"
+#include "experiments/harness/performer.hpp"
+#include "reference/inputs.hpp"
+
+namespace fwht::harness {
+namespace {
+
+using Type = Column::Type;
+
+enum Presence { key, optional_key, required, optional };
+
+Column column(const char* name, Type type, Presence presence, const char* unit, const char* meaning) {
+  return {name, type, unit, meaning, presence == key || presence == required, presence <= optional_key, {}};
+}
+
+Column string(const char* name, Presence presence, const char* meaning) {
+  return column(name, Type::string, presence, "", meaning);
+}
+Column integer(const char* name, Presence presence, const char* unit, const char* meaning) {
+  return column(name, Type::integer, presence, unit, meaning);
+}
+Column number(const char* name, Presence presence, const char* unit, const char* meaning) {
+  return column(name, Type::number, presence, unit, meaning);
+}
+Column json(const char* name, Presence presence, const char* meaning) {
+  return column(name, Type::json, presence, "", meaning);
+}
+Column one_of(const char* name, Presence presence, std::vector<std::string> values, const char* meaning) {
+  Column result = column(name, Type::values, presence, "", meaning);
+  result.values = std::move(values);
+  return result;
+}
+
+template <class Value>
+std::vector<std::string> names_of(std::initializer_list<Value> values) {
+  std::vector<std::string> names;
+  for (const Value value : values)
+    names.emplace_back(name_of(value));
+  return names;
+}
+
+// What several tables share.
+
+Column variant() {
+  return string("variant", key, "the variant of the ladder");
+}
+Column performer() {
+  return string("variant", key, "the variant, or what stands for one: see docs/measuring.md");
+}
+Column source() {
+  std::vector<std::string> names = names_of({Source::measured, Source::emulated, Source::emulated_a100});
+  names.emplace_back("host");
+  return one_of("source", key, std::move(names),
+                "who carried it out: this machine, an emulation, a host model");
+}
+Column memory() {
+  return one_of("memory", key, names_of({Memory::host, Memory::device}), "where the data are");
+}
+Column dtype(Presence presence = key) {
+  return one_of("dtype", presence, names_of({Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64}),
+                "storage type of the input");
+}
+Column length(Presence presence = key) {
+  return integer("n", presence, "elements", "row length");
+}
+Column rows(Presence presence = key) {
+  return integer("rows", presence, "rows", "independent rows");
+}
+Column placement(Presence presence = key) {
+  return one_of("placement", presence, names_of({Placement::in_place, Placement::out_of_place}),
+                "whether the result replaces the input");
+}
+Column mode() {
+  return one_of("mode", key,
+                names_of({Mode::replay, Mode::replay_pdl, Mode::alternating, Mode::cold, Mode::host}),
+                "how launches follow each other");
+}
+Column input() {
+  std::vector<std::string> names;
+  for (const reference::InputClass value : reference::all_input_classes())
+    names.emplace_back(reference::name_of(value));
+  return one_of("input", key, std::move(names), "kind of input");
+}
+Column status() {
+  return one_of("status", required, {"ok", "incorrect", "failed"},
+                "incorrect: judged wrong; failed: threw; either has a message");
+}
+Column message() {
+  return string("message", optional, "why the status is not ok");
+}
+Column rel_l2(const char* meaning) {
+  return number("rel_l2", optional, "", meaning);
+}
+Column max_error_over_rms() {
+  return number("max_error_over_rms", optional, "", "largest error over the root mean square of its row");
+}
+Column gain() {
+  return number("gain", optional, "", "least-squares gain of the result against FP64, less 1");
+}
+Column useful_bytes(Presence presence) {
+  return integer("useful_bytes", presence, "bytes", "bytes_read + bytes_written");
+}
+Column bytes_read(Presence presence) {
+  return integer("bytes_read", presence, "bytes", "the fewest that must be read");
+}
+Column bytes_written(Presence presence) {
+  return integer("bytes_written", presence, "bytes", "the fewest that must be written");
+}
+
+std::vector<Table> make_tables() {
+  return {
+      {"results.csv",
+       "fwht_sweep",
+       "one row per variant, problem and mode",
+       {variant(),
+        memory(),
+        string("operator", key, "what rows are multiplied by: 4096, 28x512"),
+        string("encoding", optional_key, "format of the result where it is encoded: e4m3:row"),
+        dtype(),
+        length(),
+        rows(),
+        integer("elements", required, "elements", "n * rows"),
+        placement(),
+        integer("row_stride", key, "elements", "distance of row starts in the input"),
+        mode(),
+        status(),
+        number("time_us", optional, "us", "per launch: median over the replays; only where status is ok"),
+        number("time_min_us", optional, "us", "per launch: the fastest replay"),
+        number("time_max_us", optional, "us", "per launch: the slowest replay"),
+        integer("launches", optional, "launches", "in one replay"),
+        integer("replays", optional, "replays", "that were timed"),
+        number("empty_us", optional, "us", "an empty kernel in a graph, per launch"),
+        number("limit_us", optional, "us", "the fastest copy of the same bytes in the same mode and run"),
+        string("limit_kernel", optional, "which copy that is"),
+        number("fraction_of_limit", optional, "", "limit_us / time_us"),
+        bytes_read(required),
+        bytes_written(required),
+        useful_bytes(required),
+        number("bytes_per_second", optional, "bytes/s", "useful_bytes / time"),
+        rel_l2("relative L2 error against FP64"),
+        number("predicted_rel_l2", optional, "", "what the plan's numerics predict for it"),
+        max_error_over_rms(),
+        gain(),
+        json("settings", optional, "what the plan decided"),
+        message()}},
+      {"limits.csv",
+       "fwht_sweep",
+       "one row per copy kernel that was timed; a resumed run appends those that it needs again",
+       {memory(), useful_bytes(key), bytes_read(key), bytes_written(key), placement(), mode(),
+        string("kernel", key, "name of the copy kernel"),
+        number("time_us", required, "us", "per launch: median over the replays"),
+        number("time_min_us", required, "us", "per launch: the fastest replay"),
+        number("time_max_us", required, "us", "per launch: the slowest replay")}},
+      {"unsupported.csv",
+       "fwht_sweep",
+       "one row per problem that a variant refuses",
+       {variant(), string("operator", key, "what rows are multiplied by"),
+        string("encoding", optional_key, "format of the result where it is encoded"), dtype(), length(),
+        rows(), placement(), string("reason", required, "one sentence")}},
+      {"accuracy.csv",
+       "fwht_accuracy",
+       "one row per variant, dtype, n and kind of input: errors against FP64 over all rows of all seeds",
+       {performer(),
+        source(),
+        dtype(),
+        length(),
+        input(),
+        string("seeds", optional, "separated by semicolons"),
+        integer("elements", optional, "elements", "of all seeds together"),
+        status(),
+        rel_l2("relative L2 error over all elements"),
+        number("rel_l2_min_row", optional, "", "of the row with the least"),
+        number("rel_l2_mean_row", optional, "", "mean over the rows"),
+        number("rel_l2_max_row", optional, "", "of the row with the greatest"),
+        number("predicted_rel_l2", optional, "", "what the numerics predict for such inputs"),
+        number("ratio", optional, "", "rel_l2 / predicted_rel_l2"),
+        number("predicted_for_data", optional, "", "the same roundings followed through this very data"),
+        number("ratio_for_data", optional, "", "rel_l2 / predicted_for_data"),
+        number("window", optional, "", "how far ratio_for_data may lie from 1 on continuous data"),
+        max_error_over_rms(),
+        gain(),
+        number("predicted_gain", optional, "", "what the numerics predict for it"),
+        number("gain_spread", optional, "", "standard deviation of the gain over such inputs"),
+        number("mean_signed_error", optional, "", "mean error over the root mean square of the result"),
+        number("bit_match", optional, "", "share of results equal to the correctly rounded one"),
+        string("ulp_histogram", optional,
+               "results at distance 0, 1, 2 ... from the correctly rounded one, separated by semicolons"),
+        integer("nonfinite", optional, "elements", "results that are not finite"),
+        integer("unexpected_nan", optional, "elements", "NaN where the exact result is a number"),
+        integer("unexpected_infinity", optional, "elements", "infinite where the exact result is finite"),
+        integer("missing_nonfinite", optional, "elements", "finite where the exact result is not"),
+        message()}},
+      {"probes.csv",
+       "fwht_analysis",
+       "one row per question to a tensor-core instruction",
+       {source(), string("instruction", key, "PTX name"),
+        one_of("operand", key, names_of({Dtype::f16, Dtype::bf16}), "type of the factors"),
+        string("accumulator", key, "its type"),
+        string("probe", optional_key, "the question; empty where the task failed"),
+        integer("vectors", optional, "", "that the answer rests on"),
+        number("value", optional, "", "the answer"),
+        number("model_value", optional, "", "what the model of the tensor core answers"),
+        integer("mismatches", optional, "vectors", "whose bits differ from the model's"), status(),
+        message()}},
+      {"overflow.csv",
+       "fwht_analysis",
+       "fp16 rows of one 2-norm and four shapes: which come out infinite although their exact result is "
+       "finite",
+       {performer(), source(), dtype(), length(),
+        one_of("shape", key, {"normal", "constant", "block_of_256", "one_hot"}, "of the rows"),
+        number("norm_over_limit", optional_key, "",
+               "2-norm of a row over 65504; empty where the task failed"),
+        number("rms", optional, "", "root mean square of a row"),
+        integer("rows", optional, "rows", "that were tried"),
+        integer("overflowing_rows", optional, "rows", "whose exact result overflows"),
+        integer("spurious_rows", optional, "rows", "that overflow although their exact result is finite"),
+        integer("spurious_values", optional, "elements", "infinite or NaN in such rows"),
+        rel_l2("relative L2 error of the rows that stay finite"), status(), message()}},
+      {"quantization.csv",
+       "fwht_analysis",
+       "tokens cast to a format without rotation, after an exact one, and after each variant's",
+       {performer(), source(), dtype(), length(), input(),
+        string("format", optional_key, "number format; empty where the task failed"),
+        integer("elements", optional, "elements", "that were cast"), rel_l2("relative L2 error of the token"),
+        number("bulk_rel_l2", optional, "", "the same over the columns without outliers"),
+        max_error_over_rms(),
+        number("peak_over_rms", optional, "", "largest element over the root mean square of its token, mean"),
+        number("underflow", optional, "", "share of elements that become zero"),
+        number("transform_rel_l2", optional, "", "relative L2 error of the transform alone"), status(),
+        message()}},
+      {"attention.csv",
+       "fwht_analysis",
+       "FP8 attention with rotated Q and K against FP64 (arXiv 2407.08608, Table 3)",
+       {performer(), source(), string("method", key, "arithmetic and casts"),
+        string("choice", key, "what the paper leaves open"), integer("d", key, "elements", "head dimension"),
+        length(), integer("heads", optional, "heads", "independent heads"),
+        integer("rows_per_head", optional, "rows", "that are compared"),
+        integer("seed", optional, "", "of the data"),
+        number("rmse", optional, "", "root mean square error of the output"),
+        number("rmse_mean", optional, "", "mean over the heads"),
+        number("rmse_spread", optional, "", "standard deviation over the heads"),
+        number("rmse_min", optional, "", "of the best head"),
+        number("rmse_max", optional, "", "of the worst head"),
+        number("output_rms", optional, "", "root mean square of the exact output"),
+        number("published", optional, "", "what the paper reports"), status(), message()}},
+      // Not unsupported.csv: a sweep in the same folder may have timed it.
+      {"not_profiled.csv",
+       "fwht_profile",
+       "one row per problem that was left out",
+       {variant(), dtype(), length(), rows(), placement(), string("reason", required, "one sentence")}},
+      {"launches.csv",
+       "fwht_profile",
+       "what was launched, in the order of the profiler's rows; a peak has no problem",
+       {string("variant", optional_key, "the variant; empty for a peak"),
+        string("peak", optional_key, "the resource that the launch drives as hard as it goes"),
+        dtype(optional_key), length(optional_key), rows(optional_key),
+        integer("elements", optional, "elements", "n * rows"), placement(optional_key),
+        integer("row_stride", optional_key, "elements", "distance of row starts"), useful_bytes(optional),
+        integer("kernels", required, "kernels", "rows of the profiler that belong to it"),
+        json("settings", optional, "what the plan decided")}},
+      {"tests.csv",
+       "./testbed (analysis/times.py)",
+       "one row per test case that was to run on the machine of the results",
+       {string("name", key,
+               "ctest's name, or suite.case of a GoogleTest program that runs many in one process"),
+        string("label", required, "host, gpu, slow: joined by +"),
+        one_of("status", required, {"passed", "failed", "skipped"}, "what became of it"),
+        number("seconds", required, "s", "wall-clock time")}},
+  };
+}
+
+const char* name_of(Type type) {
+  switch (type) {
+    case Type::string:
+      return "string";
+    case Type::integer:
+      return "integer";
+    case Type::number:
+      return "number";
+    case Type::boolean:
+      return "boolean";
+    case Type::values:
+      return "enum";
+    case Type::json:
+      return "json";
+  }
+  return "";
+}
+
+bool is_integer(std::string_view text) {
+  long long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool is_number(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && !std::isnan(value);
+}
+
+bool is_of_type(const Column& column, std::string_view text) {
+  switch (column.type) {
+    case Type::string:
+      return true;
+    case Type::integer:
+      return is_integer(text);
+    case Type::number:
+      return is_number(text);
+    case Type::boolean:
+      return text == "true" || text == "false";
+    case Type::values:
+      return std::find(column.values.begin(), column.values.end(), text) != column.values.end();
+    case Type::json:
+      return nlohmann::json::parse(text, nullptr, false).is_object();
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string why_no_value(const Column& column, std::string_view text) {
+  if (text.empty()) return column.required ? fmt::format("column {} must not be empty", column.name) : "";
+  if (is_of_type(column, text)) return "";
+  return fmt::format("column {}: '{}' is no {}", column.name, text,
+                     column.values.empty() ? name_of(column.type)
+                                           : fmt::format("value of {}", fmt::join(column.values, ", ")));
+}
+
+std::vector<std::string> Table::column_names() const {
+  std::vector<std::string> names;
+  for (const Column& c : columns)
+    names.push_back(c.name);
+  return names;
+}
+
+std::vector<std::string> Table::key() const {
+  std::vector<std::string> names;
+  for (const Column& c : columns) {
+    if (c.key) names.push_back(c.name);
+  }
+  return names;
+}
+
+std::span<const Table> all_tables() {
+  static const std::vector<Table> tables = make_tables();
+  return tables;
+}
+
+const Table& table_schema(std::string_view name) {
+  for (const Table& table : all_tables()) {
+    if (table.name == name) return table;
+  }
+  throw std::out_of_range(fmt::format("no program writes a table {}", name));
+}
+
+std::string schema_json() {
+  using Json = nlohmann::ordered_json;
+  Json tables = Json::object();
+  for (const Table& table : all_tables()) {
+    Json columns = Json::array();
+    for (const Column& c : table.columns) {
+      Json entry = {{"name", c.name}, {"type", name_of(c.type)}};
+      if (!c.values.empty()) entry["values"] = c.values;
+      entry["unit"] = c.unit;
+      entry["required"] = c.required;
+      entry["key"] = c.key;
+      entry["meaning"] = c.meaning;
+      columns.push_back(std::move(entry));
+    }
+    tables[table.name] = {
+        {"program", table.program}, {"meaning", table.meaning}, {"columns", std::move(columns)}};
+  }
+  return Json{{"schema_version", 1}, {"tables", std::move(tables)}}.dump(1);
+}
+
+}  // namespace fwht::harness

@@ -1,0 +1,52 @@
+// The tables of a results folder, each declared once: its columns with type, unit and meaning. The programs
+// write by these declarations, and put them into the folder as schema.json, by which analysis/ reads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fwht::harness {
+
+struct Column {
+  enum class Type {
+    string,
+    integer,
+    number,   ///< decimal; also "inf" and "-inf"
+    boolean,  ///< "true" or "false"
+    values,   ///< one of `values`; "enum" in schema.json
+    json      ///< a JSON object
+  };
+  std::string name;
+  Type type = Type::string;
+  std::string unit = {};  ///< "us", "bytes", "elements" ...; empty for a plain number and for text
+  std::string meaning = {};
+  bool required = false;  ///< never empty; an empty field says that there is no value
+  bool key = false;       ///< one of the columns that tell the rows of the table apart
+  std::vector<std::string> values = {};
+};
+
+/// Empty when `text` is a value of the column, else one sentence.
+std::string why_no_value(const Column& column, std::string_view text);
+
+struct Table {
+  std::string name;     ///< of the file: "results.csv"
+  std::string program;  ///< that writes it
+  std::string meaning;
+  std::vector<Column> columns;  ///< in the order of the file
+
+  std::vector<std::string> column_names() const;
+  std::vector<std::string> key() const;
+};
+
+/// Every table that a program writes.
+std::span<const Table> all_tables();
+
+/// Throws std::out_of_range for a table that no program writes.
+const Table& table_schema(std::string_view name);
+
+/// The declarations as schema.json holds them; the format is described in docs/measuring.md.
+std::string schema_json();
+
+}  // namespace fwht::harness

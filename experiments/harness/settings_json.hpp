@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "common/variant.hpp"
+
+namespace fwht::harness {
+
+/// What a plan decided, as a JSON object in display order; a scale that is not the orthonormal one is added,
+/// because the tables have no column for it.
+std::string settings_json(const Plan& plan);
+
+}  // namespace fwht::harness

@@ -1,0 +1,82 @@
+#include "experiments/harness/tasks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "common/provenance.hpp"
+
+namespace fwht::harness {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Tasks : public testing::Test {
+ protected:
+  Tasks() {
+    path = fs::path(testing::TempDir()) / "tasks_test" /
+           testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(path);
+  }
+  ResultsFolder folder() const {
+    const char* argv[] = {"test"};
+    return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, DeviceInfo{}),
+                               {"test", "", "", {1}, {"cpu"}});
+  }
+  Task task(const std::string& n, int rows = 1) {
+    return {{{"variant", "cpu"}, {"n", n}}, rows, [this, rows] {
+              ++calls;
+              std::vector<CsvRow> made;
+              for (int i = 0; i < rows; ++i)
+                made.push_back({{"format", std::to_string(i)}});
+              return made;
+            }};
+  }
+  fs::path path;
+  int calls = 0;
+};
+
+TEST_F(Tasks, RunOnceAndAreNotRepeated) {
+  for (int run = 0; run < 2; ++run) {
+    ResultsFolder results = folder();
+    EXPECT_TRUE(run_tasks({task("16"), task("32", 3)}, "quantization.csv", DeviceInfo{}, results));
+    EXPECT_EQ(calls, 2) << "nothing is done twice";
+    EXPECT_EQ(results.rows("quantization.csv").size(), 4U);
+    EXPECT_TRUE(all_ok(results, "quantization.csv"));
+  }
+}
+
+TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
+  ResultsFolder results = folder();
+  results.table("quantization.csv")
+      .append({{"variant", "cpu"}, {"n", "32"}, {"format", "0"}, {"status", "ok"}});
+  EXPECT_TRUE(run_tasks({task("32", 3)}, "quantization.csv", DeviceInfo{}, results));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(results.rows("quantization.csv").size(), 3U);
+}
+
+TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
+  ResultsFolder results = folder();
+  const Task broken{{{"variant", "cpu"}, {"n", "8"}}, 1, []() -> std::vector<CsvRow> {
+                      throw std::runtime_error("no luck");
+                    }};
+  EXPECT_TRUE(run_tasks({broken, task("16")}, "quantization.csv", DeviceInfo{}, results));
+  const auto rows = results.rows("quantization.csv");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("status"), "failed");
+  EXPECT_EQ(rows[0].at("message"), "no luck");
+  EXPECT_EQ(rows[1].at("status"), "ok");
+  EXPECT_FALSE(all_ok(results, "quantization.csv"));
+}
+
+TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
+  ResultsFolder results = folder();
+  results.table("quantization.csv").append({{"source", "emulated_a100"}, {"status", "incorrect"}});
+  EXPECT_TRUE(all_ok(results, "quantization.csv"));
+  results.table("quantization.csv").append({{"source", "emulated"}, {"status", "incorrect"}});
+  EXPECT_FALSE(all_ok(results, "quantization.csv"));
+}
+
+}  // namespace
+}  // namespace fwht::harness

@@ -1,0 +1,71 @@
+#include "experiments/harness/transform.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "experiments/harness/copy_kernels.hpp"
+#include "experiments/harness/mode.hpp"
+#include "experiments/harness/settings_json.hpp"
+
+namespace fwht::harness {
+
+Description describe(const Variant& variant, const Problem& problem) {
+  Description what;
+  what.name = fmt::format("{}/{}", variant.name, to_string(problem));
+  what.buffers = {variant.memory, problem.placement, problem.span_bytes(), problem.span_bytes_out()};
+  what.traffic = {problem.bytes_read(), problem.bytes_written()};
+  what.sign_mask = sign_mask(problem.dtype());
+  what.columns = {{"variant", std::string(variant.name)},
+                  {"memory", std::string(name_of(variant.memory))},
+                  {"operator", to_string(problem.op)},
+                  {"encoding", to_string(problem.encoding)},
+                  {"dtype", std::string(name_of(problem.dtype()))},
+                  {"n", std::to_string(problem.n())},
+                  {"rows", std::to_string(problem.rows)},
+                  {"elements", std::to_string(problem.elements())},
+                  {"placement", std::string(name_of(problem.placement))},
+                  {"row_stride", std::to_string(problem.row_stride())},
+                  {"bytes_read", std::to_string(problem.bytes_read())},
+                  {"bytes_written", std::to_string(problem.bytes_written())},
+                  {"useful_bytes", std::to_string(problem.useful_bytes())}};
+  return what;
+}
+
+Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
+                          std::shared_ptr<TruthCache> truths, reference::InputClass input,
+                          std::uint64_t seed) {
+  const Problem problem = plan->problem();
+  Subject subject{describe(variant, problem)};
+  subject.launch = [plan](const void* in, void* out, Stream stream) { plan->execute(in, out, stream); };
+  subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
+  subject.check = [=](Slices& slices) {
+    const reference::Checked checked = check_plan(*plan, truths->of(problem, input, seed), slices);
+    const reference::ErrorStats& stats = checked.stats;
+    const double predicted = reference::predicted_rel_l2(plan->numerics(), problem, stats.expected_rms);
+    return Judgement{checked.verdict,
+                     {{"rel_l2", csv_number(stats.rel_l2)},
+                      {"predicted_rel_l2", csv_number(predicted)},
+                      {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
+                      {"gain", csv_number(stats.gain)}}};
+  };
+  subject.settings = [plan] { return settings_json(*plan); };
+  subject.applications = applications_in_place(plan->numerics(), problem);
+  return subject;
+}
+
+std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem) {
+  const double allowed_octaves = problem.dtype() == Dtype::f16 ? 6.0 : 40.0;
+  const double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
+                      (1.0 + numerics.gain_error(problem.scale));
+  const double octaves = std::fabs(std::log2(gain));
+  // 8.6e-8 octaves off is the rounding of the scale to fp32: no drift in any number of launches that can be
+  // timed.
+  if (octaves < 1e-7) return std::numeric_limits<std::int64_t>::max();
+  if (!std::isfinite(octaves)) return 1;  // scale 0
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(allowed_octaves / octaves));
+}
+
+}  // namespace fwht::harness

@@ -1,0 +1,25 @@
+// Transforms as subjects.
+#pragma once
+
+#include <memory>
+
+#include "experiments/harness/checked_run.hpp"
+#include "experiments/harness/subject.hpp"
+#include "reference/inputs.hpp"
+
+namespace fwht::harness {
+
+/// `variant` is asked nothing: also for problems that it does not support.
+Description describe(const Variant& variant, const Problem& problem);
+
+/// The plan on random rows, judged against FP64.
+Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
+                          std::shared_ptr<TruthCache> truths,
+                          reference::InputClass input = reference::InputClass::normal,
+                          std::uint64_t seed = 1);
+
+/// How often a plan may run in place on its own result before the data has grown or shrunk too far to be
+/// typical (by 2^6 in f16, 2^40 in bf16 and f32; standard deviation 1 at the start). At least 1.
+std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem);
+
+}  // namespace fwht::harness

@@ -1,0 +1,75 @@
+#include "experiments/harness/transform.hpp"
+
+#include <gtest/gtest.h>
+
+#include "experiments/harness/measure.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::harness {
+namespace {
+
+Subject cpu_subject(const char* problem) {
+  return transform_subject(cpu::variant, plan(cpu::variant, parse_problem(problem), this_device()),
+                           std::make_shared<TruthCache>());
+}
+
+TEST(Transform, IsDescribedWithoutAPlan) {
+  const Description what = describe(naive::variant, parse_problem("f16/n64/r10/out/ld72"));
+  EXPECT_EQ(what.name, "naive/f16/n64/r10/out/ld72");
+  EXPECT_EQ(what.buffers,
+            (Buffers{Memory::device, Placement::out_of_place, 2 * (9 * 72 + 64), 2 * (9 * 72 + 64)}));
+  EXPECT_EQ(what.traffic, (Traffic{1280, 1280}));
+  EXPECT_EQ(what.columns.at("row_stride"), "72");
+  const Description encoded = describe(naive::variant, parse_problem("bf16/n64/r10/out>e4m3:row"));
+  EXPECT_EQ(encoded.traffic.read, 1280);
+  EXPECT_EQ(encoded.traffic.written, parse_problem("bf16/n64/r10/out>e4m3:row").bytes_written());
+  EXPECT_EQ(encoded.columns.at("encoding"), "e4m3:row");
+}
+
+TEST(Transform, IsCheckedAndMeasured) {
+  const DeviceInfo device = this_device();
+  Bench bench(device);
+  const Subject subject = cpu_subject("f16/n256/r64");
+  const Judgement judgement = subject.check(bench.slice(subject));
+  EXPECT_TRUE(judgement.verdict) << judgement.verdict.message;
+  EXPECT_GT(std::stod(judgement.columns.at("rel_l2")), 0.0);
+  const Timing timing = measure(subject, Mode::host, bench, 3);
+  EXPECT_EQ(timing.replays, 3);
+  ASSERT_EQ(timing.each_us.size(), 3U);
+  EXPECT_GT(timing.min_us, 0.0);
+  EXPECT_EQ(*std::min_element(timing.each_us.begin(), timing.each_us.end()), timing.min_us);
+}
+
+TEST(Transform, SubjectsOfOtherBuffersAreNotMeasuredTogether) {
+  const DeviceInfo device = this_device();
+  Bench bench(device);
+  const Subject both[] = {cpu_subject("f16/n256/r64"), cpu_subject("f16/n256/r65")};
+  EXPECT_THROW(measure_each(both, Mode::host, bench, [](std::size_t, const Timing&) {}), std::logic_error);
+}
+
+TEST(Transform, KnowsHowLongDataStaysTypical) {
+  const auto applications = [](const Problem& problem) {
+    return applications_in_place(single_rounding(Sums::fp32, problem), problem);
+  };
+  const Problem orthonormal = make_problem(Dtype::f16, 4096, 1);
+  EXPECT_GT(applications(orthonormal), std::int64_t{1} << 40);
+  for (std::int64_t n = 2; n <= 32768; n *= 2) {
+    EXPECT_GT(applications(make_problem(Dtype::f16, n, 1)), std::int64_t{1} << 40) << n;
+  }
+  Problem unscaled = orthonormal;
+  unscaled.scale = 1.0;  // grows by 2^6 each time
+  EXPECT_EQ(applications(unscaled), 1);
+  unscaled.set_dtype(Dtype::bf16);
+  EXPECT_EQ(applications(unscaled), 6);
+  unscaled.op = Operator::sylvester(32768);
+  unscaled.set_dtype(Dtype::f16);
+  EXPECT_EQ(applications(unscaled), 1) << "once is what was asked for";
+  unscaled.scale = 0.0;
+  EXPECT_EQ(applications(unscaled), 1);
+  Numerics shrinking = single_rounding(Sums::fp32, orthonormal);
+  shrinking.steps.front().constant *= 1.0 - 1.0682e-4;
+  EXPECT_NEAR(static_cast<double>(applications_in_place(shrinking, orthonormal)), 38930.0, 100.0);
+}
+
+}  // namespace
+}  // namespace fwht::harness
