@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import MODES, RESULT_KEY, Device, ResultsError, load, load_folder
+from .load import DTYPES, MODES, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE_OPTIONS = {
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
     table = commands.add_parser("table", help="which variant is best, in the terminal")
     _folders(table)
-    table.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="only this type")
+    table.add_argument("--dtype", choices=DTYPES, help="only this type")
     table.add_argument("--mode", choices=MODES, help="only this mode")
     table.add_argument(
         "--variant", help="all measurements of this variant instead of the best of each problem"
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     which = commands.add_parser("which", help="which variant for one problem, and how far from the limit")
     which.add_argument("results", nargs="*", type=Path, metavar="RESULTS", help="default: the newest committed")
     which.add_argument("--n", type=int, required=True)
-    which.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
+    which.add_argument("--dtype", choices=DTYPES, default="f16")
     which.add_argument("--rows", type=int, required=True)
     _allow(which, mixed=True)
     which.set_defaults(run=_which)
@@ -294,7 +294,7 @@ def _compare(options) -> int:
         print(f"different devices: A is {a.device}, B is {b.device}; compare fractions, not times")
     print(f"A {a.name}\nB {b.name}\nspeed-up = time A / time B, above 1: B is faster\n")
     if options.all:
-        _print(both[[*RESULT_KEY, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
+        _print(both[[*a.schema["results.csv"].key, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
         print()
     _print(tables.compare_summary(both).round(4))
     lost = both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]

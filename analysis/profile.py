@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from .load import ELEMENT_BYTES, ResultsError
-from .ncu import IDENTITY, STALLS
+from .ncu import STALLS, identity
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
 RESOURCES = {
@@ -111,7 +111,7 @@ def load_profile(path: Path, context: dict) -> Profile | None:
         settings = pd.read_csv(path / "launches.csv", dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path.name}: the profile cannot be read: {error}") from None
-    lacking = [c for c in (*IDENTITY, "kernel", "symbol", *about["metrics"]) if c not in kernels]
+    lacking = [c for c in (*identity(settings), "kernel", "symbol", *about["metrics"]) if c not in kernels]
     if lacking:
         raise ResultsError(f"{path.name}: profile.csv lacks column {', '.join(lacking)}")
     for column in ("variant", "peak", "dtype", "placement", "kernel", "symbol"):

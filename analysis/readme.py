@@ -77,15 +77,17 @@ def support_section(listing: dict) -> str:
     Throws ResultsError for another shape.
     """
     try:
+        named = {entry["dtype"] for variant in listing["variants"] for entry in variant["support"]}
+        dtypes = [dtype for dtype in DTYPES if dtype in named]
         lines = [
             f"Row lengths n on {listing['machine']} (contiguous rows), as the variants themselves answer:",
             "",
-            f"| variant | runs on | {' | '.join(DTYPES)} | in place / out of place |",
-            f"| --- | --- | {' | '.join('---' for _ in DTYPES)} | --- |",
+            f"| variant | runs on | {' | '.join(dtypes)} | in place / out of place |",
+            f"| --- | --- | {' | '.join('---' for _ in dtypes)} | --- |",
         ]
         reasons: dict[str, str] = {}
         for variant in listing["variants"]:
-            cells = [_support_cell(variant, dtype) for dtype in DTYPES]
+            cells = [_support_cell(variant, dtype) for dtype in dtypes]
             places = _placements(variant)
             lines.append(f"| {variant['name']} | {variant['memory']} | {' | '.join(cells)} | {places} |")
             if places == "–":

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from . import baselines
-from .load import DTYPES, ELEMENT_BYTES, MODES, RESULT_KEY, Device, Folder, ResultsError, layout_of
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, layout_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
-UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
+UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 
 PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
 
@@ -294,8 +294,9 @@ def compare(a: Folder, b: Folder) -> pd.DataFrame:
 
     `speedup` is time_a / time_b: above 1 when b is faster. Throws ResultsError when nothing is common.
     """
-    columns = [*RESULT_KEY, "status", "time_us", "fraction_of_limit", "rel_l2"]
-    both = a.results[columns].merge(b.results[columns], on=RESULT_KEY, suffixes=("_a", "_b"))
+    key = a.schema["results.csv"].key
+    columns = [*key, "status", "time_us", "fraction_of_limit", "rel_l2"]
+    both = a.results[columns].merge(b.results[columns], on=key, suffixes=("_a", "_b"))
     if both.empty:
         raise ResultsError(f"{a.name} and {b.name} have no measurement in common")
     both["speedup"] = both["time_us_a"] / both["time_us_b"]
