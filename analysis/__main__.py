@@ -148,17 +148,15 @@ def _parser() -> argparse.ArgumentParser:
     performance.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
     performance.set_defaults(run=_performance)
 
-    readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
+    readme = commands.add_parser("readme", help="regenerate the marked section of README.md, docs/results.md and docs/variants.md")
     readme.add_argument(
-        "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
+        "--check", action="store_true", help="change nothing; exit code 1 when a page is out of date"
     )
     readme.add_argument("--sweep", type=Path, metavar="PROGRAM", help="fwht_sweep (default: found in build/)")
     readme.add_argument(
         "--support", type=Path, metavar="FILE.json", help="saved output of fwht_sweep --list-json"
     )
-    readme.add_argument(
-        "--readme", type=Path, default=ROOT / "README.md", help="default: README.md of the repository"
-    )
+    readme.add_argument("--root", type=Path, default=ROOT, help="the repository (default: this one)")
     readme.set_defaults(run=_readme)
     return parser
 
@@ -413,7 +411,7 @@ def _support_list(options) -> dict | None:
     if program and not missing:
         return listing
     why = f"{program} was built without {', '.join(missing)}" if program else "no fwht_sweep in build/"
-    print(f"support section left as it is: {why} (--sweep names another one)", file=sys.stderr)
+    print(f"docs/variants.md left as it is: {why} (--sweep names another one)", file=sys.stderr)
     return None
 
 
@@ -429,23 +427,19 @@ def _readme(options) -> int:
     from . import readme
 
     support = _support_list(options)
-    try:
-        old = options.readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{options.readme} cannot be read: {error.strerror}") from None
-    newest = readme.newest_gpu_results(readme.committed_folders(options.readme.resolve().parent))
-    new = readme.regenerate(old, support, newest)
+    newest = readme.newest_gpu_results(readme.committed_folders(options.root))
+    pages = readme.pages(options.root, support, newest)
+    stale = [path for path, text in pages.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if options.check:
-        if new != old:
-            print(f"error: {options.readme} is out of date; run python -m analysis readme", file=sys.stderr)
-            return 1
-        print(f"{options.readme} is up to date")
-        return 0
-    if new != old:
-        options.readme.write_text(new, encoding="utf-8")
+        for path in stale:
+            print(f"error: {path} is out of date; run python -m analysis readme", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages[path], encoding="utf-8")
     if newest:
-        readme.write_figures(newest, options.readme.resolve().parent)
-    print(options.readme)
+        readme.write_figures(newest, options.root)
+    print("\n".join(map(str, pages)))
     return 0
 
 

@@ -1,7 +1,7 @@
 """FINDINGS.md: what limits each variant, from the times of a sweep and the counters of a profile.
 
 Every number is filled in from the two folders that the text names; the sentences around them are kept here.
-`python -m analysis findings` writes the page, and the table of what portability costs into variants/README.md.
+`python -m analysis findings` writes the page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from . import baselines, readme, static_code, tables
-from .load import Device, ResultsError, load, load_folder
+from .load import DTYPES, Device, ResultsError, load, load_folder
 from .profile import DRAM_SIZED, L2_SIZED, REGIMES, SATURATED, SMALL, Profile, load_profile
 from .profile_tables import fixed, percent, stalls_text
 
@@ -35,8 +35,6 @@ GAIN_WORDS = (
     "faster at 4 to 32 MiB. The times of small launches differ by more than the kernels: the published ones were taken in a process "
     "that had used few streams, in which a launch is up to 0.17 us shorter (experiments/README.md)."
 )
-PORTABILITY_PLACE = "Each side is a shared object with its own Kokkos inside"  # the table stands before this line
-MARKERS = ("<!-- portability:begin -->", "<!-- portability:end -->")
 
 
 @dataclass(frozen=True)
@@ -127,37 +125,22 @@ def markdown(header: list[str], rows: list[list[str]]) -> list[str]:
     return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
-def verdict_table(source: Source, variant: str, dtype: str) -> list[str]:
-    """n against size: share of the copy limit in the sweep, verdict of the counters."""
+def variant_table(source: Source, variant: str, dtype: str) -> list[str]:
+    """By n: share of the copy limit in the sweep and verdict of the counters at each size; what an element costs and how many
+    blocks an SM holds, at the largest size."""
     problems = source.profile.problems
     own = problems[(problems["variant"] == variant) & (problems["dtype"] == dtype)]
     sizes = [size for size in REGIMES if (own["regime"] == size).any()]
     rows = []
     for n in sorted(own["n"].unique()):
-        cells = [str(n)]
-        for size in sizes:
-            row = source.row(variant, int(n), size, dtype)
-            cells.append("–" if row is None else f"{percent(source.fraction(row))}; {row['bound_by']}")
-        rows.append(cells)
-    header = [f"{dtype}: n", *(f"{size}, {MODE_OF[size]}" for size in sizes)]
-    return markdown(header, rows) if rows else []
-
-
-def cost_table(source: Source, variant: str, dtype: str, size: str) -> list[str]:
-    """What an element and a launch cost, at one size."""
-    problems = source.profile.problems
-    own = problems[(problems["variant"] == variant) & (problems["dtype"] == dtype) & (problems["regime"] == size)]
-    rows = [
-        [
-            str(row["n"]), fixed(1)(row["lsu_words"]), fixed(1)(row["shared_words"]), fixed(1)(row["issue_slots"]),
-            fixed(0)(row["registers"]), f"{fixed(0)(row['resident_blocks'])} ({row['limiter']})",
-            f"{percent(row['occupancy_possible'])} / {percent(row['occupancy'])}", fixed(1)(row["waves"]),
-            stalls_text(row, 3),
-        ]
-        for row in own.sort_values("n").to_dict("records")
-    ]  # fmt: skip
-    header = [f"{dtype}, {size}: n", "LSU words/el", "LDS + STS words/el", "issue slots/el", "registers", "blocks/SM",
-              "occupancy possible / achieved", "waves", "waits, warps an issued instruction"]  # fmt: skip
+        found = {size: row for size in sizes if (row := source.row(variant, int(n), size, dtype))}
+        cells = [f"{percent(source.fraction(found[s]))}; {found[s]['bound_by']}" if s in found else "–" for s in sizes]
+        last = list(found.values())[-1]
+        cells += [fixed(1)(last["lsu_words"]), fixed(1)(last["issue_slots"]), fixed(0)(last["registers"]),
+                  f"{fixed(0)(last['resident_blocks'])} ({last['limiter']})"]  # fmt: skip
+        rows.append([str(n), *cells])
+    header = [f"{dtype}: n", *(f"{size}, {MODE_OF[size]}" for size in sizes), "LSU words/el", "issue slots/el", "registers",
+              "blocks/SM"]  # fmt: skip
     return markdown(header, rows) if rows else []
 
 
@@ -293,7 +276,7 @@ def notes(s: Source) -> dict[str, list[str]]:
             f"For few rows of 32768 the row is read by every block of its cluster: {s.say('wgmma', 32768, small, 'l2bytes', 'busy')}; "
             "that is the price of an output split without an exchange.",
             "Next: a finish that leaves the tensor pipe to the next row's exact stage (mma.sync and wgmma share it), and stores that "
-            "begin before a whole row is transformed. Attempts that lost stand in variants/README.md.",
+            "begin before a whole row is transformed. Attempts that lost: docs/attempts.md.",
         ],
         "auto": [
             "What it picks launches: the counters are those of mma_split, wgmma or warp_shuffle, which their sections explain.",
@@ -331,11 +314,8 @@ def page(source: Source) -> str:
         "from the sweep.",
     ]
     for variant in profile.variants:
-        dtypes = [d for d in ("f16",) if len(verdict_table(source, variant, d))]
-        lines += ["", f"## {variant}", ""]
-        for dtype in dtypes:
-            lines += verdict_table(source, variant, dtype) + [""]
-            lines += cost_table(source, variant, dtype, DRAM_SIZED) + [""]
+        shown = next((t for d in DTYPES if (t := variant_table(source, variant, d))), [])
+        lines += ["", f"## {variant}", "", *shown, ""]
         for paragraph in written.get(variant, ["No words on this variant yet; the tables speak for it."]):
             lines += [paragraph, ""]
         lines.pop()
@@ -445,9 +425,9 @@ def _best(source: Source, row: dict) -> pd.Series | None:
 
 
 def portability_lines(source: Source) -> list[str]:
-    """The table and what it says; for FINDINGS.md and variants/README.md."""
+    """The table and what it says."""
     return [
-        "Counters of one launch at DRAM size, " + sources_line(source),
+        "Counters of one launch at DRAM size:",
         "",
         *portability_table(source),
         "",
@@ -457,19 +437,8 @@ def portability_lines(source: Source) -> list[str]:
     ]
 
 
-def with_portability(text: str, source: Source) -> str:
-    """variants/README.md with its marked table replaced."""
-    begin, end = MARKERS
-    if begin not in text and text.count(PORTABILITY_PLACE) == 1:
-        text = text.replace(PORTABILITY_PLACE, f"{begin}\n{end}\n\n{PORTABILITY_PLACE}")
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise ResultsError(f"variants/README.md needs the markers {begin} and {end} once each")
-    head, rest = text.split(begin)
-    return head + begin + "\n" + "\n".join(portability_lines(source)) + "\n" + end + rest.split(end)[1]
-
-
 def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty: bool = False) -> list[Path]:
-    """FINDINGS.md and the table in variants/README.md, from the newest committed folders unless named."""
+    """FINDINGS.md, from the newest committed folders unless named."""
     folders = readme.committed_folders(root)
     device = load([sweep], allow_dirty=allow_dirty)[0] if sweep else readme.newest_gpu_results(folders)
     profiled = profiled or newest_profile(folders)
@@ -481,9 +450,5 @@ def write(root: Path, sweep: Path | None, profiled: Path | None, *, allow_dirty:
         return written
     source = load_source(device, profiled, allow_dirty=allow_dirty)
     written[0].write_text(page(source), encoding="utf-8")
-    ladder = root / "variants" / "README.md"
-    if portability_table(source):
-        ladder.write_text(with_portability(ladder.read_text(encoding="utf-8"), source), encoding="utf-8")
-        written.append(ladder)
     return written
 

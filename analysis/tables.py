@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -138,9 +138,22 @@ def headline_sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Siz
     return sizes
 
 
+def picked(results: pd.DataFrame) -> pd.Series:
+    """The variant that a row's plan forwards to, as `auto` does; "" where it launches kernels of its own."""
+    return results["settings"].str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
+
+
+def without_forwarders(device: Device) -> Device:
+    """`device` without the variants that only forward: their times and errors are those of what they pick."""
+    names = set(device.results.loc[picked(device.results) != "", "variant"])
+    kept = {name: t[~t["variant"].isin(names)] for name, t in device.tables.items() if "variant" in t}
+    return replace(device, tables=device.tables | kept)
+
+
 def best(results: pd.DataFrame) -> pd.DataFrame:
-    """The fastest correct variant of every problem and mode, sorted; all columns of `results`."""
-    ok = results[results["status"] == "ok"]
+    """The fastest correct variant of every problem and mode, sorted; all columns of `results`. One that forwards to
+    another is left out: which of the two is faster is noise."""
+    ok = results[(results["status"] == "ok") & (picked(results) == "")]
     rows = ok.loc[ok.groupby(PROBLEM)["time_us"].idxmin()] if len(ok) else ok
     return rows.sort_values(PROBLEM, key=display_rank, ignore_index=True)
 
@@ -324,7 +337,7 @@ def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
     """
     layout = main_layout(device.results)
     part = device.results[(device.results["dtype"] == dtype) & (device.results["n"] == n)]
-    part = part[(part["layout"] == layout) & (part["status"] == "ok")]
+    part = part[(part["layout"] == layout) & (part["status"] == "ok") & (picked(part) == "")]
     gpu = part[part["mode"] != "host"]
     part = gpu if len(gpu) else part
     if part.empty:
