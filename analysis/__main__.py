@@ -196,11 +196,11 @@ def _report(options) -> int:
         options.results = readme.newest_run(folders)
         if not options.results:
             raise ResultsError("no results of a GPU are committed; name a results folder")
-        for path in readme.write_figures(readme.newest_gpu_results(folders)):
-            print(path)
+        if newest := readme.newest_gpu_results(folders):
+            print("\n".join(map(str, readme.write_figures(newest))))
     devices = _load(options)
-    newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
-    output = options.output or ROOT / "build" / "reports" / newest.name / "report.html"
+    last = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
+    output = options.output or ROOT / "build" / "reports" / last.name / "report.html"
     command = "python -m analysis report " + " ".join(path.name for path in options.results)
     print(write_report(devices, output, files=not options.no_files, command=command))
     return 0

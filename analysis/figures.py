@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -350,7 +351,7 @@ def _source_line(figure: Figure, device: Device) -> None:
 
 def _legend(figure: Figure, axes, order=()) -> None:
     """One legend for all panels: variants in ladder order, then reference curves, in one or two lines."""
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
             handles.setdefault(label, handle)
@@ -503,7 +504,7 @@ def _draw_heat_map(axis, heat: HeatMap, ns, sizes, letters, gid: str, drawing: D
 
 def _colour_bar(figure: Figure) -> None:
     width, height = figure.get_size_inches()
-    axis = figure.add_axes([1 - 2.6 / width, 1 - 0.17 / height, 2.45 / width, 0.09 / height])
+    axis = figure.add_axes((1 - 2.6 / width, 1 - 0.17 / height, 2.45 / width, 0.09 / height))
     colours = colormaps["cividis"].resampled(64)
     axis.bar(
         np.arange(64) * 100 / 64,

@@ -226,9 +226,9 @@ def _made_folder(done: subprocess.CompletedProcess, log: str, root: Path) -> Pat
     """The folder that fwht_profile printed. A program that falls after its run is complete has been measured."""
     lines = [line for line in done.stdout.splitlines() if line and not line.startswith("==")]
     folder = root / lines[-1] if lines else None
-    if folder and (folder / "context.json").is_file():
-        if json.loads((folder / "context.json").read_text(encoding="utf-8")).get("complete"):
-            return folder
+    context = folder / "context.json" if folder else None
+    if folder and context and context.is_file() and json.loads(context.read_text(encoding="utf-8")).get("complete"):
+        return folder
     why = why_denied(log + done.stdout + done.stderr)
     last = next((line for line in reversed((done.stderr + log).splitlines()) if line.strip()), "no message")
     raise ResultsError(why or f"ncu ended with exit code {done.returncode}: {last[:300]}")

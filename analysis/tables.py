@@ -346,7 +346,7 @@ def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
     part = part[part["rows"] == counts[0]]
     in_l2 = device.l2_bytes // 64 < counts[0] * n * ELEMENT_BYTES[dtype] <= 0.6 * device.l2_bytes
     modes = PREFERRED_MODES["in L2" if in_l2 else "small"]
-    mode = next((m for m in (*modes, "cold", "host") if (part["mode"] == m).any()))
+    mode = next(m for m in (*modes, "cold", "host") if (part["mode"] == m).any())
     errors_of = errors(device)[["variant", "dtype", "n", "over_ideal"]]
     part = part[part["mode"] == mode].merge(errors_of, how="left", on=["variant", "dtype", "n"])
     return part.sort_values("time_us", ignore_index=True)

@@ -160,8 +160,9 @@ def test_a_variant_that_only_forwards_is_not_drawn(tmp_path):
     for n in (512, 4096):
         writer.measure("auto", "f16", n, 1 << 23, "replay", settings='{"picked":"wgmma"}')
     device = load([writer.write(tmp_path / "run")])[0]
-    drawn = figures.draw_group(device, "f16, mode replay", "f16", "replay") + [figures.draw_headline(device)]
+    drawn = [*figures.draw_group(device, "f16, mode replay", "f16", "replay"), figures.draw_headline(device)]
     for drawing in drawn:
+        assert drawing is not None
         labels = {text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()}
         titles = {axis.get_title(loc) for axis in drawing.figure.axes for loc in ("left", "center")}
         assert "auto" not in labels | titles and {"wgmma"} & (labels | titles)
@@ -174,6 +175,7 @@ def test_the_readmes_figure_has_four_lines(tmp_path):
             writer.measure("auto", "f16", n, elements, "replay", settings='{"picked":"wgmma"}')
     device = load([writer.write(tmp_path / "run")])[0]
     drawing = figures.draw_speed(device)
+    assert drawing is not None
     assert [axis.get_title() for axis in drawing.figure.axes] == ["512 MiB, in DRAM", "32 MiB, in the L2 cache"]
     for axis in drawing.figure.axes:
         assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axis.get_lines()}) == 4
@@ -243,6 +245,7 @@ def test_every_figure_names_its_folder_and_has_units(device):
 def test_tooltips_lie_on_their_cells(device):
     with matplotlib.rc_context(figures.STYLE):
         drawing = figures.draw_heat_maps(device, "f16", "replay", "in place")
+    assert drawing is not None
     root = svg.to_svg(drawing, "p-")
     titles = [e.text for e in root.iter(SVG + "title")]
     cells = sum(len(m.cells) + len(m.gaps) for m in figures.heat_maps(device, "f16", "replay", "in place"))
@@ -259,7 +262,7 @@ def test_ids_are_unique_and_references_resolve(device):
     with matplotlib.rc_context(figures.STYLE):
         drawings = [figures.draw_heat_maps(device, "f16", m, "in place") for m in ("replay", "cold")]
     sheet = svg.Sheet()
-    text = "".join(svg.as_fragment(svg.to_svg(d), sheet) for d in drawings) + sheet.css()
+    text = "".join(svg.as_fragment(svg.to_svg(d), sheet) for d in drawings if d) + sheet.css()
     import re
 
     ids = re.findall(r'\bid="([^"]+)"', text)
@@ -278,6 +281,7 @@ def test_speedups_of_two_sizes_are_drawn_over_n(tmp_path):
     writer = gpu_folder(ns=(16, 512, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",))
     device = load([writer.write(tmp_path / "run")])[0]
     drawing = figures.draw_speedups(device, "f16", "replay")
+    assert drawing is not None
     assert [a.get_title(loc="left") or a.get_title() for a in drawing.figure.axes] == [
         "32 Ki elements",
         "8 Mi elements",

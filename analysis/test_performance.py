@@ -31,7 +31,9 @@ def source(tmp_path, gpu) -> performance.Source:
     counts.to_csv(folder / "launches.csv", index=False)
     ncu.write_profile(folder, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
     names = ["naive", "warp_shuffle", "hadacore", "wgmma", "kokkos_cuda"]
-    return performance.Source(profile.load_profile(folder, make_context(variants=names)), load([gpu])[0])
+    found = profile.load_profile(folder, make_context(variants=names))
+    assert found is not None
+    return performance.Source(found, load([gpu])[0])
 
 
 def test_times_are_those_of_the_same_problem(source):
@@ -47,7 +49,7 @@ def test_times_are_those_of_the_same_problem(source):
 
 def test_a_launch_that_is_not_there_is_said(source):
     assert source.say("hadacore", 17, profile.SMALL, "lsu") == "not profiled"
-    assert source.say("hadacore", 4096, profile.DRAM_SIZED, "registers") == "122 registers a thread"
+    assert source.say("hadacore", 4096, profile.DRAM_SIZED, "registers") == "122 registers per thread"
 
 
 def test_the_page_has_every_variant_and_both_folders(source):

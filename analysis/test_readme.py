@@ -11,7 +11,6 @@ from analysis.__main__ import main
 from analysis.conftest import gpu_folder
 from analysis.load import ResultsError, load
 
-
 README = """# x
 <!-- results:begin -->
 <!-- results:end -->
@@ -217,5 +216,6 @@ def test_the_newest_run_is_all_folders_of_its_build(tmp_path):
     dirty = gpu_folder(**small, dirty=True, utc_start="2026-11-20T12:00:00Z").write(tmp_path / "dirty")
     run = readme.newest_run([old, first, second, dirty])
     assert [path.name for path in run] == ["first", "second"]
-    assert [f.name for f in readme.newest_gpu_results([old, first, second, dirty]).folders] == ["first", "second"]
+    newest = readme.newest_gpu_results([old, first, second, dirty])
+    assert newest is not None and [f.name for f in newest.folders] == ["first", "second"]
     assert readme.newest_run([dirty]) == [] and readme.newest_gpu_results([dirty]) is None
