@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import MODES, RESULT_KEY, Device, ResultsError, load, load_folder
+from .load import DTYPES, MODES, Device, ResultsError, load, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE_OPTIONS = {
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
     table = commands.add_parser("table", help="which variant is best, in the terminal")
     _folders(table)
-    table.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="only this type")
+    table.add_argument("--dtype", choices=DTYPES, help="only this type")
     table.add_argument("--mode", choices=MODES, help="only this mode")
     table.add_argument(
         "--variant", help="all measurements of this variant instead of the best of each problem"
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     which = commands.add_parser("which", help="which variant for one problem, and how far from the limit")
     which.add_argument("results", nargs="*", type=Path, metavar="RESULTS", help="default: the newest committed")
     which.add_argument("--n", type=int, required=True)
-    which.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
+    which.add_argument("--dtype", choices=DTYPES, default="f16")
     which.add_argument("--rows", type=int, required=True)
     _allow(which, mixed=True)
     which.set_defaults(run=_which)
@@ -148,17 +148,15 @@ def _parser() -> argparse.ArgumentParser:
     performance.add_argument("--allow-dirty", action="store_true", help="accept builds with uncommitted changes")
     performance.set_defaults(run=_performance)
 
-    readme = commands.add_parser("readme", help="regenerate the marked sections of README.md")
+    readme = commands.add_parser("readme", help="regenerate the marked section of README.md, docs/results.md and docs/variants.md")
     readme.add_argument(
-        "--check", action="store_true", help="change nothing; exit code 1 when a section is out of date"
+        "--check", action="store_true", help="change nothing; exit code 1 when a page is out of date"
     )
     readme.add_argument("--sweep", type=Path, metavar="PROGRAM", help="fwht_sweep (default: found in build/)")
     readme.add_argument(
         "--support", type=Path, metavar="FILE.json", help="saved output of fwht_sweep --list-json"
     )
-    readme.add_argument(
-        "--readme", type=Path, default=ROOT / "README.md", help="default: README.md of the repository"
-    )
+    readme.add_argument("--root", type=Path, default=ROOT, help="the repository (default: this one)")
     readme.set_defaults(run=_readme)
     return parser
 
@@ -198,11 +196,11 @@ def _report(options) -> int:
         options.results = readme.newest_run(folders)
         if not options.results:
             raise ResultsError("no results of a GPU are committed; name a results folder")
-        for path in readme.write_figures(readme.newest_gpu_results(folders)):
-            print(path)
+        if newest := readme.newest_gpu_results(folders):
+            print("\n".join(map(str, readme.write_figures(newest))))
     devices = _load(options)
-    newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
-    output = options.output or ROOT / "build" / "reports" / newest.name / "report.html"
+    last = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
+    output = options.output or ROOT / "build" / "reports" / last.name / "report.html"
     command = "python -m analysis report " + " ".join(path.name for path in options.results)
     print(write_report(devices, output, files=not options.no_files, command=command))
     return 0
@@ -294,7 +292,7 @@ def _compare(options) -> int:
         print(f"different devices: A is {a.device}, B is {b.device}; compare fractions, not times")
     print(f"A {a.name}\nB {b.name}\nspeed-up = time A / time B, above 1: B is faster\n")
     if options.all:
-        _print(both[[*RESULT_KEY, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
+        _print(both[[*a.schema["results.csv"].key, "time_us_a", "time_us_b", "speedup", "fraction_ratio"]].round(4))
         print()
     _print(tables.compare_summary(both).round(4))
     lost = both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
@@ -413,7 +411,7 @@ def _support_list(options) -> dict | None:
     if program and not missing:
         return listing
     why = f"{program} was built without {', '.join(missing)}" if program else "no fwht_sweep in build/"
-    print(f"support section left as it is: {why} (--sweep names another one)", file=sys.stderr)
+    print(f"docs/variants.md left as it is: {why} (--sweep names another one)", file=sys.stderr)
     return None
 
 
@@ -429,23 +427,19 @@ def _readme(options) -> int:
     from . import readme
 
     support = _support_list(options)
-    try:
-        old = options.readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{options.readme} cannot be read: {error.strerror}") from None
-    newest = readme.newest_gpu_results(readme.committed_folders(options.readme.resolve().parent))
-    new = readme.regenerate(old, support, newest)
+    newest = readme.newest_gpu_results(readme.committed_folders(options.root))
+    pages = readme.pages(options.root, support, newest)
+    stale = [path for path, text in pages.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if options.check:
-        if new != old:
-            print(f"error: {options.readme} is out of date; run python -m analysis readme", file=sys.stderr)
-            return 1
-        print(f"{options.readme} is up to date")
-        return 0
-    if new != old:
-        options.readme.write_text(new, encoding="utf-8")
+        for path in stale:
+            print(f"error: {path} is out of date; run python -m analysis readme", file=sys.stderr)
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(pages[path], encoding="utf-8")
     if newest:
-        readme.write_figures(newest, options.readme.resolve().parent)
-    print(options.readme)
+        readme.write_figures(newest, options.root)
+    print("\n".join(map(str, pages)))
     return 0
 
 

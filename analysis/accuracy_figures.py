@@ -7,7 +7,7 @@ import math
 import matplotlib
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, ScalarFormatter
+from matplotlib.ticker import FuncFormatter
 
 from . import accuracy, tables
 from .figures import INK, MUTED, PALETTE, STYLE, Drawing, _grid, _legend, _log2_axis, _source_line, style_of

@@ -136,8 +136,10 @@ def _gain(method: str, part: pd.DataFrame) -> Gain:
         row = part.loc[part["ratio"].idxmin()]
         worst = float(row["ratio"])
         where = f"{row['dtype']}, n = {row['n']}, 2^{int(row['elements']).bit_length() - 1} elements"
-    shares = (_mean(part[c]) for c in ("fraction_of_limit", "one_shot_share", "published_share", "ratio"))
-    return Gain(method, len(part), *shares, worst, where)
+    share, one_shot, published_share, speedup = (
+        _mean(part[c]) for c in ("fraction_of_limit", "one_shot_share", "published_share", "ratio")
+    )
+    return Gain(method, len(part), share, one_shot, published_share, speedup, worst, where)
 
 
 def _mean(values: pd.Series) -> float:

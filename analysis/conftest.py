@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 import zlib
 from pathlib import Path
 
 import pytest
 
-from analysis.load import COLUMNS, ELEMENT_BYTES
+from analysis import schema
+from analysis.load import ELEMENT_BYTES, PROFILE_FILES
 from analysis.tables import ideal_error
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -73,7 +75,7 @@ class FolderWriter:
 
     def __init__(self, **context):
         self.context = make_context(**context)
-        self.tables = {name: [] for name in COLUMNS}
+        self.tables: dict[str, list[dict]] = {name: [] for name in schema.current() if name not in PROFILE_FILES}
 
     def measure(self, variant: str, dtype: str, n: int, elements: int, mode: str, *, slow=1.0, **changes):
         rows = elements // n
@@ -88,6 +90,8 @@ class FolderWriter:
         row = {
             "variant": variant,
             "memory": "host" if mode == "host" else "device",
+            "operator": n,
+            "encoding": "",
             "dtype": dtype,
             "n": n,
             "rows": rows,
@@ -105,6 +109,8 @@ class FolderWriter:
             "limit_us": f"{limit:.4f}",
             "limit_kernel": "one_shot_v1_t128",
             "fraction_of_limit": f"{limit / time:.6f}",
+            "bytes_read": useful // 2,
+            "bytes_written": useful // 2,
             "useful_bytes": useful,
             "bytes_per_second": f"{useful / time * 1e6:.0f}",
             "rel_l2": f"{ideal * wobble(variant, n):.4e}",
@@ -123,6 +129,8 @@ class FolderWriter:
             row = {
                 "memory": "host" if mode == "host" else "device",
                 "useful_bytes": useful,
+                "bytes_read": useful // 2,
+                "bytes_written": useful // 2,
                 "placement": "in",
                 "mode": mode,
                 "kernel": kernel,
@@ -137,6 +145,8 @@ class FolderWriter:
         self.tables["unsupported.csv"].append(
             {
                 "variant": variant,
+                "operator": n,
+                "encoding": "",
                 "dtype": dtype,
                 "n": n,
                 "rows": elements // n,
@@ -179,9 +189,10 @@ class FolderWriter:
     def write(self, path: Path) -> Path:
         path.mkdir(parents=True)
         (path / "context.json").write_text(json.dumps(self.context))
+        shutil.copy(schema.CURRENT, path / schema.NAME)
         for name, rows in self.tables.items():
             with open(path / name, "w", newline="") as file:
-                writer = csv.DictWriter(file, list(COLUMNS[name]))
+                writer = csv.DictWriter(file, schema.current()[name].names)
                 writer.writeheader()
                 writer.writerows(rows)
         return path
@@ -209,7 +220,7 @@ def gpu_folder(
             for variant in GPU_VARIANTS[1:]:
                 if variant != "kokkos" and not (variant in ("hadacore", "wgmma") and dtype == "f32"):
                     writer.error(variant, dtype, n)
-                    writer.error(variant, dtype, n, input="outlier")
+                    writer.error(variant, dtype, n, input="outlier_channels")
         writer.error("hadacore", dtype, ns[0], source="emulated") if dtype != "f32" else None
     unique = {tuple(row.items()): row for row in writer.tables["unsupported.csv"]}
     writer.tables["unsupported.csv"] = list(unique.values())

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -291,11 +291,11 @@ def error_against_speed(device: Device, dtype: str, mode: str) -> pd.DataFrame:
 
 
 def styles(variants: list[str], colours=PALETTE, markers=MARKERS) -> dict[str, dict]:
-    """One colour and marker per variant, in the order given."""
+    """One pair of colour and marker per variant, in the order given; a colour that comes again has another marker."""
     return {
         variant: {
             "color": colours[i % len(colours)],
-            "marker": markers[i % len(markers)],
+            "marker": markers[(i + i // len(colours)) % len(markers)],
             "linestyle": "-" if i < len(colours) else "--",
         }
         for i, variant in enumerate(variants)
@@ -351,7 +351,7 @@ def _source_line(figure: Figure, device: Device) -> None:
 
 def _legend(figure: Figure, axes, order=()) -> None:
     """One legend for all panels: variants in ladder order, then reference curves, in one or two lines."""
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels()):
             handles.setdefault(label, handle)
@@ -504,7 +504,7 @@ def _draw_heat_map(axis, heat: HeatMap, ns, sizes, letters, gid: str, drawing: D
 
 def _colour_bar(figure: Figure) -> None:
     width, height = figure.get_size_inches()
-    axis = figure.add_axes([1 - 2.6 / width, 1 - 0.17 / height, 2.45 / width, 0.09 / height])
+    axis = figure.add_axes((1 - 2.6 / width, 1 - 0.17 / height, 2.45 / width, 0.09 / height))
     colours = colormaps["cividis"].resampled(64)
     axis.bar(
         np.arange(64) * 100 / 64,
@@ -585,15 +585,11 @@ def draw_time_against_bytes(device: Device, dtype: str, mode: str) -> Drawing | 
     )
 
 
-def draw_speedups(
-    device: Device, dtype: str, mode: str, *, smallest_n: int = 1, without: Iterable[str] = ()
-) -> Drawing | None:
-    """One panel per n over the elements; of a grid with fewer than three sizes, one panel per size over n. Short
-    rows and slow variants stretch the common axis: `smallest_n` and `without` leave them out."""
+def draw_speedups(device: Device, dtype: str, mode: str) -> Drawing | None:
+    """One panel per n over the elements; of a grid with fewer than three sizes, one panel per size over n."""
     part = select(device.results, dtype, mode, tables.main_layout(device.results))
     base = speedup_base(device, part)
     table = speedups(part, base)
-    table = table[(table["n"] >= smallest_n) & ~table["variant"].isin(list(without))]
     if table.empty:
         return None
     published = baselines.published_speedups(dtype, mode)
@@ -747,7 +743,8 @@ def headline_points(device: Device, dtype: str) -> dict[tables.Size, pd.DataFram
 
 
 def draw_headline(device: Device) -> Drawing | None:
-    """The picture of this project: error against speed at a small, an L2 and a DRAM size."""
+    """Error against speed at a small, an L2 and a DRAM size, of the variants that launch kernels of their own."""
+    device = tables.without_forwarders(device)
     dtypes = [d for d in tables.dtypes_of(device) if headline_points(device, d)]
     if not dtypes:
         return None
@@ -764,6 +761,72 @@ def draw_headline(device: Device) -> Drawing | None:
         "Every mark is one row length (larger mark: longer row). Right is fast: 100 % is the speed of the best copy "
         "of the same bytes. The dotted line is the smallest error that the storage type allows: one rounding of the "
         "exact result.",
+        figure,
+    )
+
+
+@dataclass(frozen=True)
+class SpeedLines:
+    """One panel of the README's figure: bytes moved per second, by row length; in TB/s."""
+
+    title: str
+    copy: tuple[np.ndarray, np.ndarray]
+    own: tuple[np.ndarray, np.ndarray]
+    published: dict[str, tuple[np.ndarray, np.ndarray]]  # by method
+
+
+def speed_lines(device: Device, variant: str, dtype: str, mode: str, smallest_n: int) -> list[SpeedLines]:
+    """`variant`, the copy of the same run and the published kernels, at the largest size in the L2 and in DRAM that all of
+    them were measured at. Empty on another GPU than that of the published table."""
+    if not baselines.same_gpu(device.name):
+        return []
+    part = select(device.results, dtype, mode, "in place")
+    part = part[(part["variant"] == variant) & (part["status"] == "ok") & (part["n"] >= smallest_n)]
+    other = baselines.published()
+    other = other[(other["dtype"] == dtype) & (other["mode"] == mode) & (other["n"] >= smallest_n)]
+    part = part[part["elements"].isin(other["elements"])]
+    panels = []
+    for size in reversed(tables.summary_sizes(part, dtype, mode, device.l2_bytes)):
+        if size.label == "small":
+            continue
+        rows = part[part["elements"] == size.elements].sort_values("n")
+        known = other[other["elements"] == size.elements].sort_values("n")
+        useful = 2 * size.elements * tables.ELEMENT_BYTES[dtype]
+
+        def rate(table: pd.DataFrame, column: str, useful: int = useful) -> tuple[np.ndarray, np.ndarray]:
+            return table["n"].to_numpy(float), useful / table[column].to_numpy(float) / 1e6
+
+        published = {str(m): rate(own, "time_us") for m, own in known.groupby("method")}
+        title = f"{byte_text(useful // 2)}, {'in the L2 cache' if size.label == 'in L2' else 'in DRAM'}"
+        panels.append(SpeedLines(title, rate(rows, "limit_us"), rate(rows, "time_us"), published))
+    return panels
+
+
+PUBLISHED_LABELS = {"hadacore": "HadaCore", "fast_hadamard_transform": "fast-hadamard-transform"}
+
+
+def draw_speed(device: Device, variant: str = "auto", dtype: str = "f16", mode: str = "replay") -> Drawing | None:
+    """The README's figure: four lines a panel."""
+    panels = speed_lines(device, variant, dtype, mode, baselines.SMALLEST_N)
+    if not panels:
+        return None
+    figure, axes = _grid(len(panels), 2, 3.0, 0.5, 0.8, sharey=False)
+    for axis, panel in zip(axes, panels):
+        axis.plot(*panel.copy, color=INK, linestyle="--", linewidth=1.2, label="copy of the same bytes")
+        axis.plot(*panel.own, color=PALETTE[0], marker="o", linewidth=2.2, markersize=5, label="fwht::transform")
+        for (method, line), colour, marker in zip(panel.published.items(), (PALETTE[2], PALETTE[1]), ("s", "^")):
+            axis.plot(*line, color=colour, marker=marker, linewidth=1.4, markersize=5, label=PUBLISHED_LABELS[method])
+        _log2_axis(axis, "x", panel.own[0], str)
+        axis.set_ylim(bottom=0)
+        axis.set_title(panel.title)
+        axis.set_xlabel("row length n")
+    axes[0].set_ylabel("bytes read and written, TB/s")
+    _legend(figure, axes, ["copy of the same bytes", "fwht::transform"])
+    _source_line(figure, device)
+    return Drawing(
+        "speed",
+        f"Speed by row length, {dtype}, in place, {mode}",
+        "Higher is better; no transform can be faster than a copy of the same bytes.",
         figure,
     )
 
@@ -818,7 +881,9 @@ def groups(device: Device) -> list[tuple[str, str, str]]:
 
 
 def draw_group(device: Device, name: str, dtype: str, mode: str) -> list[Drawing]:
-    """The figures of one group. Layouts other than the main one get their heat maps only."""
+    """The figures of one group, of the variants that launch kernels of their own. Layouts other than the main one get
+    their heat maps only."""
+    device = tables.without_forwarders(device)
     with matplotlib.rc_context(STYLE):
         if name == "accuracy":
             scatter = (draw_error_against_speed(device, m) for m in tables.modes_of(device))

@@ -1,14 +1,12 @@
 """Loads results folders and refuses what a reader could not trust.
 
-A results folder holds `context.json` (provenance), `results.csv`, `limits.csv`, `unsupported.csv` (the sweep),
-`accuracy.csv` (the accuracy experiment), `probes.csv`, `overflow.csv`, `quantization.csv`, `attention.csv` (what accuracy
-means) and `profile.csv` (the profile); one of these is enough. Times are in microseconds, sizes in elements or bytes, errors
-relative.
+A results folder holds `context.json` (provenance), `schema.json` (what the columns of its tables mean, and what may stand in
+them) and tables: `results.csv`, `limits.csv`, `unsupported.csv` (the sweep), `accuracy.csv` and what accuracy means
+(`probes.csv`, `overflow.csv`, `quantization.csv`, `attention.csv`), `profile.csv` (the profile); one of these is enough.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,11 +14,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from . import legacy, schema
+from .schema import ResultsError
+
 FORMAT_VERSION = 1
 MODES = ("alternating", "replay", "replay_pdl", "cold", "host")  # order of display
-DTYPES = ("f16", "bf16", "f32")
-ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
-STATUSES = ("ok", "incorrect", "failed")
+DTYPES = ("f16", "bf16", "f32", "f64")
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 CONTEXT_KEYS = (
     "format_version", "command", "argv", "utc_start", "utc_end", "commit", "dirty", "sources_hash", "version",
@@ -34,102 +34,58 @@ DEVICE_KEYS = (
     "driver_version", "runtime_version",
 )  # fmt: skip
 
-# Columns per file; True marks a number (an empty field is then "no value").
-COLUMNS = {
-    "results.csv": {
-        "variant": False, "memory": False, "dtype": False, "n": True, "rows": True, "elements": True,
-        "placement": False, "row_stride": True, "mode": False, "status": False, "time_us": True,
-        "time_min_us": True, "time_max_us": True, "launches": True, "replays": True, "empty_us": True,
-        "limit_us": True, "limit_kernel": False, "fraction_of_limit": True, "useful_bytes": True,
-        "bytes_per_second": True, "rel_l2": True, "predicted_rel_l2": True, "max_error_over_rms": True,
-        "gain": True, "settings": False, "message": False,
-    },
-    "limits.csv": {
-        "memory": False, "useful_bytes": True, "placement": False, "mode": False, "kernel": False,
-        "time_us": True, "time_min_us": True, "time_max_us": True,
-    },
-    "unsupported.csv": {
-        "variant": False, "dtype": False, "n": True, "rows": True, "placement": False, "reason": False,
-    },
-    "accuracy.csv": {
-        "variant": False, "source": False, "dtype": False, "n": True, "input": False, "seeds": False,
-        "elements": True, "status": False, "rel_l2": True, "rel_l2_min_row": True, "rel_l2_mean_row": True,
-        "rel_l2_max_row": True, "predicted_rel_l2": True, "ratio": True, "max_error_over_rms": True,
-        "gain": True, "predicted_gain": True, "mean_signed_error": True, "bit_match": True, "nonfinite": True,
-        "message": False, "predicted_for_data": True, "ratio_for_data": True, "window": True,
-        "gain_spread": True, "ulp_histogram": False, "unexpected_nan": True, "unexpected_infinity": True,
-        "missing_nonfinite": True,
-    },
-    "probes.csv": {
-        "source": False, "instruction": False, "operand": False, "accumulator": False, "probe": False,
-        "vectors": True, "value": True, "model_value": True, "mismatches": True, "status": False,
-        "message": False,
-    },
-    "overflow.csv": {
-        "variant": False, "source": False, "dtype": False, "n": True, "shape": False,
-        "norm_over_limit": True, "rms": True, "rows": True, "overflowing_rows": True, "spurious_rows": True,
-        "spurious_values": True, "rel_l2": True, "status": False, "message": False,
-    },
-    "quantization.csv": {
-        "variant": False, "source": False, "dtype": False, "n": True, "input": False, "format": False,
-        "elements": True, "rel_l2": True, "bulk_rel_l2": True, "max_error_over_rms": True,
-        "peak_over_rms": True, "underflow": True, "transform_rel_l2": True, "status": False,
-        "message": False,
-    },
-    "attention.csv": {
-        "variant": False, "source": False, "method": False, "choice": False, "d": True, "n": True,
-        "heads": True, "rows_per_head": True, "seed": True, "rmse": True, "rmse_mean": True,
-        "rmse_spread": True, "rmse_min": True, "rmse_max": True, "output_rms": True, "published": True,
-        "status": False, "message": False,
-    },
-}  # fmt: skip
-# Columns that older folders of this format lack; they read as "no value".
-LATER_COLUMNS = {
-    "accuracy.csv": (
-        "predicted_for_data", "ratio_for_data", "window", "gain_spread", "ulp_histogram", "unexpected_nan",
-        "unexpected_infinity", "missing_nonfinite",
-    ),
-}  # fmt: skip
 SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
-NEVER_EMPTY = {
-    "results.csv": ("n", "rows", "elements", "row_stride", "useful_bytes"),
-    "limits.csv": ("useful_bytes", "time_us"),
-    "unsupported.csv": ("n", "rows"),
-    "accuracy.csv": ("n",),
-    "probes.csv": (),
-    "overflow.csv": ("n",),
-    "quantization.csv": ("n",),
-    "attention.csv": ("d", "n"),
-}
-# One measurement; two rows with the same key in one folder would leave open which one counts.
-RESULT_KEY = ["variant", "memory", "dtype", "n", "rows", "placement", "row_stride", "mode"]
-KEYS = {
-    "accuracy.csv": ["variant", "source", "dtype", "n", "input"],
-    "probes.csv": ["source", "instruction", "operand", "accumulator", "probe"],
-    "overflow.csv": ["variant", "source", "dtype", "n", "shape", "norm_over_limit"],
-    "quantization.csv": ["variant", "source", "dtype", "n", "input", "format"],
-    "attention.csv": ["variant", "source", "method", "choice", "d", "n"],
-}
+PROFILE_FILES = ("launches.csv", "not_profiled.csv")  # beside profile.csv
+# A resumed run measures limits again, meets refusals again and may launch again.
+MAY_REPEAT = ("limits.csv", "unsupported.csv", *PROFILE_FILES)
 
 
-class ResultsError(Exception):
-    """A results folder or a request that cannot be served; the text is one sentence for the user."""
+class Tables:
+    """The tables that pages and figures read, by name; empty where there is no such file."""
+
+    tables: dict[str, pd.DataFrame]
+
+    @property
+    def results(self) -> pd.DataFrame:
+        return self.tables["results.csv"]
+
+    @property
+    def limits(self) -> pd.DataFrame:
+        return self.tables["limits.csv"]
+
+    @property
+    def unsupported(self) -> pd.DataFrame:
+        return self.tables["unsupported.csv"]
+
+    @property
+    def accuracy(self) -> pd.DataFrame:
+        return self.tables["accuracy.csv"]
+
+    @property
+    def probes(self) -> pd.DataFrame:
+        return self.tables["probes.csv"]
+
+    @property
+    def overflow(self) -> pd.DataFrame:
+        return self.tables["overflow.csv"]
+
+    @property
+    def quantization(self) -> pd.DataFrame:
+        return self.tables["quantization.csv"]
+
+    @property
+    def attention(self) -> pd.DataFrame:
+        return self.tables["attention.csv"]
 
 
 @dataclass(frozen=True)
-class Folder:
-    """One results folder as it lies on disk; the tables have the columns of COLUMNS."""
+class Folder(Tables):
+    """One results folder as it lies on disk; `schema` declares the tables."""
 
     path: Path
     context: dict
-    results: pd.DataFrame
-    limits: pd.DataFrame
-    unsupported: pd.DataFrame
-    accuracy: pd.DataFrame
-    probes: pd.DataFrame
-    overflow: pd.DataFrame
-    quantization: pd.DataFrame
-    attention: pd.DataFrame
+    schema: schema.Schema
+    tables: dict[str, pd.DataFrame]  # by file name, every one that the schema or this program knows
 
     @property
     def name(self) -> str:
@@ -156,19 +112,12 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Device:
+class Device(Tables):
     """All folders of one device, merged; where two folders measured the same thing the newer one counts."""
 
     name: str
     folders: tuple[Folder, ...]  # oldest first
-    results: pd.DataFrame
-    limits: pd.DataFrame
-    unsupported: pd.DataFrame
-    accuracy: pd.DataFrame
-    probes: pd.DataFrame
-    overflow: pd.DataFrame
-    quantization: pd.DataFrame
-    attention: pd.DataFrame
+    tables: dict[str, pd.DataFrame]  # by file name
     superseded: int  # rows of older folders that a newer one repeats
 
     @property
@@ -234,17 +183,17 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
             f"{path.name} comes from a dirty build (sources differ from commit {context['commit'][:10]}); "
             "--allow-dirty reads it anyway"
         )
-    tables = {name: _read_table(path, name) for name in COLUMNS}
-    missing = [name for name in SWEEP_FILES if tables[name] is None]
-    if tables["results.csv"] is not None and missing:
+    declared, tables = _read_tables(path)
+    missing = [name for name in SWEEP_FILES if name not in tables]
+    if "results.csv" in tables and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
-    if all(tables[name] is None for name in ("results.csv", *KEYS)) and not has_profile(path):
+    if not tables.keys() - {*SWEEP_FILES[1:], *PROFILE_FILES} and not has_profile(path):
         raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv nor profile.csv")
-    tables = {name: _empty_table(name) if table is None else table for name, table in tables.items()}
-    _check_results(path, tables["results.csv"])
-    for name, key in KEYS.items():
-        _check_duplicates(path, name, tables[name], key)
-    return Folder(path, context, *(tables[name] for name in COLUMNS))
+    if "results.csv" in tables:
+        _check_results(path, tables["results.csv"])
+    for name in tables.keys() - set(MAY_REPEAT):
+        _check_duplicates(path, name, tables[name], declared[name].key)
+    return Folder(path, context, declared, {name: table.empty() for name, table in declared.items()} | tables)
 
 
 def load_context(path: Path | str) -> dict:
@@ -304,55 +253,22 @@ def _require_keys(path: Path, mapping, keys: Iterable[str], where: str) -> None:
         raise ResultsError(f"{path.name}: {where} lacks {', '.join(missing)}")
 
 
-def _empty_table(name: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {c: pd.Series(dtype=float if number else object) for c, number in COLUMNS[name].items()}
-    )
-
-
-def _read_table(path: Path, name: str) -> pd.DataFrame | None:
-    file = path / name
-    if not file.is_file():
-        return None
-    try:
-        text = file.read_text(encoding="utf-8")
-        complete = text[: text.rfind("\n") + 1]  # a killed run may leave half a line
-        table = pd.read_csv(io.StringIO(complete), dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path.name}: {name} cannot be read: {error}") from None
-    later = LATER_COLUMNS.get(name, ())
-    missing = [column for column in COLUMNS[name] if column not in table.columns and column not in later]
-    if missing:
-        raise ResultsError(f"{path.name}: {name} lacks column {', '.join(missing)}")
-    for column in later:
-        if column not in table.columns:
-            table[column] = ""
-    for column, number in COLUMNS[name].items():
-        table[column] = _numbers(path, name, table[column]) if number else table[column].astype(object)
-    for column in NEVER_EMPTY[name]:
-        if table[column].isna().any():
-            raise ResultsError(
-                f"{path.name}: {name} has an empty {column} in line {_line(table[column].isna())}"
-            )
-        if COLUMNS[name][column] and column != "time_us":
-            table[column] = table[column].astype("int64")
-    return table
-
-
-def _numbers(path: Path, name: str, column: pd.Series) -> pd.Series:
-    numbers = pd.to_numeric(column, errors="coerce")
-    text = column.str.strip().str.lower()
-    wrong = numbers.isna() & ~text.isin(["", "nan", "-nan"])
-    if wrong.any():
-        raise ResultsError(
-            f"{path.name}: {name} has {column[wrong].iloc[0]!r} for {column.name} in line {_line(wrong)}, "
-            "not a number"
-        )
-    return numbers.astype(float)
-
-
-def _line(mask: pd.Series) -> int:
-    return int(mask.to_numpy().argmax()) + 2  # the header is line 1
+def _read_tables(path: Path) -> tuple[schema.Schema, dict[str, pd.DataFrame]]:
+    """The declarations for all tables, and the tables that are there."""
+    own = schema.of_folder(path)
+    declared = schema.current() | (own or {})
+    tables = {}
+    for name, table in declared.items():
+        texts = schema.read_text_table(path, name)
+        if texts is None:
+            continue
+        if own is None:
+            tables[name] = legacy.completed(schema.typed(path, texts, legacy.declared(table)), table)
+        elif name in own:
+            tables[name] = schema.typed(path, texts, table)
+        else:
+            raise ResultsError(f"{path.name}: {schema.NAME} does not declare {name}")
+    return declared, tables
 
 
 def _check_results(path: Path, table: pd.DataFrame) -> None:
@@ -360,15 +276,14 @@ def _check_results(path: Path, table: pd.DataFrame) -> None:
     ok = table["status"] == "ok"
     width = table["dtype"].map(ELEMENT_BYTES)
     checks = [
-        (~table["status"].isin(STATUSES), "has a status other than " + ", ".join(STATUSES)),
-        (~table["mode"].isin(MODES), "has a mode other than " + ", ".join(MODES)),
         (width.isna(), "has a dtype other than " + ", ".join(DTYPES)),
         (ok & ~(table["time_us"] > 0), "is ok without a positive time"),
         (~ok & table["time_us"].notna(), "has a time although the result is not ok"),
         (table["elements"] != table["n"] * table["rows"], "has elements other than n * rows"),
+        (table["bytes_read"] < table["elements"] * width, "has bytes_read below elements * bytes"),
         (
-            table["useful_bytes"] != 2 * table["elements"] * width,
-            "has useful_bytes other than 2 * elements * bytes",
+            table["useful_bytes"] != table["bytes_read"] + table["bytes_written"],
+            "has useful_bytes other than bytes_read + bytes_written",
         ),
         (
             ok & ((table["fraction_of_limit"] * table["time_us"] / table["limit_us"] - 1).abs() > 0.01),
@@ -377,14 +292,13 @@ def _check_results(path: Path, table: pd.DataFrame) -> None:
     ]
     for mask, what in checks:
         if mask.any():
-            raise ResultsError(f"{path.name}: results.csv {what} in line {_line(mask)}")
-    _check_duplicates(path, "results.csv", table, RESULT_KEY)
+            raise ResultsError(f"{path.name}: results.csv {what} in line {schema.line_of(mask)}")
 
 
 def _check_duplicates(path: Path, name: str, table: pd.DataFrame, key: list[str]) -> None:
     repeated = table.duplicated(key)
     if repeated.any():
-        raise ResultsError(f"{path.name}: {name} repeats an earlier measurement in line {_line(repeated)}")
+        raise ResultsError(f"{path.name}: {name} repeats an earlier measurement in line {schema.line_of(repeated)}")
 
 
 def _refuse_mixed(folders: list[Folder]) -> None:
@@ -408,40 +322,27 @@ def _refuse_mixed(folders: list[Folder]) -> None:
                 )
 
 
-def _concat(tables: list[pd.DataFrame], name: str) -> pd.DataFrame:
-    filled = [t for t in tables if len(t)]
-    return pd.concat(filled, ignore_index=True) if filled else _empty_table(name)
-
-
 def _merge(device: str, folders: list[Folder]) -> Device:
-    results = _concat([f.results.assign(folder=f.name) for f in folders], "results.csv")
-    merged = {
-        name: _concat([getattr(f, Path(name).stem).assign(folder=f.name) for f in folders], name) for name in KEYS
-    }
-    before = len(results) + sum(map(len, merged.values()))
-    results = results.drop_duplicates(RESULT_KEY, keep="last").reset_index(drop=True)
-    merged = {
-        name: table.drop_duplicates(KEYS[name], keep="last").reset_index(drop=True)
-        for name, table in merged.items()
-    }
-    superseded = before - len(results) - sum(map(len, merged.values()))
-    results["layout"] = [
-        layout_of(p, s, n) for p, s, n in zip(results["placement"], results["row_stride"], results["n"])
-    ]
-    results["error_ratio"] = results["rel_l2"] / results["predicted_rel_l2"]
-    unsupported = _concat([f.unsupported for f in folders], "unsupported.csv").drop_duplicates(
-        ignore_index=True
-    )
-    unsupported["elements"] = unsupported["n"] * unsupported["rows"]
-    unsupported["layout"] = unsupported["placement"].map(layout_of)
-    limits = _concat([f.limits for f in folders], "limits.csv")
-    limits = limits.drop_duplicates(["memory", "useful_bytes", "placement", "mode", "kernel"], keep="last")
-    return Device(
-        device,
-        tuple(folders),
-        results,
-        limits.reset_index(drop=True),
-        unsupported,
-        *merged.values(),
-        superseded,
-    )
+    """Where two folders hold a row of the same key, the newer one counts."""
+    declared = folders[-1].schema
+    tables: dict[str, pd.DataFrame] = {}
+    superseded = 0
+    for name in declared:
+        parts = [f.tables[name].assign(folder=f.name) for f in folders if name in f.tables]
+        parts = [part for part in parts if len(part)] or parts[:1]
+        every = pd.concat(parts, ignore_index=True)
+        tables[name] = every.drop_duplicates(declared[name].key, keep="last", ignore_index=True)
+        superseded += (len(every) - len(tables[name])) * (name not in MAY_REPEAT)
+    tables["results.csv"] = _with_layout(tables["results.csv"])
+    tables["unsupported.csv"] = _refusals(tables["unsupported.csv"])
+    return Device(device, tuple(folders), tables, superseded)
+
+
+def _with_layout(results: pd.DataFrame) -> pd.DataFrame:
+    layouts = [layout_of(p, s, n) for p, s, n in zip(results["placement"], results["row_stride"], results["n"])]
+    return results.assign(layout=layouts, error_ratio=results["rel_l2"] / results["predicted_rel_l2"])
+
+
+def _refusals(unsupported: pd.DataFrame) -> pd.DataFrame:
+    layouts = unsupported["placement"].map(layout_of)
+    return unsupported.assign(elements=unsupported["n"] * unsupported["rows"], layout=layouts)

@@ -76,7 +76,6 @@ METRICS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 BASE_UNITS = {"gpu__time_duration.sum": ("ns", "nsecond"), "dram__bytes_read.sum": ("byte",),
               "l1tex__m_xbar2l1tex_read_bytes.sum": ("byte",)}  # fmt: skip
-IDENTITY = ("variant", "peak", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes")
 
 
 def metrics_of(studies: Iterable[str]) -> list[str]:
@@ -102,6 +101,11 @@ def number(text: str) -> float:
         return float("nan")
 
 
+def identity(launches: pd.DataFrame) -> list[str]:
+    """The columns of launches.csv that say which problem a kernel belongs to; profile.csv repeats them."""
+    return [column for column in launches.columns if column not in ("kernels", "settings")]
+
+
 def profile_table(text: str, launches: pd.DataFrame, metrics: list[str]) -> tuple[pd.DataFrame, list[str]]:
     """One row a kernel, and the metrics that are nowhere to be had.
 
@@ -115,15 +119,15 @@ def profile_table(text: str, launches: pd.DataFrame, metrics: list[str]) -> tupl
         if units.get(name) and units[name] not in allowed:
             raise ResultsError(f"ncu gives {name} in {units[name]}, not in {allowed[0]}")
     owners = [launch for launch in launches.to_dict("records") for _ in range(int(launch["kernels"]))]
-    table = []
+    table, problem = [], identity(launches)
     for row, owner in zip(rows, owners, strict=True):
-        entry: dict[str, object] = {key: owner[key] for key in IDENTITY}
+        entry: dict[str, object] = {key: owner[key] for key in problem}
         entry["symbol"] = row["Kernel Name"]
         entry |= {name: number(row.get(name, "")) for name in metrics}
         table.append(entry)
-    frame = pd.DataFrame(table, columns=[*IDENTITY, "symbol", *metrics])
+    frame = pd.DataFrame(table, columns=[*problem, "symbol", *metrics])
     missing = [name for name in metrics if frame[name].isna().any()]
-    frame.insert(len(IDENTITY), "kernel", demangled(frame["symbol"]))
+    frame.insert(len(problem), "kernel", demangled(frame["symbol"]))
     return frame, missing
 
 
@@ -222,9 +226,9 @@ def _made_folder(done: subprocess.CompletedProcess, log: str, root: Path) -> Pat
     """The folder that fwht_profile printed. A program that falls after its run is complete has been measured."""
     lines = [line for line in done.stdout.splitlines() if line and not line.startswith("==")]
     folder = root / lines[-1] if lines else None
-    if folder and (folder / "context.json").is_file():
-        if json.loads((folder / "context.json").read_text(encoding="utf-8")).get("complete"):
-            return folder
+    context = folder / "context.json" if folder else None
+    if folder and context and context.is_file() and json.loads(context.read_text(encoding="utf-8")).get("complete"):
+        return folder
     why = why_denied(log + done.stdout + done.stderr)
     last = next((line for line in reversed((done.stderr + log).splitlines()) if line.strip()), "no message")
     raise ResultsError(why or f"ncu ended with exit code {done.returncode}: {last[:300]}")

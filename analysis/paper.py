@@ -9,6 +9,7 @@ cause a hypothesis where times alone do not prove it.
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 
@@ -305,7 +306,7 @@ def published_here() -> dict[str, pd.DataFrame]:
 
 def summary_blocks(rows: pd.DataFrame) -> list[Block]:
     """The published ranges beside the measured ones, over the paper's own grid."""
-    body = [
+    body: list[tuple[str, ...]] = [
         (f"paper, {gpu}", "f16", "not given", f"{low:.1f} to {high:.1f} (no percentiles given)", "", "", "",
          f"{peak:.1f}")
         for gpu, low, high, peak in CLAIMS
@@ -705,7 +706,7 @@ def _copy_rates(rows: pd.DataFrame, elements) -> dict[int, float]:
 def _l2_sentences(device: Device, rate: dict[int, float]) -> list[str]:
     sentences = []
     sizes = sorted(rate)
-    pairs = [(a, b) for a, b in zip(sizes, sizes[1:], strict=False) if b == 2 * a]
+    pairs = [(a, b) for a, b in itertools.pairwise(sizes) if b == 2 * a]
     if pairs:
         a, b = min(pairs, key=lambda p: rate[p[1]] / rate[p[0]])
         sentences.append(
@@ -727,7 +728,7 @@ def _l2_sentences(device: Device, rate: dict[int, float]) -> list[str]:
 
 def _size_sentence(dtype: str, variant: str, curve: dict[int, float]) -> str:
     middle = 1 << 24
-    top = max(curve, key=curve.get)
+    top = max(curve, key=lambda elements: curve[elements])
     text = f"{dtype}, {variant}: the mean ratio is greatest at {power(top)} elements ({curve[top]:.2f})"
     if middle not in curve:
         return text + "; 2^24 elements were not measured."

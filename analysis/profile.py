@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from .load import ELEMENT_BYTES, ResultsError
-from .ncu import IDENTITY, STALLS
+from .ncu import STALLS, identity
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
 RESOURCES = {
@@ -111,7 +111,7 @@ def load_profile(path: Path, context: dict) -> Profile | None:
         settings = pd.read_csv(path / "launches.csv", dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path.name}: the profile cannot be read: {error}") from None
-    lacking = [c for c in (*IDENTITY, "kernel", "symbol", *about["metrics"]) if c not in kernels]
+    lacking = [c for c in (*identity(settings), "kernel", "symbol", *about["metrics"]) if c not in kernels]
     if lacking:
         raise ResultsError(f"{path.name}: profile.csv lacks column {', '.join(lacking)}")
     for column in ("variant", "peak", "dtype", "placement", "kernel", "symbol"):
@@ -181,7 +181,7 @@ def derive(profile: Profile) -> pd.DataFrame:
     table = pd.DataFrame(entries)
     if table.empty:
         return table
-    table = table.astype({key: "int64" for key in ("n", "rows", "elements", "row_stride", "useful_bytes")})
+    table = table.astype(dict.fromkeys(("n", "rows", "elements", "row_stride", "useful_bytes"), "int64"))
     table["regime"] = [
         regime(e * ELEMENT_BYTES[d], profile.l2_bytes) for e, d in zip(table["elements"], table["dtype"])
     ]
@@ -247,7 +247,9 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
         "lsu_words": 32 * lsu / elements,
         "shared_words": 32 * (shared_ld + shared_st) / elements,
         "shared_over_ideal": ratio(shared_ld + shared_st, shared_bytes / 128),
-        "bank_conflicts": (total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum") + total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum")) * 32 / elements,
+        "bank_conflicts": 32 * sum(
+            total(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum") for op in ("ld", "st")
+        ) / elements,
         "issue_slots": 32 * total("smsp__inst_executed.sum") / elements,
         "fma_slots": 32 * total("sm__inst_executed_pipe_fma.sum") / elements,
         "alu_slots": 32 * total("sm__inst_executed_pipe_alu.sum") / elements,

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def write_report(devices: list[Device], output: Path, *, files: bool = True, com
             sheet=Markup(sheet.css()),
             side_by_side=_side_by_side(devices),
             mode_words=MODE_WORDS,
-            written=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             command=command,
         )
     )
@@ -189,7 +189,7 @@ def error_text(value) -> str:
 
 def _profiles(device: Device, prefix: str, sheet: svg.Sheet, folder: Path | None) -> list[dict]:
     """For each folder with a profile: its words, figures and tables."""
-    shown = []
+    shown: list[dict] = []
     for index, source in enumerate(device.folders):
         found = profile.load_profile(source.path, source.context)
         static = static_code.load_static(source.path)
@@ -458,7 +458,7 @@ def _accuracy_table(device: Device) -> Table:
 
 def _analysis_parts(device: Device) -> list[dict]:
     """Titles, sentences and tables of what the accuracy experiments found; only those that were run."""
-    parts = []
+    parts: list[dict] = []
     for requirement in accuracy.requirements(device):
         words = f"{'Holds' if requirement.holds else 'Does not hold'}: {requirement.words} ({requirement.detail})."
         parts.append({"title": "", "text": words, "table": None})
@@ -676,7 +676,7 @@ def _paper_parts(device: Device) -> list[dict]:
     """The paper's comparison, one entry per heading; empty when the run has too few of its points."""
     if not paper.covers_paper(device):
         return []
-    parts = [{"title": "", "blocks": []}]
+    parts: list[dict] = [{"title": "", "blocks": []}]
     for block in paper.blocks(device):
         if block.kind == "heading":
             parts.append({"title": block.text, "blocks": []})

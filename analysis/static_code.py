@@ -117,7 +117,7 @@ def static_table(program: Path, tool: str) -> pd.DataFrame:
     rows = []
     for code in parse_code(_output(tool, "--dump-sass", program).splitlines()):
         usage = resources.get((code.arch, code.symbol), {})
-        row = {"variant": variant_of(code.source), "symbol": code.symbol, "arch": code.arch}
+        row: dict[str, str | int | None] = {"variant": variant_of(code.source), "symbol": code.symbol, "arch": code.arch}
         row |= {column: usage.get(name) for column, name in _RESOURCES.items()}
         row |= {"instructions": code.counts.total(), "loops": code.loops}
         rows.append(row | {name: code.counts[name] for name in (*CLASSES, "other")})

@@ -66,7 +66,7 @@ class Sheet:
 def as_fragment(root: ET.Element, sheet: Sheet) -> str:
     """For a place inside an HTML page: no namespaces, the page's font, styles shared through `sheet`."""
     root = copy.deepcopy(root)
-    width = float(root.get("viewBox").split()[2])
+    width = float(root.attrib["viewBox"].split()[2])
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     for parent in root.iter():

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from . import baselines
-from .load import DTYPES, ELEMENT_BYTES, MODES, RESULT_KEY, Device, Folder, ResultsError, layout_of
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, layout_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
-UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24}
+UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 
 PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
 
@@ -138,9 +138,22 @@ def headline_sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Siz
     return sizes
 
 
+def picked(results: pd.DataFrame) -> pd.Series:
+    """The variant that a row's plan forwards to, as `auto` does; "" where it launches kernels of its own."""
+    return results["settings"].str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
+
+
+def without_forwarders(device: Device) -> Device:
+    """`device` without the variants that only forward: their times and errors are those of what they pick."""
+    names = set(device.results.loc[picked(device.results) != "", "variant"])
+    kept = {name: t[~t["variant"].isin(names)] for name, t in device.tables.items() if "variant" in t}
+    return replace(device, tables=device.tables | kept)
+
+
 def best(results: pd.DataFrame) -> pd.DataFrame:
-    """The fastest correct variant of every problem and mode, sorted; all columns of `results`."""
-    ok = results[results["status"] == "ok"]
+    """The fastest correct variant of every problem and mode, sorted; all columns of `results`. One that forwards to
+    another is left out: which of the two is faster is noise."""
+    ok = results[(results["status"] == "ok") & (picked(results) == "")]
     rows = ok.loc[ok.groupby(PROBLEM)["time_us"].idxmin()] if len(ok) else ok
     return rows.sort_values(PROBLEM, key=display_rank, ignore_index=True)
 
@@ -294,8 +307,9 @@ def compare(a: Folder, b: Folder) -> pd.DataFrame:
 
     `speedup` is time_a / time_b: above 1 when b is faster. Throws ResultsError when nothing is common.
     """
-    columns = [*RESULT_KEY, "status", "time_us", "fraction_of_limit", "rel_l2"]
-    both = a.results[columns].merge(b.results[columns], on=RESULT_KEY, suffixes=("_a", "_b"))
+    key = a.schema["results.csv"].key
+    columns = [*key, "status", "time_us", "fraction_of_limit", "rel_l2"]
+    both = a.results[columns].merge(b.results[columns], on=key, suffixes=("_a", "_b"))
     if both.empty:
         raise ResultsError(f"{a.name} and {b.name} have no measurement in common")
     both["speedup"] = both["time_us_a"] / both["time_us_b"]
@@ -323,7 +337,7 @@ def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
     """
     layout = main_layout(device.results)
     part = device.results[(device.results["dtype"] == dtype) & (device.results["n"] == n)]
-    part = part[(part["layout"] == layout) & (part["status"] == "ok")]
+    part = part[(part["layout"] == layout) & (part["status"] == "ok") & (picked(part) == "")]
     gpu = part[part["mode"] != "host"]
     part = gpu if len(gpu) else part
     if part.empty:
@@ -332,7 +346,7 @@ def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
     part = part[part["rows"] == counts[0]]
     in_l2 = device.l2_bytes // 64 < counts[0] * n * ELEMENT_BYTES[dtype] <= 0.6 * device.l2_bytes
     modes = PREFERRED_MODES["in L2" if in_l2 else "small"]
-    mode = next((m for m in (*modes, "cold", "host") if (part["mode"] == m).any()))
+    mode = next(m for m in (*modes, "cold", "host") if (part["mode"] == m).any())
     errors_of = errors(device)[["variant", "dtype", "n", "over_ideal"]]
     part = part[part["mode"] == mode].merge(errors_of, how="left", on=["variant", "dtype", "n"])
     return part.sort_values("time_us", ignore_index=True)

@@ -318,8 +318,8 @@ def test_predicted_quantization_is_a_uniform_grid_or_a_rounding():
     import numpy as np
 
     peak = np.array([3.8])
-    assert accuracy_figures.predicted_quantization("int8", peak)[0] == pytest.approx(8.64e-3, rel=1e-2)
-    assert accuracy_figures.predicted_quantization("e4m3", peak)[0] == pytest.approx(2.65e-2, rel=1e-2)
+    assert list(accuracy_figures.predicted_quantization("int8", peak) or []) == [pytest.approx(8.64e-3, rel=1e-2)]
+    assert list(accuracy_figures.predicted_quantization("e4m3", peak) or []) == [pytest.approx(2.65e-2, rel=1e-2)]
     assert accuracy_figures.predicted_quantization("nvfp4", peak) is None
 
 
@@ -396,17 +396,3 @@ def test_the_report_holds_the_analysis(tmp_path):
     assert main(["report", str(folder), "--no-files", "--output", str(page)]) == 0
     html = page.read_text(encoding="utf-8")
     assert "Tensor cores" in html and "FP8 attention, d = 128, n = 8448" in html
-
-
-def test_older_folders_without_the_later_columns_still_load(tmp_path):
-    import csv
-
-    path = full_folder().write(tmp_path / GPU)
-    rows = list(csv.DictReader(open(path / "accuracy.csv")))
-    old = [c for c in rows[0] if c not in ("window", "ratio_for_data", "predicted_for_data", "ulp_histogram")]
-    with open(path / "accuracy.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, old, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    device = load([path])[0]
-    assert accuracy.ratios(device).empty and len(device.accuracy) == len(rows)

@@ -149,13 +149,45 @@ def test_variants_without_results_take_no_colour_from_those_with(device):
     assert colours == list(figures.PALETTE[: len(names)])
 
 
-def test_speedups_can_leave_out_what_stretches_the_axis(device):
-    drawing = figures.draw_speedups(device, "f16", "replay", smallest_n=128, without=["naive"])
-    titles = [axis.get_title() for axis in drawing.figure.axes if axis.get_title()]
-    assert titles == [f"n = {n}" for n in (512, 4096, 32768)]
-    lines = {line.get_label() for axis in drawing.figure.axes for line in axis.get_lines()}
-    assert "naive" not in lines and "wgmma" in lines
-    assert figures.draw_speedups(device, "f16", "replay", smallest_n=1 << 20) is None
+def test_more_variants_than_colours_still_differ():
+    styles = figures.styles([f"v{i}" for i in range(20)])
+    assert len({(s["color"], s["marker"]) for s in styles.values()}) == 20
+
+
+def test_a_variant_that_only_forwards_is_not_drawn(tmp_path):
+    writer = gpu_folder(ns=(512, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",))
+    writer.context["variants"].append("auto")
+    for n in (512, 4096):
+        writer.measure("auto", "f16", n, 1 << 23, "replay", settings='{"picked":"wgmma"}')
+    device = load([writer.write(tmp_path / "run")])[0]
+    drawn = [*figures.draw_group(device, "f16, mode replay", "f16", "replay"), figures.draw_headline(device)]
+    for drawing in drawn:
+        assert drawing is not None
+        labels = {text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()}
+        titles = {axis.get_title(loc) for axis in drawing.figure.axes for loc in ("left", "center")}
+        assert "auto" not in labels | titles and {"wgmma"} & (labels | titles)
+
+
+def test_the_readmes_figure_has_four_lines(tmp_path):
+    writer = gpu_folder(ns=(512, 4096), sizes=(1 << 15, 1 << 24, 1 << 28), modes=("replay",), dtypes=("f16",))
+    for n in (512, 4096):
+        for elements in (1 << 15, 1 << 24, 1 << 28):
+            writer.measure("auto", "f16", n, elements, "replay", settings='{"picked":"wgmma"}')
+    device = load([writer.write(tmp_path / "run")])[0]
+    drawing = figures.draw_speed(device)
+    assert drawing is not None
+    assert [axis.get_title() for axis in drawing.figure.axes] == ["512 MiB, in DRAM", "32 MiB, in the L2 cache"]
+    for axis in drawing.figure.axes:
+        assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axis.get_lines()}) == 4
+    panel = figures.speed_lines(device, "auto", "f16", "replay", 128)[0]
+    row = device.results.query("variant == 'auto' and n == 4096 and elements == 2**28").iloc[0]
+    assert panel.own[1][-1] == pytest.approx(row["useful_bytes"] / row["time_us"] / 1e6)
+    other = baselines.published().query("method == 'hadacore' and dtype == 'f16' and elements == 2**28 and mode == 'replay'")
+    at = list(panel.published["hadacore"][0]).index(8192)
+    time = other.query("n == 8192")["time_us"].item()
+    assert panel.published["hadacore"][1][at] == pytest.approx(2 * 2 * 2**28 / time / 1e6)
+    writer.context["device"]["name"] = "NVIDIA A100"
+    assert figures.draw_speed(load([writer.write(tmp_path / "a100")])[0]) is None
 
 
 def test_published_speedups_peak_as_documented():
@@ -213,6 +245,7 @@ def test_every_figure_names_its_folder_and_has_units(device):
 def test_tooltips_lie_on_their_cells(device):
     with matplotlib.rc_context(figures.STYLE):
         drawing = figures.draw_heat_maps(device, "f16", "replay", "in place")
+    assert drawing is not None
     root = svg.to_svg(drawing, "p-")
     titles = [e.text for e in root.iter(SVG + "title")]
     cells = sum(len(m.cells) + len(m.gaps) for m in figures.heat_maps(device, "f16", "replay", "in place"))
@@ -229,7 +262,7 @@ def test_ids_are_unique_and_references_resolve(device):
     with matplotlib.rc_context(figures.STYLE):
         drawings = [figures.draw_heat_maps(device, "f16", m, "in place") for m in ("replay", "cold")]
     sheet = svg.Sheet()
-    text = "".join(svg.as_fragment(svg.to_svg(d), sheet) for d in drawings) + sheet.css()
+    text = "".join(svg.as_fragment(svg.to_svg(d), sheet) for d in drawings if d) + sheet.css()
     import re
 
     ids = re.findall(r'\bid="([^"]+)"', text)
@@ -248,6 +281,7 @@ def test_speedups_of_two_sizes_are_drawn_over_n(tmp_path):
     writer = gpu_folder(ns=(16, 512, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",))
     device = load([writer.write(tmp_path / "run")])[0]
     drawing = figures.draw_speedups(device, "f16", "replay")
+    assert drawing is not None
     assert [a.get_title(loc="left") or a.get_title() for a in drawing.figure.axes] == [
         "32 Ki elements",
         "8 Mi elements",

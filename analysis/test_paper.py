@@ -222,7 +222,7 @@ def test_slower_points_are_listed_with_their_reading(tmp_path):
     assert "4 of 72 points (n = 2 and up; 3 of them with n >= 128)" in text_of(blocks)
     assert "same launch 1, spreads overlap 1, within scatter 0, slower 2" in text_of(blocks)
     shown = table_of(blocks, "Points where hadacore is slower").rows
-    assert [row[:4] for row in shown][0] == ("f16", "64", "2^21", f"{1 / 1.06:.4f}")
+    assert shown[0][:4] == ("f16", "64", "2^21", f"{1 / 1.06:.4f}")
     assert "to" in shown[0][4] and shown[0][6] == "slower"
     worst = table_of(blocks, "time hadacore_published").rows[0][4]
     assert worst == f"{1 / 1.05:.4f} (f16, n = 256, 2^21 elements)"  # n >= 128

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -30,7 +31,9 @@ def source(tmp_path, gpu) -> performance.Source:
     counts.to_csv(folder / "launches.csv", index=False)
     ncu.write_profile(folder, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
     names = ["naive", "warp_shuffle", "hadacore", "wgmma", "kokkos_cuda"]
-    return performance.Source(profile.load_profile(folder, make_context(variants=names)), load([gpu])[0])
+    found = profile.load_profile(folder, make_context(variants=names))
+    assert found is not None
+    return performance.Source(found, load([gpu])[0])
 
 
 def test_times_are_those_of_the_same_problem(source):
@@ -46,7 +49,7 @@ def test_times_are_those_of_the_same_problem(source):
 
 def test_a_launch_that_is_not_there_is_said(source):
     assert source.say("hadacore", 17, profile.SMALL, "lsu") == "not profiled"
-    assert source.say("hadacore", 4096, profile.DRAM_SIZED, "registers") == "122 registers a thread"
+    assert source.say("hadacore", 4096, profile.DRAM_SIZED, "registers") == "122 registers per thread"
 
 
 def test_the_page_has_every_variant_and_both_folders(source):
@@ -61,10 +64,19 @@ def test_the_portability_table_compares_the_same_n(source):
     header, _, *rows = performance.portability_table(source)
     assert header.startswith("| dtype | n | variant")
     assert [row.split(" | ")[2] for row in rows] == ["warp_shuffle", "hadacore", "kokkos_cuda"]
-    text = performance.with_portability("a\n<!-- portability:begin -->\nold\n<!-- portability:end -->\nb", source)
-    assert text.startswith("a\n") and text.endswith("\nb") and "old" not in text and "kokkos_cuda" in text
-    with pytest.raises(ResultsError, match="needs the markers"):
-        performance.with_portability("nothing", source)
+
+
+def test_a_variant_has_one_table(source):
+    """Times and verdicts by n and size, costs at the largest size; of the first dtype that was profiled."""
+    text = performance.page(source)
+    section = text[text.index("\n## hadacore\n") :].split("\n## ")[1]
+    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert header == ("| f16: n | small, replay | DRAM, replay | LSU words/el | issue slots/el | registers | blocks/SM |")
+    row = source.row("hadacore", 4096, profile.DRAM_SIZED)
+    assert rows[-1].startswith("| 4096 | ") and f"| {row['registers']:.0f} |" in rows[-1]
+    only_f32 = source.profile.kernels.assign(dtype="f32")
+    other = performance.Source(replace(source.profile, kernels=only_f32), source.device)
+    assert "| f32: n | " in performance.page(other)
 
 
 def test_a_folder_without_a_profile_is_refused(gpu):
@@ -83,10 +95,3 @@ def test_without_counters_the_page_says_so(gpu):
     text = performance.page_without_counters(load([gpu])[0])
     assert "No counters are committed yet" in text and "./testbed profile --resume" in text
     assert "| 4096 |" in text and gpu.name in text
-
-
-def test_the_table_finds_its_place_in_the_ladder(source):
-    text = f"a\n\n{performance.PORTABILITY_PLACE} and so on\n"
-    once = performance.with_portability(text, source)
-    assert once.index("kokkos_cuda") < once.index(performance.PORTABILITY_PLACE)
-    assert performance.with_portability(once, source) == once

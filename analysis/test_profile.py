@@ -35,7 +35,9 @@ def profiled(tmp_path) -> profile.Profile:
     table, missing = ncu.profile_table(text, launches, METRICS)
     launches.to_csv(tmp_path / "launches.csv", index=False)
     ncu.write_profile(tmp_path, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
-    return profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
+    found = profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
+    assert found is not None
+    return found
 
 
 def test_rows_belong_to_the_launches_in_their_order():
@@ -184,6 +186,7 @@ def test_a_study_that_was_not_run_leaves_no_numbers(tmp_path):
     launches.to_csv(tmp_path / "launches.csv", index=False)
     ncu.write_profile(tmp_path, table, missing, ["occupancy"], "Version 2025.3.1.0 (build 1)", 1.0)
     found = profile.load_profile(tmp_path, make_context(variants=["naive", "wgmma"]))
+    assert found is not None
     assert found.problems["registers"].notna().all() and found.problems["of_DRAM"].isna().all()
 
 

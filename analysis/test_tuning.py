@@ -7,6 +7,7 @@ from analysis.__main__ import main
 from analysis.conftest import FolderWriter, host_folder
 from analysis.load import ResultsError, load_folder
 from analysis.readme import committed_folders
+from analysis.tables import ideal_error
 
 
 def sweep(times: dict[tuple[str, int, str], float]) -> FolderWriter:
@@ -27,8 +28,17 @@ def test_the_fastest_candidate_is_chosen_size_by_size(tmp_path):
     for elements, fast in ((1 << 15, "mma_split"), (1 << 20, "wgmma"), (1 << 23, "mma_split")):
         for variant in ("mma_split", "wgmma", "warp_shuffle"):
             times[variant, elements, "replay"] = 1.0 if variant == fast else 1.5
-        times["naive", elements, "replay"] = 0.1  # no candidate: it rounds more than once
     assert chosen(tmp_path, times) == ["mma_split", "wgmma", "mma_split"]
+
+
+def test_what_rounds_twice_or_forwards_is_no_candidate(tmp_path):
+    writer = sweep({("mma_split", 1 << 15, "replay"): 1.0})
+    twice = {"predicted_rel_l2": 1.4 * ideal_error("f16")}
+    forwards = {"settings": '{"picked":"mma_split","blocks":64}'}
+    for variant, changes in (("hadacore", twice), ("auto", forwards)):
+        writer.measure(variant, "f16", 4096, 1 << 15, "replay", time_us=0.1, limit_us=0.1, fraction_of_limit=1.0, **changes)
+    folder = writer.write(tmp_path / "run")
+    assert list(tuning.choices(load_folder(folder).results)["variant"]) == ["mma_split"]
 
 
 def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
@@ -54,8 +64,8 @@ def test_alternating_decides_where_both_modes_were_timed(tmp_path):
 
 
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
-    folder = sweep({("naive", 1 << 15, "replay"): 1.0}).write(tmp_path / "run")
-    with pytest.raises(ResultsError, match="no measurement of mma_split, wgmma"):
+    folder = sweep({("mma_split", 1 << 15, "cold"): 1.0}).write(tmp_path / "run")
+    with pytest.raises(ResultsError, match="no measurement of a variant that auto may pick"):
         tuning.table_text(folder)
     with pytest.raises(ResultsError, match="not measured on a CUDA device"):
         tuning.table_text(host_folder().write(tmp_path / "host"))

@@ -6,33 +6,41 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import ResultsError, load_folder
+from . import tables
+from .load import ELEMENT_BYTES, ResultsError, load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ROOT / "variants" / "auto" / "h200.csv"
-CANDIDATES = ("mma_split", "wgmma", "warp_shuffle")
 TITLE = "# fwht tuning table 1"
 HEADER = ["dtype", "n", "elements", "placement", "variant"]
 # Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
 # noise does not make the table flicker. Times out of the L2 repeat better than that, and a whole per cent would keep the
 # choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
+ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
 PROBLEM = ["dtype", "n", "placement", "elements"]
 
 
-def choices(results: pd.DataFrame, candidates: tuple[str, ...] = CANDIDATES) -> pd.DataFrame:
+def candidates(results: pd.DataFrame) -> pd.Series:
+    """Rows of what `auto` may pick: it launches kernels of its own, and 16-bit results are rounded once."""
+    ideal = results["dtype"].map(tables.ideal_error).astype(float)
+    once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
+    return (results["memory"] == "device") & (tables.picked(results) == "") & once
+
+
+def choices(results: pd.DataFrame) -> pd.DataFrame:
     """One row per dtype, n, placement and number of elements: the fastest candidate.
 
     `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
     """
     rows = results[
         (results["status"] == "ok")
-        & results["variant"].isin(candidates)
+        & candidates(results)
         & (results["row_stride"] == results["n"])
         & results["mode"].isin(["alternating", "replay"])
     ]
     if rows.empty:
-        raise ResultsError(f"no measurement of {', '.join(candidates)} in mode alternating or replay")
+        raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")
     first_mode = rows.groupby(PROBLEM)["mode"].transform("min")  # "alternating" sorts before "replay"
     rows = rows[rows["mode"] == first_mode]
     chosen: list[dict] = []

@@ -13,7 +13,11 @@ if(FWHT_TESTS)
       "skipped: ${python} lacks packages of analysis/requirements.txt; ./testbed test installs them")
     set_tests_properties(analysis PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: ")
   else()
-    add_test(NAME analysis COMMAND ${python} -m pytest -q -p no:cacheprovider analysis
+    set(sweep)  # one test has it write a results folder
+    if(TARGET fwht_sweep)
+      set(sweep FWHT_SWEEP_PROGRAM=$<TARGET_FILE:fwht_sweep>)
+    endif()
+    add_test(NAME analysis COMMAND ${CMAKE_COMMAND} -E env ${sweep} ${python} -m pytest -q -p no:cacheprovider analysis
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
   set_tests_properties(analysis PROPERTIES LABELS host TIMEOUT 600)

@@ -25,14 +25,14 @@ for tool in bash cat dirname env grep id sed; do ln -s "$(type -P "$tool")" "$wo
 # shellcheck disable=SC2317  # called through expect
 bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
 
-readonly commands=(run test sweep accuracy tune report profile sanitize)
+readonly commands=(run test sweep accuracy tune report profile sanitize check)
 for command in "${commands[@]}"; do
   expect 0 any "^  $command " "$testbed" help
   expect 0 any "^Usage: ./testbed $command" "$testbed" "$command" --help
   expect 0 any "^Usage: ./testbed $command" bare "$command" -h
 done
 expect 2 1 "unknown command 'bogus'" "$testbed" bogus
-for command in run test accuracy tune profile; do
+for command in run test accuracy tune profile check; do
   expect 2 1 "unknown argument '--bogus'; see ./testbed $command --help" "$testbed" "$command" --bogus
 done
 expect 2 1 "-R needs a value" "$testbed" test -R
@@ -40,6 +40,7 @@ expect 2 1 "needs a value" "$testbed" profile --study
 for command in run test sweep; do
   expect 1 1 "missing: .*cmake.* no apt-get" bare "$command"
 done
+expect 2 1 "shellcheck: not run, .* is missing" bare check shellcheck
 if [[ ! -x /usr/local/cuda/bin/ncu ]]; then
   expect 2 1 "ncu was not found" bare profile --variant naive --problem f16/n64/r64
 fi
