@@ -1,5 +1,6 @@
 # Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
-# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), and the answers of ./testbed.
+# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), the answers of ./testbed, and that no include
+# runs upwards (layers.cmake).
 if(FWHT_TESTS)
   add_test(NAME install.consumer
     COMMAND ${CMAKE_COMMAND}
@@ -16,5 +17,7 @@ if(FWHT_TESTS)
         -P ${PROJECT_SOURCE_DIR}/cmake/skeleton_test/run.cmake)
     set_tests_properties(skeleton.registers PROPERTIES LABELS "host;slow" TIMEOUT 900 PROCESSORS 2)
   endif()
-  set_tests_properties(install.consumer testbed.messages PROPERTIES LABELS host TIMEOUT 300)
+  add_test(NAME layers COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D SCRATCH=${PROJECT_BINARY_DIR}/layers_test
+    -P ${PROJECT_SOURCE_DIR}/cmake/layers_test.cmake)
+  set_tests_properties(install.consumer layers testbed.messages PROPERTIES LABELS host TIMEOUT 300)
 endif()

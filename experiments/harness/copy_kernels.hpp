@@ -60,15 +60,14 @@ void fold_copy(const void* in, void* out, Traffic traffic, std::uint32_t mask);
 /// with the reason otherwise.
 std::vector<CopyKernel> copy_kernels(Memory memory, const DeviceInfo& device);
 
-/// The copy that precedes every launch in alternating mode, as a neighbouring kernel would in a real
-/// pipeline. Its CTAs take other addresses in every launch: a copy whose map stands still would hand every SM
-/// of the next kernel the addresses that it has just touched itself whenever their maps agree, which the L2
-/// rewards by up to 25 %, and which a neighbour does not give.
-inline constexpr const char* kReferenceCopy = "rotated_v2_t256";
-
 /// The kernel of that name. Throws std::logic_error when there is none.
 const CopyKernel& find_copy(const std::vector<CopyKernel>& kernels, const std::string& name);
-/// The neighbour of alternating mode for that traffic. Throws std::logic_error when there is none.
+
+/// The copy that precedes every launch in alternating mode, as a neighbouring kernel would in a real
+/// pipeline. Its CTAs take other addresses in every launch: a copy whose map stays the same would hand every
+/// SM of the next kernel the addresses that it has just touched itself whenever their maps agree, which the
+/// L2 rewards by up to 25 %, and which a neighbour does not give. Throws std::logic_error when there is none
+/// for that traffic.
 const CopyKernel& find_neighbour(const std::vector<CopyKernel>& kernels, Traffic traffic);
 
 // The two halves of copy_kernels.

@@ -137,14 +137,13 @@ struct Fold {
 
 __device__ uint4 vector_at(const Fold& fold, std::int64_t vector) {
   if (16 * vector + 16 <= fold.read) return fold.in[vector];
-  union {
-    uint4 v;
-    std::uint16_t half[8];
-  } last{};
   const auto* in = reinterpret_cast<const std::uint16_t*>(fold.in + vector);
-  for (int i = 0; i < (fold.read - 16 * vector) / 2; ++i)
-    last.half[i] = in[i];
-  return last.v;
+  std::uint32_t word[4] = {};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (16 * vector + 2 * i < fold.read) word[i / 2] |= std::uint32_t{in[i]} << (16 * (i % 2));
+  }
+  return {word[0], word[1], word[2], word[3]};
 }
 
 template <int S>

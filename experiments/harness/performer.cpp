@@ -1,5 +1,7 @@
 #include "experiments/harness/performer.hpp"
 
+#include <algorithm>
+
 #include "experiments/harness/transform.hpp"
 #include "reference/emulation.hpp"
 #include "variants/host_models.hpp"
@@ -63,7 +65,9 @@ bool depends_on_tensor_core(const Variant& variant) {
   const Problem problem = make_problem(Dtype::f16, 1024, 1);
   if (!variant.supports(problem, a100)) return false;
   const auto numerics = numerics_without_plan(variant, problem, a100);
-  return model && !model->stages.empty() && reference::has_emulation(*numerics);
+  return numerics && reference::has_emulation(*numerics) &&
+         std::any_of(numerics->steps.begin(), numerics->steps.end(),
+                     [](const Step& step) { return step.is_tensor_block(); });
 }
 
 }  // namespace

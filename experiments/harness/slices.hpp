@@ -49,7 +49,6 @@ class Workspace {
  public:
   /// Throws OutOfMemory, with what is needed and what is free, before it allocates too much.
   Slices& get(const Buffers& buffers, std::int64_t count = 1);
-  void clear() { kept_.clear(); }
 
  private:
   std::list<Slices> kept_;  // newest first

@@ -183,7 +183,7 @@ std::string wgmma_refusal(const DeviceInfo& device) {
 Peak dram_copy(const harness::CopyKernel& copy) {
   const std::int64_t bytes = std::int64_t{512} << 20;
   return {"dram_" + copy.name, copy.why_not, bytes, [copy, bytes](void* buffer, Stream stream) {
-            copy.enqueue(buffer, buffer, bytes, harness::sign_mask(Dtype::f16), stream);
+            copy.enqueue(buffer, buffer, {bytes, bytes}, harness::sign_mask(Dtype::f16), stream);
           }};
 }
 
