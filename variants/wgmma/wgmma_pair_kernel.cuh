@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       __syncwarp();
     }
 
-    const RegisterWriter<kColumns> writer{batch.out + row * batch.row_stride_bytes +
-                                          first_word_offset<kColumns>(upper_m, lane)};
+    const RegisterWriter<kColumns> writer{
+        first_word<kColumns>(batch.out + row * batch.row_stride_bytes, upper_m, lane)};
     column_butterflies(d);
     finish_pairs<dtype, kPairLaunch.chains>(d, all_finite(d), constants, lane,
                                             [&](int pair, const std::uint32_t(&words)[4]) {

@@ -254,8 +254,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
 
       // Stage 3: b0-b2 and b6, then the words leave.
       const int piece = passes_piece(pass, warp_in_group, group);
-      const RegisterWriter<kGroupColumns> writer{batch.out + row * batch.row_stride_bytes +
-                                                 first_word_offset<kGroupColumns>(piece, lane)};
+      const RegisterWriter<kGroupColumns> writer{
+          first_word<kGroupColumns>(batch.out + row * batch.row_stride_bytes, piece, lane)};
       const bool finite = all_finite(d[0]);
 #pragma unroll
       for (int slice = 0; slice < 2; ++slice) {
