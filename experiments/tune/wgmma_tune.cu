@@ -88,7 +88,7 @@ constexpr auto launches_to_try() {
                       joined(deferred(large)),
                       joined(deferred(dynamic(large)))};
   } else if constexpr (log_n == 16) {
-    constexpr Launch fixed = kPassesLaunch, drawn = kDynamicPassesLaunch;
+    constexpr Launch fixed = kPasses16, drawn = kPasses16Dynamic;
     return std::array{starts(fixed, 1, 0), starts(fixed, 2, 1000), fixed, starts(fixed, 4, 500),
                       starts(drawn, 1, 0), starts(drawn, 2, 2000), drawn, starts(drawn, 16, 500)};
   } else {

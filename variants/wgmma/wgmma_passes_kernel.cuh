@@ -113,7 +113,7 @@ __device__ inline void spend_clocks(int clocks) {
 /// `full`, when all pieces of a row are there; `read`, when all warps have multiplied a row for the last
 /// time.
 struct PassesPipeline {
-  static constexpr Tile kTile = tile_of(kPassesLaunch, 16);
+  static constexpr Tile kTile = tile_of(kPasses16, 16);
   static constexpr int kPieces = kPassesRing.pieces, kSlots = kPassesRing.slots, kHead = kPassesRing.head(),
                        kTail = kPassesRing.tail(), kPieceBytes = kTile.k_step_bytes();
   static_assert(kPieces == kTile.k_steps(), "a k step reads one piece");
