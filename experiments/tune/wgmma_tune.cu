@@ -6,8 +6,9 @@
 
 #include "common/cuda_check.hpp"
 #include "common/static_dispatch.hpp"
-#include "variants/wgmma/wgmma_kernel.cuh"
+#include "variants/wgmma/wgmma_one_shot_kernel.cuh"
 #include "variants/wgmma/wgmma_passes_kernel.cuh"
+#include "variants/wgmma/wgmma_ring_kernel.cuh"
 
 namespace fwht::wgmma {
 namespace {
@@ -35,6 +36,14 @@ constexpr Launch parts(Launch launch, int log_parts) {
 }
 constexpr Launch with_table(Launch launch) {
   launch.table = true;
+  return launch;
+}
+constexpr Launch deferred(Launch launch) {
+  launch.deferred = true;
+  return launch;
+}
+constexpr Launch joined(Launch launch) {
+  launch.joined = true;
   return launch;
 }
 constexpr Launch dynamic(Launch launch) {
@@ -88,7 +97,7 @@ constexpr auto launches_to_try() {
                       joined(deferred(large)),
                       joined(deferred(dynamic(large)))};
   } else if constexpr (log_n == 16) {
-    constexpr Launch fixed = kPassesLaunch, drawn = kDynamicPassesLaunch;
+    constexpr Launch fixed = kPasses16, drawn = kPasses16Dynamic;
     return std::array{starts(fixed, 1, 0), starts(fixed, 2, 1000), fixed, starts(fixed, 4, 500),
                       starts(drawn, 1, 0), starts(drawn, 2, 2000), drawn, starts(drawn, 16, 500)};
   } else {

@@ -6,25 +6,8 @@
 
 namespace fwht::wgmma {
 
-// Why several forms, and where each is used (measured on an H200, without clusters by wgmma_tune). A block
-// per row, scheduled by the hardware, keeps memory busiest once the data leaves the L2, as long as several
-// blocks fit on an SM (n <= 8192; at 4096 the A operand in shared memory makes room for eight of them, but
-// starts later, which counts when there is one wave only). Inside the L2 the start-up of each block counts:
-// once the rows are more than fit at once, resident blocks win that have several rows in flight. Registers
-// matter most while all data arrive at the start (the rows of 2^23 elements fit in the shared memories of the
-// chip), and then pieces of rows help. When rows keep arriving, a row is stored under the exact stage of the
-// next one, and at n = 4096 twice the warps of half the registers win. Above 8192 a row fills so much of an
-// SM that only the ring overlaps load, tensor and store. Out of the L2 rows are handed out dynamically,
-// because a static share leaves SMs idle at the end; inside, the counter costs what it brings or more, but
-// for two rows of 32768 an SM. hi and lo are joined where that was measured faster: not where a row is a
-// block of its own, nor at 65536, nor in the rings of 16384 out of the L2 and of up to four rows an SM. At
-// 4096 it brings nothing, and would take away that every number of rows gives the same bits. A few long rows
-// would leave most SMs idle: then a row is spread over a cluster. Its blocks all read the whole row (it comes
-// from the L2 after the first) and each makes its share of the outputs, so that nothing but one barrier is
-// exchanged; that pays while every block has an SM to itself. Clusters of more than two reach ten elevenths
-// of the SMs. One of eight instead of four halves the finish, which counts at 65536; at 32768 it brings
-// something only where launches overlap. At 65536 a pair of blocks shares a row; it does twice the tensor
-// work of one that makes it in two passes, which counts once there are more rows than pairs.
+// Why each of them: beside the launches in wgmma.hpp. The rule: clusters while every block has an SM to
+// itself, then one wave of blocks, then what is best inside and out of the L2.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
@@ -41,26 +24,26 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   };
   switch (log2_floor(problem.n())) {
     case 12:
-      if (!in_l2) return kLaunches<12>[2];
-      if (rows <= 6 * sms) return few_rows(kFewRows12);
-      return kLaunches<12>[rows <= 20 * sms ? 3 : 4];
+      if (!in_l2) return kOneShot12Table;
+      if (rows <= 6 * sms) return few_rows(kOneShot12);
+      return rows <= 20 * sms ? kRing12 : kRing12Deferred;
     case 13:
-      if (!in_l2 || rows <= 4 * sms) return few_rows(kFewRows13);
-      return kLaunches<13>[rows <= 8 * sms ? 2 : 3];
+      if (!in_l2 || rows <= 4 * sms) return few_rows(kOneShot13);
+      return rows <= 8 * sms ? kRing13Pieces : kRing13Deferred;
     case 14:
-      if (fit(kClusterOf4For14, 1, 1)) return few_rows(kClusterOf4For14);
-      if (rows <= 2 * sms) return few_rows(kFewRows14);
-      return kLaunches<14>[!in_l2 ? 6 : (rows <= 4 * sms ? 4 : 5)];
+      if (fit(kCluster4For14, 1, 1)) return few_rows(kCluster4For14);
+      if (rows <= 2 * sms) return few_rows(kOneShot14);
+      return !in_l2 ? kRing14Dynamic : rows <= 4 * sms ? kRing14Pieces : kRing14Joined;
     case 15:
-      if (fit(kClusterOf8For15, 2, 1)) return few_rows(kClusterOf8For15);
-      if (fit(kClusterOf4For15, 1, 1)) return few_rows(kClusterOf4For15);
-      if (rows <= sms) return few_rows(kClusterOf2For15);
-      return kLaunches<15>[in_l2 && rows > 2 * sms ? 6 : 7];
+      if (fit(kCluster8For15, 2, 1)) return few_rows(kCluster8For15);
+      if (fit(kCluster4For15, 1, 1)) return few_rows(kCluster4For15);
+      if (rows <= sms) return few_rows(kCluster2For15);
+      return in_l2 && rows > 2 * sms ? kRing15 : kRing15Dynamic;
     default:
-      if (fit(kClusterOf8For16, 1, 1)) return few_rows(kClusterOf8For16);
-      if (fit(kClusterOf4For16, 1, 1)) return few_rows(kClusterOf4For16);
-      if (fit(kPairLaunch, 1, 1)) return kPairLaunch;
-      return in_l2 ? kPassesLaunch : kDynamicPassesLaunch;
+      if (fit(kCluster8For16, 1, 1)) return few_rows(kCluster8For16);
+      if (fit(kCluster4For16, 1, 1)) return few_rows(kCluster4For16);
+      if (fit(kPair16, 1, 1)) return kPair16;
+      return in_l2 ? kPasses16 : kPasses16Dynamic;
   }
 }
 

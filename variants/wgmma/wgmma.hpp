@@ -101,7 +101,7 @@ struct Launch {
   int slots = 1;          // ring: rows in flight per team; pair, passes: pieces in flight
   int blocks_per_sm = 1;  // that must fit: bounds the registers
   int load_pieces = 1;    // that a row arrives in, with an mbarrier each
-  int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over; 0: from registers
+  int store_pieces = 1;   // ring: bulk stores that a warp spreads its outputs over
   int chains = 2;         // column-tile pairs that a warp takes through stage 3 at once
   int start_groups = 1;   // passes: groups of blocks that start one after another,
   int start_step = 0;     // so many clocks apart
@@ -114,95 +114,120 @@ struct Launch {
   constexpr int parts() const { return 1 << log_parts; }
   constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
   constexpr int threads() const { return 128 * parts() * teams / cluster(); }
-  constexpr bool staged() const { return form == Form::ring && store_pieces > 0; }
+  constexpr bool staged() const { return form == Form::ring; }
   bool operator==(const Launch&) const = default;
 };
 
-constexpr Launch deferred(Launch launch) {
-  launch.deferred = true;
-  return launch;
-}
-constexpr Launch joined(Launch launch) {
-  launch.joined = true;
-  return launch;
-}
 constexpr Launch eager(Launch launch) {
   launch.eager = true;
   return launch;
 }
 
-/// A few rows: a row a block, or over a cluster. Pieces let the exact stage begin sooner, but at every wait
-/// between two wgmma the compiler orders the registers, which drains the tensor core: none in clusters.
-inline constexpr Launch kFewRows12{.form = Form::one_shot, .blocks_per_sm = 6};
-inline constexpr Launch kFewRows13{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2};
-inline constexpr Launch kFewRows14{.form = Form::one_shot, .blocks_per_sm = 2, .load_pieces = 4, .chains = 4};
-inline constexpr Launch kClusterOf4For14{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 4};
-inline constexpr Launch kClusterOf8For15{.form = Form::one_shot, .log_parts = 3, .blocks_per_sm = 2};
-inline constexpr Launch kClusterOf4For15{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 3};
-inline constexpr Launch kClusterOf2For15{
+// The launches, each with its reason. Measured on an H200, without clusters by wgmma_tune; docs/attempts.md
+// has what lost.
+//
+// n = 4096. A block per row, scheduled by the hardware, starts soonest and keeps memory busiest out of the
+// L2.
+inline constexpr Launch kOneShot12{.form = Form::one_shot, .blocks_per_sm = 6};
+/// Out of the L2: H in shared memory makes room for eight blocks on an SM; with one wave only its later start
+/// counts.
+inline constexpr Launch kOneShot12Table{
+    .form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true};
+/// Inside the L2 the start-up of every block counts once there are more rows than fit at once.
+inline constexpr Launch kRing12{.form = Form::ring, .teams = 4, .slots = 4};
+/// While rows keep arriving, twice the warps of half the registers win, and a row is stored under the exact
+/// stage of the next one.
+inline constexpr Launch kRing12Deferred{
+    .form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true, .deferred = true};
+
+// n = 8192. A block per row for few rows and out of the L2, in two pieces: the exact stage begins sooner.
+inline constexpr Launch kOneShot13{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2};
+/// Up to eight rows an SM, which all arrive at the start: in and out by pieces.
+inline constexpr Launch kRing13Pieces{.form = Form::ring,
+                                      .slots = 2,
+                                      .blocks_per_sm = 4,
+                                      .load_pieces = 2,
+                                      .store_pieces = 2,
+                                      .chains = 4,
+                                      .joined = true};
+inline constexpr Launch kRing13Deferred{
+    .form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .deferred = true, .joined = true};
+
+// n = 16384. Few rows would leave most SMs idle: a row is spread over a cluster while every block has an SM
+// to itself. In one piece: at a wait between two wgmma the compiler orders the registers, which drains the
+// tensor core.
+inline constexpr Launch kCluster4For14{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 4};
+/// Up to two rows an SM, one wave.
+inline constexpr Launch kOneShot14{.form = Form::one_shot, .blocks_per_sm = 2, .load_pieces = 4, .chains = 4};
+/// Up to four rows an SM: in and out by pieces; joined was slower.
+inline constexpr Launch kRing14Pieces{
+    .form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2};
+inline constexpr Launch kRing14Joined{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .joined = true};
+/// Out of the L2 a row fills so much of an SM that only a ring overlaps load, tensor core and store, and a
+/// static share of the rows leaves SMs idle at the end.
+inline constexpr Launch kRing14Dynamic{
+    .form = Form::ring, .teams = 2, .slots = 2, .dynamic = true, .deferred = true};
+
+// n = 32768. Clusters while every block has an SM to itself; of eight only where launches overlap.
+inline constexpr Launch kCluster8For15{.form = Form::one_shot, .log_parts = 3, .blocks_per_sm = 2};
+inline constexpr Launch kCluster4For15{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 3};
+inline constexpr Launch kCluster2For15{
     .form = Form::one_shot, .log_parts = 1, .blocks_per_sm = 2, .chains = 4};
-inline constexpr Launch kClusterOf8For16{.form = Form::one_shot, .log_parts = 3};
-inline constexpr Launch kClusterOf4For16{.form = Form::one_shot, .log_parts = 2, .chains = 4};
+inline constexpr Launch kRing15{
+    .form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .deferred = true, .joined = true};
+/// Out of the L2, and inside for up to two rows an SM.
+inline constexpr Launch kRing15Dynamic{.form = Form::ring,
+                                       .log_parts = 1,
+                                       .slots = 2,
+                                       .load_pieces = 4,
+                                       .dynamic = true,
+                                       .deferred = true,
+                                       .joined = true};
 
-/// The kernels that a plan for n = 2^log_n chooses from, see choose_launch.
-template <int log_n>
-inline constexpr std::array<Launch, 0> kLaunches{};
-template <>
-inline constexpr std::array kLaunches<12>{
-    kFewRows12, eager(kFewRows12),
-    Launch{.form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true},
-    Launch{.form = Form::ring, .teams = 4, .slots = 4},
-    deferred({.form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true})};
-template <>
-inline constexpr std::array kLaunches<13>{
-    kFewRows13, eager(kFewRows13),
-    joined({.form = Form::ring,
-            .slots = 2,
-            .blocks_per_sm = 4,
-            .load_pieces = 2,
-            .store_pieces = 2,
-            .chains = 4}),
-    joined(deferred({.form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2}))};
-template <>
-inline constexpr std::array kLaunches<14>{
-    kClusterOf4For14,
-    eager(kClusterOf4For14),
-    kFewRows14,
-    eager(kFewRows14),
-    Launch{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2},
-    joined({.form = Form::ring, .slots = 2, .blocks_per_sm = 2}),
-    deferred({.form = Form::ring, .teams = 2, .slots = 2, .dynamic = true})};
-template <>
-inline constexpr std::array kLaunches<15>{
-    kClusterOf8For15,
-    eager(kClusterOf8For15),
-    kClusterOf4For15,
-    eager(kClusterOf4For15),
-    kClusterOf2For15,
-    eager(kClusterOf2For15),
-    joined(deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4})),
-    joined(deferred({.form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .dynamic = true}))};
-
-inline constexpr Launch kPairLaunch{
+// n = 65536. A cluster of eight instead of four halves the finish.
+inline constexpr Launch kCluster8For16{.form = Form::one_shot, .log_parts = 3};
+inline constexpr Launch kCluster4For16{.form = Form::one_shot, .log_parts = 2, .chains = 4};
+/// While there are no more rows than pairs of SMs.
+inline constexpr Launch kPair16{
     .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
-inline constexpr Launch kPassesLaunch{.form = Form::passes,
-                                      .log_parts = 1,
-                                      .slots = 12,
-                                      .load_pieces = 8,
-                                      .store_pieces = 0,
-                                      .start_groups = 2,
-                                      .start_step = 2000};
-inline constexpr Launch kDynamicPassesLaunch = [] {
-  Launch launch = kPassesLaunch;
+/// Half the tensor work of pair. Blocks in step would load together and then store together.
+inline constexpr Launch kPasses16{.form = Form::passes,
+                                  .log_parts = 1,
+                                  .slots = 12,
+                                  .load_pieces = 8,
+                                  .store_pieces = 0,
+                                  .start_groups = 2,
+                                  .start_step = 2000};
+/// Out of the L2.
+inline constexpr Launch kPasses16Dynamic = [] {
+  Launch launch = kPasses16;
   launch.start_groups = 4;
   launch.dynamic = true;
   return launch;
 }();
+
+/// The kernels that are compiled: every launch that choose_launch may pick.
+template <int log_n>
+inline constexpr std::array<Launch, 0> kLaunches{};
+template <>
+inline constexpr std::array kLaunches<12>{kOneShot12, eager(kOneShot12), kOneShot12Table, kRing12,
+                                          kRing12Deferred};
+template <>
+inline constexpr std::array kLaunches<13>{kOneShot13, eager(kOneShot13), kRing13Pieces, kRing13Deferred};
+template <>
+inline constexpr std::array kLaunches<14>{kCluster4For14,    eager(kCluster4For14), kOneShot14,
+                                          eager(kOneShot14), kRing14Pieces,         kRing14Joined,
+                                          kRing14Dynamic};
+template <>
+inline constexpr std::array kLaunches<15>{
+    kCluster8For15, eager(kCluster8For15), kCluster4For15, eager(kCluster4For15),
+    kCluster2For15, eager(kCluster2For15), kRing15,        kRing15Dynamic};
 template <>
 inline constexpr std::array kLaunches<16>{
-    kClusterOf8For16, eager(kClusterOf8For16), kClusterOf4For16,    eager(kClusterOf4For16),
-    kPairLaunch,      kPassesLaunch,           kDynamicPassesLaunch};
+    kCluster8For16, eager(kCluster8For16), kCluster4For16, eager(kCluster4For16), kPair16,
+    kPasses16,      kPasses16Dynamic};
 
+/// Which launch makes the rows of a problem, see wgmma.cpp.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
 
 /// Form::pair and passes: the pieces of the rows of a cluster or block, numbered through, lie in the slots of
@@ -215,8 +240,8 @@ struct PieceRing {
   constexpr int tail() const { return pieces - head(); }
   constexpr int slot(int row, int piece) const { return (row * pieces + piece) % slots; }
 };
-inline constexpr PieceRing kPairRing{kPairLaunch.load_pieces, kPairLaunch.slots};
-inline constexpr PieceRing kPassesRing{kPassesLaunch.load_pieces, kPassesLaunch.slots};
+inline constexpr PieceRing kPairRing{kPair16.load_pieces, kPair16.slots};
+inline constexpr PieceRing kPassesRing{kPasses16.load_pieces, kPasses16.slots};
 
 /// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there:
 /// piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a

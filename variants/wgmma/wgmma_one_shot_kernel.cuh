@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   if constexpr (kCluster) ptx::barrier_cluster_wait();
 
   // Stage 2: butterflies over the column tiles, b7 and above. Stage 3: b0-b2 and b6, then the words leave.
-  const RegisterWriter<kColumns> writer{batch.out + row_offset + first_word_offset<kColumns>(upper_m, lane)};
+  const RegisterWriter<kColumns> writer{first_word<kColumns>(batch.out + row_offset, upper_m, lane)};
   column_butterflies(d);
   finish_pairs<dtype, launch.chains>(
       d, all_finite(d), constants, lane,

@@ -38,15 +38,15 @@
 namespace fwht::wgmma {
 
 template <Dtype dtype, Scaling scaling>
-__global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch) {
+__global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Tile tile = tile_of(kPairLaunch, 16);
+  constexpr Tile tile = tile_of(kPair16, 16);
   // Plain constants: a lambda would capture `tile` itself, and read it at run time.
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps();
   constexpr int kPieceBytes = tile.row_bytes() / kPairRing.pieces, kStepsPerPiece = kSteps / kPairRing.pieces;
   constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
                 kTail = kPairRing.tail();
-  constexpr int kWarps = kPairLaunch.threads() / 32;
+  constexpr int kWarps = kPair16.threads() / 32;
   static_assert(kPieces == kWarps);  // that start the first loads
   extern __shared__ __align__(1024) std::byte shared[];
   const std::uint32_t ring = ptx::shared_address(shared);
@@ -158,15 +158,15 @@ __global__ void __launch_bounds__(kPairLaunch.threads(), 1) pair(RowBatch batch)
       __syncwarp();
     }
 
-    const RegisterWriter<kColumns> writer{batch.out + row * batch.row_stride_bytes +
-                                          first_word_offset<kColumns>(upper_m, lane)};
+    const RegisterWriter<kColumns> writer{
+        first_word<kColumns>(batch.out + row * batch.row_stride_bytes, upper_m, lane)};
     column_butterflies(d);
-    finish_pairs<dtype, kPairLaunch.chains>(d, all_finite(d), constants, lane,
-                                            [&](int pair, const std::uint32_t(&words)[4]) {
-                                              if (pair == 0)
-                                                ptx::mbarrier_wait_parity(landed + 8 * parity, phase);
-                                              writer.write(pair, words);
-                                            });
+    finish_pairs<dtype, kPair16.chains>(d, all_finite(d), constants, lane,
+                                        [&](int pair, const std::uint32_t(&words)[4]) {
+                                          if (pair == 0)
+                                            ptx::mbarrier_wait_parity(landed + 8 * parity, phase);
+                                          writer.write(pair, words);
+                                        });
     at = slot(kPieces);
     phase ^= parity;
     parity ^= 1;

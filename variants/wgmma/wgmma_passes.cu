@@ -5,7 +5,7 @@ namespace {
 
 template <bool dynamic>
 struct Chosen {
-  static constexpr Launch launch = dynamic ? kDynamicPassesLaunch : kPassesLaunch;
+  static constexpr Launch launch = dynamic ? kPasses16Dynamic : kPasses16;
 };
 
 template <class Choice>

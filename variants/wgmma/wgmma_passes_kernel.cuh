@@ -109,24 +109,76 @@ __device__ inline void spend_clocks(int clocks) {
   }
 }
 
+/// The row in work and the head of the next one, in the slots of kPassesRing. Two mbarriers of the block:
+/// `full`, when all pieces of a row are there; `read`, when all warps have multiplied a row for the last
+/// time.
+struct PassesPipeline {
+  static constexpr Tile kTile = tile_of(kPasses16, 16);
+  static constexpr int kPieces = kPassesRing.pieces, kSlots = kPassesRing.slots, kHead = kPassesRing.head(),
+                       kTail = kPassesRing.tail(), kPieceBytes = kTile.k_step_bytes();
+  static_assert(kPieces == kTile.k_steps(), "a k step reads one piece");
+
+  std::uint32_t ring, full;  // shared addresses; `read` lies behind `full`
+  int at = 0;                // slot of the row's first piece
+  std::uint32_t parity = 0;  // of the row's number among those of the block
+
+  __device__ std::uint32_t read() const { return full + 8; }
+  __device__ int slot(int piece) const { return at + piece < kSlots ? at + piece : at + piece - kSlots; }
+  __device__ std::uint32_t piece(int of_row) const { return ring + slot(of_row) * kPieceBytes; }
+
+  __device__ void init(int readers) const {
+    ptx::mbarrier_init(full, kPieces);
+    ptx::mbarrier_init(read(), readers);
+    ptx::fence_mbarrier_init();
+  }
+  __device__ void load(const RowBatch& batch, int row, int piece, int slot) const {
+    if (row >= batch.rows) return;
+    ptx::mbarrier_arrive_expect_tx(full, kPieceBytes);
+    ptx::bulk_copy_global_to_shared(ring + slot * kPieceBytes,
+                                    batch.in + row * batch.row_stride_bytes + piece * kPieceBytes,
+                                    kPieceBytes, full);
+  }
+  __device__ void wait() const { ptx::mbarrier_wait_parity(full, parity); }
+  __device__ void release() const { ptx::mbarrier_arrive(read()); }
+  __device__ void wait_for_readers() const { ptx::mbarrier_wait_parity(read(), parity); }
+  __device__ void wait_for_readers_of_row_before() const { ptx::mbarrier_wait_parity(read(), parity ^ 1); }
+  __device__ void advance() {
+    at = slot(kPieces);
+    parity ^= 1;
+  }
+};
+
+/// Stage 1 of one slice of a warpgroup's columns, as a group of its own.
+template <Dtype dtype>
+__device__ void multiply_slice(float (&d)[kSliceSums],
+                               const Fragments<dtype, PassesPipeline::kPieces>& hadamard,
+                               const PassesPipeline& pipeline, int group, int slice) {
+  constexpr Tile tile = PassesPipeline::kTile;
+  constexpr int kSliceBytes = kSliceColumns / 8 * tile.stride_bytes(), kGroupBytes = 2 * kSliceBytes;
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < PassesPipeline::kPieces; ++s) {
+    const std::uint32_t start = pipeline.piece(s) + group * kGroupBytes + slice * kSliceBytes;
+    ptx::wgmma_m64k16<dtype, kSliceColumns>(
+        d, hadamard.operand(s), descriptor(start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+  }
+  ptx::wgmma_commit_group();
+}
+
+/// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
 template <Dtype dtype, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch = Choice::launch;
-  constexpr Tile tile = tile_of(launch, 16);
-  // Plain constants: a lambda would capture `tile` itself, and read it at run time.
-  constexpr int kPieces = tile.k_steps(), kPieceBytes = tile.k_step_bytes(), kSlots = kPassesRing.slots;
-  constexpr int kHead = kPassesRing.head(), kTail = kPassesRing.tail(), kWarps = launch.threads() / 32;
-  constexpr int kLeading = tile.leading_bytes(), kStride = tile.stride_bytes();
-  constexpr int kSliceBytes = kSliceColumns / 8 * kStride, kGroupBytes = 2 * kSliceBytes;
+  constexpr int kWarps = launch.threads() / 32, kPairsPerSlice = kSliceColumns / 16;
+  constexpr int kPieces = PassesPipeline::kPieces, kHead = PassesPipeline::kHead,
+                kTail = PassesPipeline::kTail;
   constexpr bool kDynamic = launch.dynamic;
-  static_assert(kPieces == launch.load_pieces && kPieces == kWarps);
+  static_assert(kPieces == launch.load_pieces && kPieces == kWarps, "a warp loads a piece");
   extern __shared__ __align__(1024) std::byte shared[];
   std::byte* const exchange = shared + row_area_bytes(launch, 16);
   std::byte* const bookkeeping = exchange + exchange_bytes(launch);
-  const std::uint32_t ring = ptx::shared_address(shared);
-  // Barriers: all bytes of the block's next row; all warps have read the row for the last time.
-  const std::uint32_t full = ptx::shared_address(bookkeeping), read = full + 8;
+  PassesPipeline pipeline{ptx::shared_address(shared), ptx::shared_address(bookkeeping)};
   int* const next_in = reinterpret_cast<int*>(bookkeeping + 16);  // dynamic: the block's next row
   const int lane = static_cast<int>(threadIdx.x) & 31;
   // Through a shuffle, so that the compiler knows it to be uniform.
@@ -135,28 +187,16 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   const int stride = static_cast<int>(gridDim.x);
   int row = static_cast<int>(blockIdx.x), next = 0;
 
-  const auto load = [&](int of_row, int piece, int slot) {
-    if (of_row >= batch.rows) return;
-    ptx::mbarrier_arrive_expect_tx(full, kPieceBytes);
-    ptx::bulk_copy_global_to_shared(ring + slot * kPieceBytes,
-                                    batch.in + of_row * batch.row_stride_bytes + piece * kPieceBytes,
-                                    kPieceBytes, full);
-  };
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_init(full, kPieces);
-    ptx::mbarrier_init(read, kWarps);
-    ptx::fence_mbarrier_init();
-  }
+  if (threadIdx.x == 0) pipeline.init(kWarps);
   __syncthreads();
   if (lane == 0) {
     ptx::griddepcontrol_wait();
     if (launch.start_groups > 1)
       spend_clocks(launch.start_step * static_cast<int>(blockIdx.x % launch.start_groups));
-    load(row, warp, warp);
+    pipeline.load(batch, row, warp, warp);
   }
   __syncwarp();
-  // Dynamic rows: the first one of a block is its own, for each later one it draws a ticket, a row ahead: one
-  // at the start, and one a row. The last draw of a launch puts the counter back to 0.
+  // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
   const bool draws = kDynamic && threadIdx.x == 0;
   const auto draw = [&] { return static_cast<int>(draw_ticket(next_row, batch.rows, stride)) + stride; };
   if (draws) leave(next_in, draw());
@@ -167,29 +207,21 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   };
   const Partner partner{region(warp), region(warp ^ 4), 1 + warp_in_group, group == 0 ? 1.0F : -1.0F};
 
-  int at = 0;  // slot of the row's first piece
-  std::uint32_t parity = 0;
-  const auto slot = [&](int piece) { return at + piece < kSlots ? at + piece : at + piece - kSlots; };
 #pragma unroll 1
   while (row < batch.rows) {
-    ptx::mbarrier_wait_parity(full, parity);
+    pipeline.wait();
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
+      // Stage 1, exact: the 64 rows of D with b15 = pass, over b3-b5 and b12-b15.
       const Fragments<dtype, kPieces> hadamard(lane, 4 * pass + warp_in_group, negative_block(group));
       float d[2][kSliceSums];
 #pragma unroll
-      for (int slice = 0; slice < 2; ++slice) {
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int s = 0; s < kPieces; ++s) {
-          const int start = slot(s) * kPieceBytes + group * kGroupBytes + slice * kSliceBytes;
-          ptx::wgmma_m64k16<dtype, kSliceColumns>(d[slice], hadamard.operand(s),
-                                                  descriptor(ring + start, kLeading, kStride), s > 0);
-        }
-        ptx::wgmma_commit_group();
-      }
+      for (int slice = 0; slice < 2; ++slice)
+        multiply_slice<dtype>(d[slice], hadamard, pipeline, group, slice);
       int drawn = 0;
       if (draws && pass == 1) drawn = draw();  // under the tensor core
+
+      // Stage 2 and exchange of b11, of the first slice under the tensor core's work on the second one.
       ptx::wgmma_wait_group<1>();
       ptx::pin_accumulators(d[0]);
       exchange_slice(d[0], partner, [] {});
@@ -197,45 +229,45 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       ptx::pin_accumulators(d[1]);
       if (pass == 1) {
         if (draws) leave(next_in, drawn);
-        if (lane == 0) ptx::mbarrier_arrive(read);
+        if (lane == 0) pipeline.release();
         __syncwarp();
       }
       // The places that are refilled were read in the last pass of the row before, or in this one.
       const auto refill = [&] {
         if (pass == 0) {
           if (lane == 0) {
-            ptx::mbarrier_wait_parity(read, parity ^ 1);
+            pipeline.wait_for_readers_of_row_before();
             next = kDynamic ? left_in(next_in) : row + stride;
-            if (warp < kHead) load(next, warp, slot(kPieces + warp));
+            if (warp < kHead) pipeline.load(batch, next, warp, pipeline.slot(kPieces + warp));
           }
           next = __shfl_sync(0xFFFFFFFFU, next, 0);
         } else {
           if (lane == 0 && warp < kTail) {
-            ptx::mbarrier_wait_parity(read, parity);
-            load(next, kHead + warp, slot(warp));
+            pipeline.wait_for_readers();
+            pipeline.load(batch, next, kHead + warp, pipeline.slot(warp));
           }
           __syncwarp();
         }
       };
       exchange_slice(d[1], partner, refill);
-      slice_butterfly(d[0], d[1]);
+      slice_butterfly(d[0], d[1]);  // b10
 
+      // Stage 3: b0-b2 and b6, then the words leave.
       const int piece = passes_piece(pass, warp_in_group, group);
-      const RegisterWriter<kGroupColumns> writer{batch.out + row * batch.row_stride_bytes +
-                                                 first_word_offset<kGroupColumns>(piece, lane)};
+      const RegisterWriter<kGroupColumns> writer{
+          first_word<kGroupColumns>(batch.out + row * batch.row_stride_bytes, piece, lane)};
       const bool finite = all_finite(d[0]);
 #pragma unroll
       for (int slice = 0; slice < 2; ++slice) {
         finish_pairs<dtype, launch.chains>(d[slice], finite, constants, lane,
                                            [&](int pair, const std::uint32_t(&words)[4]) {
-                                             writer.write(slice * (kSliceColumns / 16) + pair, words);
+                                             writer.write(slice * kPairsPerSlice + pair, words);
                                            });
       }
       __syncwarp();
     }
     row = next;
-    at = slot(kPieces);
-    parity ^= 1;
+    pipeline.advance();
   }
 #else
   __trap();  // `supports` says no where there is no code for sm_90a

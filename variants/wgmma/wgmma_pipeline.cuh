@@ -143,19 +143,20 @@ struct RowTickets {
   }
 };
 
-/// Byte of the row where `lane` stores its first word (column-tile pair 0, q = 0); word q of a pair lies
+/// Where `lane` stores its first word (column-tile pair 0, q = 0) of `row`; word q of a pair lies
 /// staged_offset(.., pair, q, 0) behind it. A store of its own pointer plus a constant is one instruction;
 /// from the sum of all terms the compiler works out every address anew.
+/// @param piece  of 16 rows of D, contiguous in the row: the upper bits of m
 template <int columns>
-__device__ int first_word_offset(int upper_m, int lane) {
-  return upper_m * staged_bytes_per_warp(columns) + staged_offset(log2_floor(columns) - 3, 0, 0, lane >> 2) +
-         4 * (lane & 3);
+__device__ std::byte* first_word(std::byte* row, int piece, int lane) {
+  return row + piece * staged_bytes_per_warp(columns) +
+         staged_offset(log2_floor(columns) - 3, 0, 0, lane >> 2) + 4 * (lane & 3);
 }
 
 /// Stores a warp's finished words straight from registers: STG.32, of a warp 128 contiguous bytes each.
 template <int columns>
 struct RegisterWriter {
-  std::byte* first_word;  // of this lane, see first_word_offset
+  std::byte* first_word;  // of this lane
 
   __device__ void write(int pair, const std::uint32_t (&words)[4]) const {
 #pragma unroll

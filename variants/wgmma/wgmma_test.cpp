@@ -52,7 +52,7 @@ TEST(Wgmma, TilesCoverTheRow) {
 // lies at start(s) + (c mod 8) * 2 + (k mod 8) * 16 + (k / 8) * LBO + (c / 8) * SBO bytes.
 TEST(Wgmma, LinearRowIsTheCanonicalOperand) {
   std::vector<Tile> all = tiles();
-  all.push_back(tile_of(kPassesLaunch, 16));
+  all.push_back(tile_of(kPasses16, 16));
   for (const Tile& tile : all) {
     const int log_n = tile.log_n;
     std::vector<bool> seen(std::size_t{1} << log_n);
@@ -297,7 +297,7 @@ TEST(Wgmma, PassesExchangeWhatTheButterfliesNeed) {
 // The A operand's rows and signs, the two additions of the exchange and the butterflies over what is left are
 // the whole transform: with exact integers, step by step as the kernel takes them.
 TEST(Wgmma, PassesGiveTheTransform) {
-  constexpr Tile tile = tile_of(kPassesLaunch, 16);
+  constexpr Tile tile = tile_of(kPasses16, 16);
   const int n = 1 << 16;
   std::vector<int> x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i)
