@@ -150,10 +150,10 @@ TEST(TenLies, Lie06ReferenceIsAPeerOrOfTheSamePrecision) {
   EXPECT_GT(peer, 1e3 * worst) << "fp32 must be visibly worse than the truth";
   // Two kernels that share the constant 181/256 agree with each other bit for bit; the truth tells.
   const Storage data(make_problem(Dtype::f16, 512, 256), InputClass::normal, 1);
-  const Numerics hadacore = tensor_blocks(data.problem);
-  const Storage one = emulated(hadacore, data), two = emulated(hadacore, data);
+  const Numerics blocks = tensor_blocks(data.problem);
+  const Storage one = emulated(blocks, data), two = emulated(blocks, data);
   EXPECT_TRUE(compare_exact(data.problem, one.data(), two.data()));
-  Numerics claim = hadacore;
+  Numerics claim = blocks;
   claim.steps.back().constant = std::sqrt(0.5);
   EXPECT_FALSE(check(data.problem, claim, InputClass::normal, data.data(), one.data()).verdict);
 }

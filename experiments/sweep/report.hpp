@@ -17,6 +17,6 @@ std::string problems_found(const std::vector<harness::CsvRow>& results);
 
 /// What the program exits with: 0 when every job was run and every row is ok, 1 otherwise; also 1 without
 /// rows, for a sweep that measured nothing has shown nothing.
-int exit_code(bool all_run, const std::vector<support::CsvRow>& results);
+int exit_code(bool all_run, const std::vector<harness::CsvRow>& results);
 
 }  // namespace fwht::sweep
