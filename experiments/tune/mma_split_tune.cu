@@ -76,7 +76,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
   if constexpr (launch.vectors > 0) {
     constexpr rows::LaunchCode code = rows::code_of(launch);
     rows::Kernel kernel = nullptr;
-    if constexpr (launch.algorithm == rows::Algorithm::in_warps) {
+    if constexpr (launch.form == rows::Form::in_warps) {
       kernel = rows_in_warps<dtype, log_n, code, Access::dense, Trigger::at_end, scaling, Repair>;
     } else {
       kernel = rows_across_warps<dtype, log_n, code, Access::dense, Trigger::at_end, scaling, Repair>;

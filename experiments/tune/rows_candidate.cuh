@@ -10,11 +10,11 @@
 namespace fwht::rows {
 
 inline constexpr const char* kLaunchColumns =
-    "algorithm,vectors,warps_per_row,threads,blocks_per_sm,skew_clocks,skew_groups";
+    "form,vectors,warps_per_row,threads,blocks_per_sm,skew_clocks,skew_groups";
 
 inline std::string values_of(const Launch& launch) {
-  std::string values = launch.algorithm == Algorithm::in_warps       ? "in_warps"
-                       : launch.algorithm == Algorithm::across_warps ? "across_warps"
+  std::string values = launch.form == Form::in_warps       ? "in_warps"
+                       : launch.form == Form::across_warps ? "across_warps"
                                                                      : "smem_passes";
   for (const int number : {launch.vectors, launch.warps_per_row, launch.threads, launch.blocks_per_sm,
                            launch.skew.clocks, launch.skew.groups})

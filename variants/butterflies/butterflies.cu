@@ -13,7 +13,7 @@ int log_n_of(const Problem& problem) {
 
 rows::Kernel find(const KernelId& id) {
   if (id.dtype != Dtype::f32) return rows_16_bit(id);
-  return id.launch.algorithm == rows::Algorithm::smem_passes ? passes_f32(id) : rows_f32(id);
+  return id.launch.form == rows::Form::smem_passes ? passes_f32(id) : rows_f32(id);
 }
 
 KernelId dense(const Problem& p) {

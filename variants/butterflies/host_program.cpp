@@ -12,7 +12,7 @@
 namespace fwht::butterflies {
 namespace {
 
-using rows::Algorithm;
+using rows::Form;
 using rows::Floats;
 using rows::Words;
 
@@ -119,13 +119,13 @@ template <Dtype dtype, int log_n, int regime>
 bool run_one(const KernelId& id, const Problem& problem, const rows::Bits& in, rows::Bits& out) {
   constexpr KernelId here = dense_kernel(dtype, log_n, static_cast<Regime>(regime));
   constexpr Tile tile = here.tile();
-  if (tile != id.tile() || here.launch.algorithm != id.launch.algorithm) return false;
+  if (tile != id.tile() || here.launch.form != id.launch.form) return false;
   const rows::Factors f = factors(problem);
   for (std::int64_t row = 0; row < problem.rows; row += tile.rows_per_block()) {
     rows::HostRows block(tile, f, in, out, row);
-    if constexpr (here.launch.algorithm == Algorithm::in_warps) block_in_warps<tile>(f.shrink, block);
-    if constexpr (here.launch.algorithm == Algorithm::across_warps) block_across_warps<tile>(f.shrink, block);
-    if constexpr (here.launch.algorithm == Algorithm::smem_passes) block_in_passes<tile>(f.shrink, block);
+    if constexpr (here.launch.form == Form::in_warps) block_in_warps<tile>(f.shrink, block);
+    if constexpr (here.launch.form == Form::across_warps) block_across_warps<tile>(f.shrink, block);
+    if constexpr (here.launch.form == Form::smem_passes) block_in_passes<tile>(f.shrink, block);
   }
   return true;
 }

@@ -10,9 +10,9 @@ rows::Kernel rows_f32(const KernelId& id) {
     constexpr KernelId here = kernels_of_size(Dtype::f32, log_n())[i()];
     constexpr rows::LaunchCode code = rows::code_of(here.launch);
     rows::Kernel kernel = nullptr;
-    if constexpr (here.launch.algorithm == rows::Algorithm::in_warps) {
+    if constexpr (here.launch.form == rows::Form::in_warps) {
       if (here == id) kernel = rows_in_warps<Dtype::f32, log_n(), code, here.access, here.trigger>;
-    } else if constexpr (here.launch.algorithm == rows::Algorithm::across_warps) {
+    } else if constexpr (here.launch.form == rows::Form::across_warps) {
       if (here == id) kernel = rows_across_warps<Dtype::f32, log_n(), code, here.access, here.trigger>;
     }
     return kernel;

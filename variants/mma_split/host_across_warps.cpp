@@ -72,7 +72,7 @@ class BlockAcrossWarps {
 
 bool run_across_warps(const KernelId& id, const Problem& problem, const rows::Bits& in,
                       const reference::TensorCore& core, rows::HostRun& run) {
-  return run_blocks<rows::Algorithm::across_warps, BlockAcrossWarps>(id, problem, in, core, run);
+  return run_blocks<rows::Form::across_warps, BlockAcrossWarps>(id, problem, in, core, run);
 }
 
 }  // namespace fwht::mma_split

@@ -68,7 +68,7 @@ class BlockInWarps {
 
 bool run_in_warps(const KernelId& id, const Problem& problem, const rows::Bits& in,
                   const reference::TensorCore& core, rows::HostRun& run) {
-  return run_blocks<rows::Algorithm::in_warps, BlockInWarps>(id, problem, in, core, run);
+  return run_blocks<rows::Form::in_warps, BlockInWarps>(id, problem, in, core, run);
 }
 
 }  // namespace fwht::mma_split

@@ -12,13 +12,13 @@
 namespace fwht::mma_split {
 
 /// Runs Block<tile> over all blocks of the problem, if a dense kernel of this algorithm has the tile of `id`.
-template <rows::Algorithm algorithm, template <Tile> class Block>
+template <rows::Form form, template <Tile> class Block>
 bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in,
                 const reference::TensorCore& core, rows::HostRun& run) {
   bool done = false;
   const auto try_one = [&]<Dtype dtype, int log_n, int regime>() {
     constexpr KernelId here = dense_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
-    if constexpr (here.launch.algorithm == algorithm) {
+    if constexpr (here.launch.form == form) {
       constexpr Tile tile = here.tile();
       if (done || tile != id.tile()) return;
       done = true;

@@ -14,7 +14,7 @@ int log_n_of(const Problem& problem) {
 
 rows::Kernel find(const KernelId& id) {
   const bool f16 = id.dtype == Dtype::f16;
-  if (id.launch.algorithm == rows::Algorithm::in_warps) return f16 ? f16_in_warps(id) : bf16_in_warps(id);
+  if (id.launch.form == rows::Form::in_warps) return f16 ? f16_in_warps(id) : bf16_in_warps(id);
   return f16 ? f16_across_warps(id) : bf16_across_warps(id);
 }
 

@@ -110,7 +110,7 @@ std::string describe(const KernelId& id) {
   std::string text = std::string(name_of(id.dtype)) + "/n" + std::to_string(1 << id.log_n);
   for (const int number : {id.launch.vectors, id.launch.warps_per_row, id.launch.threads})
     text += ' ' + std::to_string(number);
-  return id.launch.algorithm == Algorithm::smem_passes ? text + " passes" : text;
+  return id.launch.form == Form::smem_passes ? text + " passes" : text;
 }
 
 }  // namespace fwht::rows

@@ -11,7 +11,7 @@
 namespace fwht::rows {
 
 /// One kernel each.
-enum class Algorithm {
+enum class Form {
   in_warps,      ///< a warp holds whole rows in its registers
   across_warps,  ///< warps hold a row together and exchange it once
   smem_passes    ///< shared memory holds the row between passes that take it to registers and back
@@ -26,7 +26,7 @@ struct Skew {
 
 /// `blocks_per_sm` is what the registers are limited for; 0 leaves them to the compiler.
 struct Launch {
-  Algorithm algorithm = Algorithm::in_warps;
+  Form form = Form::in_warps;
   int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
   Skew skew;
 
@@ -34,13 +34,13 @@ struct Launch {
 };
 
 constexpr Launch in_warps(int vectors, int threads, int blocks_per_sm = 0) {
-  return {Algorithm::in_warps, vectors, 1, threads, blocks_per_sm, {}};
+  return {Form::in_warps, vectors, 1, threads, blocks_per_sm, {}};
 }
 constexpr Launch across_warps(int vectors, int warps, int blocks_per_sm = 0, Skew skew = {}) {
-  return {Algorithm::across_warps, vectors, warps, 32 * warps, blocks_per_sm, skew};
+  return {Form::across_warps, vectors, warps, 32 * warps, blocks_per_sm, skew};
 }
 constexpr Launch smem_passes(int vectors, int warps, int blocks_per_sm, Skew skew = {}) {
-  return {Algorithm::smem_passes, vectors, warps, 32 * warps, blocks_per_sm, skew};
+  return {Form::smem_passes, vectors, warps, 32 * warps, blocks_per_sm, skew};
 }
 
 constexpr Tile tile_of(Dtype dtype, int log_n, const Launch& launch) {
@@ -50,7 +50,7 @@ constexpr Tile tile_of(Dtype dtype, int log_n, const Launch& launch) {
 /// What a launch must keep for its kernel to be right: warps that share a row have the block to themselves.
 constexpr bool fits(Dtype dtype, int log_n, const Launch& launch) {
   const Tile tile = tile_of(dtype, log_n, launch);
-  const bool alone = launch.algorithm == Algorithm::in_warps;
+  const bool alone = launch.form == Form::in_warps;
   return is_power_of_two(launch.vectors) && is_power_of_two(launch.warps_per_row) &&
          launch.threads % 32 == 0 && launch.threads <= 1024 && tile.vector_bits() >= 0 &&
          launch.vectors >> tile.vector_bits() >= 1 && tile.rows_per_block() >= 1 && tile.piece() >= 1 &&
@@ -65,14 +65,18 @@ using LaunchCode = std::uint64_t;
 
 constexpr LaunchCode code_of(const Launch& launch) {
   LaunchCode code = 0;
-  for (const int field : {static_cast<int>(launch.algorithm), launch.vectors, launch.warps_per_row,
+  for (const int field : {static_cast<int>(launch.form), launch.vectors, launch.warps_per_row,
                           launch.threads / 32, launch.blocks_per_sm, launch.skew.groups})
     code = code << 8 | static_cast<LaunchCode>(field);
   return code << 16 | static_cast<LaunchCode>(launch.skew.clocks);
 }
 constexpr Launch launch_of(LaunchCode code) {
   const auto field = [&](int shift) { return static_cast<int>(code >> shift & 0xFF); };
-  return {static_cast<Algorithm>(field(56)),           field(48), field(40), 32 * field(32), field(24),
+  return {static_cast<Form>(field(56)),
+          field(48),
+          field(40),
+          32 * field(32),
+          field(24),
           {static_cast<int>(code & 0xFFFF), field(16)}};
 }
 

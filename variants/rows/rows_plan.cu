@@ -17,13 +17,13 @@ struct Choice {
   int shared_bytes() const { return 4 * tile().exchange_words(); }
 };
 
-std::string name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::in_warps:
+std::string name_of(Form form) {
+  switch (form) {
+    case Form::in_warps:
       return "rows_in_warps";
-    case Algorithm::across_warps:
+    case Form::across_warps:
       return "rows_across_warps";
-    case Algorithm::smem_passes:
+    case Form::smem_passes:
       break;
   }
   return "smem_passes";
@@ -89,7 +89,7 @@ class RowsPlan final : public Plan {
 
   Settings settings() const override {
     const Tile tile = on_vectors_.tile();
-    return {{"kernel", name_of(on_vectors_.id.launch.algorithm)},
+    return {{"kernel", name_of(on_vectors_.id.launch.form)},
             {"rows_per_block", std::int64_t{tile.rows_per_block()}},
             {"warps_per_row", std::int64_t{tile.warps_per_row}},
             {"vectors_per_lane", std::int64_t{tile.vectors}},

@@ -91,7 +91,7 @@ TEST(RowMaps, IndexBitsLieWhereTheBitCardSays) {
 // Rows of one warp have no exchange at which the next kernel could be let in, butterflies no matrices.
 TEST(RowMaps, TheNextKernelIsLetInWhereThereIsSuchAPlace) {
   for (const KernelId& id : all_kernels()) {
-    EXPECT_TRUE(id.launch.algorithm != Algorithm::in_warps || !at_exchange(id.trigger)) << describe(id);
+    EXPECT_TRUE(id.launch.form != Form::in_warps || !at_exchange(id.trigger)) << describe(id);
     const bool has_matrices = id.dtype != Dtype::f32 && id.log_n >= mma_split::kSmallestLogN;
     EXPECT_TRUE(has_matrices ? id.trigger != Trigger::at_start : id.trigger != Trigger::behind_matrices)
         << describe(id);
@@ -133,7 +133,7 @@ TEST(RowMaps, TheLaunchTableKeepsItsOwnRules) {
     }
     EXPECT_EQ(g.exchange_words(), g.warps_per_row > 1 ? 1 << g.log_n : 0) << describe(id);
     EXPECT_LE(4 * g.exchange_words() * std::max(1, id.launch.blocks_per_sm), 227 * 1024) << describe(id);
-    if (id.launch.algorithm == Algorithm::smem_passes) {
+    if (id.launch.form == Form::smem_passes) {
       EXPECT_TRUE(g.vectors == 8 || g.vectors == 16) << describe(id);
       EXPECT_EQ(g.dtype, Dtype::f32) << describe(id);
     }
@@ -210,8 +210,8 @@ void expect_exchange(const KernelId& id, const Buffer& buffer) {
 
 TEST(RowMaps, TheExchangeHandsOutEveryElementOnceWithoutBankConflicts) {
   for (const KernelId& id : all_kernels()) {
-    if (id.launch.algorithm == Algorithm::across_warps) expect_exchange(id, ExchangeBuffer{id.tile()});
-    if (id.launch.algorithm == Algorithm::smem_passes) expect_exchange(id, butterflies::RunBuffer{id.tile()});
+    if (id.launch.form == Form::across_warps) expect_exchange(id, ExchangeBuffer{id.tile()});
+    if (id.launch.form == Form::smem_passes) expect_exchange(id, butterflies::RunBuffer{id.tile()});
   }
 }
 
@@ -220,7 +220,7 @@ TEST(RowMaps, TheExchangeHandsOutEveryElementOnceWithoutBankConflicts) {
 TEST(RowMaps, EachPassHandsOutTheElementsOfTheWarpOnceWithoutBankConflicts) {
   int seen = 0;
   for (const KernelId& id : all_kernels()) {
-    if (id.launch.algorithm != Algorithm::smem_passes) continue;
+    if (id.launch.form != Form::smem_passes) continue;
     const Tile g = id.tile();
     const butterflies::RunBuffer buffer{g};
     ++seen;
