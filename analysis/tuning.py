@@ -56,6 +56,16 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(chosen, columns=HEADER)
 
 
+# Before the variant butterflies was split off, mma_split served these with the same kernels.
+LARGEST_SPLIT_OFF = 32
+NAMES = "# names: of results before butterflies was split off mma_split; f32 and n <= 32 were mma_split there"
+
+
+def before_the_split(results: pd.DataFrame) -> pd.Series:
+    """Which rows name mma_split for what butterflies serves now."""
+    return (results["variant"] == "mma_split") & ((results["dtype"] == "f32") | (results["n"] <= LARGEST_SPLIT_OFF))
+
+
 def table_text(path: Path, *, allow_dirty: bool = False) -> str:
     """The table as a file for FWHT_TUNING, from one results folder of a CUDA device."""
     folder = load_folder(path, allow_dirty=allow_dirty)
@@ -69,7 +79,12 @@ def table_text(path: Path, *, allow_dirty: bool = False) -> str:
         f"# sm_count: {device['sm_count']}",
         f"# source: {folder.name}",
     ]
-    return "\n".join(lines) + "\n" + choices(folder.results).to_csv(index=False, lineterminator="\n")
+    results = folder.results
+    renamed = before_the_split(results)
+    if renamed.any():
+        lines.append(NAMES)
+        results = results.assign(variant=results["variant"].mask(renamed, "butterflies"))
+    return "\n".join(lines) + "\n" + choices(results).to_csv(index=False, lineterminator="\n")
 
 
 def source_of(text: str) -> str:

@@ -3,7 +3,8 @@
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
 # fwht_gpu_test(name program filter shards)   more such tests of a program
-# fwht_variant(name [CUDA] [SOURCES extra...] [PLANS make_plan...] [TEST_LABEL host+gpu])   one folder of variants/
+# fwht_variant(name [CUDA] [SOURCES extra...] [KERNELS files.cu...] [PLANS make_plan...] [ON_HOST files.cpp...]
+#   [TEST_LABEL host+gpu])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
@@ -76,16 +77,18 @@ function(fwht_test name)
 endfunction()
 
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
-# make_plan. In a build without CUDA a make_plan that throws takes the place of <name>.cu, so the variant stays listed.
-# Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL (host). PLANS names the functions where a folder has several.
+# make_plan, and KERNELS more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
+# place of all of these, so the variant stays listed. Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL
+# (host), which gets the files ON_HOST too: a kernel's program executed by the host. PLANS names the functions where a
+# folder has several.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;PLANS" ${ARGN})
+  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;KERNELS;PLANS;ON_HOST" ${ARGN})
   if(NOT arg_TEST_LABEL)
     set(arg_TEST_LABEL host)
   endif()
   set(sources ${name}/${name}.cpp ${arg_SOURCES})
   if(arg_CUDA AND FWHT_WITH_CUDA)
-    list(APPEND sources ${name}/${name}.cu)
+    list(APPEND sources ${name}/${name}.cu ${arg_KERNELS})
   elseif(arg_CUDA)
     set(variant_name ${name})
     if(NOT arg_PLANS)
@@ -102,6 +105,6 @@ function(fwht_variant name)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp)
   foreach(test IN LISTS tests)
     get_filename_component(stem ${test} NAME_WE)
-    fwht_test(${stem} LABEL ${arg_TEST_LABEL} SOURCES ${test} LIBRARIES fwht_variants fwht_reference)
+    fwht_test(${stem} LABEL ${arg_TEST_LABEL} SOURCES ${test} ${arg_ON_HOST} LIBRARIES fwht_variants fwht_reference)
   endforeach()
 endfunction()

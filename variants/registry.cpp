@@ -14,6 +14,7 @@ constexpr const Variant* kLadder[] = {
     &cpu::f64_variant,
     &naive::variant,
     &warp_shuffle::variant,
+    &butterflies::variant,
     &hadacore::variant,
     &hadacore::published_variant,
     &hadacore::f32_variant,

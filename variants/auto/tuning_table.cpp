@@ -134,8 +134,8 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
-  if (problem.n() >= 8192) return {"wgmma", "mma_split", "warp_shuffle"};
-  return {"mma_split", "wgmma", "warp_shuffle"};
+  if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
+  return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};
 }
 
 }  // namespace fwht::automatic

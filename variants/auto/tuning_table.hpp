@@ -52,7 +52,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 const TuningTable& shipped_table();
 
 /// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
-/// of Hopper, then registers of a few warps, then one row a block.
+/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster.
 std::vector<std::string_view> preferred_variants(const Problem& problem);
 
 }  // namespace fwht::automatic

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "variants/mma_split/launches.hpp"
+
 namespace fwht::mma_split {
 namespace {
 
@@ -14,27 +16,23 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  const int largest = largest_log_n(problem.dtype());
+  if (problem.dtype() == Dtype::f32) {
+    return {"dtype f32 does not fit the 16-bit operands of mma.sync.m16n8k16, f16 and bf16 do"};
+  }
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
-  if (Support n = require_sylvester(problem, 2, std::int64_t{1} << largest); !n) return n;
+  if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   const int log_n = log2_floor(problem.n());
-  const Geometry geometry{problem.dtype(), log_n, fallback_launch(problem.dtype(), log_n)};
-  if (geometry.shared_bytes() <= device.shared_bytes_per_block) return {};
+  const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
+  if (bytes <= device.shared_bytes_per_block) return {};
   return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                      geometry.shared_bytes(), device.shared_bytes_per_block)};
-}
-
-Kind kind_of(const Problem& problem) {
-  return Geometry{problem.dtype(), log2_floor(problem.n()), {}}.kind();
+                      bytes, device.shared_bytes_per_block)};
 }
 
 }  // namespace
 
 int shrink_exponent(const Problem& problem) {
-  if (problem.dtype() == Dtype::f32) return 0;
   const float scale = static_cast<float>(problem.scale);
   if (problem.dtype() == Dtype::f16) {
-    if (kind_of(problem) == Kind::butterflies) return 0;
     int exponent = 0;
     constexpr int kFarthest = 64;  // from there on neither sums nor their lower halves leave fp32
     if (std::frexp(scale, &exponent) == 0.5F && std::abs(exponent - 1) <= kFarthest) return 1 - exponent;
@@ -43,18 +41,17 @@ int shrink_exponent(const Problem& problem) {
   return std::isfinite(std::ldexp(scale, log_n)) ? log_n : 0;
 }
 
-float final_factor(const Problem& problem) {
-  return std::ldexp(static_cast<float>(problem.scale), shrink_exponent(problem));
+rows::Factors factors(const Problem& problem) {
+  const int k = shrink_exponent(problem);
+  return {std::ldexp(static_cast<float>(problem.scale), k), std::ldexp(1.0F, -k)};
 }
 
 Numerics numerics_of(const Problem& problem, int compute_capability) {
-  const bool split = kind_of(problem) == Kind::split_mma;
-  Numerics numerics = single_rounding(split ? Sums::split_bf16 : Sums::fp32, problem);
+  Numerics numerics = single_rounding(Sums::split_bf16, problem);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
   numerics.promises.intermediate_growth =
       std::max(1.0, std::ldexp(static_cast<double>(problem.n()), -shrink_exponent(problem)));
-  if (!split) return numerics;
 
   // hi is x truncated to 8 bits, lo = x - hi < 2^(e-7) is rounded to 8 bits: ulp(lo) is 2^(e-15-j) with
   // probability 2^-(j+1), so the mean square error is 2^(2e-30) / 12 * (1/2) / (1 - 1/8), against 2^2e * 1.5

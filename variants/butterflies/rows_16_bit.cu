@@ -1,0 +1,24 @@
+#include "variants/butterflies/kernels.hpp"
+#include "variants/butterflies/launches.hpp"
+#include "variants/butterflies/rows_in_registers.cuh"
+#include "variants/rows/find_kernel.hpp"
+
+namespace fwht::butterflies {
+namespace {
+
+template <Dtype dtype>
+rows::Kernel in_warps(const KernelId& id) {
+  return rows::find_kernel<1, kLargestLogN, kKernelsOfSize>([&](auto log_n, auto i) {
+    constexpr KernelId here = kernels_of_size(dtype, log_n())[i()];
+    if (here != id) return rows::Kernel{};
+    return rows::Kernel{rows_in_warps<dtype, log_n(), rows::code_of(here.launch), here.access, here.trigger>};
+  });
+}
+
+}  // namespace
+
+rows::Kernel rows_16_bit(const KernelId& id) {
+  return id.dtype == Dtype::f16 ? in_warps<Dtype::f16>(id) : in_warps<Dtype::bf16>(id);
+}
+
+}  // namespace fwht::butterflies

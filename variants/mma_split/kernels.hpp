@@ -1,0 +1,13 @@
+// mma_split: the instantiations, each algorithm and dtype compiled by itself (rows_*_f16.cu, rows_*_bf16.cu).
+#pragma once
+
+#include "variants/rows/rows_plan.hpp"
+
+namespace fwht::mma_split {
+
+rows::Kernel f16_in_warps(const rows::KernelId& id);
+rows::Kernel bf16_in_warps(const rows::KernelId& id);
+rows::Kernel f16_across_warps(const rows::KernelId& id);
+rows::Kernel bf16_across_warps(const rows::KernelId& id);
+
+}  // namespace fwht::mma_split

@@ -1,0 +1,120 @@
+// mma_split: what a kernel does about infinities and NaN.
+//
+// hi + lo turns an infinity into NaN (Inf - Inf), and zeros of block-diagonal matrices (n = 64, 128) carry it
+// into neighbouring rows. But then every output of the vector is NaN, and so is its sum with others, so a
+// look at one register a lane and row tells (four for bf16, see split_failed), before anything is stored. The
+// warp then reads its data again and does every vector and every row alone, with zeros in place of the
+// neighbours, by butterflies where the tensor cores fail. What fails is decided vector by vector (256
+// elements), so the bits do not depend on the launch there either.
+//
+// The exact paths are functions of their own: inlined they lie in the middle of the code that every launch
+// has to fetch, and take registers from it. They read the data again instead of keeping them until it is
+// known that they are needed.
+#pragma once
+
+#include <cstdint>
+
+#include "variants/mma_split/device_warp.cuh"
+
+namespace fwht::mma_split {
+
+/// The exact path of a warp that holds whole rows: every row alone.
+template <Tile tile, Access access>
+__device__ __noinline__ void transform_rows_alone(const Batch& batch, int warp_of_block) {
+  constexpr int kVectors = tile.vectors_of_row();
+  const DeviceWarp<tile> warp(batch, nullptr);
+  const RowAccess<tile, access> io(batch, warp_of_block);
+#pragma unroll 1
+  for (int first = 0; first < tile.vectors; first += kVectors) {
+#pragma unroll 1
+    for (int row = 0; row < (1 << tile.log_rows_per_warp_vector()); ++row) {
+      float x[kVectors][8];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        std::uint32_t data[4];
+        float one[1][8];
+        io.load(first + v, data);
+        transform_alone<tile>(warp, row, data, one);
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          x[v][e] = one[0][e];
+      }
+      rows::vector_butterflies<tile.vector_bits()>(x);
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        std::uint32_t words[4];
+        rows::round_to_words<tile.dtype>(batch, x[v], words);
+        if (warp.lane() >> tile.lane_bits() == row) io.store(first + v, words);
+      }
+    }
+  }
+}
+
+/// The exact path of a warp that shares its row: up to the exchange, one vector after the other, by way of
+/// the words of the exchange buffer that this warp alone writes before the barrier.
+template <Tile tile, Access access>
+__device__ __noinline__ void put_again(const Batch& batch, float* exchange, int self) {
+  DeviceWarp<tile> warp(batch, exchange);
+  const RowAccess<tile, access> io(batch, self);
+#pragma unroll 1
+  for (int v = 0; v < tile.vectors; ++v) {
+    std::uint32_t words[4];
+    float one[1][8];
+    io.load(v, words);
+    transform_alone<tile>(warp, 0, words, one);
+    rows::put_vector(warp, self, v, one[0]);
+  }
+  float x[tile.vectors][8];
+#pragma unroll
+  for (int v = 0; v < tile.vectors; ++v)
+    rows::take_vector(warp, self, v, x[v]);
+  rows::vector_butterflies<tile.vector_bits()>(x);
+  rows::exchange_put(warp, self, x);
+}
+
+/// The normal path pays a comparison and a vote; nothing is looked at between the loads and the additions
+/// over the vectors of a lane.
+struct NonFiniteRepair {
+  /// Whether this lane's results say that the transform failed.
+  template <Tile tile>
+  __device__ static bool needed(const DeviceWarp<tile>& warp, const float (&x)[tile.vectors][8]) {
+    return split_failed<tile.vector_bits()>(warp, x);
+  }
+
+  /// A warp that holds whole rows: if any lane's results failed, does and stores its rows exactly, and says
+  /// so.
+  template <Tile tile, Access access>
+  __device__ static bool stored_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
+                                     bool failed) {
+    if (!warp.any(failed)) [[likely]]
+      return false;
+    transform_rows_alone<tile, access>(batch, self);
+    return true;
+  }
+
+  /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A
+  /// vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many,
+  /// what failed is put like anything else and the barrier votes; where they are few, that would only make
+  /// the barrier longer.
+  template <Tile tile, Access access>
+  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, int self,
+                                      const float (&x)[tile.vectors][8], bool failed) {
+    float* const exchange = rows::exchange_of_block();
+    if constexpr (tile.vectors < 4) {
+      if (warp.any(failed)) [[unlikely]] {
+        put_again<tile, access>(batch, exchange, self);
+      } else {
+        rows::exchange_put(warp, self, x);
+      }
+      __syncthreads();
+    } else {
+      rows::exchange_put(warp, self, x);
+      if (__syncthreads_or(failed)) [[unlikely]] {
+        if (warp.any(failed)) put_again<tile, access>(batch, exchange, self);
+        __syncthreads();
+      }
+    }
+  }
+};
+
+}  // namespace fwht::mma_split

@@ -1,0 +1,21 @@
+#include "variants/mma_split/rows_in_warps.cuh"
+
+#include "variants/mma_split/kernels.hpp"
+#include "variants/rows/find_kernel.hpp"
+
+namespace fwht::mma_split {
+
+rows::Kernel bf16_in_warps(const KernelId& id) {
+  return rows::find_kernel<kSmallestLogN, kLargestLogN, kKernelsOfSize>([&](auto log_n, auto i) {
+    constexpr KernelId here = kernels_of_size(Dtype::bf16, log_n())[i()];
+    rows::Kernel kernel = nullptr;
+    if constexpr (here.launch.form == rows::Form::in_warps) {
+      if (here == id)
+        kernel = rows_in_warps<Dtype::bf16, log_n(), rows::code_of(here.launch), here.access, here.trigger,
+                               here.scaling>;
+    }
+    return kernel;
+  });
+}
+
+}  // namespace fwht::mma_split

@@ -1,0 +1,38 @@
+// Blocks that start apart.
+#pragma once
+
+namespace fwht::rows {
+
+/// The first blocks of a launch start together. Left alone they all load, then all compute, then all store,
+/// and the memory waits meanwhile; a block that starts later finds its data no later, because there are loads
+/// enough without it, and those that start first have theirs sooner. Blocks fill the multiprocessors one
+/// after the other, which costs only time where it is not so.
+///
+/// @tparam clocks         between a turn and the next; 0: nobody waits
+/// @tparam groups         block i takes turn i mod groups; 0: the blocks of one multiprocessor take turns
+/// @tparam blocks_per_sm  how many are resident: only the first blocks wait
+template <int clocks, int groups, int blocks_per_sm>
+struct StartSkew {
+  static constexpr bool kWaits = clocks > 0;
+
+  __device__ static void wait_for_turn(unsigned multiprocessors) {
+    if constexpr (kWaits) {
+      const unsigned block = blockIdx.x;
+      if (block >= blocks_per_sm * multiprocessors) return;
+      unsigned wait = 0;
+      if constexpr (groups > 0) {
+        wait = block % groups * clocks;
+      } else {
+#pragma unroll
+        for (int turn = 1; turn < blocks_per_sm; ++turn)
+          wait += block >= turn * multiprocessors ? clocks : 0;
+      }
+      if (wait == 0) return;
+      const auto start = static_cast<unsigned>(clock());
+      while (static_cast<unsigned>(clock()) - start < wait) {
+      }
+    }
+  }
+};
+
+}  // namespace fwht::rows
