@@ -40,9 +40,13 @@ def own_rows(device: Device, dtype: str) -> pd.DataFrame:
     ]
 
 
-def regime_sizes(device: Device, dtype: str) -> list[tables.Size]:
-    """Small, L2 and DRAM, each in the mode that judges it best; from DRAM to small."""
-    return list(reversed(tables.headline_sizes(own_rows(device, dtype), dtype, device.l2_bytes)))
+def regime_sizes(device: Device, dtype: str, *, published: bool = False) -> list[tables.Size]:
+    """Small, L2 and DRAM, each in the mode that judges it best; from DRAM to small. `published`: of the sizes that the
+    published kernels were measured at, where there are such."""
+    rows = own_rows(device, dtype)
+    known = rows[rows["elements"].isin(baselines.published()["elements"])]
+    part = known if published and len(known) else rows
+    return list(reversed(tables.headline_sizes(part, dtype, device.l2_bytes)))
 
 
 def own_by_n(device: Device, dtype: str, size: tables.Size) -> pd.DataFrame:
@@ -66,7 +70,7 @@ def times_as_fast(device: Device, dtype: str, elements: int) -> pd.DataFrame:
 def comparison(device: Device, dtype: str, ns: tuple[int, ...] = ()) -> list[str]:
     """OWN beside a copy and beside the published kernels, in DRAM and in the L2; for `ns`, or all that were compared."""
     header, columns = [f"{dtype}: n"], []
-    for size in regime_sizes(device, dtype):
+    for size in regime_sizes(device, dtype, published=True):
         if size.label == "small" and ns:
             continue
         where = f"{size.label.removeprefix('in ')}, {tables.byte_text(size.elements * ELEMENT_BYTES[dtype])}"

@@ -18,7 +18,8 @@ _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
 
 def paragraphs(text: str) -> Iterator[tuple[int, str]]:
     """Line number and text of every paragraph and list item."""
-    lines, start, fenced, generated = [], 0, False, False
+    lines: list[str] = []
+    start, fenced, generated = 0, False, False
     for number, line in enumerate([*text.splitlines(), ""], 1):
         fence = line.lstrip().startswith("```")
         fenced ^= fence

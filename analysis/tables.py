@@ -15,7 +15,7 @@ from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, la
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
 UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 
-PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
+PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements", "operator", "encoding"]
 
 
 def ideal_error(dtype: str) -> float:
