@@ -148,9 +148,13 @@ StreamState state_of(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long capture = 0, id = 0;
   FWHT_CUDA(cudaStreamGetCaptureInfo(stream, &status, &capture));
-  if (status == cudaStreamCaptureStatusActive) state.capture_id = capture;
-  FWHT_CUDA(cudaStreamGetId(stream, &id));
-  state.id = id;
+  if (status == cudaStreamCaptureStatusNone) {
+    FWHT_CUDA(cudaStreamGetId(stream, &id));
+    state.id = id;
+  } else {  // CUDA does not tell the number of a stream that is being captured
+    state.capture_id = capture;
+    state.id = reinterpret_cast<std::uintptr_t>(stream);
+  }
   return state;
 }
 
