@@ -59,7 +59,7 @@ Performer::Result Performer::run(const Problem& problem, const std::vector<std::
 
 namespace {
 
-/// Whether the model's results depend on the tensor core at all.
+/// Whether the emulated results depend on the tensor core at all.
 bool depends_on_tensor_core(const Variant& variant) {
   const DeviceInfo a100 = a100_description();
   const Problem problem = make_problem(Dtype::f16, 1024, 1);
