@@ -1,6 +1,6 @@
 # Adds variants/skeleton to a copy of the tree, as somebody who adds a variant would: one folder, three lines, its golden row.
 # Then builds the copy's tests and its sweep, and runs them on the new variant.
-# cmake -D source_dir= -D work_dir= -D generator= -D cxx= -D launcher= -P run.cmake
+# cmake -D source_dir= -D work_dir= -D generator= -D cxx= -D flags= -D launcher= -P run.cmake
 cmake_minimum_required(VERSION 3.25)
 set(tree ${work_dir}/tree)
 set(build ${tree}/build/host)
@@ -27,11 +27,12 @@ function(add_line file before line)
 endfunction()
 
 # The build folder of an earlier run stays: copies keep their time stamps, and unchanged files are not compiled again.
-foreach(part CMakeLists.txt CMakePresets.json LICENSE cmake common reference variants experiments analysis testbed)
+foreach(part CMakeLists.txt CMakePresets.json LICENSE testbed pyproject.toml cmake common reference variants experiments analysis
+    docs python)
   file(REMOVE_RECURSE ${tree}/${part})
   if(IS_DIRECTORY ${source_dir}/${part})
     file(COPY ${source_dir}/${part} DESTINATION ${tree} PATTERN results EXCLUDE)
-  else()
+  elseif(EXISTS ${source_dir}/${part})
     file(COPY ${source_dir}/${part} DESTINATION ${tree})
   endif()
 endforeach()
@@ -42,11 +43,11 @@ add_line(variants/CMakeLists.txt "fwht_variant(auto " "fwht_variant(skeleton)")
 add_line(variants/registry_test.cpp "  {\"auto\",          kF16Bf16,"
   "  {\"skeleton\", kF16Bf16F32, {2, k2To16}, {2, k2To16}, {2, k2To16}, 1},")
 
-# ccache, where it is: what the edits leave alone is then compiled already, by the build that this test belongs to.
+# ccache, where it is: what the edits leave alone may then be compiled already.
 set(ENV{CCACHE_BASEDIR} ${tree})
 set(ENV{CCACHE_NOHASHDIR} 1)
 step(configure ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${generator} -D CMAKE_CXX_COMPILER=${cxx}
-  -D CMAKE_CXX_COMPILER_LAUNCHER=${launcher} -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=-O1
+  -D CMAKE_CXX_COMPILER_LAUNCHER=${launcher} -D CMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS_RELEASE=${flags}"
   -D FWHT_CUDA=OFF -D FWHT_KOKKOS=OFF)
 step(build ${CMAKE_COMMAND} --build ${build} --parallel 2 --target registry_test conformance_test fwht_sweep)
 
