@@ -1,6 +1,7 @@
 #include "variants/host_models.hpp"
 
 #include "common/bits.hpp"
+#include "variants/butterflies/butterflies.hpp"
 #include "variants/hadacore/hadacore.hpp"
 #include "variants/naive/naive.hpp"
 #include "variants/warp_shuffle/warp_shuffle.hpp"
@@ -27,6 +28,7 @@ constexpr Entry kModels[] = {
     {&naive::variant, [](const Problem& p, const DeviceInfo&) { return naive::numerics_of(p); }},
     {&warp_shuffle::variant,
      [](const Problem& p, const DeviceInfo&) { return single_rounding(Sums::fp32, p); }},
+    {&butterflies::variant, [](const Problem& p, const DeviceInfo&) { return butterflies::numerics_of(p); }},
     {&hadacore::variant, hadacore_numerics<hadacore::Table::tuned, hadacore::Accumulator::narrow>},
     {&hadacore::published_variant,
      hadacore_numerics<hadacore::Table::published, hadacore::Accumulator::narrow>},

@@ -98,6 +98,19 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
   EXPECT_EQ(refusal("# fwht tuning table 1\n"), "tuning table t.csv names no sm_count");
 }
 
+TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32}) {
+    for (std::int64_t n = 2; n <= 16384; n *= 2) {
+      const Problem problem = make_problem(dtype, n, 3);
+      std::string_view first;
+      for (const std::string_view name : preferred_variants(problem)) {
+        if (first.empty() && find_variant(name).supports(problem, a100_description())) first = name;
+      }
+      EXPECT_EQ(first, dtype == Dtype::f32 || n <= 32 ? "butterflies" : "mma_split") << to_string(problem);
+    }
+  }
+}
+
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
   const TuningTable& table = shipped_table();
   EXPECT_TRUE(table.is_for(h200_description()));
