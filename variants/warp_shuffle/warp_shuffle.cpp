@@ -6,6 +6,7 @@ namespace {
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
   return require_sylvester(problem, 2, std::int64_t{1} << kLargestLogN);
 }
 

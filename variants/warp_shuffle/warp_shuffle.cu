@@ -35,7 +35,7 @@ inline constexpr Geometry kGeometry{log_n, static_cast<int>(bytes_of(dtype))};
 struct RowBatch {
   const void* in;
   void* out;
-  std::int64_t rows, in_stride, out_stride;  // strides in elements
+  std::int64_t rows, row_stride;
   float scale;
   bool vectors_fit;  // 16-byte accesses are allowed
 };
@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(kGeometry<dtype, log_n>.threads()) transform_r
 
   const std::int64_t row = std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
   if (row >= batch.rows) return;
-  const Element* in = static_cast<const Element*>(batch.in) + row * batch.in_stride;
-  Element* out = static_cast<Element*>(batch.out) + row * batch.out_stride;
+  const Element* in = static_cast<const Element*>(batch.in) + row * batch.row_stride;
+  Element* out = static_cast<Element*>(batch.out) + row * batch.row_stride;
   const int thread = static_cast<int>(threadIdx.x);
 
   float x[kChunks][kElements];
@@ -237,10 +237,9 @@ class WarpShufflePlan final : public Plan {
     const Problem& p = problem();
     const auto misalignment =
         (reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out) |
-         static_cast<std::uintptr_t>((p.in.row_stride | p.out.row_stride) * bytes_of(p.dtype()))) %
+         static_cast<std::uintptr_t>(p.row_stride() * bytes_of(p.dtype()))) %
         16;
-    const RowBatch batch{operands.in,     operands.out,      p.rows,
-                         p.in.row_stride, p.out.row_stride, static_cast<float>(p.scale),
+    const RowBatch batch{operands.in,      operands.out, p.rows, p.row_stride(), static_cast<float>(p.scale),
                          misalignment == 0};
     dispatch(p, [&](auto dtype, auto log_n) {
       transform_rows<dtype(), log_n()><<<grid_for(p.rows), geometry_.threads(),
