@@ -99,7 +99,7 @@ const std::vector<Extra> kExtras = {
   {"NVFP4",                      "bf16/n4096/r5>nvfp4",              "nvfp4",      {}},
   {"a wider output",             "f16/n4096/r5/out/to-f32",          "f32",        {}},
   {"a narrower output",          "f32/n4096/r5/out/to-bf16",         "bf16",       {}},
-  {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64"}},
+  {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64", "wgmma", "auto"}},
   {"a narrower row stride out",  "f32/n4096/r5/out/ld8192/ldo4096",  "8192",       {"cpu", "cpu_f64"}},
 };
 // clang-format on

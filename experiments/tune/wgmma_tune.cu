@@ -137,8 +137,13 @@ std::string described(const Launch& launch) {
 }
 
 RowBatch batch_of(const void* in, void* out, std::int64_t rows, int log_n) {
-  return {static_cast<const std::byte*>(in), static_cast<std::byte*>(out), static_cast<int>(rows),
-          std::int64_t{2} << log_n, static_cast<float>(std::pow(2.0, -0.5 * log_n))};
+  const std::int64_t row_bytes = std::int64_t{2} << log_n;
+  return {static_cast<const std::byte*>(in),
+          static_cast<std::byte*>(out),
+          static_cast<int>(rows),
+          row_bytes,
+          row_bytes,
+          static_cast<float>(std::pow(2.0, -0.5 * log_n))};
 }
 
 unsigned* row_counter() {

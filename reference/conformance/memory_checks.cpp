@@ -42,7 +42,8 @@ void expect_pattern(Session& session, const Pattern& pattern, const Problem& pro
                            how.in_offset == 0 && how.out_offset == 0;
   if (same_layout || session.plan(problem)->numerics().promises.layout_invariant) {
     const Bytes got = session.execute(problem, input, how);
-    session.expect_same_rows(pattern.problem, pattern.output, problem, got, what);
+    session.expect_same_rows(pattern.problem, pattern.output, with_stride(problem, problem.out.row_stride),
+                             got, what);
   } else {
     session.execute_and_judge(problem, InputClass::normal, input, what, how);
   }
@@ -197,6 +198,17 @@ void strides(Session& session) {
           continue;
         }
         expect_pattern(session, pattern, problem, "row stride", {kOtherPoison, 0, 0});
+      }
+      for (const auto& [in_gap, out_gap] :
+           {std::pair{gap, std::int64_t{0}}, std::pair{std::int64_t{0}, gap}}) {
+        Problem problem = make_problem(session.dtype(), n, kRows, Placement::out_of_place);
+        problem.in.row_stride += in_gap;
+        problem.out.row_stride += out_gap;
+        if (const Support support = session.support(problem); !support) {
+          session.skip(support.why_not);
+          continue;
+        }
+        expect_pattern(session, pattern, problem, "two row strides", {kOtherPoison, 0, 0});
       }
     }
   }

@@ -45,12 +45,12 @@ void Session::expect_untouched(const Problem& problem, const Bytes& before, cons
   const std::int64_t element = bytes_of(problem.dtype());
   if (!problem.contiguous()) {
     for (std::int64_t row = 0; row + 1 < problem.rows; ++row) {
-      const std::int64_t start = row * problem.row_stride() * element;
-      expect_same(before, after, start + problem.n() * element, start + problem.row_stride() * element,
+      const std::int64_t start = row * problem.out.row_stride * element;
+      expect_same(before, after, start + problem.n() * element, start + problem.out.row_stride * element,
                   fmt::format("{}: the gap behind row {} was written", to_string(problem), row));
     }
   }
-  expect_same(before, after, problem.span_bytes(), static_cast<std::int64_t>(before.size()),
+  expect_same(before, after, problem.span_bytes_out(), static_cast<std::int64_t>(before.size()),
               fmt::format("{}: memory behind the last row was written", to_string(problem)));
 }
 
@@ -63,8 +63,11 @@ Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& ho
   Buffer in(variant_.memory, input.size(), offset_bytes(how.in_offset));
   in.upload(input.data(), input.size());
   Buffer apart;
+  // As many bytes behind the last row as the input has there.
+  const std::size_t output_bytes = input.size() + static_cast<std::size_t>(problem.span_bytes_out()) -
+                                   static_cast<std::size_t>(problem.span_bytes());
   if (!in_place) {
-    apart = Buffer(variant_.memory, input.size(), offset_bytes(how.out_offset));
+    apart = Buffer(variant_.memory, output_bytes, offset_bytes(how.out_offset));
     apart.poison(how.poison);
   }
   Buffer& out = in_place ? in : apart;
@@ -72,9 +75,9 @@ Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& ho
   synchronize(variant_.memory);
   count_case();
 
-  Bytes output(input.size());
+  Bytes output(output_bytes);
   out.download(output.data(), output.size());
-  expect_untouched(problem, in_place ? input : Bytes(input.size(), std::byte{how.poison}), output);
+  expect_untouched(problem, in_place ? input : Bytes(output_bytes, std::byte{how.poison}), output);
   if (!out.guards_intact())
     fail(fmt::format("{}: a guard of the output was overwritten", to_string(problem)));
   if (!in_place) {

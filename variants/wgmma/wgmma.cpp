@@ -68,12 +68,13 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
-  if (problem.row_stride() % 8 != 0) {
-    return {fmt::format(
-        "row_stride={} must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units",
-        problem.row_stride())};
+  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
+    if (stride % 8 != 0) {
+      return {fmt::format(
+          "row_stride={} must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units",
+          stride)};
+    }
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows)

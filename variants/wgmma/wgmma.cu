@@ -145,8 +145,12 @@ class WgmmaPlan final : public Plan {
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
-    const RowBatch batch{static_cast<const std::byte*>(operands.in), static_cast<std::byte*>(operands.out),
-                         static_cast<int>(p.rows), p.row_stride() * 2, static_cast<float>(p.scale)};
+    const RowBatch batch{static_cast<const std::byte*>(operands.in),
+                         static_cast<std::byte*>(operands.out),
+                         static_cast<int>(p.rows),
+                         2 * p.in.row_stride,
+                         2 * p.out.row_stride,
+                         static_cast<float>(p.scale)};
     cudaLaunchAttribute attributes[2] = {};
     unsigned count = 0;
     if (launch_.cluster() > 1) {

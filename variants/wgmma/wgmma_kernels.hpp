@@ -13,7 +13,7 @@ struct RowBatch {
   const std::byte* in;
   std::byte* out;
   int rows;
-  std::int64_t row_stride_bytes;
+  std::int64_t in_stride_bytes, out_stride_bytes;  // from a row to the next
   float scale;
 };
 

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
   const int rank = kCluster ? static_cast<int>(ptx::cluster_ctarank()) : 0;
   const int upper_m = 4 * rank + warp;
-  const std::int64_t row_offset = std::int64_t{blockIdx.x >> launch.log_parts} * batch.row_stride_bytes;
+  const std::int64_t row = blockIdx.x >> launch.log_parts;
   const Pipeline pipeline{ptx::shared_address(table + table_bytes(launch)), ptx::shared_address(shared)};
 
   if (threadIdx.x == 0) {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
     ptx::griddepcontrol_wait();  // everything else of the block follows the loads
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)  // the blocks of a cluster start at different pieces
-      pipeline.load(batch.in + row_offset, 0, (i + rank) % kPieces);
+      pipeline.load(batch.in + row * batch.in_stride_bytes, 0, (i + rank) % kPieces);
     if constexpr (launch.eager) ptx::griddepcontrol_launch_dependents();
   }
   const auto hadamard = hadamard_operand<dtype, kSteps, Choice>(table, lane, upper_m);
@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   if constexpr (kCluster) ptx::barrier_cluster_wait();
 
   // Stage 2: butterflies over the column tiles, b7 and above. Stage 3: b0-b2 and b6, then the words leave.
-  const RegisterWriter<kColumns> writer{first_word<kColumns>(batch.out + row_offset, upper_m, lane)};
+  const RegisterWriter<kColumns> writer{
+      first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
   column_butterflies(d);
   finish_pairs<dtype, launch.chains>(
       d, all_finite(d), constants, lane,

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
   const auto load = [&](int row, int piece, int slot, std::uint32_t barrier) {
     if (row >= batch.rows || PairLoads::loader(piece) != rank) return;
     ptx::bulk_copy_global_to_shared_multicast(ring + slot * kPieceBytes,
-                                              batch.in + row * batch.row_stride_bytes + piece * kPieceBytes,
+                                              batch.in + row * batch.in_stride_bytes + piece * kPieceBytes,
                                               kPieceBytes, barrier, 3);
   };
   // At both blocks. No data of this thread go with it, and the wgmmas that read the row are done.
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
     }
 
     const RegisterWriter<kColumns> writer{
-        first_word<kColumns>(batch.out + row * batch.row_stride_bytes, upper_m, lane)};
+        first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
     column_butterflies(d);
     finish_pairs<dtype, kPair16.chains>(d, all_finite(d), constants, lane,
                                         [&](int pair, const std::uint32_t(&words)[4]) {

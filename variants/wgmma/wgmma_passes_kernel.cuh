@@ -135,8 +135,8 @@ struct PassesPipeline {
     if (row >= batch.rows) return;
     ptx::mbarrier_arrive_expect_tx(full, kPieceBytes);
     ptx::bulk_copy_global_to_shared(ring + slot * kPieceBytes,
-                                    batch.in + row * batch.row_stride_bytes + piece * kPieceBytes,
-                                    kPieceBytes, full);
+                                    batch.in + row * batch.in_stride_bytes + piece * kPieceBytes, kPieceBytes,
+                                    full);
   }
   __device__ void wait() const { ptx::mbarrier_wait_parity(full, parity); }
   __device__ void release() const { ptx::mbarrier_arrive(read()); }
@@ -253,9 +253,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       slice_butterfly(d[0], d[1]);  // b10
 
       // Stage 3: b0-b2 and b6, then the words leave.
-      const int piece = passes_piece(pass, warp_in_group, group);
-      const RegisterWriter<kGroupColumns> writer{
-          first_word<kGroupColumns>(batch.out + row * batch.row_stride_bytes, piece, lane)};
+      const RegisterWriter<kGroupColumns> writer{first_word<kGroupColumns>(
+          batch.out + row * batch.out_stride_bytes, passes_piece(pass, warp_in_group, group), lane)};
       const bool finite = all_finite(d[0]);
 #pragma unroll
       for (int slice = 0; slice < 2; ++slice) {

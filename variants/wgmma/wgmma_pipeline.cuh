@@ -128,7 +128,7 @@ struct RowTickets {
       if (dynamic && piece == 0) ptx::mbarrier_arrive(pipeline.full(slot, 0));
       return;
     }
-    pipeline.load(batch.in + row * batch.row_stride_bytes, slot, piece);
+    pipeline.load(batch.in + row * batch.in_stride_bytes, slot, piece);
   }
   /// Once all `warps` have read the slot of `row`, asks for the row after it there: the first warps do, a
   /// piece each.

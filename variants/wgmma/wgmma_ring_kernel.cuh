@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     }
     __syncwarp();
 
-    writer.out = batch.out + row * batch.row_stride_bytes + upper_m * Writer::kBytes;
+    writer.out = batch.out + row * batch.out_stride_bytes + upper_m * Writer::kBytes;
 
     // Stage 2: butterflies over the column tiles, b7 and above (joined: b6 too).
     column_butterflies<launch.joined ? 4 : 8>(d);
