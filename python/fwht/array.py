@@ -121,13 +121,19 @@ def run(x: View, out: View, scale: float | None, variant: str | None, copy: Call
     if not out.writable:
         raise ValueError("fwht: the array to be written is read-only")
 
+    if out.device != _c.HOST:  # else the library would take an address on a device for one of the host
+        _c.needs_cuda_build()
+    device = 0 if out.device == _c.DEVICE_OF_POINTER else out.device  # for questions
+
     def problem(in_place: bool, in_stride: int, out_stride: int) -> _c.Problem:
         return _c.make_problem(
-            out.shape, out.dtype, out.dtype_name, scale, in_place=in_place, device=max(out.device, _c.HOST),
+            out.shape, out.dtype, out.dtype_name, scale, in_place=in_place, device=device,
             in_stride=in_stride, out_stride=out_stride, variant=name,
         )  # fmt: skip
 
-    problem(True, 0, 0)  # n, dtype and scale are told before strides
+    # n, dtype, scale and what the variant does not do are told before strides, and before anything is copied.
+    if status := _c.library.fwht_supports(problem(True, 0, 0), name, device):
+        _c.fail(status)
     in_place = same_memory(x, out)
     out_stride = in_place_stride(out, "x" if in_place else "out")
     made = None
@@ -136,15 +142,13 @@ def run(x: View, out: View, scale: float | None, variant: str | None, copy: Call
         if in_stride is not None:
             made = problem(False, in_stride, out_stride)
             # A variant may want one distance for both.
-            if in_stride != out_stride and _c.library.fwht_supports(made, name, max(out.device, _c.HOST)) != 0:
+            if in_stride != out_stride and _c.library.fwht_supports(made, name, device) != 0:
                 made = None
     gather = made is None and not in_place
     if made is None:
         made = problem(True, out_stride, out_stride)
     if 0 in out.shape:
         return
-    if out.device != _c.HOST:  # else the library would take an address on a device for one of the host
-        _c.needs_cuda_build()
     if gather:
         copy()
     source = out.pointer if in_place or gather else x.pointer

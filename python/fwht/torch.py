@@ -60,6 +60,8 @@ def _problem(
     if x.device.type not in ("cpu", "cuda"):
         raise NotImplementedError(f"fwht: device {x.device} is not supported; cpu and cuda are")
     device = x.get_device()
+    if device >= 0:
+        _c.needs_cuda_build()
     return _c.make_problem(
         x.shape, _DTYPES.get(x.dtype), str(x.dtype), scale, in_place=in_place, device=device, in_stride=in_stride,
         out_stride=out_stride, threads=torch.get_num_threads() if device < 0 else 0, variant=_c.encoded(variant),
@@ -122,6 +124,8 @@ def _into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
                 gather = _c.library.fwht_supports(problem, _c.encoded(variant), device) != 0
         if gather:
             problem = _problem(x, scale, variant, True, out_stride, out_stride)
+            if status := _c.library.fwht_supports(problem, _c.encoded(variant), device):
+                _c.fail(status, device)  # before anything is copied
         entry = _strided.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem, gather))
     if x.numel() == 0:
         return

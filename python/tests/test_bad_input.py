@@ -180,3 +180,12 @@ def test_a_cuda_array_without_cuda():
 def test_a_cuda_array_of_an_unknown_library_needs_out():
     with pytest.raises(TypeError, match="OnCuda; pass out= or inplace=True"):
         fwht.hadamard_transform(OnCuda())
+
+
+@both
+def test_n_above_the_limit_of_the_variant(library):
+    n = 2**31
+    x = array(library, (1,), "float16")
+    x = np.broadcast_to(x, (n,)) if library == "numpy" else x.expand(n)
+    with pytest.raises(NotImplementedError, match=f"n={n} must be a power of two between 2 and 1073741824"):
+        fwht.hadamard_transform(x)
