@@ -12,10 +12,11 @@ function(step name)
 endfunction()
 
 step(install ${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
-# The public headers and nothing else.
+# The public headers, the C interface, and nothing else.
 include(${CMAKE_CURRENT_LIST_DIR}/../public_headers.cmake)
 list(TRANSFORM FWHT_PUBLIC_HEADERS REPLACE ".*/" "include/fwht/" OUTPUT_VARIABLE expected)
 file(GLOB_RECURSE installed RELATIVE ${prefix} ${prefix}/include/*)
+list(APPEND expected include/fwht.h)
 list(SORT expected)
 list(SORT installed)
 if(NOT installed STREQUAL expected)

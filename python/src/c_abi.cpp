@@ -13,10 +13,12 @@
 
 #include "common/error.hpp"
 #include "common/provenance.hpp"
+#include "common/stream_query.hpp"
 #include "fwht.h"
 #include "python/src/device.hpp"
 #include "python/src/engine.hpp"
 #include "variants/registry.hpp"
+#include "variants/transform.hpp"
 
 struct fwht_plan {
   std::unique_ptr<fwht::Plan> plan;
@@ -165,16 +167,16 @@ std::string settings_json(const Settings& settings) {
 }
 
 std::string describe(const fwht_plan& plan) {
-  const NumericModel numerics = plan.plan->numerics();
+  const fwht::Numerics numerics = plan.plan->numerics();
   return Object()
       .add("variant", plan.place.variant->name)
       .add("problem", to_string(plan.plan->problem()))
       .add("device", std::int64_t{plan.place.device})
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
-      .add("roundings", std::int64_t{numerics.roundings})
-      .add("batch_invariant", numerics.batch_invariant)
-      .add("layout_invariant", numerics.layout_invariant)
-      .add("row_isolation", numerics.row_isolation)
+      .add("roundings", std::int64_t{numerics.roundings()})
+      .add("batch_invariant", numerics.promises.batch_invariant)
+      .add("layout_invariant", numerics.promises.layout_invariant)
+      .add("row_isolation", numerics.promises.row_isolation)
       .add_raw("settings", settings_json(plan.plan->settings()))
       .text();
 }
@@ -261,7 +263,7 @@ fwht_status fwht_transform(const fwht_problem* problem, const char* variant, con
 
 size_t fwht_clear_plans(void) {
   size_t count = 0;
-  guarded([&] { count = clear_plans(); });
+  guarded([&] { count = fwht::clear_transform_plans(); });
   return count;
 }
 
@@ -285,7 +287,7 @@ fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, 
     if (plan->place.device < 0) {
       plan->plan->execute(in, out);
     } else {
-      const DeviceGuard guard(plan->place.device);
+      const fwht::DeviceScope scope(plan->place.device);
       plan->plan->execute(in, out, static_cast<fwht::Stream>(stream));
     }
   });
@@ -299,7 +301,7 @@ void fwht_plan_destroy(fwht_plan* plan) {
   guarded([&] {
     const std::unique_ptr<fwht_plan> owned(plan);
     if (owned == nullptr || owned->place.device < 0) return;
-    const DeviceGuard guard(owned->place.device);
+    const fwht::DeviceScope scope(owned->place.device);
     owned->plan.reset();
   });
 }

@@ -1,6 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include "common/cuda_check.hpp"
 #include "fwht.h"
 #include "python/src/device.hpp"
 
@@ -21,17 +20,6 @@ std::int32_t device_of(const void* pointer) {
   }
   const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
   return on_device ? attributes.device : FWHT_HOST;
-}
-
-DeviceGuard::DeviceGuard(std::int32_t ordinal) : previous_(ordinal) {
-  FWHT_CUDA(cudaGetDevice(&previous_));
-  if (previous_ == ordinal) return;
-  FWHT_CUDA(cudaSetDevice(ordinal));
-  changed_ = true;
-}
-
-DeviceGuard::~DeviceGuard() {
-  if (changed_) cudaSetDevice(previous_);
 }
 
 }  // namespace fwht::c_abi

@@ -1,4 +1,4 @@
-// A build without CUDA: engine.cpp refuses device memory before a guard is asked for.
+// A build without CUDA.
 #include "fwht.h"
 #include "python/src/device.hpp"
 
@@ -10,7 +10,5 @@ std::int32_t device_count() {
 std::int32_t device_of(const void*) {
   return FWHT_HOST;
 }
-DeviceGuard::DeviceGuard(std::int32_t ordinal) : previous_(ordinal) {}
-DeviceGuard::~DeviceGuard() = default;
 
 }  // namespace fwht::c_abi

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <compare>
-#include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/stream_query.hpp"
 #include "fwht.h"
-#include "python/src/device.hpp"
 #include "variants/registry.hpp"
 #include "variants/transform.hpp"
 
@@ -21,9 +16,6 @@ namespace fwht::c_abi {
 namespace {
 
 constexpr std::int32_t kMostDevices = 64;
-
-/// Below this many elements the threads cost more than they save.
-constexpr std::int64_t kElementsOfOneThread = 64 * 1024;
 
 const DeviceInfo& host_info() {
   static const DeviceInfo* const info = new DeviceInfo(this_device());
@@ -46,13 +38,11 @@ const DeviceInfo& info_of(std::int32_t device) {
   return *known_now;
 }
 
-/// What a plan is made for: the host with as many threads as the work is worth and the caller allows.
-const DeviceInfo& info_for(const Problem& problem, const Place& place) {
-  if (place.device >= 0) return info_of(place.device);
+/// What a plan is made for: on the host, one with as many threads as the caller allows.
+const DeviceInfo& info_for(const Place& place) {
+  if (place.device >= 0 || place.threads == 0) return info_of(place.device);
   thread_local DeviceInfo host = host_info();
-  host.host_threads = host_info().host_threads;
-  if (place.threads > 0) host.host_threads = std::min(host.host_threads, static_cast<int>(place.threads));
-  if (problem.elements() < kElementsOfOneThread) host.host_threads = 1;
+  host.host_threads = std::min(host_info().host_threads, static_cast<int>(place.threads));
   return host;
 }
 
@@ -63,90 +53,6 @@ void check(const Problem& problem, const Place& place) {
   if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
   if (const Support support = place.variant->supports(problem, info); !support)
     throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
-}
-
-/// Who orders the launches of a plan that serves one stream at a time: a stream, or one capture of it. The
-/// per-thread default stream is another stream in every thread.
-struct Order {
-  Stream stream = nullptr;
-  std::uint64_t capture = 0;
-  std::thread::id thread;
-  auto operator<=>(const Order&) const = default;
-};
-
-Order order_of(Stream stream, const StreamState& state) {
-  return {stream, state.capture_id, state.is_per_thread ? std::this_thread::get_id() : std::thread::id{}};
-}
-
-/// Plans of variants that are asked for by name; those of `auto` are kept by fwht::transform. The least
-/// recently used one goes when there are too many, but none that a graph was captured from.
-class KeptPlans {
- public:
-  std::shared_ptr<const Plan> get(const Problem& problem, const Place& place, Stream stream) {
-    const StreamState state = state_of(stream);
-    Key key{place.variant, place.device, to_string(problem), {}};
-    std::shared_ptr<const Plan> found = find(key, state, problem, place);
-    if (!found->one_stream_at_a_time()) return found;
-    key.order = order_of(stream, state);
-    return find(key, state, problem, place);
-  }
-
-  std::size_t clear() {
-    const std::lock_guard lock(mutex_);
-    const std::size_t count = plans_.size();
-    plans_.clear();
-    return count;
-  }
-
- private:
-  static constexpr std::size_t kMost = 256;
-
-  struct Key {
-    const Variant* variant;
-    std::int32_t device;
-    std::string problem;
-    Order order;
-    auto operator<=>(const Key&) const = default;
-  };
-  struct Kept {
-    std::shared_ptr<const Plan> plan;
-    std::uint64_t last_use = 0;
-    bool captured = false;
-  };
-
-  std::shared_ptr<const Plan> find(const Key& key, const StreamState& state, const Problem& problem,
-                                   const Place& place) {
-    const std::lock_guard lock(mutex_);
-    auto found = plans_.find(key);
-    if (found == plans_.end()) {
-      check(problem, place);
-      const CaptureAllowed allowed;  // a plan may allocate while a stream is captured
-      std::shared_ptr<const Plan> made = place.variant->make_plan(problem, info_for(problem, place));
-      if (plans_.size() >= kMost && state.capture_id == 0) drop_the_oldest();
-      found = plans_.emplace(key, Kept{std::move(made)}).first;
-    }
-    found->second.last_use = ++clock_;
-    found->second.captured = found->second.captured || state.capture_id != 0;
-    return found->second.plan;
-  }
-
-  void drop_the_oldest() {
-    auto oldest = plans_.end();
-    for (auto kept = plans_.begin(); kept != plans_.end(); ++kept) {
-      if (kept->second.captured) continue;
-      if (oldest == plans_.end() || kept->second.last_use < oldest->second.last_use) oldest = kept;
-    }
-    if (oldest != plans_.end()) plans_.erase(oldest);
-  }
-
-  std::mutex mutex_;
-  std::map<Key, Kept> plans_;
-  std::uint64_t clock_ = 0;
-};
-
-KeptPlans& kept_plans() {
-  static KeptPlans* const all = new KeptPlans;  // never destroyed: at exit CUDA may be gone before it
-  return *all;
 }
 
 }  // namespace
@@ -174,9 +80,9 @@ Support supports(const Problem& problem, const Place& place) {
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place) {
   check(problem, place);
-  if (place.device < 0) return place.variant->make_plan(problem, info_for(problem, place));
-  const DeviceGuard guard(place.device);
-  return place.variant->make_plan(problem, info_of(place.device));
+  if (place.device < 0) return place.variant->make_plan(problem, info_for(place));
+  const DeviceScope scope(place.device);
+  return place.variant->make_plan(problem, info_for(place));
 }
 
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream) {
@@ -184,25 +90,13 @@ void transform(const Problem& problem, const Place& place, const Operands& opera
     make_plan(problem, place)->execute(operands);
     return;
   }
-  if (const DeviceInfo& info = info_of(place.device); !info.has_cuda()) {
-    validate(problem);
-    throw std::runtime_error(info.why_no_cuda);
-  }
-  const DeviceGuard guard(place.device);
-  if (place.variant->name != "auto") {
-    kept_plans().get(problem, place, stream)->execute(operands, stream);
-    return;
-  }
+  if (!info_of(place.device).has_cuda()) check(problem, place);
   try {
-    fwht::transform(operands.in, operands.out, problem, stream);
+    fwht::transform(*place.variant, operands, problem, stream, place.device);
   } catch (const BadRequest&) {
-    check(problem, place);  // tells apart what auto does not do
+    check(problem, place);  // tells apart what the variant does not do
     throw;
   }
-}
-
-std::size_t clear_plans() {
-  return kept_plans().clear() + clear_transform_plans();
 }
 
 }  // namespace fwht::c_abi

@@ -36,10 +36,7 @@ Support supports(const Problem& problem, const Place& place);
 /// without the CUDA device.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place);
 
-/// By a plan that is made on first use and kept. Throws as make_plan and Plan::execute.
+/// By a plan that is made on first use and, on a device, kept (fwht::transform). Throws as make_plan and Plan::execute.
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream);
-
-/// Destroys the kept plans and says how many there were.
-std::size_t clear_plans();
 
 }  // namespace fwht::c_abi
