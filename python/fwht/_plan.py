@@ -129,6 +129,7 @@ class Plan:
 
         Raises:
             ValueError: shape, dtype, device, strides or alignment are not the plan's.
+            RuntimeError: a tensor requires grad (and gradients are enabled), or CUDA failed.
         """
         in_place = self._problem.placement == 0
         source, current = self._view(x, "x")
@@ -141,14 +142,17 @@ class Plan:
                 assert source.empty_like is not None
                 out = source.empty_like()
             target, _ = self._view(out, "out")
+        face = sys.modules.get("fwht.torch")
+        if face is not None:
+            face.check_not_differentiated(x, out)
         if not target.writable:
             raise ValueError("fwht: the array to be written is read-only")
         if self.device != _c.HOST and stream is None:
             stream = current
         if status := _c.library.fwht_plan_execute(self._handle, source.pointer, target.pointer, stream):
             _c.fail(status, self.device)
-        if "fwht.torch" in sys.modules:
-            sys.modules["fwht.torch"].mark_written(out)
+        if face is not None:
+            face.mark_written(out)
         return out
 
     def _view(self, x: Any, name: str) -> tuple[array.View, int | None]:

@@ -37,6 +37,7 @@ _functorch_active = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 _is_tracing = torch._C._is_tracing
+_get_num_threads = torch.get_num_threads
 _forward_ad = torch.autograd.forward_ad
 
 
@@ -48,8 +49,8 @@ _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 
 # --- plain tensors ---------------------------------------------------------------------------------------------------
 
-_contiguous = _c.Cache()  # (shape, dtype, scale, variant, device, in place) -> (address, variant, problem)
-_strided = _c.Cache()  # the same and the strides of x and out -> the same, and whether x is gathered first
+# What was asked for -> address of the struct, name of the variant, the struct, and whether x is gathered first.
+_contiguous, _strided, _in_place = _c.Cache(), _c.Cache(), _c.Cache()
 
 
 def _problem(
@@ -64,7 +65,7 @@ def _problem(
         _c.needs_cuda_build()
     return _c.make_problem(
         x.shape, _DTYPES.get(x.dtype), str(x.dtype), scale, in_place=in_place, device=device, in_stride=in_stride,
-        out_stride=out_stride, threads=torch.get_num_threads() if device < 0 else 0, variant=_c.encoded(variant),
+        out_stride=out_stride, threads=_get_num_threads() if device < 0 else 0, variant=_c.encoded(variant),
     )  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     if not x.is_contiguous():
         return _new_strided(x, scale, variant)
     device = x.get_device()
-    key = (x.shape, x.dtype, scale, variant, device)
+    key = (x.shape, x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
     entry = _fetch(_contiguous, key)
     if entry is None:
         problem = _problem(x, scale, variant, False)
@@ -112,7 +113,8 @@ def _new_strided(x: Tensor, scale: Any, variant: str | None) -> Tensor:
 def _into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
     """Out of place into `out`, whose rows lie at one distance. x has any strides."""
     device = x.get_device()
-    key = (x.shape, x.stride(), out.stride(), x.dtype, scale, variant, device)
+    where = device if device >= 0 else -_get_num_threads()
+    key = (x.shape, x.stride(), out.stride(), x.dtype, scale, variant, where)
     entry = _fetch(_strided, key)
     if entry is None:
         in_stride = _c.row_stride(x.shape, x.stride())
@@ -141,13 +143,13 @@ def _into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
 def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
     """In place, by the library; does not raise the version counter."""
     device = x.get_device()
-    key = (x.shape, x.stride(), x.dtype, scale, variant, device)
-    entry = _fetch(_contiguous, key)
+    key = (x.shape, x.stride(), x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
+    entry = _fetch(_in_place, key)
     if entry is None:
         _problem(x, scale, variant, True)  # n, dtype and scale first
         stride = array.in_place_stride(view_of(x))
         problem = _problem(x, scale, variant, True, stride, stride)
-        entry = _contiguous.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
+        entry = _in_place.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
     pointer = x.data_ptr()
     if pointer:
         _call(entry, pointer, pointer, device)
@@ -155,12 +157,25 @@ def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
 
 def view_of(x: Tensor) -> View:
     """For `Plan.execute`, which takes arrays of every library."""
+    if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.is_neg():
+        raise NotImplementedError(
+            f"fwht: a tensor of layout {x.layout} on {x.device}{', negative bit set,' if x.is_neg() else ''} is not "
+            "supported here; it must be dense memory of the CPU or a CUDA device"
+        )
     device = x.get_device()
     return View(
         x.data_ptr(), tuple(x.shape), x.stride(), _DTYPES.get(x.dtype), str(x.dtype), device,
         _raw_stream(device) if x.is_cuda else None, True,
         lambda: torch.empty(x.shape, dtype=x.dtype, device=x.device),
     )  # fmt: skip
+
+
+def check_not_differentiated(*tensors: Any) -> None:
+    if _is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+        raise RuntimeError(
+            "fwht: Plan.execute does not support automatic differentiation, but one of the tensors requires grad; "
+            "call hadamard_transform, or execute the plan under torch.no_grad()"
+        )
 
 
 def mark_written(x: Any) -> None:

@@ -222,14 +222,27 @@ def test_typed_errors_everywhere(mode):
             run(shape, dtype, scale)
 
 
-@pytest.mark.skipif(torch.cuda.is_available() and not CUDA, reason="see test_a_tensor_without_cuda_code")
-def test_cuda_tensors_are_taken_or_refused():
-    if CUDA:
-        assert fwht.hadamard_transform(torch.zeros(3, 8, device="cuda")).is_cuda
-        with pytest.raises(TypeError, match="float64"):
-            fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=torch.float64))
-        with pytest.raises(NotImplementedError, match="cpu works on host memory"):
-            fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"), variant="cpu")
+def test_plans_are_not_differentiable():
+    plan = fwht.plan(8, 3, torch.float32, device="cpu", inplace=False)
+    x = torch.zeros(3, 8, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Plan.execute does not support automatic differentiation"):
+        plan.execute(x)
+    with torch.no_grad():
+        plan.execute(x)
+    with pytest.raises(NotImplementedError, match="sparse_coo"):
+        plan.execute(torch.eye(8)[:3].to_sparse())
+
+
+@needs_cuda
+def test_cuda_tensors_that_are_refused():
+    with pytest.raises(TypeError, match="float64"):
+        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="cpu works on host memory"):
+        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"), variant="cpu")
+    with pytest.raises(ValueError, match="n=6 must be a power of two"):
+        fwht.hadamard_transform(torch.zeros(3, 6, device="cuda"))
+    with pytest.raises(ValueError, match="the plan is"):
+        fwht.plan(8, 3, torch.float32, device="cuda").execute(torch.zeros(3, 8))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available() or CUDA, reason="needs a CUDA device and a build without CUDA")
@@ -556,7 +569,7 @@ class TestCuda:
     @pytest.mark.parametrize("variant", [None, "mma_split", "warp_shuffle"])
     def test_capture(self, first_call, variant):
         n = 2048 if first_call == "before" else 4096
-        x = integers(7, n, device="cuda")
+        x = integers(7, n, device="cuda", dtype=torch.float16)
         source = x.clone()
         fwht.clear_plans()
         if first_call == "before":
@@ -568,7 +581,7 @@ class TestCuda:
             y = fwht.hadamard_transform(x, 0.5, variant=variant)
             fwht.hadamard_transform_(x, variant=variant)
         for seed in (1, 2):
-            source.copy_(integers(7, n, device="cuda", seed=seed))
+            source.copy_(integers(7, n, device="cuda", seed=seed))  # sums stay below 2^15
             x.copy_(source)
             y.zero_()
             graph.replay()
@@ -586,7 +599,10 @@ class TestCuda:
         x = integers(4, 256, device="cuda", dtype=torch.float16)
         if support := fwht.supports(256, "float16", rows=4, device="cuda", inplace=False, variant=variant):
             y = fwht.hadamard_transform(x, 2.0**-4, variant=variant)
-            assert torch.allclose(y.float(), exact(x.float(), 2.0**-4), rtol=2e-2, atol=2e-1)
+            # At most one rounding a stage of the eight, each of something below the sum of the row's magnitudes;
+            # the constants of some variants are off by 1e-4.
+            most = 2.0**-4 * x.float().abs().sum(-1).max().item()
+            assert torch.allclose(y.float(), exact(x.float(), 2.0**-4), rtol=0, atol=(8 * 2.0**-11 + 2e-4) * most)
         else:
             with pytest.raises(NotImplementedError) as caught:
                 fwht.hadamard_transform(x, variant=variant)
