@@ -9,7 +9,7 @@ namespace fwht {
 namespace {
 
 PlanKey for_all_orders(const PlanKey& key) {
-  return {key.device, key.problem, {}};
+  return {key.device, key.problem, {}, key.variant};
 }
 
 }  // namespace
@@ -18,7 +18,8 @@ std::size_t PlanCache::Hash::operator()(const PlanKey& key) const {
   std::size_t hash = hash_of(key.problem);
   for (const std::size_t part :
        {std::hash<int>{}(key.device), std::hash<std::uint64_t>{}(key.order.stream),
-        std::hash<std::uint64_t>{}(key.order.capture), std::hash<std::thread::id>{}(key.order.thread)}) {
+        std::hash<std::uint64_t>{}(key.order.capture), std::hash<std::thread::id>{}(key.order.thread),
+        std::hash<const Variant*>{}(key.variant)}) {
     hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 32;
   }

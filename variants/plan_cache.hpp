@@ -28,6 +28,7 @@ struct PlanKey {
   int device = 0;
   Problem problem;
   LaunchOrder order;
+  const Variant* variant = nullptr;
   bool operator==(const PlanKey&) const = default;
 };
 

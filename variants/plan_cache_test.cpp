@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "variants/registry.hpp"
+
 namespace fwht {
 namespace {
 
@@ -44,9 +46,12 @@ TEST(PlanCache, OnePlanServesAllStreamsOfOneProblemAndDevice) {
   EXPECT_EQ(get(cache, key(1, 7, 3)), plan);
   EXPECT_NE(get(cache, key(2)), plan);
   EXPECT_NE(get(cache, key(1, 5, 0, /*device=*/1)), plan);
-  EXPECT_EQ(cache.size(), 3U);
-  EXPECT_EQ(CountedPlan::alive, 3);
-  EXPECT_EQ(cache.clear(), 3U);
+  PlanKey other_variant = key(1, 5);
+  other_variant.variant = registry().front();
+  EXPECT_NE(get(cache, other_variant), plan);
+  EXPECT_EQ(cache.size(), 4U);
+  EXPECT_EQ(CountedPlan::alive, 4);
+  EXPECT_EQ(cache.clear(), 4U);
   EXPECT_EQ(CountedPlan::alive, 1) << "the one that is held here";
 }
 

@@ -73,18 +73,26 @@ void require_all_reachable(const Operands& operands, const Problem& problem, int
 
 }  // namespace
 
-void transform(const Operands& operands, const Problem& problem, Stream stream, int device) {
+void transform(const Variant& variant, const Operands& operands, const Problem& problem, Stream stream,
+               int device) {
   validate(problem);
+  if (variant.memory != Memory::device) {
+    throw BadRequest(
+        fmt::format("{} works on host memory, and transform on that of a CUDA device", variant.name));
+  }
   const DeviceScope scope(resolve(device, problem));
-  const PlanKey key{scope.device(), problem, order_of(stream)};
+  const PlanKey key{scope.device(), problem, order_of(stream), &variant};
   std::shared_ptr<const Plan> kept = plans().find(key);
   if (kept == nullptr) {
     const CaptureAllowed allowed;  // making a plan may allocate, and an evicted one is freed
     require_all_reachable(operands, problem, key.device);
-    kept = plans().find_or_make(key,
-                                [&] { return plan(find_variant("auto"), problem, device_info(key.device)); });
+    kept = plans().find_or_make(key, [&] { return plan(variant, problem, device_info(key.device)); });
   }
   kept->execute(operands, stream);
+}
+
+void transform(const Operands& operands, const Problem& problem, Stream stream, int device) {
+  transform(automatic::variant, operands, problem, stream, device);
 }
 
 void transform(const void* in, void* out, const Problem& problem, Stream stream, int device) {

@@ -30,6 +30,10 @@ void transform(const void* in, void* out, const Problem& problem, Stream stream 
 void transform(const Operands& operands, const Problem& problem, Stream stream = nullptr,
                int device = kCurrentDevice);
 
+/// The same by a variant of device memory other than `auto`. Throws BadRequest for one of host memory.
+void transform(const Variant& variant, const Operands& operands, const Problem& problem,
+               Stream stream = nullptr, int device = kCurrentDevice);
+
 /// How many plans transform keeps, on all devices together: 1024 unless set.
 std::size_t transform_plan_limit();
 /// Destroys what is beyond the new limit. Throws BadRequest for 0.

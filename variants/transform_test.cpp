@@ -68,6 +68,7 @@ TEST(Transform, RefusesBeforeAnythingElse) {
   Problem nonsense = make_problem(Dtype::f16, 64, 1);
   nonsense.set_row_stride(3);
   EXPECT_THROW(transform(nullptr, nullptr, nonsense), BadRequest);
+  EXPECT_THROW(transform(find_variant("cpu"), {}, make_problem(Dtype::f16, 64, 1)), BadRequest);
 }
 
 TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
@@ -116,6 +117,27 @@ TEST_F(TransformGpu, KeepsOnePlanForOneProblem) {
   EXPECT_EQ(clear_transform_plans(), 0U);
   EXPECT_THROW(transform(work.in.data(), work.in.data(), work.problem), BadRequest) << "overlap";
   EXPECT_THROW(transform(nullptr, work.out.data(), work.problem), BadRequest);
+}
+
+TEST_F(TransformGpu, LaunchesTheVariantThatIsNamed) {
+  const DeviceInfo device = this_device();
+  std::size_t plans = 0;
+  for (const Variant* variant : registry()) {
+    Work work(apart(Dtype::f16, 1024, 9), 1);
+    if (variant->memory != Memory::device || !variant->supports(work.problem, device)) continue;
+    ++plans;
+    transform(*variant, {work.in.data(), work.out.data()}, work.problem);
+    transform(*variant, {work.in.data(), work.out.data()}, work.problem);
+    Buffer own(Memory::device, work.raw.size());
+    plan(*variant, work.problem, device)->execute(work.in.data(), own.data());
+    synchronize(Memory::device);
+    std::vector<std::byte> kept(work.raw.size()), made(work.raw.size());
+    work.out.download(kept.data(), kept.size());
+    own.download(made.data(), made.size());
+    EXPECT_EQ(kept, made) << variant->name;
+  }
+  EXPECT_GT(plans, 1U);
+  EXPECT_EQ(clear_transform_plans(), plans);
 }
 
 TEST_F(TransformGpu, KeepsNoMorePlansThanItsLimit) {

@@ -1,0 +1,115 @@
+"""Fast Walsh-Hadamard transforms for PyTorch, NumPy, CuPy and JAX.
+
+    import fwht
+    y = fwht.hadamard_transform(x)                 # H_n x along the last dimension, as fast_hadamard_transform
+    y = fwht.hadamard_transform(x, scale=None)     # orthonormal: times 1/sqrt(n)
+
+`import fwht` needs neither PyTorch nor a GPU; each is used where it is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from . import _c, array
+from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
+
+__all__ = [
+    "Plan",
+    "Support",
+    "Variant",
+    "build_info",
+    "clear_plans",
+    "hadamard_transform",
+    "hadamard_transform_",
+    "plan",
+    "supports",
+    "variants",
+]
+__version__: str = _c.version
+
+_SUBMODULES = ("compat", "nn", "torch")  # those that import PyTorch
+
+_torch_transform: Any = None
+_Tensor: Any = None
+
+
+def _load_torch() -> bool:
+    """Whether PyTorch is there to be used: fwht never imports it by itself."""
+    global _torch_transform, _Tensor
+    if sys.modules.get("torch") is None or not hasattr(sys.modules["torch"], "Tensor"):
+        return False
+    from . import torch as face
+
+    _Tensor, _torch_transform = face.Tensor, face.transform
+    return True
+
+
+def hadamard_transform(
+    x: Any, scale: float | None = 1.0, *, out: Any = None, inplace: bool = False, variant: str | None = None
+) -> Any:
+    """Multiplies the rows of `x` by the Hadamard matrix: y[..., :] = scale * H_n x[..., :].
+
+    The default scale is 1.0, as in the package fast-hadamard-transform; `scale=None` means 1/sqrt(n), which makes
+    the transform orthonormal and its own inverse. (The C++ functions are orthonormal by default.)
+
+    H_n is in natural order: H[i, j] = (-1)^popcount(i & j). Sums are formed in float32 (float64 for float64
+    data), multiplied by `scale` once and rounded once to x's dtype.
+
+    Args:
+        x: shape (..., n), n = 2^k from 2 to the limit of the variant (`fwht.supports` says it); the leading
+            dimensions are rows. float16, bfloat16 or float32; on the CPU also float64. A PyTorch tensor (CPU or
+            CUDA), NumPy or CuPy array, a JAX array (outside jax.jit), or another array with `__dlpack__` and
+            `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
+            lie at one distance with their elements side by side, they are gathered into the result first.
+        scale: a number that is finite in float32, or None. Not a tensor: reading it would wait for the device.
+        out: where the result goes; shape, dtype and device of x. Rows at one distance of at least n elements.
+            May be x itself; other overlaps are refused.
+        inplace: the result replaces x, which must have its rows at one distance of at least n elements.
+        variant: a name of `fwht.variants()`; None: "auto" on a CUDA device, "cpu" on the host.
+
+    Returns:
+        A new contiguous array of x's type, shape, dtype and device; or `out`; or x where `inplace`.
+
+    Streams and graphs: the work is enqueued on the current stream of x's device (PyTorch, CuPy) and may be captured
+    in a CUDA graph; call it once before the capture, since the first call for a shape makes a plan. Differentiable
+    in PyTorch, by torch.func too; a compiled graph keeps it as one node. Autocast does not change the dtype.
+
+    The same input, shape, dtype, variant, device kind and version give the same bits. Rows give the same bits whatever
+    the number of rows where `fwht.supports(...).batch_invariant`.
+
+    Raises:
+        ValueError: n is no power of two, `scale` is not finite, strides or overlap are not allowed.
+        TypeError: a dtype, scale or array type that is not taken.
+        NotImplementedError: the variant does not do this problem, with its reason; a device that is neither CPU
+            nor CUDA.
+        RuntimeError: CUDA failed, or fwht was built without it. In place on a leaf that requires grad.
+        All before anything is launched.
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.hadamard_transform(numpy.array([1, 2, 3, 4], dtype="float32"))
+        array([10., -2., -4.,  0.], dtype=float32)
+
+    Source: README.md, "What is computed"; docs/python.md.
+    """
+    if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
+        return _torch_transform(x, scale, out, inplace, variant)
+    return array.transform(x, scale, out, inplace, variant)
+
+
+def hadamard_transform_(x: Any, scale: float | None = 1.0, *, variant: str | None = None) -> Any:
+    """`hadamard_transform(x, scale, inplace=True, variant=variant)`: the result replaces x, which is returned."""
+    return hadamard_transform(x, scale, inplace=True, variant=variant)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if "torch" in sys.modules:  # else at the first tensor
+    _load_torch()

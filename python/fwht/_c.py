@@ -1,0 +1,241 @@
+"""libfwht.so through ctypes: its structs, its functions, and its statuses as exceptions (see include/fwht.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import threading
+from typing import Any, NoReturn, Sequence
+
+HOST = -1
+DEVICE_OF_POINTER = -2
+ABI_VERSION = 1
+
+# Codes of fwht_dtype.
+F16, BF16, F32, F64 = range(4)
+DTYPES = {
+    "float16": F16, "f16": F16, "fp16": F16, "half": F16,
+    "bfloat16": BF16, "bf16": BF16,
+    "float32": F32, "f32": F32, "fp32": F32, "float": F32,
+    "float64": F64, "f64": F64, "fp64": F64, "double": F64,
+}
+ITEMSIZE = (2, 2, 4, 8)
+DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
+
+_IN_PLACE, _OUT_OF_PLACE = 0, 1
+_ORTHONORMAL, _PROGRAMMATIC_LAUNCH = 1, 2
+
+
+class Problem(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("n", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("dtype", ctypes.c_int32),
+        ("placement", ctypes.c_int32),
+        ("in_stride", ctypes.c_int64),
+        ("out_stride", ctypes.c_int64),
+        ("flags", ctypes.c_uint32),
+        ("threads", ctypes.c_int32),
+        ("op_text", ctypes.c_char_p),
+        ("encoding", ctypes.c_char_p),
+    ]
+
+
+class VariantInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("summary", ctypes.c_char_p),
+        ("on_device", ctypes.c_int32),
+    ]
+
+
+def _find_library() -> str:
+    named = os.environ.get("FWHT_LIBRARY")
+    if named:
+        return named
+    import fwht
+
+    for folder in fwht.__path__:  # an editable installation has two: the sources and what was built
+        candidate = os.path.join(folder, "libfwht.so")
+        if os.path.exists(candidate):
+            return candidate
+    raise ImportError(
+        "fwht: libfwht.so is not beside the package; install it with `pip install .`, or let the environment "
+        "variable FWHT_LIBRARY name the file"
+    )
+
+
+def _load(path: str) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(path)  # RTLD_LOCAL; calls release the interpreter's lock
+    except OSError as error:
+        raise ImportError(f"fwht: {path} could not be loaded: {error}") from None
+    size, i32, text, address = ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
+    problem = ctypes.POINTER(Problem)
+    for name, result, arguments in (
+        ("abi_version", i32, []),
+        ("version", text, []),
+        ("last_error", text, []),
+        ("build_info_json", text, []),
+        ("device_count", i32, []),
+        ("variant_count", size, []),
+        ("get_variant", i32, [size, ctypes.POINTER(VariantInfo)]),
+        ("supports", i32, [problem, text, i32]),
+        # Addresses as plain integers: the conversion is the larger part of a call.
+        ("transform", i32, [address, text, address, address, i32, address]),
+        ("clear_plans", size, []),
+        ("plan_create", i32, [problem, text, i32, ctypes.POINTER(address)]),
+        ("plan_execute", i32, [address, address, address, address]),
+        ("plan_info_json", text, [address]),
+        ("plan_destroy", None, [address]),
+    ):
+        function = getattr(library, "fwht_" + name)
+        function.restype, function.argtypes = result, arguments
+    version = library.fwht_abi_version()
+    if version != ABI_VERSION:
+        raise ImportError(f"fwht: {path} has interface version {version}, this package needs {ABI_VERSION}")
+    return library
+
+
+_path = _find_library()
+library = _load(_path)
+transform = library.fwht_transform
+version: str = library.fwht_version().decode()
+
+
+def last_error() -> str:
+    return library.fwht_last_error().decode()
+
+
+def build_info() -> dict[str, Any]:
+    return json.loads(library.fwht_build_info_json())
+
+
+def fail(status: int, device: int = HOST) -> NoReturn:
+    """The exception for a status that is not FWHT_OK, with the library's sentence."""
+    if status == 1:
+        raise ValueError("fwht: " + last_error())
+    if status == 2:
+        raise NotImplementedError("fwht: " + last_error())
+    if device != HOST:
+        needs_cuda_build()
+    raise RuntimeError("fwht: " + last_error())
+
+
+def needs_cuda_build() -> None:
+    cuda = build_info()["cuda"]
+    if cuda.startswith("none"):
+        raise RuntimeError(
+            f"fwht was built without CUDA ({cuda.removeprefix('none: ')}), so it cannot work on device memory; "
+            "reinstall it with nvcc on PATH (FWHT_CUDA=ON makes a missing nvcc an error)"
+        )
+
+
+def encoded(variant: str | None) -> bytes | None:
+    if variant is None or isinstance(variant, str):
+        return None if variant is None else variant.encode()
+    raise TypeError(f"fwht: variant={variant!r} must be a name of fwht.variants() or None")
+
+
+def checked_scale(scale: Any) -> float | None:
+    if scale is None:
+        return None
+    kind = type(scale)
+    of_numpy = kind.__module__ == "numpy" and kind.__name__ != "ndarray"  # numpy.float32 is a number
+    if hasattr(scale, "__array__") and not of_numpy:
+        raise TypeError(
+            f"fwht: scale must be a number or None, not a {kind.__module__}.{kind.__name__}: reading an array's value "
+            "would wait for the device; pass scale.item() if that is meant"
+        )
+    if isinstance(scale, (str, bytes)):
+        raise TypeError(f"fwht: scale={scale!r} must be a number or None")
+    try:
+        value = float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"fwht: scale={scale!r} must be a number or None") from None
+    if not math.isfinite(value):
+        raise ValueError(f"fwht: scale={value} must be finite")
+    return value
+
+
+def row_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The distance of row starts in elements where all rows lie at one distance of at least n and elements side
+    by side, else None. Dimensions of size 1 do not count."""
+    n = shape[-1]
+    if n > 1 and strides[-1] != 1:
+        return None
+    distance = None
+    expected = 0
+    for size, stride in zip(reversed(shape[:-1]), reversed(strides[:-1])):
+        if size == 1:
+            continue
+        if distance is None:
+            distance = stride
+        elif stride != expected:
+            return None
+        expected = stride * size
+    if distance is None:
+        return n
+    return distance if distance >= n else None
+
+
+def make_problem(
+    shape: Sequence[int],
+    dtype: int | None,
+    dtype_name: str,
+    scale: float | None,
+    *,
+    in_place: bool,
+    device: int,
+    in_stride: int = 0,
+    out_stride: int = 0,
+    threads: int = 0,
+    variant: bytes | None = None,
+    programmatic_launch: bool = False,
+) -> Problem:
+    """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
+    if len(shape) == 0:
+        raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
+    if dtype is None or (dtype == F64 and device >= 0):
+        raise TypeError(f"fwht: dtype {dtype_name} {DTYPE_RULE}")
+    scale = checked_scale(scale)
+    n = shape[-1]
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    problem = Problem(
+        ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
+        _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
+        (_ORTHONORMAL if scale is None else 0) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
+        None, None,
+    )  # fmt: skip
+    if n < 2 or n & (n - 1):
+        why = f"n={n} must be a power of two of at least 2"
+        if n > 0 and library.fwht_supports(problem, variant, max(device, HOST)) == 2 and "power of two" in last_error():
+            why = last_error()  # with the limits of the variant
+        raise ValueError(f"fwht: {why}")
+    if dtype == F64 and library.fwht_supports(problem, variant, device) == 2 and "f64" in last_error():
+        raise TypeError(f"fwht: dtype {dtype_name}: {last_error()}")
+    return problem
+
+
+class Cache:
+    """Prepared calls by what they depend on. They are small and quick to make, so a full cache is emptied."""
+
+    def __init__(self, most: int = 4096):
+        self._most = most
+        self._entries: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+        self.get = self._entries.get
+
+    def put(self, key: Any, entry: Any) -> Any:
+        with self._lock:
+            if len(self._entries) >= self._most:
+                self._entries.clear()
+            self._entries[key] = entry
+        return entry

@@ -1,0 +1,258 @@
+"""Plans, questions about support, and what was built."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from typing import Any, NamedTuple
+
+from . import _c, array
+
+
+class Variant(NamedTuple):
+    """One implementation. `memory` is "device" or "host": where its arrays live."""
+
+    name: str
+    summary: str
+    memory: str
+
+
+def variants() -> list[Variant]:
+    """Every variant, in ladder order. One that was not built stays listed; `supports` gives the reason."""
+    found = []
+    for index in range(_c.library.fwht_variant_count()):
+        info = _c.VariantInfo(ctypes.sizeof(_c.VariantInfo))
+        if status := _c.library.fwht_get_variant(index, info):
+            _c.fail(status)
+        found.append(Variant(info.name.decode(), info.summary.decode(), "device" if info.on_device else "host"))
+    return found
+
+
+def build_info() -> dict[str, Any]:
+    """What was built: version, commit, dirty, sources_hash, build_type, cxx, cxx_flags, cuda (or why not), cuda_flags,
+    abi_version; `devices`: how many CUDA devices there are; `torch`: the PyTorch that the operators are registered
+    with, or None."""
+    face = sys.modules.get("fwht.torch")
+    return {
+        **_c.build_info(),
+        "devices": _c.library.fwht_device_count(),
+        "torch": None if face is None else face.torch.__version__,
+    }
+
+
+def clear_plans() -> int:
+    """Destroys the plans that `hadamard_transform` keeps, on all devices, and returns how many there were. Only when
+    none of their launches is pending and no CUDA graph captured from them will be replayed."""
+    return _c.library.fwht_clear_plans()
+
+
+def _dtype_code(dtype: Any) -> tuple[int, str]:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype)
+    name = getattr(dtype, "__name__", name) if isinstance(dtype, type) else name  # numpy.float32
+    code = _c.DTYPES.get(name.removeprefix("torch."))
+    if code is None:
+        raise TypeError(f"fwht: dtype {name} {_c.DTYPE_RULE}")
+    return code, name
+
+
+def _device_number(device: Any) -> int:
+    """None: the first CUDA device where there is one, else the host."""
+    if device is None:
+        return 0 if _c.library.fwht_device_count() > 0 else _c.HOST
+    if isinstance(device, bool):
+        raise TypeError(f"fwht: device={device!r} must be None, an ordinal, 'cpu', 'cuda' or 'cuda:1'")
+    if isinstance(device, int):
+        return device
+    kind, _, ordinal = str(device).partition(":")
+    if kind == "cpu":
+        return _c.HOST
+    if kind == "cuda" and (not ordinal or ordinal.isdigit()):
+        if ordinal:
+            return int(ordinal)
+        torch = sys.modules.get("torch")
+        return torch.cuda.current_device() if torch is not None and torch.cuda.is_initialized() else 0
+    raise NotImplementedError(f"fwht: device {device} is not supported; cpu and cuda are")
+
+
+def _problem(
+    n: int, rows: int, dtype: Any, device: int, inplace: bool, row_stride: int | None, scale: float | None,
+    variant: str | None, programmatic_launch: bool = False,
+) -> _c.Problem:  # fmt: skip
+    code, name = _dtype_code(dtype)
+    if rows < 0:
+        raise ValueError(f"fwht: rows={rows} must not be negative")
+    if row_stride is not None and row_stride < n:
+        raise ValueError(f"fwht: row_stride={row_stride} must be at least n={n}")
+    stride = n if row_stride is None else row_stride
+    return _c.make_problem(
+        (rows, n), code, name, scale, in_place=inplace, device=device, in_stride=stride, out_stride=stride,
+        variant=_c.encoded(variant), programmatic_launch=programmatic_launch,
+    )  # fmt: skip
+
+
+class Plan:
+    """What a variant decided for one problem on one device, with the workspace it needs; made by `fwht.plan`.
+
+    Attributes:
+        variant, problem: names, the problem in its text form ("f16/n4096/r8192").
+        device: ordinal of the CUDA device, or -1 for the host.
+        alignment: both addresses must be multiples of this many bytes.
+        settings: grid, threads, tile ... as the variant names them.
+        numerics: `roundings` to the storage type, and the promises `batch_invariant`, `layout_invariant` and
+            `row_isolation`.
+    """
+
+    def __init__(self, problem: _c.Problem, variant: str | None, device: int):
+        self._handle = ctypes.c_void_p()
+        self._problem = problem
+        if status := _c.library.fwht_plan_create(problem, _c.encoded(variant), device, self._handle):
+            _c.fail(status, device)
+        about = json.loads(_c.library.fwht_plan_info_json(self._handle))
+        self.variant: str = about["variant"]
+        self.problem: str = about["problem"]
+        self.device: int = about["device"]
+        self.alignment: int = about["alignment"]
+        self.settings: dict[str, Any] = about["settings"]
+        self.numerics: dict[str, Any] = {
+            key: about[key] for key in ("roundings", "batch_invariant", "layout_invariant", "row_isolation")
+        }
+
+    def execute(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
+        """Runs the plan and returns the result's array.
+
+        Args:
+            x: PyTorch tensor, NumPy or CuPy array of `rows` rows of n elements at the plan's row stride.
+            out: the same for the result of an out-of-place plan; None: a new contiguous one (where the plan's rows
+                are contiguous). An in-place plan takes none.
+            stream: a CUDA stream as an integer handle; None: the current one of x's library.
+
+        Raises:
+            ValueError: shape, dtype, device, strides or alignment are not the plan's.
+            RuntimeError: a tensor requires grad (and gradients are enabled), or CUDA failed.
+        """
+        in_place = self._problem.placement == 0
+        source, current = self._view(x, "x")
+        if in_place:
+            if out is not None and out is not x:
+                raise ValueError("fwht: the plan is in place and takes no out")
+            out, target = x, source
+        else:
+            if out is None:
+                assert source.empty_like is not None
+                out = source.empty_like()
+            target, _ = self._view(out, "out")
+        face = sys.modules.get("fwht.torch")
+        if face is not None:
+            face.check_not_differentiated(x, out)
+        if not target.writable:
+            raise ValueError("fwht: the array to be written is read-only")
+        if self.device != _c.HOST and stream is None:
+            stream = current
+        if status := _c.library.fwht_plan_execute(self._handle, source.pointer, target.pointer, stream):
+            _c.fail(status, self.device)
+        if face is not None:
+            face.mark_written(out)
+        return out
+
+    def _view(self, x: Any, name: str) -> tuple[array.View, int | None]:
+        view = None
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(x, torch.Tensor):
+            from .torch import view_of
+
+            view = view_of(x)
+        view = view or array.view_of(x)
+        if view is None:
+            raise TypeError(f"fwht: {name} is a {type(x).__name__}, not a PyTorch tensor, NumPy or CuPy array")
+        n, rows = self._problem.n, self._problem.rows
+        stride = _c.row_stride(view.shape, view.strides) if view.shape else None
+        elements = 1
+        for size in view.shape:
+            elements *= size
+        wanted = self._problem.in_stride if name == "x" else self._problem.out_stride
+        fits = (
+            bool(view.shape) and view.shape[-1] == n and elements == n * rows and view.dtype == self._problem.dtype
+            and (rows <= 1 or stride == wanted)
+            and view.device in (self.device, _c.DEVICE_OF_POINTER if self.device >= 0 else _c.HOST)
+        )  # fmt: skip
+        if not fits:
+            raise ValueError(
+                f"fwht: {name} has shape {view.shape}, dtype {view.dtype_name}, strides {view.strides} on device "
+                f"{view.device}; the plan is {self.problem} with row stride {wanted} on device {self.device}"
+            )
+        return view, view.stream
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle:
+            _c.library.fwht_plan_destroy(handle)
+
+    def __repr__(self) -> str:
+        return f"<fwht.Plan {self.problem} by {self.variant} on {'the host' if self.device < 0 else self.device}>"
+
+
+def plan(
+    n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = 1.0,
+    inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False,
+) -> Plan:  # fmt: skip
+    """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
+
+    Args:
+        n, rows: row length and number of rows.
+        dtype: "float16", "bfloat16", "float32" (on the host also "float64"), or a dtype of PyTorch or NumPy.
+        device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
+        row_stride: elements between row starts of input and output; None: n.
+        scale: as in `hadamard_transform`: 1.0, or None for 1/sqrt(n).
+        inplace: the result replaces the input.
+        variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
+        programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.
+
+    Raises: as `hadamard_transform`.
+    """
+    number = _device_number(device)
+    return Plan(
+        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch), variant, number
+    )
+
+
+class Support:
+    """True where the problem is supported; else `why_not` is one sentence with the value and the limit."""
+
+    def __init__(self, why_not: str = "", make_plan: Any = None):
+        self.why_not = why_not
+        self._make_plan = make_plan
+
+    def __repr__(self) -> str:
+        return f"fwht.Support({self.why_not!r})"
+
+    def __bool__(self) -> bool:
+        return not self.why_not
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Rows give the same bits whatever the number of rows."""
+        return bool(self) and self._make_plan().numerics["batch_invariant"]
+
+
+def supports(
+    n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
+    variant: str | None = None,
+) -> Support:  # fmt: skip
+    """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
+
+    Example:
+        >>> fwht.supports(12, "float16", device="cpu").why_not
+        'n=12 must be a power of two between 2 and 1073741824'
+    """
+    number = _device_number(device)
+    try:
+        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant)
+    except (ValueError, TypeError) as error:
+        return Support(str(error).removeprefix("fwht: "))
+    status = _c.library.fwht_supports(problem, _c.encoded(variant), number)
+    if status == 1:
+        _c.fail(status)
+    if status:
+        return Support(_c.last_error())
+    return Support("", lambda: Plan(problem, variant, number))

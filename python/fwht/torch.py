@@ -1,0 +1,417 @@
+"""PyTorch: eager calls straight into the library, and the operators torch.ops.fwht.* for graphs.
+
+Plain tensors take the shortest way, without the dispatcher: that is what the host time of an eager call is made of.
+Whatever the dispatcher must see (compilation, export, fake and meta tensors, subclasses, modes, torch.jit.trace)
+goes through the operators, which end in the same function.
+
+    fwht::hadamard_transform(Tensor x, float? scale=1.0, str? variant=None, bool transpose=False) -> Tensor
+    fwht::hadamard_transform_(Tensor(a!) x, float? scale=1.0, str? variant=None, bool transpose=False) -> ()
+
+Saved graphs depend on these: arguments are only appended, with defaults. scale=None is 1/sqrt(n). `transpose` changes
+nothing for H_n, which is symmetric; backward passes it on, so that it stays right for operators that are not.
+There is no operator with an `out` argument: graphs get a copy of the functional one instead, because Inductor may
+reorder operators that write one tensor and read another (pytorch issue 198031).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from . import _c, array
+from .array import View
+
+Tensor = torch.Tensor
+
+_DTYPES = {torch.float16: _c.F16, torch.bfloat16: _c.BF16, torch.float32: _c.F32, torch.float64: _c.F64}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_c_transform = _c.transform
+_empty_like = torch.empty_like
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_increment_version = torch.autograd.graph.increment_version
+_functorch_active = torch._C._are_functorch_transforms_active
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_is_tracing = torch._C._is_tracing
+_get_num_threads = torch.get_num_threads
+_forward_ad = torch.autograd.forward_ad
+
+
+def _current_stream(device: int) -> int:
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
+
+# --- plain tensors ---------------------------------------------------------------------------------------------------
+
+# What was asked for -> address of the struct, name of the variant, the struct, and whether x is gathered first.
+_contiguous, _strided, _in_place = _c.Cache(), _c.Cache(), _c.Cache()
+
+
+def _problem(
+    x: Tensor, scale: Any, variant: str | None, in_place: bool, in_stride: int = 0, out_stride: int = 0
+) -> _c.Problem:
+    if x.layout is not torch.strided:
+        raise NotImplementedError(f"fwht: layout {x.layout} is not supported; x must be a dense tensor")
+    if x.device.type not in ("cpu", "cuda"):
+        raise NotImplementedError(f"fwht: device {x.device} is not supported; cpu and cuda are")
+    device = x.get_device()
+    if device >= 0:
+        _c.needs_cuda_build()
+    return _c.make_problem(
+        x.shape, _DTYPES.get(x.dtype), str(x.dtype), scale, in_place=in_place, device=device, in_stride=in_stride,
+        out_stride=out_stride, threads=_get_num_threads() if device < 0 else 0, variant=_c.encoded(variant),
+    )  # fmt: skip
+
+
+def _fetch(cache: _c.Cache, key: Any) -> Any:
+    try:
+        return cache.get(key)
+    except TypeError:  # an argument that cannot be hashed; it is refused with a sentence
+        return None
+
+
+def _call(entry: Any, source: int, target: int, device: int) -> None:
+    status = _c_transform(entry[0], entry[1], source, target, device, _raw_stream(device) if device >= 0 else None)
+    if status:
+        _c.fail(status, device)
+
+
+def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    """Out of place, by the library; x is a plain tensor in memory."""
+    if not x.is_contiguous():
+        return _new_strided(x, scale, variant)
+    device = x.get_device()
+    key = (x.shape, x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
+    entry = _fetch(_contiguous, key)
+    if entry is None:
+        problem = _problem(x, scale, variant, False)
+        entry = _contiguous.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
+    out = _empty_like(x)
+    source = x.data_ptr()
+    if source:
+        status = _c_transform(
+            entry[0], entry[1], source, out.data_ptr(), device, _raw_stream(device) if device >= 0 else None
+        )
+        if status:
+            _c.fail(status, device)
+    return out
+
+
+def _new_strided(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    _problem(x, scale, variant, True)  # n, dtype and scale first
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    _into(x, out, scale, variant)
+    return out
+
+
+def _into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
+    """Out of place into `out`, whose rows lie at one distance. x has any strides."""
+    device = x.get_device()
+    where = device if device >= 0 else -_get_num_threads()
+    key = (x.shape, x.stride(), out.stride(), x.dtype, scale, variant, where)
+    entry = _fetch(_strided, key)
+    if entry is None:
+        in_stride = _c.row_stride(x.shape, x.stride())
+        out_stride = _c.row_stride(out.shape, out.stride()) or 0
+        problem, gather = None, True
+        if in_stride is not None:
+            problem, gather = _problem(x, scale, variant, False, in_stride, out_stride), False
+            if in_stride != out_stride:  # some variants want one distance for both
+                gather = _c.library.fwht_supports(problem, _c.encoded(variant), device) != 0
+        if gather:
+            problem = _problem(x, scale, variant, True, out_stride, out_stride)
+            if status := _c.library.fwht_supports(problem, _c.encoded(variant), device):
+                _c.fail(status, device)  # before anything is copied
+        entry = _strided.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem, gather))
+    if x.numel() == 0:
+        return
+    target = out.data_ptr()
+    if entry[3]:
+        with torch.no_grad():
+            out.copy_(x)
+        _call(entry, target, target, device)
+    else:
+        _call(entry, x.data_ptr(), target, device)
+
+
+def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
+    """In place, by the library; does not raise the version counter."""
+    device = x.get_device()
+    key = (x.shape, x.stride(), x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
+    entry = _fetch(_in_place, key)
+    if entry is None:
+        _problem(x, scale, variant, True)  # n, dtype and scale first
+        stride = array.in_place_stride(view_of(x))
+        problem = _problem(x, scale, variant, True, stride, stride)
+        entry = _in_place.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
+    pointer = x.data_ptr()
+    if pointer:
+        _call(entry, pointer, pointer, device)
+
+
+def view_of(x: Tensor) -> View:
+    """For `Plan.execute`, which takes arrays of every library."""
+    if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.is_neg():
+        raise NotImplementedError(
+            f"fwht: a tensor of layout {x.layout} on {x.device}{', negative bit set,' if x.is_neg() else ''} is not "
+            "supported here; it must be dense memory of the CPU or a CUDA device"
+        )
+    device = x.get_device()
+    return View(
+        x.data_ptr(), tuple(x.shape), x.stride(), _DTYPES.get(x.dtype), str(x.dtype), device,
+        _raw_stream(device) if x.is_cuda else None, True,
+        lambda: torch.empty(x.shape, dtype=x.dtype, device=x.device),
+    )  # fmt: skip
+
+
+def check_not_differentiated(*tensors: Any) -> None:
+    if _is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+        raise RuntimeError(
+            "fwht: Plan.execute does not support automatic differentiation, but one of the tensors requires grad; "
+            "call hadamard_transform, or execute the plan under torch.no_grad()"
+        )
+
+
+def mark_written(x: Any) -> None:
+    """Autograd must notice that a saved tensor was overwritten."""
+    if isinstance(x, Tensor) and not x.is_inference():
+        _increment_version(x)
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+_library = torch.library.Library("fwht", "DEF")
+_ARGUMENTS = "float? scale=1.0, str? variant=None, bool transpose=False"
+_library.define(f"hadamard_transform(Tensor x, {_ARGUMENTS}) -> Tensor")
+_library.define(f"hadamard_transform_(Tensor(a!) x, {_ARGUMENTS}) -> ()")
+
+
+def _kernel(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> Tensor:
+    return _new(x, scale, variant)
+
+
+def _kernel_(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> None:
+    _replace(x, scale, variant)
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("hadamard_transform", _kernel, _key)
+    _library.impl("hadamard_transform_", _kernel_, _key)
+_op = torch.ops.fwht.hadamard_transform.default
+_op_ = torch.ops.fwht.hadamard_transform_.default
+
+
+def _check_fake(x: Tensor, scale: Any) -> None:
+    if x.dim() == 0:
+        raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
+    if x.dtype not in _DTYPES or (x.dtype is torch.float64 and x.device.type == "cuda"):
+        raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
+    _c.checked_scale(scale)
+    n = x.shape[-1]
+    if isinstance(n, int) and (n < 2 or n & (n - 1)):
+        raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
+
+
+@torch.library.register_fake("fwht::hadamard_transform")
+def _(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> Tensor:
+    _check_fake(x, scale)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+@torch.library.register_fake("fwht::hadamard_transform_")
+def _(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> None:
+    _check_fake(x, scale)
+
+
+def _op_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+    ctx.scale, ctx.variant, ctx.transpose = inputs[1:]
+
+
+def _op_backward(ctx: Any, grad: Tensor) -> tuple:
+    return _op(grad, ctx.scale, ctx.variant, not ctx.transpose), None, None, None
+
+
+torch.library.register_autograd("fwht::hadamard_transform", _op_backward, setup_context=_op_setup)
+
+
+@torch.library.register_vmap("fwht::hadamard_transform")
+def _(info: Any, in_dims: tuple, x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False):
+    return _op(x.movedim(in_dims[0], 0), scale, variant, transpose), 0
+
+
+def _in_place_below_autograd(
+    keyset: Any, x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False
+) -> None:
+    # A kernel of torch.library leaves x._version as it was, and autograd would not notice the write.
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _op_.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, x, scale, variant, transpose)
+    _increment_version(x)
+
+
+_library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
+
+# --- autograd --------------------------------------------------------------------------------------------------------
+
+
+class _Eager(torch.autograd.Function):
+    """Gradients of eager calls: half the host time of an operator with an autograd formula."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
+        ctx.scale, ctx.variant = scale, variant
+        return _run(x, scale, variant)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:  # H_n is symmetric; differentiable again
+        return _Eager.apply(grad, ctx.scale, ctx.variant), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return _Eager.apply(tangent, ctx.scale, ctx.variant)
+
+
+class _Functional(torch.autograd.Function):
+    """The same under torch.func, which needs a context of its own (and costs more)."""
+
+    @staticmethod
+    def forward(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+        return _run(x, scale, variant)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.scale, ctx.variant = inputs[1:]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        return _Functional.apply(grad, ctx.scale, ctx.variant), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return _Functional.apply(tangent, ctx.scale, ctx.variant)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Tensor, scale: Any, variant: str | None) -> tuple:
+        return _Functional.apply(x.movedim(in_dims[0], 0), scale, variant), 0
+
+
+class _EagerInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
+        ctx.scale, ctx.variant = scale, variant
+        ctx.mark_dirty(x)  # raises the version counter, and refuses leaves
+        _replace(x, scale, variant)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        return _Eager.apply(grad, ctx.scale, ctx.variant), None, None
+
+
+# --- the call --------------------------------------------------------------------------------------------------------
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Nothing but the library needs to see this call."""
+    return (
+        type(x) in _PLAIN
+        and not _functorch_active()
+        and not _dispatch_modes()
+        and not _function_modes()
+        and not _is_tracing()
+        and x.layout is torch.strided
+        and (x.is_cpu or x.is_cuda)
+        and not x.is_neg()
+    )
+
+
+def _run(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    """Out of place, without gradients."""
+    return _new(x, scale, variant) if _is_plain(x) else _op(x, scale, variant)
+
+
+def _apply(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    """Out of place, differentiable, outside compilation."""
+    if (x.requires_grad and _is_grad_enabled()) or _forward_ad._current_level >= 0 or _functorch_active():
+        _check_arguments(x, scale, variant)
+        return (_Functional if _functorch_active() else _Eager).apply(x, scale, variant)
+    return _run(x, scale, variant)
+
+
+def _check_arguments(x: Tensor, scale: Any, variant: str | None) -> None:
+    """What the dispatcher and autograd would refuse with sentences of their own."""
+    _check_fake(x, scale)
+    _c.encoded(variant)
+
+
+def _functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    if not _is_compiling():
+        if _is_plain(x) and not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
+            return _new(x, scale, variant)
+        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+            _problem(x, scale, variant, False)  # refused
+        return _apply(x, scale, variant)
+    _check_arguments(x, scale, variant)
+    return _op(x, scale, variant)
+
+
+def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None) -> Tensor:
+    if out is None and not inplace:
+        return _functional(x, scale, variant)
+    if out is not None:
+        if inplace:
+            raise ValueError("fwht: out and inplace=True exclude each other")
+        return _write_to(x, out, scale, variant)
+    grad = x.requires_grad and _is_grad_enabled()
+    if _is_compiling():
+        _check_arguments(x, scale, variant)
+        if grad:
+            return x.copy_(_op(x, scale, variant))
+        _op_(x, scale, variant)
+        return x
+    if not _is_plain(x) or _forward_ad._current_level >= 0:
+        _check_arguments(x, scale, variant)
+        if grad or _functorch_active() or _forward_ad._current_level >= 0:
+            return x.copy_(_functional(x, scale, variant))
+        _op_(x, scale, variant)
+        return x
+    if grad:
+        return _EagerInPlace.apply(x, scale, variant)
+    _replace(x, scale, variant)
+    if not x.is_inference():
+        _increment_version(x)
+    return x
+
+
+def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise TypeError(f"fwht: out is a {type(out).__name__}; for a tensor x it must be a tensor")
+    if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
+        raise ValueError(
+            f"fwht: out is {tuple(out.shape)} {out.dtype} on {out.device}; it must be as x, which is "
+            f"{tuple(x.shape)} {x.dtype} on {x.device}"
+        )
+    if _is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise RuntimeError(
+            "fwht: hadamard_transform with out= does not support automatic differentiation, but one of the tensors "
+            "requires grad"
+        )
+    if out is x:
+        return transform(x, scale, None, True, variant)
+    if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
+        return out.copy_(_functional(x, scale, variant))
+    _problem(x, scale, variant, True)  # n, dtype and scale first
+    view, target = view_of(x), view_of(out)
+    array.in_place_stride(target, "out")
+    if array.same_memory(view, target):
+        _replace(out, scale, variant)
+    else:
+        _into(x, out, scale, variant)
+    if not out.is_inference():
+        _increment_version(out)
+    return out

@@ -1,0 +1,102 @@
+#include "python/src/engine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "common/device_info.hpp"
+#include "common/error.hpp"
+#include "common/stream_query.hpp"
+#include "fwht.h"
+#include "variants/registry.hpp"
+#include "variants/transform.hpp"
+
+namespace fwht::c_abi {
+namespace {
+
+constexpr std::int32_t kMostDevices = 64;
+
+const DeviceInfo& host_info() {
+  static const DeviceInfo* const info = new DeviceInfo(this_device());
+  return *info;
+}
+
+/// Asked once per device; a missing one is asked for again, and its description lives until this thread asks
+/// for another.
+const DeviceInfo& info_of(std::int32_t device) {
+  if (device < 0) return host_info();
+  static std::array<std::atomic<const DeviceInfo*>, kMostDevices> known{};
+  std::atomic<const DeviceInfo*>& slot = known[static_cast<std::size_t>(device)];
+  if (const DeviceInfo* info = slot.load(std::memory_order_acquire)) return *info;
+  thread_local DeviceInfo missing;
+  DeviceInfo asked = this_device(device);
+  if (!asked.has_cuda()) return missing = std::move(asked);
+  const DeviceInfo* known_now = nullptr;
+  auto mine = std::make_unique<const DeviceInfo>(std::move(asked));
+  if (slot.compare_exchange_strong(known_now, mine.get())) known_now = mine.release();
+  return *known_now;
+}
+
+/// What a plan is made for: on the host, one with as many threads as the caller allows.
+const DeviceInfo& info_for(const Place& place) {
+  if (place.device >= 0 || place.threads == 0) return info_of(place.device);
+  thread_local DeviceInfo host = host_info();
+  host.host_threads = std::min(host_info().host_threads, static_cast<int>(place.threads));
+  return host;
+}
+
+/// validate, then a missing device, then what the variant says.
+void check(const Problem& problem, const Place& place) {
+  validate(problem);
+  const DeviceInfo& info = info_of(place.device);
+  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
+  if (const Support support = place.variant->supports(problem, info); !support)
+    throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
+}
+
+}  // namespace
+
+Place place_of(const char* name, std::int32_t device, std::int32_t threads) {
+  if (device < FWHT_HOST || device >= kMostDevices) {
+    throw BadRequest("device=" + std::to_string(device) + " must be -1 (the host) or between 0 and " +
+                     std::to_string(kMostDevices - 1));
+  }
+  if (threads < 0) throw BadRequest("threads=" + std::to_string(threads) + " must not be negative");
+  static const Variant& on_host = find_variant("cpu");
+  static const Variant& on_device = find_variant("auto");
+  const Variant& variant = name != nullptr ? find_variant(name) : device < 0 ? on_host : on_device;
+  if ((variant.memory == Memory::device) != (device >= 0)) {
+    throw Unsupported(std::string(variant.name) + " works on " +
+                      (device < 0 ? "device memory, not on the host's" : "host memory, not on a device's"));
+  }
+  return {&variant, device, threads};
+}
+
+Support supports(const Problem& problem, const Place& place) {
+  validate(problem);
+  return place.variant->supports(problem, info_of(place.device));
+}
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place) {
+  check(problem, place);
+  if (place.device < 0) return place.variant->make_plan(problem, info_for(place));
+  const DeviceScope scope(place.device);
+  return place.variant->make_plan(problem, info_for(place));
+}
+
+void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream) {
+  if (place.device < 0) {  // a host plan costs nothing to make
+    make_plan(problem, place)->execute(operands);
+    return;
+  }
+  if (!info_of(place.device).has_cuda()) check(problem, place);
+  try {
+    fwht::transform(*place.variant, operands, problem, stream, place.device);
+  } catch (const BadRequest&) {
+    check(problem, place);  // tells apart what the variant does not do
+    throw;
+  }
+}
+
+}  // namespace fwht::c_abi

@@ -1,0 +1,47 @@
+"""Runs against an installed fwht, or an existing build:
+
+    FWHT_LIBRARY=build/release/python/libfwht.so PYTHONPATH=python python -m pytest python/tests
+"""
+
+import functools
+
+import numpy as np
+import pytest
+
+import fwht
+
+UNIT_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+
+
+@functools.lru_cache
+def hadamard(n):
+    """H_n in natural order, in float64, by its recursion H_2n = [[H_n, H_n], [H_n, -H_n]]."""
+    if n == 1:
+        return np.ones((1, 1))
+    half = hadamard(n // 2)
+    return np.block([[half, half], [half, -half]])
+
+
+def truth(x, scale):
+    """scale * H x in float64 for a NumPy array."""
+    n = x.shape[-1]
+    return np.asarray(x, dtype=np.float64) @ hadamard(n) * (n**-0.5 if scale is None else scale)
+
+
+def error_bound(x, scale, dtype, on_device=False):
+    """Largest error that one rounding to the storage type and the sums may make, per element. Sums of n terms in
+    float32 lose at most (log2(n) + 2) 2^-24 of scale * sum|x|; the device's kernels may carry float32 as pairs of
+    bfloat16, which hold 16 bits."""
+    n = x.shape[-1]
+    scale = n**-0.5 if scale is None else abs(scale)
+    sums = UNIT_ROUNDOFF["float64"] if dtype == "float64" else 2.0**-16 if on_device else 2.0**-24
+    absolute = np.abs(np.asarray(x, dtype=np.float64)).sum(-1, keepdims=True) * scale
+    smallest = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 0.0}[dtype]
+    return UNIT_ROUNDOFF[dtype] * np.abs(truth(x, scale)) * (1 + 2.0**-7) + (np.log2(n) + 2) * sums * absolute + smallest
+
+
+def host_takes_f64():
+    return bool(fwht.supports(8, "float64", device="cpu"))
+
+
+needs_f64 = pytest.mark.skipif(not host_takes_f64(), reason="this libfwht has no float64 transform on the host")

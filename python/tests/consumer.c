@@ -1,0 +1,176 @@
+/* The C interface from C11: header, statuses, messages, struct versions, a transform worked out by hand.
+   Compiled with -std=c11 -pedantic -Wall -Wextra -Werror. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fwht.h"
+
+static int failures = 0;
+
+static void expect(int condition, const char* what) {
+  if (condition) return;
+  ++failures;
+  printf("WRONG: %s (last error: %s)\n", what, fwht_last_error());
+}
+
+static fwht_problem problem_of(int64_t n, int64_t rows) {
+  fwht_problem problem = FWHT_PROBLEM_INIT;
+  problem.n = n;
+  problem.rows = rows;
+  problem.placement = FWHT_OUT_OF_PLACE;
+  return problem;
+}
+
+/* H_4 (1 2 3 4) = (10 -2 -4 0); column 2 of H_4 is (1 1 -1 -1). */
+static const float kIn[8] = {1, 2, 3, 4, 0, 0, 5, 0};
+static const float kOut[8] = {10, -2, -4, 0, 5, 5, -5, -5};
+
+static void transforms(void) {
+  float out[8];
+  fwht_problem problem = problem_of(4, 2);
+  memset(out, 255, sizeof out);
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "out of place");
+  expect(memcmp(out, kOut, sizeof out) == 0, "out of place: values");
+
+  memset(out, 255, sizeof out);
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_DEVICE_OF_POINTER, NULL) == FWHT_OK,
+         "device of the pointer");
+  expect(memcmp(out, kOut, sizeof out) == 0, "device of the pointer: values");
+
+  problem.placement = FWHT_IN_PLACE;
+  memcpy(out, kIn, sizeof out);
+  expect(fwht_transform(&problem, "cpu", out, out, FWHT_HOST, NULL) == FWHT_OK, "in place, by name");
+  expect(memcmp(out, kOut, sizeof out) == 0, "in place: values");
+
+  problem.op_text = "4";
+  problem.n = 0;
+  memcpy(out, kIn, sizeof out);
+  expect(fwht_transform(&problem, NULL, out, out, FWHT_HOST, NULL) == FWHT_OK, "operator as text");
+  expect(memcmp(out, kOut, sizeof out) == 0, "operator as text: values");
+
+  problem = problem_of(4, 1);
+  problem.flags = FWHT_ORTHONORMAL;
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "orthonormal");
+  expect(out[0] == 5.0f && out[1] == -1.0f, "orthonormal: values");
+}
+
+static void strides(void) {
+  float in[10], out[9];
+  int i;
+  fwht_problem problem = problem_of(4, 2);
+  problem.in_stride = 6;
+  problem.out_stride = 5;
+  for (i = 0; i < 10; ++i)
+    in[i] = i < 4 ? kIn[i] : i < 6 ? 99.0f : kIn[i - 2];
+  for (i = 0; i < 9; ++i)
+    out[i] = 77.0f;
+  expect(fwht_transform(&problem, NULL, in, out, FWHT_HOST, NULL) == FWHT_OK, "two strides");
+  expect(memcmp(out, kOut, 4 * sizeof *out) == 0 && memcmp(out + 5, kOut + 4, 4 * sizeof *out) == 0,
+         "two strides: values");
+  expect(out[4] == 77.0f, "nothing between the rows is written");
+}
+
+static void plans(void) {
+  float out[8];
+  fwht_plan* plan = NULL;
+  fwht_problem problem = problem_of(4, 2);
+  expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_OK && plan != NULL, "plan");
+  expect(strstr(fwht_plan_info_json(plan), "\"variant\": \"cpu\"") != NULL, "plan: info");
+  expect(fwht_plan_execute(plan, kIn, out, NULL) == FWHT_OK, "plan: execute");
+  expect(memcmp(out, kOut, sizeof out) == 0, "plan: values");
+  expect(fwht_plan_execute(plan, kIn, NULL, NULL) == FWHT_BAD_REQUEST, "plan: null pointer");
+  expect(strstr(fwht_last_error(), "out is a null pointer") != NULL, "plan: message");
+  fwht_plan_destroy(plan);
+  fwht_plan_destroy(NULL);
+  problem.n = 6;
+  expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_UNSUPPORTED && plan == NULL,
+         "no plan of n=6");
+}
+
+static void refusals(void) {
+  float out[8];
+  fwht_problem problem = problem_of(6, 1);
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_UNSUPPORTED, "n=6");
+  expect(strstr(fwht_last_error(), "n=6 must be a power of two between 2 and") != NULL, "n=6: message");
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_UNSUPPORTED, "transform of n=6");
+
+  problem = problem_of(4, -1);
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "rows=-1");
+  problem = problem_of(4, 1);
+  problem.scale = INFINITY;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "infinite scale");
+  problem = problem_of(4, 1);
+  problem.dtype = 17;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown dtype");
+  problem = problem_of(4, 1);
+  problem.flags = 1u << 30;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown flag");
+  problem = problem_of(4, 1);
+  problem.encoding = "e4m3:row";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_UNSUPPORTED, "encoding is reserved");
+  problem = problem_of(8, 1);
+  problem.op_text = "4";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "n and operator disagree");
+  problem = problem_of(4, 1);
+  expect(fwht_supports(&problem, "no_such_variant", FWHT_HOST) == FWHT_BAD_REQUEST, "unknown variant");
+  expect(strstr(fwht_last_error(), "no_such_variant") != NULL, "unknown variant: message");
+  expect(fwht_supports(&problem, "auto", FWHT_HOST) == FWHT_UNSUPPORTED, "device variant on the host");
+  expect(fwht_supports(&problem, NULL, -7) == FWHT_BAD_REQUEST, "device -7");
+  expect(fwht_supports(NULL, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "null problem");
+  if (fwht_device_count() == 0) {
+    expect(fwht_supports(&problem, NULL, 0) == FWHT_UNSUPPORTED, "supports without CUDA");
+    expect(fwht_transform(&problem, NULL, kIn, out, 0, NULL) == FWHT_FAILED, "transform without CUDA");
+    expect(strstr(fwht_last_error(), "CUDA") != NULL, "without CUDA: message");
+  }
+}
+
+/* A caller compiled against an older header passes less, one against a newer header more. */
+static void versions(void) {
+  struct newer {
+    fwht_problem known;
+    int64_t unknown;
+  } newer;
+  fwht_problem problem = problem_of(4, 1);
+  problem.in_stride = 3; /* below n: refused where it is read */
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "stride below n");
+  problem.struct_size = offsetof(fwht_problem, in_stride);
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_OK, "fields beyond an older struct are not read");
+  problem.struct_size = 4;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "size too small");
+  problem.struct_size = 1u << 20;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "size that no struct has");
+  memset(&newer, 0, sizeof newer);
+  newer.known = problem_of(4, 1);
+  newer.known.struct_size = sizeof newer;
+  expect(fwht_supports(&newer.known, NULL, FWHT_HOST) == FWHT_OK,
+         "newer struct, nothing asked of the new field");
+  newer.unknown = 1;
+  expect(fwht_supports(&newer.known, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "newer struct, new field used");
+}
+
+static void variants(void) {
+  size_t i, cpu = 0;
+  fwht_variant variant = {sizeof variant, NULL, NULL, 0};
+  for (i = 0; i < fwht_variant_count(); ++i) {
+    expect(fwht_get_variant(i, &variant) == FWHT_OK && variant.name[0] != 0 && variant.summary[0] != 0,
+           "variant");
+    if (strcmp(variant.name, "cpu") == 0) cpu += variant.on_device ? 2 : 1;
+  }
+  expect(cpu == 1, "cpu is listed once, on the host");
+  expect(fwht_get_variant(i, &variant) == FWHT_BAD_REQUEST, "index out of range");
+}
+
+int main(void) {
+  expect(fwht_abi_version() == FWHT_ABI_VERSION, "version of the interface");
+  expect(fwht_version()[0] != 0 && strstr(fwht_build_info_json(), "\"commit\": ") != NULL, "build info");
+  transforms();
+  strides();
+  plans();
+  refusals();
+  versions();
+  variants();
+  fwht_clear_plans();
+  if (failures == 0) puts("the C interface of fwht: correct");
+  return failures != 0;
+}

@@ -1,0 +1,152 @@
+"""NumPy arrays: values, strides, placement, and what every array path shares."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import fwht
+from conftest import error_bound, hadamard, needs_f64, truth
+
+SHAPES = [(2,), (8,), (3, 16), (2, 3, 64), (1, 1024), (300, 512)]
+
+
+def numbers(shape, dtype, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("scale", [1.0, None, 0.25, -3])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values(shape, dtype, scale):
+    x = numbers(shape, dtype)
+    before = x.copy()
+    y = fwht.hadamard_transform(x, scale)
+    assert isinstance(y, np.ndarray) and y.shape == shape and y.dtype == x.dtype and y.flags.c_contiguous
+    assert (np.abs(y - truth(x, scale)) <= error_bound(x, scale, dtype)).all()
+    assert np.array_equal(x, before)
+    assert fwht.hadamard_transform_(x, scale) is x
+    assert np.array_equal(x, y)
+
+
+@needs_f64
+def test_float64():
+    x = numbers((3, 256), "float64")
+    assert (np.abs(fwht.hadamard_transform(x) - truth(x, 1.0)) <= error_bound(x, 1.0, "float64")).all()
+
+
+def test_bfloat16_by_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = numbers((3, 64), "float32").astype(ml_dtypes.bfloat16)
+    y = fwht.hadamard_transform(x, None)
+    assert y.dtype == x.dtype
+    assert (np.abs(y.astype("float64") - truth(x, None)) <= error_bound(x, None, "bfloat16")).all()
+
+
+def test_integers_are_exact():
+    x = np.random.default_rng(1).integers(-8, 8, (5, 256)).astype("float32")
+    assert np.array_equal(fwht.hadamard_transform(x), truth(x, 1.0))
+
+
+def test_the_default_scale_is_one_and_none_is_orthonormal():
+    x = np.array([1, 2, 3, 4], dtype="float32")
+    assert fwht.hadamard_transform(x).tolist() == [10, -2, -4, 0]
+    assert fwht.hadamard_transform(x, None).tolist() == [5, -1, -2, 0]
+
+
+VIEWS = {
+    "columns of a wider matrix": lambda a: a[:8, 4:36],
+    "transposed": lambda a: a[:32, :8].T,
+    "every other column": lambda a: a[:8, : 64 : 2],
+    "reversed rows": lambda a: a[7::-1, :32],
+    "broadcast": lambda a: np.broadcast_to(a[0, :32], (4, 32)),
+    "leading dimensions swapped": lambda a: a.reshape(-1)[: 2 * 3 * 5 * 32].reshape(2, 3, 5, 32).transpose(0, 2, 1, 3),
+    "dimensions of one element": lambda a: a[:6:2, None, :32],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_any_strides_out_of_place(view):
+    buffer = np.random.default_rng(2).integers(-8, 8, (64, 64)).astype("float32")
+    x = VIEWS[view](buffer)
+    y = fwht.hadamard_transform(x)
+    assert y.flags.c_contiguous and np.array_equal(y, truth(x, 1.0))
+
+
+def test_in_place_writes_the_rows_and_nothing_else():
+    buffer = np.random.default_rng(3).integers(-8, 8, (6, 40)).astype("float32")
+    before = buffer.copy()
+    view = buffer[:, 4:36]
+    fwht.hadamard_transform_(view)
+    assert np.array_equal(view, truth(before[:, 4:36], 1.0))
+    assert np.array_equal(buffer[:, :4], before[:, :4]) and np.array_equal(buffer[:, 36:], before[:, 36:])
+
+
+def test_out():
+    x = np.random.default_rng(4).integers(-8, 8, (6, 32)).astype("float32")
+    expected = truth(x, 1.0)
+    out = np.full((6, 40), 77, dtype="float32")
+    view = out[:, 3:35]
+    assert fwht.hadamard_transform(x, out=view) is view
+    assert np.array_equal(view, expected) and (out[:, :3] == 77).all() and (out[:, 35:] == 77).all()
+    out = np.empty_like(x)
+    fwht.hadamard_transform(x.T.copy().T, out=out)  # gathered
+    assert np.array_equal(out, expected)
+    assert fwht.hadamard_transform(x, out=x) is x
+    assert np.array_equal(x, expected)
+
+
+def test_zero_rows_give_an_empty_array():
+    for shape in ((0, 8), (2, 0, 8)):
+        x = np.empty(shape, "float32")
+        assert fwht.hadamard_transform(x).shape == shape
+        assert fwht.hadamard_transform_(x) is x
+
+
+def test_a_nan_stays_in_its_row():
+    x = numbers((3, 16), "float32")
+    x[1, 3] = np.nan
+    y = fwht.hadamard_transform(x)
+    assert np.isnan(y[1]).all() and np.isfinite(y[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_f64"])
+def test_variants_by_name(variant):
+    x = np.random.default_rng(5).integers(-8, 8, (3, 64)).astype("float32")
+    assert np.array_equal(fwht.hadamard_transform(x, variant=variant), truth(x, 1.0))
+
+
+def test_the_matrix_of_these_tests_is_the_definition():
+    h = hadamard(16)
+    assert all(h[i, j] == (-1) ** (i & j).bit_count() for i in range(16) for j in range(16))
+
+
+def test_threads_give_the_bits_of_one():
+    xs = [numbers((i % 7 + 1, 2 ** (i % 9 + 1)), "float32", i) for i in range(64)]
+    alone = [fwht.hadamard_transform(x) for x in xs]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(fwht.hadamard_transform, xs))
+    assert all(np.array_equal(a, b) for a, b in zip(alone, together))
+
+
+def test_import_needs_neither_torch_nor_numpy_and_is_quick():
+    code = (
+        "import sys, time\n"
+        "for name in ('torch', 'numpy', 'cupy', 'jax'): sys.modules[name] = None\n"
+        "start = time.process_time()\n"
+        "import fwht\n"
+        "assert fwht.variants() and fwht.supports(64, 'float16', device='cpu')\n"
+        "print(time.process_time() - start)"
+    )
+    times = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout) for _ in range(3)]
+    assert min(times) < 0.1, times
+
+
+def test_the_docstring_example():
+    import doctest
+
+    assert doctest.run_docstring_examples(fwht.hadamard_transform, {}) is None
+    results = doctest.testmod(fwht)
+    assert results.attempted >= 2 and results.failed == 0

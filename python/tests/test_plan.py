@@ -1,0 +1,106 @@
+"""Plans, support, variants, build info."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import fwht
+from conftest import truth
+
+
+def test_a_plan_in_place():
+    x = np.random.default_rng(0).integers(-8, 8, (3, 64)).astype("float32")
+    expected = truth(x, 1.0)
+    plan = fwht.plan(64, 3, "float32", device="cpu")
+    assert plan.execute(x) is x
+    assert np.array_equal(x, expected)
+    assert plan.variant == "cpu" and plan.problem == "f32/n64/r3/s1" and plan.device == -1
+    assert plan.alignment >= 4 and plan.numerics["roundings"] == 1 and plan.settings["threads"] == 1
+
+
+def test_a_plan_out_of_place_with_row_stride():
+    buffer = np.random.default_rng(1).integers(-8, 8, (3, 72)).astype("float32")
+    x = buffer[:, :64]
+    plan = fwht.plan(64, 3, np.float32, device="cpu", row_stride=72, scale=None, inplace=False)
+    out = np.full((3, 72), 77, dtype="float32")
+    assert plan.execute(x, out[:, :64]).base is out
+    assert np.array_equal(out[:, :64], truth(x, None)) and (out[:, 64:] == 77).all()
+
+
+def test_a_plan_makes_its_result():
+    x = np.random.default_rng(2).integers(-8, 8, (2, 3, 16)).astype("float32")
+    y = fwht.plan(16, 6, "f32", device="cpu", inplace=False).execute(x)
+    assert np.array_equal(y, truth(x, 1.0))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.zeros((3, 32), "float32"), np.zeros((4, 64), "float32"), np.zeros((3, 64), "float16"),
+        np.zeros((3, 72), "float32")[:, :64], np.zeros((64, 3), "float32").T, np.zeros((), "float32"),
+    ],
+)  # fmt: skip
+def test_a_plan_refuses_what_it_was_not_made_for(x):
+    plan = fwht.plan(64, 3, "float32", device="cpu")
+    with pytest.raises(ValueError, match="the plan is f32/n64/r3"):
+        plan.execute(x)
+
+
+def test_a_plan_refuses_other_things():
+    plan = fwht.plan(8, 1, "float32", device="cpu")
+    x = np.zeros((1, 8), "float32")
+    with pytest.raises(ValueError, match="in place"):
+        plan.execute(x, np.zeros_like(x))
+    with pytest.raises(TypeError, match="list"):
+        plan.execute([1.0] * 8)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        plan.execute(x)
+
+
+def test_plans_go_away():
+    plan = fwht.plan(8, 1, "float32", device="cpu")
+    assert "f32/n8/r1" in repr(plan)
+    del plan
+    gc.collect()
+
+
+def test_supports():
+    assert fwht.supports(4096, "float16", device="cpu").batch_invariant
+    refused = fwht.supports(12, "float16", device="cpu")
+    assert not refused and refused.why_not == "n=12 must be a power of two between 2 and 1073741824"
+    assert not refused.batch_invariant
+    assert "float16" in fwht.supports(8, "int8", device="cpu").why_not
+    assert "host's" in fwht.supports(8, "float16", device="cpu", variant="auto").why_not
+    assert not fwht.supports(2**31, "float16", device="cpu")
+    assert "row_stride=3" in fwht.supports(8, "float16", device="cpu", row_stride=3).why_not
+    with pytest.raises(ValueError, match="no_such"):
+        fwht.supports(8, "float16", device="cpu", variant="no_such")
+    if fwht.build_info()["devices"] == 0:
+        why = fwht.supports(4096, "float16", device=0).why_not
+        assert "CUDA" in why
+
+
+def test_variants():
+    by_name = {v.name: v for v in fwht.variants()}
+    assert by_name["cpu"].memory == "host" and by_name["auto"].memory == "device"
+    assert all(v.summary for v in by_name.values())
+
+
+def test_build_info():
+    info = fwht.build_info()
+    assert info["version"] == fwht.__version__ and info["abi_version"] == 1
+    assert {"commit", "dirty", "sources_hash", "cxx", "cuda", "devices", "torch"} <= set(info)
+    assert "/" not in info["commit"]
+
+
+def test_clear_plans():
+    assert fwht.clear_plans() >= 0
+    assert fwht.clear_plans() == 0
+
+
+@pytest.mark.parametrize("device", ["tpu", "mps:0", "cuda:x"])
+def test_unknown_devices(device):
+    with pytest.raises(NotImplementedError, match=device):
+        fwht.plan(8, 1, "float32", device=device)

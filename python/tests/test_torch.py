@@ -1,0 +1,655 @@
+"""PyTorch tensors: values, strides, autograd, torch.func, compilation, export. On the CPU always, on CUDA where there
+is a device."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fwht
+import fwht.torch
+from conftest import error_bound, hadamard, needs_f64, truth
+
+CUDA = torch.cuda.is_available() and not fwht.build_info()["cuda"].startswith("none")
+WHY_NO_CUDA = "no CUDA device" if not torch.cuda.is_available() else "this libfwht was built without CUDA"
+needs_cuda = pytest.mark.skipif(not CUDA, reason=WHY_NO_CUDA)
+devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+
+
+def integers(*shape, device="cpu", dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-8, 8, shape, generator=generator).to(device=device, dtype=dtype)
+
+
+def exact(x, scale=1.0):
+    """The transform of integers, which is exact, as a tensor of x's kind."""
+    y = truth(x.detach().cpu().double().numpy(), scale)
+    return torch.from_numpy(y).to(device=x.device, dtype=x.dtype)
+
+
+def is_close(y, x, scale):
+    data = x.detach().cpu().double().numpy()
+    bound = error_bound(data, scale, str(x.dtype).removeprefix("torch."), x.is_cuda)
+    return (np.abs(y.detach().cpu().double().numpy() - truth(data, scale)) <= bound).all()
+
+
+# --- values and strides ----------------------------------------------------------------------------------------------
+
+
+@devices
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2,), (8,), (3, 16), (2, 3, 64), (1, 1024), (33, 4096)])
+def test_values(device, dtype, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device=device, dtype=dtype)
+    before = x.clone()
+    for scale in (0.25, None):
+        y = fwht.hadamard_transform(x, scale)
+        assert y.shape == x.shape and y.dtype == dtype and y.device == x.device and y.is_contiguous()
+        assert is_close(y, x, scale)
+        assert torch.equal(x, before)
+        assert torch.equal(fwht.hadamard_transform_(x.clone(), scale), y)
+
+
+@devices
+def test_empty_tensors(device):
+    for shape in ((0, 8), (2, 0, 8)):
+        x = torch.empty(shape, device=device)
+        assert fwht.hadamard_transform(x).shape == shape
+        assert fwht.hadamard_transform_(x) is x
+        assert fwht.hadamard_transform(x, out=torch.empty_like(x)).shape == shape
+
+
+VIEWS = {
+    "columns of a wider matrix": lambda a: a[:8, 4:36],
+    "transposed": lambda a: a[:32, :8].t(),
+    "every other column": lambda a: a[:8, :64:2],
+    "expanded": lambda a: a[:1, :32].expand(4, 32),
+    "leading dimensions swapped": lambda a: a.reshape(-1)[: 2 * 3 * 5 * 32].reshape(2, 3, 5, 32).transpose(1, 2),
+    "channels last": lambda a: a.reshape(2, 4, 16, 32).to(memory_format=torch.channels_last),
+    "dimensions of one element": lambda a: a[:6:2, None, :32],
+}
+
+
+@devices
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("view", VIEWS)
+def test_any_strides_out_of_place(device, view, dtype):
+    x = VIEWS[view](integers(64, 64, device=device, dtype=dtype))
+    y = fwht.hadamard_transform(x)
+    assert y.is_contiguous() and torch.equal(y, exact(x))
+    assert torch.equal(fwht.hadamard_transform(x), y)  # the prepared call
+
+
+@devices
+def test_in_place_writes_the_rows_and_nothing_else(device):
+    buffer = integers(6, 48, device=device)
+    before = buffer.clone()
+    view = buffer[:, 8:40]
+    assert fwht.hadamard_transform_(view) is view
+    assert torch.equal(view, exact(before[:, 8:40]))
+    assert torch.equal(buffer[:, :8], before[:, :8]) and torch.equal(buffer[:, 40:], before[:, 40:])
+
+
+@devices
+def test_out(device):
+    x = integers(6, 32, device=device)
+    expected = exact(x)
+    buffer = torch.full((6, 48), 77.0, device=device)
+    view = buffer[:, 8:40]
+    before = buffer._version
+    assert fwht.hadamard_transform(x, out=view) is view
+    assert torch.equal(view, expected) and (buffer[:, :8] == 77).all() and (buffer[:, 40:] == 77).all()
+    assert buffer._version > before
+    out = torch.empty_like(x)
+    fwht.hadamard_transform(x.t().contiguous().t(), out=out)  # gathered
+    assert torch.equal(out, expected)
+    assert fwht.hadamard_transform(x, out=x) is x
+    assert torch.equal(x, expected)
+
+
+@devices
+def test_calls_do_not_mix_up_what_was_prepared(device):
+    """Same shape, one argument changed at a time, each twice."""
+    x = integers(4, 64, device=device)
+    for _ in range(2):
+        for dtype in DTYPES:
+            for scale in (1.0, 2.0, None, -1.0):
+                y = x.to(dtype)
+                assert torch.equal(fwht.hadamard_transform(y, scale), exact(y, scale))
+                assert torch.equal(fwht.hadamard_transform_(y.clone(), scale), exact(y, scale))
+
+
+def test_bits_do_not_depend_on_placement():
+    x = torch.randn(5, 512)
+    y = fwht.hadamard_transform(x, None)
+    assert torch.equal(fwht.hadamard_transform(x, None, out=torch.empty_like(x)), y)
+    assert torch.equal(fwht.hadamard_transform(torch.cat([x, x], 1)[:, :512], None), y)
+    assert torch.equal(torch.ops.fwht.hadamard_transform(x, None), y)
+
+
+def test_the_published_librarys_default():
+    assert fwht.hadamard_transform(torch.tensor([1.0, 2, 3, 4])).tolist() == [10, -2, -4, 0]
+
+
+@needs_f64
+def test_float64_on_the_cpu():
+    x = torch.randn(3, 64, dtype=torch.float64)
+    assert is_close(fwht.hadamard_transform(x), x, 1.0)
+
+
+def test_parameters_subclasses_and_inference_tensors():
+    p = torch.nn.Parameter(integers(3, 8))
+    with torch.no_grad():
+        assert torch.equal(fwht.hadamard_transform(p), exact(p))
+        expected = exact(p)
+        version = p._version
+        assert fwht.hadamard_transform_(p) is p and torch.equal(p, expected) and p._version > version
+
+    class Mine(torch.Tensor):
+        pass
+
+    y = fwht.hadamard_transform(integers(3, 8).as_subclass(Mine))
+    assert type(y) is Mine and torch.equal(y.as_subclass(torch.Tensor), exact(integers(3, 8)))
+    with torch.inference_mode():
+        x = integers(3, 8)
+        assert torch.equal(fwht.hadamard_transform_(x.clone()), exact(x))
+
+
+def test_a_tensor_with_the_negative_bit():
+    x = torch.complex(integers(3, 8), integers(3, 8, seed=1)).conj().imag
+    assert x.is_neg()
+    assert torch.equal(fwht.hadamard_transform(x), exact(x.clone()))
+
+
+def test_threads():
+    xs = [torch.randn(i % 7 + 1, 2 ** (i % 9 + 1)) for i in range(64)]
+    alone = [fwht.hadamard_transform(x) for x in xs]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(fwht.hadamard_transform, xs))
+    assert all(torch.equal(a, b) for a, b in zip(alone, together))
+
+
+# --- refusals that only tensors have ---------------------------------------------------------------------------------
+
+
+def test_other_devices_and_layouts():
+    with pytest.raises(NotImplementedError, match="layout torch.sparse_coo"):
+        fwht.hadamard_transform(torch.eye(8).to_sparse())
+    with pytest.raises(ValueError, match="out is .* on meta"):
+        fwht.hadamard_transform(torch.zeros(3, 8), out=torch.zeros(3, 8, device="meta"))
+    with pytest.raises(TypeError, match="out is a ndarray"):
+        fwht.hadamard_transform(torch.zeros(3, 8), out=np.zeros((3, 8)))
+
+
+def test_out_is_not_differentiable():
+    x = torch.zeros(3, 8, requires_grad=True)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        fwht.hadamard_transform(x, out=torch.zeros(3, 8))
+    with torch.no_grad():
+        fwht.hadamard_transform(x, out=torch.zeros(3, 8))
+
+
+@pytest.mark.parametrize("mode", ["meta", "fake", "compile", "grad"])
+def test_typed_errors_everywhere(mode):
+    """Not the dispatcher's or Dynamo's own exception types, where an exception is wanted by its type."""
+    from torch._subclasses import FakeTensorMode
+
+    def run(shape, dtype, scale):
+        if mode == "meta":
+            fwht.hadamard_transform(torch.empty(shape, dtype=dtype, device="meta"), scale)
+        elif mode == "grad":
+            fwht.hadamard_transform(torch.zeros(shape).to(dtype).requires_grad_(dtype.is_floating_point), scale)
+        elif mode == "fake":
+            with FakeTensorMode():
+                fwht.hadamard_transform(torch.empty(shape, dtype=dtype), scale)
+        else:  # Dynamo wraps what a traced function raises; the sentence is kept
+            torch._dynamo.reset()
+            torch.compile(lambda t: fwht.hadamard_transform(t, scale), fullgraph=True, backend="eager")(
+                torch.zeros(shape, dtype=dtype)
+            )
+
+    for shape, dtype, scale, error, words in (
+        ((3, 6), torch.float32, 1.0, ValueError, "n=6 must be a power of two"),
+        ((), torch.float32, 1.0, ValueError, "at least one dimension"),
+        ((3, 8), torch.int32, 1.0, TypeError, "must be float16, bfloat16 or float32"),
+        ((3, 8), torch.float32, float("inf"), ValueError, "scale=inf must be finite"),
+    ):
+        with pytest.raises(Exception if mode == "compile" else error, match=words):
+            run(shape, dtype, scale)
+
+
+def test_plans_are_not_differentiable():
+    plan = fwht.plan(8, 3, torch.float32, device="cpu", inplace=False)
+    x = torch.zeros(3, 8, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Plan.execute does not support automatic differentiation"):
+        plan.execute(x)
+    with torch.no_grad():
+        plan.execute(x)
+    with pytest.raises(NotImplementedError, match="sparse_coo"):
+        plan.execute(torch.eye(8)[:3].to_sparse())
+
+
+@needs_cuda
+def test_cuda_tensors_that_are_refused():
+    with pytest.raises(TypeError, match="float64"):
+        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="cpu works on host memory"):
+        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"), variant="cpu")
+    with pytest.raises(ValueError, match="n=6 must be a power of two"):
+        fwht.hadamard_transform(torch.zeros(3, 6, device="cuda"))
+    with pytest.raises(ValueError, match="the plan is"):
+        fwht.plan(8, 3, torch.float32, device="cuda").execute(torch.zeros(3, 8))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or CUDA, reason="needs a CUDA device and a build without CUDA")
+def test_a_tensor_without_cuda_code():
+    with pytest.raises(RuntimeError, match="fwht was built without CUDA"):
+        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"))
+
+
+# --- autograd --------------------------------------------------------------------------------------------------------
+
+
+@devices
+def test_gradcheck(device):
+    # Linear, so a step of 1 has no truncation error, and integers make float32 exact.
+    x = integers(2, 8, device=device).requires_grad_()
+    f = lambda t: fwht.hadamard_transform(t, 0.5)
+    assert torch.autograd.gradcheck(f, (x,), eps=1.0, atol=1e-5, rtol=1e-5)
+    assert torch.autograd.gradgradcheck(f, (x,), eps=1.0, atol=1e-5, rtol=1e-5)
+    assert torch.autograd.gradcheck(f, (x,), eps=1.0, atol=1e-5, rtol=1e-5, check_forward_ad=True)
+
+
+@needs_f64
+def test_gradcheck_in_float64():
+    x = torch.randn(2, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: fwht.hadamard_transform(t, None), (x,))
+
+
+@devices
+def test_the_gradient_is_the_adjoint(device):
+    x, y = integers(4, 128, device=device).requires_grad_(), integers(4, 128, device=device, seed=1)
+    (fwht.hadamard_transform(x) * y).sum().backward()
+    assert torch.equal(x.grad, exact(y))
+    z = integers(128, device=device).requires_grad_()
+    fwht.hadamard_transform(z).sum().backward()  # the gradient comes in expanded
+    assert torch.equal(z.grad, exact(torch.ones_like(z)))
+
+
+def test_the_operators_own_gradient():
+    x, y = integers(4, 16).requires_grad_(), integers(4, 16, seed=1)
+    (torch.ops.fwht.hadamard_transform(x, 0.5) * y).sum().backward()
+    assert torch.equal(x.grad, exact(y, 0.5))
+
+
+def test_in_place_under_autograd():
+    x = integers(2, 8).requires_grad_()
+    y = fwht.hadamard_transform_(x * 1, 0.5)
+    y.square().sum().backward()
+    assert torch.equal(x.grad, exact(2 * exact(x, 0.5), 0.5))
+    with pytest.raises(RuntimeError, match="leaf"):
+        fwht.hadamard_transform_(x)
+    with torch.no_grad():
+        fwht.hadamard_transform_(x)
+
+
+@pytest.mark.parametrize("write", ["function", "operator", "out", "plan", "grad"])
+def test_a_saved_tensor_that_was_overwritten_is_noticed(write):
+    b = torch.randn(2, 8, requires_grad=True) * 1
+    c = b.sin()
+    before = b._version
+    if write == "grad":
+        fwht.hadamard_transform_(b)
+    else:
+        with torch.no_grad():
+            if write == "function":
+                fwht.hadamard_transform_(b)
+            elif write == "operator":
+                torch.ops.fwht.hadamard_transform_(b)
+            elif write == "out":
+                fwht.hadamard_transform(torch.ones(2, 8), out=b)
+            else:
+                fwht.plan(8, 2, torch.float32, device="cpu").execute(b)
+    assert b._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        c.sum().backward()
+
+
+def test_autocast_keeps_the_dtype():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert fwht.hadamard_transform(torch.randn(3, 8)).dtype == torch.float32
+        assert torch.ops.fwht.hadamard_transform(torch.randn(3, 8)).dtype == torch.float32
+        assert fwht.hadamard_transform(torch.randn(3, 8).half()).dtype == torch.float16
+
+
+def test_func_transforms():
+    from torch.func import grad, jacfwd, jacrev, jvp, vjp, vmap
+
+    x = torch.arange(4.0)
+    h = torch.from_numpy(hadamard(4)).float()
+    f = lambda t: fwht.hadamard_transform(t, 0.5)
+    assert torch.equal(grad(lambda t: f(t).sum())(x), f(torch.ones(4)))
+    assert torch.equal(jvp(f, (x,), (x,))[1], f(x))
+    assert torch.equal(vjp(f, x)[1](x)[0], f(x))
+    assert torch.equal(jacrev(f)(x), h * 0.5) and torch.equal(jacfwd(f)(x), h * 0.5)
+    batch = integers(3, 5, 16)
+    for dim in range(2):
+        assert torch.equal(vmap(f, in_dims=dim, out_dims=dim)(batch), f(batch))
+    columns = integers(3, 16, 5)
+    assert torch.equal(vmap(f, in_dims=2, out_dims=1)(columns), f(columns.transpose(1, 2)))
+    assert torch.equal(vmap(grad(lambda t: f(t).square().sum()))(batch[0]), 2 * f(f(batch[0])))
+    in_place = lambda t: fwht.hadamard_transform_(t * 1, 0.5)
+    assert torch.equal(grad(lambda t: in_place(t).sum())(x), f(torch.ones(4)))
+    assert torch.equal(vmap(in_place)(batch), f(batch))
+    operator = lambda t: torch.ops.fwht.hadamard_transform(t, 0.5)
+    assert torch.equal(vmap(operator, in_dims=1)(batch), f(batch.transpose(0, 1)))
+
+
+def test_forward_mode():
+    import torch.autograd.forward_ad as fwad
+
+    x = integers(2, 8)
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, x * 2)
+        value, tangent = fwad.unpack_dual(fwht.hadamard_transform(dual, 0.5))
+    assert torch.equal(value, exact(x, 0.5)) and torch.equal(tangent, exact(x * 2, 0.5))
+
+
+# --- operators, compilation, export ----------------------------------------------------------------------------------
+
+
+def samples(device):
+    yield torch.randn(3, 16, device=device)
+    yield torch.randn(16, device=device).half()
+    yield torch.randn(2, 2, 8, device=device).bfloat16()
+    yield torch.randn(6, 48, device=device)[:, 8:40]
+
+
+@devices
+def test_opcheck(device):
+    for x in samples(device):
+        torch.library.opcheck(torch.ops.fwht.hadamard_transform.default, (x, 0.5))
+        torch.library.opcheck(torch.ops.fwht.hadamard_transform_.default, (x, 0.5))
+    x = torch.randn(3, 16, device=device, requires_grad=True)
+    torch.library.opcheck(torch.ops.fwht.hadamard_transform.default, (x, None))
+    x = torch.randn(16, 3, device=device).t()
+    torch.library.opcheck(torch.ops.fwht.hadamard_transform.default, (x,))
+
+
+def compiled(f, **options):
+    torch._dynamo.reset()
+    return torch.compile(f, fullgraph=True, **options)
+
+
+def rotated_product(x, w):
+    y = fwht.hadamard_transform(x @ w, None)
+    z = y.relu()
+    fwht.hadamard_transform_(z, 0.5)
+    out = torch.empty_like(z)
+    fwht.hadamard_transform(z, 2.0, out=out)
+    return y + z - out
+
+
+@devices
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compile(device, backend):
+    x, w = torch.randn(4, 16, device=device), torch.randn(16, 32, device=device)
+    expected = rotated_product(x, w)
+    assert torch.allclose(compiled(rotated_product, backend=backend)(x, w), expected, atol=1e-4)
+    x.requires_grad_()
+    square = lambda t: fwht.hadamard_transform(t * 2, None).square().sum()
+    (eager,) = torch.autograd.grad(square(x), x)
+    (graph,) = torch.autograd.grad(compiled(square, backend=backend)(x), x)
+    assert torch.allclose(eager, graph, atol=1e-5)
+
+
+def test_compiled_in_place_on_an_argument():
+    f = compiled(lambda t: fwht.hadamard_transform_(t) + 1, backend="aot_eager")
+    x = integers(4, 16)
+    y = x.clone()
+    assert torch.equal(f(y), exact(x) + 1) and torch.equal(y, exact(x))
+    z = integers(4, 16).requires_grad_()
+    g = compiled(lambda t: fwht.hadamard_transform_(t * 3, 0.5).sum(), backend="aot_eager")
+    g(z).backward()
+    assert torch.equal(z.grad, 3 * exact(torch.ones(4, 16), 0.5))
+
+
+def graphs_of(f, inputs, **options):
+    seen = []
+
+    def backend(graph, _):
+        seen.append(graph)
+        return graph.forward
+
+    g = compiled(f, backend=backend, **options)
+    results = [g(*arguments) for arguments in inputs]
+    return seen, results
+
+
+def test_one_graph_for_all_row_counts():
+    inputs = [(torch.randn(rows, 16),) for rows in (2, 3, 7, 11)]
+    graphs, results = graphs_of(lambda t: fwht.hadamard_transform(t * 1), inputs, dynamic=True)
+    assert len(graphs) == 1
+    assert all(torch.equal(y, fwht.hadamard_transform(x)) for (x,), y in zip(inputs, results))
+
+
+def test_no_operator_that_reads_one_tensor_and_writes_another_is_in_a_graph():
+    x, w = torch.randn(4, 16), torch.randn(16, 32)
+    graphs, _ = graphs_of(rotated_product, [(x, w)])
+    ours = [str(node.target).split(".")[1] for graph in graphs for node in graph.graph.nodes if "fwht." in str(node.target)]
+    assert sorted(ours) == ["hadamard_transform", "hadamard_transform", "hadamard_transform_"]
+
+
+class AddOne(torch.nn.Module):
+    def forward(self, x):
+        return fwht.hadamard_transform(x, 0.25) + 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(strict, tmp_path):
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(AddOne(), (torch.randn(2, 16),), dynamic_shapes={"x": {0: rows}}, strict=strict)
+    assert any("fwht.hadamard_transform" in str(node.target) for node in program.graph.nodes)
+    torch.export.save(program, tmp_path / "program.pt2")
+    program = torch.export.load(tmp_path / "program.pt2")
+    x = torch.randn(5, 16)
+    assert torch.equal(program.module()(x), AddOne()(x))
+
+
+def test_meta_and_fake():
+    from torch._subclasses import FakeTensorMode
+
+    assert fwht.hadamard_transform(torch.empty(4, 8, device="meta")).shape == (4, 8)
+    x = torch.empty(4, 8, device="meta")
+    assert fwht.hadamard_transform_(x) is x
+    with FakeTensorMode():
+        y = fwht.hadamard_transform(torch.empty(8, 4, dtype=torch.bfloat16).t(), None)
+        assert y.shape == (4, 8) and y.is_contiguous() and y.dtype == torch.bfloat16
+
+
+def test_make_fx_and_jit_trace_keep_the_operator():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = integers(4, 16)
+    graph = make_fx(lambda t: fwht.hadamard_transform(t) * 2)(x)
+    assert any("fwht.hadamard_transform" in str(node.target) for node in graph.graph.nodes)
+    other = integers(4, 16, seed=1)
+    assert torch.equal(graph(other), exact(other) * 2)
+    traced = torch.jit.trace(lambda t: fwht.hadamard_transform(t) * 2, (x,))
+    assert torch.equal(traced(other), exact(other) * 2)
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_module():
+    layer = fwht.nn.HadamardTransform(16)
+    x = integers(3, 16)
+    assert torch.equal(layer(x), exact(x, None)) and "1/sqrt(n)" in repr(layer)
+    assert torch.equal(copy.deepcopy(fwht.nn.HadamardTransform(16, 2.0))(x), exact(x, 2.0))
+    with pytest.raises(ValueError, match="8 elements .* n=16"):
+        layer(integers(3, 8))
+    with pytest.raises(ValueError, match="n=12"):
+        fwht.nn.HadamardTransform(12)
+
+
+@pytest.mark.parametrize("side", ["in", "out"])
+def test_rotate_linear(side):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 16)
+    x = torch.randn(5, 64)
+    y = linear(x)
+    assert fwht.nn.rotate_linear(linear, side) is linear
+    rotated = linear(fwht.hadamard_transform(x, None)) if side == "in" else fwht.hadamard_transform(linear(x), None)
+    # float32: the products are sums of 64 terms of size 1 and smaller
+    assert torch.allclose(rotated, y, atol=64 * 2.0**-24 * 16)
+
+
+def test_rotate_linear_refuses_before_it_changes_anything():
+    linear = torch.nn.Linear(64, 12)
+    before = copy.deepcopy(linear.state_dict())
+    with pytest.raises(ValueError, match="n=12"):
+        fwht.nn.rotate_linear(linear, "out")
+    with pytest.raises(ValueError, match="side='up'"):
+        fwht.nn.rotate_linear(linear, "up")
+    assert all(torch.equal(linear.state_dict()[key], before[key]) for key in before)
+
+
+@devices
+@pytest.mark.parametrize("n", [1, 2, 3, 12, 137, 1024])
+def test_the_published_librarys_padding(device, n):
+    from fwht.compat.fast_hadamard_transform import hadamard_transform, hadamard_transform_ref
+
+    length = max(2, 1 << (n - 1).bit_length())
+    x = integers(4, n, device=device).requires_grad_()
+    y = hadamard_transform(x, 0.5)
+    h = torch.from_numpy(hadamard(length)[:n, :n]).float().to(device) * 0.5
+    assert y.shape == x.shape and y.is_contiguous() and torch.equal(y, x.detach() @ h)
+    assert torch.equal(hadamard_transform_ref(x, 0.5), y)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(grad, torch.ones_like(y) @ h)
+
+
+# --- CUDA ------------------------------------------------------------------------------------------------------------
+
+
+@needs_cuda
+class TestCuda:
+    def test_the_current_stream_is_used(self):
+        """A slow producer on a side stream: on any other stream the transform would read what was there before."""
+        x = torch.zeros(1024, 1024, device="cuda")
+        fwht.hadamard_transform(x)  # the plan
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000_000)
+            x.fill_(1.0)
+            y = fwht.hadamard_transform(x)
+            fwht.hadamard_transform_(x)
+        stream.synchronize()
+        expected = torch.zeros_like(x)
+        expected[:, 0] = 1024
+        assert torch.equal(y, expected) and torch.equal(x, expected)
+
+    def test_nothing_waits(self):
+        x = torch.ones(64, 1024, device="cuda")
+        fwht.hadamard_transform(x)
+        torch.cuda.synchronize()
+        torch.cuda._sleep(400_000_000)
+        fwht.hadamard_transform(x)
+        still_running = not torch.cuda.current_stream().query()
+        torch.cuda.synchronize()
+        assert still_running
+
+    @pytest.mark.parametrize("first_call", ["before", "inside"])
+    @pytest.mark.parametrize("variant", [None, "mma_split", "warp_shuffle"])
+    def test_capture(self, first_call, variant):
+        n = 2048 if first_call == "before" else 4096
+        x = integers(7, n, device="cuda", dtype=torch.float16)
+        source = x.clone()
+        fwht.clear_plans()
+        if first_call == "before":
+            fwht.hadamard_transform(x, variant=variant)
+            fwht.hadamard_transform_(x.clone(), variant=variant)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = fwht.hadamard_transform(x, 0.5, variant=variant)
+            fwht.hadamard_transform_(x, variant=variant)
+        for seed in (1, 2):
+            source.copy_(integers(7, n, device="cuda", seed=seed))  # sums stay below 2^15
+            x.copy_(source)
+            y.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(y, exact(source, 0.5)) and torch.equal(x, exact(source))
+
+    def test_graph_trees(self):
+        f = compiled(lambda t: fwht.hadamard_transform(t * 2, None), mode="reduce-overhead")
+        x = torch.randn(8, 256, device="cuda")
+        for _ in range(4):
+            assert torch.allclose(f(x), fwht.hadamard_transform(x * 2, None), atol=1e-4)
+
+    @pytest.mark.parametrize("variant", [v.name for v in fwht.variants() if v.memory == "device"])
+    def test_variants_by_name(self, variant):
+        x = integers(4, 256, device="cuda", dtype=torch.float16)
+        if support := fwht.supports(256, "float16", rows=4, device="cuda", inplace=False, variant=variant):
+            y = fwht.hadamard_transform(x, 2.0**-4, variant=variant)
+            # At most one rounding a stage of the eight, each of something below the sum of the row's magnitudes;
+            # the constants of some variants are off by 1e-4.
+            most = 2.0**-4 * x.float().abs().sum(-1).max().item()
+            assert torch.allclose(y.float(), exact(x.float(), 2.0**-4), rtol=0, atol=(8 * 2.0**-11 + 2e-4) * most)
+        else:
+            with pytest.raises(NotImplementedError) as caught:
+                fwht.hadamard_transform(x, variant=variant)
+            assert support.why_not in str(caught.value)
+
+    def test_plan(self):
+        x = integers(4, 256, device="cuda", dtype=torch.bfloat16)
+        expected = exact(x, 2.0**-4)
+        plan = fwht.plan(256, 4, torch.bfloat16, device="cuda", scale=2.0**-4)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        assert plan.execute(x, stream=stream.cuda_stream) is x
+        stream.synchronize()
+        assert torch.equal(x, expected) and plan.device == 0
+
+    def test_the_c_interface_finds_the_device_of_a_pointer(self):
+        import ctypes
+
+        from fwht import _c
+
+        x = integers(4, 256, device="cuda")
+        expected = exact(x)
+        problem = _c.make_problem((4, 256), _c.F32, "float32", 1.0, in_place=True, device=0)
+        torch.cuda.synchronize()
+        assert _c.transform(ctypes.addressof(problem), None, x.data_ptr(), x.data_ptr(), _c.DEVICE_OF_POINTER, None) == 0
+        torch.cuda.synchronize()
+        assert torch.equal(x, expected)
+
+    @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+    def test_a_tensor_on_another_device_than_the_current_one(self):
+        with torch.cuda.device(0):
+            x = integers(33, 1024, device="cuda:1", dtype=torch.float16)
+            fwht.hadamard_transform(torch.ones(33, 1024, device="cuda:0", dtype=torch.float16))
+            y = fwht.hadamard_transform(x, 2.0**-5)
+            assert y.device == x.device and torch.cuda.current_device() == 0
+            torch.cuda.synchronize(1)
+            assert torch.equal(y, exact(x, 2.0**-5))
+            with pytest.raises(ValueError, match="out is .* on cuda:0"):
+                fwht.hadamard_transform(x, out=torch.empty_like(x, device="cuda:0"))
+
+    def test_threads_and_streams(self):
+        def work(seed):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                x = integers(17, 2 ** (seed % 10 + 3), device="cuda", seed=seed)
+                results = [fwht.hadamard_transform(x) for _ in range(20)]
+                torch.cuda.current_stream().synchronize()
+                return all(torch.equal(y, exact(x)) for y in results)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(work, range(16)))
