@@ -7,6 +7,7 @@
 #include "common/cuda_check.hpp"
 #include "common/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_one_shot_kernel.cuh"
+#include "variants/wgmma/wgmma_pair_kernel.cuh"
 #include "variants/wgmma/wgmma_passes_kernel.cuh"
 #include "variants/wgmma/wgmma_ring_kernel.cuh"
 
@@ -98,8 +99,17 @@ constexpr auto launches_to_try() {
                       joined(deferred(dynamic(large)))};
   } else if constexpr (log_n == 16) {
     constexpr Launch fixed = kPasses16, drawn = kPasses16Dynamic;
-    return std::array{starts(fixed, 1, 0), starts(fixed, 2, 1000), fixed, starts(fixed, 4, 500),
-                      starts(drawn, 1, 0), starts(drawn, 2, 2000), drawn, starts(drawn, 16, 500)};
+    return std::array{kPair16,
+                      kCluster4For16,
+                      kCluster8For16,
+                      starts(fixed, 1, 0),
+                      starts(fixed, 2, 1000),
+                      fixed,
+                      starts(fixed, 4, 500),
+                      starts(drawn, 1, 0),
+                      starts(drawn, 2, 2000),
+                      drawn,
+                      starts(drawn, 16, 500)};
   } else {
     constexpr Launch row = parts(kRing, 1), pieced = pieces(row, 4, 2), late = deferred(pieces(row, 4, 1));
     return std::array{row,
@@ -126,6 +136,7 @@ struct Tried {
 
 std::string described(const Launch& launch) {
   std::string values = launch.form == Form::one_shot ? "one_shot"
+                       : launch.form == Form::pair   ? "pair"
                        : launch.form == Form::passes ? "passes"
                                                      : "ring";
   if (launch.dynamic) values += "_dynamic";
@@ -165,6 +176,8 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
   const auto kernel = [] {
     if constexpr (launch.form == Form::one_shot) {
       return one_shot<Dtype::f16, log_n, Choice, kScaling>;
+    } else if constexpr (launch.form == Form::pair) {
+      return pair<Dtype::f16, kScaling>;
     } else if constexpr (launch.form == Form::passes) {
       return passes<Dtype::f16, Choice, kScaling>;
     } else {
@@ -176,17 +189,27 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
   FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
   int blocks_per_sm = 0;
   FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, launch.threads(), shared));
-  const std::int64_t resident_blocks = std::int64_t{blocks_per_sm} * this_device().sm_count;
+  const std::int64_t resident = std::int64_t{blocks_per_sm} * this_device().sm_count / launch.cluster();
   all.push_back({described(launch), attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
-                 [kernel, resident_blocks](const void* in, void* out, std::int64_t rows, Stream stream) {
+                 [kernel, resident](const void* in, void* out, std::int64_t rows, Stream stream) {
                    const RowBatch batch = batch_of(in, out, rows, log_n);
-                   if constexpr (launch.form == Form::one_shot) {
-                     kernel<<<static_cast<unsigned>(rows), launch.threads(), shared, stream>>>(batch);
+                   const std::int64_t groups =
+                       launch.form == Form::one_shot ? rows : std::min(rows, resident);
+                   cudaLaunchAttribute cluster{};
+                   cluster.id = cudaLaunchAttributeClusterDimension;
+                   cluster.val.clusterDim = {static_cast<unsigned>(launch.cluster()), 1, 1};
+                   cudaLaunchConfig_t config{};
+                   config.gridDim = dim3(static_cast<unsigned>(groups * launch.cluster()));
+                   config.blockDim = dim3(launch.threads());
+                   config.dynamicSmemBytes = shared;
+                   config.stream = stream;
+                   config.attrs = &cluster;
+                   config.numAttrs = launch.cluster() > 1 ? 1 : 0;
+                   if constexpr (launch.form == Form::one_shot || launch.form == Form::pair) {
+                     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch));
                    } else {
-                     const auto blocks = static_cast<unsigned>(std::min(rows, resident_blocks));
-                     kernel<<<blocks, launch.threads(), shared, stream>>>(batch, row_counter());
+                     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch, row_counter()));
                    }
-                   FWHT_CUDA(cudaGetLastError());
                  }});
 }
 

@@ -20,7 +20,6 @@
 //   load      bulk copy of the row, linear
 //   stage 1   k of wgmma   b3-b5 core rows | b(6+j) leading stride | b(7+j)..b(L-1) k steps
 //             D, exact     b0 register | b1-b2 lane 0-1 | b3-b5 lane 2-4 | b6..b(5+j) column tile (register)
-//             |
 //                          b(6+j) register | two bits warp | top p bits part
 //   stage 2   b7..b(5+j)       FADD between registers (joined: b6 too)
 //   stage 3   b0, b1, b2, b6   mma.sync m16n8k16 on bf16 hi + lo: every element keeps its lane and register
@@ -28,8 +27,9 @@
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
-// pair and passes, for n = 65536 with more than a few rows, have files of their own (wgmma_pair_kernel.cuh,
-// wgmma_passes_kernel.cuh); passes is the one form where warps exchange something.
+// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows, and
+// passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they share,
+// wgmma_pipeline.cuh how rows come and go.
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything

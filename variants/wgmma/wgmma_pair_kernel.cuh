@@ -37,67 +37,126 @@
 
 namespace fwht::wgmma {
 
+/// The row in work and the head of the next one, in the slots of kPairRing, the same in both blocks of the cluster. Its
+/// mbarriers: `head_full` and `tail_full`, when the bytes of either are there; `read_first`, when all warps of the cluster
+/// have read the first kTail pieces, and `read`, when they have read all; `landed`, when the other block has all of the
+/// row. The `full` and `landed` ones are pairs, for even and odd rows of the cluster.
+struct PairPipeline {
+  static constexpr Tile kTile = tile_of(kPair16, 16);
+  static constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
+                       kTail = kPairRing.tail(), kPieceBytes = kTile.row_bytes() / kPieces,
+                       kStepsPerPiece = kTile.k_steps() / kPieces;
+
+  std::uint32_t ring;                   // shared address; the barriers lie behind the slots
+  int rank;                             // of this block in the cluster
+  int at = 0;                           // slot of the row's first piece
+  std::uint32_t parity = 0, phase = 0;  // bits 0 and 1 of the row's number among those of the cluster
+
+  __device__ std::uint32_t head_full(std::uint32_t odd) const {
+    return ring + kSlots * kPieceBytes + 8 * odd;
+  }
+  __device__ std::uint32_t tail_full(std::uint32_t odd) const {
+    return ring + kSlots * kPieceBytes + 16 + 8 * odd;
+  }
+  __device__ std::uint32_t read_first() const { return ring + kSlots * kPieceBytes + 32; }
+  __device__ std::uint32_t read() const { return ring + kSlots * kPieceBytes + 40; }
+  __device__ std::uint32_t landed(std::uint32_t odd) const {
+    return ring + kSlots * kPieceBytes + 48 + 8 * odd;
+  }
+  __device__ int slot(int piece) const { return at + piece < kSlots ? at + piece : at + piece - kSlots; }
+  __device__ std::uint32_t k_step(int s) const {
+    return ring + slot(s / kStepsPerPiece) * kPieceBytes + s % kStepsPerPiece * kTile.k_step_bytes();
+  }
+
+  __device__ void init(int warps) const {
+    for (int odd = 0; odd < 2; ++odd) {
+      ptx::mbarrier_init(head_full(odd), 1);
+      ptx::mbarrier_init(tail_full(odd), 1);
+      ptx::mbarrier_init(landed(odd), 1);
+    }
+    ptx::mbarrier_init(read_first(), 2 * warps);
+    ptx::mbarrier_init(read(), 2 * warps);
+    ptx::fence_mbarrier_init();
+  }
+  /// For every load, one thread of each block announces the bytes, before or after they come; one of one block loads
+  /// them for both.
+  __device__ void announce(const RowBatch& batch, int row, int pieces, std::uint32_t barrier) const {
+    if (row < batch.rows) ptx::mbarrier_arrive_expect_tx(barrier, pieces * kPieceBytes);
+  }
+  __device__ void load(const RowBatch& batch, int row, int piece, int into, std::uint32_t barrier) const {
+    if (row >= batch.rows || PairLoads::loader(piece) != rank) return;
+    ptx::bulk_copy_global_to_shared_multicast(ring + into * kPieceBytes,
+                                              batch.in + row * batch.in_stride_bytes + piece * kPieceBytes,
+                                              kPieceBytes, barrier, 3);
+  }
+  /// At both blocks. No data of this thread go with it, and the wgmmas that read the row are done.
+  __device__ void arrive(std::uint32_t barrier) const {
+    ptx::mbarrier_arrive(barrier);
+    ptx::mbarrier_arrive_cluster(ptx::mapa(barrier, rank ^ 1));
+  }
+  __device__ void wait() const {
+    ptx::mbarrier_wait_parity(head_full(parity), phase);
+    ptx::mbarrier_wait_parity(tail_full(parity), phase);
+  }
+  __device__ void tell_other_block() const {
+    ptx::mbarrier_arrive_cluster(ptx::mapa(landed(parity), rank ^ 1));
+  }
+  __device__ void wait_for_other_block() const { ptx::mbarrier_wait_parity(landed(parity), phase); }
+  /// By the second warpgroup, which is the last to multiply: the tail of the next row, `next`, where this one's first
+  /// pieces were, and the head of the row after that, where the others were.
+  __device__ void refill_tail(const RowBatch& batch, int next, int warp, int lane) const {
+    ptx::mbarrier_wait_parity(read_first(), parity);
+    if (lane == 0) {
+      const int piece = PairLoads::tail_piece(warp);
+      if (piece < kTail) load(batch, next, kHead + piece, slot(piece), tail_full(parity ^ 1));
+      if (warp == 7) announce(batch, next, kTail, tail_full(parity ^ 1));
+    }
+    __syncwarp();
+  }
+  __device__ void refill_head(const RowBatch& batch, int next_but_one, int warp, int lane) const {
+    ptx::mbarrier_wait_parity(read(), parity);
+    if (lane == 0) {
+      const int piece = PairLoads::head_piece(warp, rank);
+      if (piece < kHead) load(batch, next_but_one, piece, slot(kTail + piece), head_full(parity));
+      if (warp == 7) announce(batch, next_but_one, kHead, head_full(parity));
+    }
+    __syncwarp();
+  }
+  __device__ void advance() {
+    at = slot(kPieces);
+    phase ^= parity;
+    parity ^= 1;
+  }
+};
+
+/// @tparam dtype    f16 or bf16
+/// @tparam scaling  where the scale is applied
 template <Dtype dtype, Scaling scaling>
 __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Tile tile = tile_of(kPair16, 16);
-  // Plain constants: a lambda would capture `tile` itself, and read it at run time.
-  constexpr int kColumns = tile.columns(), kSteps = tile.k_steps();
-  constexpr int kPieceBytes = tile.row_bytes() / kPairRing.pieces, kStepsPerPiece = kSteps / kPairRing.pieces;
-  constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
-                kTail = kPairRing.tail();
-  constexpr int kWarps = kPair16.threads() / 32;
-  static_assert(kPieces == kWarps);  // that start the first loads
+  constexpr Tile tile = PairPipeline::kTile;
+  constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kWarps = kPair16.threads() / 32;
+  constexpr int kPieces = PairPipeline::kPieces, kHead = PairPipeline::kHead, kTail = PairPipeline::kTail;
+  static_assert(kPieces == kWarps, "a warp starts the load of a piece");
   extern __shared__ __align__(1024) std::byte shared[];
-  const std::uint32_t ring = ptx::shared_address(shared);
-  // Barriers, those in pairs for even and odd rows of the cluster: bytes of the head and of the tail; all
-  // warps of the cluster have read the first kTail pieces, and all pieces; the other block has all of the
-  // row.
-  const std::uint32_t head_full = ring + kSlots * kPieceBytes, tail_full = head_full + 16,
-                      read_first = head_full + 32, read = head_full + 40, landed = head_full + 48;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   // Through a shuffle, so that the compiler knows it to be uniform.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
   const int rank = static_cast<int>(ptx::cluster_ctarank());
+  PairPipeline pipeline{ptx::shared_address(shared), rank};
   const int stride = static_cast<int>(gridDim.x) / 2, first = static_cast<int>(blockIdx.x) / 2;
 
-  // For every load, one thread of each block announces the bytes, before or after they come; one of one block
-  // loads them for both.
-  const auto announce = [&](int row, int pieces, std::uint32_t barrier) {
-    if (row < batch.rows) ptx::mbarrier_arrive_expect_tx(barrier, pieces * kPieceBytes);
-  };
-  const auto load = [&](int row, int piece, int slot, std::uint32_t barrier) {
-    if (row >= batch.rows || PairLoads::loader(piece) != rank) return;
-    ptx::bulk_copy_global_to_shared_multicast(ring + slot * kPieceBytes,
-                                              batch.in + row * batch.in_stride_bytes + piece * kPieceBytes,
-                                              kPieceBytes, barrier, 3);
-  };
-  // At both blocks. No data of this thread go with it, and the wgmmas that read the row are done.
-  const auto arrive = [&](std::uint32_t barrier) {
-    ptx::mbarrier_arrive(barrier);
-    ptx::mbarrier_arrive_cluster(ptx::mapa(barrier, rank ^ 1));
-  };
-
-  if (threadIdx.x == 0) {
-    for (int parity = 0; parity < 2; ++parity) {
-      ptx::mbarrier_init(head_full + 8 * parity, 1);
-      ptx::mbarrier_init(tail_full + 8 * parity, 1);
-      ptx::mbarrier_init(landed + 8 * parity, 1);
-    }
-    ptx::mbarrier_init(read_first, 2 * kWarps);
-    ptx::mbarrier_init(read, 2 * kWarps);
-    ptx::fence_mbarrier_init();
-  }
+  if (threadIdx.x == 0) pipeline.init(kWarps);
   ptx::barrier_cluster_arrive();
   ptx::barrier_cluster_wait();
   if (lane == 0) {
     ptx::griddepcontrol_wait();
     if (warp == 0) {
-      announce(first, kHead, head_full);
-      announce(first, kTail, tail_full);
-      announce(first + stride, kHead, head_full + 8);
+      pipeline.announce(batch, first, kHead, pipeline.head_full(0));
+      pipeline.announce(batch, first, kTail, pipeline.tail_full(0));
+      pipeline.announce(batch, first + stride, kHead, pipeline.head_full(1));
     }
-    load(first, warp, warp, warp < kHead ? head_full : tail_full);
+    pipeline.load(batch, first, warp, warp, warp < kHead ? pipeline.head_full(0) : pipeline.tail_full(0));
   }
   __syncwarp();
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
@@ -107,69 +166,46 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
   constexpr int kTurn = 1;  // and the next: named barriers
   if (group == 1) ptx::bar_arrive(kTurn, 32 * kWarps);
 
-  int at = 0;                           // slot of the row's first piece
-  std::uint32_t parity = 0, phase = 0;  // bits 0 and 1 of the row's number among those of the cluster
-  const auto slot = [&](int piece) { return at + piece < kSlots ? at + piece : at + piece - kSlots; };
 #pragma unroll 1
   for (int row = first; row < batch.rows; row += stride) {
     const Fragments<dtype, kSteps> hadamard(lane, upper_m);
-    ptx::mbarrier_wait_parity(head_full + 8 * parity, phase);
-    ptx::mbarrier_wait_parity(tail_full + 8 * parity, phase);
-    if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(ptx::mapa(landed + 8 * parity, rank ^ 1));
+    pipeline.wait();
+    if (threadIdx.x == 0) pipeline.tell_other_block();
     // The head of the second row is asked for now, so that the first row comes sooner.
-    if (row == first && lane == 0 && warp < kHead) load(first + stride, warp, kPieces + warp, head_full + 8);
+    if (row == first && lane == 0 && warp < kHead)
+      pipeline.load(batch, first + stride, warp, kPieces + warp, pipeline.head_full(1));
 
+    // Stage 1, exact: D = H X over b3-b5 and b11-b15. The first kTail pieces are a group of their own.
     float d[kColumns / 2];
     ptx::bar_sync(kTurn + group, 32 * kWarps);
     ptx::wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      if (s == kTail * kStepsPerPiece) ptx::wgmma_commit_group();
-      const int start = slot(s / kStepsPerPiece) * kPieceBytes + s % kStepsPerPiece * tile.k_step_bytes();
+      if (s == kTail * PairPipeline::kStepsPerPiece) ptx::wgmma_commit_group();
       ptx::wgmma_m64k16<dtype, kColumns>(
-          d, hadamard.operand(s), descriptor(ring + start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+          d, hadamard.operand(s), descriptor(pipeline.k_step(s), tile.leading_bytes(), tile.stride_bytes()),
+          s > 0);
     }
     ptx::wgmma_commit_group();
     ptx::bar_arrive(kTurn + (group ^ 1), 32 * kWarps);
     ptx::wgmma_wait_group<1>();
-    if (lane == 0) arrive(read_first);
-    // The second warpgroup, which is the last to multiply, brings what follows.
-    if (group == 1) {
-      ptx::mbarrier_wait_parity(read_first, parity);
-      if (lane == 0) {
-        const std::uint32_t barrier = tail_full + 8 * (parity ^ 1);
-        const int piece = PairLoads::tail_piece(warp);
-        if (piece < kTail) load(row + stride, kHead + piece, slot(piece), barrier);
-        if (warp == 7) announce(row + stride, kTail, barrier);
-      }
-      __syncwarp();
-    }
+    if (lane == 0) pipeline.arrive(pipeline.read_first());
+    if (group == 1) pipeline.refill_tail(batch, row + stride, warp, lane);
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);
-    if (lane == 0) arrive(read);
-    if (group == 1) {
-      ptx::mbarrier_wait_parity(read, parity);
-      if (lane == 0) {
-        const std::uint32_t barrier = head_full + 8 * parity;
-        const int piece = PairLoads::head_piece(warp, rank);
-        if (piece < kHead) load(row + 2 * stride, piece, slot(kTail + piece), barrier);
-        if (warp == 7) announce(row + 2 * stride, kHead, barrier);
-      }
-      __syncwarp();
-    }
+    if (lane == 0) pipeline.arrive(pipeline.read());
+    if (group == 1) pipeline.refill_head(batch, row + 2 * stride, warp, lane);
 
+    // Stage 2: butterflies over b7-b10. Stage 3: b0-b2 and b6, then the words leave, when the other block has the row.
     const RegisterWriter<kColumns> writer{
         first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
     column_butterflies(d);
     finish_pairs<dtype, kPair16.chains>(d, all_finite(d), constants, lane,
                                         [&](int pair, const std::uint32_t(&words)[4]) {
-                                          if (pair == 0)
-                                            ptx::mbarrier_wait_parity(landed + 8 * parity, phase);
+                                          if (pair == 0) pipeline.wait_for_other_block();
                                           writer.write(pair, words);
                                         });
-    at = slot(kPieces);
-    phase ^= parity;
-    parity ^= 1;
+    pipeline.advance();
   }
   if (group == 0) ptx::bar_sync(kTurn, 32 * kWarps);  // as many as the other one's
   // No block may end while the other one still arrives at its barriers.

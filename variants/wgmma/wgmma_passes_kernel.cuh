@@ -165,7 +165,9 @@ __device__ void multiply_slice(float (&d)[kSliceSums],
   ptx::wgmma_commit_group();
 }
 
+/// @tparam dtype    f16 or bf16
 /// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
+/// @tparam scaling  where the scale is applied
 template <Dtype dtype, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -14,7 +14,10 @@
 
 namespace fwht::wgmma {
 
+/// @tparam dtype    f16 or bf16
+/// @tparam log_n    log2 of the row length
 /// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
+/// @tparam scaling  where the scale is applied
 template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
     ring(RowBatch batch, unsigned* next_row) {
