@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analysis import schema
-from analysis.load import ELEMENT_BYTES, PROFILE_FILES
+from analysis.load import ELEMENT_BYTES, SIDE_FILES
 from analysis.tables import ideal_error
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -75,7 +75,7 @@ class FolderWriter:
 
     def __init__(self, **context):
         self.context = make_context(**context)
-        self.tables: dict[str, list[dict]] = {name: [] for name in schema.current() if name not in PROFILE_FILES}
+        self.tables: dict[str, list[dict]] = {name: [] for name in schema.current() if name not in SIDE_FILES}
 
     def measure(self, variant: str, dtype: str, n: int, elements: int, mode: str, *, slow=1.0, **changes):
         rows = elements // n

@@ -35,9 +35,9 @@ DEVICE_KEYS = (
 )  # fmt: skip
 
 SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
-PROFILE_FILES = ("launches.csv", "not_profiled.csv")  # beside profile.csv
-# A resumed run measures limits again, meets refusals again and may launch again.
-MAY_REPEAT = ("limits.csv", "unsupported.csv", *PROFILE_FILES)
+SIDE_FILES = ("launches.csv", "not_profiled.csv", "tests.csv")  # what was launched, left out, tested: no measurement
+# A resumed run measures limits again, meets refusals again, and may launch and test again.
+MAY_REPEAT = ("limits.csv", "unsupported.csv", *SIDE_FILES)
 
 
 class Tables:
@@ -187,7 +187,7 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
     missing = [name for name in SWEEP_FILES if name not in tables]
     if "results.csv" in tables and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
-    if not tables.keys() - {*SWEEP_FILES[1:], *PROFILE_FILES} and not has_profile(path):
+    if not tables.keys() - {*SWEEP_FILES[1:], *SIDE_FILES} and not has_profile(path):
         raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv nor profile.csv")
     if "results.csv" in tables:
         _check_results(path, tables["results.csv"])
