@@ -24,8 +24,16 @@ class Tasks : public testing::Test {
     return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, DeviceInfo{}),
                                {"test", "", "", {1}, {"cpu"}});
   }
+  /// A row of quantization.csv without its results.
+  static CsvRow identity(const std::string& n, const std::string& source = "measured") {
+    return {{"variant", "cpu"}, {"source", source}, {"dtype", "f16"}, {"n", n}, {"input", "normal"}};
+  }
+  static CsvRow with(CsvRow row, const CsvRow& more) {
+    row.insert(more.begin(), more.end());
+    return row;
+  }
   Task task(const std::string& n, int rows = 1) {
-    return {{{"variant", "cpu"}, {"n", n}}, rows, [this, rows] {
+    return {identity(n), rows, [this, rows] {
               ++calls;
               std::vector<CsvRow> made;
               for (int i = 0; i < rows; ++i)
@@ -49,8 +57,7 @@ TEST_F(Tasks, RunOnceAndAreNotRepeated) {
 
 TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
   ResultsFolder results = folder();
-  results.table("quantization.csv")
-      .append({{"variant", "cpu"}, {"n", "32"}, {"format", "0"}, {"status", "ok"}});
+  results.table("quantization.csv").append(with(identity("32"), {{"format", "0"}, {"status", "ok"}}));
   EXPECT_TRUE(run_tasks({task("32", 3)}, "quantization.csv", DeviceInfo{}, results));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(results.rows("quantization.csv").size(), 3U);
@@ -58,9 +65,7 @@ TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
 
 TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
   ResultsFolder results = folder();
-  const Task broken{{{"variant", "cpu"}, {"n", "8"}}, 1, []() -> std::vector<CsvRow> {
-                      throw std::runtime_error("no luck");
-                    }};
+  const Task broken{identity("8"), 1, []() -> std::vector<CsvRow> { throw std::runtime_error("no luck"); }};
   EXPECT_TRUE(run_tasks({broken, task("16")}, "quantization.csv", DeviceInfo{}, results));
   const auto rows = results.rows("quantization.csv");
   ASSERT_EQ(rows.size(), 2U);
@@ -72,9 +77,9 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
 
 TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
   ResultsFolder results = folder();
-  results.table("quantization.csv").append({{"source", "emulated_a100"}, {"status", "incorrect"}});
+  results.table("quantization.csv").append(with(identity("8", "emulated_a100"), {{"status", "incorrect"}}));
   EXPECT_TRUE(all_ok(results, "quantization.csv"));
-  results.table("quantization.csv").append({{"source", "emulated"}, {"status", "incorrect"}});
+  results.table("quantization.csv").append(with(identity("8", "emulated"), {{"status", "incorrect"}}));
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 

@@ -15,7 +15,7 @@ inline constexpr const char* kLaunchColumns =
 inline std::string values_of(const Launch& launch) {
   std::string values = launch.form == Form::in_warps       ? "in_warps"
                        : launch.form == Form::across_warps ? "across_warps"
-                                                                     : "smem_passes";
+                                                           : "smem_passes";
   for (const int number : {launch.vectors, launch.warps_per_row, launch.threads, launch.blocks_per_sm,
                            launch.skew.clocks, launch.skew.groups})
     values += ',' + std::to_string(number);

@@ -12,8 +12,8 @@
 namespace fwht::butterflies {
 namespace {
 
-using rows::Form;
 using rows::Floats;
+using rows::Form;
 using rows::Words;
 
 /// See WarpMachine and PassesMachine; the twin of DeviceWarp.
