@@ -70,7 +70,7 @@ ExactOperator::ExactOperator(const Operator& op, Dtype dtype, const void* signs,
   const auto* next_dense = static_cast<const std::byte*>(dense);
   std::int64_t right = op.n();
   for (const Factor& factor : op.factors()) {
-    Stage stage;
+    FactorStage stage;
     stage.order = factor.order;
     stage.right = right /= factor.order;
     if (factor.basis != Basis::sylvester) stage.entries = entries_of(factor, dtype, next_dense);
@@ -86,7 +86,7 @@ Eigen::MatrixXd ExactOperator::matrix() const {
     throw BadRequest(fmt::format("the matrix of order n={} exceeds the limit {}", n(), kLargest));
   }
   Eigen::MatrixXd product = Eigen::MatrixXd::Ones(1, 1);
-  for (const Stage& stage : stages_) {
+  for (const FactorStage& stage : stages_) {
     const Eigen::MatrixXd factor =
         stage.entries.empty()
             ? sylvester_matrix(stage.order)
@@ -112,26 +112,13 @@ void ExactOperator::apply_to_row(Number* row, std::vector<Number>& scratch) cons
       row[i] = signs_[i] < 0.0 ? -row[i] : row[i];
   };
   if (!op_.signs_come_last()) multiply_by_signs();
-  for (const Stage& stage : stages_) {
+  for (const FactorStage& stage : stages_) {
     if (stage.entries.empty()) {
       for (std::int64_t half = stage.right; half < stage.right * stage.order; half *= 2)
         butterflies(row, n(), half);
       continue;
     }
-    const std::int64_t m = stage.order, right = stage.right;
-    scratch.assign(static_cast<std::size_t>(n()), Number{0});
-    for (std::int64_t block = 0; block < n(); block += m * right) {
-      for (std::int64_t i = 0; i < m; ++i) {
-        Number* sums = scratch.data() + block + i * right;
-        for (std::int64_t j = 0; j < m; ++j) {
-          const auto entry = static_cast<Number>(stage.entries[static_cast<std::size_t>(i * m + j)]);
-          const Number* terms = row + block + j * right;
-          for (std::int64_t c = 0; c < right; ++c)
-            sums[c] += entry * terms[c];
-        }
-      }
-    }
-    std::copy(scratch.begin(), scratch.end(), row);
+    multiply_by(stage, row, n(), scratch);
   }
   if (op_.signs_come_last()) multiply_by_signs();
 }
@@ -151,7 +138,7 @@ void ExactOperator::apply(Matrix& rows, double scale, int threads) const {
 void ExactOperator::apply(IntMatrix& rows, int threads) const {
   if (rows.cols() != n()) throw BadRequest(fmt::format("{} columns for n={}", rows.cols(), n()));
   double growth = 1.0;
-  for (const Stage& stage : stages_) {
+  for (const FactorStage& stage : stages_) {
     growth *=
         stage.entries.empty() ? static_cast<double>(stage.order) : growth_of(stage.entries, stage.order);
     for (const double entry : stage.entries) {
@@ -174,7 +161,7 @@ void ExactOperator::apply(IntMatrix& rows, int threads) const {
 
 double ExactOperator::square_length() const {
   double product = 1.0;
-  for (const Stage& stage : stages_) {
+  for (const FactorStage& stage : stages_) {
     double sum = static_cast<double>(stage.order);
     if (!stage.entries.empty()) {
       sum = 0.0;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/dtype.hpp"
@@ -11,6 +13,33 @@
 #include "reference/hadamard.hpp"
 
 namespace fwht::reference {
+
+/// A factor as it is executed.
+struct FactorStage {
+  std::int64_t order = 1;
+  std::int64_t right = 1;       ///< distance of neighbours along its index: the product of the later orders
+  std::vector<double> entries;  ///< order x order, transposed where the factor is; empty for Sylvester
+};
+
+/// row <- F row along the index of a factor that is not Sylvester's: sums over its columns in ascending order
+/// in `Number`, the terms' products rounded before they are added.
+template <class Number>
+void multiply_by(const FactorStage& stage, Number* row, std::int64_t n, std::vector<Number>& scratch) {
+  const std::int64_t m = stage.order, right = stage.right;
+  scratch.assign(static_cast<std::size_t>(n), Number{0});
+  for (std::int64_t block = 0; block < n; block += m * right) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      Number* sums = scratch.data() + block + i * right;
+      for (std::int64_t j = 0; j < m; ++j) {
+        const auto entry = static_cast<Number>(stage.entries[static_cast<std::size_t>(i * m + j)]);
+        const Number* terms = row + block + j * right;
+        for (std::int64_t c = 0; c < right; ++c)
+          sums[c] += entry * terms[c];
+      }
+    }
+  }
+  std::copy(scratch.begin(), scratch.end(), row);
+}
 
 /// An operator with all of its numbers: entries of its factors, and its signs.
 class ExactOperator {
@@ -37,21 +66,20 @@ class ExactOperator {
   /// sums may leave 63 bits.
   void apply(IntMatrix& rows, int threads = 0) const;
 
+  /// Slowest factor first.
+  std::span<const FactorStage> stages() const { return stages_; }
+  /// n values of +-1; none where the operator has no signs.
+  std::span<const double> signs() const { return signs_; }
+
   /// c of Op^T Op = c I: the product of the square lengths of the factors' rows, n for +-1 factors.
   double square_length() const;
 
  private:
-  struct Stage {
-    std::int64_t order = 1;       ///< of the factor
-    std::int64_t right = 1;       ///< distance of neighbours along its index: the product of the later orders
-    std::vector<double> entries;  ///< order x order, transposed where the factor is; empty for Sylvester
-  };
-
   template <class Number>
   void apply_to_row(Number* row, std::vector<Number>& scratch) const;
 
   Operator op_;
-  std::vector<Stage> stages_;
+  std::vector<FactorStage> stages_;
   std::vector<double> signs_;  ///< n of +-1, or none
 };
 

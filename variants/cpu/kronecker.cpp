@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/bits.hpp"
 #include "common/hadamard_matrices.hpp"
 #include "common/operator_data.hpp"
 
@@ -51,6 +52,10 @@ void multiply(const Real* columns, std::int64_t order, std::int64_t stride, cons
 
 Support require_factors(const Operator& op) {
   for (const Factor& factor : op.factors()) {
+    if (factor.basis == Basis::sylvester && !is_power_of_two(factor.order)) {
+      return {fmt::format("operator {}: order {} of a Sylvester factor must be a power of two", to_string(op),
+                          factor.order)};
+    }
     if (factor.basis != Basis::dense || factor.order <= kLargestDense) continue;
     return {fmt::format("operator {}: the dense factor of order {} exceeds the limit of {}", to_string(op),
                         factor.order, kLargestDense)};

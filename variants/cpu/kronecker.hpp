@@ -11,7 +11,8 @@ namespace fwht::cpu {
 /// Largest order of a dense factor.
 inline constexpr std::int64_t kLargestDense = 256;
 
-/// A sentence where the operator has a dense factor above kLargestDense. Any other valid operator is taken.
+/// A sentence where the operator has a dense factor above kLargestDense, or a Sylvester factor that is no
+/// power of two. Any other valid operator is taken.
 Support require_factors(const Operator& op);
 
 /// An operator with its numbers, made for one execution. Rows are multiplied factor by factor, slowest first:
