@@ -80,6 +80,18 @@ ExactOperator::ExactOperator(const Operator& op, Dtype dtype, const void* signs,
     signs_.push_back(sign_is_negative(signs, i) ? -1.0 : 1.0);
 }
 
+double ExactOperator::entry(std::int64_t row, std::int64_t column) const {
+  double product = 1.0;
+  for (const FactorStage& stage : stages_) {
+    const std::int64_t i = row / stage.right % stage.order, j = column / stage.right % stage.order;
+    product *= stage.entries.empty()
+                   ? hadamard_sign(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))
+                   : stage.entries[static_cast<std::size_t>(i * stage.order + j)];
+  }
+  if (signs_.empty()) return product;
+  return product * signs_[static_cast<std::size_t>(op_.signs_come_last() ? row : column)];
+}
+
 Eigen::MatrixXd ExactOperator::matrix() const {
   constexpr std::int64_t kLargest = 1 << 13;
   if (n() > kLargest) {

@@ -51,6 +51,10 @@ class ExactOperator {
 
   std::int64_t n() const { return op_.n(); }
 
+  /// Entry of the matrix by definition: the product of the factors' entries at the digits of row and column, and
+  /// of the sign.
+  double entry(std::int64_t row, std::int64_t column) const;
+
   /// The n x n matrix by definition: the Kronecker product of the factors' matrices, columns times the signs
   /// that come first, rows times those that come last. y = matrix x for a row x. Throws BadRequest for n
   /// above 2^13.

@@ -60,7 +60,8 @@ TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
   for (const char* text : kOperators) {
     const Operator op = parse_operator(text);
     const Data data(op);
-    const Eigen::MatrixXd matrix = data.exact(op).matrix();
+    const ExactOperator exact = data.exact(op);
+    const Eigen::MatrixXd matrix = exact.matrix();
     std::int64_t wrong = 0;
     for (std::int64_t row = 0; row < op.n(); ++row) {
       for (std::int64_t column = 0; column < op.n(); ++column) {
@@ -83,7 +84,7 @@ TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
           const std::int64_t at = op.signs_come_last() ? row : column;
           if (sign_is_negative(data.signs.data(), at)) entry = -entry;
         }
-        wrong += entry != matrix(row, column);
+        wrong += entry != matrix(row, column) || entry != exact.entry(row, column);
       }
     }
     EXPECT_EQ(wrong, 0) << text;
