@@ -3,13 +3,13 @@
 // Notation: u = unit roundoff of the storage type, u32 = 2^-24, L = log2 n. See docs/numerics.md.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <span>
 #include <vector>
 
-#include "common/bits.hpp"
 #include "common/dtype.hpp"
 #include "common/problem.hpp"
 
@@ -180,9 +180,12 @@ inline Numerics single_rounding(Sums sums, const Problem& problem) {
 inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
   Numerics numerics;
   const std::span<const Factor> factors = problem.op.factors();
+  const auto levels_of = [](const Factor& factor) {
+    return std::bit_width(static_cast<std::uint64_t>(factor.order)) - 1;
+  };
   int bits = 0;
   for (const Factor& factor : factors)
-    bits += factor.basis == Basis::sylvester ? log2_floor(factor.order) : 0;
+    bits += factor.basis == Basis::sylvester ? levels_of(factor) : 0;
   double growth = 1.0;
   for (std::size_t f = 0; f < factors.size(); ++f) {
     Step step;
@@ -190,7 +193,7 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
     step.rounds = false;
     growth *= static_cast<double>(factors[f].order);
     if (factors[f].basis == Basis::sylvester) {
-      const int levels = log2_floor(factors[f].order);
+      const int levels = levels_of(factors[f]);
       bits -= levels;
       step.bits = index_bits(bits, levels);
       step.sum_rms = butterfly_rms(levels);
