@@ -3,9 +3,11 @@
 // Notation: u = unit roundoff of the storage type, u32 = 2^-24, L = log2 n. See docs/numerics.md.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "common/dtype.hpp"
@@ -34,8 +36,12 @@ inline constexpr double kTruncationBias = -3.8e-8;
 /// One step: sums over some index bits, times a constant, then rounded or not.
 struct Step {
   /// Index bits 0 .. L-1 of the row that the step transforms, in order of execution. For a tensor-core block
-  /// at most four: the low bits of the K index of its MMA.
+  /// at most four: the low bits of the K index of its MMA. Where the operator has other factors too: the bits
+  /// of its Sylvester factors, numbered from the fastest factor on.
   std::vector<int> bits;
+  /// Position in Operator::factors of a factor that is not Sylvester's and that the step multiplies by,
+  /// before its bits; -1 for none. Sums::fp32: its terms are added one by one, in ascending order.
+  int factor = -1;
   Sums sums = Sums::fp32;
   /// What sums are multiplied by, as the kernel holds it: a number of fp32 (fp64 for Sums::fp64), or of the
   /// storage type where it is the entry of a tensor-core matrix (181/256 for 1/sqrt2).
@@ -95,7 +101,9 @@ struct Promises {
 };
 
 struct Numerics {
-  std::vector<Step> steps;  ///< in order of execution; together they transform every index bit once
+  /// In order of execution; together they transform every index bit, and every other factor, once. Signs come
+  /// before or after all of them; they change no digit.
+  std::vector<Step> steps;
   Promises promises;
 
   /// Roundings to the storage type between input and output, the final one included. For f32 storage the
@@ -144,6 +152,13 @@ inline double butterfly_rms(int levels) {
   return 0.46 * std::sqrt(static_cast<double>(levels));
 }
 
+/// The same for sums of `terms` equally large numbers that are added one by one: the partial sum of j terms
+/// has the mean square j / terms of the result's.
+inline double chain_rms(std::int64_t terms) {
+  const auto m = static_cast<double>(terms);
+  return terms < 2 ? 0.0 : kRoundingRms * std::sqrt((0.5 * m * (m + 1.0) - 1.0) / m);
+}
+
 /// All index bits in one step, the scale at its end, one rounding: the ideal that 16-bit storage allows. n
 /// must be a power of two.
 inline Numerics single_rounding(Sums sums, const Problem& problem) {
@@ -156,6 +171,42 @@ inline Numerics single_rounding(Sums sums, const Problem& problem) {
   Numerics numerics;
   numerics.steps.push_back(std::move(step));
   numerics.promises.intermediate_growth = static_cast<double>(problem.n());
+  return numerics;
+}
+
+/// The same for any operator: its factors one by one, slowest first, Sylvester factors by butterflies over
+/// ascending bits, others term by term; the scale and the one rounding at the end. Entries of dense factors
+/// are taken to be at most 1 in size.
+inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
+  Numerics numerics;
+  const std::span<const Factor> factors = problem.op.factors();
+  const auto levels_of = [](const Factor& factor) {
+    return std::bit_width(static_cast<std::uint64_t>(factor.order)) - 1;
+  };
+  int bits = 0;
+  for (const Factor& factor : factors)
+    bits += factor.basis == Basis::sylvester ? levels_of(factor) : 0;
+  double growth = 1.0;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    Step step;
+    step.sums = sums;
+    step.rounds = false;
+    growth *= static_cast<double>(factors[f].order);
+    if (factors[f].basis == Basis::sylvester) {
+      const int levels = levels_of(factors[f]);
+      bits -= levels;
+      step.bits = index_bits(bits, levels);
+      step.sum_rms = butterfly_rms(levels);
+    } else {
+      step.factor = static_cast<int>(f);
+      step.sum_rms = chain_rms(factors[f].order);
+    }
+    numerics.steps.push_back(std::move(step));
+  }
+  Step& last = numerics.steps.back();
+  last.rounds = true;
+  last.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
+  numerics.promises.intermediate_growth = growth;
   return numerics;
 }
 

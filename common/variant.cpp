@@ -89,12 +89,7 @@ Support require_programmatic_launch(const DeviceInfo& device) {
 #endif
 }
 
-Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
-                          std::span<const Dtype> dtypes) {
-  if (!problem.op.is_sylvester()) {
-    return {fmt::format("the operator {} is not offered by this variant, which takes n = 2^k from {} to {}",
-                        to_string(problem.op), smallest, largest)};
-  }
+Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes) {
   if (!problem.encoding.is_plain()) {
     return {fmt::format("the encoding {} is not offered by this variant", to_string(problem.encoding))};
   }
@@ -105,6 +100,16 @@ Support require_sylvester(const Problem& problem, std::int64_t smallest, std::in
   if (std::find(dtypes.begin(), dtypes.end(), problem.in.dtype) == dtypes.end()) {
     return {fmt::format("{} data are not offered by this variant", name_of(problem.in.dtype))};
   }
+  return {};
+}
+
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
+                          std::span<const Dtype> dtypes) {
+  if (!problem.op.is_sylvester()) {
+    return {fmt::format("the operator {} is not offered by this variant, which takes n = 2^k from {} to {}",
+                        to_string(problem.op), smallest, largest)};
+  }
+  if (Support rows = require_plain_rows(problem, dtypes); !rows) return rows;
   const std::int64_t n = problem.n();
   if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
   return {fmt::format("n={} must be a power of two between {} and {}", n, smallest, largest)};

@@ -101,6 +101,10 @@ Support require_ordinary_launch(const Problem& problem);
 /// which a newer device would compile for itself, does not wait.
 Support require_programmatic_launch(const DeviceInfo& device);
 
+/// No encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
+/// offered.
+Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes = kAllDtypes);
+
 /// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no
 /// signs, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the first part
 /// that is not offered.

@@ -13,16 +13,61 @@
 #include "common/error.hpp"
 #include "common/parallel_for.hpp"
 #include "reference/hadamard.hpp"
+#include "reference/operators.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {
 namespace {
 
-int levels_of(const Problem& problem) {
-  if (!is_power_of_two(problem.n()))
-    throw BadRequest(fmt::format("the emulations need n = 2^L, not n={}", problem.n()));
-  return log2_floor(problem.n());
-}
+/// Where the index bits and factors of the problem's operator lie in a row, and what they multiply by.
+class Geometry {
+ public:
+  Geometry(const Problem& problem, const Operands& operands)
+      : signs_come_last_(problem.op.signs_come_last()) {
+    if (problem.op.is_sylvester()) {
+      if (!is_power_of_two(problem.n()))
+        throw BadRequest(fmt::format("the emulations need n = 2^L, not n={}", problem.n()));
+      add_bits(1, problem.n());
+      return;
+    }
+    const ExactOperator exact(problem.op, problem.dtype(), operands.signs, operands.dense);
+    stages_.assign(exact.stages().begin(), exact.stages().end());
+    signs_.assign(exact.signs().begin(), exact.signs().end());
+    for (std::size_t f = stages_.size(); f-- > 0;) {
+      if (stages_[f].entries.empty()) add_bits(stages_[f].right, stages_[f].order);
+    }
+  }
+
+  int levels() const { return static_cast<int>(halves_.size()); }
+  /// Distance of neighbours along an index bit.
+  std::int64_t half(int bit) const { return halves_[static_cast<std::size_t>(bit)]; }
+  /// Factors that a step must name: those that are not Sylvester's.
+  std::vector<int> other_factors() const {
+    std::vector<int> others;
+    for (std::size_t f = 0; f < stages_.size(); ++f) {
+      if (!stages_[f].entries.empty()) others.push_back(static_cast<int>(f));
+    }
+    return others;
+  }
+  const FactorStage& stage(int factor) const { return stages_[static_cast<std::size_t>(factor)]; }
+
+  void multiply_by_signs(float* row, bool last) const {
+    if (last != signs_come_last_) return;
+    for (std::size_t i = 0; i < signs_.size(); ++i)
+      row[i] = signs_[i] < 0.0 ? -row[i] : row[i];
+  }
+
+ private:
+  void add_bits(std::int64_t right, std::int64_t order) {
+    for (std::int64_t half = right; half < right * order; half *= 2)
+      halves_.push_back(half);
+  }
+
+  std::vector<std::int64_t> halves_;
+  std::vector<FactorStage> stages_;  // none where the operator is one Sylvester factor
+  std::vector<double> signs_;
+  bool signs_come_last_;
+};
 
 int threads_or_default(int threads) {
   return threads > 0 ? threads : default_threads();
@@ -62,9 +107,13 @@ void butterfly(float* row, std::int64_t n, std::int64_t half) {
   }
 }
 
-void fp32_step(const Step& step, Dtype dtype, float* row, std::int64_t n) {
+void fp32_step(const Step& step, const Geometry& geometry, Dtype dtype, float* row, std::int64_t n) {
+  if (step.factor >= 0) {
+    std::vector<float> scratch;
+    multiply_by(geometry.stage(step.factor), row, n, scratch);
+  }
   for (int bit : step.bits)
-    butterfly(row, n, std::int64_t{1} << bit);
+    butterfly(row, n, geometry.half(bit));
   const auto constant = static_cast<float>(step.constant);
   for (std::int64_t i = 0; i < n; ++i) {
     const float scaled = row[i] * constant;
@@ -418,9 +467,9 @@ void require_block(const Problem& problem, const Step& step) {
   }
 }
 
-void require_steps(const Problem& problem, const Numerics& numerics) {
-  const int levels = levels_of(problem);
-  std::vector<int> times(static_cast<std::size_t>(levels), 0);
+void require_steps(const Problem& problem, const Geometry& geometry, const Numerics& numerics) {
+  const int levels = geometry.levels();
+  std::vector<int> times(static_cast<std::size_t>(levels), 0), factors;
   for (const Step& step : numerics.steps) {
     if (!is_emulated(step)) throw BadRequest("no host emulation reproduces a step of these sums bit for bit");
     if (step.is_tensor_block()) {
@@ -428,6 +477,9 @@ void require_steps(const Problem& problem, const Numerics& numerics) {
     } else if (static_cast<double>(static_cast<float>(step.constant)) != step.constant) {
       throw BadRequest(fmt::format("fp32 cannot hold the constant {} of a step", step.constant));
     }
+    if (step.is_tensor_block() && !problem.op.is_sylvester())
+      throw BadRequest("tensor-core blocks are emulated for operators of one Sylvester factor");
+    if (step.factor >= 0) factors.push_back(step.factor);
     for (int bit : step.bits) {
       if (bit < 0 || bit >= levels)
         throw BadRequest(fmt::format("a step transforms index bit {} of rows that have {}", bit, levels));
@@ -440,26 +492,33 @@ void require_steps(const Problem& problem, const Numerics& numerics) {
           fmt::format("index bit {} is transformed {} times", bit, times[static_cast<std::size_t>(bit)]));
     }
   }
+  std::sort(factors.begin(), factors.end());
+  if (factors != geometry.other_factors())
+    throw BadRequest(
+        fmt::format("the steps do not multiply by every factor of {} once", to_string(problem.op)));
   if (numerics.steps.empty() || !numerics.steps.back().rounds)
     throw BadRequest("the last step does not round to the storage type");
 }
 
 /// Rows that no step mixes, one after the other: memory for one row per thread.
-void emulate_rows(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads) {
+void emulate_rows(const Problem& problem, const Geometry& geometry, const Numerics& numerics, const void* in,
+                  void* out, int threads) {
   parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> row(static_cast<std::size_t>(problem.n()));
     for (std::int64_t r = begin; r < end; ++r) {
       load_row(problem, in, r, row.data());
+      geometry.multiply_by_signs(row.data(), false);
       for (const Step& step : numerics.steps)
-        fp32_step(step, problem.dtype(), row.data(), problem.n());
+        fp32_step(step, geometry, problem.dtype(), row.data(), problem.n());
+      geometry.multiply_by_signs(row.data(), true);
       store_row(problem, row.data(), out, r);
     }
   });
 }
 
 /// All rows at once, step by step.
-void emulate_together(const Problem& problem, const Numerics& numerics, const void* in, void* out,
-                      int threads, TensorCore core) {
+void emulate_together(const Problem& problem, const Geometry& geometry, const Numerics& numerics,
+                      const void* in, void* out, int threads, TensorCore core) {
   const std::int64_t count = problem.elements();
   std::vector<float> values(static_cast<std::size_t>(count));
   const auto for_each_row = [&](const auto& body) {
@@ -473,7 +532,8 @@ void emulate_together(const Problem& problem, const Numerics& numerics, const vo
     if (step.is_tensor_block()) {
       BlockRunner(step, problem.dtype(), core).run(values.data(), count, threads);
     } else {
-      for_each_row([&](std::int64_t, float* row) { fp32_step(step, problem.dtype(), row, problem.n()); });
+      for_each_row(
+          [&](std::int64_t, float* row) { fp32_step(step, geometry, problem.dtype(), row, problem.n()); });
     }
   }
   for_each_row([&](std::int64_t r, float* row) { store_row(problem, row, out, r); });
@@ -485,17 +545,24 @@ bool has_emulation(const Numerics& numerics) {
   return !numerics.steps.empty() && std::all_of(numerics.steps.begin(), numerics.steps.end(), is_emulated);
 }
 
-void emulate(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads,
+void emulate(const Problem& problem, const Numerics& numerics, const Operands& operands, int threads,
              TensorCore core) {
   require_core(core);
-  require_steps(problem, numerics);
+  const Geometry geometry(problem, operands);
+  require_steps(problem, geometry, numerics);
   const bool mixes_rows = std::any_of(numerics.steps.begin(), numerics.steps.end(),
                                       [](const Step& step) { return step.is_tensor_block(); });
   if (mixes_rows) {
-    emulate_together(problem, numerics, in, out, threads_or_default(threads), core);
+    emulate_together(problem, geometry, numerics, operands.in, operands.out, threads_or_default(threads),
+                     core);
   } else {
-    emulate_rows(problem, numerics, in, out, threads_or_default(threads));
+    emulate_rows(problem, geometry, numerics, operands.in, operands.out, threads_or_default(threads));
   }
+}
+
+void emulate(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads,
+             TensorCore core) {
+  emulate(problem, numerics, Operands{in, out}, threads, core);
 }
 
 }  // namespace fwht::reference

@@ -7,6 +7,7 @@
 
 #include "common/numerics.hpp"
 #include "common/problem.hpp"
+#include "common/variant.hpp"
 
 namespace fwht::reference {
 
@@ -42,8 +43,14 @@ bool has_emulation(const Numerics& numerics);
 /// neighbouring rows, and rows past the end are zero. Products with the zeros outside a block matter for NaN
 /// and infinities only.
 ///
-/// Throws BadRequest for steps without emulation, steps that do not transform every index bit once, blocks
-/// that have not four K bits, blocks for f32, and constants that their type cannot hold.
+/// For any operator: `signs` and `dense` of the operands where it has them.
+///
+/// Throws BadRequest for steps without emulation, steps that do not transform every index bit and multiply by
+/// every other factor once, blocks that have not four K bits, blocks for f32 or for an operator of several
+/// factors, and constants that their type cannot hold.
+void emulate(const Problem& problem, const Numerics& numerics, const Operands& operands, int threads = 0,
+             TensorCore core = kHopperTensorCore);
+/// The same for operators without signs and dense factors.
 void emulate(const Problem& problem, const Numerics& numerics, const void* in, void* out, int threads = 0,
              TensorCore core = kHopperTensorCore);
 

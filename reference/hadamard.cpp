@@ -9,6 +9,7 @@
 #include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/parallel_for.hpp"
+#include "reference/operators.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {
@@ -58,7 +59,7 @@ int default_threads() {
   return usable_threads();
 }
 
-Eigen::MatrixXd hadamard_matrix(std::int64_t n) {
+Eigen::MatrixXd sylvester_matrix(std::int64_t n) {
   require_power_of_two(n);
   constexpr std::int64_t kLargest = 1 << 13;
   if (n > kLargest)
@@ -129,11 +130,21 @@ void store_rows(const Problem& problem, const Matrix& values, void* data, std::i
   });
 }
 
+Matrix expected(const Problem& problem, const Operands& operands, std::int64_t first_row, std::int64_t count,
+                int threads) {
+  Matrix values = load_rows(problem, operands.in, first_row, count, threads);
+  if (problem.op.is_sylvester()) {
+    transform(values, problem.scale, StageOrder::ascending, threads);
+  } else {
+    ExactOperator(problem.op, problem.dtype(), operands.signs, operands.dense)
+        .apply(values, problem.scale, threads);
+  }
+  return values;
+}
+
 Matrix expected(const Problem& problem, const void* input, std::int64_t first_row, std::int64_t count,
                 int threads) {
-  Matrix values = load_rows(problem, input, first_row, count, threads);
-  transform(values, problem.scale, StageOrder::ascending, threads);
-  return values;
+  return expected(problem, Operands{input}, first_row, count, threads);
 }
 
 }  // namespace fwht::reference

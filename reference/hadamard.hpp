@@ -1,4 +1,5 @@
-// Truth: the Sylvester matrix and the Walsh-Hadamard transform in FP64 and in exact integers.
+// Truth: the Sylvester matrix and the Walsh-Hadamard transform in FP64 and in exact integers, and what a
+// problem asks for. Other operators: reference/operators.
 //
 // For f16 data with sum |x_j| <= 2^29 the FP64 transform is exact, not only accurate: every partial sum is a
 // multiple of 2^-24 and fits 53 bits. The same holds for any data on a grid of 2^g with sum |x_j| <=
@@ -9,6 +10,7 @@
 #include <cstdint>
 
 #include "common/problem.hpp"
+#include "common/variant.hpp"
 
 namespace fwht::reference {
 
@@ -23,7 +25,7 @@ int default_threads();
 /// Built by its definition H_2n = [H_n H_n; H_n -H_n], so that it checks the bit formula and the fast
 /// transforms. Throws BadRequest unless n is a power of two up to 2^13 (the matrix would exceed half a
 /// gigabyte).
-Eigen::MatrixXd hadamard_matrix(std::int64_t n);
+Eigen::MatrixXd sylvester_matrix(std::int64_t n);
 
 enum class StageOrder { ascending, descending };
 
@@ -46,8 +48,12 @@ Matrix load_rows(const Problem& problem, const void* data, std::int64_t first_ro
 void store_rows(const Problem& problem, const Matrix& values, void* data, std::int64_t first_row = 0,
                 int threads = 0);
 
-/// The truth: problem.scale (as a double) times H_n times the input rows, in FP64, not rounded to the storage
-/// type. count x n. Throws BadRequest unless n is a power of two.
+/// The truth: problem.scale (as a double) times problem.op times the input rows, in FP64, not rounded to the
+/// storage type. count x n. Of the operands `in`, and `signs` and `dense` where the operator has them. Throws
+/// BadRequest where one of those is missing, and for a Sylvester operator unless n is a power of two.
+Matrix expected(const Problem& problem, const Operands& operands, std::int64_t first_row = 0,
+                std::int64_t count = -1, int threads = 0);
+/// The same for operators without signs and dense factors.
 Matrix expected(const Problem& problem, const void* input, std::int64_t first_row = 0,
                 std::int64_t count = -1, int threads = 0);
 

@@ -53,7 +53,7 @@ TEST(Rounding, AgreesWithTheBitwiseConversion) {
 
 TEST(Hadamard, DenseMatrixHasTheDefiningProperties) {
   for (std::int64_t n : {1, 2, 4, 64, 256}) {
-    const Eigen::MatrixXd h = hadamard_matrix(n);
+    const Eigen::MatrixXd h = sylvester_matrix(n);
     EXPECT_EQ(h, h.transpose());
     EXPECT_EQ(h * h, static_cast<double>(n) * Eigen::MatrixXd::Identity(n, n));
     for (std::int64_t i = 0; i < n; ++i) {
@@ -63,16 +63,16 @@ TEST(Hadamard, DenseMatrixHasTheDefiningProperties) {
     }
   }
   // Natural, not sequency order: row 1 alternates with every column.
-  EXPECT_EQ(hadamard_matrix(8)(1, 1), -1.0);
-  EXPECT_EQ(hadamard_matrix(8)(1, 2), 1.0);
-  EXPECT_THROW(hadamard_matrix(12), BadRequest);
-  EXPECT_THROW(hadamard_matrix(1 << 14), BadRequest);
+  EXPECT_EQ(sylvester_matrix(8)(1, 1), -1.0);
+  EXPECT_EQ(sylvester_matrix(8)(1, 2), 1.0);
+  EXPECT_THROW(sylvester_matrix(12), BadRequest);
+  EXPECT_THROW(sylvester_matrix(1 << 14), BadRequest);
 }
 
 TEST(Hadamard, FastDenseAndIntegerTransformsAgreeExactly) {
   for (std::int64_t n = 1; n <= 1024; n *= 2) {
     const IntMatrix x = random_integers(5, n, 1000, static_cast<unsigned>(n));
-    const Matrix dense = x.cast<double>() * hadamard_matrix(n);
+    const Matrix dense = x.cast<double>() * sylvester_matrix(n);
     Matrix fast = x.cast<double>();
     transform(fast);
     IntMatrix integer = x;
@@ -157,7 +157,7 @@ TEST(Hadamard, ExpectedFollowsStrideScaleAndRowRange) {
     const Matrix x = generate(problem, InputClass::normal, 4);
     EXPECT_EQ(load_rows(problem, storage.data()), x);
     const Matrix y = expected(problem, storage.data());
-    EXPECT_LT((y - -0.75 * x * hadamard_matrix(32)).cwiseAbs().maxCoeff(), 1e-14);
+    EXPECT_LT((y - -0.75 * x * sylvester_matrix(32)).cwiseAbs().maxCoeff(), 1e-14);
     EXPECT_EQ(expected(problem, storage.data(), 3, 2), y.middleRows(3, 2));
     EXPECT_THROW(expected(problem, storage.data(), 6, 2), BadRequest);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -675,8 +676,105 @@ Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass i
 
 namespace {
 
+/// Additions on the longest way through the steps; dense factors round their products as well.
+double additions_of(const Numerics& numerics, const Problem& problem) {
+  double count = 0.0;
+  for (const Step& step : numerics.steps) {
+    count += step.levels();
+    if (step.factor < 0) continue;
+    const Factor& factor = problem.op.factors()[static_cast<std::size_t>(step.factor)];
+    count += static_cast<double>(factor.order - (factor.basis == Basis::dense ? 0 : 1));
+  }
+  return count;
+}
+
+/// hard_bound for any operator: a sum over the m columns of an orthogonal factor is off by at most m u32
+/// times the sum of magnitudes, which in norm is at most sqrt(m) times as large as the result.
+HardBound operator_hard_bound(const Numerics& numerics, const Problem& problem, double eps) {
+  const Format format = format_of(problem.dtype());
+  double growth = (1.0 + std::fabs(predicted_gain(numerics, problem))) * (1.0 + format.unit_roundoff()) *
+                  (1.0 + eps);  // the scale
+  for (const Step& step : numerics.steps) {
+    growth *= std::pow(1.0 + eps, step.levels());
+    if (is_split(step)) growth *= std::pow(1.0 + kSplit, step.levels() / 4 + 1);
+    if (step.factor < 0) continue;
+    const auto m = static_cast<double>(problem.op.factors()[static_cast<std::size_t>(step.factor)].order);
+    growth *= 1.0 + (std::pow(1.0 + eps, m) - 1.0) * std::sqrt(m);
+  }
+  return {growth - 1.0, 0.5 * quantum_of(format)};
+}
+
+double largest_entries(const ExactOperator& exact) {
+  double product = 1.0;
+  for (const FactorStage& stage : exact.stages()) {
+    double largest = stage.entries.empty() ? 1.0 : 0.0;
+    for (const double entry : stage.entries)
+      largest = std::max(largest, std::fabs(entry));
+    product *= largest;
+  }
+  return product;
+}
+
+}  // namespace
+
+Limits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                       const ExactOperator& exact, const Matrix& input, const Matrix& expected) {
+  if (numerics.roundings() != 1 || !numerics.steps.back().rounds) {
+    throw BadRequest(
+        fmt::format("tolerances for {} are known for one rounding, at the end; the steps round {} times",
+                    to_string(problem.op), numerics.roundings()));
+  }
+  const Format format = format_of(problem.dtype());
+  const double u = format.unit_roundoff(), floor = 0.5 * quantum_of(format),
+               overflow = overflow_threshold(format);
+  const double eps = is_all_fp64(numerics)                  ? 0x1p-53
+                     : any_step(numerics, is_in_open_order) ? kChained * kU32
+                                                            : kU32;
+  const double gamma = std::fabs(predicted_gain(numerics, problem)), sums = numerics.sum_rms() * kU32;
+  const double rounding = numerics.steps.back().rounding_rms / kRoundingRms;
+  const double additions = std::pow(1.0 + eps, additions_of(numerics, problem) + 1.0) - 1.0;
+  const double size = std::fabs(problem.scale) * largest_entries(exact);
+  const bool smooth = is_smooth(input_class), split = any_step(numerics, is_split);
+  double split_passes = 0.0;
+  for (const Step& step : numerics.steps)
+    split_passes += is_split(step) ? step.levels() / 4 + 1 : 0.0;
+  const HardBound hard = operator_hard_bound(numerics, problem, eps);
+  Limits limits;
+  limits.row_relative = limits.overflow_slack = hard.relative;
+  limits.row_absolute = hard.absolute;
+  limits.elementwise = Matrix::Zero(expected.rows(), expected.cols());
+  Prediction prediction;
+  double variance2 = 0.0;
+  for (Eigen::Index r = 0; r < expected.rows(); ++r) {
+    if (!input.row(r).allFinite()) continue;
+    const double norm = expected.row(r).norm(), largest = expected.row(r).cwiseAbs().maxCoeff();
+    const double rms = norm / std::sqrt(static_cast<double>(problem.n()));
+    const double arithmetic = std::min(additions * size * input.row(r).lpNorm<1>(), hard.relative * norm) +
+                              kSplit * split_passes * norm;
+    const double s = kSigmas * std::sqrt(4.0 / 12.0) / butterfly_rms(1) * sums * largest;
+    for (Eigen::Index i = 0; i < expected.cols(); ++i) {
+      const double y = std::fabs(expected(r, i)),
+                   off = smooth ? s + (split ? kSplitElement * rms : 0.0) : arithmetic;
+      (*limits.elementwise)(r, i) = u * (y + off) + off + gamma * y + floor;
+      if (y >= overflow) continue;
+      const double ulp = rounding * ulp_of(format, y), square = ulp * ulp / 12.0;
+      prediction.error2 += square + sums * sums * rms * rms;
+      variance2 += square * square;
+      prediction.gain_variance += y * y * square;
+    }
+  }
+  prediction.error2_variance = 2.0 * variance2;
+  if (smooth && problem.dtype() != Dtype::f32) limits.prediction = prediction;
+  return limits;
+}
+
+namespace {
+
 bool statistics_apply(const Numerics& numerics, const Problem& problem, InputClass input_class) {
   if (!is_smooth(input_class)) return false;
+  // The sums of factors that are not Sylvester's are predicted by their root mean square only, which is not
+  // sharp enough for a window.
+  if (problem.dtype() == Dtype::f32 && !problem.op.is_sylvester()) return false;
   return input_class != InputClass::subnormal || problem.dtype() == Dtype::f16 ||
          !numerics.promises.flushes_subnormals;
 }
@@ -719,40 +817,64 @@ Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& 
   return judge_statistics(stats, numerics, problem, input_class);
 }
 
-bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
-                  int threads) {
+bool exact_result(const Numerics& numerics, const Problem& problem, const Operands& operands, int threads) {
   if (!numerics.promises.integer_exact) return false;
   if (any_step(numerics, is_fp64)) {
-    store_rows(problem, expected(problem, input, 0, -1, threads), out, 0, threads);
+    store_rows(problem, expected(problem, operands, 0, -1, threads), operands.out, 0, threads);
     return true;
   }
   Numerics in_order = numerics;  // sums are exact, whatever their order
   for (Step& step : in_order.steps)
     if (is_in_open_order(step)) step.sums = Sums::fp32;
-  emulate(problem, in_order, input, out, threads);
+  emulate(problem, in_order, operands, threads);
   return true;
 }
 
-Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
-              const void* output, int threads) {
+bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
+                  int threads) {
+  return exact_result(numerics, problem, Operands{input, out}, threads);
+}
+
+Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class,
+              const Operands& operands, int threads) {
   validate(problem);
+  std::optional<ExactOperator> exact;
+  if (!problem.op.is_sylvester()) exact.emplace(problem.op, problem.dtype(), operands.signs, operands.dense);
   Comparison comparison(problem);
   const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / problem.n());
   for (std::int64_t row = 0; row < problem.rows; row += rows_per_chunk) {
-    Matrix values = load_rows(problem, input, row, std::min(rows_per_chunk, problem.rows - row), threads);
-    const Limits limits = limits_for(numerics, problem, input_class, values, threads);
-    transform(values, problem.scale, StageOrder::ascending, threads);
-    comparison.add(row, values, output, limits, threads);
+    Matrix values =
+        load_rows(problem, operands.in, row, std::min(rows_per_chunk, problem.rows - row), threads);
+    Limits limits;
+    if (exact) {
+      const Matrix input = values;
+      exact->apply(values, problem.scale, threads);
+      limits = operator_limits(numerics, problem, input_class, *exact, input, values);
+    } else {
+      limits = limits_for(numerics, problem, input_class, values, threads);
+      transform(values, problem.scale, StageOrder::ascending, threads);
+    }
+    comparison.add(row, values, operands.out, limits, threads);
   }
   Checked result;
   result.stats = comparison.stats();
   result.verdict = judge(result.stats, numerics, problem, input_class);
   if (!result.verdict || !is_exact_integer(input_class) || problem.rows == 0) return result;
-  std::vector<unsigned char> exact(static_cast<std::size_t>(problem.span_bytes()));
-  if (exact_result(numerics, problem, input, exact.data(), threads)) {
-    result.verdict = compare_exact(problem, exact.data(), output);
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(problem.span_bytes()));
+  Operands exactly = operands;
+  exactly.out = bytes.data();
+  if (exact_result(numerics, problem, exactly, threads)) {
+    result.verdict = compare_exact(problem, bytes.data(), operands.out);
   }
   return result;
+}
+
+Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
+              const void* output, int threads) {
+  Operands operands;
+  operands.in = input;
+  operands.out = const_cast<void*>(output);  // only read
+  return check(problem, numerics, input_class, operands, threads);
 }
 
 }  // namespace fwht::reference

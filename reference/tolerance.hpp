@@ -13,6 +13,7 @@
 #include "common/problem.hpp"
 #include "reference/compare.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::reference {
 
@@ -109,9 +110,24 @@ Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass i
 Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
               InputClass input_class);
 
+/// The same for any operator: what the steps of a plan with one rounding allow. `expected` is the truth,
+/// count x n. Two numbers stand in for what the walks above find level by level:
+///  - any finite data: an fp32 sum of terms whose magnitudes add up to A is off by at most (its additions)
+///  u32
+///    A; A = |scale| sum |x_j| times the largest entry of each dense factor. Never more than the hard bound.
+///  - smooth data: s^2 = 1.58 (sum_rms u32 max|y|)^2, for the largest result of the row bounds the mean
+///  square
+///    of what any output is made of; 1.58 = (4/12) / 0.46^2, an ulp of at most 2 u32 |z|, evenly spread.
+/// The prediction is that of one rounding of a smooth density and sum_rms; none for f32, whose error is that
+/// of the sums alone. Throws BadRequest for steps that round more than once.
+Limits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                       const ExactOperator& exact, const Matrix& input, const Matrix& expected);
+
 /// T6: what a plan with these steps must return bit for bit on integer rows (is_exact_integer): all sums are
-/// exact, so only its constants and the last rounding are left. Fills `out` (raw storage). False where exact
-/// integers are not promised (then the rigorous bound is what remains).
+/// exact, so only its constants and the last rounding are left. Fills operands.out (raw storage). False where
+/// exact integers are not promised (then the rigorous bound is what remains).
+bool exact_result(const Numerics& numerics, const Problem& problem, const Operands& operands,
+                  int threads = 0);
 bool exact_result(const Numerics& numerics, const Problem& problem, const void* input, void* out,
                   int threads = 0);
 
@@ -121,9 +137,13 @@ struct Checked {
   ErrorStats stats;
 };
 
-/// expected, limits_for, compare and judge over all rows, in chunks of bounded memory; for integer rows T6 as
-/// well. `input` and `output` are raw storage as the plan saw them (for an in-place plan: a copy of the input
-/// made before).
+/// expected, limits_for or operator_limits, compare and judge over all rows, in chunks of bounded memory; for
+/// integer rows T6 as well. `in` and `out` of the operands are raw storage as the plan saw them (for an
+/// in-place plan: a copy of the input made before); `signs` and `dense` where the operator has them, on the
+/// host.
+Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class,
+              const Operands& operands, int threads = 0);
+/// The same for operators without signs and dense factors.
 Checked check(const Problem& problem, const Numerics& numerics, InputClass input_class, const void* input,
               const void* output, int threads = 0);
 

@@ -33,7 +33,14 @@ const DeviceInfo& device() {
   return info;
 }
 
-/// The sentence with which the variant refuses the dtype altogether; empty when it supports some size there.
+/// Whether the variant takes an operator of several factors, or with signs.
+bool takes_operators(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
+  return std::any_of(all_operators().begin(), all_operators().end(), [&](std::string_view text) {
+    return static_cast<bool>(variant.supports(make_problem(dtype, parse_operator(text), 1), where));
+  });
+}
+
+/// The sentence with which the variant refuses the dtype altogether; empty when it supports something there.
 std::string why_nothing_is_supported(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
   std::string why_not;
   for (const std::int64_t n : all_sizes()) {
@@ -41,6 +48,7 @@ std::string why_nothing_is_supported(const Variant& variant, Dtype dtype, const 
     if (support) return {};
     if (why_not.empty() || n == 128) why_not = support.why_not;
   }
+  if (takes_operators(variant, dtype, where)) return {};
   return why_not;
 }
 
@@ -54,6 +62,16 @@ bool has_tests(const Variant& variant, Dtype dtype) {
   if (&variant == &automatic::variant) return false;
   return why_nothing_is_supported(variant, dtype, h200_description()).empty() ||
          why_nothing_is_supported(variant, dtype, a100_description()).empty();
+}
+
+/// Whether the check has something to look at: some machine, this one or a described one, supports it.
+bool belongs_to(const Check& check, const Variant& variant, Dtype dtype) {
+  if (check.device_only && variant.memory != Memory::device) return false;
+  if (!check.of_operators) return true;
+  for (const DeviceInfo& where : {device(), h200_description(), a100_description()}) {
+    if (takes_operators(variant, dtype, where)) return true;
+  }
+  return false;
 }
 
 std::string joined(const std::map<std::string, int>& reasons) {
@@ -141,7 +159,7 @@ void register_all() {
     for (const Dtype dtype : kAllDtypes) {
       if (!has_tests(*variant, dtype)) continue;
       for (const Check& check : all_checks()) {
-        if (check.device_only && !on_device) continue;
+        if (!belongs_to(check, *variant, dtype)) continue;
         register_test(on_device ? "ConformanceGpu" : "ConformanceHost", *variant, dtype, check,
                       test_name(*variant, dtype, check.name));
       }
@@ -185,7 +203,7 @@ TEST(ConformanceCoverage, EveryVariantHasEveryCheckForEveryDtype) {
         continue;
       }
       for (const Check& check : all_checks()) {
-        if (check.device_only && !on_device) continue;
+        if (!belongs_to(check, *variant, dtype)) continue;
         EXPECT_TRUE(names.contains(fmt::format("{}.{}", on_device ? "ConformanceGpu" : "ConformanceHost",
                                                test_name(*variant, dtype, check.name))));
       }
@@ -248,6 +266,7 @@ TEST(ConformanceCoverageGpu, DeviceVariantsReallyRun) {
 // ------------------------------------------------------------ the checks can fail
 
 constexpr std::int64_t kSomeSizes[] = {2, 4, 32, 128, 1024};
+constexpr std::string_view kSomeOperators[] = {"12x8", "116x2", "116tx2", "128+signs", "signs+12x4", "d5x8"};
 
 std::vector<std::string> words_of(std::string_view text) {
   std::istringstream stream{std::string(text)};
@@ -272,7 +291,7 @@ TEST_P(BrokenVariantTest, IsCaught) {
   for (const std::string& name : words_of(broken.caught_by)) {
     const Check* check = check_named(name);
     ASSERT_NE(check, nullptr) << "there is no check " << name;
-    Session session(broken.variant, Dtype::f16, device(), kSomeSizes);
+    Session session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
     run(*check, session);
     EXPECT_GT(session.report().failure_count, 0) << name << " does not catch " << broken.variant.name;
     for (const std::string& failure : session.report().failures) {
@@ -292,7 +311,7 @@ TEST(SoundVariant, PassesEveryCheck) {
   for (const Dtype dtype : kAllDtypes) {
     for (const Check& check : all_checks()) {
       if (check.device_only) continue;
-      Session session(sound.variant, dtype, device(), kSomeSizes);
+      Session session(sound.variant, dtype, device(), kSomeSizes, kSomeOperators);
       run(check, session);
       EXPECT_EQ(session.report().failure_count, 0)
           << check.name << ": "
@@ -321,7 +340,7 @@ TEST(TenLies, Lie03EveryFailureFailsTheTest) {
     if (broken.defect == Defect::none) continue;
     const Check* check = check_named(words_of(broken.caught_by).front());
     ASSERT_NE(check, nullptr);
-    Session session(broken.variant, Dtype::f16, device(), kSomeSizes);
+    Session session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
     run(*check, session);
     const auto parts = concluded(session.report());
     ASSERT_FALSE(parts.empty()) << broken.variant.name;

@@ -284,6 +284,38 @@ TEST(Registry, EveryOfferOfTheTableIsAVariantsOwn) {
   }
 }
 
+// Operators of several factors, or with signs: who takes them, on every machine, for every dtype of its golden
+// row. The others name the operator.
+TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
+  const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64"};
+  for (const Variant* variant : registry()) {
+    for (const Machine& machine : machines()) {
+      for (const Dtype dtype : kAllDtypes) {
+        const Golden* row = golden_row(*variant, dtype);
+        for (const std::string_view text :
+             {"12x64", "28x512", "428x32", "428tx32", "76x2x36x2", "4x12", "d53x256", "d53tx256",
+              "4096+signs", "signs+4096", "28x128+signs", "128x32"}) {
+          for (const std::int64_t gap : {0, 8}) {
+            Problem problem = make_problem(dtype, parse_operator(text), 5, Placement::out_of_place);
+            problem.set_row_stride(problem.n() + gap);
+            const Support answer = variant->supports(problem, machine.device);
+            const bool expected = row != nullptr && kTakesEveryOperator.contains(variant->name);
+            EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
+                                                           << to_string(problem) << ": " << answer.why_not;
+            if (answer) continue;
+            EXPECT_TRUE(is_one_sentence(answer.why_not));
+            if (row == nullptr || (row->*machine.sizes).largest == 0 || missing_backend(row, answer))
+              continue;
+            EXPECT_NE(answer.why_not.find(fmt::format("the operator {} is not offered", text)),
+                      std::string::npos)
+                << variant->name << ": " << answer.why_not;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {

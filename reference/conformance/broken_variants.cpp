@@ -5,9 +5,12 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/bits.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::conformance {
 namespace {
@@ -31,6 +34,7 @@ class BrokenPlan final : public Plan {
   explicit BrokenPlan(const Problem& problem) : Plan(problem) {}
 
   Numerics numerics() const override {
+    if (!problem().op.is_sylvester()) return single_rounding_by_factors(Sums::fp32, problem());
     Numerics numerics = single_rounding(Sums::fp32, problem());
     if constexpr (defect == Defect::too_good) {
       const Step whole = numerics.steps.front();
@@ -73,7 +77,7 @@ class BrokenPlan final : public Plan {
       std::vector<float> x = load(operands.in, from);
       const bool has_nan = std::any_of(x.begin(), x.end(), [](float v) { return std::isnan(v); });
       if (has(Defect::changes_input)) store_element(p.dtype(), const_cast<void*>(operands.in), from, 0.0);
-      transform(x);
+      transform(x, operands);
       if (has(Defect::leaks_nan) && previous_row_had_nan) x[0] = NAN;
       previous_row_had_nan = has_nan;
       if (has(Defect::wrong_sign) && row % 5 == 4) x.back() = -x.back();
@@ -117,7 +121,66 @@ class BrokenPlan final : public Plan {
     }
   }
 
-  void transform(std::vector<float>& x) const {
+  /// The operator that is executed in place of the one asked for.
+  Operator operator_of(const Operator& op) const {
+    std::vector<Factor> factors(op.factors().begin(), op.factors().end());
+    if (has(Defect::missing_transpose)) {
+      for (Factor& factor : factors)
+        factor.transposed = false;
+    }
+    if (has(Defect::factors_reversed)) std::reverse(factors.begin(), factors.end());
+    const Operator done{std::span<const Factor>(factors)};
+    const bool last = op.signs_come_last() != has(Defect::signs_on_the_wrong_side);
+    if (!op.has_signs()) return done;
+    return last ? done.transposed().with_signs().transposed() : done.with_signs();
+  }
+
+  /// Factor by factor, as the steps say.
+  void multiply_by_factors(std::vector<float>& x, const Operands& operands) const {
+    const Problem& p = problem();
+    const reference::ExactOperator exact(operator_of(p.op), p.dtype(), operands.signs, operands.dense);
+    const bool signs_last = p.op.signs_come_last() != has(Defect::signs_on_the_wrong_side);
+    const auto multiply_by_signs = [&] {
+      for (std::size_t i = 0; i < exact.signs().size(); ++i)
+        x[i] *= static_cast<float>(exact.signs()[i]);
+    };
+    if (!signs_last) multiply_by_signs();
+    std::vector<float> scratch;
+    for (reference::FactorStage factor : exact.stages()) {
+      if (factor.entries.empty()) {
+        for (std::int64_t half = factor.right; half < factor.right * factor.order; half *= 2)
+          add_and_subtract(x, half);
+        continue;
+      }
+      if (has(Defect::wrong_matrix)) {  // another Hadamard matrix of that order: two columns change places
+        for (std::int64_t i = 0; i < factor.order; ++i) {
+          double* row = factor.entries.data() + i * factor.order;
+          std::swap(row[1], row[2]);
+        }
+      }
+      reference::multiply_by(factor, x.data(), p.n(), scratch);
+    }
+    if (signs_last) multiply_by_signs();
+    const auto scale = static_cast<float>(has(Defect::gain) ? 1.0001 * p.scale : p.scale);
+    for (float& v : x)
+      v *= scale;
+  }
+
+  /// Butterflies over a stride that need not be a power of two.
+  static void add_and_subtract(std::vector<float>& x, std::int64_t half) {
+    const auto n = static_cast<std::int64_t>(x.size());
+    for (std::int64_t block = 0; block < n; block += 2 * half) {
+      for (std::int64_t i = block; i < block + half; ++i) {
+        float &low = x[static_cast<std::size_t>(i)], &high = x[static_cast<std::size_t>(i + half)];
+        const float a = low, b = high;
+        low = a + b;
+        high = a - b;
+      }
+    }
+  }
+
+  void transform(std::vector<float>& x, const Operands& operands) const {
+    if (!problem().op.is_sylvester()) return multiply_by_factors(x, operands);
     const std::size_t n = x.size();
     const Dtype dtype = problem().dtype();
     if (has(Defect::depends_on_batch) && problem().rows == 1) {
@@ -171,6 +234,7 @@ class BrokenPlan final : public Plan {
 
 Support supports(const Problem& problem, const DeviceInfo&) {
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  if (!problem.op.is_sylvester()) return require_plain_rows(problem);
   return require_sylvester(problem, 2, std::int64_t{1} << 20);
 }
 
@@ -203,7 +267,7 @@ std::span<const Broken> broken_variants() {
       broken<missing_scale>("missing_scale",
                             "Impulses WalshRows IntegerRows Emulation SmoothInputs StructuredInputs "
                             "ScaleSweep BitMatch Overflow"),
-      broken<gain>("gain", "IntegerRows Emulation SmoothInputs BitMatch"),
+      broken<gain>("gain", "OperatorIntegers OperatorInputs IntegerRows Emulation SmoothInputs BitMatch"),
       broken<constant_16bit>("constant_16bit", "IntegerRows Emulation SmoothInputs BitMatch"),
       broken<truncation>("truncation", "IntegerRows Emulation SmoothInputs StructuredInputs BitMatch"),
       broken<rounds_down>("rounds_down", "Negation XorShift IntegerRows SmoothInputs"),
@@ -217,22 +281,30 @@ std::span<const Broken> broken_variants() {
                             "Impulses WalshRows IntegerRows Emulation SmoothInputs StructuredInputs"),
       broken<sequency_order>("sequency_order",
                              "Impulses WalshRows IntegerRows Emulation SmoothInputs XorShift Modulation"),
-      broken<swapped_rows>("swapped_rows",
-                           "Impulses IntegerRows SmoothInputs RowCounts TailRows Strides Placements"),
+      broken<swapped_rows>(
+          "swapped_rows",
+          "OperatorShapes Impulses IntegerRows SmoothInputs RowCounts TailRows Strides Placements"),
       broken<writes_past_end>("writes_past_end", "Impulses SmoothInputs BehindTheLastRow RowCounts Strides"),
-      broken<ignores_stride>("ignores_stride", "Strides"),
+      broken<ignores_stride>("ignores_stride", "Strides OperatorShapes"),
       broken<writes_gaps>("writes_gaps", "Strides"),
       broken<accumulates>("accumulates", "SmoothInputs RowCounts TailRows Placements"),
       broken<changes_input>("changes_input", "SmoothInputs Placements RowCounts"),
       broken<ignores_offset>("ignores_offset", "MisalignedPointers"),
       broken<not_repeatable>("not_repeatable", "RepeatedRuns"),
       broken<depends_on_batch>("depends_on_batch", "BatchInvariance"),
-      broken<swallows_nan>("swallows_nan", "NanInARow InfinitiesInARow"),
-      broken<leaks_nan>("leaks_nan", "NanInARow"),
+      broken<swallows_nan>("swallows_nan", "OperatorNonfinite NanInARow InfinitiesInARow"),
+      broken<leaks_nan>("leaks_nan", "NanInARow OperatorNonfinite"),
       broken<declares_leak>("declares_leak", "NanInARow InfinitiesInARow"),
       broken<narrow_range>("narrow_range", "NearTheRangeLimit Overflow"),
       broken<saturates>("saturates", "Overflow InfinitiesInARow"),
       broken<flushes_subnormals>("flushes_subnormals", "Subnormals Emulation"),
+      broken<missing_transpose>("missing_transpose",
+                                "OperatorEntries OperatorIntegers OperatorAdjoint OperatorInverse "
+                                "OperatorInputs"),
+      broken<signs_on_the_wrong_side>("signs_on_the_wrong_side",
+                                      "OperatorEntries OperatorIntegers OperatorInputs OperatorNonfinite"),
+      broken<wrong_matrix>("wrong_matrix", "OperatorEntries OperatorIntegers OperatorInputs"),
+      broken<factors_reversed>("factors_reversed", "OperatorEntries OperatorIntegers OperatorInputs"),
       broken<no_settings>("no_settings", "Declarations"),
       broken<supports_anything>("supports_anything", "UnsupportedProblems"),
   };

@@ -26,20 +26,24 @@ enum class Defect {
   swapped_rows,     ///< rows 4 and 5 change places
   writes_past_end,  ///< one element behind the last row
   ignores_stride,
-  writes_gaps,         ///< zeros between rows
-  accumulates,         ///< adds to what the output held
-  changes_input,       ///< works in the caller's input
-  ignores_offset,      ///< rounds pointers down to 16 bytes
-  not_repeatable,      ///< every third run differs in one bit
-  depends_on_batch,    ///< single rows are computed in another order
-  swallows_nan,        ///< takes NaN for zero
-  leaks_nan,           ///< a NaN reaches the next row, not declared
-  declares_leak,       ///< declares contamination that does not happen
-  narrow_range,        ///< intermediates beyond the range of f16 overflow, not declared
-  saturates,           ///< overflow gives the largest finite number
-  flushes_subnormals,  ///< subnormal results become zero, not declared
-  no_settings,         ///< reports nothing about itself
-  supports_anything    ///< also orders for which no Hadamard matrix exists
+  writes_gaps,              ///< zeros between rows
+  accumulates,              ///< adds to what the output held
+  changes_input,            ///< works in the caller's input
+  ignores_offset,           ///< rounds pointers down to 16 bytes
+  not_repeatable,           ///< every third run differs in one bit
+  depends_on_batch,         ///< single rows are computed in another order
+  swallows_nan,             ///< takes NaN for zero
+  leaks_nan,                ///< a NaN reaches the next row, not declared
+  declares_leak,            ///< declares contamination that does not happen
+  narrow_range,             ///< intermediates beyond the range of f16 overflow, not declared
+  saturates,                ///< overflow gives the largest finite number
+  flushes_subnormals,       ///< subnormal results become zero, not declared
+  missing_transpose,        ///< executes transposed factors as they are
+  signs_on_the_wrong_side,  ///< multiplies by the signs last where they come first, and the other way round
+  wrong_matrix,             ///< another Hadamard matrix of the same order
+  factors_reversed,         ///< the first factor on the fastest index
+  no_settings,              ///< reports nothing about itself
+  supports_anything         ///< also orders for which no Hadamard matrix exists
 };
 
 struct Broken {

@@ -20,6 +20,15 @@ void modulation(Session& session);
 void negation(Session& session);
 void power_of_two_scaling(Session& session);
 
+// Operators of several factors, or with signs.
+void operator_entries(Session& session);
+void operator_integers(Session& session);
+void operator_adjoint(Session& session);
+void operator_inverse(Session& session);
+void operator_inputs(Session& session);
+void operator_nonfinite(Session& session);
+void operator_shapes(Session& session);
+
 // Statistical: tolerances derived from the steps.
 void smooth_inputs(Session& session);
 void structured_inputs(Session& session);
@@ -67,6 +76,7 @@ struct Check {
   std::string_view name;
   void (*run)(Session&);
   bool device_only = false;
+  bool of_operators = false;  ///< looks at Session::operators() alone
 };
 
 /// Every check but small_shapes and crowded_shapes.

@@ -350,6 +350,15 @@ void small_shapes(Session& session) {
     if (n >= 1 << 14) judged_pattern(session, n, 17);  // of few long rows, launches differ by their number
     if (n >= 1 << 16) judged_pattern(session, n, 40);
   }
+  for (const Operator& op : session.operators()) {
+    for (const std::int64_t rows : {1, 3}) {
+      for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+        const Problem problem = make_problem(session.dtype(), op, rows, placement);
+        session.execute_and_judge(problem, InputClass::normal, make_input(problem, InputClass::normal, kSeed),
+                                  "few rows");
+      }
+    }
+  }
 }
 
 void crowded_shapes(Session& session) {

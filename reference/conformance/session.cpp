@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 
+#include "common/operator_data.hpp"
 #include "reference/compare.hpp"
 
 namespace fwht::conformance {
@@ -13,13 +15,46 @@ namespace fwht::conformance {
 /// The longest row that is checked in full.
 constexpr std::int64_t kLongest = std::int64_t{1} << 16;
 
+OperatorData::OperatorData(const Operator& op, Dtype dtype) {
+  std::mt19937_64 random(99);
+  std::vector<double> values(op.has_signs() ? static_cast<std::size_t>(op.n()) : 0);
+  for (double& value : values)
+    value = random() % 2 == 0 ? 1.0 : -1.0;
+  signs = pack_signs(values);
+  dense.resize(static_cast<std::size_t>(dense_entry_count(op) * bytes_of(dtype)));
+  std::int64_t next = 0;
+  for (const Factor& factor : op.factors()) {
+    if (factor.basis != Basis::dense) continue;
+    for (std::int64_t i = 0; i < factor.order * factor.order; ++i) {
+      const bool shifted_diagonal = (i / factor.order + 1) % factor.order == i % factor.order;
+      store_element(dtype, dense.data(), next++,
+                    shifted_diagonal ? static_cast<double>(factor.order - 2) : -2.0);
+    }
+  }
+}
+
+Operands OperatorData::operands(const Operator& op, const void* in, void* out) const {
+  Operands operands{in, out};
+  if (op.has_signs()) operands.signs = signs.data();
+  if (op.has_dense()) operands.dense = dense.data();
+  return operands;
+}
+
 Session::Session(const Variant& variant, Dtype dtype, const DeviceInfo& device,
-                 std::span<const std::int64_t> sizes)
+                 std::span<const std::int64_t> sizes, std::span<const std::string_view> operators)
     : variant_(variant), dtype_(dtype), device_(device) {
   for (const std::int64_t n : sizes) {
     if (const Support support = variant.supports(make_problem(dtype, n, 1), device); support) {
       (n <= kLongest ? sizes_ : large_sizes_).push_back(n);
     } else if (n <= kLongest) {
+      skip(support.why_not);
+    }
+  }
+  for (const std::string_view text : operators) {
+    const Operator op = parse_operator(text);
+    if (const Support support = variant.supports(make_problem(dtype, op, 1), device); support) {
+      operators_.push_back(op);
+    } else {
       skip(support.why_not);
     }
   }
@@ -71,7 +106,20 @@ Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& ho
     apart.poison(how.poison);
   }
   Buffer& out = in_place ? in : apart;
-  plan.execute(in.data(), out.data());
+  const OperatorData data(problem.op, problem.dtype());
+  Operands operands{in.data(), out.data()};
+  Buffer signs, dense;
+  if (problem.op.has_signs()) {
+    signs = Buffer(variant_.memory, data.signs.size() * sizeof(data.signs[0]));
+    signs.upload(data.signs.data(), signs.bytes());
+    operands.signs = signs.data();
+  }
+  if (problem.op.has_dense()) {
+    dense = Buffer(variant_.memory, data.dense.size());
+    dense.upload(data.dense.data(), dense.bytes());
+    operands.dense = dense.data();
+  }
+  plan.execute(operands);
   synchronize(variant_.memory);
   count_case();
 
@@ -123,8 +171,9 @@ Bytes Session::execute_and_judge(const Problem& problem, reference::InputClass i
                                  const Bytes& input, const std::string& what, const Execution& how) {
   const std::unique_ptr<Plan> made = plan(problem);
   Bytes output = execute(*made, input, how);
-  const reference::Checked checked =
-      reference::check(problem, made->numerics(), input_class, input.data(), output.data());
+  const OperatorData data(problem.op, problem.dtype());
+  const reference::Checked checked = reference::check(problem, made->numerics(), input_class,
+                                                      data.operands(problem.op, input.data(), output.data()));
   if (!checked.verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, checked.verdict.message));
   return output;
 }
@@ -135,6 +184,15 @@ std::vector<std::int64_t> all_sizes() {
     sizes.push_back(std::int64_t{1} << log_n);
   sizes.push_back(std::int64_t{1} << 20);
   return sizes;
+}
+
+std::span<const std::string_view> all_operators() {
+  static constexpr std::string_view kOperators[] = {
+      "12x8",        "28x16",    "44",        "4x12",          "116x4",      "116tx4",
+      "428x2",       "428tx2",   "4x116",     "12x2x20x2",     "d5x16",      "d5tx16",
+      "16xd6",       "12xd5tx2", "128+signs", "signs+128",     "28x4+signs", "signs+116tx2",
+      "d5x16+signs", "28x512",   "428x32",    "signs+428tx32", "76x2x36x2",  "172x64+signs"};
+  return kOperators;
 }
 
 Bytes blank(const Problem& problem, std::int64_t rows_behind) {

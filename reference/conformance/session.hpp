@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/device_info.hpp"
@@ -21,6 +22,19 @@ namespace fwht::conformance {
 
 /// Raw storage on the host, laid out as a Problem says.
 using Bytes = std::vector<std::byte>;
+
+/// What an operator needs beside rows, on the host: random signs, and (m I - 2 J) P for a dense factor of order
+/// m, J all ones, P the cyclic shift: small integers, rows of square length m^2, not symmetric.
+struct OperatorData {
+  OperatorData() = default;
+  OperatorData(const Operator& op, Dtype dtype);
+
+  /// These with rows: pointers into this object.
+  Operands operands(const Operator& op, const void* in, void* out) const;
+
+  std::vector<std::uint32_t> signs;
+  Bytes dense;
+};
 
 struct Report {
   std::vector<std::string> failures;  ///< the first kMostFailures of them
@@ -37,10 +51,18 @@ struct Execution {
   std::int64_t in_offset = 0, out_offset = 0;
 };
 
+/// Powers of two 2 .. 2^16, and 2^20.
+std::vector<std::int64_t> all_sizes();
+/// Operators of every kind: a symmetric and a nonsymmetric base, transposed, on the slow and on the fast index,
+/// two bases, dense factors, signs first and last; short rows, and rows as long as those of models.
+std::span<const std::string_view> all_operators();
+
 class Session {
  public:
-  /// `sizes` are the row lengths to look at: those of them that the variant supports here.
-  Session(const Variant& variant, Dtype dtype, const DeviceInfo& device, std::span<const std::int64_t> sizes);
+  /// `sizes` are the row lengths to look at, and `operators` the texts of operators beside them: those that the
+  /// variant supports here.
+  Session(const Variant& variant, Dtype dtype, const DeviceInfo& device, std::span<const std::int64_t> sizes,
+          std::span<const std::string_view> operators = all_operators());
 
   const Variant& variant() const { return variant_; }
   Dtype dtype() const { return dtype_; }
@@ -49,13 +71,17 @@ class Session {
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   const std::vector<std::int64_t>& large_sizes() const { return large_sizes_; }
 
+  /// Supported operators of several factors, or with signs.
+  const std::vector<Operator>& operators() const { return operators_; }
+
   Support support(const Problem& problem) const { return variant_.supports(problem, device_); }
   bool supports(const Problem& problem) const { return static_cast<bool>(support(problem)); }
   std::unique_ptr<Plan> plan(const Problem& problem) const { return fwht::plan(variant_, problem, device_); }
 
   /// Runs the plan on `input` (at least span_bytes; what lies behind the last row is there to be left alone)
   /// and returns the output buffer. Fails the session when a guard, an element between rows or behind the
-  /// last one, or the input of an out-of-place plan was changed. BadRequest travels on.
+  /// last one, or the input of an out-of-place plan was changed. BadRequest travels on. Signs and dense factors
+  /// are those of OperatorData.
   Bytes execute(const Plan& plan, const Bytes& input, const Execution& how = {});
   Bytes execute(const Problem& problem, const Bytes& input, const Execution& how = {}) {
     return execute(*plan(problem), input, how);
@@ -88,11 +114,9 @@ class Session {
   Dtype dtype_;
   DeviceInfo device_;
   std::vector<std::int64_t> sizes_, large_sizes_;
+  std::vector<Operator> operators_;
   Report report_;
 };
-
-/// Powers of two 2 .. 2^16, and 2^20.
-std::vector<std::int64_t> all_sizes();
 
 /// Storage for the problem, every byte 0xFF: a NaN wherever no input is written.
 Bytes blank(const Problem& problem, std::int64_t rows_behind = 0);

@@ -10,6 +10,8 @@
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
 // by both.
 //
+// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row.
+//
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
 
@@ -18,11 +20,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "common/bits.hpp"
 #include "common/parallel_for.hpp"
+#include "variants/cpu/kronecker.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -94,8 +98,12 @@ class CpuPlan final : public Plan {
 
   Numerics numerics() const override {
     const bool in_double = std::is_same_v<Real, double> || problem().dtype() == Dtype::f64;
-    Numerics numerics = single_rounding(in_double ? Sums::fp64 : Sums::fp32, problem());
-    if (problem().dtype() == Dtype::f64) numerics.steps.front().sum_rms *= 0x1p-29;  // 2^-53 for 2^-24
+    const auto one_rounding = problem().op.is_sylvester() ? single_rounding : single_rounding_by_factors;
+    Numerics numerics = one_rounding(in_double ? Sums::fp64 : Sums::fp32, problem());
+    if (problem().dtype() == Dtype::f64) {
+      for (Step& step : numerics.steps)
+        step.sum_rms *= 0x1p-29;  // 2^-53 for 2^-24
+    }
     if (in_double) numerics.promises.intermediate_limit = std::numeric_limits<double>::max();
     return numerics;
   }
@@ -103,34 +111,41 @@ class CpuPlan final : public Plan {
   Settings settings() const override {
     return {{"threads", std::int64_t{threads_}},
             {"scratch_bytes_per_thread",
-             problem().n() * std::max<std::int64_t>(sizeof(Real), bytes_of(problem().dtype()))}};
+             problem().n() * std::max<std::int64_t>(sizeof(Real), bytes_of(problem().dtype())) *
+                 (problem().op.is_sylvester() ? 1 : 2)}};
   }
 
  private:
   void enqueue(const Operands& operands, Stream) const override {
     switch (problem().dtype()) {
       case Dtype::f16:
-        return transform<Dtype::f16, Real>(operands.in, operands.out);
+        return transform<Dtype::f16, Real>(operands);
       case Dtype::bf16:
-        return transform<Dtype::bf16, Real>(operands.in, operands.out);
+        return transform<Dtype::bf16, Real>(operands);
       case Dtype::f32:
-        return transform<Dtype::f32, Real>(operands.in, operands.out);
+        return transform<Dtype::f32, Real>(operands);
       case Dtype::f64:
-        return transform<Dtype::f64, double>(operands.in, operands.out);
+        return transform<Dtype::f64, double>(operands);
     }
   }
 
   template <Dtype dtype, class Sum>
-  void transform(const void* in, void* out) const {
+  void transform(const Operands& operands) const {
+    std::optional<KroneckerProduct<Sum>> product;
+    if (!problem().op.is_sylvester()) product.emplace(problem(), operands);
     const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Sum> scratch(static_cast<std::size_t>(problem().n()));
+      std::vector<Sum> scratch(static_cast<std::size_t>(problem().n())), sums(product ? scratch.size() : 0);
       for (std::int64_t row = begin; row < end; ++row) {
-        widen<dtype>(static_cast<const char*>(in) + row * in_bytes, scratch.data(), problem().n());
-        butterflies(scratch.data(), problem().n());
-        scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(out) + row * out_bytes, problem().n(),
-                                static_cast<Sum>(problem().scale));
+        widen<dtype>(static_cast<const char*>(operands.in) + row * in_bytes, scratch.data(), problem().n());
+        if (product) {
+          product->apply(scratch.data(), sums.data());
+        } else {
+          butterflies(scratch.data(), problem().n());
+        }
+        scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(operands.out) + row * out_bytes,
+                                problem().n(), static_cast<Sum>(problem().scale));
       }
     });
   }
@@ -140,7 +155,11 @@ class CpuPlan final : public Plan {
 
 Support supports(const Problem& problem, const DeviceInfo&) {
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  return require_sylvester(problem, 2, kLargestN, kDtypes);
+  if (problem.op.is_sylvester()) return require_sylvester(problem, 2, kLargestN, kDtypes);
+  if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
+  if (problem.n() < 2 || problem.n() > kLargestN)
+    return {fmt::format("n={} must be between 2 and {}", problem.n(), kLargestN)};
+  return require_factors(problem.op);
 }
 
 template <class Real>
