@@ -12,6 +12,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whose a row of quantization.csv is.
+CsvRow identity(const char* n, const char* source = "measured") {
+  return {{"variant", "cpu"}, {"source", source}, {"dtype", "f16"}, {"n", n}, {"input", "normal"}};
+}
+
+CsvRow row(const char* n, const char* source, const char* status, const char* format = "") {
+  CsvRow made = identity(n, source);
+  made["status"] = status;
+  made["format"] = format;
+  return made;
+}
+
 class Tasks : public testing::Test {
  protected:
   Tasks() {
@@ -24,8 +36,8 @@ class Tasks : public testing::Test {
     return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, DeviceInfo{}),
                                {"test", "", "", {1}, {"cpu"}});
   }
-  Task task(const std::string& n, int rows = 1) {
-    return {{{"variant", "cpu"}, {"n", n}}, rows, [this, rows] {
+  Task task(const char* n, int rows = 1) {
+    return {identity(n), rows, [this, rows] {
               ++calls;
               std::vector<CsvRow> made;
               for (int i = 0; i < rows; ++i)
@@ -49,8 +61,7 @@ TEST_F(Tasks, RunOnceAndAreNotRepeated) {
 
 TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
   ResultsFolder results = folder();
-  results.table("quantization.csv")
-      .append({{"variant", "cpu"}, {"n", "32"}, {"format", "0"}, {"status", "ok"}});
+  results.table("quantization.csv").append(row("32", "measured", "ok", "0"));
   EXPECT_TRUE(run_tasks({task("32", 3)}, "quantization.csv", DeviceInfo{}, results));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(results.rows("quantization.csv").size(), 3U);
@@ -58,9 +69,7 @@ TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
 
 TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
   ResultsFolder results = folder();
-  const Task broken{{{"variant", "cpu"}, {"n", "8"}}, 1, []() -> std::vector<CsvRow> {
-                      throw std::runtime_error("no luck");
-                    }};
+  const Task broken{identity("8"), 1, []() -> std::vector<CsvRow> { throw std::runtime_error("no luck"); }};
   EXPECT_TRUE(run_tasks({broken, task("16")}, "quantization.csv", DeviceInfo{}, results));
   const auto rows = results.rows("quantization.csv");
   ASSERT_EQ(rows.size(), 2U);
@@ -72,9 +81,9 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
 
 TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
   ResultsFolder results = folder();
-  results.table("quantization.csv").append({{"source", "emulated_a100"}, {"status", "incorrect"}});
+  results.table("quantization.csv").append(row("16", "emulated_a100", "incorrect"));
   EXPECT_TRUE(all_ok(results, "quantization.csv"));
-  results.table("quantization.csv").append({{"source", "emulated"}, {"status", "incorrect"}});
+  results.table("quantization.csv").append(row("16", "emulated", "incorrect"));
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 
