@@ -34,7 +34,7 @@ GAIN_WORDS = (
     f"{baselines.SMALLEST_N}, geometric means. The published shares divide by copies that give every thread one to eight vectors "
     "and end. The sweep also knows persistent copies, which in replay meet their own addresses in the L2 and are up to a quarter "
     "faster at 4 to 32 MiB. Small launches differ by more than their kernels: the published times come from a process that had used "
-    "few streams, in which a launch is up to 0.17 us shorter (experiments/README.md)."
+    "few streams, in which a launch is up to 0.17 us shorter (docs/measuring.md)."
 )
 
 

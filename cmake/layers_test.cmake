@@ -25,3 +25,12 @@ endforeach()
 file(REMOVE_RECURSE ${SCRATCH})
 file(WRITE ${SCRATCH}/variants/v/v_test.cpp "#include \"reference/inputs.hpp\"\n")
 run_layers(${SCRATCH} passes)
+
+# A part of a test may; a source that is none may not include it.
+file(REMOVE_RECURSE ${SCRATCH})
+file(WRITE ${SCRATCH}/variants/v/host_v.hpp "// For tests: v on the host.\n#include \"reference/inputs.hpp\"\n")
+file(WRITE ${SCRATCH}/variants/v/host_v.cpp "#include \"variants/v/host_v.hpp\"\n#include \"reference/inputs.hpp\"\n")
+run_layers(${SCRATCH} passes)
+file(WRITE ${SCRATCH}/variants/v/v.cpp "#include \"variants/v/v.hpp\"\n#include \"variants/v/host_v.hpp\"\n")
+run_layers(${SCRATCH} fails)
+file(REMOVE_RECURSE ${SCRATCH})

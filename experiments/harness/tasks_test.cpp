@@ -12,6 +12,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whose a row of quantization.csv is.
+CsvRow identity(const char* n, const char* source = "measured") {
+  return {{"variant", "cpu"}, {"source", source}, {"dtype", "f16"}, {"n", n}, {"input", "normal"}};
+}
+
+CsvRow row(const char* n, const char* source, const char* status, const char* format = "") {
+  CsvRow made = identity(n, source);
+  made["status"] = status;
+  made["format"] = format;
+  return made;
+}
+
 class Tasks : public testing::Test {
  protected:
   Tasks() {
@@ -24,15 +36,7 @@ class Tasks : public testing::Test {
     return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, DeviceInfo{}),
                                {"test", "", "", {1}, {"cpu"}});
   }
-  /// A row of quantization.csv without its results.
-  static CsvRow identity(const std::string& n, const std::string& source = "measured") {
-    return {{"variant", "cpu"}, {"source", source}, {"dtype", "f16"}, {"n", n}, {"input", "normal"}};
-  }
-  static CsvRow with(CsvRow row, const CsvRow& more) {
-    row.insert(more.begin(), more.end());
-    return row;
-  }
-  Task task(const std::string& n, int rows = 1) {
+  Task task(const char* n, int rows = 1) {
     return {identity(n), rows, [this, rows] {
               ++calls;
               std::vector<CsvRow> made;
@@ -57,7 +61,7 @@ TEST_F(Tasks, RunOnceAndAreNotRepeated) {
 
 TEST_F(Tasks, AKilledTaskOfSeveralRowsIsCompleted) {
   ResultsFolder results = folder();
-  results.table("quantization.csv").append(with(identity("32"), {{"format", "0"}, {"status", "ok"}}));
+  results.table("quantization.csv").append(row("32", "measured", "ok", "0"));
   EXPECT_TRUE(run_tasks({task("32", 3)}, "quantization.csv", DeviceInfo{}, results));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(results.rows("quantization.csv").size(), 3U);
@@ -77,9 +81,9 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
 
 TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
   ResultsFolder results = folder();
-  results.table("quantization.csv").append(with(identity("8", "emulated_a100"), {{"status", "incorrect"}}));
+  results.table("quantization.csv").append(row("16", "emulated_a100", "incorrect"));
   EXPECT_TRUE(all_ok(results, "quantization.csv"));
-  results.table("quantization.csv").append(with(identity("8", "emulated"), {{"status", "incorrect"}}));
+  results.table("quantization.csv").append(row("16", "emulated", "incorrect"));
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 
