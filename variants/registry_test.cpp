@@ -81,13 +81,13 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512",     {}},
-  {"a Hadamard matrix alone",    "f16/428/r5",                       "428",        {}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32",    {}},
-  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64",      {}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256",    {}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64"}},
+  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64"}},
+  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {}},
   {"fp8 of the fp32 result",     "bf16/n4096/r5>e4m3:row/f32",       "e4m3:row/f32", {}},
