@@ -332,7 +332,7 @@ std::size_t position_of(std::int64_t order) {
 SignMatrix build(const Recipe& recipe) {
   SignMatrix base = recipe.build(recipe.base);
   if (recipe.base == recipe.named.order) return base;
-  return kronecker(base, sylvester_matrix(recipe.named.order / recipe.base));
+  return kronecker_product(base, sylvester_matrix(recipe.named.order / recipe.base));
 }
 
 }  // namespace
@@ -350,7 +350,7 @@ SignMatrix SignMatrix::transposed() const {
   return result;
 }
 
-SignMatrix kronecker(const SignMatrix& slow, const SignMatrix& fast) {
+SignMatrix kronecker_product(const SignMatrix& slow, const SignMatrix& fast) {
   SignMatrix result(slow.order() * fast.order());
   for (int i = 0; i < result.order(); ++i) {
     for (int j = 0; j < result.order(); ++j) {

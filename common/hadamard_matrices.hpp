@@ -38,7 +38,7 @@ class SignMatrix {
 
 /// The Kronecker product: entry (i, j) of the slow factor times entry (k, l) of the fast one stands at
 /// (i order_fast + k, j order_fast + l).
-SignMatrix kronecker(const SignMatrix& slow, const SignMatrix& fast);
+SignMatrix kronecker_product(const SignMatrix& slow, const SignMatrix& fast);
 
 /// <row i, row j>: m for i = j; 0 for i != j is what makes the matrix a Hadamard matrix.
 int row_product(const SignMatrix& matrix, int i, int j);

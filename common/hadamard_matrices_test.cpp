@@ -111,12 +111,12 @@ TEST(HadamardMatrices, SylvesterOrdersAreInNaturalOrder) {
 }
 
 TEST(HadamardMatrices, KroneckerPutsTheFirstFactorOnTheSlowIndex) {
-  const SignMatrix product = kronecker(hadamard_matrix(12), hadamard_matrix(2));
+  const SignMatrix product = kronecker_product(hadamard_matrix(12), hadamard_matrix(2));
   for (int i = 0; i < 24; ++i) {
     for (int j = 0; j < 24; ++j)
       ASSERT_EQ(product(i, j), hadamard_entry(12, i / 2, j / 2) * hadamard_entry(2, i % 2, j % 2));
   }
-  EXPECT_EQ(hadamard_matrix(56), kronecker(hadamard_matrix(28), hadamard_matrix(2)));
+  EXPECT_EQ(hadamard_matrix(56), kronecker_product(hadamard_matrix(28), hadamard_matrix(2)));
 }
 
 TEST(HadamardMatrices, OtherOrdersAreRefused) {

@@ -20,6 +20,7 @@ constexpr const Variant* kLadder[] = {
     &hadacore::f32_variant,
     &mma_split::variant,
     &wgmma::variant,
+    &kronecker::variant,
     &kokkos::serial_variant,
     &kokkos::openmp_variant,
     &kokkos::cuda_variant,
