@@ -146,9 +146,7 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedOnes<dtype, k_s
 #pragma unroll
   for (int s = 0; s < k_steps; ++s) {
     const std::uint64_t b = descriptor(row + s * (16 * columns * 2));
-    if constexpr (columns == 64) ptx::wgmma_m64n64k16<dtype>(d, matrix.step[s], b, s > 0);
-    if constexpr (columns == 128) ptx::wgmma_m64n128k16<dtype>(d, matrix.step[s], b, s > 0);
-    if constexpr (columns == 256) ptx::wgmma_m64n256k16<dtype>(d, matrix.step[s], b, s > 0);
+    ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
   }
   ptx::wgmma_commit_group();
 }
