@@ -21,8 +21,6 @@
 // hides, are what long rows lose. An Inf makes its row NaN, because the head of Inf less itself is NaN.
 #include "variants/kronecker/kronecker.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
