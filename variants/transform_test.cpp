@@ -87,7 +87,7 @@ TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
                 "; for rows in host memory use the variant cpu: plan(find_variant(\"cpu\"), problem, "
                 "this_device())");
   EXPECT_EQ(refusal(problem, 3), refusal(problem, kCurrentDevice));
-  EXPECT_EQ(refusal(parse_problem("f16/28x512/r1"), kCurrentDevice), this_device().why_no_cuda)
+  EXPECT_EQ(refusal(parse_problem("f16/n64/r1/out/to-f32"), kCurrentDevice), this_device().why_no_cuda)
       << "no host variant takes it";
 }
 
