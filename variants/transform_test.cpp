@@ -227,6 +227,7 @@ TEST_F(TransformGpu, MakesItsPlanWhileAStreamIsCaptured) {
     conformance::execute_captured(TransformPlan(work.problem), work.in.data(), work.out.data(), 2);
     work.expect_right("first call inside a capture");
     work.out.poison(kPoisonByte);
+    synchronize(Memory::device);  // the new stream does not wait for the default one
     conformance::execute_on_new_stream(TransformPlan(work.problem), work.in.data(), work.out.data());
     work.expect_right("after the capture");
   }
