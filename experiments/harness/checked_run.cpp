@@ -7,6 +7,7 @@
 
 #include "common/bits.hpp"
 #include "experiments/harness/device_work.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::harness {
 namespace {
@@ -73,13 +74,22 @@ class Check {
     return raw;
   }
 
+  reference::Limits limits(const Problem& problem, const reference::Matrix& input,
+                           const reference::Matrix& expected) const {
+    if (problem.op.is_sylvester())
+      return reference::limits_for(plan_.numerics(), problem, truth_.input_class, input);
+    const reference::ExactOperator exact(problem.op, problem.dtype(), nullptr, nullptr);
+    return reference::operator_limits(plan_.numerics(), problem, truth_.input_class, exact, input, expected);
+  }
+
   // Every element and row of the first `problem.rows` truths against `output`.
   reference::ErrorStats compare(const Problem& problem, const void* output) const {
     const bool all = problem.rows == truth_.period.rows;
     const reference::Matrix input = truth_.input.topRows(problem.rows);
     reference::Comparison comparison(problem);
-    comparison.add(0, all ? truth_.expected : reference::Matrix(truth_.expected.topRows(problem.rows)),
-                   output, reference::limits_for(plan_.numerics(), problem, truth_.input_class, input));
+    const reference::Matrix expected =
+        all ? truth_.expected : reference::Matrix(truth_.expected.topRows(problem.rows));
+    comparison.add(0, expected, output, limits(problem, input, expected));
     return comparison.stats();
   }
 

@@ -51,11 +51,11 @@ Checked check_with(const char* problem_text, const Faulty::Fault& fault,
 
 // Rows below, at and above one period; ragged; strided; out of place; another scale.
 constexpr const char* kProblems[] = {
-    "f16/n1024/r3",         "f16/n1024/r16",       "f16/n1024/r64",
-    "f16/n1024/r55",        "bf16/n64/r700/out",   "f32/n256/r100",
-    "f16/n1024/r55/ld1032", "f16/n1024/r3/ld1025", "f16/n1024/r55/out/ld1032",
-    "f16/n32768/r3",        "f16/n2/r20001",       "f16/n1024/r33/out/s1",
-    "bf16/n1024/r48/ld1032"};
+    "f16/n1024/r3",          "f16/n1024/r16",       "f16/n1024/r64",
+    "f16/n1024/r55",         "bf16/n64/r700/out",   "f32/n256/r100",
+    "f16/n1024/r55/ld1032",  "f16/n1024/r3/ld1025", "f16/n1024/r55/out/ld1032",
+    "f16/n32768/r3",         "f16/n2/r20001",       "f16/n1024/r33/out/s1",
+    "bf16/n1024/r48/ld1032", "f16/28x64/r33",       "bf16/116tx8/r40/out"};
 
 TEST(CheckedRun, CorrectPlansPass) {
   for (const char* problem : kProblems) {
