@@ -60,7 +60,7 @@ struct Step {
 
   /// Tensor-core blocks: the index bits that the rest of the four K bits run over. They select blocks of a
   /// block-diagonal matrix. Bit L + b is bit b of the row number.
-  std::vector<int> block_bits;
+  std::vector<int> block_bits{};
   /// Data of the other blocks are replaced by zeros: no NaN crosses over.
   bool other_blocks_zeroed = false;
 

@@ -81,6 +81,7 @@ float rounded_to(Dtype dtype, float value) {
     case Dtype::bf16:
       return bf16_to_float(float_to_bf16(value));
     case Dtype::f32:
+    case Dtype::f64:
       return value;
   }
   return value;

@@ -58,6 +58,9 @@ inline void store_exact(Dtype dtype, void* data, std::int64_t index, double valu
     case Dtype::f32:
       static_cast<float*>(data)[index] = narrow;
       return;
+    case Dtype::f64:
+      static_cast<double*>(data)[index] = value;
+      return;
   }
 }
 

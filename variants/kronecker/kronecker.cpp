@@ -97,7 +97,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
                         device.compute_major, device.compute_minor)};
   }
   if (problem.programmatic_launch) {
-    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+    if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
   }
   if (!problem.encoding.is_plain()) {
     return {fmt::format("the encoding {} is not offered by this variant", to_string(problem.encoding))};
