@@ -40,6 +40,8 @@ std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo&
       return cuda_plan<Dtype::bf16>(problem, device);
     case Dtype::f32:
       return cuda_plan<Dtype::f32>(problem, device);
+    case Dtype::f64:
+      break;  // refused by require_sylvester
   }
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // The module of the host spaces: Serial and, where Kokkos has it, OpenMP.
 #include <algorithm>
 #include <mutex>
+#include <stdexcept>
 
 #include "common/bits.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
@@ -71,6 +72,8 @@ class RowsPlan final : public Plan {
         return launch<Dtype::bf16>(operands.in, operands.out);
       case Dtype::f32:
         return launch<Dtype::f32>(operands.in, operands.out);
+      case Dtype::f64:
+        throw std::logic_error("kokkos: f64 data have no kernel");  // refused by require_sylvester
     }
   }
 
