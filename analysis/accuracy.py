@@ -15,7 +15,7 @@ import pandas as pd
 
 from . import baselines
 from .load import Device
-from .tables import UNIT_ROUNDOFF, ordered
+from .tables import ordered
 
 # In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
 CONTINUOUS = (
@@ -191,17 +191,6 @@ def gains(device: Device, dtype: str) -> pd.DataFrame:
         table[column] = table[column].astype(float)
     table["deviations"] = (table["gain"] - table["predicted_gain"]) / table["gain_spread"]
     return _in_order(table, device)
-
-
-def by_input(device: Device, variant: str, source: str, dtype: str) -> pd.DataFrame:
-    """Error over the unit roundoff: a row for each input, a column for each n."""
-    table = device.accuracy
-    part = table[(table["variant"] == variant) & (table["source"] == source) & (table["dtype"] == dtype)]
-    if part.empty:
-        return pd.DataFrame()
-    grid = part.pivot(index="input", columns="n", values="rel_l2").astype(float) / UNIT_ROUNDOFF[dtype]
-    full = grid.loc[ordered(grid.index, (*CONTINUOUS, *STRUCTURED))]
-    return full.loc[:, full.notna().sum() > 1] if len(full) > 1 else full
 
 
 def ulp_shares(row) -> np.ndarray | None:

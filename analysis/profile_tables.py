@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from .profile import RESOURCES, Profile, resource_shares, top_stalls
+from .profile import RESOURCES, Profile, top_stalls
 
 
 def fixed(digits: int) -> Callable[[float], str]:
@@ -120,9 +120,3 @@ def static_rows(table: pd.DataFrame, profile: Profile | None) -> tuple[list[str]
         for row in table.to_dict("records")
     ]
     return header, rows
-
-
-def shares_line(row) -> str:
-    """"LSU 93 %, DRAM 51 %": the resources in order."""
-    shares = sorted(resource_shares(row).items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {percent(share)}" for name, share in shares)
