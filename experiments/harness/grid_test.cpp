@@ -85,7 +85,7 @@ TEST(Grid, Counts) {
 
 // What the issue of the sweep promises about the built-in grids.
 TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
-  ASSERT_EQ(built_in_grids().size(), 6U);
+  ASSERT_FALSE(built_in_grids().empty());
   for (const BuiltInGrid& grid : built_in_grids()) {
     EXPECT_GT(load_grid(std::string(grid.name)).cases.size(), 10U) << grid.name;
   }
@@ -129,7 +129,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline");
+                 "paper, tune, host, headline, published");
   }
 }
 
