@@ -28,7 +28,6 @@ function(fwht_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:fmt::fmt-header-only>)
   fwht_warnings(${name})
 endfunction()
 

@@ -1,10 +1,9 @@
 #include "common/encoding.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
 
 #include "common/error.hpp"
+#include "common/text.hpp"
 
 namespace fwht {
 namespace {
@@ -31,7 +30,7 @@ const FormatRow& row_of(CodeFormat format) {
   for (const FormatRow& row : kFormats) {
     if (row.format == format) return row;
   }
-  throw BadRequest(fmt::format("encoding format {} is unknown", static_cast<int>(format)));
+  throw BadRequest(concat("encoding format ", static_cast<int>(format), " is unknown"));
 }
 
 }  // namespace
@@ -66,19 +65,19 @@ void validate(const Encoding& encoding, std::int64_t n) {
     return;
   }
   const std::string text = to_string(encoding);
-  if (scales.kind == Kind::none) throw BadRequest(fmt::format("encoding {} names no scales", text));
+  if (scales.kind == Kind::none) throw BadRequest(concat("encoding ", text, " names no scales"));
   if (scales.kind == Kind::group && scales.group < 1) {
-    throw BadRequest(fmt::format("encoding {}: group={} must be at least 1", text, scales.group));
+    throw BadRequest(concat("encoding ", text, ": group=", scales.group, " must be at least 1"));
   }
   if (scales.kind == Kind::group && n % scales.group != 0) {
-    throw BadRequest(fmt::format("encoding {}: group={} must divide n={}", text, scales.group, n));
+    throw BadRequest(concat("encoding ", text, ": group=", scales.group, " must divide n=", n));
   }
   if (format.fixed_group != 0 && (scales.kind != Kind::group || scales.group != format.fixed_group)) {
     throw BadRequest(
-        fmt::format("encoding {}: {} has one scale for {} elements", text, format.name, format.fixed_group));
+        concat("encoding ", text, ": ", format.name, " has one scale for ", format.fixed_group, " elements"));
   }
   if (format.code_bits == 4 && n % 2 != 0) {
-    throw BadRequest(fmt::format("encoding {}: two codes share a byte, so n={} must be even", text, n));
+    throw BadRequest(concat("encoding ", text, ": two codes share a byte, so n=", n, " must be even"));
   }
 }
 
@@ -97,7 +96,7 @@ std::string to_string(const Encoding& encoding) {
         text += ":row";
         break;
       case Kind::group:
-        text += fmt::format(":{}", encoding.scales.group);
+        text += concat(":", encoding.scales.group);
         break;
     }
   }
@@ -118,12 +117,12 @@ Encoding parse_encoding(std::string_view text) {
   for (const FormatRow& row : kFormats) {
     if (!row.name.empty() && row.name == name) format = &row;
   }
-  if (format == nullptr) throw BadRequest(fmt::format("encoding '{}': the form is {}", text, kForm));
+  if (format == nullptr) throw BadRequest(concat("encoding '", text, "': the form is ", kForm));
   encoding.format = format->format;
   if (format->fixed_group != 0) encoding.scales = {Kind::group, format->fixed_group};
   if (colon == std::string_view::npos) {
     if (format->fixed_group == 0) {
-      throw BadRequest(fmt::format("encoding '{}' names no scales; the form is {}", text, kForm));
+      throw BadRequest(concat("encoding '", text, "' names no scales; the form is ", kForm));
     }
     return encoding;
   }
@@ -137,8 +136,7 @@ Encoding parse_encoding(std::string_view text) {
     const auto [end, error] =
         std::from_chars(scales.data(), scales.data() + scales.size(), encoding.scales.group);
     if (error != std::errc{} || end != scales.data() + scales.size() || scales.empty()) {
-      throw BadRequest(
-          fmt::format("encoding '{}': '{}' is no group size; the form is {}", text, scales, kForm));
+      throw BadRequest(concat("encoding '", text, "': '", scales, "' is no group size; the form is ", kForm));
     }
   }
   return encoding;

@@ -15,8 +15,6 @@
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -26,6 +24,7 @@
 
 #include "common/bits.hpp"
 #include "common/parallel_for.hpp"
+#include "common/text.hpp"
 #include "variants/cpu/kronecker.hpp"
 
 namespace fwht::cpu {
@@ -158,7 +157,7 @@ Support supports(const Problem& problem, const DeviceInfo&) {
   if (problem.op.is_sylvester()) return require_sylvester(problem, 2, kLargestN, kDtypes);
   if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
   if (problem.n() < 2 || problem.n() > kLargestN)
-    return {fmt::format("n={} must be between 2 and {}", problem.n(), kLargestN)};
+    return {concat("n=", problem.n(), " must be between 2 and ", kLargestN)};
   return require_factors(problem.op);
 }
 

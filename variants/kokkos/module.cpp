@@ -1,7 +1,6 @@
 #include "variants/kokkos/module.hpp"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/text.hpp"
 #include "kokkos_config.hpp"
 
 namespace fwht::kokkos {
@@ -43,10 +43,8 @@ fs::path find(std::string_view file_name) {
     if (fs::exists(folder / file_name, none)) return folder / file_name;
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  throw std::runtime_error(
-      fmt::format("the Kokkos module {} was not found in any of: {}; FWHT_KOKKOS_MODULES may name "
-                  "its folder",
-                  file_name, searched));
+  throw std::runtime_error(concat("the Kokkos module ", file_name, " was not found in any of: ", searched,
+                                  "; FWHT_KOKKOS_MODULES may name its folder"));
 }
 
 const Module* open(std::string_view file_name) {
@@ -55,11 +53,11 @@ const Module* open(std::string_view file_name) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     throw std::runtime_error(
-        fmt::format("the Kokkos module {} could not be loaded: {}", path.string(), dlerror()));
+        concat("the Kokkos module ", path.string(), " could not be loaded: ", dlerror()));
   }
   const auto entry = reinterpret_cast<EntryPoint>(dlsym(handle, kEntryPoint));
   if (entry == nullptr || entry()->contract != contract_of_this_build()) {
-    throw std::runtime_error(fmt::format("{} is not a Kokkos module of this build of fwht", path.string()));
+    throw std::runtime_error(concat(path.string(), " is not a Kokkos module of this build of fwht"));
   }
   return entry();
 }

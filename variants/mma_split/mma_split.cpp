@@ -1,11 +1,10 @@
 #include "variants/mma_split/mma_split.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "common/text.hpp"
 #include "variants/mma_split/launches.hpp"
 
 namespace fwht::mma_split {
@@ -24,8 +23,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   const int log_n = log2_floor(problem.n());
   const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
   if (bytes <= device.shared_bytes_per_block) return {};
-  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                      bytes, device.shared_bytes_per_block)};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
 }
 
 }  // namespace
