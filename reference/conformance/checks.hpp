@@ -29,6 +29,11 @@ void operator_inputs(Session& session);
 void operator_nonfinite(Session& session);
 void operator_shapes(Session& session);
 
+// Encoded results: zero tolerance against the variant's own plain result, quantized by reference/quantize.
+void encoded_codes(Session& session);
+void encoded_intermediate(Session& session);
+void encoded_shapes(Session& session);
+
 // Statistical: tolerances derived from the steps.
 void smooth_inputs(Session& session);
 void structured_inputs(Session& session);
@@ -77,6 +82,7 @@ struct Check {
   void (*run)(Session&);
   bool device_only = false;
   bool of_operators = false;  ///< looks at Session::operators() alone
+  bool of_encodings = false;  ///< looks at encoded problems alone
 };
 
 /// Every check but small_shapes and crowded_shapes.
