@@ -12,7 +12,7 @@ namespace fwht::harness {
 /// `variant` is asked nothing: also for problems that it does not support.
 Description describe(const Variant& variant, const Problem& problem);
 
-/// The plan on random rows, judged against FP64.
+/// The plan on random rows, judged against FP64; encoded results against the reference quantizer (harness/encoded).
 Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
                           std::shared_ptr<TruthCache> truths,
                           reference::InputClass input = reference::InputClass::normal,

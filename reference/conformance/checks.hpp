@@ -73,6 +73,9 @@ void index_width(Session& session);
 /// launches, for compute-sanitizer.
 void small_shapes(Session& session);
 
+/// The same of encoded problems.
+void small_encodings(Session& session);
+
 /// A few rows more, for a session whose device claims to have one multiprocessor: the launches that a plan
 /// keeps for many rows, for compute-sanitizer.
 void crowded_shapes(Session& session);
@@ -85,7 +88,7 @@ struct Check {
   bool of_encodings = false;  ///< looks at encoded problems alone
 };
 
-/// Every check but small_shapes and crowded_shapes.
+/// Every check but small_shapes, small_encodings and crowded_shapes.
 std::span<const Check> all_checks();
 
 /// Runs the check; an exception becomes a failure of the session.

@@ -102,7 +102,7 @@ std::vector<float> tensor_scales(const Encoding& encoding) {
 
 /// Where `got` and `want` differ first in the rows of codes; empty when nowhere.
 std::string difference_of_codes(const Problem& problem, const Bytes& want, const Bytes& got,
-                                const Bytes& plain) {
+                                const Array& array, const Bytes& values) {
   const int bits = code_bits(problem.encoding.format);
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     const std::int64_t first = row * problem.out.row_stride;
@@ -112,9 +112,9 @@ std::string difference_of_codes(const Problem& problem, const Bytes& want, const
         return static_cast<int>(from[static_cast<std::size_t>(bit / 8)] >> (bit % 8)) & ((1 << bits) - 1);
       };
       if (code(want) == code(got)) continue;
-      return fmt::format(
-          "row {} column {}: code {:#04x}, not {:#04x} of {}", row, column, code(got), code(want),
-          plain.empty() ? 0.0 : load_element(problem.out.dtype, plain.data(), row * problem.n() + column));
+      return fmt::format("row {} column {}: code {:#04x}, not {:#04x} of {}", row, column, code(got),
+                         code(want),
+                         load_element(array.dtype, values.data(), row * array.row_stride + column));
     }
   }
   return {};
@@ -146,18 +146,19 @@ std::string difference_of_scales(const Problem& problem, const Bytes& want, cons
 }
 
 void expect_encoded(Session& session, const Problem& problem, const reference::Encoded& want,
-                    const EncodedBytes& got, const Bytes& plain, unsigned char poison,
+                    const EncodedBytes& got, const Array& array, const Bytes& values, unsigned char poison,
                     const std::string& what) {
   std::string difference = difference_of_scales(problem, want.scales, got.scales, poison);
-  if (difference.empty()) difference = difference_of_codes(problem, want.codes, got.codes, plain);
+  if (difference.empty()) difference = difference_of_codes(problem, want.codes, got.codes, array, values);
   if (!difference.empty()) session.fail(fmt::format("{}: {}: {}", to_string(problem), what, difference));
 }
 
-/// The same rows without encoding, contiguous in the output.
+/// The same rows without encoding, as far apart in the output as in the input.
 Problem plain_problem(const Problem& problem) {
   Problem plain = problem;
   plain.encoding = {};
-  plain.out.row_stride = plain.n();
+  plain.out.row_stride = plain.in.row_stride;
+  plain.programmatic_launch = false;
   return plain;
 }
 
@@ -171,15 +172,14 @@ void judge(Session& session, const Problem& problem, const Bytes& input, const s
            const Execution& how = {}) {
   Problem plain = plain_problem(problem);
   Bytes rows = input;
-  if (!session.supports(plain)) {  // one row stride for input and output, say
-    plain.in.row_stride = plain.n();
+  if (!session.supports(plain)) {  // strides that only encoded rows may have
+    plain.set_row_stride(plain.n());
     rows = Bytes(static_cast<std::size_t>(plain.span_bytes()));
     for (std::int64_t row = 0; row < problem.rows; ++row) {
       const auto from = row_of(problem, input, row);
       std::copy(from.begin(), from.end(), row_of(plain, rows, row).begin());
     }
   }
-  plain.programmatic_launch = false;
   const Bytes values = session.execute(plain, rows);
   const std::unique_ptr<Plan> plan = session.plan(problem);
   for (const float tensor_scale : tensor_scales(problem.encoding)) {
@@ -187,7 +187,7 @@ void judge(Session& session, const Problem& problem, const Bytes& input, const s
         reference::quantize(problem, plain.out, values.data(), tensor_scale, threads_for(problem));
     const EncodedBytes got = session.execute_encoded(*plan, input, tensor_scale, how);
     expect_encoded(
-        session, problem, want, got, values, how.poison,
+        session, problem, want, got, plain.out, values, how.poison,
         needs_tensor_scale(problem.encoding) ? fmt::format("{}, tensor_scale {}", what, tensor_scale) : what);
   }
 }
@@ -264,6 +264,17 @@ void encoded_codes(Session& session) {
   }
 }
 
+// For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding.
+void small_encodings(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    if (n != 64 && n != 1024 && n != 8192 && n != 32768) continue;
+    for (const std::string_view text : all_encodings()) {
+      const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), n, 3), text);
+      if (problem) judge(session, *problem, edge_rows(*problem), "few rows");
+    }
+  }
+}
+
 // F2. Quantized from fp32. On integer rows the fp32 result is known bit for bit; where the variant takes f32 data
 // with the same steps, their result is the fp32 result of the same rows in 16 bit.
 void encoded_intermediate(Session& session) {
@@ -291,8 +302,8 @@ void encoded_intermediate(Session& session) {
         for (const float tensor_scale : tensor_scales(problem->encoding)) {
           const reference::Encoded want =
               reference::quantize(*problem, wide.out, values.data(), tensor_scale);
-          expect_encoded(session, *problem, want, session.execute_encoded(*plan, input, tensor_scale), {},
-                         kPoisonByte, what);
+          expect_encoded(session, *problem, want, session.execute_encoded(*plan, input, tensor_scale),
+                         wide.out, values, kPoisonByte, what);
         }
       };
       for (const InputClass input_class : {InputClass::integers, InputClass::sign_sparse}) {
