@@ -81,6 +81,10 @@ std::size_t hash_of(const Problem& problem) {
   mix(problem.encoding.format);
   mix(problem.encoding.scales.kind);
   mix(problem.encoding.scales.group);
+  mix(problem.encoding.scale_type);
+  mix(problem.encoding.layout);
+  mix(problem.encoding.recipe);
+  mix(problem.encoding.token);
   mix(problem.encoding.intermediate);
   mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
   mix(problem.placement);
@@ -145,7 +149,11 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
-  validate(problem.encoding, n);
+  validate(problem.encoding, n, problem.rows, problem.out.dtype);
+  if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0) {
+    throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
+                            problem.out.row_stride, " must be even"));
+  }
   // Plans multiply in fp32, but for f64 data.
   const bool finite = problem.in.dtype == Dtype::f64 ? std::isfinite(problem.scale)
                                                      : std::isfinite(static_cast<float>(problem.scale));

@@ -1,6 +1,7 @@
 #include "common/variant.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
@@ -21,17 +22,59 @@ void check_extra(const char* name, const void* pointer, bool needed, const Probl
                           : concat(name, " is given, but ", to_string(problem), " has none"));
 }
 
+/// Bytes from `address` on, for a sentence.
+struct Span {
+  const char* name;
+  std::uintptr_t address;
+  std::int64_t bytes;
+};
+
+void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
+  if (a.address >= b.address + static_cast<std::uintptr_t>(b.bytes) ||
+      b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)) {
+    return;
+  }
+  throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
+                          " overlap: the out-of-place problem ", to_string(problem), " spans ",
+                          std::max(a.bytes, b.bytes), " bytes"));
+}
+
+void check_scales(const Operands& operands, const Problem& problem) {
+  check_extra("scales", operands.scales, writes_scales(problem.encoding), problem);
+  const float given = operands.tensor_scale;
+  if (!needs_tensor_scale(problem.encoding)) {
+    if (given == 1.0F) return;
+    throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " is given, but ",
+                            to_string(problem), " has none"));
+  }
+  if (given > 0.0F && given <= std::numeric_limits<float>::max()) return;
+  throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " must be positive and finite for ",
+                          to_string(problem)));
+}
+
+void check_scale_buffer(const Operands& operands, const Problem& problem) {
+  if (operands.scales == nullptr) return;
+  const std::int64_t needed = problem.scale_bytes_out();
+  if (address_of(operands.scales) % kScaleAlignment != 0) {
+    throw BadRequest(concat("scales=", hex(address_of(operands.scales)), " must be aligned to ",
+                            kScaleAlignment, " bytes for ", to_string(problem)));
+  }
+  if (operands.scales_bytes >= 0 && operands.scales_bytes < needed) {
+    throw BadRequest(concat("scales has ", operands.scales_bytes, " bytes, but ", to_string(problem),
+                            " needs ", needed, ", padding included"));
+  }
+  const Span scales{"scales", address_of(operands.scales), needed};
+  refuse_overlap({"in", address_of(operands.in), problem.span_bytes()}, scales, problem);
+  refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
+}
+
 void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
   if (problem.placement == Placement::in_place) {
     if (in == out) return;
     throw BadRequest(concat("in=", hex(in), " and out=", hex(out), " must be equal for the in-place problem ",
                             to_string(problem)));
   }
-  const auto read = static_cast<std::uintptr_t>(problem.span_bytes());
-  const auto written = static_cast<std::uintptr_t>(problem.span_bytes_out());
-  if (in >= out + written || out >= in + read) return;
-  throw BadRequest(concat("in=", hex(in), " and out=", hex(out), " overlap: the out-of-place problem ",
-                          to_string(problem), " spans ", std::max(read, written), " bytes"));
+  refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
 }
 
 }  // namespace
@@ -46,10 +89,11 @@ void Plan::execute(const Operands& operands, Stream stream) const {
                               to_string(problem_)));
     }
   }
-  check_extra("scales", operands.scales, !problem_.encoding.is_plain(), problem_);
+  check_scales(operands, problem_);
   check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
   check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
   check_placement(problem_, in, out);
+  check_scale_buffer(operands, problem_);
   enqueue(operands, stream);
 }
 
