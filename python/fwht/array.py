@@ -236,4 +236,4 @@ def _by_dlpack(x: Any, scale: float | None, out: Any, inplace: bool, variant: st
     try:
         return space.from_dlpack(result)
     except Exception:  # NumPy's bfloat16 has no DLPack form
-        return space.asarray(result)
+        return space.asarray(result, device=x.device)
