@@ -85,7 +85,7 @@ Json new_context(const Provenance& provenance, const RunInfo& run) {
           {"runs", Json::array({describe_run(provenance, run)})}};
 }
 
-// Union in ladder order.
+// Union: the ladder in its order, then kernels of others in theirs.
 std::vector<std::string> merged_variants(const std::vector<std::string>& a,
                                          const std::vector<std::string>& b) {
   std::vector<std::string> all;
@@ -94,6 +94,11 @@ std::vector<std::string> merged_variants(const std::vector<std::string>& a,
       return std::find(list.begin(), list.end(), variant->name) != list.end();
     };
     if (names(a) || names(b)) all.emplace_back(variant->name);
+  }
+  for (const std::vector<std::string>* list : {&a, &b}) {
+    for (const std::string& name : *list) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    }
   }
   return all;
 }

@@ -141,6 +141,9 @@ std::vector<Table> make_tables() {
         integer("launches", optional, "launches", "in one replay"),
         integer("replays", optional, "replays", "that were timed"),
         number("empty_us", optional, "us", "an empty kernel in a graph, per launch"),
+        number("host_us", optional, "us",
+               "host time of a call from Python, no graph, behind work that is still queued; python -m "
+               "fwht.bench"),
         number("limit_us", optional, "us", "the fastest copy of the same bytes in the same mode and run"),
         string("limit_kernel", optional, "which copy that is"),
         number("fraction_of_limit", optional, "", "limit_us / time_us"),
