@@ -19,7 +19,7 @@ from .load import Device
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D46", "#A23B72", "#44AA99", "#8A8A1F", "#7F6FD9", "#B0413E")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4])
-PUBLISHED_STYLE = {"HadaCore, published": "#555555", "fast-hadamard-transform, published": "#999999"}
+PUBLISHED_STYLE = {"HadaCore, published": "#767676", "fast-hadamard-transform, published": "#A39A8E"}
 
 
 @dataclass(frozen=True)

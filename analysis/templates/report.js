@@ -129,18 +129,18 @@ const shown = (rows) => rows.filter((row) => !state.off.has(row.variant));
 
 // --- charts -----------------------------------------------------------------------------------------------------------
 
-function theme() {
+function theme(narrow) {
   const style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink").trim(), muted = style.getPropertyValue("--muted").trim(), line = style.getPropertyValue("--line").trim();
   const axis = { labelColor: muted, titleColor: ink, gridColor: line, domainColor: muted, tickColor: muted, labelFontSize: 11, titleFontSize: 11, titleFontWeight: "normal" };
-  return { background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink, labelLimit: 220 }, header: { labelColor: ink }, view: { stroke: line }, rule: { color: muted } };
+  return { background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink, labelLimit: 220, ...(narrow ? { orient: "bottom", columns: 2 } : {}) }, header: { labelColor: ink }, view: { stroke: line }, rule: { color: muted } };
 }
 
 const drawn = new Map(); // element -> its finalizer
 async function draw(element, spec, description) {
   const turn = Symbol(description);
   element.turn = turn;
-  const embedded = await vegaEmbed(element, { ...spec, description, config: theme() }, { mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } });
+  const embedded = await vegaEmbed(element, { ...spec, description, config: theme(element.clientWidth < 640) }, { mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } });
   if (element.turn !== turn) return embedded.finalize();
   drawn.get(element)?.finalize();
   drawn.set(element, embedded);
@@ -153,7 +153,6 @@ function fitted(spec, width) {
   const panel = made.spec ?? made;
   if (typeof panel.width === "number") panel.width = Math.min(panel.width, Math.max(180, width - 110));
   if (made.facet) made.columns = Math.max(1, Math.min(made.columns, Math.floor((width - 150) / (panel.width + 60))));
-  if (width < 640) made.config = { legend: { orient: "bottom", columns: 2 } };
   return made;
 }
 
