@@ -64,6 +64,17 @@ Job make_job(const Variant& variant, const Case& c, const DeviceInfo& device,
   return {harness::describe(variant, c.problem), c.mode, make};
 }
 
+// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when they are
+// made (Workspace::get).
+Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& device) {
+  const bool on_host = buffers.memory == Memory::host;
+  const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
+  const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
+  if (buffers.in_bytes <= there - std::min(there, out)) return {};
+  return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
+                      on_host ? "host" : "device", there >> 20)};
+}
+
 }  // namespace
 
 bool Filters::keep(const Case& c) const {
@@ -92,7 +103,9 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
       for (auto c = first; c != last; ++c) {
         if (memory_of(c->mode) != variant->memory) continue;
         const Job job = make_job(*variant, *c, device, truths);
-        if (const Support support = variant->supports(c->problem, device); support) {
+        Support support = variant->supports(c->problem, device);
+        if (support) support = fits_into_memory(job.what.buffers, device);
+        if (support) {
           if (listed.insert(job.name()).second) list.jobs.push_back(job);
         } else if (const Unsupported entry{job.what, support.why_not};
                    listed.insert(unsupported_key(describe(entry))).second) {
