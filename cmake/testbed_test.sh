@@ -21,7 +21,7 @@ expect() {
 # A machine that has this script's own tools and nothing else: no compiler, no CMake, no apt-get.
 rm -rf "$work"
 mkdir -p "$work/bin"
-for tool in bash cat dirname env grep id sed; do ln -s "$(type -P "$tool")" "$work/bin/$tool"; done
+for tool in awk bash cat df dirname env grep head id mkdir nproc paste realpath sed sort; do ln -s "$(type -P "$tool")" "$work/bin/$tool"; done
 # shellcheck disable=SC2317  # called through expect
 bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
 
@@ -37,8 +37,21 @@ for command in run test accuracy tune profile check; do
 done
 expect 2 1 "-R needs a value" "$testbed" test -R
 expect 2 1 "needs a value" "$testbed" profile --study
+# A typo is refused before anything is installed or built.
+for command in run accuracy; do
+  expect 2 1 "unknown variant 'nope'; known: auto butterflies cpu " "$testbed" "$command" --variant nope
+  expect 2 1 "^testbed: --output needs a value" "$testbed" "$command" --output ''
+  expect 2 1 "is a file, not a folder" "$testbed" "$command" --output "$testbed/below"
+done
+for command in run sweep; do
+  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are headline host" "$testbed" "$command" --grid nope
+done
+expect 2 1 "unknown variant 'nope'" "$testbed" sweep --grid smoke --variant=cpu,nope
+expect 2 1 "unknown preset 'nosuch'; known: release ci host" "$testbed" test --preset nosuch
+[[ ! -e $(dirname "$testbed")/build/nosuch ]] || { echo "FAILED: an unknown preset left a folder"; failures=$((failures + 1)); }
+expect 0 any "^Usage" bare sweep -- --help
 for command in run test sweep; do
-  expect 1 1 "missing: .*cmake.* no apt-get" bare "$command"
+  expect 1 any "missing: .*cmake.* no apt-get" bare "$command"
 done
 expect 2 1 "shellcheck: not run, .* is missing" bare check shellcheck
 if [[ ! -x /usr/local/cuda/bin/ncu ]]; then

@@ -27,7 +27,7 @@ std::string refusal(const fs::path& path, std::size_t most_bytes = 100) {
 class TextFile : public testing::Test {
  protected:
   TextFile() {
-    path = fs::path(testing::TempDir()) / "text_file_test";
+    path = fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(path);
   }
   fs::path path;
