@@ -70,9 +70,19 @@ Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& devi
   const bool on_host = buffers.memory == Memory::host;
   const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
   const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
-  if (buffers.in_bytes <= there - std::min(there, out)) return {};
+  if (there == 0 || buffers.in_bytes <= there - std::min(there, out)) return {};  // 0: not known
   return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
                       on_host ? "host" : "device", there >> 20)};
+}
+
+// In polynomial time where the library can, and never deep enough for its stack: an expression is text from outside.
+std::regex filter_expression(const std::string& text) {
+#ifdef __GLIBCXX__
+  constexpr auto kSyntax = std::regex::extended | std::regex_constants::__polynomial;
+#else
+  constexpr auto kSyntax = std::regex::extended;
+#endif
+  return std::regex(text, kSyntax);
 }
 
 }  // namespace
@@ -120,9 +130,13 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
 
 void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
   if (filter.empty() || filter == "all") return;
+  constexpr std::size_t kLongest = 1000;
+  if (filter.size() > kLongest)
+    throw BadRequest(
+        fmt::format("--benchmark_filter has {} characters; the limit is {}", filter.size(), kLongest));
   const bool inverted = filter.front() == '-';
   try {
-    const std::regex expression(filter.substr(inverted ? 1 : 0), std::regex::extended);
+    const std::regex expression = filter_expression(filter.substr(inverted ? 1 : 0));
     std::erase_if(jobs,
                   [&](const Job& job) { return std::regex_search(job.name(), expression) == inverted; });
   } catch (const std::regex_error&) {

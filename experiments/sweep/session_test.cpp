@@ -168,6 +168,20 @@ TEST_F(SessionTest, OnlyASweepOfRightResultsExitsWithZero) {
   EXPECT_EQ(exit_code(true, {}), 1) << "nothing was measured";
 }
 
+TEST(Report, SaysInWordsWhatCameOut) {
+  const auto row = [](const char* status, const char* fastest, const char* slowest) {
+    return CsvRow{{"status", status}, {"time_min_us", fastest}, {"time_max_us", slowest}};
+  };
+  EXPECT_FALSE(is_noisy(row("ok", "10", "11.9")));
+  EXPECT_TRUE(is_noisy(row("ok", "10", "12.1"))) << "beyond 1.2";
+  EXPECT_FALSE(is_noisy(row("failed", "", "")));
+  EXPECT_EQ(summary({row("ok", "10", "11"), row("ok", "10", "10")}, 0), "2 results correct, 0 wrong\n");
+  const std::string all = summary({row("ok", "10", "13"), row("incorrect", "", "")}, 7);
+  EXPECT_TRUE(all.starts_with("1 results correct, 1 wrong\n1 of them are noisy: ")) << all;
+  EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),
+            std::string::npos);
+}
+
 TEST(Report, NamesTheBestVariantOfEachLength) {
   const auto row = [](const char* variant, const char* n, const char* status, const char* time_us) {
     return CsvRow{{"variant", variant},
