@@ -2,7 +2,7 @@
 
     python3 cmake/mutation_test/run.py [--only REGEX] [--list] [--jobs N] [--folder DIR] [CMAKE_ARGUMENT...]
 
-DIR (default build/mutations) holds the copy, its host build and table.csv. What the table holds for the same fault and the
+DIR (default build/mutations) holds the copy with its host build, and table.csv. What the table holds for the same fault and the
 same sources of its tests is not done again, so a run that was stopped goes on. Arguments that begin with -D go to
 CMake. Exit code: 0 when every fault is caught, 1 when one survives, 2 for a fault that cannot be planted."""
 
@@ -91,7 +91,9 @@ def main() -> int:
     if options.list:
         return 0
 
-    source, build = options.folder / "source", options.folder / "build"
+    # Laid out as a checkout with its host build, so that a compiler cache knows the files again.
+    source = options.folder / "source"
+    build = source / "build/host"
     build.mkdir(parents=True, exist_ok=True)
     copy_checkout(source)
     table = options.folder / "table.csv"

@@ -1,15 +1,15 @@
 #include "experiments/harness/interrupt.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <initializer_list>
+#include <cstddef>
 
 namespace fwht::harness {
 namespace {
 
-volatile sig_atomic_t came = 0;
+constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+volatile std::sig_atomic_t came = 0;
 
 void note(int signal) {
   came = signal;
@@ -21,16 +21,22 @@ void note(int signal) {
 
 }  // namespace
 
-void watch_for_interrupt() {
+InterruptWatch::InterruptWatch() {
+  came = 0;
   struct sigaction action = {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // the second one finds the default
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction before = {};
-    sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);  // nohup and the like stay
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN)
+      sigaction(kSignals[i], &action, nullptr);  // nohup and the like stay
   }
+}
+
+InterruptWatch::~InterruptWatch() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i)
+    sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 int interrupted_by() {

@@ -102,7 +102,7 @@ Json new_context(const Provenance& provenance, const RunInfo& run) {
           {"runs", Json::array({describe_run(provenance, run)})}};
 }
 
-// Union in ladder order.
+// Union: the ladder in its order, then kernels of others in theirs.
 std::vector<std::string> merged_variants(const std::vector<std::string>& a,
                                          const std::vector<std::string>& b) {
   std::vector<std::string> all;
@@ -111,6 +111,11 @@ std::vector<std::string> merged_variants(const std::vector<std::string>& a,
       return std::find(list.begin(), list.end(), variant->name) != list.end();
     };
     if (names(a) || names(b)) all.emplace_back(variant->name);
+  }
+  for (const std::vector<std::string>* list : {&a, &b}) {
+    for (const std::string& name : *list) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    }
   }
   return all;
 }
@@ -444,7 +449,7 @@ std::string command_to_resume(int argc, const char* const* argv, const fs::path&
 int write_folder(ResultsFolder& folder, int argc, const char* const* argv, const std::function<int()>& body) {
   const std::string hint = fmt::format("what was measured is in {}; this goes on: {}", folder.path().string(),
                                        command_to_resume(argc, argv, folder.path()));
-  watch_for_interrupt();
+  const InterruptWatch watch;
   int code = 0;
   try {
     code = body();

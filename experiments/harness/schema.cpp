@@ -162,6 +162,10 @@ std::vector<Table> make_tables() {
         positive(integer("launches", required_if_ok, "launches", "in one replay")),
         positive(integer("replays", required_if_ok, "replays", "that were timed")),
         not_negative(number("empty_us", optional, "us", "an empty kernel in a graph, per launch")),
+        positive(
+            number("host_us", optional, "us",
+                   "host time of a call from Python, no graph, behind work that is still queued; python -m "
+                   "fwht.bench")),
         positive(number("limit_us", required_if_ok, "us",
                         "the fastest copy of the same bytes in the same mode and run")),
         string("limit_kernel", required_if_ok, "which copy that is"),

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 
 #include "common/error.hpp"
+#include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/report.hpp"
 #include "variants/registry.hpp"
 
@@ -180,6 +182,20 @@ TEST(Report, SaysInWordsWhatCameOut) {
   EXPECT_TRUE(all.starts_with("1 results correct, 1 wrong\n1 of them are noisy: ")) << all;
   EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),
             std::string::npos);
+}
+
+TEST(Report, OfGoogleBenchmarkIsWholeOrNot) {
+  const std::string path = testing::TempDir() + "report_is_whole";
+  const auto is_whole = [&](const char* text, const char* format) {
+    std::ofstream(path) << text;
+    return is_whole_report(path, format);
+  };
+  EXPECT_TRUE(is_whole("{\"benchmarks\": []}\n", "json"));
+  EXPECT_FALSE(is_whole("{\"benchmarks\": [", "json")) << "the disk was full";
+  EXPECT_TRUE(is_whole("name,time\na,1\n", "csv"));
+  EXPECT_FALSE(is_whole("name,time\na,", "csv"));
+  EXPECT_FALSE(is_whole("", "console"));
+  EXPECT_TRUE(is_whole_report("/dev/null", "json"));
 }
 
 TEST(Report, NamesTheBestVariantOfEachLength) {

@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, array
+from . import _c, array, operators
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "clear_plans",
     "hadamard_transform",
     "hadamard_transform_",
+    "operators",
     "plan",
     "supports",
     "variants",
