@@ -82,4 +82,36 @@ printf 'Collecting numpy\nERROR: SSLError(SSLCertVerificationError: certificate 
 expect 0 1 "certificate verify failed" of_testbed cause_in "$work/log"
 printf 'E: Unable to locate package x\n' >"$work/log"
 expect 0 1 "^E: Unable to locate package x$" of_testbed cause_in "$work/log"
+
+# Cases inside tests: of a GoogleTest program on the GPU, and of a pytest file.
+mkdir -p "$work/cases"
+cat >"$work/cases/gtest" <<'TEXT'
+#!/bin/sh
+case "$*" in
+  *list_tests*) printf 'SuiteGpu.\n  One\n  Two/0  # GetParam() = 2\n' ;;
+  *) echo "ran $1"; exit 77 ;;
+esac
+TEXT
+cat >"$work/cases/pytest" <<'TEXT'
+#!/bin/sh
+case "$*" in
+  *--collect-only*) printf 'test_x.py::test_good\ntest_x.py::test_bad[1]\n\n2 tests collected\n' ;;
+  *) echo "ran $* with $A"; case "$*" in *bad*) exit 1 ;; esac ;;
+esac
+TEXT
+chmod +x "$work/cases/gtest" "$work/cases/pytest"
+cat >"$work/cases/ctest.json" <<TEXT
+{"tests": [
+  {"name": "x", "command": ["$work/cases/pytest", "no:cacheprovider", "test_x.py"],
+   "properties": [{"name": "ENVIRONMENT", "value": ["A=b"]}, {"name": "WORKING_DIRECTORY", "value": "$work"}]},
+  {"name": "s.gpu.1", "command": ["$work/cases/gtest", "--gtest_filter=*Gpu*"], "properties": [{"name": "LABELS", "value": ["gpu"]}]},
+  {"name": "s.gpu.2", "command": ["$work/cases/gtest", "--gtest_filter=*Gpu*"], "properties": [{"name": "LABELS", "value": ["gpu"]}]},
+  {"name": "bare"}]}
+TEXT
+# shellcheck disable=SC2317  # called through expect
+cases() { python3 "$(dirname "$testbed")/cmake/run_cases.py" "$work/cases" "$1"; }
+expect 0 1 "^ran no:cacheprovider test_x.py::test_good with b$" cases test_good
+expect 1 1 "^ran no:cacheprovider test_x.py::test_bad.1. with b$" cases test_bad
+expect 0 1 "^ran --gtest_filter=SuiteGpu.Two/0$" cases 'SuiteGpu\.Two'
+expect 2 any "^$" cases nothing
 exit $((failures > 0))
