@@ -255,7 +255,7 @@ std::map<std::string, std::string> content_of(const fs::path& folder) {
 class FuzzPrograms : public testing::Test {
  protected:
   FuzzPrograms() {
-    root = fs::path(testing::TempDir()) / "fuzz_test";
+    root = fs::path(testing::TempDir()) / ("fuzz_test_" + std::to_string(getpid()));
     fs::remove_all(root);
     fs::create_directories(root / "case");
   }
@@ -290,6 +290,7 @@ class FuzzPrograms : public testing::Test {
   void judge(const std::vector<std::string>& words, bool may_write) {
     const auto before = content_of(root / "case");
     const Ended ended = run(words);
+    ++codes[ended.code];
     const auto after = content_of(root / "case");
     std::string line;
     for (const std::string& word : words)
@@ -312,6 +313,7 @@ class FuzzPrograms : public testing::Test {
   }
 
   fs::path root;
+  std::map<int, int> codes;  // how often a program ended with each
 };
 
 void write(const fs::path& path, const std::string& text) {
@@ -438,6 +440,10 @@ TEST_F(FuzzPrograms, EndWithZeroOneOrTwoAndOneSentence) {
     fs::remove_all(root / "case");
     fs::create_directories(root / "case");
   });
+  // Cases that are all refused, or none, would show little.
+  EXPECT_GE(codes[0], 5);
+  EXPECT_GE(codes[2], 5);
+  std::cout << codes[0] << " ended with 0, " << codes[1] << " with 1, " << codes[2] << " with 2\n";
 }
 
 }  // namespace

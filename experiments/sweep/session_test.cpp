@@ -124,7 +124,14 @@ TEST_F(SessionTest, AVariantThatThrowsFailsAndTheNextOneRuns) {
   EXPECT_EQ(run(cpu::variant, "f16/n256/r64").status, Outcome::Status::ok);
 }
 
+// Told from the list where the memory of the machine is known, else by the run.
 TEST_F(SessionTest, WhatDoesNotFitIsUnsupportedNotFailed) {
+  const JobList list =
+      make_jobs({&cpu::variant}, {{parse_problem("f16/n1024/r35184372088832"), Mode::host}}, device);
+  EXPECT_TRUE(list.jobs.empty());
+  ASSERT_EQ(list.unsupported.size(), 1U);
+  EXPECT_NE(list.unsupported[0].reason.find("of host memory, there are"), std::string::npos);
+  device.host_memory_bytes = 0;
   const Outcome outcome = run(cpu::variant, "f16/n1024/r35184372088832");
   EXPECT_EQ(outcome.status, Outcome::Status::unsupported);
   EXPECT_NE(outcome.row.at("reason").find("of host memory"), std::string::npos);
