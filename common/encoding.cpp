@@ -220,7 +220,8 @@ void validate_lengths(const Encoding& encoding, std::int64_t n, const std::strin
                               " elements must be a multiple of group=", group));
     }
   }
-  if (code_bits(encoding.format) == 4 && n % 2 != 0) {
+  // Rows of one element lie side by side (Problem sees to that), so whole tokens are whole bytes.
+  if (code_bits(encoding.format) == 4 && (n == 1 ? token_length(encoding, n) : n) % 2 != 0) {
     throw BadRequest(concat("encoding ", text, ": two codes share a byte, so n=", n, " must be even"));
   }
 }

@@ -170,6 +170,8 @@ TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
             "encoding e4m3:128,128x4: the layout 128x4 is for scales in e8m0 or e4m3, not for scales in f32");
   EXPECT_EQ(refusal("int8:tensor,mn", 64), "encoding int8:tensor,mn: one scale per tensor has no layout mn");
   EXPECT_EQ(refusal("int4:row", 3), "encoding int4:row: two codes share a byte, so n=3 must be even");
+  EXPECT_EQ(refusal("int4:row,t16", 1), "");  // a quantizer alone: tokens of rows of one element
+  EXPECT_NE(refusal("int4:row,t15", 1).find("must be even"), std::string::npos);
   EXPECT_NE(refusal("e4m3", 4096).find("names no scales"), std::string::npos);
   EXPECT_NE(refusal("e5m2:row", 4096).find("the form is"), std::string::npos);
   EXPECT_NE(refusal("int8:x", 4096).find("is no group size"), std::string::npos);

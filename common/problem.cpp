@@ -150,7 +150,8 @@ void validate(const Problem& problem) {
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
-  if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0) {
+  if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
+      !(n == 1 && problem.out.row_stride == 1)) {
     throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
                             problem.out.row_stride, " must be even"));
   }

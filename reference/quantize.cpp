@@ -310,8 +310,9 @@ Encoded quantize(const Problem& problem, const Array& array, const void* values,
 
   encoded.codes.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   const int per_byte = 8 / code_bits(encoding.format);
-  parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
+  const std::int64_t token_rows = token_length(encoding, n) / n;  // whole bytes, whatever n
+  parallel_for(problem.rows / token_rows, threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin * token_rows; row < end * token_rows; ++row) {
       for (std::int64_t column = 0; column < n; ++column) {
         const GroupScale& scale = scales[static_cast<std::size_t>((row * n + column) / groups.size)];
         const int code = code_of(encoding, scale, value_at(row, column));

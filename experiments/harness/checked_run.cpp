@@ -188,7 +188,8 @@ const std::vector<std::byte>& TruthCache::input_of(const Problem& problem, refer
 Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass input_class,
                                std::uint64_t seed) {
   Problem period = problem;
-  period.placement = Placement::in_place;  // makes no difference to the truth
+  period.placement = Placement::in_place;  // makes no difference to the truth, nor does the encoding
+  period.encoding = {};
   period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
     return same_rows(truth, period, input_class, seed);

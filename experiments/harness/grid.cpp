@@ -29,11 +29,22 @@ std::vector<Value> parse_each(std::string_view text, Parse parse) {
   return values;
 }
 
+/// Items between blanks: encodings have commas of their own.
+std::vector<Encoding> parse_encodings(std::string_view text) {
+  std::vector<Encoding> encodings;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;)
+    encodings.push_back(word == "plain" ? Encoding{} : parse_encoding(word));
+  if (encodings.empty()) throw BadRequest("the block names no encoding behind 'encoding ='; plain is none");
+  return encodings;
+}
+
 struct Block {
   int line = 0;
   std::vector<std::int64_t> n, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
+  std::vector<Encoding> encodings{Encoding{}};
   std::vector<Mode> modes;
 
   void set(std::string_view key, std::string_view value) {
@@ -47,11 +58,13 @@ struct Block {
       dtypes = parse_each<Dtype>(value, parse_dtype);
     } else if (key == "placement") {
       placements = parse_each<Placement>(value, parse_placement);
+    } else if (key == "encoding") {
+      encodings = parse_encodings(value);
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, parse_mode);
     } else {
       throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, elements, rows, dtype, placement, mode", key));
+          fmt::format("unknown key '{}'; known: n, elements, rows, dtype, placement, encoding, mode", key));
     }
   }
 
@@ -72,12 +85,16 @@ struct Block {
       for (const Dtype dtype : dtypes) {
         for (const std::int64_t count : rows_for(length)) {
           for (const Placement placement : placements) {
-            for (const Mode mode : modes) {
-              Problem problem = make_problem(dtype, length, count, placement);
-              problem.programmatic_launch = is_programmatic(mode);
-              validate(problem);
-              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
-                cases.push_back({problem, mode});
+            for (const Encoding& encoding : encodings) {
+              for (const Mode mode : modes) {
+                Problem problem = make_problem(dtype, length, count, placement);
+                problem.programmatic_launch = is_programmatic(mode);
+                problem.encoding = encoding;
+                if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
+                validate(problem);
+                if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
+                  cases.push_back({problem, mode});
+                }
               }
             }
           }

@@ -7,15 +7,38 @@
 #include <utility>
 
 #include "experiments/harness/copy_kernels.hpp"
+#include "experiments/harness/encoded.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/settings_json.hpp"
 
 namespace fwht::harness {
 
+namespace {
+
+Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
+                        const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
+                        std::uint64_t seed) {
+  const Problem problem = plan->problem();
+  Subject subject{describe(variant, problem)};
+  subject.launch = [plan, problem](const void* in, void* out, Stream stream) {
+    plan->execute(encoded_operands(problem, in, out), stream);
+  };
+  subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
+  subject.check = [=, &variant](Slices& slices) {
+    const EncodedChecked checked = check_encoded(variant, *plan, *truths, input, seed, slices);
+    return Judgement{checked.verdict, {{"rel_l2", csv_number(checked.rel_l2)}}};
+  };
+  subject.settings = [plan] { return settings_json(*plan); };
+  return subject;
+}
+
+}  // namespace
+
 Description describe(std::string_view name, Memory memory, const Problem& problem) {
   Description what;
   what.name = fmt::format("{}/{}", name, to_string(problem));
-  what.buffers = {memory, problem.placement, problem.span_bytes(), problem.span_bytes_out()};
+  what.buffers = {memory, problem.placement, problem.span_bytes(),
+                  problem.encoding.is_plain() ? problem.span_bytes_out() : encoded_block(problem).bytes};
   what.traffic = {problem.bytes_read(), problem.bytes_written()};
   what.sign_mask = sign_mask(problem.dtype());
   what.columns = {{"variant", std::string(name)},
@@ -41,6 +64,7 @@ Description describe(const Variant& variant, const Problem& problem) {
 Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
                           std::shared_ptr<TruthCache> truths, reference::InputClass input,
                           std::uint64_t seed) {
+  if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, input, seed);
   return transform_subject(variant.name, variant.memory, std::move(plan), std::move(truths), input, seed);
 }
 

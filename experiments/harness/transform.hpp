@@ -19,6 +19,7 @@ Subject transform_subject(std::string_view name, Memory memory, std::shared_ptr<
                           std::shared_ptr<TruthCache> truths,
                           reference::InputClass input = reference::InputClass::normal,
                           std::uint64_t seed = 1);
+/// Also of encoded results, which are judged against the reference quantizer (harness/encoded).
 Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
                           std::shared_ptr<TruthCache> truths,
                           reference::InputClass input = reference::InputClass::normal,

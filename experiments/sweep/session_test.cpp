@@ -53,6 +53,27 @@ const Variant kThrowing{"throwing", "", Memory::host, everything,
                           return std::make_unique<Throwing>(p);
                         }};
 
+// cpu, and one bit of the last code wrong.
+class OneCodeOff final : public Plan {
+ public:
+  OneCodeOff(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem), cpu_(plan(cpu::variant, problem, device)) {}
+  Numerics numerics() const override { return cpu_->numerics(); }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    cpu_->execute(operands, stream);
+    if (problem().encoding.is_plain()) return;
+    static_cast<unsigned char*>(operands.out)[problem().span_bytes_out() - 1] ^= 0x20U;
+  }
+  std::unique_ptr<Plan> cpu_;
+};
+const Variant kOneCodeOff{"one_code_off", "", Memory::host, everything,
+                          [](const Problem& p, const DeviceInfo& device) -> std::unique_ptr<Plan> {
+                            return std::make_unique<OneCodeOff>(p, device);
+                          }};
+
 class SessionTest : public testing::Test {
  protected:
   Outcome run(const Variant& variant, const char* problem, Mode mode = Mode::host) {
@@ -100,6 +121,29 @@ TEST_F(SessionTest, HasAsManyReplaysAsItIsAskedFor) {
   ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
   EXPECT_EQ(outcome.row.at("replays"), "3");
   EXPECT_EQ(outcome.timing.each_us.size(), 3U);
+}
+
+// Codes and scales are compared bit for bit, the time is that of fewer bytes.
+TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
+  for (const char* text : {"bf16/n256/r64>e4m3:row", "f16/n256/r66>e4m3:128,mn", "f32/n64/r64>int4:32",
+                           "bf16/n128/r64>e4m3:row,t1024", "bf16/n256/r64>nvfp4:128x4",
+                           "f16/n128/r64>e4m3:tensor,vllm_static", "bf16/n1/r65536>mxfp8:t4096"}) {
+    const Outcome outcome = run(cpu::variant, text);
+    ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
+    EXPECT_EQ(outcome.row.at("bytes_written"), std::to_string(parse_problem(text).bytes_written()));
+    const double error = std::stod(outcome.row.at("rel_l2"));
+    EXPECT_GT(error, 0.02) << text;
+    EXPECT_LT(error, 0.13) << text;
+  }
+}
+
+TEST_F(SessionTest, AWrongCodeHasNoTime) {
+  for (const char* text : {"bf16/n256/r64>e4m3:row", "bf16/n256/r64>nvfp4", "bf16/n256/r64>mxfp4:128x4"}) {
+    const Outcome outcome = run(kOneCodeOff, text);
+    EXPECT_EQ(outcome.status, Outcome::Status::incorrect) << text;
+    EXPECT_NE(outcome.message.find("codes of row 63"), std::string::npos) << outcome.message;
+    EXPECT_FALSE(outcome.row.contains("time_us"));
+  }
 }
 
 // Lie 10 of ten: a speed is printed for a wrong result.
