@@ -1,16 +1,18 @@
 # The tests of analysis/, one ctest test a file. FWHT_PYTHON names the interpreter (./testbed passes its own); without a
-# Python that has the packages of analysis/requirements.txt one test stands for them, skipped with the reason.
+# Python that has the packages of analysis/requirements*.txt one test stands for them, skipped with the reason.
 if(FWHT_TESTS)
-  set(FWHT_PYTHON "" CACHE FILEPATH "Python with the packages of analysis/requirements.txt")
+  set(FWHT_PYTHON "" CACHE FILEPATH "Python with the packages of analysis/requirements.txt and requirements-test.txt")
   set(python "${FWHT_PYTHON}")
   if(NOT python)
     set(python python3)
   endif()
-  execute_process(COMMAND ${python} -c "import jinja2, numpy, pandas, pydantic, pytest, typer, vl_convert"
-    RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  set(requirements ${PROJECT_SOURCE_DIR}/analysis/requirements.txt ${PROJECT_SOURCE_DIR}/analysis/requirements-test.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${requirements})
+  execute_process(COMMAND ${python} ${PROJECT_SOURCE_DIR}/cmake/has_requirements.py ${requirements}
+    RESULT_VARIABLE missing OUTPUT_VARIABLE why OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(missing)
     add_test(NAME analysis COMMAND ${CMAKE_COMMAND} -E echo
-      "skipped: ${python} lacks packages of analysis/requirements.txt; ./testbed test installs them")
+      "skipped: ${python} lacks packages of analysis/requirements.txt (${why}); ./testbed test installs them")
     set_tests_properties(analysis PROPERTIES LABELS host SKIP_REGULAR_EXPRESSION "^skipped: ")
   else()
     set(sweep)  # one test has it write a results folder
@@ -27,4 +29,6 @@ if(FWHT_TESTS)
       set_tests_properties(analysis.${stem} PROPERTIES LABELS host TIMEOUT 1200)
     endforeach()
   endif()
+  add_test(NAME requirements.lock COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/lock_test.py ${PROJECT_SOURCE_DIR}/analysis)
+  set_tests_properties(requirements.lock PROPERTIES LABELS host)
 endif()
