@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "common/error.hpp"
 #include "common/text.hpp"
+#include "common/text_file.hpp"
 
 namespace fwht {
 
@@ -113,11 +112,8 @@ SignMatrix parse_sign_matrix(std::string_view text) {
 }
 
 SignMatrix read_sign_matrix(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadRequest(concat("the matrix file '", path, "' cannot be read"));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_sign_matrix(text.str());
+  constexpr std::size_t kLongest = std::size_t{16} << 20;
+  return parse_sign_matrix(read_text_file(path, concat("the matrix file '", path, "'"), kLongest));
 }
 
 std::vector<std::byte> dense_entries(const SignMatrix& matrix, Dtype dtype) {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/text_file.hpp"
 
 namespace fwht::harness {
 namespace {
@@ -221,12 +221,14 @@ Grid load_grid(const std::string& name_or_file) {
     if (grid.name == name_or_file) return parse_grid(std::string(grid.name), grid.text);
     known += (known.empty() ? "" : ", ") + std::string(grid.name);
   }
-  std::ifstream file(name_or_file);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || text.empty()) {
+  std::error_code error;
+  if (!std::filesystem::exists(name_or_file, error)) {
     throw BadRequest(
         fmt::format("unknown grid '{}': no such file, and the built-in grids are {}", name_or_file, known));
   }
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  const std::string text = read_text_file(name_or_file, fmt::format("grid '{}'", name_or_file), kLongest);
+  if (text.empty()) throw BadRequest(fmt::format("grid '{}' is empty", name_or_file));
   return parse_grid(name_or_file, text);
 }
 

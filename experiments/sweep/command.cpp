@@ -14,6 +14,7 @@
 #include "common/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/progress.hpp"
 #include "experiments/harness/results_folder.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
@@ -155,7 +156,9 @@ bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark
   harness::Progress progress(jobs.size());
   Session session(
       provenance.device, [&](const CsvRow& row) { limits.append(row); }, benchmark.replays());
-  const auto measure = [&](const Job& job) {
+  const auto measure = [&](const Job& job) -> Outcome {
+    if (harness::interrupted_by() != 0)
+      return {Outcome::Status::not_run, {}, {}, 0.0, "not run: interrupted"};
     if (!benchmark.asked_for) progress.begin(job.name());
     Outcome outcome = session.run(job);
     switch (outcome.status) {
@@ -181,10 +184,33 @@ bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark
     for (const Job& job : jobs)
       measure(job);
   }
+  if (harness::interrupted_by() != 0) return false;
   if (session.device_lost().empty()) return true;
   progress.note(
       fmt::format("{}; --resume {} measures the rest", session.device_lost(), folder.path().string()));
   return false;
+}
+
+// Before a folder is made: a run that can measure nothing is a bad request.
+void require_jobs(const JobList& list, const std::string& filter) {
+  if (!list.jobs.empty()) return;
+  if (!filter.empty()) throw BadRequest(fmt::format("no name matches --benchmark_filter={}", filter));
+  if (list.unsupported.empty())
+    throw BadRequest("no variant that was asked for runs in a mode that was asked for");
+  const Unsupported& first = list.unsupported.front();
+  throw BadRequest(fmt::format("nothing that was asked for can be run here; {}: {}{}", first.what.name,
+                               first.reason,
+                               list.unsupported.size() == 1 ? "" : "; --dry-run lists the other reasons"));
+}
+
+// The table, what went wrong, and the folder as the last line; returns the exit code.
+int conclude(const ResultsFolder& folder, bool all_run, bool benchmark_reports) {
+  const std::vector<CsvRow> results = folder.rows("results.csv");
+  std::ostream& out = benchmark_reports ? std::cerr : std::cout;
+  if (!benchmark_reports) out << best_variants(results);
+  out << '\n' << problems_found(results) << summary(results, folder.rows("unsupported.csv").size());
+  out << folder.path().string() << std::endl;
+  return exit_code(all_run, results);
 }
 
 }  // namespace
@@ -228,29 +254,21 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     return 0;
   }
 
-  if (list.jobs.empty() && !options.benchmark.filter.empty())
-    throw BadRequest(fmt::format("no name matches --benchmark_filter={}", options.benchmark.filter));
+  require_jobs(list, options.benchmark.filter);
   require_writable(options.benchmark.out);
   const Provenance provenance = gather_provenance(argc, argv, device);
   const harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};
   ResultsFolder folder =
       ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
-  write_unsupported(folder, list);
-  const bool all_run =
-      measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
-  if (all_run) folder.finish();
-
-  const std::vector<CsvRow> results = folder.rows("results.csv");
-  const std::string bad = problems_found(results);
-  // Standard output belongs to Google Benchmark where it reports.
-  std::ostream& out = options.benchmark.asked_for ? std::cerr : std::cout;
-  if (!options.benchmark.asked_for) out << best_variants(results);
-  out << (bad.empty() ? "" : "\n") << bad << '\n';
-  if (const std::size_t count = folder.rows("unsupported.csv").size(); count > 0) {
-    out << fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", count);
-  }
-  out << folder.path().string() << std::endl;
-  return exit_code(all_run, results);
+  return harness::write_folder(folder, argc, argv, [&] {
+    write_unsupported(folder, list);
+    const bool all_run =
+        measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
+    if (harness::interrupted_by() != 0) return 1;
+    if (all_run) folder.finish();
+    // Standard output belongs to Google Benchmark where it reports.
+    return conclude(folder, all_run, options.benchmark.asked_for);
+  });
 }
 
 }  // namespace fwht::sweep

@@ -63,6 +63,27 @@ Job make_job(const Contestant& contestant, const Case& c,
   return {harness::describe(contestant.name, contestant.memory, c.problem), c.mode, make};
 }
 
+// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when they are
+// made (Workspace::get).
+Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& device) {
+  const bool on_host = buffers.memory == Memory::host;
+  const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
+  const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
+  if (there == 0 || buffers.in_bytes <= there - std::min(there, out)) return {};  // 0: not known
+  return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
+                      on_host ? "host" : "device", there >> 20)};
+}
+
+// In polynomial time where the library can, and never deep enough for its stack: an expression is text from outside.
+std::regex filter_expression(const std::string& text) {
+#ifdef __GLIBCXX__
+  constexpr auto kSyntax = std::regex::extended | std::regex_constants::__polynomial;
+#else
+  constexpr auto kSyntax = std::regex::extended;
+#endif
+  return std::regex(text, kSyntax);
+}
+
 }  // namespace
 
 bool Filters::keep(const Case& c) const {
@@ -77,7 +98,10 @@ std::string Job::name() const {
 
 Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
   return {std::string(variant.name), variant.memory,
-          [&](const Problem& problem) { return variant.supports(problem, device); },
+          [&](const Problem& problem) {
+            const Support support = variant.supports(problem, device);
+            return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
+          },
           [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
             return harness::transform_subject(variant, plan(variant, problem, device), truths);
           }};
@@ -121,9 +145,13 @@ JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<
 
 void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
   if (filter.empty() || filter == "all") return;
+  constexpr std::size_t kLongest = 1000;
+  if (filter.size() > kLongest)
+    throw BadRequest(
+        fmt::format("--benchmark_filter has {} characters; the limit is {}", filter.size(), kLongest));
   const bool inverted = filter.front() == '-';
   try {
-    const std::regex expression(filter.substr(inverted ? 1 : 0), std::regex::extended);
+    const std::regex expression = filter_expression(filter.substr(inverted ? 1 : 0));
     std::erase_if(jobs,
                   [&](const Job& job) { return std::regex_search(job.name(), expression) == inverted; });
   } catch (const std::regex_error&) {

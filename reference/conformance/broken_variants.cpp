@@ -154,7 +154,7 @@ class BrokenPlan final : public Plan {
       if (has(Defect::wrong_sign) && row % 5 == 4) x.back() = -x.back();
       if (has(Defect::not_repeatable) && runs_ % 3 == 0) x[0] = std::nextafter(x[0] * 1.001F, 0.0F);
       store(operands.out, to, x);
-      if (has(Defect::writes_gaps)) {
+      if (has(Defect::writes_gaps) || (has(Defect::writes_last_gap) && row == p.rows - 2)) {
         const std::int64_t end = row + 1 < p.rows ? stride : p.n();
         for (std::int64_t i = p.n(); i < end; ++i)
           store_element(p.dtype(), operands.out, to + i, 0.0);
@@ -361,6 +361,7 @@ std::span<const Broken> broken_variants() {
       broken<writes_past_end>("writes_past_end", "Impulses SmoothInputs BehindTheLastRow RowCounts Strides"),
       broken<ignores_stride>("ignores_stride", "Strides OperatorShapes"),
       broken<writes_gaps>("writes_gaps", "Strides"),
+      broken<writes_last_gap>("writes_last_gap", "Strides"),
       broken<accumulates>("accumulates", "SmoothInputs RowCounts TailRows Placements"),
       broken<changes_input>("changes_input", "SmoothInputs Placements RowCounts"),
       broken<ignores_offset>("ignores_offset", "MisalignedPointers"),

@@ -27,6 +27,7 @@ enum class Defect {
   writes_past_end,  ///< one element behind the last row
   ignores_stride,
   writes_gaps,              ///< zeros between rows
+  writes_last_gap,          ///< between the last two rows alone
   accumulates,              ///< adds to what the output held
   changes_input,            ///< works in the caller's input
   ignores_offset,           ///< rounds pointers down to 16 bytes

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/error.hpp"
 #include "common/text.hpp"
+#include "common/text_file.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"
 
@@ -22,14 +19,8 @@ namespace {
 constexpr const char* kTableVariable = "FWHT_TUNING";
 
 TuningTable table_from_file(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {  // a folder, or a device that never ends
-    throw BadRequest(concat(kTableVariable, "=", path, ": there is no such file"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadRequest(concat(kTableVariable, "=", path, ": the file cannot be read"));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_tuning_table(text, path);
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  return parse_tuning_table(read_text_file(path, concat(kTableVariable, "=", path), kLongest), path);
 }
 
 /// What a plan is made by: a table, or the rule where none is for this device.

@@ -33,6 +33,13 @@ std::int64_t positive_number(std::string_view digits) {
   return value;
 }
 
+int small_number(std::string_view digits) {
+  constexpr std::int64_t kMost = 100000;
+  const std::int64_t value = positive_number(digits);
+  if (value > kMost) throw BadRequest(concat(value, " is above the limit of ", kMost));
+  return static_cast<int>(value);
+}
+
 Placement placement_of(std::string_view word) {
   if (word == "in") return Placement::in_place;
   if (word == "out") return Placement::out_of_place;
@@ -62,8 +69,8 @@ void parse_comment(std::string_view line, TuningTable& table) {
   const std::string_view key = line.substr(2, colon - 2), value = line.substr(colon + 2);
   if (key == "device") table.device = value;
   if (key == "source") table.source = value;
-  if (key == "compute_capability") table.compute_capability = static_cast<int>(positive_number(value));
-  if (key == "sm_count") table.sm_count = static_cast<int>(positive_number(value));
+  if (key == "compute_capability") table.compute_capability = small_number(value);
+  if (key == "sm_count") table.sm_count = small_number(value);
 }
 
 double octaves_apart(std::int64_t a, std::int64_t b) {
