@@ -144,13 +144,15 @@ class Checkout(Installed):
 def _commit(checkout: Path) -> str:
     """Of the checkout, with a + where it was changed; of a copy without .git what its file COMMIT says."""
     git = ["git", "-C", str(checkout)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
-        return commit + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        file = checkout / "COMMIT"
-        return file.read_text().strip() if file.is_file() else "unknown"
+    if (checkout / ".git").exists():  # else git would answer for a repository around it
+        try:
+            commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+            changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+            return commit + ("+" if changed else "")
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    file = checkout / "COMMIT"
+    return file.read_text().strip() if file.is_file() else "unknown"
 
 
 class Dao(Checkout):
