@@ -269,6 +269,8 @@ def _scale_matrix(scales: Any, layout: Layout, rows: int, columns: int) -> Any:
     if layout.layout == "packed":
         stored = torch.stack([scales >> shift & 255 for shift in (0, 8, 16, 24)], -1).reshape(scales.shape[0], -1)[:, :columns]
         return torch.exp2(stored.to(torch.float32) - 127)
+    if layout.scale_type == "e4m3":  # PyTorch does not index float8 on the CPU
+        scales = scales.to(torch.float32)
     if layout.layout == "128x4":
         i = torch.arange(rows, device=scales.device)[:, None]
         j = torch.arange(columns, device=scales.device)[None, :]
