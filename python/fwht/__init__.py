@@ -31,7 +31,7 @@ __all__ = [
 ]
 __version__: str = _c.version
 
-_SUBMODULES = ("compat", "nn", "torch")  # those that import PyTorch
+_SUBMODULES = ("compat", "distributed", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
 _Tensor: Any = None
