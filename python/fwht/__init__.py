@@ -34,7 +34,7 @@ __all__ = [
 hadamard_quantize = quantize.hadamard_quantize  # the module stays `fwht.quantize`
 __version__: str = _c.version
 
-_SUBMODULES = ("compat", "nn", "torch")  # those that import PyTorch
+_SUBMODULES = ("compat", "distributed", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
 _Tensor: Any = None
