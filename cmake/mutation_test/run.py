@@ -9,10 +9,13 @@ CMake. Exit code: 0 when every fault is caught, 1 when one survives, 2 for a fau
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import hashlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +23,7 @@ from pathlib import Path
 from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILD_LIMIT_S, TEST_LIMIT_S = 3600, 120  # a test that a fault keeps from ending has caught it
 COLUMNS = ["name", "file", "outcome", "caught_by", "digest"]
 
 
@@ -42,12 +46,18 @@ def copy_checkout(source: Path) -> None:
         shutil.copy2(ROOT / name, target)
 
 
-def run(command: list[str], folder: Path, log: Path, limit_s: float = 1800) -> bool:
+def run(command: list[str], folder: Path, log: Path, limit_s: float) -> bool:
+    """Whether it ends with 0 in time; all that it started ends with it."""
     with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=folder, stdout=file, stderr=file, start_new_session=True)
         try:
-            return subprocess.run(command, cwd=folder, stdout=file, stderr=file, timeout=limit_s, check=False).returncode == 0
+            return process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def is_command(test: str) -> bool:
@@ -59,14 +69,14 @@ def outcome_of(mutation: Mutation, source: Path, build: Path, jobs: int) -> tupl
     log = build / "mutation.log"
     programs = sorted({test.split(":")[0] for test in mutation.tests if not is_command(test)})
     targets = [Path(program).name for program in programs]
-    if targets and not run(["cmake", "--build", str(build), "--parallel", str(jobs), "--target", *targets], source, log):
+    if targets and not run(["cmake", "--build", str(build), "--parallel", str(jobs), "--target", *targets], source, log, BUILD_LIMIT_S):
         return "does not build", ""
     for test in mutation.tests:
         if is_command(test):
-            passed = run(["sh", "-c", test[3:].replace("{build}", str(build))], source, log)
+            passed = run(["sh", "-c", test[3:].replace("{build}", str(build))], source, log, TEST_LIMIT_S)
         else:
             program, _, gtest_filter = test.partition(":")
-            passed = run([str(build / program), f"--gtest_filter={gtest_filter}"], build, log)
+            passed = run([str(build / program), f"--gtest_filter={gtest_filter}"], build, log, TEST_LIMIT_S)
         if not passed:
             return "caught", test
     return "survives", ""
@@ -101,7 +111,7 @@ def main() -> int:
     known = {row["digest"]: row for row in rows}
     configure = ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  "-DFWHT_CUDA=OFF", "-DFWHT_KOKKOS=OFF", *cmake_arguments]  # fmt: skip
-    if not run(configure, source, build / "configure.log"):
+    if not run(configure, source, build / "configure.log", BUILD_LIMIT_S):
         print(f"CMake could not configure {build} (see configure.log there)")
         return 2
 
