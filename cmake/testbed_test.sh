@@ -44,7 +44,7 @@ for command in run accuracy; do
   expect 2 1 "is a file, not a folder" bare "$command" --output "$testbed/below"
 done
 for command in run sweep; do
-  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are headline host" bare "$command" --grid nope
+  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are .*headline host" bare "$command" --grid nope
 done
 expect 2 1 "unknown variant 'nope'" bare sweep --grid smoke --variant=cpu,nope
 expect 2 1 "unknown preset 'nosuch'; known: release ci host" bare test --preset nosuch
