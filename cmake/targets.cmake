@@ -15,11 +15,12 @@ if(FWHT_WERROR)
   list(APPEND FWHT_WARNINGS -Werror)
 endif()
 
+# Line numbers for profilers triple the size of the machine code, and stay out of wheels.
 function(fwht_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${FWHT_WARNINGS}>)
   if(FWHT_WITH_CUDA)
     target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=-warn-spills,-warn-lmem-usage>
+      $<$<COMPILE_LANGUAGE:CUDA>:$<$<NOT:$<BOOL:${SKBUILD}>>:-lineinfo> -Xptxas=-warn-spills,-warn-lmem-usage>
       $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${FWHT_WERROR}>>:-Werror=cross-execution-space-call,reorder>)
   endif()
 endfunction()

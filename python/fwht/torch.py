@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import torch
 
 from . import _c, array, operators
+from . import quantize as _quantize
 from .array import View
 
 Tensor = torch.Tensor
@@ -358,6 +359,73 @@ def transform_by_operator(
     if not out.is_inference():
         _increment_version(out)
     return out
+
+
+# --- codes and scales ------------------------------------------------------------------------------------------------
+
+_library.define(
+    'hadamard_quantize(Tensor x, str encoding, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=None, '
+    "float? tensor_scale=None, bool transpose=False, str? variant=None) -> (Tensor, Tensor)"
+)
+
+
+def _encoded_outputs(x: Tensor, layout: _quantize.Layout) -> tuple[Tensor, Tensor]:
+    """Codes and the matrix of scales; x may be fake, its number of rows symbolic."""
+    kind = {"e4m3": torch.float8_e4m3fn, "int8": torch.int8}.get(layout.element, torch.uint8)
+    codes = torch.empty(_quantize.code_shape(layout, x.shape), dtype=kind, device=x.device)
+    if layout.columns == 0:
+        return codes, torch.empty(0, dtype=torch.float32, device=x.device)
+    rows, columns, _ = layout.storage(x.numel())
+    flat = torch.empty(rows * columns, dtype=getattr(torch, layout.scale_dtype), device=x.device)
+    return codes, _quantize.shaped(layout, x.shape, flat, torch.as_strided)
+
+
+def _quantize_kernel(
+    x: Tensor, encoding: str, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
+    tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    layout = _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+    if _c.row_stride(x.shape, x.stride()) is None:
+        x = x.contiguous()
+    codes, scales = _encoded_outputs(x, layout)
+    _quantize.run(
+        view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator, signs,
+        dense, scale, tensor_scale, transpose, variant,
+    )  # fmt: skip
+    return codes, scales
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("hadamard_quantize", _quantize_kernel, _key)
+_op_quantize = torch.ops.fwht.hadamard_quantize.default
+
+
+@torch.library.register_fake("fwht::hadamard_quantize")
+def _(
+    x: Tensor, encoding: str, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
+    tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    _check_operator(x, operator, signs, scale, transpose)
+    layout = _quantize.checked((int(x.shape[-1]),), encoding, tensor_scale)
+    return _encoded_outputs(x, layout)
+
+
+def quantize(
+    x: Tensor, encoding: str, operator: str, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
+    variant: str | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if x.requires_grad and _is_grad_enabled():
+        raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
+    for name, given in (("signs", signs), ("dense", dense)):
+        if given is not None and not isinstance(given, Tensor):
+            raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
+    if not _is_compiling():  # else the operator's fake function does
+        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+            _problem(x, scale, variant, False)  # refused
+        _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+        _check_operator(x, operator, signs, scale, transpose)
+        _c.encoded(variant)
+    return _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
 
 
 # --- autograd --------------------------------------------------------------------------------------------------------

@@ -137,7 +137,8 @@ FWHT_API const char* fwht_operator_transposed(const char* op_text);
 /* As one JSON object: text, n, symmetric, signs ("none", "first", "last"), dense_entries. Else as above. */
 FWHT_API const char* fwht_operator_info_json(const char* op_text);
 /* Of an encoding for so many rows of n elements, as one JSON object: text, element, code_bits, scale_type, layout,
- * scale_rows, scale_columns, scale_bytes (the buffer, padding included), needs_tensor_scale. Else as above. */
+ * token (elements that share a row of the matrix of scales), scale_rows, scale_columns, scale_bytes (the buffer,
+ * padding included), needs_tensor_scale. Else as above. */
 FWHT_API const char* fwht_encoding_info_json(const char* encoding, int64_t n, int64_t rows);
 
 /* Destroys every plan that fwht_transform keeps and returns how many there were. Only when none of their

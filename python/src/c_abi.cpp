@@ -267,6 +267,7 @@ std::string describe(const Encoding& encoding, std::int64_t n, std::int64_t rows
       .add("code_bits", std::int64_t{code_bits(encoding.format)})
       .add("scale_type", name_of(encoding.scale_type))
       .add("layout", name_of(encoding.layout))
+      .add("token", token_length(encoding, n))
       .add("scale_rows", shape.rows)
       .add("scale_columns", shape.columns)
       .add("scale_bytes", scale_buffer_bytes(encoding, rows, n))

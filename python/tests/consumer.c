@@ -107,8 +107,11 @@ static void refusals(void) {
   problem.flags = 1u << 30;
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown flag");
   problem = problem_of(4, 1);
+  problem.encoding = "e4m4:row";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown encoding");
   problem.encoding = "e4m3:row";
-  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_UNSUPPORTED, "an encoding that the variant does not do");
+  problem.placement = FWHT_IN_PLACE;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "an encoding in place");
   problem = problem_of(8, 1);
   problem.op_text = "4";
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "n and operator disagree");

@@ -45,7 +45,7 @@ def test_a_peer_that_cannot_be_used(named, words):
 def test_an_empty_checkout(tmp_path):
     if not PEERS["hadacore"]().missing():
         pytest.skip("its package is installed")
-    assert "has no hadamard_cuda.cpp" in peers.HadaCore(tmp_path).missing()
+    assert "has no hadamard_transform.cpp" in peers.HadaCore(tmp_path).missing()
 
 
 def test_the_others_go_on_without_those_that_are_missing():

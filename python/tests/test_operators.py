@@ -245,7 +245,11 @@ def test_gradients():
     # 116 has no symmetric matrix: forward in place of transpose would show.
     for operator, n, given in (("12x2", 24, signs), ("116", 116, None)):
         z = integers(2, n).requires_grad_()
-        f = lambda t: operators.transform(t, operator, 0.5, signs=given)
+
+
+        def f(t, operator=operator, given=given):
+            return operators.transform(t, operator, 0.5, signs=given)
+
         assert torch.autograd.gradcheck(f, (z,), eps=1.0, atol=1e-4, rtol=1e-5)
         w = integers(2, n).roll(3)
         (f(z) * w).sum().backward()

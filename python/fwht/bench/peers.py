@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.metadata
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
@@ -104,40 +105,35 @@ class Installed(Peer):
 class Checkout(Installed):
     """The same, or its extension built from a checkout for this device."""
 
-    sources: tuple[str, ...] = ()  # globs below the checkout
+    sources: tuple[str, ...] = ()  # below the checkout
     folder = ""  # where they lie in a checkout of a larger repository
-    flags = (
-        "-O3", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__",
-        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
-        "--expt-relaxed-constexpr", "--expt-extended-lambda", "--use_fast_math",
-    )  # fmt: skip
+    extension = ""  # the name under which the Python part imports it
+    flags: tuple[str, ...] = ("-O3",)  # of nvcc, as its setup.py has them; architectures: TORCH_CUDA_ARCH_LIST
 
     def __init__(self, checkout: Path | None = None):
         self.checkout = checkout
 
     @functools.cache
     def load(self) -> Any:
-        return super().load() if self.checkout is None else self.built(self.checkout)
+        if self.checkout is None:
+            return super().load()
+        root = self.checkout / self.folder if (self.checkout / self.folder).is_dir() else self.checkout
+        sys.modules[self.extension] = self.built(root)
+        sys.path.insert(0, str(root))
+        return super().load()
 
-    @functools.cache
-    def built(self, checkout: Path) -> Any:
+    def built(self, root: Path) -> Any:
         from torch.utils import cpp_extension
 
-        root = checkout / self.folder if (checkout / self.folder).is_dir() else checkout
-        files = [str(file) for pattern in self.sources for file in sorted(root.glob(pattern))]
-        if not files:
-            raise FileNotFoundError(f"{root} has no {' or '.join(self.sources)}")
+        missing = [name for name in self.sources if not (root / name).is_file()]
+        if missing:
+            raise FileNotFoundError(f"{root} has no {', '.join(missing)}")
         build = Path("build/peers", self.name).resolve()
         build.mkdir(parents=True, exist_ok=True)
-        return self.from_extension(
-            cpp_extension.load(
-                f"fwht_bench_{self.name}", files, build_directory=str(build), extra_include_paths=[str(root / "csrc")],
-                extra_cflags=["-O3"], extra_cuda_cflags=list(self.flags),
-            )
+        return cpp_extension.load(
+            self.extension, [str(root / name) for name in self.sources], build_directory=str(build),
+            extra_cflags=["-O3"], extra_cuda_cflags=list(self.flags),
         )  # fmt: skip
-
-    def from_extension(self, extension: Any) -> Any:
-        raise NotImplementedError
 
     def settings(self) -> dict[str, str]:
         if self.checkout is None:
@@ -148,13 +144,15 @@ class Checkout(Installed):
 def _commit(checkout: Path) -> str:
     """Of the checkout, with a + where it was changed; of a copy without .git what its file COMMIT says."""
     git = ["git", "-C", str(checkout)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
-        return commit + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        file = checkout / "COMMIT"
-        return file.read_text().strip() if file.is_file() else "unknown"
+    if (checkout / ".git").exists():  # else git would answer for a repository around it
+        try:
+            commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+            changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+            return commit + ("+" if changed else "")
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    file = checkout / "COMMIT"
+    return file.read_text().strip() if file.is_file() else "unknown"
 
 
 class Dao(Checkout):
@@ -162,11 +160,14 @@ class Dao(Checkout):
     summary = "fast-hadamard-transform (Dao AI Lab): CUDA cores, fp32 in registers"
     module = "fast_hadamard_transform"
     distribution = "fast-hadamard-transform"
+    extension = "fast_hadamard_transform_cuda"
     sources = ("csrc/fast_hadamard_transform.cpp", "csrc/fast_hadamard_transform_cuda.cu")
+    flags = (
+        "-O3", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
+        "--expt-relaxed-constexpr", "--expt-extended-lambda", "--use_fast_math",
+    )  # fmt: skip
     lengths = (8, 2**15)
-
-    def from_extension(self, extension: Any) -> Any:
-        return extension.fast_hadamard_transform
 
     def make(self, problem: Problem) -> Call:
         call, scale = self.load(), problem.scale
@@ -177,14 +178,12 @@ class HadaCore(Checkout):
     name = "hadacore"
     summary = "HadaCore (PyTorch applied-ai): tensor cores"
     module = "faster_hadamard_transform"
+    extension = "faster_hadamard_transform"
     folder = "kernels/cuda/inference/hadamard_transform"
-    sources = ("hadamard_cuda.cpp", "hadamard_cuda.cu")
+    sources = ("hadamard_transform.cpp", "hadamard_transform_cuda.cu")
     dtypes = _HALVES
     writes = "both"
     scales = False
-
-    def from_extension(self, extension: Any) -> Any:
-        return extension.hadamard_transform
 
     def make(self, problem: Problem) -> Call:
         call, in_place = self.load(), problem.in_place
