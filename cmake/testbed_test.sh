@@ -25,7 +25,7 @@ for tool in awk bash cat df dirname env grep head id mkdir nproc paste realpath 
 # shellcheck disable=SC2317  # called through expect
 bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
 
-readonly commands=(run test sweep accuracy tune report profile sanitize check)
+readonly commands=(run test sweep accuracy tune report compare which profile sanitize check)
 for command in "${commands[@]}"; do
   expect 0 any "^  $command " "$testbed" help
   expect 0 any "^Usage: ./testbed $command" "$testbed" "$command" --help
