@@ -34,6 +34,12 @@ PLACES = ("variants/module_places_test:*",)
 TESTBED = ("sh bash cmake/testbed_test.sh $PWD/testbed {build}/testbed_test",)
 PROGRAMS = ("experiments/programs_test:Programs.RefuseBadInput*:Programs.AFull*:Programs.ANewFolder*:Programs.AFolderHas*",)
 
+
+def _python(file: str, words: str) -> str:
+    """Tests of analysis/ by words of their names. Without their packages nothing is caught: a missing package is no finding."""
+    return f"sh P=${{FWHT_PYTHON:-python3}}; $P -c 'import pydantic, pytest, typer' || exit 0; $P -m pytest -q -x -p no:cacheprovider analysis/{file} -k '{words}'"
+
+
 MUTATIONS = [
     # Maps and arithmetic.
     _m("butterfly adds twice", "reference/hadamard.cpp", "high[i] = a - b;", "high[i] = a + b;", "reference/hadamard_test:*"),
@@ -114,4 +120,18 @@ MUTATIONS = [
     _m("an empty value", "testbed", '[[ -n ${2:-} ]] || fail', 'true || fail', *TESTBED),
     _m("help builds", "testbed", "case $argument in -h | --help)", "case $argument in --halp)", *TESTBED),
     _m("a pin without hash", "analysis/requirements.lock", "jinja2==3.1.6 \\\n", "jinja2==3.1.6\n", "sh python3 cmake/lock_test.py analysis"),
+    # Results folders and what is shown of them.
+    _m("a hash that differs", "analysis/load.py", '!= listed["sha256"]:', '== "":', _python("test_load.py", "rows_and_hashes")),
+    _m("a fraction off by two per cent", "analysis/load.py", ".abs() > 0.01)", ".abs() > 0.03)", _python("test_load.py", "within_one_per_cent")),
+    _m("a fraction off by a third of a per cent", "analysis/load.py", ".abs() > 0.01)", ".abs() > 0.003)", _python("test_load.py", "within_one_per_cent")),
+    _m("an infinite time", "analysis/load.py", "infinite = good & np.isinf", "infinite = ~good & np.isinf", _python("test_load.py", "contradict")),
+    _m("L2 up to 0.7 of it", "analysis/tables.py", "IN_L2 = 0.6", "IN_L2 = 0.7", _python("test_tables.py", "share_of_the_l2")),
+    _m("L2 up to half of it", "analysis/tables.py", "IN_L2 = 0.6", "IN_L2 = 0.5", _python("test_tables.py", "share_of_the_l2")),
+    _m("noise from all pairs", "analysis/load.py", "quantile(0.95)", "quantile(1.0)", _python("test_load.py", "repeatability")),
+    _m("ties by time alone", "analysis/tables.py", 'rows.assign(exact=_exactness(rows))', 'rows.assign(exact=0)', _python("test_tables.py", "most_exact")),
+    _m("slower within the repetitions", "analysis/tables.py", '(both["time_min_us_b"] > both["time_max_us_a"]) & ', "", _python("test_tables.py", "beyond_the_repetitions")),
+    _m("others are recommended", "analysis/tables.py", ' & ~rows["peer"].astype(bool)]', "]", _python("test_tables.py", "never_recommended")),
+    _m("markup of a folder", "analysis/report.py", "autoescape=True", "autoescape=False", _python("test_report.py", "escaped")),
+    _m("exit code of a refusal", "analysis/cli.py", 'print(f"error: {error}", file=sys.stderr)\n        return 2', 'print(f"error: {error}", file=sys.stderr)\n        return 1',
+       _python("test_load.py", "exit_code_2")),
 ]
