@@ -31,7 +31,7 @@ std::vector<Value> parse_each(std::string_view text, Parse parse) {
 
 struct Block {
   int line = 0;
-  std::vector<std::int64_t> n, elements, rows;
+  std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
   std::vector<Mode> modes;
@@ -39,6 +39,8 @@ struct Block {
   void set(std::string_view key, std::string_view value) {
     if (key == "n") {
       n = parse_counts(value, key);
+    } else if (key == "width") {
+      widths = parse_counts(value, key);
     } else if (key == "elements") {
       elements = parse_counts(value, key);
     } else if (key == "rows") {
@@ -51,15 +53,15 @@ struct Block {
       modes = parse_each<Mode>(value, parse_mode);
     } else {
       throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, elements, rows, dtype, placement, mode", key));
+          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, mode", key));
     }
   }
 
-  std::vector<std::int64_t> rows_for(std::int64_t length) const {
+  std::vector<std::int64_t> rows_for(std::int64_t length, bool of_width) const {
     std::vector<std::int64_t> all;
     for (const std::int64_t count : elements) {
       if (count < length) continue;
-      if (count % length != 0)
+      if (count % length != 0 && !of_width)
         throw BadRequest(fmt::format("elements={} is no multiple of n={}", count, length));
       all.push_back(count / length);
     }
@@ -68,17 +70,23 @@ struct Block {
   }
 
   void append_to(std::vector<Case>& cases, std::set<std::string>& seen) const {
-    for (const std::int64_t length : n) {
-      for (const Dtype dtype : dtypes) {
-        for (const std::int64_t count : rows_for(length)) {
-          for (const Placement placement : placements) {
-            for (const Mode mode : modes) {
-              Problem problem = make_problem(dtype, length, count, placement);
-              problem.programmatic_launch = is_programmatic(mode);
-              validate(problem);
-              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
-                cases.push_back({problem, mode});
-              }
+    for (const std::int64_t length : n)
+      append_to(cases, seen, Operator::sylvester(length), rows_for(length, false));
+    for (const std::int64_t width : widths)
+      append_to(cases, seen, operator_for(width), rows_for(width, true));
+  }
+
+  void append_to(std::vector<Case>& cases, std::set<std::string>& seen, const Operator& op,
+                 const std::vector<std::int64_t>& row_counts) const {
+    for (const Dtype dtype : dtypes) {
+      for (const std::int64_t count : row_counts) {
+        for (const Placement placement : placements) {
+          for (const Mode mode : modes) {
+            Problem problem = make_problem(dtype, op, count, placement);
+            problem.programmatic_launch = is_programmatic(mode);
+            validate(problem);
+            if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
+              cases.push_back({problem, mode});
             }
           }
         }
@@ -90,7 +98,7 @@ struct Block {
     const auto require = [](bool there, std::string_view key) {
       if (!there) throw BadRequest(fmt::format("the block names no {}", key));
     };
-    require(!n.empty(), "n");
+    require(!n.empty() || !widths.empty(), "n or width");
     require(!elements.empty() || !rows.empty(), "elements or rows");
     require(!dtypes.empty(), "dtype");
     require(!modes.empty(), "mode");
