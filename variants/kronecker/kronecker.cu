@@ -193,10 +193,7 @@ class KroneckerPlan final : public Plan {
                     workspace_.counter(),
                     static_cast<int>(tiles_),
                     choice_.order,
-                    static_cast<float>(p.scale),
-                    static_cast<std::byte*>(operands.out),
-                    2 * p.out.row_stride,
-                    static_cast<int>(p.rows)};
+                    static_cast<float>(p.scale)};
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

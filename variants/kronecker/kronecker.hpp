@@ -53,8 +53,6 @@ struct Launch {
   bool held = true;
   constexpr bool operator==(const Launch&) const = default;
 
-  /// Groups of boxes that are filled again one by one: of four where signs are expanded, which is slow.
-  constexpr int groups() const { return held ? 1 : (shape.k_steps() + 3) / 4; }
   constexpr int warps() const { return 4 * ((shape.warpgroups() + passes - 1) / passes); }  ///< of a team
   constexpr int threads() const { return teams * warps() * 32; }
   /// Tiles, then the warps' staging of results, then the second matrix, then barriers and tile numbers.
@@ -63,44 +61,44 @@ struct Launch {
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
   constexpr int shared_bytes() const {
-    return slot_bytes() + staging_bytes() + second_bytes() + teams * slots * (8 * groups() + 16);
+    return slot_bytes() + staging_bytes() + second_bytes() + teams * slots * 24;
   }
 };
 
 /// The launches, each made for one row length. Others use the one with the fewest k steps that are enough.
 inline constexpr Launch kLaunches[] = {
     // 12 2^k
-    {{24, 32, 4}, 1, 3, 4},  // 768: two warps of four have rows; with order 48, lines of 16 columns cost more
-    {{48, 32, 4}, 1, 3, 4},  // 1536
-    {{48, 64, 2}, 1, 3, 4},  // 3072
-    {{48, 128}, 1, 3, 4},    // 6144
+    {{24, 32, 4}, 1, 2, 4},  // 768: two warps of four have rows; with order 48, lines of 16 columns cost more
+    {{48, 32, 4}, 1, 2, 4},  // 1536
+    {{48, 64, 2}, 1, 2, 4},  // 3072
+    {{48, 128}, 1, 2, 4},    // 6144
     {{48, 256}, 1, 2, 2},    // 12288
     // 20 2^k: order 40 keeps three of four warps busy
-    {{40, 64, 2}, 1, 3, 4},  // 2560
+    {{40, 64, 2}, 1, 2, 4},  // 2560
     {{40, 128}, 1, 2, 4},    // 5120
     {{160, 128}, 1, 3, 1},   // 20480
     // 28 2^k
-    {{28, 32, 4}, 1, 3, 4},  // 896
+    {{28, 32, 4}, 1, 2, 4},  // 896
     {{56, 32, 4}, 1, 2, 4},  // 1792
     {{56, 64, 2}, 1, 2, 4},  // 3584
     {{56, 128}, 1, 2, 4},    // 7168
     {{112, 128}, 1, 2, 2},   // 14336
-    {{112, 256}, 1, 3, 1},   // 28672
+    {{112, 256}, 1, 2, 1},   // 28672
     // 36 2^k
-    {{36, 64, 2}, 1, 3, 4},           // 2304
-    {{72, 128}, 1, 3, 2},             // 9216
+    {{36, 64, 2}, 1, 2, 4},           // 2304
+    {{72, 128}, 1, 2, 2},             // 9216
     {{144, 128}, 1, 3, 1},            // 18432
     {{144, 256}, 2, 1, 1, 3, false},  // 36864
     // the others, with one matrix of signs
-    {{44, 32, 4}, 1, 3, 4},             // 1408
+    {{44, 32, 4}, 1, 2, 4},             // 1408
     {{180, 16, 4}, 1, 3, 1},            // 2880
-    {{100, 32, 2}, 1, 3, 2},            // 3200
+    {{100, 32, 2}, 1, 2, 2},            // 3200
     {{76, 64, 2}, 1, 3, 2},             // 4864
     {{84, 64, 2}, 1, 2, 2},             // 5376
     {{140, 64, 2}, 1, 3, 1},            // 8960
-    {{76, 128}, 1, 3, 2},               // 9728
+    {{76, 128}, 1, 2, 2},               // 9728
     {{172, 64, 2}, 1, 2, 1},            // 11008
-    {{428, 32, 2}, 1, 3, 1, 2, false},  // 13696
+    {{428, 32, 4}, 1, 1, 1, 2, false},  // 13696
     {{108, 128}, 1, 2, 2},              // 13824
     {{116, 128}, 1, 2, 2},  // 14848: of no model; the base is not symmetric, so that it tells a transpose
     {{136, 128}, 1, 3, 1},  // 17408
@@ -108,18 +106,18 @@ inline constexpr Launch kLaunches[] = {
     {{148, 128}, 1, 3, 1},  // 18944
     {{168, 128}, 1, 3, 1},  // 21504
     {{172, 128}, 1, 2, 1},  // 22016
-    {{100, 256}, 1, 3, 1},  // 25600
-    {{108, 256}, 1, 3, 1},  // 27648
+    {{100, 256}, 1, 2, 1},  // 25600
+    {{108, 256}, 1, 2, 1},  // 27648
     {{208, 256}, 1, 1, 1, 2, false},  // 53248
     // powers of two, for operators with signs, and for dense factors up to these orders
-    {{32, 32, 4}, 1, 3, 4},  // 1024
+    {{32, 32, 4}, 1, 2, 4},  // 1024
     {{64, 32, 4}, 1, 2, 4},  // 2048
     {{64, 64, 2}, 1, 2, 4},  // 4096
     {{64, 128}, 1, 2, 4},    // 8192
     {{128, 128}, 1, 2, 2},   // 16384
     {{128, 256}, 1, 2, 1},   // 32768
     // two matrices of signs
-    {{76, 144, 1, 72}, 1, 3, 1},             // 10944
+    {{76, 144, 1, 72}, 2, 3, 1, 2, false},   // 10944
     {{60, 224, 1, 56}, 1, 2, 2},             // 13440
     {{132, 224, 1, 56}, 2, 1, 1, 3, false},  // 29568
 };
@@ -185,19 +183,15 @@ constexpr int fragment_index(int k_steps, int block, int step, int lane) {
 }
 
 /// Words of the second matrix in shared memory: the 8 x 8 operands B of its 8 input columns `from` and output
-/// columns `to`, those of three or four `to` side by side for one load.
-constexpr int second_loads(int second) {
+/// columns `to`, four of them side by side for one load.
+constexpr int second_quads(int second) {
   return (second / 8 + 3) / 4;
 }
-constexpr int second_beside(int second) {
-  return (second / 8 + second_loads(second) - 1) / second_loads(second);
-}
 constexpr int second_word_index(int second, int to, int from, int lane) {
-  const int beside = second_beside(second);
-  return ((to / beside * (second / 8) + from) * 32 + lane) * 4 + to % beside;
+  return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
 }
 constexpr int second_words(int second) {
-  return second == 1 ? 0 : second_loads(second) * (second / 8) * 128;
+  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
 }
 constexpr int Launch::second_bytes() const {
   return 4 * second_words(shape.second);

@@ -37,10 +37,6 @@ struct Work {
   unsigned* counter;  ///< tiles handed out beyond the first ones; zero between launches
   int tiles, order;
   float scale;
-  // For results that leave by plain copies:
-  std::byte* out;
-  std::int64_t out_stride_bytes;
-  int rows;
 };
 
 template <Dtype dtype>
@@ -78,8 +74,7 @@ struct HeldMatrix {
   }
 };
 
-/// Stage 1, exact: the matrix times the raw tile at shared address `tile`, one wgmma for every 16 rows. The
-/// caller waits for the last group of wgmmas.
+/// Stage 1, exact: the matrix times the raw tile at shared address `tile`, one wgmma for every 16 rows.
 template <Dtype dtype, int columns, int line, int k_steps>
 __device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_steps>& matrix,
                             std::uint32_t tile) {
@@ -92,82 +87,70 @@ __device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_s
   ptx::wgmma_commit_group();
 }
 
-/// Where there are none: the signs of its rows, in global memory, a word for four k steps. A group is four steps.
+/// What it keeps otherwise: the signs, a word for four k steps.
 template <Dtype dtype, int k_steps>
 struct SignedMatrix {
-  const std::uint32_t* words;
+  std::uint32_t words[sign_words(k_steps)];
 
   SignedMatrix() = default;
-  __device__ SignedMatrix(const Work& work, int block, int lane)
-      : words(work.signs + sign_word_index(k_steps, block, 0, lane)) {}
+  __device__ SignedMatrix(const Work& work, int block, int lane) {
+#pragma unroll
+    for (int group = 0; group < sign_words(k_steps); ++group)
+      words[group] = __ldg(work.signs + sign_word_index(k_steps, block, group, lane));
+  }
 };
 
-/// k steps from 4 `group` on, expanded and multiplied.
-template <Dtype dtype, int columns, int line, int steps>
-__device__ void multiply_group(float (&d)[columns / 2], std::uint32_t word, std::uint32_t tile, int group) {
-  std::uint32_t step[steps][4];
-#pragma unroll
-  for (int i = 0; i < 4 * steps; ++i) {
-    step[i / 4][i % 4] = signed_ones(two_ones<dtype>(), word, i / 4, i % 4);
-    asm volatile("" : "+r"(step[i / 4][i % 4]));
-  }
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int s = 0; s < steps; ++s) {
-    const std::uint64_t b = descriptor(tile + (4 * group + s) * (16 * columns * 2), line);
-    ptx::wgmma_m64k16<dtype, columns>(d, step[s], b, group > 0 || s > 0);
-  }
-  ptx::wgmma_commit_group();
-}
-
-/// The same with signs. `multiplied(group)` is called when the boxes of a group, but for the last one, have been
-/// read.
-template <Dtype dtype, int columns, int line, int k_steps, class Multiplied>
+/// The same with signs: expanded for four steps, multiplied, expanded for the next four.
+template <Dtype dtype, int columns, int line, int k_steps>
 __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k_steps>& matrix,
-                            std::uint32_t tile, Multiplied multiplied) {
-  constexpr int kLast = sign_words(k_steps) - 1;
-  std::uint32_t word = __ldg(matrix.words);
-#pragma unroll(kLast <= 3 ? kLast : 1)
-  for (int group = 0; group < kLast; ++group) {
-    const std::uint32_t next = __ldg(matrix.words + 32 * (group + 1));
-    multiply_group<dtype, columns, line, 4>(d, word, tile, group);
-    word = next;
-    ptx::wgmma_wait_group<0>();  // the registers of the signs are free
-    multiplied(group);
+                            std::uint32_t tile) {
+#pragma unroll
+  for (int group = 0; group < sign_words(k_steps); ++group) {
+    std::uint32_t step[4][4], word = matrix.words[group];
+    asm volatile("" : "+r"(word));  // or the compiler expands all of them ahead of the loop over tiles
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      step[i / 4][i % 4] = signed_ones(two_ones<dtype>(), word, i / 4, i % 4);
+      asm volatile("" : "+r"(step[i / 4][i % 4]));
+    }
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int s = 4 * group; s < k_steps && s < 4 * group + 4; ++s) {
+      const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
+      ptx::wgmma_m64k16<dtype, columns>(d, step[s - 4 * group], b, s > 0);
+    }
+    ptx::wgmma_commit_group();
+    if (group + 1 < sign_words(k_steps)) ptx::wgmma_wait_group<0>();  // the registers of the signs are free
   }
-  multiply_group<dtype, columns, line, k_steps - 4 * kLast>(d, word, tile, kLast);
 }
 
-/// The tiles that a team has under way. One box is one k step. A slot is full when all boxes of its tile are
-/// there; a group of boxes, which are all of them or four, may be filled again when all warps have read it.
-template <int slots, int groups>
+/// The tiles that a team has under way. A slot is full when all boxes of its tile are there, and may be filled
+/// again when all warps have read it. One box is one k step.
+template <int slots>
 class TileSlots {
  public:
-  static constexpr int kBytes = slots * (8 * groups + 16);  ///< barriers and tile numbers
+  static constexpr int kBytes = slots * 24;  ///< barriers and tile numbers
 
   /// `memory`: kBytes of shared memory; `tiles`: shared address of the first slot.
   __device__ TileSlots(std::byte* memory, std::uint32_t tiles, int tile_bytes)
       : full_(ptx::shared_address(memory)),
         read_(full_ + 8 * slots),
-        numbers_(reinterpret_cast<int*>(memory + 8 * slots * (1 + groups))),
+        numbers_(reinterpret_cast<int*>(memory + 16 * slots)),
         tiles_(tiles),
         tile_bytes_(tile_bytes) {}
 
   __device__ void init(int boxes, int warps) const {
     for (int s = 0; s < slots; ++s) {
       ptx::mbarrier_init(full_ + 8 * s, boxes);
-      for (int group = 0; group < groups; ++group)
-        ptx::mbarrier_init(read_ + 8 * (s * groups + group), warps);
+      ptx::mbarrier_init(read_ + 8 * s, warps);
     }
     ptx::fence_mbarrier_init();
   }
 
   __device__ std::uint32_t address() const { return tiles_ + slot_ * tile_bytes_; }
   __device__ void wait_full() const { ptx::mbarrier_wait_parity(full_ + 8 * slot_, phase_); }
-  __device__ void release(int group) const { ptx::mbarrier_arrive(read_ + 8 * (slot_ * groups + group)); }
-  __device__ void wait_read(int group) const {
-    ptx::mbarrier_wait_parity(read_ + 8 * (slot_ * groups + group), phase_);
-  }
+  __device__ void release() const { ptx::mbarrier_arrive(read_ + 8 * slot_); }
+  __device__ void wait_read() const { ptx::mbarrier_wait_parity(read_ + 8 * slot_, phase_); }
 
   /// The tile in this slot, and the one that will be in it next.
   __device__ int tile() const { return volatile_numbers()[2 * slot_]; }
@@ -223,13 +206,12 @@ class TileTickets {
 
 /// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
 /// @param first  row of X that the box begins with
-/// @tparam swizzled  whether pieces are exchanged
-template <int columns, int tile_columns, int line, bool swizzled>
+template <int columns, int tile_columns, int line>
 __device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
   constexpr int kPieces = line / 8, kBlock = 16 * kPieces;
 #pragma unroll 2
   for (int i = lane; i < 2 * tile_columns; i += 32) {
-    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ (swizzled ? swizzle(row, line) : 0);
+    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ swizzle(row, line);
     const int column = (i / kBlock * line + 8 * piece) % columns;
     if (first + row >= order) continue;
     const std::uint32_t eight = __ldg(signs + ((first + row) * columns + column) / 8);
@@ -259,17 +241,11 @@ __device__ std::uint32_t rounded_pair(float low, float high) {
 }
 
 /// A warp's 16 rows of results on their way out: staged in shared memory, then one box of the output's map.
-/// Lines of 32 bytes are slow in tensor copies: rows of 16 columns lie in the staging as in global memory, and
-/// leave by a plain copy each.
-template <int columns, int tile_rows, int line>
+template <int line>
 class BoxWriter {
  public:
-  static constexpr bool kTensor = columns > 16;
-
-  __device__ BoxWriter(std::uint32_t staging, int lane) : staging_(staging) {
-    const int row = (lane & 7) + (lane >> 3 & 1) * 8, piece = lane >> 4;
-    first_ = staging + (kTensor ? box_byte(row, piece, line) : 2 * columns * row + 16 * piece);
-  }
+  __device__ BoxWriter(std::uint32_t staging, int lane)
+      : staging_(staging), first_(staging + box_byte((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4, line)) {}
 
   __device__ std::uint32_t staging() const { return staging_; }
   /// Until the staging may be written again.
@@ -287,18 +263,10 @@ class BoxWriter {
         rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
     ptx::stmatrix_x4((first_ ^ ((tile % kPieces) << 4)) + tile / kPieces * (16 * 2 * line), words);
   }
-  /// Sends box `box` of the rows from `row` on.
-  __device__ void send(const CUtensorMap& map, const Work& work, int box, int row, int lane) const {
+  __device__ void send(const CUtensorMap& map, int box, int row, int lane) const {
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if constexpr (kTensor) {
-      if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, 16 * box, 0, row, staging_);
-    } else if (lane < tile_rows && row + lane < work.rows) {
-      constexpr int kRowBytes = 2 * columns;
-      ptx::bulk_copy_shared_to_global(work.out + (row + lane) * work.out_stride_bytes + box * 16 * kRowBytes,
-                                      staging_ + lane * 16 * kRowBytes,
-                                      static_cast<std::uint32_t>(min(16, work.order - 16 * box) * kRowBytes));
-    }
+    if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, 16 * box, 0, row, staging_);
     ptx::bulk_copy_commit_group();
   }
 
@@ -307,9 +275,9 @@ class BoxWriter {
 };
 
 /// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
-template <Dtype dtype, class Writer, int registers>
+template <Dtype dtype, int line, int registers>
 __device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale,
-                       const Writer& writer) {
+                       const BoxWriter<line>& writer) {
   static_assert(registers % 16 == 0);
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 4) {
@@ -324,12 +292,11 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
 }
 
 /// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
-/// is an operand A, hi and lo side by side in k. Two groups at once share the words where registers allow it.
-template <Dtype dtype, int second, class Writer, int registers>
+/// is an operand A, hi and lo side by side in k. Two groups at once share the words.
+template <Dtype dtype, int second, int line, int registers>
 __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
-                                 float scale, const Writer& writer, int lane) {
-  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles,
-                kTogether = registers <= 72 && kGroups % 2 == 0 ? 2 : 1;  // more have no registers
+                                 float scale, const BoxWriter<line>& writer, int lane) {
+  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
 #pragma unroll
   for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
     std::uint32_t halves[kTogether * kTiles][4];
@@ -338,24 +305,24 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
     for (int i = 0; i < 4 * kTogether * kTiles; ++i)
       x[i / 4][i % 4] = d[4 * first + i];
     rows::split(halves, x, constants.minus_identity);
-    constexpr int kBeside = second_beside(second);  // output tiles at once, so that latencies overlap
 #pragma unroll
-    for (int to = 0; to < kTiles; to += kBeside) {
+    for (int to = 0; to < kTiles; ++to) {
+      std::uint32_t words[4 * second_quads(second)];
+#pragma unroll
+      for (int quad = 0; quad < second_quads(second); ++quad) {
+        ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
+                          table + 4 * second_word_index(second, to, 4 * quad, lane));
+      }
 #pragma unroll
       for (int from = 0; from < kTiles; ++from) {
-        std::uint32_t words[4];
-        ptx::ld_shared_v4(words, table + 4 * second_word_index(second, to, from, lane));
+        const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
 #pragma unroll
-        for (int i = 0; i < kBeside && to + i < kTiles; ++i) {
-          const std::uint32_t b[2] = {words[i], words[i]};  // for hi and for lo
-#pragma unroll
-          for (int g = 0; g < kTogether; ++g) {
-            float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to + i)]);
-            if (from == 0) {
-              ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
-            } else {
-              ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
-            }
+        for (int g = 0; g < kTogether; ++g) {
+          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
+          if (from == 0) {
+            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
+          } else {
+            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
           }
         }
       }
@@ -394,9 +361,8 @@ __global__ void __launch_bounds__(
   std::byte* const staging = shared + launch.slot_bytes();
   std::byte* const table = staging + launch.staging_bytes();
   std::byte* const barriers = table + launch.second_bytes();
-  using Slots = TileSlots<slots, launch.groups()>;
-  Slots tiles(barriers + team * Slots::kBytes,
-              ptx::shared_address(shared) + team * slots * shape.tile_bytes(), shape.tile_bytes());
+  TileSlots<slots> tiles(barriers + team * TileSlots<slots>::kBytes,
+                         ptx::shared_address(shared) + team * slots * shape.tile_bytes(), shape.tile_bytes());
   if (leads) {
     tiles.init(kBoxes, kWarps);
     ptx::griddepcontrol_wait();
@@ -419,8 +385,7 @@ __global__ void __launch_bounds__(
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
-  using Writer = BoxWriter<columns, tile_rows, kLine>;
-  const Writer writer(
+  const BoxWriter<kLine> writer(
       ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes, lane);
   TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
@@ -437,58 +402,48 @@ __global__ void __launch_bounds__(
     if (work.signs_first != nullptr) {
 #pragma unroll 1
       for (int box = warp; box < kBoxes; box += kWarps)
-        flip_signs<columns, kColumns, kLine, true>(tiles.address() + box * kBoxBytes, work.signs_first,
-                                                   16 * box, work.order, lane);
+        flip_signs<columns, kColumns, kLine>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
+                                             work.order, lane);
       ptx::fence_proxy_async_shared();
       if constexpr (teams == 1)
         __syncthreads();
       else
         ptx::bar_sync(1 + team, 32 * kWarps);
     }
-    // Asks for the box of a group that is this warp's, if there is one, into the slot of this tile.
-    const auto refill = [&](int group) {
-      const int box = held ? warp : 4 * group + warp % 4;
-      if (box >= kBoxes || (!held && group % (kWarps / 4) != warp / 4)) return;
-      if (lane == 0) {
-        tiles.wait_read(group);
-        tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(), box,
-                   kBoxBytes);
-      }
-      __syncwarp();
-    };
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
       const int box = pass * kWarps + warp;
       const bool has_rows = box < kBoxes;
-      constexpr int kLastPass = passes - 1, kLastGroup = launch.groups() - 1;
+      constexpr int kLastPass = passes - 1;
 
-      if (pass == kLastPass) {
-        if (leads) tiles.set_next_tile(tickets.drawn_tile());
-        tickets.draw_ahead();
-      }
       ptx::pin_accumulators(d);
-      if constexpr (held) {
-        exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
-      } else {
-        exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address(), [&](int group) {
-          if (pass != kLastPass) return;
-          if (lane == 0) tiles.release(group);
-          if (group > 0) refill(group - 1);  // the others are that far by now
-        });
-      }
+      exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
       if (staged_row >= 0) {
-        writer.send(maps.out, work, staged_box, staged_row, lane);
+        writer.send(maps.out, staged_box, staged_row, lane);
         staged_row = -1;
+      }
+      int next_tile = 0;
+      if (pass == kLastPass) {
+        next_tile = tickets.drawn_tile();
+        tickets.draw_ahead();
       }
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d);
-      if (pass == kLastPass && lane == 0) tiles.release(kLastGroup);
 
+      if (pass == kLastPass) {
+        if (leads) tiles.set_next_tile(next_tile);
+        if (lane == 0) tiles.release();
+      }
       writer.wait();
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-      if (pass == kLastPass) {
-        if (kLastGroup > 0) refill(kLastGroup - 1);
-        refill(kLastGroup);
+      if (pass == kLastPass && warp < kBoxes) {
+        if (lane == 0) {  // a box is free when every warp has read the tile
+          tiles.wait_read();
+          for (int free = warp; free < kBoxes; free += kWarps)
+            tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(),
+                       free, kBoxBytes);
+        }
+        __syncwarp();
       }
       if (has_rows) {
         if constexpr (second == 1) {
@@ -498,8 +453,7 @@ __global__ void __launch_bounds__(
         }
         if (work.signs_last != nullptr) {
           __syncwarp();
-          flip_signs<columns, kColumns, kLine, Writer::kTensor>(writer.staging(), work.signs_last, 16 * box,
-                                                                work.order, lane);
+          flip_signs<columns, kColumns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
         }
         staged_row = tile_rows * tile;
         staged_box = box;
@@ -508,7 +462,7 @@ __global__ void __launch_bounds__(
     tiles.advance();
     __syncwarp();
   }
-  if (staged_row >= 0) writer.send(maps.out, work, staged_box, staged_row, lane);
+  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
   ptx::bulk_copy_wait_group_read<0>();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
