@@ -14,3 +14,4 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fwhtConfig.cmake.in ${
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fwhtConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fwhtConfig.cmake ${PROJECT_BINARY_DIR}/fwhtConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/docs/third_party.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -188,7 +188,6 @@ inline constexpr const char* kHostModule = "libfwht_kokkos_host.so";
 inline constexpr const char* kCudaModule = "libfwht_kokkos_cuda.so";
 inline constexpr const char* kBuiltModules = "@FWHT_KOKKOS_MODULES@";
 inline constexpr const char* kInstalledModules = "@CMAKE_INSTALL_FULL_LIBDIR@/fwht";
-inline constexpr const char* kLibraryFolder = "@CMAKE_INSTALL_LIBDIR@";
 }  // namespace fwht::kokkos::config
 ]])
 

@@ -1,11 +1,12 @@
 # cmake -DROOT=... -P layers.cmake: no include runs upwards. The floors are common, reference, variants, experiments, from
 # below; variants know no reference either. Tests may include what judges them. Their parts are headers that begin with
-# "// For tests:" and sources that begin by including one; no other file includes such a header.
+# "// For tests:" and sources that begin by including one; no other file includes such a header. The library (common and
+# variants without their tests) includes no fmt, which is a package of tests and experiments.
 cmake_minimum_required(VERSION 3.25)
 
-set(forbidden_in_common "reference|variants|experiments|analysis|python")
+set(forbidden_in_common "reference|variants|experiments|analysis|python|fmt")
 set(forbidden_in_reference "variants|experiments|analysis|python")
-set(forbidden_in_variants "reference|experiments|analysis|python")
+set(forbidden_in_variants "reference|experiments|analysis|python|fmt")
 set(forbidden_in_experiments "analysis|python")
 set(forbidden_in_tests "experiments|analysis|python")
 
@@ -50,6 +51,6 @@ if(seen EQUAL 0)
   message(FATAL_ERROR "no sources under ${ROOT}")
 endif()
 if(wrong)
-  message(FATAL_ERROR "includes that run upwards:\n${wrong}")
+  message(FATAL_ERROR "includes that run upwards, or of fmt in the library:\n${wrong}")
 endif()
 message(STATUS "${seen} files, no include runs upwards")

@@ -1,5 +1,5 @@
 # cmake -DROOT=... -DSCRATCH=... -P layers_test.cmake: layers.cmake passes for this tree, and fails for a tree with one
-# include that runs upwards.
+# include that runs upwards, or of fmt in the library.
 cmake_minimum_required(VERSION 3.25)
 
 function(run_layers root expected)
@@ -15,7 +15,8 @@ endfunction()
 
 run_layers(${ROOT} passes)
 foreach(planted "common/a.hpp;variants/variant.hpp" "reference/a.cpp;variants/registry.hpp" "variants/v/v.cu;reference/inputs.hpp"
-                "variants/v/v_test.cpp;experiments/harness/grid.hpp" "experiments/e/e.cpp;analysis/x.hpp")
+                "variants/v/v_test.cpp;experiments/harness/grid.hpp" "experiments/e/e.cpp;analysis/x.hpp" "common/a.cpp;fmt/format.h"
+                "variants/v/v.cpp;fmt/format.h")
   list(GET planted 0 file)
   list(GET planted 1 include)
   file(REMOVE_RECURSE ${SCRATCH})
@@ -23,7 +24,7 @@ foreach(planted "common/a.hpp;variants/variant.hpp" "reference/a.cpp;variants/re
   run_layers(${SCRATCH} fails)
 endforeach()
 file(REMOVE_RECURSE ${SCRATCH})
-file(WRITE ${SCRATCH}/variants/v/v_test.cpp "#include \"reference/inputs.hpp\"\n")
+file(WRITE ${SCRATCH}/variants/v/v_test.cpp "#include <fmt/format.h>\n#include \"reference/inputs.hpp\"\n")
 run_layers(${SCRATCH} passes)
 
 # A part of a test may; a source that is none may not include it.

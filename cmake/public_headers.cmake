@@ -2,9 +2,10 @@
 # "common/x.hpp"; installation rewrites those lines to <fwht/x.hpp>. So a header exists once, the tree needs no
 # forwarding files, and a public header that includes an internal one is refused here.
 set(FWHT_PUBLIC_HEADERS
-  common/device_info.hpp common/dtype.hpp common/encoding.hpp common/error.hpp common/hadamard_matrices.hpp
-  common/numerics.hpp common/operator.hpp common/operator_data.hpp common/problem.hpp common/variant.hpp
-  variants/registry.hpp variants/transform.hpp)
+  common/communicator.hpp common/device_info.hpp common/dtype.hpp common/encoding.hpp common/error.hpp
+  common/hadamard_matrices.hpp common/nccl.hpp common/numerics.hpp common/operator.hpp common/operator_data.hpp
+  common/problem.hpp common/scale_layout.hpp common/variant.hpp
+  variants/registry.hpp variants/sharded/sharded.hpp variants/transform.hpp)
 
 # Writes the rewritten headers of `source_dir` to `folder`.
 function(fwht_write_public_headers source_dir folder)

@@ -1,24 +1,34 @@
-# The tests of analysis/ as one ctest test. FWHT_PYTHON names the interpreter (./testbed passes its own); without a
-# Python that has the packages of analysis/requirements.txt the test is there and skipped, with the reason.
+# The tests of analysis/, one ctest test a file. FWHT_PYTHON names the interpreter (./testbed passes its own); without a
+# Python that has the packages of analysis/requirements*.txt one test stands for them, skipped with the reason.
 if(FWHT_TESTS)
-  set(FWHT_PYTHON "" CACHE FILEPATH "Python with the packages of analysis/requirements.txt")
+  set(FWHT_PYTHON "" CACHE FILEPATH "Python with the packages of analysis/requirements.txt and requirements-test.txt")
   set(python "${FWHT_PYTHON}")
   if(NOT python)
     set(python python3)
   endif()
-  execute_process(COMMAND ${python} -c "import jinja2, matplotlib, numpy, pandas, pytest"
-    RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  set(requirements ${PROJECT_SOURCE_DIR}/analysis/requirements.txt ${PROJECT_SOURCE_DIR}/analysis/requirements-test.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${requirements})
+  execute_process(COMMAND ${python} ${PROJECT_SOURCE_DIR}/cmake/has_requirements.py ${requirements}
+    RESULT_VARIABLE missing OUTPUT_VARIABLE why OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(missing)
     add_test(NAME analysis COMMAND ${CMAKE_COMMAND} -E echo
-      "skipped: ${python} lacks packages of analysis/requirements.txt; ./testbed test installs them")
-    set_tests_properties(analysis PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: ")
+      "skipped: ${python} lacks packages of analysis/requirements.txt (${why}); ./testbed test installs them")
+    set_tests_properties(analysis PROPERTIES LABELS host SKIP_REGULAR_EXPRESSION "^skipped: ")
   else()
     set(sweep)  # one test has it write a results folder
     if(TARGET fwht_sweep)
       set(sweep FWHT_SWEEP_PROGRAM=$<TARGET_FILE:fwht_sweep>)
     endif()
-    add_test(NAME analysis COMMAND ${CMAKE_COMMAND} -E env ${sweep} ${python} -m pytest -q -p no:cacheprovider analysis
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    file(GLOB files RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/analysis/test_*.py)
+    foreach(file IN LISTS files)
+      get_filename_component(stem ${file} NAME_WE)
+      string(REGEX REPLACE "^test_" "" stem ${stem})
+      add_test(NAME analysis.${stem}
+        COMMAND ${CMAKE_COMMAND} -E env ${sweep} ${python} -m pytest -q -p no:cacheprovider ${file}
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(analysis.${stem} PROPERTIES LABELS host TIMEOUT 600)
+    endforeach()
   endif()
-  set_tests_properties(analysis PROPERTIES LABELS host TIMEOUT 600)
+  add_test(NAME requirements.lock COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/lock_test.py ${PROJECT_SOURCE_DIR}/analysis)
+  set_tests_properties(requirements.lock PROPERTIES LABELS host)
 endif()

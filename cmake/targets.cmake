@@ -15,11 +15,12 @@ if(FWHT_WERROR)
   list(APPEND FWHT_WARNINGS -Werror)
 endif()
 
+# Line numbers for profilers triple the size of the machine code, and stay out of wheels.
 function(fwht_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${FWHT_WARNINGS}>)
   if(FWHT_WITH_CUDA)
     target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=-warn-spills,-warn-lmem-usage>
+      $<$<COMPILE_LANGUAGE:CUDA>:$<$<NOT:$<BOOL:${SKBUILD}>>:-lineinfo> -Xptxas=-warn-spills,-warn-lmem-usage>
       $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${FWHT_WERROR}>>:-Werror=cross-execution-space-call,reorder>)
   endif()
 endfunction()
@@ -28,7 +29,6 @@ function(fwht_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:fmt::fmt-header-only>)
   fwht_warnings(${name})
 endfunction()
 

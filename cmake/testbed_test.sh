@@ -21,7 +21,7 @@ expect() {
 # A machine that has this script's own tools and nothing else: no compiler, no CMake, no apt-get.
 rm -rf "$work"
 mkdir -p "$work/bin"
-for tool in bash cat dirname env grep id sed; do ln -s "$(type -P "$tool")" "$work/bin/$tool"; done
+for tool in awk bash cat df dirname env grep head id mkdir nproc paste realpath sed sort; do ln -s "$(type -P "$tool")" "$work/bin/$tool"; done
 # shellcheck disable=SC2317  # called through expect
 bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
 
@@ -37,8 +37,21 @@ for command in run test accuracy tune profile check; do
 done
 expect 2 1 "-R needs a value" "$testbed" test -R
 expect 2 1 "needs a value" "$testbed" profile --study
+# A typo is refused before anything is installed or built.
+for command in run accuracy; do
+  expect 2 1 "unknown variant 'nope'; known: auto butterflies cpu " "$testbed" "$command" --variant nope
+  expect 2 1 "^testbed: --output needs a value" "$testbed" "$command" --output ''
+  expect 2 1 "is a file, not a folder" "$testbed" "$command" --output "$testbed/below"
+done
+for command in run sweep; do
+  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are headline host" "$testbed" "$command" --grid nope
+done
+expect 2 1 "unknown variant 'nope'" "$testbed" sweep --grid smoke --variant=cpu,nope
+expect 2 1 "unknown preset 'nosuch'; known: release ci host" "$testbed" test --preset nosuch
+[[ ! -e $(dirname "$testbed")/build/nosuch ]] || { echo "FAILED: an unknown preset left a folder"; failures=$((failures + 1)); }
+expect 0 any "^Usage" bare sweep -- --help
 for command in run test sweep; do
-  expect 1 1 "missing: .*cmake.* no apt-get" bare "$command"
+  expect 1 any "missing: .*cmake.* no apt-get" bare "$command"
 done
 expect 2 1 "shellcheck: not run, .* is missing" bare check shellcheck
 if [[ ! -x /usr/local/cuda/bin/ncu ]]; then
@@ -47,4 +60,58 @@ fi
 if [[ ! -x /usr/local/cuda/bin/compute-sanitizer ]]; then
   expect 2 1 "compute-sanitizer was not found" bare sanitize
 fi
+
+# What the commands say at their end, from files as they find them.
+# shellcheck disable=SC2317  # called through expect
+of_testbed() { bash -c 'testbed=$1; directory=$2; shift 2; source "$testbed"; "$@"' of_testbed "$testbed" "$work" "$@"; }
+cat >"$work/tests.csv" <<'TEXT'
+name,label,status,seconds
+A.b,host,passed,0.1
+"C.d/(1, 2)",host,failed,0.1
+E.f,gpu,skipped,0
+E.g,gpu,skipped,0
+H.i,host,skipped,0
+TEXT
+expect 0 1 "^2 ran, 1 failed, 3 skipped$" of_testbed count_tests ""
+expect 0 1 "^2 ran, 1 failed, 3 skipped: no CUDA device$" of_testbed count_tests "   3 no CUDA device"
+expect 0 1 "^2 ran, 1 failed, 3 skipped: no CUDA device, and other reasons$" of_testbed count_tests "   2 no CUDA device
+   1 no torch"
+printf 'variant,dtype,n,rows,mode,status,fraction_of_limit,settings\ncpu,f16,8,2,host,ok,0.25,"{""a"": 1}"\nwrong,f16,8,2,host,failed,0.9,\nfast,f32,16,4,host,ok,0.75,{}\n' >"$work/results.csv"
+expect 0 1 "^nearest to the limit: fast on f32/n16/r4 .host., 75 % of a copy$" of_testbed nearest_to_limit "$work/results.csv"
+printf 'Collecting numpy\nERROR: SSLError(SSLCertVerificationError: certificate verify failed)\nERROR: No matching distribution\n' >"$work/log"
+expect 0 1 "certificate verify failed" of_testbed cause_in "$work/log"
+printf 'E: Unable to locate package x\n' >"$work/log"
+expect 0 1 "^E: Unable to locate package x$" of_testbed cause_in "$work/log"
+
+# Cases inside tests: of a GoogleTest program on the GPU, and of a pytest file.
+mkdir -p "$work/cases"
+cat >"$work/cases/gtest" <<'TEXT'
+#!/bin/sh
+case "$*" in
+  *list_tests*) printf 'SuiteGpu.\n  One\n  Two/0  # GetParam() = 2\n' ;;
+  *) echo "ran $1"; exit 77 ;;
+esac
+TEXT
+cat >"$work/cases/pytest" <<'TEXT'
+#!/bin/sh
+case "$*" in
+  *--collect-only*) printf 'test_x.py::test_good\ntest_x.py::test_bad[1]\n\n2 tests collected\n' ;;
+  *) echo "ran $* with $A"; case "$*" in *bad*) exit 1 ;; esac ;;
+esac
+TEXT
+chmod +x "$work/cases/gtest" "$work/cases/pytest"
+cat >"$work/cases/ctest.json" <<TEXT
+{"tests": [
+  {"name": "x", "command": ["$work/cases/pytest", "no:cacheprovider", "test_x.py"],
+   "properties": [{"name": "ENVIRONMENT", "value": ["A=b"]}, {"name": "WORKING_DIRECTORY", "value": "$work"}]},
+  {"name": "s.gpu.1", "command": ["$work/cases/gtest", "--gtest_filter=*Gpu*"], "properties": [{"name": "LABELS", "value": ["gpu"]}]},
+  {"name": "s.gpu.2", "command": ["$work/cases/gtest", "--gtest_filter=*Gpu*"], "properties": [{"name": "LABELS", "value": ["gpu"]}]},
+  {"name": "bare"}]}
+TEXT
+# shellcheck disable=SC2317  # called through expect
+cases() { python3 "$(dirname "$testbed")/cmake/run_cases.py" "$work/cases" "$1"; }
+expect 0 1 "^ran no:cacheprovider test_x.py::test_good with b$" cases test_good
+expect 1 1 "^ran no:cacheprovider test_x.py::test_bad.1. with b$" cases test_bad
+expect 0 1 "^ran --gtest_filter=SuiteGpu.Two/0$" cases 'SuiteGpu\.Two'
+expect 2 any "^$" cases nothing
 exit $((failures > 0))

@@ -158,6 +158,16 @@ StreamState state_of(Stream stream) {
   return state;
 }
 
+bool is_done(Stream stream) {
+  const cudaError_t status = cudaStreamQuery(stream);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check_cuda(status, "cudaStreamQuery(stream)");
+  return true;
+}
+
 CaptureAllowed::CaptureAllowed() {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   FWHT_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));

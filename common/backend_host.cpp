@@ -63,6 +63,9 @@ void require_reachable(std::string_view, const void*, int) {
 StreamState state_of(Stream) {
   no_cuda();
 }
+bool is_done(Stream) {
+  no_cuda();
+}
 CaptureAllowed::CaptureAllowed() = default;  // nothing is captured
 CaptureAllowed::~CaptureAllowed() = default;
 

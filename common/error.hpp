@@ -15,16 +15,33 @@ class BadRequest : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure.
+/// A message as one line of a terminal: control characters, which a file or an option may have brought along, become
+/// '?', and what is longer than 2000 bytes ends in "...".
+inline std::string printable(std::string_view message) {
+  constexpr std::size_t kMost = 2000;
+  std::string line(message.substr(0, kMost));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\t' ? ' ' : '?';
+  }
+  return message.size() > kMost ? line + "..." : line;
+}
+
+/// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure, which a
+/// standard output that takes no more is too.
 template <class Body>
 int run_main(std::string_view program, Body&& body) {
   try {
-    return body();
+    const int code = body();
+    if (!std::cout.flush()) {
+      std::cerr << program << ": failed: standard output takes no more\n";
+      return code == 0 ? 1 : code;
+    }
+    return code;
   } catch (const BadRequest& error) {
-    std::cerr << program << ": " << error.what() << '\n';
+    std::cerr << program << ": " << printable(error.what()) << '\n';
     return 2;
   } catch (const std::exception& error) {
-    std::cerr << program << ": failed: " << error.what() << '\n';
+    std::cerr << program << ": failed: " << printable(error.what()) << '\n';
     return 1;
   }
 }

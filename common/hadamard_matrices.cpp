@@ -1,7 +1,5 @@
 #include "common/hadamard_matrices.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,6 +7,7 @@
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/text.hpp"
 
 namespace fwht {
 namespace {
@@ -392,8 +391,8 @@ const SignMatrix& hadamard_matrix(std::int64_t order) {
   static std::array<SignMatrix, kCount> matrices;
   const std::size_t position = position_of(order);
   if (position == kCount) {
-    throw BadRequest(fmt::format(
-        "no Hadamard matrix of order {} is known here; known are the multiples of 4 to 256, and 428", order));
+    throw BadRequest(concat("no Hadamard matrix of order ", order,
+                            " is known here; known are the multiples of 4 to 256, and 428"));
   }
   std::call_once(once[position], [&] { matrices[position] = build(kRecipes[position]); });
   return matrices[position];

@@ -101,7 +101,8 @@ struct Promises {
 };
 
 struct Numerics {
-  /// In order of execution; together they transform every index bit, and every other factor, once. Signs come
+  /// In order of execution; together they transform every index bit, and every other factor, once. None where
+  /// nothing is known of the arithmetic: kernels of others, which experiments time. Signs come
   /// before or after all of them; they change no digit.
   std::vector<Step> steps;
   Promises promises;

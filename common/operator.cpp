@@ -1,7 +1,5 @@
 #include "common/operator.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include "common/bits.hpp"
 #include "common/error.hpp"
 #include "common/hadamard_matrices.hpp"
+#include "common/text.hpp"
 
 namespace fwht {
 namespace {
@@ -30,8 +29,7 @@ bool is_symmetric_factor(const Factor& factor) {
 }
 
 std::string text_of(const Factor& factor) {
-  return fmt::format("{}{}{}", factor.basis == Basis::dense ? "d" : "", factor.order,
-                     factor.transposed ? "t" : "");
+  return concat(factor.basis == Basis::dense ? "d" : "", factor.order, factor.transposed ? "t" : "");
 }
 
 Factor parse_factor(std::string_view word, std::string_view text) {
@@ -47,8 +45,8 @@ Factor parse_factor(std::string_view word, std::string_view text) {
   }
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), factor.order);
   if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size()) {
-    throw BadRequest(fmt::format("operator '{}': '{}' is no factor; the form is 28x512, 12tx20x64 or d53x256",
-                                 text, word));
+    throw BadRequest(
+        concat("operator '", text, "': '", word, "' is no factor; the form is 28x512, 12tx20x64 or d53x256"));
   }
   if (factor.basis != Basis::dense && !is_power_of_two(factor.order)) factor.basis = Basis::hadamard;
   return factor;
@@ -149,7 +147,7 @@ Operator::Operator(std::span<const Factor> factors) {
 
 void Operator::add(const Factor& factor) {
   if (count_ == kMostFactors) {
-    throw BadRequest(fmt::format("an operator has at most {} factors", kMostFactors));
+    throw BadRequest(concat("an operator has at most ", kMostFactors, " factors"));
   }
   factors_[count_] = factor;
   if (factor.basis == Basis::hadamard && is_power_of_two(factor.order)) {
@@ -197,7 +195,7 @@ bool has_hadamard_matrix(std::int64_t order) {
 
 bool has_symmetric_hadamard_matrix(std::int64_t order) {
   const NamedHadamard* named = find_hadamard_matrix(order);
-  if (named == nullptr) throw BadRequest(fmt::format("no Hadamard matrix of order {} is known here", order));
+  if (named == nullptr) throw BadRequest(concat("no Hadamard matrix of order ", order, " is known here"));
   return named->symmetric;
 }
 
@@ -205,29 +203,27 @@ void validate(const Operator& op) {
   std::int64_t n = 1;
   for (const Factor& factor : op.factors()) {
     if (factor.order < 1) {
-      throw BadRequest(fmt::format("operator {}: order {} must be at least 1", to_string(op), factor.order));
+      throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order, " must be at least 1"));
     }
     if (factor.order > kLargestOrder / n) {
-      throw BadRequest(fmt::format("operator {}: n exceeds the limit of {}", to_string(op), kLargestOrder));
+      throw BadRequest(concat("operator ", to_string(op), ": n exceeds the limit of ", kLargestOrder));
     }
     n *= factor.order;
     const bool alone = op.factors().size() == 1;
     if (factor.basis == Basis::sylvester && !alone && !is_power_of_two(factor.order)) {
-      throw BadRequest(fmt::format("operator {}: order {} of a Sylvester factor must be a power of two",
-                                   to_string(op), factor.order));
+      throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order,
+                              " of a Sylvester factor must be a power of two"));
     }
     if (factor.basis == Basis::hadamard && !has_hadamard_matrix(factor.order)) {
-      throw BadRequest(
-          fmt::format("operator {}: no Hadamard matrix of order {} is known here; known are the multiples of "
-                      "4 to 256, and 428",
-                      to_string(op), factor.order));
+      throw BadRequest(concat("operator ", to_string(op), ": no Hadamard matrix of order ", factor.order,
+                              " is known here; known are the multiples of 4 to 256, and 428"));
     }
   }
 }
 
 Operator operator_for(std::int64_t n) {
   if (n < 1 || n > kLargestOrder) {
-    throw BadRequest(fmt::format("n={} must be between 1 and {}", n, kLargestOrder));
+    throw BadRequest(concat("n=", n, " must be between 1 and ", kLargestOrder));
   }
   if (is_power_of_two(n)) return Operator::sylvester(n);
   std::array<Factor, Operator::kMostFactors> factors{};
@@ -244,9 +240,9 @@ Operator operator_for(std::int64_t n) {
     add(Basis::hadamard, bases.fast);
     add(Basis::sylvester, bases.tail);
   } else {
-    throw BadRequest(fmt::format(
-        "n={} is no power of two times one or two known Hadamard orders; the nearest n that is: {}", n,
-        nearest_with_operator(n)));
+    throw BadRequest(
+        concat("n=", n, " is no power of two times one or two known Hadamard orders; the nearest n that is: ",
+               nearest_with_operator(n)));
   }
   return Operator(std::span<const Factor>(factors.data(), count));
 }
@@ -256,7 +252,7 @@ std::string to_string(const Operator& op) {
   if (op.has_signs() && op.signs_come_last()) text += kSignsLast;
   std::string_view between;
   for (const Factor& factor : op.factors()) {
-    text += fmt::format("{}{}", between, text_of(factor));
+    text += concat(between, text_of(factor));
     between = "x";
   }
   if (op.has_signs() && !op.signs_come_last()) text += kSignsFirst;
@@ -266,14 +262,14 @@ std::string to_string(const Operator& op) {
 Operator parse_operator(std::string_view text) {
   std::string_view rest = text;
   const bool last = rest.starts_with(kSignsLast), first = rest.ends_with(kSignsFirst);
-  if (first && last) throw BadRequest(fmt::format("operator '{}' names its signs twice", text));
+  if (first && last) throw BadRequest(concat("operator '", text, "' names its signs twice"));
   if (last) rest.remove_prefix(kSignsLast.size());
   if (first) rest.remove_suffix(kSignsFirst.size());
   std::array<Factor, Operator::kMostFactors> factors{};
   std::size_t count = 0;
   for (bool more = true; more; ++count) {
     if (count == factors.size()) {
-      throw BadRequest(fmt::format("operator '{}' has more than {} factors", text, factors.size()));
+      throw BadRequest(concat("operator '", text, "' has more than ", factors.size(), " factors"));
     }
     const std::size_t cross = rest.find('x');
     more = cross != std::string_view::npos;

@@ -1,14 +1,12 @@
 #include "common/operator_data.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "common/error.hpp"
+#include "common/text.hpp"
+#include "common/text_file.hpp"
 
 namespace fwht {
 
@@ -16,7 +14,7 @@ std::vector<std::uint32_t> pack_signs(std::span<const double> signs) {
   std::vector<std::uint32_t> words((signs.size() + 31) / 32, 0U);
   for (std::size_t i = 0; i < signs.size(); ++i) {
     if (signs[i] != 1.0 && signs[i] != -1.0) {
-      throw BadRequest(fmt::format("sign {} of {} is {}, not +1 or -1", i, signs.size(), signs[i]));
+      throw BadRequest(concat("sign ", i, " of ", signs.size(), " is ", signs[i], ", not +1 or -1"));
     }
     if (signs[i] < 0.0) words[i / 32] |= std::uint32_t{1} << (i % 32);
   }
@@ -65,10 +63,10 @@ void check_dense(const Operator& op, Dtype dtype, const void* entries) {
     const double error = orthogonality_error(dtype, next, factor.order),
                  limit = orthogonality_limit(dtype, factor.order);
     if (!(error <= limit)) {
-      throw BadRequest(fmt::format(
-          "operator {}: the dense factor of order {} is not orthogonal: products of its rows are off "
-          "by {:.3g} of their square length, the limit for {} is {:.3g}",
-          to_string(op), factor.order, error, name_of(dtype), limit));
+      throw BadRequest(concat("operator ", to_string(op), ": the dense factor of order ", factor.order,
+                              " is not orthogonal: products of its rows are off by ", rounded(error, 3),
+                              " of their square length, the limit for ", name_of(dtype), " is ",
+                              rounded(limit, 3)));
     }
     next += factor.order * factor.order * bytes_of(dtype);
   }
@@ -83,21 +81,20 @@ SignMatrix parse_sign_matrix(std::string_view text) {
       rows.back() += c;
     } else if (c != ' ' && c != '\t' && c != '\r') {
       throw BadRequest(
-          fmt::format("row {} of the matrix has the character '{}'; + and - are known", rows.size() - 1, c));
+          concat("row ", rows.size() - 1, " of the matrix has the character '", c, "'; + and - are known"));
     }
   }
   if (rows.back().empty()) rows.pop_back();
   constexpr std::size_t kLargest = 1024;
   if (rows.empty() || rows.size() > kLargest) {
-    throw BadRequest(
-        fmt::format("the matrix has {} rows; between 1 and {} are taken", rows.size(), kLargest));
+    throw BadRequest(concat("the matrix has ", rows.size(), " rows; between 1 and ", kLargest, " are taken"));
   }
   SignMatrix matrix(static_cast<int>(rows.size()));
   for (int i = 0; i < matrix.order(); ++i) {
     const std::string& row = rows[static_cast<std::size_t>(i)];
     if (row.size() != rows.size()) {
-      throw BadRequest(fmt::format("row {} of the matrix has {} entries, but there are {} rows", i,
-                                   row.size(), rows.size()));
+      throw BadRequest(concat("row ", i, " of the matrix has ", row.size(), " entries, but there are ",
+                              rows.size(), " rows"));
     }
     for (int j = 0; j < matrix.order(); ++j) {
       if (row[static_cast<std::size_t>(j)] == '-') matrix.set_negative(i, j);
@@ -106,8 +103,8 @@ SignMatrix parse_sign_matrix(std::string_view text) {
   for (int i = 0; i < matrix.order(); ++i) {
     for (int j = 0; j < i; ++j) {
       if (const int product = row_product(matrix, i, j); product != 0) {
-        throw BadRequest(fmt::format("rows {} and {} of the matrix of order {} have the product {}, not 0", j,
-                                     i, matrix.order(), product));
+        throw BadRequest(concat("rows ", j, " and ", i, " of the matrix of order ", matrix.order(),
+                                " have the product ", product, ", not 0"));
       }
     }
   }
@@ -115,11 +112,8 @@ SignMatrix parse_sign_matrix(std::string_view text) {
 }
 
 SignMatrix read_sign_matrix(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadRequest(fmt::format("the matrix file '{}' cannot be read", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_sign_matrix(text.str());
+  constexpr std::size_t kLongest = std::size_t{16} << 20;
+  return parse_sign_matrix(read_text_file(path, concat("the matrix file '", path, "'"), kLongest));
 }
 
 std::vector<std::byte> dense_entries(const SignMatrix& matrix, Dtype dtype) {

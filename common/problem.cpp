@@ -1,7 +1,5 @@
 #include "common/problem.hpp"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/text.hpp"
 
 namespace fwht {
 namespace {
@@ -28,7 +27,7 @@ Number parse_number(std::string_view digits, std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || end != digits.data() + digits.size()) {
-    throw BadRequest(fmt::format("problem '{}': '{}' is not a number", text, digits));
+    throw BadRequest(concat("problem '", text, "': '", digits, "' is not a number"));
   }
   return value;
 }
@@ -82,6 +81,10 @@ std::size_t hash_of(const Problem& problem) {
   mix(problem.encoding.format);
   mix(problem.encoding.scales.kind);
   mix(problem.encoding.scales.group);
+  mix(problem.encoding.scale_type);
+  mix(problem.encoding.layout);
+  mix(problem.encoding.recipe);
+  mix(problem.encoding.token);
   mix(problem.encoding.intermediate);
   mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
   mix(problem.placement);
@@ -107,19 +110,19 @@ namespace {
 
 void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::string_view name) {
   if (array.row_stride < n) {
-    throw BadRequest(fmt::format("{}={} must be at least n={}", name, array.row_stride, n));
+    throw BadRequest(concat(name, "=", array.row_stride, " must be at least n=", n));
   }
   const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 16;
   if (rows > 0 && array.row_stride > limit / rows) {
-    throw BadRequest(fmt::format("rows={} times {}={} exceeds the limit of {} elements", rows, name,
-                                 array.row_stride, limit));
+    throw BadRequest(concat("rows=", rows, " times ", name, "=", array.row_stride, " exceeds the limit of ",
+                            limit, " elements"));
   }
 }
 
 void validate_dtype(Dtype dtype, std::string_view name) {
   if (format_of(dtype).bytes == 0) {
     throw BadRequest(
-        fmt::format("{} dtype {} is unknown; known: f16, bf16, f32, f64", name, static_cast<int>(dtype)));
+        concat(name, " dtype ", static_cast<int>(dtype), " is unknown; known: f16, bf16, f32, f64"));
   }
 }
 
@@ -132,39 +135,43 @@ void validate(const Problem& problem) {
   }
   validate(problem.op);
   const std::int64_t n = problem.n();
-  if (problem.rows < 0) throw BadRequest(fmt::format("rows={} must not be negative", problem.rows));
+  if (problem.rows < 0) throw BadRequest(concat("rows=", problem.rows, " must not be negative"));
   validate_dtype(problem.in.dtype, "in");
   validate_dtype(problem.out.dtype, "out");
   validate_array(problem.in, n, problem.rows, "row_stride");
   validate_array(problem.out, n, problem.rows, "row_stride of out");
   if (problem.placement != Placement::in_place && problem.placement != Placement::out_of_place) {
-    throw BadRequest(fmt::format("placement {} is unknown; known: in_place, out_of_place",
-                                 static_cast<int>(problem.placement)));
+    throw BadRequest(concat("placement ", static_cast<int>(problem.placement),
+                            " is unknown; known: in_place, out_of_place"));
   }
   if (problem.placement == Placement::in_place &&
       !(problem.in == problem.out && problem.encoding.is_plain())) {
-    throw BadRequest(fmt::format("{}: in place, input and output have one dtype, row stride and no encoding",
-                                 to_string(problem)));
+    throw BadRequest(concat(to_string(problem),
+                            ": in place, input and output have one dtype, row stride and no encoding"));
   }
-  validate(problem.encoding, n);
+  validate(problem.encoding, n, problem.rows, problem.out.dtype);
+  if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
+      !(n == 1 && problem.out.row_stride == 1)) {
+    throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
+                            problem.out.row_stride, " must be even"));
+  }
   // Plans multiply in fp32, but for f64 data.
   const bool finite = problem.in.dtype == Dtype::f64 ? std::isfinite(problem.scale)
                                                      : std::isfinite(static_cast<float>(problem.scale));
-  if (!finite) throw BadRequest(fmt::format("scale={} must be finite in fp32", problem.scale));
+  if (!finite) throw BadRequest(concat("scale=", problem.scale, " must be finite in fp32"));
 }
 
 std::string to_string(const Problem& problem) {
   const std::string op =
-      problem.op.is_sylvester() || problem.n() == 0 ? fmt::format("n{}", problem.n()) : to_string(problem.op);
-  std::string text = fmt::format("{}/{}/r{}", name_of(problem.in.dtype), op, problem.rows);
+      problem.op.is_sylvester() || problem.n() == 0 ? concat("n", problem.n()) : to_string(problem.op);
+  std::string text = concat(name_of(problem.in.dtype), "/", op, "/r", problem.rows);
   if (problem.placement == Placement::out_of_place) text += "/out";
-  if (problem.in.row_stride != problem.n()) text += fmt::format("/ld{}", problem.in.row_stride);
-  if (problem.out.row_stride != problem.in.row_stride) text += fmt::format("/ldo{}", problem.out.row_stride);
-  if (problem.out.dtype != problem.in.dtype) text += fmt::format("/to-{}", name_of(problem.out.dtype));
-  if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n()))
-    text += fmt::format("/s{}", problem.scale);
+  if (problem.in.row_stride != problem.n()) text += concat("/ld", problem.in.row_stride);
+  if (problem.out.row_stride != problem.in.row_stride) text += concat("/ldo", problem.out.row_stride);
+  if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
+  if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
-  if (!problem.encoding.is_plain()) text += fmt::format(">{}", to_string(problem.encoding));
+  if (!problem.encoding.is_plain()) text += concat(">", to_string(problem.encoding));
   return text;
 }
 
@@ -207,12 +214,12 @@ Problem parse_problem(std::string_view text) {
     } else if (word.starts_with('s')) {
       scale = parse_number<double>(word.substr(1), text);
     } else {
-      throw BadRequest(fmt::format("problem '{}': unknown part '{}'; the form is {}", text, word, kForm));
+      throw BadRequest(concat("problem '", text, "': unknown part '", word, "'; the form is ", kForm));
     }
   }
   if (problem.op.factors().empty() || !rows) {
-    throw BadRequest(fmt::format("problem '{}' names no {}; the form is {}", text,
-                                 rows ? "row length (n...)" : "rows (r...)", kForm));
+    throw BadRequest(concat("problem '", text, "' names no ", rows ? "row length (n...)" : "rows (r...)",
+                            "; the form is ", kForm));
   }
   problem.rows = *rows;
   problem.set_row_stride(stride.value_or(problem.n()));

@@ -57,6 +57,8 @@ struct Problem {
   /// Bytes of the same, of the input and of the output's rows (codes, where it is encoded).
   std::int64_t span_bytes() const { return span_of(in) * bytes_of(in.dtype); }
   std::int64_t span_bytes_out() const;
+  /// Bytes that Operands::scales must have room for, padding included; 0 for the plain encoding.
+  std::int64_t scale_bytes_out() const { return scale_buffer_bytes(encoding, rows, n()); }
   bool contiguous() const { return in.row_stride == n() && out.row_stride == n(); }
 
  private:
@@ -78,7 +80,7 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
 
 /// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
 /// row stride below n, different strides or an encoding in place, an unknown dtype, placement or operator, an
-/// encoding that does not fit n, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
+/// encoding that does not fit n or rows, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
 /// offsets. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 

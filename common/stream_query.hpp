@@ -40,6 +40,9 @@ struct StreamState {
 };
 StreamState state_of(Stream stream);
 
+/// Whether all work of the stream is done; throws when any of it failed. Asked by who will not wait for ever.
+bool is_done(Stream stream);
+
 /// While it lives, the calling thread may allocate and free although a stream is being captured
 /// (cudaStreamCaptureModeRelaxed).
 class CaptureAllowed {

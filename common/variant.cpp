@@ -1,11 +1,11 @@
 #include "common/variant.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <limits>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/text.hpp"
 
 namespace fwht {
 
@@ -18,21 +18,63 @@ std::uintptr_t address_of(const void* pointer) {
 /// An operand beside `in` and `out` is there when, and only when, the problem needs it.
 void check_extra(const char* name, const void* pointer, bool needed, const Problem& problem) {
   if ((pointer != nullptr) == needed) return;
-  throw BadRequest(needed ? fmt::format("{} is a null pointer, which {} needs", name, to_string(problem))
-                          : fmt::format("{} is given, but {} has none", name, to_string(problem)));
+  throw BadRequest(needed ? concat(name, " is a null pointer, which ", to_string(problem), " needs")
+                          : concat(name, " is given, but ", to_string(problem), " has none"));
+}
+
+/// Bytes from `address` on, for a sentence.
+struct Span {
+  const char* name;
+  std::uintptr_t address;
+  std::int64_t bytes;
+};
+
+void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
+  if (a.address >= b.address + static_cast<std::uintptr_t>(b.bytes) ||
+      b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)) {
+    return;
+  }
+  throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
+                          " overlap: the out-of-place problem ", to_string(problem), " spans ",
+                          std::max(a.bytes, b.bytes), " bytes"));
+}
+
+void check_scales(const Operands& operands, const Problem& problem) {
+  check_extra("scales", operands.scales, writes_scales(problem.encoding), problem);
+  const float given = operands.tensor_scale;
+  if (!needs_tensor_scale(problem.encoding)) {
+    if (given == 1.0F) return;
+    throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " is given, but ",
+                            to_string(problem), " has none"));
+  }
+  if (given > 0.0F && given <= std::numeric_limits<float>::max()) return;
+  throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " must be positive and finite for ",
+                          to_string(problem)));
+}
+
+void check_scale_buffer(const Operands& operands, const Problem& problem) {
+  if (operands.scales == nullptr) return;
+  const std::int64_t needed = problem.scale_bytes_out();
+  if (address_of(operands.scales) % kScaleAlignment != 0) {
+    throw BadRequest(concat("scales=", hex(address_of(operands.scales)), " must be aligned to ",
+                            kScaleAlignment, " bytes for ", to_string(problem)));
+  }
+  if (operands.scales_bytes >= 0 && operands.scales_bytes < needed) {
+    throw BadRequest(concat("scales has ", operands.scales_bytes, " bytes, but ", to_string(problem),
+                            " needs ", needed, ", padding included"));
+  }
+  const Span scales{"scales", address_of(operands.scales), needed};
+  refuse_overlap({"in", address_of(operands.in), problem.span_bytes()}, scales, problem);
+  refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
 }
 
 void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
   if (problem.placement == Placement::in_place) {
     if (in == out) return;
-    throw BadRequest(fmt::format("in={:#x} and out={:#x} must be equal for the in-place problem {}", in, out,
-                                 to_string(problem)));
+    throw BadRequest(concat("in=", hex(in), " and out=", hex(out), " must be equal for the in-place problem ",
+                            to_string(problem)));
   }
-  const auto read = static_cast<std::uintptr_t>(problem.span_bytes());
-  const auto written = static_cast<std::uintptr_t>(problem.span_bytes_out());
-  if (in >= out + written || out >= in + read) return;
-  throw BadRequest(fmt::format("in={:#x} and out={:#x} overlap: the out-of-place problem {} spans {} bytes",
-                               in, out, to_string(problem), std::max(read, written)));
+  refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
 }
 
 }  // namespace
@@ -41,23 +83,24 @@ void Plan::execute(const Operands& operands, Stream stream) const {
   if (problem_.rows == 0) return;
   const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);
   for (const auto& [name, address] : {std::pair{"in", in}, std::pair{"out", out}}) {
-    if (address == 0) throw BadRequest(fmt::format("{} is a null pointer", name));
+    if (address == 0) throw BadRequest(concat(name, " is a null pointer"));
     if (address % alignment() != 0) {
-      throw BadRequest(fmt::format("{}={:#x} must be aligned to {} bytes for {}", name, address, alignment(),
-                                   to_string(problem_)));
+      throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment(), " bytes for ",
+                              to_string(problem_)));
     }
   }
-  check_extra("scales", operands.scales, !problem_.encoding.is_plain(), problem_);
+  check_scales(operands, problem_);
   check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
   check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
   check_placement(problem_, in, out);
+  check_scale_buffer(operands, problem_);
   enqueue(operands, stream);
 }
 
 std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
   validate(problem);
   if (const Support support = variant.supports(problem, device); !support) {
-    throw BadRequest(fmt::format("{}: {}", variant.name, support.why_not));
+    throw BadRequest(concat(variant.name, ": ", support.why_not));
   }
   return variant.make_plan(problem, device);
 }
@@ -65,9 +108,8 @@ std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const
 Support require_cuda(const DeviceInfo& device, int compute_capability) {
   if (!device.has_cuda()) return {device.why_no_cuda};
   if (device.compute_capability() < compute_capability) {
-    return {fmt::format("{} has compute capability {}.{}, at least {}.{} is needed", device.name,
-                        device.compute_major, device.compute_minor, compute_capability / 10,
-                        compute_capability % 10)};
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   ", at least ", compute_capability / 10, ".", compute_capability % 10, " is needed")};
   }
   return {};
 }
@@ -82,8 +124,8 @@ Support require_programmatic_launch(const DeviceInfo& device) {
   return {"built without sm_90 code, which programmatic dependent launch needs (CMAKE_CUDA_ARCHITECTURES)"};
 #else
   if (device.has_cuda() && device.compute_capability() != 90) {
-    return {fmt::format("{} has compute capability {}.{}; programmatic dependent launch is offered on 9.0",
-                        device.name, device.compute_major, device.compute_minor)};
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   "; programmatic dependent launch is offered on 9.0")};
   }
   return {};
 #endif
@@ -91,14 +133,14 @@ Support require_programmatic_launch(const DeviceInfo& device) {
 
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes) {
   if (!problem.encoding.is_plain()) {
-    return {fmt::format("the encoding {} is not offered by this variant", to_string(problem.encoding))};
+    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
   }
   if (problem.in.dtype != problem.out.dtype) {
-    return {fmt::format("input in {} and output in {} are not offered by this variant",
-                        name_of(problem.in.dtype), name_of(problem.out.dtype))};
+    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
+                   " are not offered by this variant")};
   }
   if (std::find(dtypes.begin(), dtypes.end(), problem.in.dtype) == dtypes.end()) {
-    return {fmt::format("{} data are not offered by this variant", name_of(problem.in.dtype))};
+    return {concat(name_of(problem.in.dtype), " data are not offered by this variant")};
   }
   return {};
 }
@@ -106,19 +148,19 @@ Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes
 Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
                           std::span<const Dtype> dtypes) {
   if (!problem.op.is_sylvester()) {
-    return {fmt::format("the operator {} is not offered by this variant, which takes n = 2^k from {} to {}",
-                        to_string(problem.op), smallest, largest)};
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes n = 2^k from ", smallest, " to ", largest)};
   }
   if (Support rows = require_plain_rows(problem, dtypes); !rows) return rows;
   const std::int64_t n = problem.n();
   if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
-  return {fmt::format("n={} must be a power of two between {} and {}", n, smallest, largest)};
+  return {concat("n=", n, " must be a power of two between ", smallest, " and ", largest)};
 }
 
 Support require_one_row_stride(const Problem& problem) {
   if (problem.in.row_stride == problem.out.row_stride) return {};
-  return {fmt::format("row_stride={} of the input and {} of the output must be equal for this variant",
-                      problem.in.row_stride, problem.out.row_stride)};
+  return {concat("row_stride=", problem.in.row_stride, " of the input and ", problem.out.row_stride,
+                 " of the output must be equal for this variant")};
 }
 
 }  // namespace fwht

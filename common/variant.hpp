@@ -27,13 +27,18 @@ enum class Memory { host, device };
 struct Operands {
   const void* in = nullptr;
   void* out = nullptr;     ///< rows, or codes where the problem has an encoding
-  void* scales = nullptr;  ///< of the encoding
+  void* scales = nullptr;  ///< of the encoding, where writes_scales(); Problem::scale_bytes_out() bytes
   /// Where the operator has signs: one bit an element of a row, set for -1 (pack_signs in
   /// common/operator_data).
   const void* signs = nullptr;
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
   /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
   const void* dense = nullptr;
+  /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
+  /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
+  float tensor_scale = 1.0F;
+  /// Bytes behind `scales`, so that a buffer without room for padding is refused; -1: not said.
+  std::int64_t scales_bytes = -1;
 };
 
 /// Empty when supported, else one sentence with the value and the limit.
@@ -59,7 +64,8 @@ class Plan {
   /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
   /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
   /// BadRequest before anything is launched for a null pointer among the operands that the problem needs, an
-  /// operand that it does not need, a pointer that misses `alignment()`, in != out for an in-place plan, or
+  /// operand that it does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of the
+  /// tensor that is not positive and finite, too few bytes for the scales, in != out for an in-place plan, or
   /// overlapping spans for an out-of-place one.
   void execute(const Operands& operands, Stream stream = nullptr) const;
   /// Short form for problems without scales, signs and dense factors.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -196,6 +198,7 @@ TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
   encoded.execute(operands);
   operands.out = memory.data() + 62;
   EXPECT_THROW(encoded.execute(operands), BadRequest);
+  EXPECT_EQ(encoded.enqueued, 2);
 
   const RecordingPlan plain(make_problem(Dtype::f16, 8, 4), 2);
   operands.out = memory.data();
@@ -204,6 +207,51 @@ TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
   EXPECT_TRUE(says(refusal(signs, memory.data(), memory.data()), "signs is a null pointer"));
   const RecordingPlan dense(parse_problem("f16/d3x8/r1"), 2);
   EXPECT_TRUE(says(refusal(dense, memory.data(), memory.data()), "dense is a null pointer"));
+}
+
+TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
+  const auto refusal_of = [](const Plan& plan, const Operands& operands) -> std::string {
+    try {
+      plan.execute(operands);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const RecordingPlan block(parse_problem("bf16/n32/r4>nvfp4:128x4"),
+                            2);  // 256 bytes in, 64 codes, 512 scales
+  Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
+  operands.tensor_scale = 2.0F;
+  operands.scales_bytes = 512;
+  EXPECT_EQ(refusal_of(block, operands), "");
+  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    operands.tensor_scale = bad;
+    EXPECT_NE(refusal_of(block, operands).find("must be positive and finite"), std::string::npos) << bad;
+  }
+  operands.tensor_scale = 2.0F;
+  operands.scales_bytes = 511;
+  EXPECT_EQ(refusal_of(block, operands),
+            "scales has 511 bytes, but bf16/n32/r4/out>nvfp4:128x4 needs 512, padding included");
+  operands.scales_bytes = -1;
+  operands.scales = memory.data() + 504;
+  EXPECT_NE(refusal_of(block, operands).find("must be aligned to 16 bytes"), std::string::npos);
+  operands.scales = memory.data() + 304;
+  EXPECT_NE(refusal_of(block, operands).find("out="), std::string::npos);
+  operands = {memory.data() + 512, memory.data() + 768, memory.data() + 16};
+  EXPECT_NE(refusal_of(block, operands).find("in="), std::string::npos);
+  EXPECT_EQ(block.enqueued, 1);
+
+  const RecordingPlan given(parse_problem("bf16/n32/r4>e4m3:tensor,vllm_static"), 2);
+  operands = {memory.data(), memory.data() + 256};
+  operands.tensor_scale = 0.5F;
+  EXPECT_EQ(refusal_of(given, operands), "");
+  operands.scales = memory.data() + 512;
+  EXPECT_NE(refusal_of(given, operands).find("scales is given, but"), std::string::npos);
+
+  const RecordingPlan rows(parse_problem("bf16/n32/r4>e4m3:row"), 2);
+  operands.tensor_scale = 0.5F;
+  EXPECT_NE(refusal_of(rows, operands).find("tensor_scale=0.5 is given, but"), std::string::npos);
+  EXPECT_EQ(rows.enqueued, 0);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The programs as a user meets them: exit codes, one sentence, what is written and what is not.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,9 +46,9 @@ class Programs : public testing::Test {
     fs::create_directories(folder);
   }
 
-  Ended run(const std::string& program, const std::string& arguments) {
+  Ended run(const std::string& program, const std::string& arguments, const std::string& out = "out") {
     const std::string command =
-        "cd '" + folder.string() + "' && '" + program + "' " + arguments + " >out 2>err";
+        "cd '" + folder.string() + "' && '" + program + "' " + arguments + " >" + out + " 2>err";
     const int status = std::system(command.c_str());
     Ended ended{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"),
                 text_of(folder / "err")};
@@ -86,6 +88,22 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--output /proc/none/here --variant cpu --grid smoke",
                  "/proc/none/here cannot be made");
   expect_refused(kSweep, "--resume . --variant cpu --grid smoke", "is no results folder");
+  expect_refused(kSweep, "--resume nope --variant cpu --grid smoke",
+                 "nope is no results folder: there is no such");
+  expect_refused(kSweep, "--output /dev/null --variant cpu --grid smoke",
+                 "/dev/null is a file, not a folder");
+  expect_refused(kSweep, "--grid . ", "grid '.': this is a folder, not a file");
+  expect_refused(kSweep, "--grid /dev/zero", "grid '/dev/zero': this is a device, not a file");
+  expect_refused(kSweep, "--grid 'a\x1b[31m\nb'", "unknown grid 'a?[31m b'");
+  for (const char* program : {kSweep, kAccuracy, kAnalysis, kProfile})
+    expect_refused(program, "--variant naive --device -5", "--device -5 must be at least 0");
+  expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --device -5", "--device -5 must be at least 0");
+  // What nothing supports, and what no memory holds.
+  expect_refused(kSweep, "--problem f32/n3/r4", "cpu/f32/n3/r4: n=3 must be a power of two");
+  expect_refused(kSweep, "--variant cpu --problem f32/n4/r100000000000000", "MiB of host memory, there are");
+  expect_refused(kSweep, "--variant cpu --problem f32/n4/r4 --mode replay",
+                 "no variant that was asked for runs");
+  expect_refused(kAccuracy, "--variant cpu --n 3", "nothing that was asked for can be measured here");
   expect_refused(kAccuracy, "--input nope", "nope");
   expect_refused(kAccuracy, "--variant nope", "unknown variant 'nope'");
   expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
@@ -250,6 +268,73 @@ TEST_F(Programs, AFolderOfAnotherBuildIsLeftAlone) {
   EXPECT_NE(ended.err.find("format_version 7"), std::string::npos) << ended.err;
 }
 
+TEST_F(Programs, AFullStandardOutputIsAFailure) {
+  for (const char* arguments :
+       {"--list", "--list-json", "--list-grids", "--help", "--dry-run --grid smoke"}) {
+    const Ended ended = run(kSweep, arguments, "/dev/full");
+    EXPECT_EQ(ended.code, 1) << arguments;
+    EXPECT_EQ(ended.err, "fwht_sweep: failed: standard output takes no more\n");
+  }
+}
+
+TEST_F(Programs, ANewFolderHasItsOwnName) {
+  const std::string problem = "--variant cpu --problem f16/n64/r9";
+  const std::string first = last_line(run(kSweep, problem).out), second = last_line(run(kSweep, problem).out);
+  EXPECT_TRUE(first.starts_with("results/") && second.starts_with("results/")) << first << second;
+  EXPECT_NE(first, second);
+}
+
+TEST_F(Programs, AFolderHasOneWriter) {
+  ASSERT_EQ(run(kSweep, "--variant cpu --problem f16/n64/r9 --output r").code, 0);
+  const std::string context = text_of(folder / "r/context.json");
+  const int held = open((folder / "r").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  for (const auto& [program, arguments] : {std::pair{kSweep, "--variant cpu --problem f16/n64/r8 --resume r"},
+                                           std::pair{kAccuracy, "--variant cpu --n 64 --output r"},
+                                           std::pair{kAnalysis, "--variant cpu --only probes --output r"}}) {
+    const Ended ended = run(program, arguments);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_NE(ended.err.find("another program is writing r"), std::string::npos) << ended.err;
+  }
+  close(held);
+  EXPECT_EQ(text_of(folder / "r/context.json"), context);
+}
+
+// Interrupted: whole rows, how to go on, and the shell's exit code of the signal.
+TEST_F(Programs, AnInterruptedSweepSaysHowToGoOn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string name = signal == SIGINT ? "int" : "term";
+    const fs::path results = folder / name / "results.csv";
+    const pid_t child = fork();
+    if (child == 0) {
+      if (chdir(folder.c_str()) != 0) _exit(99);
+      if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
+      execl(kSweep, kSweep, "--variant", "cpu", "--grid", "smoke", "--output", name.c_str(), nullptr);
+      _exit(99);
+    }
+    ASSERT_GT(child, 0);
+    const auto lines = [&] {
+      const std::string text = text_of(results);
+      return std::count(text.begin(), text.end(), '\n');
+    };
+    for (int i = 0; i < 1000 && lines() < 3; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+    const std::string said = text_of(folder / "err"), before = text_of(results);
+    const std::string again = "--variant cpu --grid smoke --resume " + name;
+    EXPECT_NE(said.find("what was measured is in " + name + "; this goes on: "), std::string::npos) << said;
+    EXPECT_NE(said.find(again), std::string::npos) << said;
+    EXPECT_EQ(before.back(), '\n');
+    EXPECT_EQ(run(kSweep, again).code, 0);
+    EXPECT_TRUE(text_of(results).starts_with(before));
+    EXPECT_EQ(lines(), 1 + 18);
+  }
+}
+
 // Killed in the middle: what was measured is there, and --resume measures the rest.
 TEST_F(Programs, AKilledSweepLosesNothing) {
   const fs::path results = folder / "r/results.csv";
@@ -295,7 +380,7 @@ TEST_F(Programs, ListWhatThereIs) {
   EXPECT_EQ(variants.code, 0);
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
-  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\ntune\nhost\nheadline\n");
+  EXPECT_EQ(run(kSweep, "--list-grids").out, "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);

@@ -40,6 +40,17 @@ bool takes_operators(const Variant& variant, Dtype dtype, const DeviceInfo& wher
   });
 }
 
+/// Whether the variant takes an encoding with rows of some length.
+bool takes_encodings(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
+  for (const std::string_view text : all_encodings()) {
+    for (const std::int64_t n : {128, 1024, 8192, 32768}) {
+      const std::optional<Problem> problem = encoded(make_problem(dtype, n, 1), text);
+      if (problem && variant.supports(*problem, where)) return true;
+    }
+  }
+  return false;
+}
+
 /// The sentence with which the variant refuses the dtype altogether; empty when it supports something there.
 std::string why_nothing_is_supported(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
   std::string why_not;
@@ -67,9 +78,10 @@ bool has_tests(const Variant& variant, Dtype dtype) {
 /// Whether the check has something to look at: some machine, this one or a described one, supports it.
 bool belongs_to(const Check& check, const Variant& variant, Dtype dtype) {
   if (check.device_only && variant.memory != Memory::device) return false;
-  if (!check.of_operators) return true;
+  if (!check.of_operators && !check.of_encodings) return true;
   for (const DeviceInfo& where : {device(), h200_description(), a100_description()}) {
-    if (takes_operators(variant, dtype, where)) return true;
+    if (check.of_operators && takes_operators(variant, dtype, where)) return true;
+    if (check.of_encodings && takes_encodings(variant, dtype, where)) return true;
   }
   return false;
 }

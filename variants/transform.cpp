@@ -1,7 +1,5 @@
 #include "variants/transform.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include "common/device_info.hpp"
 #include "common/error.hpp"
 #include "common/stream_query.hpp"
+#include "common/text.hpp"
 #include "variants/plan_cache.hpp"
 #include "variants/registry.hpp"
 
@@ -42,9 +41,8 @@ std::string way_out(const Problem& problem) {
   if (here.has_cuda()) return "";
   for (const Variant* variant : registry()) {
     if (variant->memory != Memory::host || !variant->supports(problem, here)) continue;
-    return fmt::format(
-        "; for rows in host memory use the variant {0}: plan(find_variant(\"{0}\"), problem, this_device())",
-        variant->name);
+    return concat("; for rows in host memory use the variant ", variant->name, ": plan(find_variant(\"",
+                  variant->name, "\"), problem, this_device())");
   }
   return "";
 }
@@ -77,8 +75,7 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
                int device) {
   validate(problem);
   if (variant.memory != Memory::device) {
-    throw BadRequest(
-        fmt::format("{} works on host memory, and transform on that of a CUDA device", variant.name));
+    throw BadRequest(concat(variant.name, " works on host memory, and transform on that of a CUDA device"));
   }
   const DeviceScope scope(resolve(device, problem));
   const PlanKey key{scope.device(), problem, order_of(stream), &variant};

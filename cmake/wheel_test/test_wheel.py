@@ -31,6 +31,8 @@ print(c.__file__)
 def environment():
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FWHT_LIBRARY")}
     kept |= {"FWHT_CUDA": "OFF", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    # No package of the distribution is looked for: what CMake is asked for and may not find is an error.
+    kept |= {"CMAKE_ARGS": " ".join(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("fmt", "Eigen3", "GTest"))}
     if shutil.which("ccache"):
         kept |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}
     return kept

@@ -15,6 +15,7 @@
 #include "experiments/accuracy/cases.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/tasks.hpp"
 
 namespace fwht::accuracy {
@@ -176,6 +177,10 @@ int run(int argc, const char* const* argv) {
       std::cout << "unsupported: " << line << '\n';
     return 0;
   }
+  if (work.tasks.empty()) {
+    throw BadRequest("nothing that was asked for can be measured here; " +
+                     (work.unsupported.empty() ? "no combination is left" : work.unsupported.front()));
+  }
   ResultsFolder folder =
       ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
                           {"fwht_accuracy", "", "", options.seeds, harness::names_of(variants)});
@@ -184,10 +189,13 @@ int run(int argc, const char* const* argv) {
         "{} combinations of variant, dtype and n are not supported here; --dry-run lists them\n",
         work.unsupported.size());
   }
-  const bool all_run = harness::run_tasks(work.tasks, "accuracy.csv", device, folder);
-  if (all_run) folder.finish();
-  std::cout << summary(folder.rows("accuracy.csv")) << '\n' << folder.path().string() << std::endl;
-  return all_run && harness::all_ok(folder, "accuracy.csv") ? 0 : 1;
+  return harness::write_folder(folder, argc, argv, [&] {
+    const bool all_run = harness::run_tasks(work.tasks, "accuracy.csv", device, folder);
+    if (harness::interrupted_by() != 0) return 1;
+    if (all_run) folder.finish();
+    std::cout << summary(folder.rows("accuracy.csv")) << '\n' << folder.path().string() << std::endl;
+    return all_run && harness::all_ok(folder, "accuracy.csv") ? 0 : 1;
+  });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "experiments/attention/attention.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/tasks.hpp"
 #include "experiments/overflow/overflow.hpp"
 #include "experiments/probes/probes.hpp"
@@ -78,17 +79,21 @@ int run(int argc, const char* const* argv) {
   ResultsFolder folder =
       ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
                           {"fwht_analysis", "", "", {}, harness::names_of(variants)});
-  bool all_run = true, all_ok = true;
-  for (const Experiment& experiment : experiments) {
-    all_run = all_run && harness::run_tasks(experiment.tasks(setup), experiment.table(), device, folder);
-    const auto rows = folder.rows(experiment.table());
-    const bool ok = harness::all_ok(folder, experiment.table());
-    std::cout << fmt::format("{:<13} {:>6} rows{}\n", experiment.name, rows.size(), ok ? "" : ", not all ok");
-    all_ok = all_ok && ok;
-  }
-  if (all_run) folder.finish();
-  std::cout << folder.path().string() << std::endl;
-  return all_run && all_ok ? 0 : 1;
+  return harness::write_folder(folder, argc, argv, [&] {
+    bool all_run = true, all_ok = true;
+    for (const Experiment& experiment : experiments) {
+      all_run = all_run && harness::run_tasks(experiment.tasks(setup), experiment.table(), device, folder);
+      if (harness::interrupted_by() != 0) return 1;
+      const auto rows = folder.rows(experiment.table());
+      const bool ok = harness::all_ok(folder, experiment.table());
+      std::cout << fmt::format("{:<13} {:>6} rows{}\n", experiment.name, rows.size(),
+                               ok ? "" : ", not all ok");
+      all_ok = all_ok && ok;
+    }
+    if (all_run) folder.finish();
+    std::cout << folder.path().string() << std::endl;
+    return all_run && all_ok ? 0 : 1;
+  });
 }
 
 }  // namespace

@@ -45,8 +45,14 @@ class TruthCache {
   std::list<Truth> kept_;  // newest first
 };
 
+/// The numerics of a plan; one rounding of fp32 sums where it has none (no steps).
+Numerics judged_by(const Plan& plan);
+
+/// A plan without numerics may be so many times as far from FP64 as one rounding, in every row.
+inline constexpr double kPeerErrors = 8.0;
+
 /// Fills the slices with the truth's input, executes the plan on slice 0 and judges every element of the
-/// result: the first period against the FP64 truth by the tolerances of the plan's steps, every
+/// result: the first period against the FP64 truth by the tolerances of the plan's steps (where it has none, by kPeerErrors), every
 /// further whole period by equality with the first, rows behind the last whole period against the truth
 /// again. Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what
 /// the plan throws.

@@ -67,8 +67,8 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
 }
 
 void add_folder_options(CLI::App& app, FolderOptions& options, const std::string& output) {
-  auto* named = app.add_option("--output", options.output,
-                               output + " (default: experiments/results/<time>_<commit>_<device>)");
+  auto* named =
+      app.add_option("--output", options.output, output + " (default: results/<time>_<commit>_<device>)");
   app.add_option("--resume", options.resume,
                  "a results folder to continue: what it has is not measured again")
       ->excludes(named);
@@ -124,12 +124,13 @@ std::vector<std::string> names_of(const std::vector<const Variant*>& variants) {
   return names;
 }
 
-DeviceInfo open_device(int ordinal) {
-  DeviceInfo device = this_device(std::max(ordinal, 0));
+DeviceInfo open_device(std::optional<int> ordinal) {
+  if (ordinal && *ordinal < 0) throw BadRequest(fmt::format("--device {} must be at least 0", *ordinal));
+  DeviceInfo device = this_device(ordinal.value_or(0));
   if (device.has_cuda()) {
     device::make_current(device.ordinal);
-  } else if (ordinal >= 0) {
-    throw BadRequest(fmt::format("--device {}: {}", ordinal, device.why_no_cuda));
+  } else if (ordinal) {
+    throw BadRequest(fmt::format("--device {}: {}", *ordinal, device.why_no_cuda));
   }
   return device;
 }

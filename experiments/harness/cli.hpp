@@ -1,6 +1,7 @@
 // What the command lines of the programs share.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 /// Where results go, and on which device they are made.
 struct FolderOptions {
   std::string output, resume;
-  int device = -1;
+  std::optional<int> device;
 };
 /// `output` says what the program takes for its results folder.
 void add_folder_options(CLI::App& app, FolderOptions& options,
@@ -51,9 +52,8 @@ std::vector<const Variant*> select_variants(const std::vector<std::string>& name
 /// The names, for context.json.
 std::vector<std::string> names_of(const std::vector<const Variant*>& variants);
 
-/// This machine with CUDA device `ordinal` made current. An ordinal that was asked for (>= 0) must exist:
-/// BadRequest.
-DeviceInfo open_device(int ordinal);
+/// This machine with CUDA device `ordinal` (default: 0) made current. One that was asked for must exist: BadRequest.
+DeviceInfo open_device(std::optional<int> ordinal);
 
 /// One line a variant: where it runs, and what it supports on this machine or why it does not.
 std::string list_variants(const DeviceInfo& device);

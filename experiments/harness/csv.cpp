@@ -1,20 +1,51 @@
 #include "experiments/harness/csv.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <iterator>
 #include <stdexcept>
+#include <system_error>
 
 #include "common/error.hpp"
+#include "common/text_file.hpp"
 
 namespace fwht::harness {
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  return fs::exists(fs::symlink_status(path)) ? read_text_file(path, path.string()) : std::string();
+}
+
+std::string header_of(const std::vector<Column>& columns) {
+  std::vector<std::string> names;
+  for (const Column& column : columns)
+    names.push_back(column.name);
+  return csv_line(names);
+}
+
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
+
+std::string reason() {
+  return std::error_code(errno, std::generic_category()).message();
+}
+
+CsvRow parse_row(std::string_view line, const std::vector<Column>& columns) {
+  const std::vector<std::string> fields = parse_csv_line(line);
+  if (fields.size() != columns.size())
+    throw BadRequest(fmt::format("{} fields, not {}", fields.size(), columns.size()));
+  CsvRow row;
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    row[columns[i].name] = fields[i];
+  if (const std::string why = why_no_row(columns, row); !why.empty()) throw BadRequest(why);
+  return row;
 }
 
 }  // namespace
@@ -23,13 +54,16 @@ std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (i > 0) line += ',';
-    const bool quoted = fields[i].find_first_of(",\"\r\n") != std::string::npos;
+    const bool quoted = fields[i].find_first_of(",\"") != std::string::npos;
     if (quoted) line += '"';
     for (const char c : fields[i]) {
       if (c == '"') line += '"';
-      line += c == '\n' || c == '\r' ? ' ' : c;
+      line += c;
     }
     if (quoted) line += '"';
+  }
+  for (char& c : line) {
+    if (is_control(c)) c = ' ';
   }
   return line;
 }
@@ -56,41 +90,62 @@ std::string csv_number(std::optional<double> value) {
   return value && !std::isnan(*value) ? fmt::format("{:.6g}", *value) : "";
 }
 
-CsvWriter::CsvWriter(std::filesystem::path path, std::vector<Column> columns)
-    : path_(std::move(path)), columns_(std::move(columns)) {
-  std::vector<std::string> names;
-  for (const Column& column : columns_)
-    names.push_back(column.name);
-  const std::string header = csv_line(names) + "\n";
-  const std::string text = read_text(path_);
+void cut_half_line(const fs::path& path) {
+  const std::string text = text_of(path);
   const std::size_t complete = text.find_last_of('\n') + 1;  // 0 when there is no complete line
-  if (complete > 0 && !text.starts_with(header)) {
+  if (complete == text.size()) return;
+  std::error_code error;
+  fs::resize_file(path, complete, error);
+  if (error) throw BadRequest(fmt::format("{} cannot be written: {}", path.string(), error.message()));
+}
+
+CsvWriter::CsvWriter(fs::path path, std::vector<Column> columns)
+    : path_(std::move(path)), columns_(std::move(columns)) {
+  const std::string header = header_of(columns_) + "\n", text = text_of(path_);
+  if (text.find('\n') != std::string::npos && !text.starts_with(header))
     throw BadRequest(fmt::format("{} has other columns than this program writes", path_.string()));
+  cut_half_line(path_);
+  file_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) throw BadRequest(fmt::format("{} cannot be written: {}", path_.string(), reason()));
+  size_ = lseek(file_, 0, SEEK_END);
+  if (size_ == 0) write_line(header);
+}
+
+CsvWriter::~CsvWriter() {
+  if (file_ >= 0) close(file_);
+}
+
+void CsvWriter::write_line(const std::string& line) {
+  for (std::size_t written = 0; written < line.size();) {
+    const ssize_t count = write(file_, line.data() + written, line.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const std::string why = reason();
+      [[maybe_unused]] const int cut = ftruncate(file_, size_);
+      throw std::runtime_error(fmt::format("{} cannot be written any more: {}", path_.string(), why));
+    }
+    written += static_cast<std::size_t>(count);
   }
-  if (complete < text.size()) std::filesystem::resize_file(path_, complete);
-  file_.open(path_, std::ios::binary | std::ios::app);
-  if (complete == 0) file_ << header << std::flush;
-  if (!file_) throw BadRequest(fmt::format("{} cannot be written", path_.string()));
+  size_ += static_cast<std::int64_t>(line.size());
 }
 
 void CsvWriter::append(const CsvRow& row) {
+  CsvRow complete;
+  for (const Column& column : columns_)
+    complete[column.name];
+  for (const auto& [name, value] : row) {
+    const auto field = complete.find(name);
+    if (field == complete.end())
+      throw std::logic_error(fmt::format("{} has no column {}", path_.string(), name));
+    field->second = value;
+    std::replace_if(field->second.begin(), field->second.end(), is_control, ' ');
+  }
+  if (const std::string why = why_no_row(columns_, complete); !why.empty())
+    throw std::logic_error(fmt::format("{}: {}", path_.string(), why));
   std::vector<std::string> fields;
-  std::size_t used = 0;
-  for (const Column& column : columns_) {
-    const auto found = row.find(column.name);
-    if (found != row.end()) ++used;
-    fields.push_back(found == row.end() ? "" : found->second);
-    if (const std::string why = why_no_value(column, fields.back()); !why.empty())
-      throw std::logic_error(fmt::format("{}: {}", path_.string(), why));
-  }
-  if (used != row.size()) {
-    for (const auto& [name, value] : row) {
-      if (std::none_of(columns_.begin(), columns_.end(), [&](const Column& c) { return c.name == name; }))
-        throw std::logic_error(fmt::format("{} has no column {}", path_.string(), name));
-    }
-  }
-  file_ << csv_line(fields) + "\n" << std::flush;
-  if (!file_) throw std::runtime_error(fmt::format("{} cannot be written any more", path_.string()));
+  for (const Column& column : columns_)
+    fields.push_back(complete[column.name]);
+  write_line(csv_line(fields) + "\n");
 }
 
 CsvRow part_of(const CsvRow& row, std::string_view table) {
@@ -101,21 +156,22 @@ CsvRow part_of(const CsvRow& row, std::string_view table) {
   return part;
 }
 
-std::vector<CsvRow> read_csv(const std::filesystem::path& path) {
+std::vector<CsvRow> read_csv(const fs::path& path, const std::vector<Column>& columns) {
   std::vector<CsvRow> rows;
-  std::vector<std::string> columns;
-  const std::string text = read_text(path);
-  std::size_t start = 0;
-  for (std::size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    const std::vector<std::string> fields = parse_csv_line(std::string_view(text).substr(start, end - start));
-    if (columns.empty()) {
-      columns = fields;
+  const std::string text = text_of(path), header = header_of(columns);
+  std::size_t start = 0, number = 1;
+  for (std::size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1, ++number) {
+    const std::string_view line = std::string_view(text).substr(start, end - start);
+    if (number == 1) {
+      if (line != header)
+        throw BadRequest(fmt::format("{} has other columns than this program writes", path.string()));
       continue;
     }
-    CsvRow row;
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      row[columns[i]] = i < fields.size() ? fields[i] : "";
-    rows.push_back(std::move(row));
+    try {
+      rows.push_back(parse_row(line, columns));
+    } catch (const BadRequest& error) {
+      throw BadRequest(fmt::format("{}, line {}: {}", path.string(), number, error.what()));
+    }
   }
   return rows;
 }

@@ -1,8 +1,9 @@
-// CSV tables that survive being killed: every row is on disk as soon as it is known.
+// CSV tables that survive being killed: every row is on disk as soon as it is known. Own code: the writer needs to know
+// how much of a row is on disk, the reader a half line from a whole one, and a record on one line is parsed in ten lines.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,24 +22,35 @@ class CsvWriter {
   /// Starts the file with its header, or continues one: a last line without an end, as a killed run leaves
   /// it, is cut off.
   CsvWriter(std::filesystem::path path, std::vector<Column> columns);
+  ~CsvWriter();
+  CsvWriter(const CsvWriter&) = delete;
+  CsvWriter& operator=(const CsvWriter&) = delete;
 
   /// Columns that the row does not name stay empty. Throws std::logic_error for a column that the file does
-  /// not have and for what is no value of its column, std::runtime_error when the disk takes no more.
+  /// not have and for what is no value of its column, std::runtime_error when the disk takes no more: the file then
+  /// ends with the last whole row.
   void append(const CsvRow& row);
 
  private:
+  void write_line(const std::string& line);
+
   std::filesystem::path path_;
   std::vector<Column> columns_;
-  std::ofstream file_;
+  int file_ = -1;          // a descriptor: a stream would not say how much of a row a full disk has taken
+  std::int64_t size_ = 0;  // up to the last whole row
 };
 
 /// Those columns of the row that the table has.
 CsvRow part_of(const CsvRow& row, std::string_view table);
 
-/// All complete rows; empty when there is no file.
-std::vector<CsvRow> read_csv(const std::filesystem::path& path);
+/// All complete rows; empty when there is no file. Throws BadRequest with file, line, column and value for a header
+/// other than `columns`, a row with another number of fields, and what is no value of its column.
+std::vector<CsvRow> read_csv(const std::filesystem::path& path, const std::vector<Column>& columns);
 
-/// One record as a line without its end: fields with commas or quotes are quoted; line breaks become blanks.
+/// Cuts off a last line without an end.
+void cut_half_line(const std::filesystem::path& path);
+
+/// One record as a line without its end: fields with commas or quotes are quoted; control characters become blanks.
 std::string csv_line(const std::vector<std::string>& fields);
 std::vector<std::string> parse_csv_line(std::string_view line);
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/text_file.hpp"
 
 namespace fwht::harness {
 namespace {
@@ -29,11 +29,22 @@ std::vector<Value> parse_each(std::string_view text, Parse parse) {
   return values;
 }
 
+/// Items between blanks: encodings have commas of their own.
+std::vector<Encoding> parse_encodings(std::string_view text) {
+  std::vector<Encoding> encodings;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;)
+    encodings.push_back(word == "plain" ? Encoding{} : parse_encoding(word));
+  if (encodings.empty()) throw BadRequest("the block names no encoding behind 'encoding ='; plain is none");
+  return encodings;
+}
+
 struct Block {
   int line = 0;
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
+  std::vector<Encoding> encodings{Encoding{}};
   std::vector<Mode> modes;
 
   void set(std::string_view key, std::string_view value) {
@@ -49,11 +60,13 @@ struct Block {
       dtypes = parse_each<Dtype>(value, parse_dtype);
     } else if (key == "placement") {
       placements = parse_each<Placement>(value, parse_placement);
+    } else if (key == "encoding") {
+      encodings = parse_encodings(value);
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, parse_mode);
     } else {
-      throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, mode", key));
+      throw BadRequest(fmt::format(
+          "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, mode", key));
     }
   }
 
@@ -81,12 +94,16 @@ struct Block {
     for (const Dtype dtype : dtypes) {
       for (const std::int64_t count : row_counts) {
         for (const Placement placement : placements) {
-          for (const Mode mode : modes) {
-            Problem problem = make_problem(dtype, op, count, placement);
-            problem.programmatic_launch = is_programmatic(mode);
-            validate(problem);
-            if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
-              cases.push_back({problem, mode});
+          for (const Encoding& encoding : encodings) {
+            for (const Mode mode : modes) {
+              Problem problem = make_problem(dtype, op, count, placement);
+              problem.programmatic_launch = is_programmatic(mode);
+              problem.encoding = encoding;
+              if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
+              validate(problem);
+              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
+                cases.push_back({problem, mode});
+              }
             }
           }
         }
@@ -212,12 +229,14 @@ Grid load_grid(const std::string& name_or_file) {
     if (grid.name == name_or_file) return parse_grid(std::string(grid.name), grid.text);
     known += (known.empty() ? "" : ", ") + std::string(grid.name);
   }
-  std::ifstream file(name_or_file);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file || text.empty()) {
+  std::error_code error;
+  if (!std::filesystem::exists(name_or_file, error)) {
     throw BadRequest(
         fmt::format("unknown grid '{}': no such file, and the built-in grids are {}", name_or_file, known));
   }
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  const std::string text = read_text_file(name_or_file, fmt::format("grid '{}'", name_or_file), kLongest);
+  if (text.empty()) throw BadRequest(fmt::format("grid '{}' is empty", name_or_file));
   return parse_grid(name_or_file, text);
 }
 

@@ -1,15 +1,25 @@
 #include "experiments/harness/results_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
-#include <iterator>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "common/error.hpp"
+#include "common/text_file.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/schema.hpp"
+#include "experiments/harness/sha256.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::harness {
@@ -27,6 +37,12 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// Of the last minute: how busy the machine was when the run began.
+double load_average() {
+  double load = 0.0;
+  return getloadavg(&load, 1) == 1 ? load : 0.0;
+}
+
 Json describe_run(const Provenance& provenance, const RunInfo& run) {
   return {{"program", run.program},
           {"argv", provenance.argv},
@@ -36,6 +52,7 @@ Json describe_run(const Provenance& provenance, const RunInfo& run) {
           {"grid_text", run.grid_text},
           {"utc_start", provenance.utc_start},
           {"utc_end", nullptr},
+          {"load_average", load_average()},
           {"complete", false}};
 }
 
@@ -85,7 +102,7 @@ Json new_context(const Provenance& provenance, const RunInfo& run) {
           {"runs", Json::array({describe_run(provenance, run)})}};
 }
 
-// Union in ladder order.
+// Union: the ladder in its order, then kernels of others in theirs.
 std::vector<std::string> merged_variants(const std::vector<std::string>& a,
                                          const std::vector<std::string>& b) {
   std::vector<std::string> all;
@@ -95,50 +112,171 @@ std::vector<std::string> merged_variants(const std::vector<std::string>& a,
     };
     if (names(a) || names(b)) all.emplace_back(variant->name);
   }
+  for (const std::vector<std::string>* list : {&a, &b}) {
+    for (const std::string& name : *list) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    }
+  }
   return all;
 }
 
+std::string reason_of(int error) {
+  return std::error_code(error, std::generic_category()).message();
+}
+
 void refuse_other_origin(const Json& context, const Provenance& provenance, const std::string& name) {
-  const auto text = [&](const char* key) { return context.value(key, std::string()); };
-  if (const std::string hash = text("sources_hash"); hash != provenance.build.sources_hash) {
+  if (const std::string hash = context["sources_hash"]; hash != provenance.build.sources_hash) {
     throw BadRequest(fmt::format("{} comes from other sources (sources_hash {}, this program {})", name,
                                  hash.substr(0, 12), provenance.build.sources_hash.substr(0, 12)));
   }
-  const Json device = context.value("device", Json::object()), host = context.value("host", Json::object());
-  const std::string there = device.value("present", false)
-                                ? device.value("name", std::string())
-                                : host.value("name", std::string()) + " (host only)";
+  const Json& device = context["device"];
+  const std::string there = device["present"].get<bool>()
+                                ? device["name"].get<std::string>()
+                                : context["host"]["name"].get<std::string>() + " (host only)";
   if (const std::string here = device_in_words(provenance.device); there != here) {
     throw BadRequest(fmt::format("{} was measured on {}, this is {}", name, there, here));
   }
 }
 
+// What a program that goes on in a folder reads of its context.json; all else is kept as it is.
+struct Entry {
+  const char* place;
+  bool (*is)(const Json&);
+  const char* what;
+};
+bool is_text(const Json& value) {
+  return value.is_string();
+}
+bool is_truth(const Json& value) {
+  return value.is_boolean();
+}
+bool is_object(const Json& value) {
+  return value.is_object();
+}
+template <bool (*is_item)(const Json&)>
+bool is_list(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), is_item);
+}
+bool is_seed(const Json& value) {
+  return value.is_number_unsigned();
+}
+bool is_run(const Json& value) {
+  return value.is_object() && value.contains("program") && value["program"].is_string() &&
+         value.contains("complete") && value["complete"].is_boolean();
+}
+bool is_file(const Json& value) {
+  return value.is_object() && value.contains("rows") && value["rows"].is_number_unsigned() &&
+         value.contains("sha256") && value["sha256"].is_string();
+}
+constexpr Entry kEntries[] = {{"/sources_hash", is_text, "a text"},
+                              {"/dirty", is_truth, "true or false"},
+                              {"/complete", is_truth, "true or false"},
+                              {"/device", is_object, "an object"},
+                              {"/device/present", is_truth, "true or false"},
+                              {"/device/name", is_text, "a text"},
+                              {"/host", is_object, "an object"},
+                              {"/host/name", is_text, "a text"},
+                              {"/seeds", is_list<is_seed>, "a list of seeds"},
+                              {"/variants", is_list<is_text>, "a list of names"},
+                              {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
+
+void require_entries(const Json& context, const std::string& name) {
+  for (const Entry& entry : kEntries) {
+    const Json::json_pointer place(entry.place);
+    if (!context.contains(place))
+      throw BadRequest(fmt::format("{}: {} lacks {}", name, kContext, entry.place));
+    if (!entry.is(context[place]))
+      throw BadRequest(fmt::format("{}: {} in {} is not {}", name, entry.place, kContext, entry.what));
+  }
+  if (!context.contains("files")) return;
+  const Json& files = context["files"];
+  if (!files.is_object() || !std::all_of(files.begin(), files.end(), is_file))
+    throw BadRequest(fmt::format("{}: /files in {} is not an object of rows and sha256", name, kContext));
+}
+
+constexpr std::size_t kDeepest = 32;
+
 Json read_context(const fs::path& path) {
-  std::ifstream file(path / kContext);
-  if (!file) throw BadRequest(fmt::format("{} is no results folder: it has no {}", path.string(), kContext));
-  const Json context = Json::parse(file, nullptr, false);
+  std::error_code error;
+  if (!fs::exists(path / kContext, error))
+    throw BadRequest(fmt::format("{} is no results folder: it has no {}", path.string(), kContext));
+  const std::string text = read_text_file(path / kContext, (path / kContext).string());
+  bool too_deep = false;
+  const Json context = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t, Json&) {
+        too_deep = too_deep || depth > static_cast<int>(kDeepest);
+        return !too_deep;
+      },
+      false);
+  if (too_deep)
+    throw BadRequest(
+        fmt::format("{}: {} is nested deeper than {} levels", path.string(), kContext, kDeepest));
   if (!context.is_object())
     throw BadRequest(fmt::format("{}: {} is no JSON object", path.string(), kContext));
   const Json version = context.value("format_version", Json());
   if (version != kResultsFormat) {
     throw BadRequest(fmt::format("{} has format_version {}, this program writes {}", path.string(),
-                                 version.dump(), kResultsFormat));
+                                 version.dump(-1, ' ', true, Json::error_handler_t::replace),
+                                 kResultsFormat));
   }
+  require_entries(context, path.string());
   return context;
 }
 
+std::vector<CsvRow> read_table(const fs::path& path, const Table& table) {
+  std::vector<CsvRow> rows = read_csv(path / table.name, table.columns);
+  if (table.may_repeat) return rows;
+  std::set<std::vector<std::string>> seen;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::vector<std::string> key;
+    for (const std::string& column : table.key())
+      key.push_back(rows[i].at(column));
+    if (!seen.insert(std::move(key)).second) {
+      throw BadRequest(
+          fmt::format("{}, line {} repeats an earlier measurement", (path / table.name).string(), i + 2));
+    }
+  }
+  return rows;
+}
+
+// Row count and hash of every table that lies in the folder.
+Json describe_files(const fs::path& path) {
+  Json files = Json::object();
+  for (const Table& table : all_tables()) {
+    const fs::path file = path / table.name;
+    if (!fs::exists(file)) continue;
+    const std::string text = read_text_file(file, file.string());
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    files[table.name] = {{"rows", std::max<std::int64_t>(lines - 1, 0)}, {"sha256", sha256(text)}};
+  }
+  return files;
+}
+
+void refuse_changed_files(const Json& context, const fs::path& path) {
+  if (!context.contains("files")) return;
+  const Json now = describe_files(path);
+  for (const auto& [name, recorded] : context["files"].items()) {
+    if (!now.contains(name))
+      throw BadRequest(fmt::format("{} lacks {}, which its last run left", path.string(), name));
+    if (now[name]["sha256"] == recorded["sha256"]) continue;
+    throw BadRequest(fmt::format("{} in {} has {} rows and is not what its last run left, which had {}", name,
+                                 path.string(), now[name]["rows"].dump(), recorded["rows"].dump()));
+  }
+}
+
 void add_run(Json& context, const Provenance& provenance, const RunInfo& run) {
-  if (!context["runs"].is_array()) context["runs"] = Json::array();
   context["runs"].push_back(describe_run(provenance, run));
-  auto seeds = context.value("seeds", std::vector<std::uint64_t>());
+  auto seeds = context["seeds"].get<std::vector<std::uint64_t>>();
   for (const std::uint64_t seed : run.seeds) {
     if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
   }
   context["seeds"] = seeds;
-  context["variants"] = merged_variants(context.value("variants", std::vector<std::string>()), run.variants);
-  context["dirty"] = context.value("dirty", true) || provenance.build.dirty;
+  context["variants"] = merged_variants(context["variants"].get<std::vector<std::string>>(), run.variants);
+  context["dirty"] = context["dirty"].get<bool>() || provenance.build.dirty;
   context["utc_end"] = nullptr;
   context["complete"] = false;
+  context.erase("files");
 }
 
 // The folder is complete when the last run of every program is: a later run of the same program does what an
@@ -146,51 +284,128 @@ void add_run(Json& context, const Provenance& provenance, const RunInfo& run) {
 bool all_complete(const Json& runs) {
   std::map<std::string, bool> last;
   for (const Json& run : runs)
-    last[run.value("program", std::string())] = run.value("complete", false);
+    last[run["program"].get<std::string>()] = run["complete"].get<bool>();
   return std::all_of(last.begin(), last.end(), [](const auto& entry) { return entry.second; });
 }
 
-// Where a new folder goes that was given this name, or none.
-fs::path path_of(const std::string& output, const Provenance& provenance) {
-  return output.empty() ? fs::path("experiments/results") / results_folder_name(provenance)
-                        : fs::path(output);
+// In one step, so that a killed run leaves the old or the new file, never half of one. Empty, or why not.
+std::string why_not_written(const fs::path& path, const char* name, const std::string& text) {
+  const fs::path part = path / (std::string(name) + ".part");
+  std::ofstream file(part);
+  file << text << "\n";
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(part, path / name, error);
+  if (file && !error) return "";
+  std::error_code none;
+  fs::remove(part, none);
+  return fmt::format("{} cannot be written", (path / name).string());
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw BadRequest(fmt::format("{} cannot be made: {}", path.string(), error.message()));
+}
+
+// A folder that this call made: of two programs that start in one second each gets its own.
+fs::path new_default_folder(const Provenance& provenance) {
+  const fs::path parent = "results";
+  make_folder(parent);
+  const std::string name = results_folder_name(provenance);
+  for (int number = 1; number <= 1000; ++number) {
+    const fs::path path = parent / (number == 1 ? name : fmt::format("{}_{}", name, number));
+    std::error_code error;
+    if (fs::create_directory(path, error)) return path;
+    if (error) throw BadRequest(fmt::format("{} cannot be made: {}", path.string(), error.message()));
+  }
+  throw BadRequest(
+      fmt::format("{} and 1000 names after it are taken; --output names another", (parent / name).string()));
+}
+
+std::string quoted_for_shell(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-+=./,:^@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace
 
-ResultsFolder::ResultsFolder(fs::path path, std::string context)
-    : path_(std::move(path)), context_(std::move(context)) {
-  write_file(kContext, context_);
-  write_file("schema.json", schema_json());
+FolderLock::FolderLock(const fs::path& folder)
+    : directory_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (directory_ < 0)
+    throw BadRequest(fmt::format("{} cannot be opened: {}", folder.string(), reason_of(errno)));
+  if (flock(directory_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
+  close(directory_);
+  if (error == EWOULDBLOCK) throw BadRequest(fmt::format("another program is writing {}", folder.string()));
+  throw BadRequest(fmt::format("{} cannot be locked ({}); use a folder on a local disk", folder.string(),
+                               reason_of(error)));
+}
+
+FolderLock::FolderLock(FolderLock&& other) noexcept : directory_(std::exchange(other.directory_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (directory_ >= 0) close(directory_);
+}
+
+ResultsFolder::ResultsFolder(fs::path path, FolderLock lock, std::string context)
+    : path_(std::move(path)), lock_(std::move(lock)), context_(std::move(context)) {
+  for (const auto& [name, text] : {std::pair{kContext, context_}, std::pair{"schema.json", schema_json()}}) {
+    if (const std::string why = why_not_written(path_, name, text); !why.empty()) throw BadRequest(why);
+  }
+}
+
+ResultsFolder ResultsFolder::begin(const fs::path& path, const Provenance& provenance, const RunInfo& run) {
+  FolderLock lock(path);
+  std::error_code error;
+  if (!fs::is_empty(path, error))  // looked at once nobody else can write
+    throw BadRequest(fmt::format("{} is there already; --resume continues a results folder", path.string()));
+  return ResultsFolder(path, std::move(lock), new_context(provenance, run).dump(2));
 }
 
 ResultsFolder ResultsFolder::create(const fs::path& path, const Provenance& provenance, const RunInfo& run) {
   std::error_code error;
-  if (fs::exists(path, error) && !fs::is_empty(path, error)) {
-    throw BadRequest(fmt::format("{} is there already; --resume continues a results folder", path.string()));
-  }
-  fs::create_directories(path, error);
-  if (error) throw BadRequest(fmt::format("{} cannot be made: {}", path.string(), error.message()));
-  return ResultsFolder(path, new_context(provenance, run).dump(2));
+  if (fs::exists(path, error) && !fs::is_directory(path, error))
+    throw BadRequest(fmt::format("{} is a file, not a folder", path.string()));
+  make_folder(path);
+  return begin(path, provenance, run);
 }
 
 ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& provenance, const RunInfo& run) {
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    throw BadRequest(fmt::format("{} is no results folder: there is no such folder", path.string()));
+  FolderLock lock(path);
   Json context = read_context(path);
   refuse_other_origin(context, provenance, path.string());
+  refuse_changed_files(context, path);
+  for (const Table& table : all_tables())
+    read_table(path, table);  // refused before anything is changed
+  for (const Table& table : all_tables())
+    cut_half_line(path / table.name);
   add_run(context, provenance, run);
-  return ResultsFolder(path, context.dump(2));
+  return ResultsFolder(path, std::move(lock), context.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 ResultsFolder ResultsFolder::create_or_resume(const std::string& output, const std::string& resume_path,
                                               const Provenance& provenance, const RunInfo& run) {
   if (!resume_path.empty()) return resume(resume_path, provenance, run);
-  return create(path_of(output, provenance), provenance, run);
+  if (!output.empty()) return create(output, provenance, run);
+  return begin(new_default_folder(provenance), provenance, run);
 }
 
 ResultsFolder ResultsFolder::open(const std::string& output, const std::string& resume_path,
                                   const Provenance& provenance, const RunInfo& run) {
-  const fs::path path = path_of(output, provenance);
-  if (resume_path.empty() && fs::exists(path / kContext)) return resume(path, provenance, run);
+  std::error_code error;
+  if (resume_path.empty() && !output.empty() && fs::exists(fs::path(output) / kContext, error))
+    return resume(output, provenance, run);
   return create_or_resume(output, resume_path, provenance, run);
 }
 
@@ -198,6 +413,10 @@ CsvWriter& ResultsFolder::table(const std::string& name) {
   std::unique_ptr<CsvWriter>& writer = tables_[name];
   if (!writer) writer = std::make_unique<CsvWriter>(path_ / name, table_schema(name).columns);
   return *writer;
+}
+
+std::vector<CsvRow> ResultsFolder::rows(const std::string& name) const {
+  return read_table(path_, table_schema(name));
 }
 
 void ResultsFolder::finish() {
@@ -208,19 +427,40 @@ void ResultsFolder::finish() {
   run["complete"] = true;
   context["utc_end"] = now;
   context["complete"] = all_complete(context["runs"]);
-  context_ = context.dump(2);
-  write_file(kContext, context_);
+  context["files"] = describe_files(path_);
+  context_ = context.dump(2, ' ', false, Json::error_handler_t::replace);
+  if (const std::string why = why_not_written(path_, kContext, context_); !why.empty())
+    throw std::runtime_error(why);
 }
 
-// In one step, so that a killed run leaves the old or the new file, never half of one.
-void ResultsFolder::write_file(const char* name, const std::string& text) const {
-  const fs::path part = path_ / (std::string(name) + ".part");
-  std::ofstream file(part);
-  file << text << "\n";
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(part, path_ / name, error);
-  if (!file || error) throw BadRequest(fmt::format("{} cannot be written", path_.string()));
+std::string command_to_resume(int argc, const char* const* argv, const fs::path& folder) {
+  std::string command;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--output" || word == "--resume") {
+      ++i;  // its value
+    } else if (!word.starts_with("--output=") && !word.starts_with("--resume=")) {
+      command += quoted_for_shell(word) + " ";
+    }
+  }
+  return command + "--resume " + quoted_for_shell(folder.string());
+}
+
+int write_folder(ResultsFolder& folder, int argc, const char* const* argv, const std::function<int()>& body) {
+  const std::string hint = fmt::format("what was measured is in {}; this goes on: {}", folder.path().string(),
+                                       command_to_resume(argc, argv, folder.path()));
+  const InterruptWatch watch;
+  int code = 0;
+  try {
+    code = body();
+  } catch (const BadRequest&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("{}; {}", error.what(), hint));
+  }
+  if (interrupted_by() == 0) return code;
+  std::cerr << "interrupted; " << hint << '\n';
+  return 128 + interrupted_by();
 }
 
 }  // namespace fwht::harness

@@ -1,7 +1,9 @@
 // A results folder: what was measured and where it comes from. Written row by row; never edited by hand.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +13,19 @@
 #include "experiments/harness/csv.hpp"
 
 namespace fwht::harness {
+
+/// Held by the program that writes a folder, until it ends in whatever way; a second program is refused.
+class FolderLock {
+ public:
+  /// Throws BadRequest when another program holds it, or when the file system knows no locks.
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+
+ private:
+  int directory_ = -1;
+};
 
 /// What one run of a program adds to a folder.
 struct RunInfo {
@@ -22,22 +37,23 @@ struct RunInfo {
 
 class ResultsFolder {
  public:
-  /// A new folder. Throws BadRequest when it is there already or cannot be written.
+  /// A new folder, or an empty one. Throws BadRequest when something is there already or it cannot be written.
   static ResultsFolder create(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
-  /// One more run in a folder that is there: its rows stay untouched. Throws BadRequest when it is no results
-  /// folder, has another format_version, or comes from other sources or another device.
+  /// One more run in a folder that is there: its rows stay untouched, half a last line of a killed run is cut off.
+  /// Throws BadRequest when it is no results folder, another program writes it, it has another format_version, comes
+  /// from other sources or another device, or a file is not what the last run left (row counts and hashes).
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
   /// `resume_path` when it is given, else a new folder: `output`, or without a name
-  /// experiments/results/<time>_<commit>_<device>.
+  /// results/<time>_<commit>_<device>, with _2, _3 ... after it where that is taken.
   static ResultsFolder create_or_resume(const std::string& output, const std::string& resume_path,
                                         const Provenance& provenance, const RunInfo& run);
 
   /// `resume_path` when it is given, else `output`: continued when it is a results folder, else made.
-  /// Neither: experiments/results/<time>_<commit>_<device>.
+  /// Neither: as above.
   static ResultsFolder open(const std::string& output, const std::string& resume_path,
                             const Provenance& provenance, const RunInfo& run);
 
@@ -45,18 +61,29 @@ class ResultsFolder {
 
   /// "results.csv", "accuracy.csv" ... (table_schema); started when first asked for.
   CsvWriter& table(const std::string& name);
-  std::vector<CsvRow> rows(const std::string& name) const { return read_csv(path_ / name); }
+  /// Its rows so far. Throws BadRequest with file, line, column and value for what the schema does not allow.
+  std::vector<CsvRow> rows(const std::string& name) const;
 
-  /// Writes the end of this run into context.json. Without it the run counts as unfinished.
+  /// Writes the end of this run into context.json, with the row count and the hash of every table. Without it the run
+  /// counts as unfinished. Throws std::runtime_error when the disk takes no more.
   void finish();
 
  private:
-  ResultsFolder(std::filesystem::path path, std::string context);
-  void write_file(const char* name, const std::string& text) const;
+  ResultsFolder(std::filesystem::path path, FolderLock lock, std::string context);
+  static ResultsFolder begin(const std::filesystem::path& path, const Provenance& provenance,
+                             const RunInfo& run);
 
   std::filesystem::path path_;
+  FolderLock lock_;
   std::string context_;  // the JSON text; kept as text so that no JSON header is needed here
   std::map<std::string, std::unique_ptr<CsvWriter>> tables_;
 };
+
+/// The command that goes on with a folder: that of `argv`, with --resume in place of --output and --resume.
+std::string command_to_resume(int argc, const char* const* argv, const std::filesystem::path& folder);
+
+/// The body of a program that writes a folder. SIGINT, SIGTERM and failures say how to go on; `body` returns between two
+/// measurements once interrupted_by() is set. Returns the exit code: that of `body`, or 128 + the signal.
+int write_folder(ResultsFolder& folder, int argc, const char* const* argv, const std::function<int()>& body);
 
 }  // namespace fwht::harness

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/error.hpp"
 #include "experiments/harness/schema.hpp"
@@ -13,6 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+
+CsvRow limits_row(const char* kernel) {
+  return {{"memory", "host"},   {"useful_bytes", "8"}, {"bytes_read", "4"}, {"bytes_written", "4"},
+          {"placement", "in"},  {"mode", "host"},      {"kernel", kernel},  {"time_us", "1"},
+          {"time_min_us", "1"}, {"time_max_us", "1"}};
+}
 
 class ResultsFolderTest : public testing::Test {
  protected:
@@ -130,14 +138,9 @@ TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
 }
 
 TEST_F(ResultsFolderTest, KeepsTheRowsOfEarlierRuns) {
-  const auto row = [](const char* kernel) {
-    return CsvRow{{"memory", "host"},   {"useful_bytes", "8"}, {"bytes_read", "4"}, {"bytes_written", "4"},
-                  {"placement", "in"},  {"mode", "host"},      {"kernel", kernel},  {"time_us", "1"},
-                  {"time_min_us", "1"}, {"time_max_us", "1"}};
-  };
-  ResultsFolder::create(path, provenance, sweep).table("limits.csv").append(row("a"));
+  ResultsFolder::create(path, provenance, sweep).table("limits.csv").append(limits_row("a"));
   ResultsFolder folder = ResultsFolder::resume(path, provenance, sweep);
-  folder.table("limits.csv").append(row("b"));
+  folder.table("limits.csv").append(limits_row("b"));
   const std::vector<CsvRow> rows = folder.rows("limits.csv");
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("kernel"), "a");
@@ -146,9 +149,143 @@ TEST_F(ResultsFolderTest, KeepsTheRowsOfEarlierRuns) {
 
 TEST_F(ResultsFolderTest, DirtyOnceIsDirty) {
   ResultsFolder::create(path, provenance, sweep).finish();
+  EXPECT_EQ(context()["dirty"], false);
   provenance.build.dirty = true;
   ResultsFolder::resume(path, provenance, accuracy).finish();
   EXPECT_EQ(context()["dirty"], true);
+  provenance.build.dirty = false;
+  ResultsFolder::resume(path, provenance, accuracy).finish();
+  EXPECT_EQ(context()["dirty"], true) << "a clean run does not wash a dirty one";
+}
+
+TEST_F(ResultsFolderTest, HasOneWriterAtATime) {
+  std::optional<ResultsFolder> first = ResultsFolder::create(path, provenance, sweep);
+  const Json before = context();
+  EXPECT_EQ(refusal(provenance), "another program is writing " + path.string());
+  EXPECT_THROW(ResultsFolder::create(path, provenance, sweep), BadRequest);
+  EXPECT_EQ(context(), before);
+  first.reset();
+  EXPECT_EQ(refusal(provenance), "accepted");
+}
+
+TEST_F(ResultsFolderTest, DefaultNamesNeverCollide) {
+  fs::create_directories(path);
+  const fs::path back = fs::current_path();
+  fs::current_path(path);
+  const ResultsFolder one = ResultsFolder::create_or_resume("", "", provenance, sweep);
+  const ResultsFolder two = ResultsFolder::create_or_resume("", "", provenance, sweep);
+  const ResultsFolder three = ResultsFolder::open("", "", provenance, accuracy);
+  fs::current_path(back);
+  EXPECT_EQ(two.path().string(), one.path().string() + "_2");
+  EXPECT_EQ(three.path().string(), one.path().string() + "_3");
+}
+
+// Row counts and hashes: what a copy or a full disk has cut is told from what was measured.
+TEST_F(ResultsFolderTest, KnowsItsTablesAgain) {
+  {
+    ResultsFolder folder = ResultsFolder::create(path, provenance, sweep);
+    folder.table("limits.csv").append(limits_row("a"));
+    folder.table("limits.csv").append(limits_row("b"));
+    EXPECT_FALSE(context().contains("files")) << "only once it is finished";
+    folder.finish();
+  }
+  EXPECT_EQ(context()["files"]["limits.csv"]["rows"], 2);
+  EXPECT_EQ(context()["files"]["limits.csv"]["sha256"].get<std::string>().size(), 64U);
+
+  const Json before = context();
+  const std::uintmax_t size = fs::file_size(path / "limits.csv");
+  std::ofstream(path / "limits.csv", std::ios::app) << "host,8,4,4,in,host,c,1,1,1\n";
+  EXPECT_EQ(refusal(provenance),
+            "limits.csv in " + path.string() + " has 3 rows and is not what its last run left, which had 2");
+  fs::resize_file(path / "limits.csv", size - 1);
+  EXPECT_NE(refusal(provenance).find("is not what its last run left"), std::string::npos);
+  fs::remove(path / "limits.csv");
+  EXPECT_EQ(refusal(provenance), path.string() + " lacks limits.csv, which its last run left");
+  EXPECT_EQ(context(), before) << "a refused folder stays as it was";
+}
+
+TEST_F(ResultsFolderTest, GoesOnAfterAKilledRun) {
+  { ResultsFolder::create(path, provenance, sweep).table("limits.csv").append(limits_row("a")); }
+  std::ofstream(path / "limits.csv", std::ios::app) << "host,8,4";
+  ResultsFolder folder = ResultsFolder::resume(path, provenance, accuracy);  // another program mends it too
+  folder.finish();
+  EXPECT_EQ(context()["files"]["limits.csv"]["rows"], 1);
+  EXPECT_EQ(folder.rows("limits.csv").size(), 1U);
+}
+
+// context.json of any shape: one sentence, and the folder stays as it was.
+TEST_F(ResultsFolderTest, RefusesAContextOfAnotherShape) {
+  ResultsFolder::create(path, provenance, sweep).finish();
+  const Json good = context();
+  const auto refused_with = [&](const char* place, const Json& value) {
+    Json changed = good;
+    changed[Json::json_pointer(place)] = value;
+    std::ofstream(path / "context.json") << changed;
+    const std::string why = refusal(provenance);
+    EXPECT_EQ(context(), changed);
+    return why.substr(std::min(why.size(), path.string().size() + 2));
+  };
+  EXPECT_EQ(refused_with("/sources_hash", 5), "/sources_hash in context.json is not a text");
+  EXPECT_EQ(refused_with("/host", 5), "/host in context.json is not an object");
+  EXPECT_EQ(refused_with("/variants", 5), "/variants in context.json is not a list of names");
+  EXPECT_EQ(refused_with("/variants", {1, 2}), "/variants in context.json is not a list of names");
+  EXPECT_EQ(refused_with("/seeds", {-1}), "/seeds in context.json is not a list of seeds");
+  EXPECT_EQ(refused_with("/dirty", "no"), "/dirty in context.json is not true or false");
+  EXPECT_EQ(refused_with("/device/present", nullptr), "/device/present in context.json is not true or false");
+  EXPECT_EQ(refused_with("/runs", {{{"program", 1}}}),
+            "/runs in context.json is not a list of runs with program and complete");
+  EXPECT_EQ(refused_with("/files", {{"limits.csv", 3}}),
+            "/files in context.json is not an object of rows and sha256");
+  Json lacking = good;
+  lacking.erase("runs");
+  std::ofstream(path / "context.json") << lacking;
+  EXPECT_EQ(refusal(provenance), path.string() + ": context.json lacks /runs");
+  std::ofstream(path / "context.json") << std::string(100000, '[');
+  EXPECT_EQ(refusal(provenance), path.string() + ": context.json is nested deeper than 32 levels");
+  std::ofstream(path / "context.json") << R"({"format_version": ")" << std::string(100, '\xff') << "\"}";
+  EXPECT_NE(refusal(provenance), "accepted");
+}
+
+TEST_F(ResultsFolderTest, RefusesATableOfAnotherShape) {
+  { ResultsFolder::create(path, provenance, sweep); }
+  const Json before = context();
+  std::ofstream(path / "results.csv") << "a,b\n1,2\n";
+  EXPECT_EQ(refusal(provenance),
+            (path / "results.csv").string() + " has other columns than this program writes");
+  EXPECT_EQ(context(), before);
+  std::ofstream(path / "tests.csv") << "name,label,status,seconds\na,host,passed,1\na,host,passed,1\n";
+  fs::remove(path / "results.csv");
+  EXPECT_EQ(refusal(provenance), (path / "tests.csv").string() + ", line 3 repeats an earlier measurement");
+}
+
+TEST(CommandToResume, PutsTheFolderInPlaceOfTheOld) {
+  const char* argv[] = {"./fwht_sweep", "--output", "old", "--grid", "my grid's", "--resume=old"};
+  EXPECT_EQ(command_to_resume(6, argv, "new folder"),
+            "./fwht_sweep --grid 'my grid'\\''s' --resume 'new folder'");
+}
+
+TEST_F(ResultsFolderTest, SaysHowToGoOn) {
+  ResultsFolder folder = ResultsFolder::create(path, provenance, sweep);
+  const char* argv[] = {"fwht_sweep"};
+  const std::string hint =
+      "what was measured is in " + path.string() + "; this goes on: fwht_sweep --resume " + path.string();
+  EXPECT_EQ(write_folder(folder, 1, argv, [] { return 1; }), 1);
+  try {
+    write_folder(folder, 1, argv, []() -> int { throw std::runtime_error("the disk is full"); });
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(error.what(), "the disk is full; " + hint);
+  }
+  for (const int signal : {SIGTERM, SIGINT}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(write_folder(folder, 1, argv,
+                           [&] {
+                             raise(signal);
+                             return 0;
+                           }),
+              128 + signal);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("interrupted; " + hint), std::string::npos);
+  }
 }
 
 }  // namespace

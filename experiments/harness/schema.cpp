@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "common/dtype.hpp"
@@ -18,10 +20,27 @@ namespace {
 
 using Type = Column::Type;
 
-enum Presence { key, optional_key, required, optional };
+enum Presence { key, optional_key, required, required_if_ok, optional };
 
 Column column(const char* name, Type type, Presence presence, const char* unit, const char* meaning) {
-  return {name, type, unit, meaning, presence == key || presence == required, presence <= optional_key, {}};
+  return {name,
+          type,
+          unit,
+          meaning,
+          presence == key || presence == required,
+          presence <= optional_key,
+          {},
+          Column::Range::any,
+          presence == required_if_ok};
+}
+
+Column positive(Column column) {
+  column.range = Column::Range::positive;
+  return column;
+}
+Column not_negative(Column column) {
+  column.range = Column::Range::not_negative;
+  return column;
 }
 
 Column string(const char* name, Presence presence, const char* meaning) {
@@ -72,10 +91,10 @@ Column dtype(Presence presence = key) {
                 "storage type of the input");
 }
 Column length(Presence presence = key) {
-  return integer("n", presence, "elements", "row length");
+  return positive(integer("n", presence, "elements", "row length"));
 }
 Column rows(Presence presence = key) {
-  return integer("rows", presence, "rows", "independent rows");
+  return positive(integer("rows", presence, "rows", "independent rows"));
 }
 Column placement(Presence presence = key) {
   return one_of("placement", presence, names_of({Placement::in_place, Placement::out_of_place}),
@@ -100,22 +119,23 @@ Column message() {
   return string("message", optional, "why the status is not ok");
 }
 Column rel_l2(const char* meaning) {
-  return number("rel_l2", optional, "", meaning);
+  return not_negative(number("rel_l2", optional, "", meaning));
 }
 Column max_error_over_rms() {
-  return number("max_error_over_rms", optional, "", "largest error over the root mean square of its row");
+  return not_negative(
+      number("max_error_over_rms", optional, "", "largest error over the root mean square of its row"));
 }
 Column gain() {
   return number("gain", optional, "", "least-squares gain of the result against FP64, less 1");
 }
 Column useful_bytes(Presence presence) {
-  return integer("useful_bytes", presence, "bytes", "bytes_read + bytes_written");
+  return positive(integer("useful_bytes", presence, "bytes", "bytes_read + bytes_written"));
 }
 Column bytes_read(Presence presence) {
-  return integer("bytes_read", presence, "bytes", "the fewest that must be read");
+  return not_negative(integer("bytes_read", presence, "bytes", "the fewest that must be read"));
 }
 Column bytes_written(Presence presence) {
-  return integer("bytes_written", presence, "bytes", "the fewest that must be written");
+  return not_negative(integer("bytes_written", presence, "bytes", "the fewest that must be written"));
 }
 
 std::vector<Table> make_tables() {
@@ -130,26 +150,32 @@ std::vector<Table> make_tables() {
         dtype(),
         length(),
         rows(),
-        integer("elements", required, "elements", "n * rows"),
+        positive(integer("elements", required, "elements", "n * rows")),
         placement(),
-        integer("row_stride", key, "elements", "distance of row starts in the input"),
+        positive(integer("row_stride", key, "elements", "distance of row starts in the input")),
         mode(),
         status(),
-        number("time_us", optional, "us", "per launch: median over the replays; only where status is ok"),
-        number("time_min_us", optional, "us", "per launch: the fastest replay"),
-        number("time_max_us", optional, "us", "per launch: the slowest replay"),
-        integer("launches", optional, "launches", "in one replay"),
-        integer("replays", optional, "replays", "that were timed"),
-        number("empty_us", optional, "us", "an empty kernel in a graph, per launch"),
-        number("limit_us", optional, "us", "the fastest copy of the same bytes in the same mode and run"),
-        string("limit_kernel", optional, "which copy that is"),
-        number("fraction_of_limit", optional, "", "limit_us / time_us"),
+        positive(number("time_us", required_if_ok, "us",
+                        "per launch: median over the replays; only where status is ok")),
+        not_negative(number("time_min_us", required_if_ok, "us", "per launch: the fastest replay")),
+        not_negative(number("time_max_us", required_if_ok, "us", "per launch: the slowest replay")),
+        positive(integer("launches", required_if_ok, "launches", "in one replay")),
+        positive(integer("replays", required_if_ok, "replays", "that were timed")),
+        not_negative(number("empty_us", optional, "us", "an empty kernel in a graph, per launch")),
+        positive(
+            number("host_us", optional, "us",
+                   "host time of a call from Python, no graph, behind work that is still queued; python -m "
+                   "fwht.bench")),
+        positive(number("limit_us", required_if_ok, "us",
+                        "the fastest copy of the same bytes in the same mode and run")),
+        string("limit_kernel", required_if_ok, "which copy that is"),
+        positive(number("fraction_of_limit", required_if_ok, "", "limit_us / time_us")),
         bytes_read(required),
         bytes_written(required),
         useful_bytes(required),
-        number("bytes_per_second", optional, "bytes/s", "useful_bytes / time"),
+        positive(number("bytes_per_second", required_if_ok, "bytes/s", "useful_bytes / time")),
         rel_l2("relative L2 error against FP64"),
-        number("predicted_rel_l2", optional, "", "what the plan's numerics predict for it"),
+        not_negative(number("predicted_rel_l2", optional, "", "what the plan's numerics predict for it")),
         max_error_over_rms(),
         gain(),
         json("settings", optional, "what the plan decided"),
@@ -159,15 +185,17 @@ std::vector<Table> make_tables() {
        "one row per copy kernel that was timed; a resumed run appends those that it needs again",
        {memory(), useful_bytes(key), bytes_read(key), bytes_written(key), placement(), mode(),
         string("kernel", key, "name of the copy kernel"),
-        number("time_us", required, "us", "per launch: median over the replays"),
-        number("time_min_us", required, "us", "per launch: the fastest replay"),
-        number("time_max_us", required, "us", "per launch: the slowest replay")}},
+        positive(number("time_us", required, "us", "per launch: median over the replays")),
+        not_negative(number("time_min_us", required, "us", "per launch: the fastest replay")),
+        not_negative(number("time_max_us", required, "us", "per launch: the slowest replay"))},
+       true},
       {"unsupported.csv",
        "fwht_sweep",
        "one row per problem that a variant refuses",
        {variant(), string("operator", key, "what rows are multiplied by"),
         string("encoding", optional_key, "format of the result where it is encoded"), dtype(), length(),
-        rows(), placement(), string("reason", required, "one sentence")}},
+        rows(), placement(), string("reason", required, "one sentence")},
+       true},
       {"accuracy.csv",
        "fwht_accuracy",
        "one row per variant, dtype, n and kind of input: errors against FP64 over all rows of all seeds",
@@ -177,29 +205,35 @@ std::vector<Table> make_tables() {
         length(),
         input(),
         string("seeds", optional, "separated by semicolons"),
-        integer("elements", optional, "elements", "of all seeds together"),
+        positive(integer("elements", optional, "elements", "of all seeds together")),
         status(),
         rel_l2("relative L2 error over all elements"),
-        number("rel_l2_min_row", optional, "", "of the row with the least"),
-        number("rel_l2_mean_row", optional, "", "mean over the rows"),
-        number("rel_l2_max_row", optional, "", "of the row with the greatest"),
-        number("predicted_rel_l2", optional, "", "what the numerics predict for such inputs"),
-        number("ratio", optional, "", "rel_l2 / predicted_rel_l2"),
-        number("predicted_for_data", optional, "", "the same roundings followed through this very data"),
-        number("ratio_for_data", optional, "", "rel_l2 / predicted_for_data"),
-        number("window", optional, "", "how far ratio_for_data may lie from 1 on continuous data"),
+        not_negative(number("rel_l2_min_row", optional, "", "of the row with the least")),
+        not_negative(number("rel_l2_mean_row", optional, "", "mean over the rows")),
+        not_negative(number("rel_l2_max_row", optional, "", "of the row with the greatest")),
+        not_negative(number("predicted_rel_l2", optional, "", "what the numerics predict for such inputs")),
+        not_negative(number("ratio", optional, "", "rel_l2 / predicted_rel_l2")),
+        not_negative(
+            number("predicted_for_data", optional, "", "the same roundings followed through this very data")),
+        not_negative(number("ratio_for_data", optional, "", "rel_l2 / predicted_for_data")),
+        not_negative(
+            number("window", optional, "", "how far ratio_for_data may lie from 1 on continuous data")),
         max_error_over_rms(),
         gain(),
         number("predicted_gain", optional, "", "what the numerics predict for it"),
-        number("gain_spread", optional, "", "standard deviation of the gain over such inputs"),
+        not_negative(number("gain_spread", optional, "", "standard deviation of the gain over such inputs")),
         number("mean_signed_error", optional, "", "mean error over the root mean square of the result"),
-        number("bit_match", optional, "", "share of results equal to the correctly rounded one"),
+        not_negative(
+            number("bit_match", optional, "", "share of results equal to the correctly rounded one")),
         string("ulp_histogram", optional,
                "results at distance 0, 1, 2 ... from the correctly rounded one, separated by semicolons"),
-        integer("nonfinite", optional, "elements", "results that are not finite"),
-        integer("unexpected_nan", optional, "elements", "NaN where the exact result is a number"),
-        integer("unexpected_infinity", optional, "elements", "infinite where the exact result is finite"),
-        integer("missing_nonfinite", optional, "elements", "finite where the exact result is not"),
+        not_negative(integer("nonfinite", optional, "elements", "results that are not finite")),
+        not_negative(
+            integer("unexpected_nan", optional, "elements", "NaN where the exact result is a number")),
+        not_negative(integer("unexpected_infinity", optional, "elements",
+                             "infinite where the exact result is finite")),
+        not_negative(
+            integer("missing_nonfinite", optional, "elements", "finite where the exact result is not")),
         message()}},
       {"probes.csv",
        "fwht_analysis",
@@ -208,11 +242,11 @@ std::vector<Table> make_tables() {
         one_of("operand", key, names_of({Dtype::f16, Dtype::bf16}), "type of the factors"),
         string("accumulator", key, "its type"),
         string("probe", optional_key, "the question; empty where the task failed"),
-        integer("vectors", optional, "", "that the answer rests on"),
+        positive(integer("vectors", optional, "", "that the answer rests on")),
         number("value", optional, "", "the answer"),
         number("model_value", optional, "", "what the model of the tensor core answers"),
-        integer("mismatches", optional, "vectors", "whose bits differ from the model's"), status(),
-        message()}},
+        not_negative(integer("mismatches", optional, "vectors", "whose bits differ from the model's")),
+        status(), message()}},
       {"overflow.csv",
        "fwht_analysis",
        "fp16 rows of one 2-norm and four shapes: which come out infinite although their exact result is "
@@ -221,54 +255,61 @@ std::vector<Table> make_tables() {
         one_of("shape", key, {"normal", "constant", "block_of_256", "one_hot"}, "of the rows"),
         number("norm_over_limit", optional_key, "",
                "2-norm of a row over 65504; empty where the task failed"),
-        number("rms", optional, "", "root mean square of a row"),
-        integer("rows", optional, "rows", "that were tried"),
-        integer("overflowing_rows", optional, "rows", "whose exact result overflows"),
-        integer("spurious_rows", optional, "rows", "that overflow although their exact result is finite"),
-        integer("spurious_values", optional, "elements", "infinite or NaN in such rows"),
+        not_negative(number("rms", optional, "", "root mean square of a row")),
+        not_negative(integer("rows", optional, "rows", "that were tried")),
+        not_negative(integer("overflowing_rows", optional, "rows", "whose exact result overflows")),
+        not_negative(integer("spurious_rows", optional, "rows",
+                             "that overflow although their exact result is finite")),
+        not_negative(integer("spurious_values", optional, "elements", "infinite or NaN in such rows")),
         rel_l2("relative L2 error of the rows that stay finite"), status(), message()}},
       {"quantization.csv",
        "fwht_analysis",
        "tokens cast to a format without rotation, after an exact one, and after each variant's",
        {performer(), source(), dtype(), length(), input(),
         string("format", optional_key, "number format; empty where the task failed"),
-        integer("elements", optional, "elements", "that were cast"), rel_l2("relative L2 error of the token"),
-        number("bulk_rel_l2", optional, "", "the same over the columns without outliers"),
+        positive(integer("elements", optional, "elements", "that were cast")),
+        rel_l2("relative L2 error of the token"),
+        not_negative(number("bulk_rel_l2", optional, "", "the same over the columns without outliers")),
         max_error_over_rms(),
-        number("peak_over_rms", optional, "", "largest element over the root mean square of its token, mean"),
-        number("underflow", optional, "", "share of elements that become zero"),
-        number("transform_rel_l2", optional, "", "relative L2 error of the transform alone"), status(),
-        message()}},
+        not_negative(number("peak_over_rms", optional, "",
+                            "largest element over the root mean square of its token, mean")),
+        not_negative(number("underflow", optional, "", "share of elements that become zero")),
+        not_negative(number("transform_rel_l2", optional, "", "relative L2 error of the transform alone")),
+        status(), message()}},
       {"attention.csv",
        "fwht_analysis",
        "FP8 attention with rotated Q and K against FP64 (arXiv 2407.08608, Table 3)",
        {performer(), source(), string("method", key, "arithmetic and casts"),
-        string("choice", key, "what the paper leaves open"), integer("d", key, "elements", "head dimension"),
-        length(), integer("heads", optional, "heads", "independent heads"),
-        integer("rows_per_head", optional, "rows", "that are compared"),
+        string("choice", key, "what the paper leaves open"),
+        positive(integer("d", key, "elements", "head dimension")), length(),
+        positive(integer("heads", optional, "heads", "independent heads")),
+        positive(integer("rows_per_head", optional, "rows", "that are compared")),
         integer("seed", optional, "", "of the data"),
-        number("rmse", optional, "", "root mean square error of the output"),
-        number("rmse_mean", optional, "", "mean over the heads"),
-        number("rmse_spread", optional, "", "standard deviation over the heads"),
-        number("rmse_min", optional, "", "of the best head"),
-        number("rmse_max", optional, "", "of the worst head"),
-        number("output_rms", optional, "", "root mean square of the exact output"),
+        not_negative(number("rmse", optional, "", "root mean square error of the output")),
+        not_negative(number("rmse_mean", optional, "", "mean over the heads")),
+        not_negative(number("rmse_spread", optional, "", "standard deviation over the heads")),
+        not_negative(number("rmse_min", optional, "", "of the best head")),
+        not_negative(number("rmse_max", optional, "", "of the worst head")),
+        not_negative(number("output_rms", optional, "", "root mean square of the exact output")),
         number("published", optional, "", "what the paper reports"), status(), message()}},
       // Not unsupported.csv: a sweep in the same folder may have timed it.
       {"not_profiled.csv",
        "fwht_profile",
        "one row per problem that was left out",
-       {variant(), dtype(), length(), rows(), placement(), string("reason", required, "one sentence")}},
+       {variant(), dtype(), length(), rows(), placement(), string("reason", required, "one sentence")},
+       true},
       {"launches.csv",
        "fwht_profile",
        "what was launched, in the order of the profiler's rows; a peak has no problem",
        {string("variant", optional_key, "the variant; empty for a peak"),
         string("peak", optional_key, "the resource that the launch drives as hard as it goes"),
         dtype(optional_key), length(optional_key), rows(optional_key),
-        integer("elements", optional, "elements", "n * rows"), placement(optional_key),
-        integer("row_stride", optional_key, "elements", "distance of row starts"), useful_bytes(optional),
-        integer("kernels", required, "kernels", "rows of the profiler that belong to it"),
-        json("settings", optional, "what the plan decided")}},
+        positive(integer("elements", optional, "elements", "n * rows")), placement(optional_key),
+        positive(integer("row_stride", optional_key, "elements", "distance of row starts")),
+        useful_bytes(optional),
+        positive(integer("kernels", required, "kernels", "rows of the profiler that belong to it")),
+        json("settings", optional, "what the plan decided")},
+       true},
       {"tests.csv",
        "./testbed (analysis/times.py)",
        "one row per test case that was to run on the machine of the results",
@@ -276,7 +317,7 @@ std::vector<Table> make_tables() {
                "ctest's name, or suite.case of a GoogleTest program that runs many in one process"),
         string("label", required, "host, gpu, slow: joined by +"),
         one_of("status", required, {"passed", "failed", "skipped"}, "what became of it"),
-        number("seconds", required, "s", "wall-clock time")}},
+        not_negative(number("seconds", required, "s", "wall-clock time"))}},
   };
 }
 
@@ -298,26 +339,23 @@ const char* name_of(Type type) {
   return "";
 }
 
-bool is_integer(std::string_view text) {
-  long long value = 0;
+template <class Number>
+std::optional<Number> parsed(std::string_view text) {
+  Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
-bool is_number(std::string_view text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && !std::isnan(value);
+  if (error != std::errc{} || end != text.data() + text.size() || value != value) return std::nullopt;
+  return value;
 }
 
 bool is_of_type(const Column& column, std::string_view text) {
   switch (column.type) {
     case Type::string:
-      return true;
+      return std::none_of(text.begin(), text.end(),
+                          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
     case Type::integer:
-      return is_integer(text);
+      return parsed<std::int64_t>(text).has_value();
     case Type::number:
-      return is_number(text);
+      return parsed<double>(text).has_value();
     case Type::boolean:
       return text == "true" || text == "false";
     case Type::values:
@@ -328,14 +366,46 @@ bool is_of_type(const Column& column, std::string_view text) {
   return false;
 }
 
+bool is_in_range(const Column& column, std::string_view text) {
+  if (column.range == Column::Range::any) return true;
+  const double value = parsed<double>(text).value_or(0.0);
+  return column.range == Column::Range::positive ? value > 0.0 && std::isfinite(value) : value >= 0.0;
+}
+
+const char* name_of(Column::Range range) {
+  return range == Column::Range::positive ? "positive" : "not_negative";
+}
+
+const char* in_words(Column::Range range) {
+  return range == Column::Range::positive ? "must be above 0 and finite" : "must not be below 0";
+}
+
 }  // namespace
 
 std::string why_no_value(const Column& column, std::string_view text) {
   if (text.empty()) return column.required ? fmt::format("column {} must not be empty", column.name) : "";
-  if (is_of_type(column, text)) return "";
-  return fmt::format("column {}: '{}' is no {}", column.name, text,
-                     column.values.empty() ? name_of(column.type)
-                                           : fmt::format("value of {}", fmt::join(column.values, ", ")));
+  if (!is_of_type(column, text)) {
+    return fmt::format("column {}: '{}' is no {}", column.name, text,
+                       column.values.empty() ? name_of(column.type)
+                                             : fmt::format("value of {}", fmt::join(column.values, ", ")));
+  }
+  if (!is_in_range(column, text))
+    return fmt::format("column {}: {} {}", column.name, text, in_words(column.range));
+  return "";
+}
+
+std::string why_no_row(const std::vector<Column>& columns, const std::map<std::string, std::string>& row) {
+  const auto value = [&](const std::string& name) {
+    const auto found = row.find(name);
+    return found == row.end() ? std::string_view() : std::string_view(found->second);
+  };
+  const bool ok = value("status") == "ok";
+  for (const Column& column : columns) {
+    if (ok && column.required_if_ok && value(column.name).empty())
+      return fmt::format("column {} must not be empty where status is ok", column.name);
+    if (std::string why = why_no_value(column, value(column.name)); !why.empty()) return why;
+  }
+  return "";
 }
 
 std::vector<std::string> Table::column_names() const {
@@ -375,12 +445,16 @@ std::string schema_json() {
       if (!c.values.empty()) entry["values"] = c.values;
       entry["unit"] = c.unit;
       entry["required"] = c.required;
+      if (c.required_if_ok) entry["required_if_ok"] = true;
+      if (c.range != Column::Range::any) entry["range"] = name_of(c.range);
       entry["key"] = c.key;
       entry["meaning"] = c.meaning;
       columns.push_back(std::move(entry));
     }
-    tables[table.name] = {
-        {"program", table.program}, {"meaning", table.meaning}, {"columns", std::move(columns)}};
+    Json entry = {{"program", table.program}, {"meaning", table.meaning}};
+    if (table.may_repeat) entry["may_repeat"] = true;
+    entry["columns"] = std::move(columns);
+    tables[table.name] = std::move(entry);
   }
   return Json{{"schema_version", 1}, {"tables", std::move(tables)}}.dump(1);
 }

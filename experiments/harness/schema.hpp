@@ -2,6 +2,7 @@
 // write by these declarations, and put them into the folder as schema.json, by which analysis/ reads.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,16 +26,28 @@ struct Column {
   bool required = false;  ///< never empty; an empty field says that there is no value
   bool key = false;       ///< one of the columns that tell the rows of the table apart
   std::vector<std::string> values = {};
+  enum class Range {
+    any,
+    positive,     ///< above 0 and finite
+    not_negative  ///< 0 or above
+  };
+  Range range = Range::any;     ///< of integers and numbers
+  bool required_if_ok = false;  ///< never empty in a row whose status is ok
 };
 
 /// Empty when `text` is a value of the column, else one sentence.
 std::string why_no_value(const Column& column, std::string_view text);
+
+/// Empty when every field is a value of its column and a row whose status is ok has all that it must, else one
+/// sentence. A column that `row` does not name is empty.
+std::string why_no_row(const std::vector<Column>& columns, const std::map<std::string, std::string>& row);
 
 struct Table {
   std::string name;     ///< of the file: "results.csv"
   std::string program;  ///< that writes it
   std::string meaning;
   std::vector<Column> columns;  ///< in the order of the file
+  bool may_repeat = false;      ///< rows of the same key may stand in it
 
   std::vector<std::string> column_names() const;
   std::vector<std::string> key() const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -24,6 +25,46 @@ TEST(Schema, DeclaresEveryColumnOnceWithItsMeaning) {
   }
   EXPECT_EQ(table_schema("limits.csv").name, "limits.csv");
   EXPECT_THROW(table_schema("nope.csv"), std::out_of_range);
+}
+
+TEST(Schema, NumbersKeepToTheirRange) {
+  Column column{"t", Column::Type::number};
+  const auto fits = [&](const char* text) { return why_no_value(column, text).empty(); };
+  EXPECT_TRUE(fits("-5") && fits("inf"));
+  column.range = Column::Range::not_negative;
+  EXPECT_TRUE(fits("0") && fits("inf") && fits("1e-30"));
+  EXPECT_EQ(why_no_value(column, "-1e-30"), "column t: -1e-30 must not be below 0");
+  column.range = Column::Range::positive;
+  EXPECT_TRUE(fits("1e-30") && fits("3"));
+  EXPECT_EQ(why_no_value(column, "0"), "column t: 0 must be above 0 and finite");
+  EXPECT_FALSE(fits("inf") || fits("-1"));
+}
+
+TEST(Schema, RowsThatAreOkHaveTheirTimes) {
+  const auto& columns = table_schema("results.csv").columns;
+  std::map<std::string, std::string> row = {{"variant", "cpu"},
+                                            {"memory", "host"},
+                                            {"operator", "64"},
+                                            {"dtype", "f16"},
+                                            {"n", "64"},
+                                            {"rows", "2"},
+                                            {"elements", "128"},
+                                            {"placement", "in"},
+                                            {"row_stride", "64"},
+                                            {"mode", "host"},
+                                            {"status", "failed"},
+                                            {"bytes_read", "256"},
+                                            {"bytes_written", "256"},
+                                            {"useful_bytes", "512"}};
+  EXPECT_EQ(why_no_row(columns, row), "");
+  row["status"] = "ok";
+  EXPECT_EQ(why_no_row(columns, row), "column time_us must not be empty where status is ok");
+  for (const char* column : {"time_us", "time_min_us", "time_max_us", "launches", "replays", "limit_us",
+                             "limit_kernel", "fraction_of_limit", "bytes_per_second"}) {
+    EXPECT_NE(why_no_row(columns, row), "") << column;
+    row[column] = "1";
+  }
+  EXPECT_EQ(why_no_row(columns, row), "");
 }
 
 TEST(Schema, ValuesAreOfTheirColumnsType) {

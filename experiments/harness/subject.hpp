@@ -38,6 +38,8 @@ struct Subject : Description {
   std::function<Judgement(Slices&)> check =
       {};  ///< one launch on fresh data, judged; throws what the launch throws
   std::function<std::string()> settings = {};  ///< what the plan decided, as a JSON object
+  /// Where its caller's language costs time: microseconds of one call on the host, see results.csv.
+  std::function<double()> host_us = {};
   /// How often it may be launched in place on its own result before the data is typical no more; at least 1.
   std::int64_t applications = std::numeric_limits<std::int64_t>::max();
 };

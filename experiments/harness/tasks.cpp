@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/memory.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/performer.hpp"
 #include "experiments/harness/progress.hpp"
 
@@ -70,6 +71,7 @@ bool run_tasks(const std::vector<Task>& tasks, const std::string& table, const D
   CsvWriter& writer = folder.table(table);
   Progress progress(left.size());
   for (const Task* task : left) {
+    if (interrupted_by() != 0) return false;
     progress.begin(task->name());
     for (const CsvRow& row : outcome_of(*task)) {
       // What a killed run left of a task of several rows stays.

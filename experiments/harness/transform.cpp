@@ -7,19 +7,42 @@
 #include <utility>
 
 #include "experiments/harness/copy_kernels.hpp"
+#include "experiments/harness/encoded.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/settings_json.hpp"
 
 namespace fwht::harness {
 
-Description describe(const Variant& variant, const Problem& problem) {
+namespace {
+
+Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
+                        const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
+                        std::uint64_t seed) {
+  const Problem problem = plan->problem();
+  Subject subject{describe(variant, problem)};
+  subject.launch = [plan, problem](const void* in, void* out, Stream stream) {
+    plan->execute(encoded_operands(problem, in, out), stream);
+  };
+  subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
+  subject.check = [=, &variant](Slices& slices) {
+    const EncodedChecked checked = check_encoded(variant, *plan, *truths, input, seed, slices);
+    return Judgement{checked.verdict, {{"rel_l2", csv_number(checked.rel_l2)}}};
+  };
+  subject.settings = [plan] { return settings_json(*plan); };
+  return subject;
+}
+
+}  // namespace
+
+Description describe(std::string_view name, Memory memory, const Problem& problem) {
   Description what;
-  what.name = fmt::format("{}/{}", variant.name, to_string(problem));
-  what.buffers = {variant.memory, problem.placement, problem.span_bytes(), problem.span_bytes_out()};
+  what.name = fmt::format("{}/{}", name, to_string(problem));
+  what.buffers = {memory, problem.placement, problem.span_bytes(),
+                  problem.encoding.is_plain() ? problem.span_bytes_out() : encoded_block(problem).bytes};
   what.traffic = {problem.bytes_read(), problem.bytes_written()};
   what.sign_mask = sign_mask(problem.dtype());
-  what.columns = {{"variant", std::string(variant.name)},
-                  {"memory", std::string(name_of(variant.memory))},
+  what.columns = {{"variant", std::string(name)},
+                  {"memory", std::string(name_of(memory))},
                   {"operator", to_string(problem.op)},
                   {"encoding", to_string(problem.encoding)},
                   {"dtype", std::string(name_of(problem.dtype()))},
@@ -34,17 +57,28 @@ Description describe(const Variant& variant, const Problem& problem) {
   return what;
 }
 
+Description describe(const Variant& variant, const Problem& problem) {
+  return describe(variant.name, variant.memory, problem);
+}
+
 Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
                           std::shared_ptr<TruthCache> truths, reference::InputClass input,
                           std::uint64_t seed) {
+  if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, input, seed);
+  return transform_subject(variant.name, variant.memory, std::move(plan), std::move(truths), input, seed);
+}
+
+Subject transform_subject(std::string_view name, Memory memory, std::shared_ptr<const Plan> plan,
+                          std::shared_ptr<TruthCache> truths, reference::InputClass input,
+                          std::uint64_t seed) {
   const Problem problem = plan->problem();
-  Subject subject{describe(variant, problem)};
+  Subject subject{describe(name, memory, problem)};
   subject.launch = [plan](const void* in, void* out, Stream stream) { plan->execute(in, out, stream); };
   subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
   subject.check = [=](Slices& slices) {
     const reference::Checked checked = check_plan(*plan, truths->of(problem, input, seed), slices);
     const reference::ErrorStats& stats = checked.stats;
-    const double predicted = reference::predicted_rel_l2(plan->numerics(), problem, stats.expected_rms);
+    const double predicted = reference::predicted_rel_l2(judged_by(*plan), problem, stats.expected_rms);
     return Judgement{checked.verdict,
                      {{"rel_l2", csv_number(stats.rel_l2)},
                       {"predicted_rel_l2", csv_number(predicted)},
@@ -52,7 +86,7 @@ Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> pl
                       {"gain", csv_number(stats.gain)}}};
   };
   subject.settings = [plan] { return settings_json(*plan); };
-  subject.applications = applications_in_place(plan->numerics(), problem);
+  subject.applications = applications_in_place(judged_by(*plan), problem);
   return subject;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "experiments/harness/checked_run.hpp"
 #include "experiments/harness/subject.hpp"
@@ -9,10 +10,16 @@
 
 namespace fwht::harness {
 
+Description describe(std::string_view name, Memory memory, const Problem& problem);
 /// `variant` is asked nothing: also for problems that it does not support.
 Description describe(const Variant& variant, const Problem& problem);
 
 /// The plan on random rows, judged against FP64.
+Subject transform_subject(std::string_view name, Memory memory, std::shared_ptr<const Plan> plan,
+                          std::shared_ptr<TruthCache> truths,
+                          reference::InputClass input = reference::InputClass::normal,
+                          std::uint64_t seed = 1);
+/// Also of encoded results, which are judged against the reference quantizer (harness/encoded).
 Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
                           std::shared_ptr<TruthCache> truths,
                           reference::InputClass input = reference::InputClass::normal,

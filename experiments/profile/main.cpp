@@ -16,6 +16,7 @@
 #include "common/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/measure.hpp"
 #include "experiments/harness/results_folder.hpp"
 #include "experiments/harness/transform.hpp"
@@ -205,15 +206,19 @@ int run(int argc, const char* const* argv) {
   if (!folder.rows("launches.csv").empty()) {
     throw BadRequest(folder.path().string() + " holds a profile already; a second one needs another folder");
   }
-  Session session(folder, device, options.most_kernels);
-  session.run_peaks();
-  for (const Variant* variant : variants) {
-    for (const Problem& problem : problems)
-      session.run_problem(*variant, problem);
-  }
-  folder.finish();
-  std::cout << session.kernels() << " kernels\n" << folder.path().string() << std::endl;
-  return 0;
+  return harness::write_folder(folder, argc, argv, [&] {
+    Session session(folder, device, options.most_kernels);
+    session.run_peaks();
+    for (const Variant* variant : variants) {
+      for (const Problem& problem : problems) {
+        if (harness::interrupted_by() != 0) return 1;
+        session.run_problem(*variant, problem);
+      }
+    }
+    folder.finish();
+    std::cout << session.kernels() << " kernels\n" << folder.path().string() << std::endl;
+    return 0;
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/error.hpp"
@@ -20,7 +21,8 @@ namespace {
 struct Options {
   std::string variant, problem, input = "normal";
   std::uint64_t seed = 1;
-  int repeat = 1, device = -1;
+  int repeat = 1;
+  std::optional<int> device;
   bool check = false;
 };
 

@@ -5,9 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <system_error>
 
 #include "common/error.hpp"
 
@@ -173,6 +177,17 @@ void run_benchmarks(const std::vector<Job>& jobs, const std::function<Outcome(co
   benchmark::RunSpecifiedBenchmarks(display.get(), file.get(), "all");  // filtered by filter_by_name
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
+  if (!options.out.empty() && !is_whole_report(options.out, options.out_format))
+    throw std::runtime_error(fmt::format("--benchmark_out={} was cut off while it was written", options.out));
+}
+
+bool is_whole_report(const std::string& path, const std::string& format) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return true;
+  std::ifstream file(path, std::ios::binary);
+  if (format == "json") return nlohmann::json::accept(file);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return !text.empty() && text.back() == '\n';
 }
 
 }  // namespace fwht::sweep

@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "common/error.hpp"
-#include "experiments/harness/transform.hpp"
 
 namespace fwht::sweep {
 
@@ -55,13 +54,34 @@ void require_usable(const std::vector<Case>& cases) {
 }
 
 // The plan is made when the job is run.
-Job make_job(const Variant& variant, const Case& c, const DeviceInfo& device,
+Job make_job(const Contestant& contestant, const Case& c,
              const std::shared_ptr<harness::TruthCache>& truths) {
-  const auto make = [&variant, &device, problem = c.problem, truths] {
+  const auto make = [subject = contestant.subject, problem = c.problem, truths] {
     truths->of(problem, reference::InputClass::normal, 1);
-    return harness::transform_subject(variant, plan(variant, problem, device), truths);
+    return subject(problem, truths);
   };
-  return {harness::describe(variant, c.problem), c.mode, make};
+  return {harness::describe(contestant.name, contestant.memory, c.problem), c.mode, make};
+}
+
+// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when they are
+// made (Workspace::get).
+Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& device) {
+  const bool on_host = buffers.memory == Memory::host;
+  const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
+  const std::int64_t out = buffers.placement == Placement::in_place ? 0 : buffers.out_bytes;
+  if (there == 0 || buffers.in_bytes <= there - std::min(there, out)) return {};  // 0: not known
+  return {fmt::format("needs {} MiB of {} memory, there are {}", (buffers.in_bytes >> 20) + (out >> 20),
+                      on_host ? "host" : "device", there >> 20)};
+}
+
+// In polynomial time where the library can, and never deep enough for its stack: an expression is text from outside.
+std::regex filter_expression(const std::string& text) {
+#ifdef __GLIBCXX__
+  constexpr auto kSyntax = std::regex::extended | std::regex_constants::__polynomial;
+#else
+  constexpr auto kSyntax = std::regex::extended;
+#endif
+  return std::regex(text, kSyntax);
 }
 
 }  // namespace
@@ -76,8 +96,26 @@ std::string Job::name() const {
   return fmt::format("{}/{}", what.name, harness::name_of(mode));
 }
 
+Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
+  return {std::string(variant.name), variant.memory,
+          [&](const Problem& problem) {
+            const Support support = variant.supports(problem, device);
+            return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
+          },
+          [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
+            return harness::transform_subject(variant, plan(variant, problem, device), truths);
+          }};
+}
+
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,
                   const DeviceInfo& device) {
+  std::vector<Contestant> contestants;
+  for (const Variant* variant : variants)
+    contestants.push_back(contestant_of(*variant, device));
+  return make_jobs(contestants, cases);
+}
+
+JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<Case>& cases) {
   require_usable(cases);
   std::vector<Case> sorted = cases;
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -88,11 +126,11 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
   for (auto first = sorted.begin(); first != sorted.end();) {
     const auto last =
         std::find_if(first, sorted.end(), [&](const Case& c) { return group_of(c) != group_of(*first); });
-    for (const Variant* variant : variants) {
+    for (const Contestant& contestant : contestants) {
       for (auto c = first; c != last; ++c) {
-        if (memory_of(c->mode) != variant->memory) continue;
-        const Job job = make_job(*variant, *c, device, truths);
-        if (const Support support = variant->supports(c->problem, device); support) {
+        if (memory_of(c->mode) != contestant.memory) continue;
+        const Job job = make_job(contestant, *c, truths);
+        if (const Support support = contestant.supports(c->problem); support) {
           if (listed.insert(job.name()).second) list.jobs.push_back(job);
         } else if (const Unsupported entry{job.what, support.why_not};
                    listed.insert(unsupported_key(describe(entry))).second) {
@@ -107,9 +145,13 @@ JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector
 
 void filter_by_name(std::vector<Job>& jobs, const std::string& filter) {
   if (filter.empty() || filter == "all") return;
+  constexpr std::size_t kLongest = 1000;
+  if (filter.size() > kLongest)
+    throw BadRequest(
+        fmt::format("--benchmark_filter has {} characters; the limit is {}", filter.size(), kLongest));
   const bool inverted = filter.front() == '-';
   try {
-    const std::regex expression(filter.substr(inverted ? 1 : 0), std::regex::extended);
+    const std::regex expression = filter_expression(filter.substr(inverted ? 1 : 0));
     std::erase_if(jobs,
                   [&](const Job& job) { return std::regex_search(job.name(), expression) == inverted; });
   } catch (const std::regex_error&) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/subject.hpp"
+#include "experiments/harness/transform.hpp"
 
 namespace fwht::sweep {
 
@@ -23,6 +25,17 @@ struct Filters {
 
   bool keep(const harness::Case& c) const;
 };
+
+/// Who takes part: a variant of the ladder, or a kernel of others (experiments/bench).
+struct Contestant {
+  std::string name;
+  Memory memory = Memory::device;
+  std::function<Support(const Problem&)> supports;
+  /// Asked for when the job is run, and only for what is supported. Throws what making a plan throws.
+  std::function<harness::Subject(const Problem&, const std::shared_ptr<harness::TruthCache>&)> subject;
+};
+/// `device` must outlive it.
+Contestant contestant_of(const Variant& variant, const DeviceInfo& device);
 
 struct Job {
   harness::Description what;
@@ -43,10 +56,11 @@ struct JobList {
   std::vector<Unsupported> unsupported;  ///< one per variant and problem, whatever the modes
 };
 
-/// Every variant with the cases of its memory, what is not supported apart. In an order that makes FP64
-/// truths once: by n and dtype, then by variant, then as the grid has them. Throws BadRequest for no case,
+/// Every contestant with the cases of its memory, what is not supported apart. In an order that makes FP64
+/// truths once: by n and dtype, then by contestant, then as the grid has them. Throws BadRequest for no case,
 /// for rows = 0, and for problems that differ in their scale only (the tables have no column for it).
-/// `device` must outlive the jobs.
+JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<harness::Case>& cases);
+/// The same for variants. `device` must outlive the jobs.
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<harness::Case>& cases,
                   const DeviceInfo& device);
 

@@ -65,6 +65,30 @@ std::string problems_found(const std::vector<CsvRow>& results) {
   return text;
 }
 
+bool is_noisy(const CsvRow& result) {
+  constexpr double kQuiet = 1.2;
+  return result.at("status") == "ok" &&
+         std::stod(result.at("time_max_us")) > kQuiet * std::stod(result.at("time_min_us"));
+}
+
+std::string summary(const std::vector<CsvRow>& results, std::size_t unsupported) {
+  const auto correct = std::count_if(results.begin(), results.end(),
+                                     [](const CsvRow& row) { return row.at("status") == "ok"; });
+  std::string text = fmt::format("{} results correct, {} wrong\n", correct, std::ssize(results) - correct);
+  if (const auto noisy = std::count_if(results.begin(), results.end(), is_noisy); noisy > 0) {
+    text += fmt::format(
+        "{} of them are noisy: their slowest replay took more than 1.2 times the fastest; measure again on "
+        "an "
+        "idle machine\n",
+        noisy);
+  }
+  if (unsupported > 0) {
+    text +=
+        fmt::format("{} problems are not supported by a variant: unsupported.csv says why\n", unsupported);
+  }
+  return text;
+}
+
 int exit_code(bool all_run, const std::vector<CsvRow>& results) {
   const bool all_ok =
       std::all_of(results.begin(), results.end(), [](const CsvRow& row) { return row.at("status") == "ok"; });

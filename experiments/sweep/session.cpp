@@ -65,6 +65,9 @@ Outcome Session::measure(const Job& job) {
   CsvRow row = describe(job);
   row.insert(judgement.columns.begin(), judgement.columns.end());
   row["settings"] = subject_->settings();
+  if (subject_->host_us && judgement.verdict) {
+    if (const double host_us = subject_->host_us(); host_us > 0.0) row["host_us"] = csv_number(host_us);
+  }
   row["limit_us"] = csv_number(limit.timing.time_us);
   row["limit_kernel"] = limit.kernel;
   if (job.what.buffers.memory == Memory::device) row["empty_us"] = csv_number(bench_.empty_us());

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 
 #include "common/error.hpp"
+#include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/report.hpp"
 #include "variants/registry.hpp"
 
@@ -50,6 +52,27 @@ const Variant kThrowing{"throwing", "", Memory::host, everything,
                         [](const Problem& p, const DeviceInfo&) -> std::unique_ptr<Plan> {
                           return std::make_unique<Throwing>(p);
                         }};
+
+// cpu, and one bit of the last code wrong.
+class OneCodeOff final : public Plan {
+ public:
+  OneCodeOff(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem), cpu_(plan(cpu::variant, problem, device)) {}
+  Numerics numerics() const override { return cpu_->numerics(); }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    cpu_->execute(operands, stream);
+    if (problem().encoding.is_plain()) return;
+    static_cast<unsigned char*>(operands.out)[problem().span_bytes_out() - 1] ^= 0x20U;
+  }
+  std::unique_ptr<Plan> cpu_;
+};
+const Variant kOneCodeOff{"one_code_off", "", Memory::host, everything,
+                          [](const Problem& p, const DeviceInfo& device) -> std::unique_ptr<Plan> {
+                            return std::make_unique<OneCodeOff>(p, device);
+                          }};
 
 class SessionTest : public testing::Test {
  protected:
@@ -100,6 +123,29 @@ TEST_F(SessionTest, HasAsManyReplaysAsItIsAskedFor) {
   EXPECT_EQ(outcome.timing.each_us.size(), 3U);
 }
 
+// Codes and scales are compared bit for bit, the time is that of fewer bytes.
+TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
+  for (const char* text : {"bf16/n256/r64>e4m3:row", "f16/n256/r66>e4m3:128,mn", "f32/n64/r64>int4:32",
+                           "bf16/n128/r64>e4m3:row,t1024", "bf16/n256/r64>nvfp4:128x4",
+                           "f16/n128/r64>e4m3:tensor,vllm_static", "bf16/n1/r65536>mxfp8:t4096"}) {
+    const Outcome outcome = run(cpu::variant, text);
+    ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
+    EXPECT_EQ(outcome.row.at("bytes_written"), std::to_string(parse_problem(text).bytes_written()));
+    const double error = std::stod(outcome.row.at("rel_l2"));
+    EXPECT_GT(error, 0.02) << text;
+    EXPECT_LT(error, 0.13) << text;
+  }
+}
+
+TEST_F(SessionTest, AWrongCodeHasNoTime) {
+  for (const char* text : {"bf16/n256/r64>e4m3:row", "bf16/n256/r64>nvfp4", "bf16/n256/r64>mxfp4:128x4"}) {
+    const Outcome outcome = run(kOneCodeOff, text);
+    EXPECT_EQ(outcome.status, Outcome::Status::incorrect) << text;
+    EXPECT_NE(outcome.message.find("codes of row 63"), std::string::npos) << outcome.message;
+    EXPECT_FALSE(outcome.row.contains("time_us"));
+  }
+}
+
 // Lie 10 of ten: a speed is printed for a wrong result.
 TEST_F(SessionTest, AWrongResultHasNoTime) {
   const Outcome outcome = run(kIdentity, "f16/n256/r64");
@@ -122,7 +168,14 @@ TEST_F(SessionTest, AVariantThatThrowsFailsAndTheNextOneRuns) {
   EXPECT_EQ(run(cpu::variant, "f16/n256/r64").status, Outcome::Status::ok);
 }
 
+// Told from the list where the memory of the machine is known, else by the run.
 TEST_F(SessionTest, WhatDoesNotFitIsUnsupportedNotFailed) {
+  const JobList list =
+      make_jobs({&cpu::variant}, {{parse_problem("f16/n1024/r35184372088832"), Mode::host}}, device);
+  EXPECT_TRUE(list.jobs.empty());
+  ASSERT_EQ(list.unsupported.size(), 1U);
+  EXPECT_NE(list.unsupported[0].reason.find("of host memory, there are"), std::string::npos);
+  device.host_memory_bytes = 0;
   const Outcome outcome = run(cpu::variant, "f16/n1024/r35184372088832");
   EXPECT_EQ(outcome.status, Outcome::Status::unsupported);
   EXPECT_NE(outcome.row.at("reason").find("of host memory"), std::string::npos);
@@ -166,6 +219,34 @@ TEST_F(SessionTest, OnlyASweepOfRightResultsExitsWithZero) {
   EXPECT_EQ(exit_code(true, {right, failed}), 1);
   EXPECT_EQ(exit_code(false, {right}), 1) << "the device was lost";
   EXPECT_EQ(exit_code(true, {}), 1) << "nothing was measured";
+}
+
+TEST(Report, SaysInWordsWhatCameOut) {
+  const auto row = [](const char* status, const char* fastest, const char* slowest) {
+    return CsvRow{{"status", status}, {"time_min_us", fastest}, {"time_max_us", slowest}};
+  };
+  EXPECT_FALSE(is_noisy(row("ok", "10", "11.9")));
+  EXPECT_TRUE(is_noisy(row("ok", "10", "12.1"))) << "beyond 1.2";
+  EXPECT_FALSE(is_noisy(row("failed", "", "")));
+  EXPECT_EQ(summary({row("ok", "10", "11"), row("ok", "10", "10")}, 0), "2 results correct, 0 wrong\n");
+  const std::string all = summary({row("ok", "10", "13"), row("incorrect", "", "")}, 7);
+  EXPECT_TRUE(all.starts_with("1 results correct, 1 wrong\n1 of them are noisy: ")) << all;
+  EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),
+            std::string::npos);
+}
+
+TEST(Report, OfGoogleBenchmarkIsWholeOrNot) {
+  const std::string path = testing::TempDir() + "report_is_whole";
+  const auto is_whole = [&](const char* text, const char* format) {
+    std::ofstream(path) << text;
+    return is_whole_report(path, format);
+  };
+  EXPECT_TRUE(is_whole("{\"benchmarks\": []}\n", "json"));
+  EXPECT_FALSE(is_whole("{\"benchmarks\": [", "json")) << "the disk was full";
+  EXPECT_TRUE(is_whole("name,time\na,1\n", "csv"));
+  EXPECT_FALSE(is_whole("name,time\na,", "csv"));
+  EXPECT_FALSE(is_whole("", "console"));
+  EXPECT_TRUE(is_whole_report("/dev/null", "json"));
 }
 
 TEST(Report, NamesTheBestVariantOfEachLength) {

@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, array
+from . import _c, array, operators, quantize
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -22,15 +22,19 @@ __all__ = [
     "Variant",
     "build_info",
     "clear_plans",
+    "hadamard_quantize",
     "hadamard_transform",
     "hadamard_transform_",
+    "operators",
     "plan",
+    "quantize",
     "supports",
     "variants",
 ]
+hadamard_quantize = quantize.hadamard_quantize  # the module stays `fwht.quantize`
 __version__: str = _c.version
 
-_SUBMODULES = ("compat", "nn", "torch")  # those that import PyTorch
+_SUBMODULES = ("compat", "distributed", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
 _Tensor: Any = None

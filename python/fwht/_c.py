@@ -45,6 +45,19 @@ class Problem(ctypes.Structure):
     ]
 
 
+class Operands(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("input", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("signs", ctypes.c_void_p),
+        ("dense", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("scales_bytes", ctypes.c_int64),
+        ("tensor_scale", ctypes.c_double),
+    ]
+
+
 class VariantInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -88,6 +101,11 @@ def _load(path: str) -> ctypes.CDLL:
         ("supports", i32, [problem, text, i32]),
         # Addresses as plain integers: the conversion is the larger part of a call.
         ("transform", i32, [address, text, address, address, i32, address]),
+        ("transform_operands", i32, [problem, text, ctypes.POINTER(Operands), i32, address]),
+        ("operator_for", text, [ctypes.c_int64]),
+        ("operator_transposed", text, [text]),
+        ("operator_info_json", text, [text]),
+        ("encoding_info_json", text, [text, ctypes.c_int64, ctypes.c_int64]),
         ("clear_plans", size, []),
         ("plan_create", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_execute", i32, [address, address, address, address]),
@@ -184,6 +202,13 @@ def row_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return distance if distance >= n else None
 
 
+def answered(text: bytes | None) -> str:
+    """What a function returned that gives NULL for bad input."""
+    if text is None:
+        raise ValueError("fwht: " + last_error())
+    return text.decode()
+
+
 def make_problem(
     shape: Sequence[int],
     dtype: int | None,
@@ -197,6 +222,8 @@ def make_problem(
     threads: int = 0,
     variant: bytes | None = None,
     programmatic_launch: bool = False,
+    operator: str | None = None,
+    encoding: str | None = None,
 ) -> Problem:
     """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
     if len(shape) == 0:
@@ -212,9 +239,13 @@ def make_problem(
         ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (_ORTHONORMAL if scale is None else 0) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
-        None, None,
+        None if operator is None else operator.encode(), None if encoding is None else encoding.encode(),
     )  # fmt: skip
-    if n < 2 or n & (n - 1):
+    if operator is not None:
+        order = json.loads(answered(library.fwht_operator_info_json(operator.encode())))["n"]
+        if n != order:
+            raise ValueError(f"fwht: rows of {n} elements came to the operator {operator}, which is for {order}")
+    elif n < 2 or n & (n - 1):
         why = f"n={n} must be a power of two of at least 2"
         if n > 0 and library.fwht_supports(problem, variant, max(device, HOST)) == 2 and "power of two" in last_error():
             why = last_error()  # with the limits of the variant

@@ -77,7 +77,7 @@ def _device_number(device: Any) -> int:
 
 def _problem(
     n: int, rows: int, dtype: Any, device: int, inplace: bool, row_stride: int | None, scale: float | None,
-    variant: str | None, programmatic_launch: bool = False,
+    variant: str | None, programmatic_launch: bool = False, operator: str | None = None,
 ) -> _c.Problem:  # fmt: skip
     code, name = _dtype_code(dtype)
     if rows < 0:
@@ -87,7 +87,7 @@ def _problem(
     stride = n if row_stride is None else row_stride
     return _c.make_problem(
         (rows, n), code, name, scale, in_place=inplace, device=device, in_stride=stride, out_stride=stride,
-        variant=_c.encoded(variant), programmatic_launch=programmatic_launch,
+        variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator,
     )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ class Plan:
 
 def plan(
     n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = 1.0,
-    inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False,
+    inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False, operator: str | None = None,
 ) -> Plan:  # fmt: skip
     """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
 
@@ -207,12 +207,13 @@ def plan(
         inplace: the result replaces the input.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.
+        operator: another operator than H_n, as in `fwht.operators`, without signs and dense factors.
 
     Raises: as `hadamard_transform`.
     """
     number = _device_number(device)
     return Plan(
-        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch), variant, number
+        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator), variant, number
     )
 
 
@@ -237,7 +238,7 @@ class Support:
 
 def supports(
     n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
-    variant: str | None = None,
+    variant: str | None = None, operator: str | None = None,
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
 
@@ -247,7 +248,7 @@ def supports(
     """
     number = _device_number(device)
     try:
-        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant)
+        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant, operator=operator)
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)

@@ -87,6 +87,8 @@ def view_of(x: Any) -> View | None:
     """None for an object that shows no memory."""
     if "numpy" in sys.modules and isinstance(x, sys.modules["numpy"].ndarray):
         return _numpy_view(x)
+    if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):  # shows the memory of its CUDA arrays, but owns it alone
+        return None
     if hasattr(x, "__cuda_array_interface__"):
         return _cuda_view(x)
     return None
@@ -234,4 +236,4 @@ def _by_dlpack(x: Any, scale: float | None, out: Any, inplace: bool, variant: st
     try:
         return space.from_dlpack(result)
     except Exception:  # NumPy's bfloat16 has no DLPack form
-        return space.asarray(result)
+        return space.asarray(result, device=x.device)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from . import hadamard_transform
+from . import hadamard_transform, operators
 
 __all__ = ["HadamardTransform", "rotate_linear"]
 
@@ -36,19 +38,25 @@ class HadamardTransform(torch.nn.Module):
 
 
 @torch.no_grad()
-def rotate_linear(linear: torch.nn.Linear, side: str = "in") -> torch.nn.Linear:
-    """Multiplies an orthonormal Hadamard matrix H = H_n/sqrt(n) into the weight of a layer, in place.
+def rotate_linear(
+    linear: torch.nn.Linear, side: str = "in", operator: str | None = None, signs: Any = None
+) -> torch.nn.Linear:
+    """Multiplies an orthogonal matrix Q = Op/sqrt(n) into the weight of a layer, in place. For n = 2^k that is H_n/sqrt(n).
 
-    `side="in"`: W becomes W H, so that the layer takes rotated inputs: (W H)(H x) = W x.
-    `side="out"`: W becomes H W and the bias H b, so that the layer gives rotated outputs: H (W x + b).
+    `side="in"`: W becomes W Q^T, so that the layer takes rotated inputs: (W Q^T)(Q x) = W x.
+    `side="out"`: W becomes Q W and the bias Q b, so that the layer gives rotated outputs: Q (W x + b).
+
+    Q x is `fwht.operators.transform(x, operator, None, signs=signs)`, and for n = 2^k without signs
+    `fwht.hadamard_transform(x, None)`.
 
     The products are formed in float32 (float64 for float64 weights) and rounded once to the weight's dtype.
 
     Args:
-        linear: a torch.nn.Linear whose rotated side (in_features or out_features) is a power of two.
-        side: "in" or "out".
+        linear: a torch.nn.Linear.
+        side: "in" or "out": which of in_features and out_features is n.
+        operator, signs: as in `fwht.operators`; without them the operator for n, which any multiple of a known order has.
 
-    Returns: `linear`. Raises ValueError for another side or length; nothing is changed then.
+    Returns: `linear`. Raises ValueError for another side, and for a length that has no operator; nothing is changed then.
 
     Source: QuaRot (Ashkboos et al. 2024), section 4, and SpinQuant (Liu et al. 2024): rotations that leave the
     network's function as it is.
@@ -56,8 +64,8 @@ def rotate_linear(linear: torch.nn.Linear, side: str = "in") -> torch.nn.Linear:
     if side not in ("in", "out"):
         raise ValueError(f"fwht: side={side!r} must be 'in' or 'out'")
     weight = linear.weight if side == "in" else linear.weight.t()
-    rotated = hadamard_transform(weight.contiguous(), None)
+    rotated = operators.transform(weight.contiguous(), operator, None, signs=signs)
     if side == "out" and linear.bias is not None:
-        linear.bias.copy_(hadamard_transform(linear.bias.detach(), None))
+        linear.bias.copy_(operators.transform(linear.bias.detach(), operator, None, signs=signs))
     linear.weight.copy_(rotated if side == "in" else rotated.t())
     return linear

@@ -6,6 +6,8 @@ goes through the operators, which end in the same function.
 
     fwht::hadamard_transform(Tensor x, float? scale=1.0, str? variant=None, bool transpose=False) -> Tensor
     fwht::hadamard_transform_(Tensor(a!) x, float? scale=1.0, str? variant=None, bool transpose=False) -> ()
+    fwht::apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=1.0,
+                         bool transpose=False, str? variant=None) -> Tensor
 
 Saved graphs depend on these: arguments are only appended, with defaults. scale=None is 1/sqrt(n). `transpose` changes
 nothing for H_n, which is symmetric; backward passes it on, so that it stays right for operators that are not.
@@ -16,11 +18,12 @@ reorder operators that write one tensor and read another (pytorch issue 198031).
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from . import _c, array
+from . import _c, array, operators
+from . import quantize as _quantize
 from .array import View
 
 Tensor = torch.Tensor
@@ -256,6 +259,175 @@ def _in_place_below_autograd(
 
 _library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
+# --- operators other than H_n ----------------------------------------------------------------------------------------
+
+_library.define(
+    'apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=1.0, '
+    "bool transpose=False, str? variant=None) -> Tensor"
+)
+
+
+def _apply_operator(
+    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = 1.0,
+    transpose: bool = False, variant: str | None = None,
+) -> Tensor:  # fmt: skip
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    _run_operator(x, out, operator, signs, dense, scale, transpose, variant)
+    return out
+
+
+def _run_operator(
+    x: Tensor, out: Tensor, operator: str, signs: Any, dense: Any, scale: Any, transpose: bool, variant: str | None
+) -> None:
+    def copy() -> None:
+        with torch.no_grad():
+            out.copy_(x)
+
+    text = operators.resolved(tuple(x.shape), operator, signs is not None, transpose)
+    operators.run(view_of(x), view_of(out), text, signs, dense, scale, variant, copy)
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("apply_operator", _apply_operator, _key)
+_op_operator = torch.ops.fwht.apply_operator.default
+
+
+@torch.library.register_fake("fwht::apply_operator")
+def _(
+    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = 1.0,
+    transpose: bool = False, variant: str | None = None,
+) -> Tensor:  # fmt: skip
+    _check_operator(x, operator, signs, scale, transpose)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _check_operator(x: Tensor, operator: str, signs: Any, scale: Any, transpose: bool) -> None:
+    if x.dtype not in _DTYPES or (x.dtype is torch.float64 and x.device.type == "cuda"):
+        raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
+    _c.checked_scale(scale)
+    operators.resolved(tuple(x.shape[-1:]) and (int(x.shape[-1]),), operator, signs is not None, transpose)
+
+
+def _operator_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+    _, ctx.operator, signs, dense, ctx.scale, ctx.transpose, ctx.variant = inputs
+    ctx.save_for_backward(*(t for t in (signs, dense) if t is not None))
+    ctx.has = signs is not None, dense is not None
+
+
+def _operator_backward(ctx: Any, grad: Tensor) -> tuple:
+    saved = list(ctx.saved_tensors)
+    signs, dense = (saved.pop(0) if there else None for there in ctx.has)
+    given = _op_operator(grad, ctx.operator, signs, dense, ctx.scale, not ctx.transpose, ctx.variant)
+    return given, None, None, None, None, None, None
+
+
+torch.library.register_autograd("fwht::apply_operator", _operator_backward, setup_context=_operator_setup)
+
+
+@torch.library.register_vmap("fwht::apply_operator")
+def _(
+    info: Any, in_dims: tuple, x: Tensor, operator: str = "", signs: Any = None, dense: Any = None, scale: Any = 1.0,
+    transpose: bool = False, variant: str | None = None,
+):  # fmt: skip
+    if any(dim is not None for dim in in_dims[1:]):
+        raise NotImplementedError("fwht: vmap goes over x, not over signs or dense factors")
+    return _op_operator(x.movedim(in_dims[0], 0), operator, signs, dense, scale, transpose, variant), 0
+
+
+def transform_by_operator(
+    x: Tensor, operator: str, signs: Any, dense: Any, scale: Any, transpose: bool, out: Any, variant: str | None
+) -> Tensor:
+    for name, given in (("signs", signs), ("dense", dense)):
+        if given is not None and not isinstance(given, Tensor):
+            raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
+    if dense is not None and dense.requires_grad and _is_grad_enabled():
+        raise RuntimeError("fwht: dense factors are not differentiated; pass dense.detach()")
+    if not _is_compiling():  # else the operator's fake function does
+        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+            _problem(x, scale, variant, False)  # refused
+        _check_operator(x, operator, signs, scale, transpose)
+        _c.encoded(variant)
+    if out is None:
+        return _op_operator(x, operator, signs, dense, scale, transpose, variant)
+    _check_out(x, out)
+    differentiated = _is_grad_enabled() and (x.requires_grad or out.requires_grad)
+    if differentiated and out is not x:
+        _refuse_out_with_grad("operators.transform")
+    if differentiated or _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
+        return out.copy_(_op_operator(x, operator, signs, dense, scale, transpose, variant))
+    _run_operator(x, out, operator, signs, dense, scale, transpose, variant)
+    if not out.is_inference():
+        _increment_version(out)
+    return out
+
+
+# --- codes and scales ------------------------------------------------------------------------------------------------
+
+_library.define(
+    'hadamard_quantize(Tensor x, str encoding, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=None, '
+    "float? tensor_scale=None, bool transpose=False, str? variant=None) -> (Tensor, Tensor)"
+)
+
+
+def _encoded_outputs(x: Tensor, layout: _quantize.Layout) -> tuple[Tensor, Tensor]:
+    """Codes and the matrix of scales; x may be fake, its number of rows symbolic."""
+    kind = {"e4m3": torch.float8_e4m3fn, "int8": torch.int8}.get(layout.element, torch.uint8)
+    codes = torch.empty(_quantize.code_shape(layout, x.shape), dtype=kind, device=x.device)
+    if layout.columns == 0:
+        return codes, torch.empty(0, dtype=torch.float32, device=x.device)
+    rows, columns, _ = layout.storage(x.numel())
+    flat = torch.empty(rows * columns, dtype=getattr(torch, layout.scale_dtype), device=x.device)
+    return codes, _quantize.shaped(layout, x.shape, flat, torch.as_strided)
+
+
+def _quantize_kernel(
+    x: Tensor, encoding: str, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
+    tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    layout = _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+    if _c.row_stride(x.shape, x.stride()) is None:
+        x = x.contiguous()
+    codes, scales = _encoded_outputs(x, layout)
+    _quantize.run(
+        view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator, signs,
+        dense, scale, tensor_scale, transpose, variant,
+    )  # fmt: skip
+    return codes, scales
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("hadamard_quantize", _quantize_kernel, _key)
+_op_quantize = torch.ops.fwht.hadamard_quantize.default
+
+
+@torch.library.register_fake("fwht::hadamard_quantize")
+def _(
+    x: Tensor, encoding: str, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
+    tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    _check_operator(x, operator, signs, scale, transpose)
+    layout = _quantize.checked((int(x.shape[-1]),), encoding, tensor_scale)
+    return _encoded_outputs(x, layout)
+
+
+def quantize(
+    x: Tensor, encoding: str, operator: str, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
+    variant: str | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if x.requires_grad and _is_grad_enabled():
+        raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
+    for name, given in (("signs", signs), ("dense", dense)):
+        if given is not None and not isinstance(given, Tensor):
+            raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
+    if not _is_compiling():  # else the operator's fake function does
+        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+            _problem(x, scale, variant, False)  # refused
+        _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+        _check_operator(x, operator, signs, scale, transpose)
+        _c.encoded(variant)
+    return _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+
+
 # --- autograd --------------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +560,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
     return x
 
 
-def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
+def _check_out(x: Tensor, out: Any) -> None:
     if not isinstance(out, Tensor):
         raise TypeError(f"fwht: out is a {type(out).__name__}; for a tensor x it must be a tensor")
     if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
@@ -396,11 +568,18 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
             f"fwht: out is {tuple(out.shape)} {out.dtype} on {out.device}; it must be as x, which is "
             f"{tuple(x.shape)} {x.dtype} on {x.device}"
         )
+
+
+def _refuse_out_with_grad(name: str) -> NoReturn:
+    raise RuntimeError(
+        f"fwht: {name} with out= does not support automatic differentiation, but one of the tensors requires grad"
+    )
+
+
+def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
+    _check_out(x, out)
     if _is_grad_enabled() and (x.requires_grad or out.requires_grad):
-        raise RuntimeError(
-            "fwht: hadamard_transform with out= does not support automatic differentiation, but one of the tensors "
-            "requires grad"
-        )
+        _refuse_out_with_grad("hadamard_transform")
     if out is x:
         return transform(x, scale, None, True, variant)
     if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:

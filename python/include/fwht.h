@@ -64,11 +64,29 @@ typedef struct fwht_problem {
   int32_t threads; /* most threads of a host variant; 0: all that the process may use */
   const char*
       op_text; /* operator such as "28x512" instead of H_n, and then n must be 0 or its order; NULL: H_n */
-  const char* encoding; /* quantized output such as "e4m3:row"; reserved, must be NULL today */
+  const char* encoding; /* quantized output such as "e4m3:row" (docs/quantize.md), out of place; NULL: none */
 } fwht_problem;
 
 #define FWHT_PROBLEM_INIT \
   { sizeof(fwht_problem), 0, 0, 1.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL }
+
+/* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
+ * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32
+ * bits. Dense factors are their entries in the input's dtype, row-major, one factor behind the other, none
+ * transposed. fwht_encoding_info_json says how many bytes `scales` needs. */
+typedef struct fwht_operands {
+  size_t struct_size; /* sizeof(fwht_operands) */
+  const void* in;
+  void* out;            /* rows, or the codes of the encoding */
+  const void* signs;    /* of an operator with signs */
+  const void* dense;    /* of an operator with dense factors */
+  void* scales;         /* of the encoding */
+  int64_t scales_bytes; /* room behind `scales`; 0: not said */
+  double tensor_scale;  /* where the encoding asks for a number of the whole tensor; 0: not given */
+} fwht_operands;
+
+#define FWHT_OPERANDS_INIT \
+  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0 }
 
 typedef struct fwht_plan fwht_plan; /* what a variant decided for one problem on one device; opaque */
 
@@ -108,6 +126,21 @@ FWHT_API fwht_status fwht_supports(const fwht_problem* problem, const char* vari
 FWHT_API fwht_status fwht_transform(const fwht_problem* problem, const char* variant, const void* in,
                                     void* out, int32_t device, void* stream);
 
+/* The same for problems with signs, dense factors or an encoding. */
+FWHT_API fwht_status fwht_transform_operands(const fwht_problem* problem, const char* variant,
+                                             const fwht_operands* operands, int32_t device, void* stream);
+
+/* The operator for rows of n elements by matrices that are known by name, such as "28x512"; and the transpose
+ * of an operator. NULL with a sentence as last error where there is none. Valid until this thread asks again. */
+FWHT_API const char* fwht_operator_for(int64_t n);
+FWHT_API const char* fwht_operator_transposed(const char* op_text);
+/* As one JSON object: text, n, symmetric, signs ("none", "first", "last"), dense_entries. Else as above. */
+FWHT_API const char* fwht_operator_info_json(const char* op_text);
+/* Of an encoding for so many rows of n elements, as one JSON object: text, element, code_bits, scale_type, layout,
+ * token (elements that share a row of the matrix of scales), scale_rows, scale_columns, scale_bytes (the buffer,
+ * padding included), needs_tensor_scale. Else as above. */
+FWHT_API const char* fwht_encoding_info_json(const char* encoding, int64_t n, int64_t rows);
+
 /* Destroys every plan that fwht_transform keeps and returns how many there were. Only when none of their
  * launches is pending and no graph that was captured from them will be launched again. */
 FWHT_API size_t fwht_clear_plans(void);
@@ -118,6 +151,8 @@ FWHT_API fwht_status fwht_plan_create(const fwht_problem* problem, const char* v
                                       fwht_plan** plan);
 /* As fwht_transform. Both pointers must be multiples of the plan's `alignment`. */
 FWHT_API fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, void* stream);
+FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands,
+                                                void* stream);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
  * (batch_invariant, layout_invariant, row_isolation), roundings, settings. Valid as long as the plan. */
 FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);

@@ -11,7 +11,10 @@
 #include <type_traits>
 #include <variant>
 
+#include "common/encoding.hpp"
 #include "common/error.hpp"
+#include "common/operator.hpp"
+#include "common/operator_data.hpp"
 #include "common/provenance.hpp"
 #include "common/stream_query.hpp"
 #include "fwht.h"
@@ -89,7 +92,6 @@ struct Request {
 
 Request read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
-  if (p.encoding != nullptr) throw Unsupported("fwht_problem.encoding is reserved and must be NULL");
   constexpr std::uint32_t kFlags = FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH;
   if ((p.flags & ~kFlags) != 0)
     throw BadRequest("flags=" + std::to_string(p.flags) +
@@ -111,8 +113,24 @@ Request read_problem(const fwht_problem* given) {
   problem.out = {static_cast<Dtype>(p.dtype), out_stride};
   problem.scale = (p.flags & FWHT_ORTHONORMAL) != 0 && n > 0 ? orthonormal_scale(n) : p.scale;
   problem.programmatic_launch = (p.flags & FWHT_PROGRAMMATIC_LAUNCH) != 0;
+  if (p.encoding != nullptr) problem.encoding = parse_encoding(p.encoding);
   request.threads = p.threads;
   return request;
+}
+
+Operands read_operands(const fwht_operands* given) {
+  const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
+  if (o.scales_bytes < 0)
+    throw BadRequest("scales_bytes=" + std::to_string(o.scales_bytes) + " must not be negative");
+  Operands operands;
+  operands.in = o.in;
+  operands.out = o.out;
+  operands.signs = o.signs;
+  operands.dense = o.dense;
+  operands.scales = o.scales;
+  if (o.scales_bytes > 0) operands.scales_bytes = o.scales_bytes;
+  if (o.tensor_scale != 0.0) operands.tensor_scale = static_cast<float>(o.tensor_scale);
+  return operands;
 }
 
 // --- JSON ------------------------------------------------------------------------------------------------
@@ -179,6 +197,104 @@ std::string describe(const fwht_plan& plan) {
       .add("row_isolation", numerics.promises.row_isolation)
       .add_raw("settings", settings_json(plan.plan->settings()))
       .text();
+}
+
+std::string describe(const Operator& op) {
+  return Object()
+      .add("text", to_string(op))
+      .add("n", op.n())
+      .add("symmetric", op.is_symmetric())
+      .add("signs", !op.has_signs()        ? "none"
+                    : op.signs_come_last() ? "last"
+                                           : "first")
+      .add("dense_entries", dense_entry_count(op))
+      .text();
+}
+
+const char* name_of(ScaleType type) {
+  switch (type) {
+    case ScaleType::none:
+      return "none";
+    case ScaleType::f32:
+      return "f32";
+    case ScaleType::f16:
+      return "f16";
+    case ScaleType::ue8m0:
+      return "ue8m0";
+    case ScaleType::e8m0:
+      return "e8m0";
+    case ScaleType::e4m3:
+      return "e4m3";
+  }
+  return "";
+}
+
+const char* name_of(ScaleLayout layout) {
+  switch (layout) {
+    case ScaleLayout::row_major:
+      return "row_major";
+    case ScaleLayout::mn_major:
+      return "mn_major";
+    case ScaleLayout::packed:
+      return "packed";
+    case ScaleLayout::swizzled_128x4:
+      return "128x4";
+  }
+  return "";
+}
+
+const char* name_of(Element element) {
+  switch (element) {
+    case Element::none:
+      return "none";
+    case Element::e4m3:
+      return "e4m3";
+    case Element::e2m1:
+      return "e2m1";
+    case Element::int8:
+      return "int8";
+    case Element::int4:
+      return "int4";
+  }
+  return "";
+}
+
+std::string describe(const Encoding& encoding, std::int64_t n, std::int64_t rows) {
+  const ScaleShape shape = scale_shape(encoding, rows, n);
+  return Object()
+      .add("text", to_string(encoding))
+      .add("element", name_of(element_of(encoding.format)))
+      .add("code_bits", std::int64_t{code_bits(encoding.format)})
+      .add("scale_type", name_of(encoding.scale_type))
+      .add("layout", name_of(encoding.layout))
+      .add("token", token_length(encoding, n))
+      .add("scale_rows", shape.rows)
+      .add("scale_columns", shape.columns)
+      .add("scale_bytes", scale_buffer_bytes(encoding, rows, n))
+      .add("needs_tensor_scale", needs_tensor_scale(encoding))
+      .text();
+}
+
+/// The text that `make` returns, kept for this thread; nullptr where it throws.
+template <class Make>
+const char* answer(Make&& make) noexcept {
+  thread_local std::string text;
+  return guarded([&] { text = make(); }) == FWHT_OK ? text.c_str() : nullptr;
+}
+
+Operator read_operator(const char* text) {
+  if (text == nullptr) throw BadRequest("op_text is a null pointer");
+  return parse_operator(text);
+}
+
+void execute(const fwht_plan* plan, const Operands& operands, void* stream) {
+  if (plan == nullptr) throw BadRequest("plan is a null pointer");
+  if (plan->place.device < 0) {
+    plan->plan->execute(operands);
+  } else {
+    const DeviceScope scope(plan->place.device);
+    plan->plan->execute(operands, static_cast<Stream>(stream));
+  }
 }
 
 std::string describe_build() {
@@ -261,6 +377,39 @@ fwht_status fwht_transform(const fwht_problem* problem, const char* variant, con
   });
 }
 
+fwht_status fwht_transform_operands(const fwht_problem* problem, const char* variant,
+                                    const fwht_operands* operands, int32_t device, void* stream) {
+  return guarded([&] {
+    const Request request = read_problem(problem);
+    const fwht::Operands read = read_operands(operands);
+    if (device == FWHT_DEVICE_OF_POINTER) device = device_of(read.out);
+    transform(request.problem, place_of(variant, device, request.threads), read,
+              static_cast<fwht::Stream>(stream));
+  });
+}
+
+const char* fwht_operator_for(int64_t n) {
+  return answer([&] { return to_string(fwht::operator_for(n)); });
+}
+
+const char* fwht_operator_transposed(const char* op_text) {
+  return answer([&] { return to_string(read_operator(op_text).transposed()); });
+}
+
+const char* fwht_operator_info_json(const char* op_text) {
+  return answer([&] { return describe(read_operator(op_text)); });
+}
+
+const char* fwht_encoding_info_json(const char* encoding, int64_t n, int64_t rows) {
+  return answer([&] {
+    if (encoding == nullptr) throw fwht::BadRequest("encoding is a null pointer");
+    const fwht::Encoding parsed = fwht::parse_encoding(encoding);
+    fwht::validate(parsed, n);
+    if (rows < 0) throw fwht::BadRequest("rows=" + std::to_string(rows) + " must not be negative");
+    return describe(parsed, n, rows);
+  });
+}
+
 size_t fwht_clear_plans(void) {
   size_t count = 0;
   guarded([&] { count = fwht::clear_transform_plans(); });
@@ -282,15 +431,11 @@ fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, i
 }
 
 fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, void* stream) {
-  return guarded([&] {
-    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
-    if (plan->place.device < 0) {
-      plan->plan->execute(in, out);
-    } else {
-      const fwht::DeviceScope scope(plan->place.device);
-      plan->plan->execute(in, out, static_cast<fwht::Stream>(stream));
-    }
-  });
+  return guarded([&] { execute(plan, {in, out}, stream); });
+}
+
+fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands, void* stream) {
+  return guarded([&] { execute(plan, read_operands(operands), stream); });
 }
 
 const char* fwht_plan_info_json(const fwht_plan* plan) {

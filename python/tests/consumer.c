@@ -107,8 +107,11 @@ static void refusals(void) {
   problem.flags = 1u << 30;
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown flag");
   problem = problem_of(4, 1);
+  problem.encoding = "e4m4:row";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "unknown encoding");
   problem.encoding = "e4m3:row";
-  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_UNSUPPORTED, "encoding is reserved");
+  problem.placement = FWHT_IN_PLACE;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "an encoding in place");
   problem = problem_of(8, 1);
   problem.op_text = "4";
   expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "n and operator disagree");
@@ -123,6 +126,45 @@ static void refusals(void) {
     expect(fwht_transform(&problem, NULL, kIn, out, 0, NULL) == FWHT_FAILED, "transform without CUDA");
     expect(strstr(fwht_last_error(), "CUDA") != NULL, "without CUDA: message");
   }
+}
+
+/* (1 1; 1 -1) (3, -5) = (-2, 8): signs (1, -1) first, then a dense factor. */
+static void operators(void) {
+  static const float x[2] = {3, 5}, dense[4] = {1, 1, 1, -1};
+  static const uint8_t signs[4] = {2, 0, 0, 0};
+  float out[2] = {0, 0};
+  fwht_problem problem = problem_of(0, 1);
+  fwht_operands operands = FWHT_OPERANDS_INIT;
+  fwht_plan* plan = NULL;
+  problem.op_text = "d2+signs";
+  operands.in = x;
+  operands.out = out;
+  operands.signs = signs;
+  operands.dense = dense;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "operands");
+  expect(out[0] == -2 && out[1] == 8, "operands: values");
+  out[0] = out[1] = 0;
+  expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_OK, "plan with operands");
+  expect(fwht_plan_execute_operands(plan, &operands, NULL) == FWHT_OK, "execute with operands");
+  expect(out[0] == -2 && out[1] == 8, "plan with operands: values");
+  expect(fwht_plan_execute(plan, x, out, NULL) == FWHT_BAD_REQUEST, "execute without operands");
+  fwht_plan_destroy(plan);
+  operands.signs = NULL;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST, "no signs");
+  operands.signs = signs;
+  operands.scales_bytes = -1;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST,
+         "negative room");
+  expect(fwht_transform_operands(&problem, NULL, NULL, FWHT_HOST, NULL) == FWHT_BAD_REQUEST, "null operands");
+
+  expect(strcmp(fwht_operator_for(14336), "28x512") == 0, "operator of 14336");
+  expect(fwht_operator_for(13697) == NULL && strstr(fwht_last_error(), "13696") != NULL, "operator of 13697");
+  expect(strcmp(fwht_operator_transposed("d3x4+signs"), "signs+d3tx4") == 0, "transposed");
+  expect(fwht_operator_transposed("28y512") == NULL && fwht_operator_info_json(NULL) == NULL, "no operator");
+  expect(strstr(fwht_operator_info_json("d3x4+signs"), "\"dense_entries\": 9") != NULL, "operator info");
+  expect(strstr(fwht_encoding_info_json("e4m3:row", 64, 10), "\"scale_bytes\": 40") != NULL, "encoding info");
+  expect(fwht_encoding_info_json("e4m4", 64, 10) == NULL && fwht_encoding_info_json("int4:row", 3, 1) == NULL,
+         "no encoding");
 }
 
 /* A caller compiled against an older header passes less, one against a newer header more. */
@@ -168,6 +210,7 @@ int main(void) {
   strides();
   plans();
   refusals();
+  operators();
   versions();
   variants();
   fwht_clear_plans();

@@ -14,7 +14,12 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def test_example(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    try:
+        spec.loader.exec_module(example)
+    except ModuleNotFoundError as error:
+        if error.name == "transformers":
+            pytest.skip("transformers is not installed")
+        raise
     exact, plain, rotated = example.main().values()
     assert exact < 1e-5  # float32 sums in another order
     assert rotated < plain / 1.5, (plain, rotated)

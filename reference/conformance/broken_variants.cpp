@@ -11,6 +11,7 @@
 
 #include "common/bits.hpp"
 #include "reference/operators.hpp"
+#include "reference/quantize.hpp"
 
 namespace fwht::conformance {
 namespace {
@@ -61,8 +62,78 @@ class BrokenPlan final : public Plan {
  private:
   bool has(Defect which) const { return defect == which; }
 
+  /// Sound rows in fp32, quantized by the reference, with what is broken about that.
+  void enqueue_encoded(const Operands& operands) const {
+    Problem p = problem();
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      std::vector<float> x = load(operands.in, row * p.in.row_stride);
+      transform(x, operands);
+      values.insert(values.end(), x.begin(), x.end());
+    }
+    const bool asked = p.encoding.intermediate == Intermediate::storage;
+    if (asked ? !has(Defect::skips_intermediate) : has(Defect::rounds_intermediate)) {
+      for (float& value : values)
+        value = static_cast<float>(round_to(p.out.dtype, static_cast<double>(value)));
+    }
+    if (has(Defect::another_recipe) && p.encoding.recipe == Recipe::vllm_token)
+      p.encoding.recipe = Recipe::sglang_token;
+    if (has(Defect::ignores_layout)) p.encoding.layout = ScaleLayout::row_major;
+    if (has(Defect::scales_rows) && p.encoding.scales.kind == ScaleGranularity::Kind::row)
+      p.encoding.token = 0;
+    if (has(Defect::nan_codes_are_zero)) {
+      for (float& value : values)
+        value = std::isnan(value) ? 0.0F : value;
+    }
+    reference::Encoded encoded =
+        reference::quantize(p, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
+    if (has(Defect::swaps_half_bytes) && code_bits(p.encoding.format) == 4) {
+      for (std::byte& byte : encoded.codes)
+        byte = byte >> 4 | byte << 4;
+    }
+    write_codes(p, encoded, operands);
+    write_scales(p, encoded, operands);
+  }
+
+  void write_codes(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
+    if (has(Defect::writes_code_gaps)) {
+      std::memcpy(operands.out, encoded.codes.data(), encoded.codes.size());
+      return;
+    }
+    const std::int64_t bits = code_bits(p.encoding.format);
+    if (p.out.row_stride == p.n()) {
+      std::memcpy(operands.out, encoded.codes.data(), encoded.codes.size());
+      return;
+    }
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      const std::int64_t at = row * p.out.row_stride * bits / 8;
+      std::memcpy(static_cast<std::byte*>(operands.out) + at, encoded.codes.data() + at,
+                  static_cast<std::size_t>(p.n() * bits / 8));
+    }
+  }
+
+  /// Padding is written only where it must be zero.
+  void write_scales(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
+    const ScaleShape shape = scale_shape(p.encoding, p.rows, p.n());
+    const auto bytes = static_cast<std::size_t>(scale_bytes(p.encoding));
+    if (padding_is_zero(p.encoding.layout) && !has(Defect::leaves_padding))
+      std::memset(operands.scales, 0, encoded.scales.size());
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t column = 0; column < shape.columns; ++column) {
+        if (has(Defect::stale_scale) && row == shape.rows - 1 && column == shape.columns - 1) continue;
+        const auto at = static_cast<std::size_t>(
+                            scale_position(p.encoding.layout, row, column, shape.rows, shape.columns)) *
+                        bytes;
+        if (at + bytes > static_cast<std::size_t>(problem().scale_bytes_out()))
+          continue;  // scales_rows has more
+        std::memcpy(static_cast<std::byte*>(operands.scales) + at, encoded.scales.data() + at, bytes);
+      }
+    }
+  }
+
   void enqueue(const Operands& given, Stream) const override {
     const Problem& p = problem();
+    if (!p.encoding.is_plain()) return enqueue_encoded(given);
     Operands operands = given;
     ++runs_;
     if (has(Defect::ignores_offset)) {
@@ -83,7 +154,7 @@ class BrokenPlan final : public Plan {
       if (has(Defect::wrong_sign) && row % 5 == 4) x.back() = -x.back();
       if (has(Defect::not_repeatable) && runs_ % 3 == 0) x[0] = std::nextafter(x[0] * 1.001F, 0.0F);
       store(operands.out, to, x);
-      if (has(Defect::writes_gaps)) {
+      if (has(Defect::writes_gaps) || (has(Defect::writes_last_gap) && row == p.rows - 2)) {
         const std::int64_t end = row + 1 < p.rows ? stride : p.n();
         for (std::int64_t i = p.n(); i < end; ++i)
           store_element(p.dtype(), operands.out, to + i, 0.0);
@@ -232,7 +303,10 @@ class BrokenPlan final : public Plan {
   mutable int runs_ = 0;
 };
 
-Support supports(const Problem& problem, const DeviceInfo&) {
+Support supports(const Problem& asked, const DeviceInfo&) {
+  Problem problem = asked;  // every encoding of the storage types
+  problem.encoding = {};
+  if (!asked.encoding.is_plain()) problem.out.row_stride = problem.in.row_stride;
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (!problem.op.is_sylvester()) return require_plain_rows(problem);
   return require_sylvester(problem, 2, std::int64_t{1} << 20);
@@ -287,6 +361,7 @@ std::span<const Broken> broken_variants() {
       broken<writes_past_end>("writes_past_end", "Impulses SmoothInputs BehindTheLastRow RowCounts Strides"),
       broken<ignores_stride>("ignores_stride", "Strides OperatorShapes"),
       broken<writes_gaps>("writes_gaps", "Strides"),
+      broken<writes_last_gap>("writes_last_gap", "Strides"),
       broken<accumulates>("accumulates", "SmoothInputs RowCounts TailRows Placements"),
       broken<changes_input>("changes_input", "SmoothInputs Placements RowCounts"),
       broken<ignores_offset>("ignores_offset", "MisalignedPointers"),
@@ -305,6 +380,16 @@ std::span<const Broken> broken_variants() {
                                       "OperatorEntries OperatorIntegers OperatorInputs OperatorNonfinite"),
       broken<wrong_matrix>("wrong_matrix", "OperatorEntries OperatorIntegers OperatorInputs"),
       broken<factors_reversed>("factors_reversed", "OperatorEntries OperatorIntegers OperatorInputs"),
+      broken<another_recipe>("another_recipe", "EncodedCodes EncodedIntermediate EncodedShapes"),
+      broken<skips_intermediate>("skips_intermediate", "EncodedCodes EncodedShapes"),
+      broken<rounds_intermediate>("rounds_intermediate", "EncodedIntermediate"),
+      broken<swaps_half_bytes>("swaps_half_bytes", "EncodedCodes EncodedIntermediate EncodedShapes"),
+      broken<ignores_layout>("ignores_layout", "EncodedCodes EncodedShapes"),
+      broken<leaves_padding>("leaves_padding", "EncodedCodes EncodedShapes"),
+      broken<scales_rows>("scales_rows", "EncodedCodes EncodedShapes"),
+      broken<writes_code_gaps>("writes_code_gaps", "EncodedShapes"),
+      broken<nan_codes_are_zero>("nan_codes_are_zero", "EncodedCodes EncodedShapes"),
+      broken<stale_scale>("stale_scale", "EncodedCodes EncodedIntermediate EncodedShapes"),
       broken<no_settings>("no_settings", "Declarations"),
       broken<supports_anything>("supports_anything", "UnsupportedProblems"),
   };

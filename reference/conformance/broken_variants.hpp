@@ -27,6 +27,7 @@ enum class Defect {
   writes_past_end,  ///< one element behind the last row
   ignores_stride,
   writes_gaps,              ///< zeros between rows
+  writes_last_gap,          ///< between the last two rows alone
   accumulates,              ///< adds to what the output held
   changes_input,            ///< works in the caller's input
   ignores_offset,           ///< rounds pointers down to 16 bytes
@@ -42,6 +43,16 @@ enum class Defect {
   signs_on_the_wrong_side,  ///< multiplies by the signs last where they come first, and the other way round
   wrong_matrix,             ///< another Hadamard matrix of the same order
   factors_reversed,         ///< the first factor on the fastest index
+  another_recipe,           ///< multiplies by the reciprocal of the scale where it must divide
+  skips_intermediate,       ///< quantizes the fp32 result where it must be rounded to storage first
+  rounds_intermediate,      ///< rounds to storage where the fp32 result must be quantized
+  swaps_half_bytes,         ///< the even element in the high half
+  ignores_layout,           ///< scales row-major whatever the layout
+  leaves_padding,           ///< padding between scales keeps what the buffer held
+  scales_rows,              ///< scales of a row where tokens or groups have several
+  writes_code_gaps,         ///< zeros between rows of codes
+  nan_codes_are_zero,       ///< NaN gives the code of zero
+  stale_scale,              ///< never writes the last scale
   no_settings,              ///< reports nothing about itself
   supports_anything         ///< also orders for which no Hadamard matrix exists
 };

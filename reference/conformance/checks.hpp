@@ -29,6 +29,11 @@ void operator_inputs(Session& session);
 void operator_nonfinite(Session& session);
 void operator_shapes(Session& session);
 
+// Encoded results: zero tolerance against the variant's own plain result, quantized by reference/quantize.
+void encoded_codes(Session& session);
+void encoded_intermediate(Session& session);
+void encoded_shapes(Session& session);
+
 // Statistical: tolerances derived from the steps.
 void smooth_inputs(Session& session);
 void structured_inputs(Session& session);
@@ -68,6 +73,9 @@ void index_width(Session& session);
 /// launches, for compute-sanitizer.
 void small_shapes(Session& session);
 
+/// The same of encoded problems.
+void small_encodings(Session& session);
+
 /// A few rows more, for a session whose device claims to have one multiprocessor: the launches that a plan
 /// keeps for many rows, for compute-sanitizer.
 void crowded_shapes(Session& session);
@@ -77,9 +85,10 @@ struct Check {
   void (*run)(Session&);
   bool device_only = false;
   bool of_operators = false;  ///< looks at Session::operators() alone
+  bool of_encodings = false;  ///< looks at encoded problems alone
 };
 
-/// Every check but small_shapes and crowded_shapes.
+/// Every check but small_shapes, small_encodings and crowded_shapes.
 std::span<const Check> all_checks();
 
 /// Runs the check; an exception becomes a failure of the session.

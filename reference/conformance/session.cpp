@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "common/error.hpp"
 #include "common/operator_data.hpp"
 #include "reference/compare.hpp"
 
@@ -77,11 +78,13 @@ void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t 
 }
 
 void Session::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
-  const std::int64_t element = bytes_of(problem.dtype());
-  if (!problem.contiguous()) {
+  const std::int64_t bits =
+      problem.encoding.is_plain() ? 8 * bytes_of(problem.out.dtype) : code_bits(problem.encoding.format);
+  if (problem.out.row_stride != problem.n()) {
     for (std::int64_t row = 0; row + 1 < problem.rows; ++row) {
-      const std::int64_t start = row * problem.out.row_stride * element;
-      expect_same(before, after, start + problem.n() * element, start + problem.out.row_stride * element,
+      const std::int64_t start = row * problem.out.row_stride;
+      expect_same(before, after, (start + problem.n()) * bits / 8,
+                  (start + problem.out.row_stride) * bits / 8,
                   fmt::format("{}: the gap behind row {} was written", to_string(problem), row));
     }
   }
@@ -90,6 +93,19 @@ void Session::expect_untouched(const Problem& problem, const Bytes& before, cons
 }
 
 Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& how) {
+  Bytes none;
+  return run(plan, input, how, 1.0F, none);
+}
+
+EncodedBytes Session::execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale,
+                                      const Execution& how) {
+  EncodedBytes result;
+  result.codes = run(plan, input, how, tensor_scale, result.scales);
+  return result;
+}
+
+Bytes Session::run(const Plan& plan, const Bytes& input, const Execution& how, float tensor_scale,
+                   Bytes& scales) {
   const Problem& problem = plan.problem();
   const bool in_place = problem.placement == Placement::in_place;
   const auto offset_bytes = [&](std::int64_t elements) {
@@ -119,10 +135,24 @@ Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& ho
     dense.upload(data.dense.data(), dense.bytes());
     operands.dense = dense.data();
   }
+  Buffer scale_buffer;
+  if (writes_scales(problem.encoding)) {
+    scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
+    scale_buffer = Buffer(variant_.memory, scales.size());
+    scale_buffer.poison(how.poison);
+    operands.scales = scale_buffer.data();
+    operands.scales_bytes = problem.scale_bytes_out();
+  }
+  operands.tensor_scale = tensor_scale;
   plan.execute(operands);
   synchronize(variant_.memory);
   count_case();
 
+  if (!scales.empty()) {
+    scale_buffer.download(scales.data(), scales.size());
+    if (!scale_buffer.guards_intact())
+      fail(fmt::format("{}: a guard of the scales was overwritten", to_string(problem)));
+  }
   Bytes output(output_bytes);
   out.download(output.data(), output.size());
   expect_untouched(problem, in_place ? input : Bytes(output_bytes, std::byte{how.poison}), output);
@@ -196,6 +226,55 @@ std::span<const std::string_view> all_operators() {
       "180x16",      "d28tx64",  "4096+signs",   "signs+12x512",  "60x4x28x2",  "116tx4x28x2",
       "132x4x28x2",  "36x1024",  "52x1024+signs"};
   return kOperators;
+}
+
+std::span<const std::string_view> all_encodings() {
+  static constexpr std::string_view kEncodings[] = {"e4m3:row",
+                                                    "e4m3:row,sglang_token",
+                                                    "e4m3:tensor",
+                                                    "e4m3:tensor,vllm_static",
+                                                    "e4m3:128",
+                                                    "e4m3:128,sglang_group",
+                                                    "e4m3:128,deepgemm",
+                                                    "e4m3:128,deepseek_v32",
+                                                    "e4m3:128,mn",
+                                                    "e4m3:32",
+                                                    "e4m3:row,ue8m0,vllm_group",
+                                                    "e4m3:128,ue8m0",
+                                                    "e4m3:128,ue8m0,mn,deepgemm",
+                                                    "e4m3:128,ue8m0,packed,deepseek_v32",
+                                                    "int8:row",
+                                                    "int8:128",
+                                                    "int8:128,mn",
+                                                    "int8:tensor",
+                                                    "int4:row",
+                                                    "int4:32",
+                                                    "int4:128",
+                                                    "int4:row,quarot",
+                                                    "int4:64,quarot",
+                                                    "mxfp8",
+                                                    "mxfp8:rceil",
+                                                    "mxfp8:128x4",
+                                                    "mxfp8:packed,rceil",
+                                                    "mxfp4",
+                                                    "mxfp4:rceil",
+                                                    "mxfp4:even",
+                                                    "mxfp4:128x4",
+                                                    "mxfp4:packed,even",
+                                                    "nvfp4",
+                                                    "nvfp4:128x4"};
+  return kEncodings;
+}
+
+std::optional<Problem> encoded(Problem problem, std::string_view encoding) {
+  problem.placement = Placement::out_of_place;
+  problem.encoding = parse_encoding(encoding);
+  try {
+    validate(problem);
+  } catch (const BadRequest&) {
+    return std::nullopt;
+  }
+  return problem;
 }
 
 Bytes blank(const Problem& problem, std::int64_t rows_behind) {

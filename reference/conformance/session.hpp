@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,11 @@ struct OperatorData {
   Bytes dense;
 };
 
+/// What an encoded problem leaves behind.
+struct EncodedBytes {
+  Bytes codes, scales;
+};
+
 struct Report {
   std::vector<std::string> failures;  ///< the first kMostFailures of them
   std::int64_t failure_count = 0;
@@ -56,6 +62,11 @@ std::vector<std::int64_t> all_sizes();
 /// Operators of every kind: a symmetric and a nonsymmetric base, transposed, on the slow and on the fast index,
 /// two bases, dense factors, signs first and last; short rows, and rows as long as those of models.
 std::span<const std::string_view> all_operators();
+/// Encodings with every element, recipe, granularity, scale type and layout, for tokens of one row.
+std::span<const std::string_view> all_encodings();
+
+/// The out-of-place problem with this encoding; nothing where the encoding does not fit n or the dtype.
+std::optional<Problem> encoded(Problem problem, std::string_view encoding);
 
 class Session {
  public:
@@ -87,6 +98,10 @@ class Session {
     return execute(*plan(problem), input, how);
   }
 
+  /// The same for an encoded problem; the buffer of scales starts as full of `how.poison` as that of the codes.
+  EncodedBytes execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale = 1.0F,
+                               const Execution& how = {});
+
   void fail(std::string message);
   void skip(std::string reason) { ++report_.skipped[std::move(reason)]; }
   void count_case() { ++report_.cases; }
@@ -106,6 +121,7 @@ class Session {
                           const std::string& what, const Execution& how = {});
 
  private:
+  Bytes run(const Plan& plan, const Bytes& input, const Execution& how, float tensor_scale, Bytes& scales);
   void expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after);
   void expect_same(const Bytes& before, const Bytes& after, std::int64_t begin, std::int64_t end,
                    const std::string& what);

@@ -1,19 +1,15 @@
 #include "variants/auto/auto.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/text.hpp"
+#include "common/text_file.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"
 
@@ -23,14 +19,8 @@ namespace {
 constexpr const char* kTableVariable = "FWHT_TUNING";
 
 TuningTable table_from_file(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {  // a folder, or a device that never ends
-    throw BadRequest(fmt::format("{}={}: there is no such file", kTableVariable, path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadRequest(fmt::format("{}={}: the file cannot be read", kTableVariable, path));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_tuning_table(text, path);
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  return parse_tuning_table(read_text_file(path, concat(kTableVariable, "=", path), kLongest), path);
 }
 
 /// What a plan is made by: a table, or the rule where none is for this device.
@@ -43,11 +33,9 @@ Guide guide_for(const DeviceInfo& device) {
   if (const char* path = std::getenv(kTableVariable); path != nullptr && *path != '\0') {
     auto table = std::make_shared<const TuningTable>(table_from_file(path));
     if (!table->is_for(device)) {
-      throw BadRequest(
-          fmt::format("{}={} was measured on a device of compute capability {} with {} SMs; {} has {} "
-                      "and {}",
-                      kTableVariable, path, table->compute_capability, table->sm_count, device.name,
-                      device.compute_capability(), device.sm_count));
+      throw BadRequest(concat(kTableVariable, "=", path, " was measured on a device of compute capability ",
+                              table->compute_capability, " with ", table->sm_count, " SMs; ", device.name,
+                              " has ", device.compute_capability(), " and ", device.sm_count));
     }
     return {std::move(table), path};
   }
@@ -187,8 +175,8 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
   Picked picked = pick(supporting, problem, device, kAny);
   if (!picked.plan) {
-    throw BadRequest(fmt::format("auto: none of {} takes {} with one rounding",
-                                 fmt::join(names_to_try(guide, problem), ", "), to_string(problem)));
+    throw BadRequest(concat("auto: none of ", joined(names_to_try(guide, problem), ", "), " takes ",
+                            to_string(problem), " with one rounding"));
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;

@@ -98,6 +98,31 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
   EXPECT_EQ(refusal("# fwht tuning table 1\n"), "tuning table t.csv names no sm_count");
 }
 
+TEST(TuningTable, RefusesNumbersThatNoDeviceHas) {
+  const std::string title = "# fwht tuning table 1\n";
+  EXPECT_EQ(refusal(title + "# sm_count: 99999999999\n"),
+            "tuning table t.csv, line 2: 99999999999 is above the limit of 100000");
+}
+
+// FWHT_TUNING names a file; whatever else it names is refused in one sentence when a plan is made.
+TEST(TuningFile, IsAFile) {
+  const auto refusal_of = [](const char* path) -> std::string {
+    setenv("FWHT_TUNING", path, 1);
+    std::string said = "accepted";
+    try {
+      candidates(make_problem(Dtype::f16, 4096, 1), h200_description());
+    } catch (const BadRequest& error) {
+      said = error.what();
+    }
+    unsetenv("FWHT_TUNING");
+    return said;
+  };
+  EXPECT_EQ(refusal_of("/nonexistent/t.csv"), "FWHT_TUNING=/nonexistent/t.csv: there is no such file");
+  EXPECT_EQ(refusal_of("/dev/zero"), "FWHT_TUNING=/dev/zero: this is a device, not a file");
+  EXPECT_EQ(refusal_of("/tmp"), "FWHT_TUNING=/tmp: this is a folder, not a file");
+  EXPECT_EQ(refusal_of(""), "accepted") << "empty: not set";
+}
+
 TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f32}) {
     for (std::int64_t n = 2; n <= 16384; n *= 2) {

@@ -1,12 +1,11 @@
 #include "variants/auto/tuning_table.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "common/error.hpp"
+#include "common/text.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::automatic {
@@ -29,15 +28,22 @@ std::int64_t positive_number(std::string_view digits) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || end != digits.data() + digits.size() || value < 1) {
-    throw BadRequest(fmt::format("'{}' is no positive number", digits));
+    throw BadRequest(concat("'", digits, "' is no positive number"));
   }
   return value;
+}
+
+int small_number(std::string_view digits) {
+  constexpr std::int64_t kMost = 100000;
+  const std::int64_t value = positive_number(digits);
+  if (value > kMost) throw BadRequest(concat(value, " is above the limit of ", kMost));
+  return static_cast<int>(value);
 }
 
 Placement placement_of(std::string_view word) {
   if (word == "in") return Placement::in_place;
   if (word == "out") return Placement::out_of_place;
-  throw BadRequest(fmt::format("unknown placement '{}'; known: in, out", word));
+  throw BadRequest(concat("unknown placement '", word, "'; known: in, out"));
 }
 
 /// A variant that a plan can be made of: any in device memory but auto, which would ask the table again.
@@ -45,14 +51,14 @@ std::string chosen_variant(std::string_view name) {
   const Variant& variant = find_variant(name);
   if (&variant == &automatic::variant) throw BadRequest("auto cannot be the choice: it is what chooses");
   if (variant.memory != Memory::device) {
-    throw BadRequest(fmt::format("{} cannot be the choice: it works in host memory", name));
+    throw BadRequest(concat(name, " cannot be the choice: it works in host memory"));
   }
   return std::string(name);
 }
 
 Choice parse_choice(std::string_view line) {
   const std::vector<std::string_view> cells = split(line, ',');
-  if (cells.size() != 5) throw BadRequest(fmt::format("{} cells, not the 5 of {}", cells.size(), kHeader));
+  if (cells.size() != 5) throw BadRequest(concat(cells.size(), " cells, not the 5 of ", kHeader));
   return {parse_dtype(cells[0]), positive_number(cells[1]), positive_number(cells[2]), placement_of(cells[3]),
           chosen_variant(cells[4])};
 }
@@ -63,8 +69,8 @@ void parse_comment(std::string_view line, TuningTable& table) {
   const std::string_view key = line.substr(2, colon - 2), value = line.substr(colon + 2);
   if (key == "device") table.device = value;
   if (key == "source") table.source = value;
-  if (key == "compute_capability") table.compute_capability = static_cast<int>(positive_number(value));
-  if (key == "sm_count") table.sm_count = static_cast<int>(positive_number(value));
+  if (key == "compute_capability") table.compute_capability = small_number(value);
+  if (key == "sm_count") table.sm_count = small_number(value);
 }
 
 double octaves_apart(std::int64_t a, std::int64_t b) {
@@ -112,23 +118,23 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string_view line = lines[i];
     try {
-      if (i == 0 && line != kTitle) throw BadRequest(fmt::format("the first line is not '{}'", kTitle));
+      if (i == 0 && line != kTitle) throw BadRequest(concat("the first line is not '", kTitle, "'"));
       if (line.empty()) continue;
       if (line.starts_with("# ")) {
         parse_comment(line, table);
       } else if (!header_seen) {
-        if (line != kHeader) throw BadRequest(fmt::format("the header is not '{}'", kHeader));
+        if (line != kHeader) throw BadRequest(concat("the header is not '", kHeader, "'"));
         header_seen = true;
       } else {
         table.choices.push_back(parse_choice(line));
       }
     } catch (const BadRequest& error) {
-      throw BadRequest(fmt::format("tuning table {}, line {}: {}", name, i + 1, error.what()));
+      throw BadRequest(concat("tuning table ", name, ", line ", i + 1, ": ", error.what()));
     }
   }
   if (table.compute_capability == 0 || table.sm_count == 0) {
-    throw BadRequest(fmt::format("tuning table {} names no {}", name,
-                                 table.sm_count == 0 ? "sm_count" : "compute_capability"));
+    throw BadRequest(
+        concat("tuning table ", name, " names no ", table.sm_count == 0 ? "sm_count" : "compute_capability"));
   }
   return table;
 }

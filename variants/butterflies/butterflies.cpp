@@ -1,10 +1,9 @@
 #include "variants/butterflies/butterflies.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "common/text.hpp"
 #include "variants/butterflies/launches.hpp"
 
 namespace fwht::butterflies {
@@ -21,8 +20,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   const int log_n = log2_floor(problem.n());
   const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
   if (bytes <= device.shared_bytes_per_block) return {};
-  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                      bytes, device.shared_bytes_per_block)};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
 }
 
 }  // namespace

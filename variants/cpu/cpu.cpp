@@ -10,12 +10,11 @@
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
 // by both.
 //
-// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row.
+// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Encoded results:
+// cpu/encoder, token by token.
 //
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,6 +25,8 @@
 
 #include "common/bits.hpp"
 #include "common/parallel_for.hpp"
+#include "common/text.hpp"
+#include "variants/cpu/encoder.hpp"
 #include "variants/cpu/kronecker.hpp"
 
 namespace fwht::cpu {
@@ -90,6 +91,14 @@ void butterflies(Real* row, std::int64_t n) {
   }
 }
 
+/// One row in the type of its sums, and as much again for operators of several factors.
+template <class Sum>
+struct Scratch {
+  explicit Scratch(const Problem& problem)
+      : row(static_cast<std::size_t>(problem.n())), sums(problem.op.is_sylvester() ? 0 : row.size()) {}
+  std::vector<Sum> row, sums;
+};
+
 /// Transforms in `Real`, f64 data always in double.
 template <class Real>
 class CpuPlan final : public Plan {
@@ -135,30 +144,80 @@ class CpuPlan final : public Plan {
     if (!problem().op.is_sylvester()) product.emplace(problem(), operands);
     const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
+    const auto sums_of = [&](std::int64_t row, Scratch<Sum>& scratch) {
+      widen<dtype>(static_cast<const char*>(operands.in) + row * in_bytes, scratch.row.data(), problem().n());
+      if (product) {
+        product->apply(scratch.row.data(), scratch.sums.data());
+      } else {
+        butterflies(scratch.row.data(), problem().n());
+      }
+    };
+    if constexpr (dtype != Dtype::f64) {
+      if (!problem().encoding.is_plain()) return encode_tokens<dtype, Sum>(operands, sums_of);
+    }
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Sum> scratch(static_cast<std::size_t>(problem().n())), sums(product ? scratch.size() : 0);
+      Scratch<Sum> scratch(problem());
       for (std::int64_t row = begin; row < end; ++row) {
-        widen<dtype>(static_cast<const char*>(operands.in) + row * in_bytes, scratch.data(), problem().n());
-        if (product) {
-          product->apply(scratch.data(), sums.data());
-        } else {
-          butterflies(scratch.data(), problem().n());
-        }
-        scale_and_narrow<dtype>(scratch.data(), static_cast<char*>(operands.out) + row * out_bytes,
+        sums_of(row, scratch);
+        scale_and_narrow<dtype>(scratch.row.data(), static_cast<char*>(operands.out) + row * out_bytes,
                                 problem().n(), static_cast<Sum>(problem().scale));
       }
     });
   }
 
+  /// Rows of whole tokens, in fp32 as they are to be quantized.
+  template <Dtype dtype, class Sum, class SumsOf>
+  void encode_tokens(const Operands& operands, const SumsOf& sums_of) const {
+    Encoder encoder(problem(), operands);
+    const std::int64_t n = problem().n();
+    const auto scale = static_cast<Sum>(problem().scale);
+    const bool rounds_first = problem().encoding.intermediate == Intermediate::storage;
+    const auto for_each_token = [&](const auto& use) {
+      parallel_for(encoder.tokens(), threads_, [&](std::int64_t begin, std::int64_t end) {
+        Scratch<Sum> scratch(problem());
+        std::vector<std::byte> stored(static_cast<std::size_t>(n * bytes_of(dtype)));
+        std::vector<float> values(static_cast<std::size_t>(encoder.token_elements()));
+        for (std::int64_t token = begin; token < end; ++token) {
+          for (std::int64_t row = 0; row < encoder.token_rows(); ++row) {
+            sums_of(token * encoder.token_rows() + row, scratch);
+            if (rounds_first) {
+              scale_and_narrow<dtype>(scratch.row.data(), stored.data(), n, scale);
+              widen<dtype>(stored.data(), values.data() + row * n, n);
+            } else {
+              scale_and_narrow<Dtype::f32>(scratch.row.data(), values.data() + row * n, n, scale);
+            }
+          }
+          use(token, values);
+        }
+      });
+    };
+    if (encoder.needs_tensor()) {
+      std::vector<float> largest(static_cast<std::size_t>(encoder.tokens()));
+      for_each_token([&](std::int64_t token, const std::vector<float>& values) {
+        largest[static_cast<std::size_t>(token)] =
+            Encoder::largest_of(values.data(), encoder.token_elements());
+      });
+      encoder.take_tensor(*std::max_element(largest.begin(), largest.end()));
+    }
+    for_each_token(
+        [&](std::int64_t token, const std::vector<float>& values) { encoder.write(token, values.data()); });
+  }
+
   int threads_;
 };
 
-Support supports(const Problem& problem, const DeviceInfo&) {
-  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  if (problem.op.is_sylvester()) return require_sylvester(problem, 2, kLargestN, kDtypes);
+Support supports(const Problem& asked, const DeviceInfo&) {
+  if (Support launch = require_ordinary_launch(asked); !launch) return launch;
+  const bool encoded = !asked.encoding.is_plain();
+  if (encoded && asked.dtype() == Dtype::f64)
+    return {concat("the encoding ", to_string(asked.encoding), " is not offered for f64 data")};
+  Problem problem = asked;  // every encoding of the others is offered
+  problem.encoding = {};
+  // H_1 with an encoding is a quantizer alone.
+  if (problem.op.is_sylvester()) return require_sylvester(problem, encoded ? 1 : 2, kLargestN, kDtypes);
   if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
   if (problem.n() < 2 || problem.n() > kLargestN)
-    return {fmt::format("n={} must be between 2 and {}", problem.n(), kLargestN)};
+    return {concat("n=", problem.n(), " must be between 2 and ", kLargestN)};
   return require_factors(problem.op);
 }
 

@@ -1,12 +1,11 @@
 #include "variants/cpu/kronecker.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "common/bits.hpp"
 #include "common/hadamard_matrices.hpp"
 #include "common/operator_data.hpp"
+#include "common/text.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -53,12 +52,12 @@ void multiply(const Real* columns, std::int64_t order, std::int64_t stride, cons
 Support require_factors(const Operator& op) {
   for (const Factor& factor : op.factors()) {
     if (factor.basis == Basis::sylvester && !is_power_of_two(factor.order)) {
-      return {fmt::format("operator {}: order {} of a Sylvester factor must be a power of two", to_string(op),
-                          factor.order)};
+      return {concat("operator ", to_string(op), ": order ", factor.order,
+                     " of a Sylvester factor must be a power of two")};
     }
     if (factor.basis != Basis::dense || factor.order <= kLargestDense) continue;
-    return {fmt::format("operator {}: the dense factor of order {} exceeds the limit of {}", to_string(op),
-                        factor.order, kLargestDense)};
+    return {concat("operator ", to_string(op), ": the dense factor of order ", factor.order,
+                   " exceeds the limit of ", kLargestDense)};
   }
   return {};
 }

@@ -2,10 +2,10 @@
 // hadacore.cu.
 #include "variants/hadacore/hadacore.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "common/text.hpp"
 
 namespace fwht::hadacore {
 namespace {
@@ -36,9 +36,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   const double constant = std::fabs(exact_scale_constant(problem));
   const double smallest = std::ldexp(1.0, format.min_exponent);
   if (!(constant >= smallest && constant <= format.max_finite)) {
-    return {
-        fmt::format("scale={} asks for a stage constant of {} at n={}, {} holds {} to {} with full precision",
-                    problem.scale, constant, problem.n(), format.name, smallest, format.max_finite)};
+    return {concat("scale=", problem.scale, " asks for a stage constant of ", constant, " at n=", problem.n(),
+                   ", ", format.name, " holds ", smallest, " to ", format.max_finite,
+                   " with full precision")};
   }
   return {};
 }
@@ -57,7 +57,7 @@ double intermediate_growth(const std::vector<fwht::Step>& steps) {
 std::string bits_text(Shape shape, const std::vector<int>& bits) {
   std::string text;
   for (int bit : bits) {
-    text += bit < shape.log_n ? fmt::format(" b{}", bit) : fmt::format(" r{}", bit - shape.log_n);
+    text += bit < shape.log_n ? concat(" b", bit) : concat(" r", bit - shape.log_n);
   }
   return text;
 }
@@ -70,15 +70,14 @@ std::string layout_text(Shape shape, const Layout& layout) {
     lanes.push_back(layout.lane(i));
   for (int i = 0; i < shape.log_warps; ++i)
     warps.push_back(layout.warp(shape, i));
-  return fmt::format("pack{} | word{} | vector{} | lane{} | warp{}", bits_text(shape, {layout.pack()}),
-                     bits_text(shape, {layout.word(0), layout.word(1)}), bits_text(shape, vectors),
-                     bits_text(shape, lanes), bits_text(shape, warps));
+  return concat("pack", bits_text(shape, {layout.pack()}), " | word",
+                bits_text(shape, {layout.word(0), layout.word(1)}), " | vector", bits_text(shape, vectors),
+                " | lane", bits_text(shape, lanes), " | warp", bits_text(shape, warps));
 }
 
 std::string step_text(Shape shape, const Layout& before, const Step& step) {
   const auto register_name = [&] {
-    return step.a < kFirstVectorBit ? fmt::format("word {}", step.a)
-                                    : fmt::format("vector {}", step.a - kFirstVectorBit);
+    return step.a < kFirstVectorBit ? concat("word ", step.a) : concat("vector ", step.a - kFirstVectorBit);
   };
   switch (step.action) {
     case Action::data_as_a:
@@ -88,12 +87,12 @@ std::string step_text(Shape shape, const Layout& before, const Step& step) {
         if (step.transformed >> k & 1U) bits.push_back(k_index_bit(before, step, k));
       }
       std::sort(bits.begin(), bits.end());
-      return fmt::format("mma {}:{}", step.action == Action::data_as_a ? "A" : "B", bits_text(shape, bits));
+      return concat("mma ", step.action == Action::data_as_a ? "A" : "B", ":", bits_text(shape, bits));
     }
     case Action::swap_pack:
-      return fmt::format("PRMT pack <-> {}", register_name());
+      return concat("PRMT pack <-> ", register_name());
     case Action::swap_lane_register:
-      return fmt::format("SHFL lane {} <-> {}", step.b, register_name());
+      return concat("SHFL lane ", step.b, " <-> ", register_name());
     case Action::permute_lanes:
       return "SHFL lanes";
     case Action::exchange:
@@ -162,9 +161,9 @@ std::string bit_card(Shape shape) {
   const Program program = make_program(shape);
   std::string text;
   for (int i = 0; i <= program.steps; ++i) {
-    const std::string action =
-        i < program.steps ? step_text(shape, program.before[i], program.step[i]) : "store";
-    text += fmt::format("{:25} {}\n", action, layout_text(shape, program.before[i]));
+    std::string action = i < program.steps ? step_text(shape, program.before[i], program.step[i]) : "store";
+    action.resize(std::max<std::size_t>(action.size(), 25), ' ');
+    text += concat(action, " ", layout_text(shape, program.before[i]), "\n");
   }
   return text;
 }

@@ -2,10 +2,9 @@
 // the same on every machine; plans come from the modules (see module.hpp).
 #include "variants/kokkos/kokkos.hpp"
 
-#include <fmt/format.h>
-
 #include <string>
 
+#include "common/text.hpp"
 #include "kokkos_config.hpp"
 #include "variants/kokkos/limits.hpp"
 #include "variants/kokkos/module.hpp"
@@ -14,7 +13,7 @@ namespace fwht::kokkos {
 namespace {
 
 Support built_without(std::string_view what, std::string_view why) {
-  return {fmt::format("built without {} ({})", what, why)};
+  return {concat("built without ", what, " (", why, ")")};
 }
 
 Support serial_supports(const Problem& problem, const DeviceInfo&) {
@@ -34,10 +33,10 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
   if (!config::kWhyNoCuda.empty()) return built_without("Kokkos CUDA", config::kWhyNoCuda);
   if (Support support = require_cuda(device); !support) return support;
   if (device.compute_capability() < config::kCudaArchitecture) {
-    return built_without("Kokkos CUDA",
-                         fmt::format("the module was compiled for compute capability {}, {} has {}; "
-                                     "FWHT_KOKKOS_CUDA_ARCHITECTURE chooses",
-                                     config::kCudaArchitecture, device.name, device.compute_capability()));
+    return built_without(
+        "Kokkos CUDA",
+        concat("the module was compiled for compute capability ", config::kCudaArchitecture, ", ",
+               device.name, " has ", device.compute_capability(), "; FWHT_KOKKOS_CUDA_ARCHITECTURE chooses"));
   }
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support strides = require_one_row_stride(problem); !strides) return strides;

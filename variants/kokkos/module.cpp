@@ -1,7 +1,6 @@
 #include "variants/kokkos/module.hpp"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,57 +8,37 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "common/text.hpp"
 #include "kokkos_config.hpp"
+#include "variants/kokkos/module_places.hpp"
 
 namespace fwht::kokkos {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char* kFolder = "kokkos_modules";
-
-// The build tree may have moved with its programs, so the folders above the program come before the recorded
-// ones.
-std::vector<fs::path> candidate_folders() {
-  std::vector<fs::path> folders;
-  if (const char* named = std::getenv("FWHT_KOKKOS_MODULES")) folders.emplace_back(named);
-  std::error_code none;
-  fs::path above = fs::read_symlink("/proc/self/exe", none).parent_path();
-  for (int level = 0; level < 5 && above.has_relative_path(); ++level, above = above.parent_path()) {
-    folders.push_back(above / kFolder);
-    folders.push_back(above / config::kLibraryFolder / "fwht");
-  }
-  folders.emplace_back(config::kBuiltModules);
-  folders.emplace_back(config::kInstalledModules);
-  return folders;
+// Of the program, or of libfwht.so where this code came in it.
+std::string own_object() {
+  Dl_info about = {};
+  const bool known = dladdr(reinterpret_cast<const void*>(&load_module), &about) != 0;
+  return known && about.dli_fname != nullptr ? about.dli_fname : "";
 }
 
-fs::path find(std::string_view file_name) {
-  std::string searched;
-  for (const fs::path& folder : candidate_folders()) {
-    std::error_code none;
-    if (fs::exists(folder / file_name, none)) return folder / file_name;
-    searched += (searched.empty() ? "" : ", ") + folder.string();
-  }
-  throw std::runtime_error(
-      fmt::format("the Kokkos module {} was not found in any of: {}; FWHT_KOKKOS_MODULES may name "
-                  "its folder",
-                  file_name, searched));
+Places places() {
+  const char* named = std::getenv("FWHT_KOKKOS_MODULES");
+  return {named == nullptr ? "" : named, own_object(), config::kBuiltModules, config::kInstalledModules};
 }
 
 const Module* open(std::string_view file_name) {
-  const fs::path path = find(file_name);
+  const std::filesystem::path path = find_module(file_name, places());
   // Never closed: Kokkos lives until the process ends.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     throw std::runtime_error(
-        fmt::format("the Kokkos module {} could not be loaded: {}", path.string(), dlerror()));
+        concat("the Kokkos module ", path.string(), " could not be loaded: ", dlerror()));
   }
   const auto entry = reinterpret_cast<EntryPoint>(dlsym(handle, kEntryPoint));
   if (entry == nullptr || entry()->contract != contract_of_this_build()) {
-    throw std::runtime_error(fmt::format("{} is not a Kokkos module of this build of fwht", path.string()));
+    throw std::runtime_error(concat(path.string(), " is not a Kokkos module of this build of fwht"));
   }
   return entry();
 }

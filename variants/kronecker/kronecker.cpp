@@ -1,7 +1,5 @@
 #include "variants/kronecker/kronecker.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +7,7 @@
 #include "common/error.hpp"
 #include "common/hadamard_matrices.hpp"
 #include "common/ptx/fragments.hpp"
+#include "common/text.hpp"
 
 namespace fwht::kronecker {
 
@@ -139,8 +138,8 @@ constexpr bool kBuiltForHopper = true;
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
-    return {fmt::format("dtype {} is not supported: the exact stage needs 16-bit data",
-                        name_of(problem.in.dtype))};
+    return {
+        concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
   }
   if (!kBuiltForHopper) {
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
@@ -148,49 +147,43 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   const std::optional<Choice> choice = choice_for(problem.op);
   if (!choice) {
-    return {
-        fmt::format("the operator {} is not offered by this variant, which takes a matrix of order m times "
-                    "2^k, 2^k at least "
-                    "16, where one of its launches fits",
-                    to_string(problem.op))};
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes a matrix of order m times 2^k, 2^k at least "
+                   "16, where one of its launches fits")};
   }
   if (device.compute_capability() != 90) {
-    return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,
-                        device.compute_major, device.compute_minor)};
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   "; wgmma exists in 9.0 (Hopper) only")};
   }
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
     if (problem.op.has_dense()) {
-      return {
-          fmt::format("programmatic dependent launch is not offered for the dense factor of {}, which a "
-                      "kernel of its own prepares",
-                      to_string(problem.op))};
+      return {concat("programmatic dependent launch is not offered for the dense factor of ",
+                     to_string(problem.op), ", which a kernel of its own prepares")};
     }
   }
   if (!problem.encoding.is_plain()) {
-    return {fmt::format("the encoding {} is not offered by this variant", to_string(problem.encoding))};
+    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
   }
   if (problem.in.dtype != problem.out.dtype) {
-    return {fmt::format("input in {} and output in {} are not offered by this variant",
-                        name_of(problem.in.dtype), name_of(problem.out.dtype))};
+    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
+                   " are not offered by this variant")};
   }
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
     if (stride % 8 != 0) {
-      return {fmt::format(
-          "row_stride={} must be a multiple of 8 elements: rows travel by tensor copies of 16-byte units",
-          stride)};
+      return {concat("row_stride=", stride,
+                     " must be a multiple of 8 elements: rows travel by tensor copies of 16-byte units")};
     }
     constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of a stride in a tensor map
     if (stride > kMostBytes / 2 - 1) {
-      return {fmt::format("row_stride={} exceeds the limit of {} elements", stride, kMostBytes / 2 - 1)};
+      return {concat("row_stride=", stride, " exceeds the limit of ", kMostBytes / 2 - 1, " elements")};
     }
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
-  if (problem.rows > kMostRows)
-    return {fmt::format("rows={} exceeds the limit of {}", problem.rows, kMostRows)};
+  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
   if (choice->launch.shared_bytes() > device.shared_bytes_per_block) {
-    return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                        choice->launch.shared_bytes(), device.shared_bytes_per_block)};
+    return {concat("n=", problem.n(), " needs ", choice->launch.shared_bytes(),
+                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
   }
   return {};
 }

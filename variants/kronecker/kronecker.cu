@@ -1,23 +1,23 @@
 // kronecker: rows of n = m 2^k elements on Hopper, in one kernel, with one rounding.
 //
 // A row is read as a matrix X of D x N, D = m 2^j and N = 2^i. Then y = scale * H_D X S_N, where H_D = H_m
-// (x) S_(2^j).
+// (x) S_(2^j). With a second matrix of signs, S_N is S_P (x) H_E. Short rows share a tile, side by side.
 //
-// What this rung changes: H_m is any matrix of signs, so its fragments are expanded from a table of sign bits
-// instead of worked out from lane numbers, and rows come and go by tensor copies: a box of 16 x N is one k
-// step of stage 1, one contiguous piece of the row, and what one warp stores. Rows of X beyond D are outside
-// the tensor: zero when they are loaded, not written when they are stored, so D need not be a multiple of 16.
+// What this rung changes: H_m is any matrix, so its fragments come from a table of sign bits, or of a dense
+// factor, instead of from lane numbers, and rows come and go by tensor copies: a box is 16 rows of X, one k
+// step of stage 1 and what one warp stores. Rows of X beyond D are outside the tensor: zero when they are
+// loaded, not written when they are stored, so D need not be a multiple of 16.
 //
-// Bit card, columns b0 .. b(i-1), rows d of X:
-//   load      tensor copies with the 128-byte swizzle: 64 columns of 16 rows are 16 lines of 128 bytes
+// Bit card, columns b0 .. b(i-1), rows d of X, row r of the tile:
+//   load      tensor copies: a line is 16, 32 or 64 columns of one d, swizzled by as many bytes
 //   stage 1   k of wgmma: d (exact: +-1 times 16-bit data in fp32)
-//             D: b0 register | b1-b2 lane 0-1 | b3 .. column tile (register) | d: lane 2-4, register, warp,
-//             warpgroup
+//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
+//             warpgroup, pass
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
-// What limits it: memory to 0.95 of a copy; the first load and the last store of a launch, which nothing
+// What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing
 // hides, are what long rows lose. An Inf makes its row NaN, because the head of Inf less itself is NaN.
 #include "variants/kronecker/kronecker.hpp"
 

@@ -1,11 +1,11 @@
 #include "variants/mma_split/mma_split.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "common/text.hpp"
+#include "variants/encode/output.hpp"
 #include "variants/mma_split/launches.hpp"
 
 namespace fwht::mma_split {
@@ -19,13 +19,19 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.dtype() == Dtype::f32) {
     return {"dtype f32 does not fit the 16-bit operands of mma.sync.m16n8k16, f16 and bf16 do"};
   }
-  if (Support strides = require_one_row_stride(problem); !strides) return strides;
-  if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
+  Problem rows = problem;
+  if (!problem.encoding.is_plain()) {
+    if (Support encoding = encoder::supports(problem); !encoding) return encoding;
+    rows.encoding = {};
+    rows.out.row_stride = rows.in.row_stride;
+  }
+  if (Support strides = require_one_row_stride(rows); !strides) return strides;
+  if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   const int log_n = log2_floor(problem.n());
   const int bytes = 4 * strided_kernel(problem.dtype(), log_n).tile().exchange_words();
   if (bytes <= device.shared_bytes_per_block) return {};
-  return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                      bytes, device.shared_bytes_per_block)};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ KernelId elements(const Problem& p) {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  if (!problem.encoding.is_plain()) return make_encoded_plan(problem, device);
   return rows::make_rows_plan(problem, device, {dense, overlapping, strided, elements, find},
                               factors(problem), numerics_of(problem, device.compute_capability()));
 }

@@ -15,6 +15,7 @@
 #include "reference/emulation.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"
+#include "variants/mma_split/encoded_launches.hpp"
 #include "variants/mma_split/host_program.hpp"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/split_program.hpp"
@@ -370,6 +371,45 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
   in[0] = encode(Dtype::bf16, 1.5);
   const Bits out = run_on_host(problem, in).out;
   EXPECT_EQ(decode(Dtype::bf16, out[63]), round_to(Dtype::bf16, 1.5 * static_cast<double>(1e38F)));
+}
+
+// ---- codes
+
+TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
+  for (const Size& size : all_sizes()) {
+    for (const bool few_rows : {false, true}) {
+      const KernelId id = encoded_kernel(size.dtype, size.log_n, few_rows);
+      const Tile tile = id.tile();
+      ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
+      EXPECT_EQ(tile.parts(), 1) << describe(size);
+      EXPECT_LE(4 * tile.exchange_words(), 227 * 1024) << describe(size);
+      if (id.launch.form != rows::Form::across_warps) continue;
+      std::set<int> columns;  // of vectors: all of the row, each once, those of a group of 256 in one warp
+      for (int self = 0; self < tile.warps_per_row; ++self) {
+        for (int i = 0; i < tile.kept() * tile.warps_per_row; ++i) {
+          const int first = column_behind_exchange(tile, self, i, 0);
+          EXPECT_EQ(first % 256, 0) << describe(size);
+          for (int lane = 0; lane < 32; ++lane) {
+            const int column = column_behind_exchange(tile, self, i, lane);
+            EXPECT_EQ(column, first + 8 * lane) << describe(size);
+            EXPECT_TRUE(columns.insert(column).second) << describe(size);
+          }
+        }
+      }
+      EXPECT_EQ(columns.size(), std::size_t{1} << (size.log_n - 3)) << describe(size);
+    }
+  }
+}
+
+TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
+  const auto joined = [](const char* encoding, std::int64_t n) {
+    return joins_vectors(parse_encoding(encoding), n);
+  };
+  EXPECT_TRUE(joined("e4m3:row", 512));
+  EXPECT_FALSE(joined("e4m3:row", 256));
+  EXPECT_FALSE(joined("e4m3:256", 4096));
+  EXPECT_EQ(group_in_row(parse_encoding("e4m3:row"), 128), 128);
+  EXPECT_EQ(group_in_row(parse_encoding("mxfp4"), 128), 32);
 }
 
 }  // namespace

@@ -18,9 +18,11 @@
 
 namespace fwht::mma_split {
 
-/// The exact path of a warp that holds whole rows: every row alone.
-template <Tile tile, Access access>
-__device__ __noinline__ void transform_rows_alone(const Batch& batch, int warp_of_block) {
+/// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of the
+/// lane, where that belongs to the row.
+template <Tile tile, Access access, class Take>
+__device__ __forceinline__ void transform_rows_alone(const Batch& batch, int warp_of_block,
+                                                     const Take& take) {
   constexpr int kVectors = tile.vectors_of_row();
   const DeviceWarp<tile> warp(batch, nullptr);
   const RowAccess<tile, access> io(batch, warp_of_block);
@@ -41,13 +43,33 @@ __device__ __noinline__ void transform_rows_alone(const Batch& batch, int warp_o
       }
       rows::vector_butterflies<tile.vector_bits()>(x);
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        std::uint32_t words[4];
-        rows::round_to_words<tile.dtype>(batch, x[v], words);
-        if (warp.lane() >> tile.lane_bits() == row) io.store(first + v, words);
-      }
+      for (int v = 0; v < kVectors; ++v)
+        take(io, first + v, x[v], warp.lane() >> tile.lane_bits() == row);
     }
   }
+}
+
+/// The rows in the storage type, to memory.
+template <Tile tile, Access access>
+__device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_block) {
+  transform_rows_alone<tile, access>(
+      batch, warp_of_block, [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
+        std::uint32_t words[4];
+        rows::round_to_words<tile.dtype>(batch, x, words);
+        if (mine) io.store(v, words);
+      });
+}
+
+/// The rows in fp32, as a warp has them before they are scaled.
+template <Tile tile, Access access>
+__device__ __noinline__ void take_rows_alone(const Batch& batch, int warp_of_block,
+                                             float (&rows)[tile.vectors][8]) {
+  transform_rows_alone<tile, access>(
+      batch, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          if (mine) rows[v][e] = x[e];
+      });
 }
 
 /// The exact path of a warp that shares its row: up to the exchange, one vector after the other, by way of
@@ -88,8 +110,24 @@ struct NonFiniteRepair {
                                      bool failed) {
     if (!warp.any(failed)) [[likely]]
       return false;
-    transform_rows_alone<tile, access>(batch, self);
+    store_rows_alone<tile, access>(batch, self);
     return true;
+  }
+
+  /// The same, but the exact rows come back in x.
+  template <Tile tile, Access access>
+  __device__ static void take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
+                                   float (&x)[tile.vectors][8], bool failed) {
+    if (!warp.any(failed)) [[likely]]
+      return;
+    float again[tile.vectors][8];  // so that only these live in memory
+    take_rows_alone<tile, access>(batch, self, again);
+#pragma unroll
+    for (int v = 0; v < tile.vectors; ++v) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        x[v][e] = again[v][e];
+    }
   }
 
   /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A

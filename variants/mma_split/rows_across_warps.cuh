@@ -10,7 +10,7 @@
 // conflict (rows::ExchangeBuffer).
 #pragma once
 
-#include "variants/mma_split/non_finite_repair.cuh"
+#include "variants/mma_split/storage_rows.cuh"
 #include "variants/rows/launch_trigger.cuh"
 #include "variants/rows/start_skew.cuh"
 
@@ -23,10 +23,12 @@ namespace fwht::mma_split {
 /// @tparam trigger  where the next kernel of the stream is let in: anywhere but at_start
 /// @tparam scaling  constants: the scale is 2^-k, so the matrices have it and the results are not multiplied
 /// @tparam Repair   what is done about infinities and NaN
+/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh)
 template <Dtype dtype, int log_n, rows::LaunchCode code, Access access, Trigger trigger, Scaling scaling,
-          class Repair = NonFiniteRepair>
+          class Repair = NonFiniteRepair, class Writer = StorageRows>
 __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of(code).blocks_per_sm)
-    rows_across_warps(__grid_constant__ const Batch batch) {
+    rows_across_warps(__grid_constant__ const typename Writer::Arguments arguments) {
+  const Batch& batch = Writer::batch(arguments);
   constexpr rows::Launch launch = rows::launch_of(code);
   constexpr Tile tile = rows::tile_of(dtype, log_n, launch);
   static_assert(rows::fits(dtype, log_n, launch) && trigger != Trigger::at_start);
@@ -59,7 +61,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   Next::reached(Trigger::behind_exchange);
 
   // y = scale 2^k H x over the bits that count warps, rounded once
-  rows::store_share_of_row<tile, access, scaling>(batch, warp, io, self);
+  Writer::template store_share_of_row<tile, access, scaling>(arguments, warp, io, self);
 }
 
 }  // namespace fwht::mma_split

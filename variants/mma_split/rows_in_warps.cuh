@@ -9,7 +9,7 @@
 // 16-byte loads and stores in natural order at both ends, no shuffle, no shared memory.
 #pragma once
 
-#include "variants/mma_split/non_finite_repair.cuh"
+#include "variants/mma_split/storage_rows.cuh"
 #include "variants/rows/launch_trigger.cuh"
 
 namespace fwht::mma_split {
@@ -21,11 +21,13 @@ namespace fwht::mma_split {
 /// @tparam trigger  where the next kernel of the stream is let in: at_end, behind_loads or behind_matrices
 /// @tparam scaling  constants: the scale is 2^-k, so the matrices have it and the results are not multiplied
 /// @tparam Repair   what is done about infinities and NaN
+/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh)
 template <Dtype dtype, int log_n, rows::LaunchCode code, Access access, Trigger trigger, Scaling scaling,
-          class Repair = NonFiniteRepair>
+          class Repair = NonFiniteRepair, class Writer = StorageRows>
 __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of(code).blocks_per_sm)
-    rows_in_warps(__grid_constant__ const Batch batch) {
+    rows_in_warps(__grid_constant__ const typename Writer::Arguments arguments) {
   constexpr Tile tile = rows::tile_of(dtype, log_n, rows::launch_of(code));
+  const Batch& batch = Writer::batch(arguments);
   static_assert(rows::fits(dtype, log_n, rows::launch_of(code)));
   static_assert(trigger != Trigger::at_start && !rows::at_exchange(trigger));
   using Next = rows::LaunchTrigger<trigger>;
@@ -49,11 +51,9 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   // x = H x over b8, b9
   rows::vector_butterflies<tile.vector_bits()>(x);
 
-  const bool failed = Repair::template needed<tile>(warp, x);
-  if (Repair::template stored_rows<tile, access>(batch, warp, self, failed)) return;
-
   // y = scale 2^k x, rounded once
-  rows::store_rows<scaling>(batch, io, x);
+  const bool failed = Repair::template needed<tile>(warp, x);
+  Writer::template store_rows<tile, access, scaling, Repair>(arguments, warp, io, self, x, failed);
 }
 
 }  // namespace fwht::mma_split

@@ -89,6 +89,19 @@ class RowAccess {
     }
   }
 
+  /// Where vector v of the lane begins, and whether it is there at all.
+  __device__ std::uint32_t row_of_batch(int v) const {
+    return blockIdx.x * static_cast<std::uint32_t>(tile.rows_per_block()) +
+           static_cast<std::uint32_t>(row(v));
+  }
+  __device__ int column(int v) const {
+    constexpr Tile here = tile;
+    return here.column_of_vector(number_) + here.column_offset(v);
+  }
+  __device__ bool exists(int v) const {
+    return whole(v);
+  }
+
   /// All vectors of the lane. Their addresses come first, so that the loads are issued back to back: the
   /// compiler orders the tensor-core chains as it sees their data arrive.
   __device__ void load(std::uint32_t (&words)[tile.vectors][4]) const {

@@ -1,8 +1,8 @@
 #include "variants/wgmma/wgmma.hpp"
 
-#include <fmt/format.h>
-
 #include <limits>
+
+#include "common/text.hpp"
 
 namespace fwht::wgmma {
 
@@ -62,8 +62,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (Support cuda = require_cuda(device, 90); !cuda) return cuda;
   if (device.compute_capability() != 90) {
-    return {fmt::format("{} has compute capability {}.{}; wgmma exists in 9.0 (Hopper) only", device.name,
-                        device.compute_major, device.compute_minor)};
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   "; wgmma exists in 9.0 (Hopper) only")};
   }
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
@@ -71,18 +71,16 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
     if (stride % 8 != 0) {
-      return {fmt::format(
-          "row_stride={} must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units",
-          stride)};
+      return {concat("row_stride=", stride,
+                     " must be a multiple of 8 elements: rows travel by bulk copies of 16-byte units")};
     }
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
-  if (problem.rows > kMostRows)
-    return {fmt::format("rows={} exceeds the limit of {}", problem.rows, kMostRows)};
+  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
   const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n()));
   if (bytes > device.shared_bytes_per_block) {
-    return {fmt::format("n={} needs {} bytes of shared memory per block, this device allows {}", problem.n(),
-                        bytes, device.shared_bytes_per_block)};
+    return {concat("n=", problem.n(), " needs ", bytes,
+                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
   }
   return {};
 }

@@ -1,0 +1,156 @@
+#include "experiments/harness/encoded.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "reference/quantize.hpp"
+
+namespace fwht::harness {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using reference::Verdict;
+
+constexpr std::int64_t kBlockAlignment = 256;
+
+int threads() {
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+Problem plain_of(Problem problem) {
+  problem.encoding = {};
+  problem.out.row_stride = problem.n();
+  problem.programmatic_launch = false;
+  return problem;
+}
+
+/// Codes of all rows; what lies between rows is not looked at.
+Verdict compare_codes(const Problem& problem, const Bytes& want, const Bytes& got) {
+  const std::int64_t bits = code_bits(problem.encoding.format);
+  const std::int64_t row_bytes = problem.n() * bits / 8, stride_bytes = problem.out.row_stride * bits / 8;
+  // Contiguous rows are compared as one: of rows of one element two may share a byte.
+  const bool contiguous = problem.out.row_stride == problem.n();
+  const std::int64_t pieces = contiguous ? 1 : problem.rows;
+  const std::int64_t length = contiguous ? static_cast<std::int64_t>(want.size()) : row_bytes;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const auto begin = want.begin() + piece * stride_bytes;
+    const auto [wanted, found] = std::mismatch(begin, begin + length, got.begin() + piece * stride_bytes);
+    if (wanted == begin + length) continue;
+    const std::int64_t element = (wanted - want.begin()) * 8 / bits;
+    return reference::incorrect(
+        fmt::format("codes of row {} column {}: {:#04x}, not {:#04x}", element / problem.out.row_stride,
+                    element % problem.out.row_stride, static_cast<int>(*found), static_cast<int>(*wanted)));
+  }
+  return reference::passed();
+}
+
+/// Scales, and padding where it must be zero.
+Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byte* got) {
+  const Encoding& encoding = problem.encoding;
+  if (!writes_scales(encoding)) return reference::passed();
+  const auto differ = [&](std::int64_t at) {
+    return reference::incorrect(fmt::format("byte {} of the scales: {:#04x}, not {:#04x}", at,
+                                            static_cast<int>(got[at]),
+                                            static_cast<int>(want[static_cast<std::size_t>(at)])));
+  };
+  if (encoding.layout != ScaleLayout::mn_major) {
+    const auto wanted = std::mismatch(want.begin(), want.end(), got).first;
+    return wanted == want.end() ? reference::passed() : differ(wanted - want.begin());
+  }
+  const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
+  const std::int64_t bytes = scale_bytes(encoding);
+  for (std::int64_t column = 0; column < shape.columns; ++column) {
+    const std::int64_t begin = bytes * scale_position(encoding.layout, 0, column, shape.rows, shape.columns);
+    for (std::int64_t at = begin; at < begin + shape.rows * bytes; ++at) {
+      if (got[at] != want[static_cast<std::size_t>(at)]) return differ(at);
+    }
+  }
+  return reference::passed();
+}
+
+/// The plain result of all rows, and whether it is right.
+Verdict plain_result(const Variant& variant, const Problem& problem, TruthCache& truths,
+                     reference::InputClass input, std::uint64_t seed, Slices& slices, Bytes& values) {
+  values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
+  if (problem.n() == 1) {
+    slices.input().download(values.data(), values.size());
+    return reference::passed();
+  }
+  const auto plan = fwht::plan(variant, problem, this_device());
+  Slices own({variant.memory, Placement::out_of_place, problem.span_bytes(), problem.span_bytes_out()}, 1);
+  const reference::Checked checked = check_plan(*plan, truths.of(problem, input, seed), own);
+  own.output().download(values.data(), values.size());
+  return checked.verdict;
+}
+
+/// Relative L2 error of the codes of the truth's rows.
+double error_of_codes(Problem problem, const Truth& truth, const Array& array, const Bytes& values) {
+  const std::int64_t token_rows = token_length(problem.encoding, problem.n()) / problem.n();
+  problem.rows = std::min(truth.period.rows, problem.rows) / token_rows * token_rows;
+  if (problem.rows == 0) return std::nan("");
+  const float tensor_scale = encoded_operands(problem, nullptr, nullptr).tensor_scale;
+  const reference::Encoded encoded =
+      reference::quantize(problem, array, values.data(), tensor_scale, threads());
+  const reference::Matrix numbers =
+      reference::dequantize(problem, encoded.codes.data(), encoded.scales.data(), tensor_scale, threads());
+  const auto expected = truth.expected.topRows(problem.rows);
+  return (numbers - expected).norm() / expected.norm();
+}
+
+}  // namespace
+
+EncodedBlock encoded_block(const Problem& problem) {
+  const std::int64_t scales_at = round_up(problem.span_bytes_out(), kBlockAlignment);
+  return {scales_at, scales_at + problem.scale_bytes_out()};
+}
+
+Operands encoded_operands(const Problem& problem, const void* in, void* out) {
+  Operands operands{in, out};
+  if (writes_scales(problem.encoding)) {
+    operands.scales = static_cast<std::byte*>(out) + encoded_block(problem).scales_at;
+    operands.scales_bytes = problem.scale_bytes_out();
+  }
+  constexpr float kLargestOfMany = 6.0F;  // sigma: of 2^26 normal numbers one or none is larger
+  if (problem.encoding.recipe == Recipe::vllm_static) operands.tensor_scale = kLargestOfMany / 448.0F;
+  if (problem.encoding.recipe == Recipe::te) operands.tensor_scale = 448.0F * 6.0F / kLargestOfMany;
+  return operands;
+}
+
+EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
+                             reference::InputClass input, std::uint64_t seed, Slices& slices) {
+  const Problem& problem = plan.problem();
+  const Problem plain = plain_of(problem);
+  slices.fill(truths.input_of(plain, input, seed));
+  const Operands operands = encoded_operands(problem, slices.in(0), slices.out(0));
+  plan.execute(operands);
+  synchronize(slices.memory());
+  const EncodedBlock block = encoded_block(problem);
+  Bytes got(static_cast<std::size_t>(block.bytes));
+  slices.output().download(got.data(), got.size());
+  EncodedChecked checked;
+  if (!slices.output().guards_intact() || !slices.input().guards_intact()) {
+    checked.verdict = reference::incorrect("memory in front of or behind the data was written");
+    return checked;
+  }
+
+  Bytes values;
+  checked.verdict = plain_result(variant, plain, truths, input, seed, slices, values);
+  if (!checked.verdict) {
+    checked.verdict.message = "the plain result: " + checked.verdict.message;
+    return checked;
+  }
+  const reference::Encoded want =
+      reference::quantize(problem, plain.out, values.data(), operands.tensor_scale, threads());
+  checked.verdict = compare_scales(problem, want.scales, got.data() + block.scales_at);
+  if (checked.verdict) checked.verdict = compare_codes(problem, want.codes, got);
+  checked.rel_l2 = error_of_codes(problem, truths.of(plain, input, seed), plain.out, values);
+  return checked;
+}
+
+}  // namespace fwht::harness

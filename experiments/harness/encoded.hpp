@@ -1,0 +1,32 @@
+// Encoded results in the harness: codes and scales share one output block, and are judged by the reference.
+#pragma once
+
+#include <cstdint>
+
+#include "common/variant.hpp"
+#include "experiments/harness/checked_run.hpp"
+#include "experiments/harness/slices.hpp"
+
+namespace fwht::harness {
+
+/// Bytes of the output block, and where in it the scales begin, behind the codes.
+struct EncodedBlock {
+  std::int64_t scales_at = 0, bytes = 0;
+};
+EncodedBlock encoded_block(const Problem& problem);
+
+/// The operands for one launch on such a block. tensor_scale is that for normally distributed results.
+Operands encoded_operands(const Problem& problem, const void* in, void* out);
+
+struct EncodedChecked {
+  reference::Verdict verdict;
+  double rel_l2 = 0.0;  ///< of what codes and scales stand for, against FP64; over one period
+};
+
+/// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must be
+/// those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
+/// result itself is judged against FP64 (check_plan). H_1 has its input for a plain result.
+EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
+                             reference::InputClass input, std::uint64_t seed, Slices& slices);
+
+}  // namespace fwht::harness

@@ -1,0 +1,25 @@
+// SIGINT and SIGTERM: a program stops between two measurements, with whole rows on disk.
+#pragma once
+
+#include <array>
+#include <csignal>
+
+namespace fwht::harness {
+
+/// As long as one lives, the first SIGINT or SIGTERM is only noted, and said on stderr; a second one ends the process at
+/// once. Afterwards the handlers are those of before: the caller may be a library's user.
+class InterruptWatch {
+ public:
+  InterruptWatch();
+  ~InterruptWatch();
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+ private:
+  std::array<struct sigaction, 2> before_{};
+};
+
+/// The signal that came since the newest InterruptWatch began, or 0.
+int interrupted_by();
+
+}  // namespace fwht::harness

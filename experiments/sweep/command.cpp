@@ -1,0 +1,274 @@
+#include "experiments/sweep/command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/provenance.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
+#include "experiments/harness/progress.hpp"
+#include "experiments/harness/results_folder.hpp"
+#include "experiments/sweep/benchmark_run.hpp"
+#include "experiments/sweep/jobs.hpp"
+#include "experiments/sweep/report.hpp"
+#include "experiments/sweep/session.hpp"
+
+namespace fwht::sweep {
+namespace {
+
+using harness::Case;
+using harness::CsvRow;
+using harness::Mode;
+using harness::ResultsFolder;
+
+struct Options {
+  harness::GridOptions what;
+  harness::FolderOptions folder;
+  BenchmarkOptions benchmark;
+  std::vector<std::string> rows, elements, placements, modes;
+  bool list = false, list_json = false, list_grids = false, dry_run = false;
+};
+
+bool parse(Options& options, const std::string& program, int argc, const char* const* argv) {
+  CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
+               program};
+  harness::add_grid_options(app, options.what);
+  app.add_option("--rows", options.rows, "only these row counts of the grid")->take_all();
+  app.add_option("--elements", options.elements, "only these element counts of the grid")->take_all();
+  app.add_option("--placement", options.placements, "only in or out")->take_all();
+  app.add_option("--mode", options.modes, "only replay, replay_pdl, alternating, cold or host")->take_all();
+  harness::add_folder_options(app, options.folder);
+  app.add_flag("--list", options.list, "list the variants and what they support on this machine");
+  app.add_flag("--list-json", options.list_json,
+               "list what the variants support on an H200, whether there is one here or not, as JSON");
+  app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
+  app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
+  add_benchmark_options(app, options.benchmark);
+  if (!harness::parse_command_line(app, argc, argv)) return false;
+  finish(app, options.benchmark);
+  return true;
+}
+
+template <class Value, class Parse>
+std::vector<Value> parse_all(const std::vector<std::string>& lists, Parse parse_list) {
+  std::vector<Value> values;
+  for (const std::string& list : lists) {
+    for (const Value& value : parse_list(list))
+      values.push_back(value);
+  }
+  return values;
+}
+
+template <class Value, class Parse>
+auto each_of(Parse parse_item) {
+  return [parse_item](const std::string& list) {
+    std::vector<Value> values;
+    for (const std::string& item : harness::split_list(list))
+      values.push_back(parse_item(item));
+    return values;
+  };
+}
+
+Filters filters_of(const Options& options) {
+  const auto counts = [](const std::vector<std::string>& lists, const char* what) {
+    return parse_all<std::int64_t>(
+        lists, [&](const std::string& list) { return harness::parse_counts(list, what); });
+  };
+  Filters filters;
+  filters.n = counts(options.what.n, "--n");
+  filters.rows = counts(options.rows, "--rows");
+  filters.elements = counts(options.elements, "--elements");
+  filters.dtypes = parse_all<Dtype>(options.what.dtypes, each_of<Dtype>(parse_dtype));
+  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(harness::parse_placement));
+  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(harness::parse_mode));
+  return filters;
+}
+
+harness::Grid grid_of(const Options& options) {
+  harness::Grid grid = options.what.load();
+  const Filters filters = filters_of(options);
+  std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
+  const std::vector<Mode> modes =
+      filters.modes.empty() ? std::vector{Mode::replay, Mode::host} : filters.modes;
+  for (const std::string& text : options.what.problems) {
+    for (const Mode mode : modes) {
+      Problem problem = parse_problem(text);
+      problem.programmatic_launch = problem.programmatic_launch || is_programmatic(mode);
+      if (problem.programmatic_launch != is_programmatic(mode)) {
+        throw BadRequest(
+            fmt::format("{} asks for programmatic dependent launch: its mode is replay_pdl, not {}", text,
+                        harness::name_of(mode)));
+      }
+      grid.cases.push_back({problem, mode});
+    }
+  }
+  return grid;
+}
+
+void print_dry_run(const JobList& list) {
+  for (const Job& job : list.jobs)
+    std::cout << job.name() << '\n';
+  for (const Unsupported& entry : list.unsupported) {
+    std::cout << "unsupported: " << entry.what.name << ": " << entry.reason << '\n';
+  }
+}
+
+// On disk before anything is measured, so that a killed run has them.
+void write_unsupported(ResultsFolder& folder, const JobList& list) {
+  std::set<std::string> there;
+  for (const CsvRow& row : folder.rows("unsupported.csv"))
+    there.insert(unsupported_key(row));
+  harness::CsvWriter& table = folder.table("unsupported.csv");
+  for (const Unsupported& entry : list.unsupported) {
+    if (const CsvRow row = describe(entry); there.insert(unsupported_key(row)).second) table.append(row);
+  }
+}
+
+std::vector<Job> without_measured(std::vector<Job> jobs, const ResultsFolder& folder) {
+  std::set<std::string> there;
+  for (const CsvRow& row : folder.rows("results.csv"))
+    there.insert(result_key(row));
+  std::erase_if(jobs, [&](const Job& job) { return there.contains(result_key(describe(job))); });
+  return jobs;
+}
+
+// Before anything is measured: Google Benchmark would end the program.
+void require_writable(const std::string& file) {
+  if (!file.empty() && !std::ofstream(file, std::ios::app))
+    throw BadRequest(fmt::format("--benchmark_out={} cannot be written", file));
+}
+
+// Measures all jobs; returns false when the device was lost on the way.
+bool measure_all(const std::vector<Job>& jobs, const BenchmarkOptions& benchmark, ResultsFolder& folder,
+                 const Provenance& provenance) {
+  harness::CsvWriter& results = folder.table("results.csv");
+  harness::CsvWriter& limits = folder.table("limits.csv");
+  harness::CsvWriter& unsupported = folder.table("unsupported.csv");
+  harness::Progress progress(jobs.size());
+  Session session(
+      provenance.device, [&](const CsvRow& row) { limits.append(row); }, benchmark.replays());
+  const auto measure = [&](const Job& job) -> Outcome {
+    if (harness::interrupted_by() != 0)
+      return {Outcome::Status::not_run, {}, {}, 0.0, "not run: interrupted"};
+    if (!benchmark.asked_for) progress.begin(job.name());
+    Outcome outcome = session.run(job);
+    switch (outcome.status) {
+      case Outcome::Status::incorrect:
+      case Outcome::Status::failed:
+        progress.note(fmt::format("{}: {}", job.name(), outcome.message));
+        [[fallthrough]];
+      case Outcome::Status::ok:
+        results.append(outcome.row);
+        break;
+      case Outcome::Status::unsupported:
+        unsupported.append(outcome.row);
+        break;
+      case Outcome::Status::not_run:
+        break;
+    }
+    progress.done();
+    return outcome;
+  };
+  if (benchmark.asked_for) {
+    run_benchmarks(jobs, measure, benchmark, provenance);
+  } else {
+    for (const Job& job : jobs)
+      measure(job);
+  }
+  if (harness::interrupted_by() != 0) return false;
+  if (session.device_lost().empty()) return true;
+  progress.note(
+      fmt::format("{}; --resume {} measures the rest", session.device_lost(), folder.path().string()));
+  return false;
+}
+
+// Before a folder is made: a run that can measure nothing is a bad request.
+void require_jobs(const JobList& list, const std::string& filter) {
+  if (!list.jobs.empty()) return;
+  if (!filter.empty()) throw BadRequest(fmt::format("no name matches --benchmark_filter={}", filter));
+  if (list.unsupported.empty())
+    throw BadRequest("no variant that was asked for runs in a mode that was asked for");
+  const Unsupported& first = list.unsupported.front();
+  throw BadRequest(fmt::format("nothing that was asked for can be run here; {}: {}{}", first.what.name,
+                               first.reason,
+                               list.unsupported.size() == 1 ? "" : "; --dry-run lists the other reasons"));
+}
+
+// The table, what went wrong, and the folder as the last line; returns the exit code.
+int conclude(const ResultsFolder& folder, bool all_run, bool benchmark_reports) {
+  const std::vector<CsvRow> results = folder.rows("results.csv");
+  std::ostream& out = benchmark_reports ? std::cerr : std::cout;
+  if (!benchmark_reports) out << best_variants(results);
+  out << '\n' << problems_found(results) << summary(results, folder.rows("unsupported.csv").size());
+  out << folder.path().string() << std::endl;
+  return exit_code(all_run, results);
+}
+
+}  // namespace
+
+int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
+  Options options;
+  if (!parse(options, program, argc, argv)) return 0;
+  if (options.list_grids) {
+    for (const harness::BuiltInGrid& grid : harness::built_in_grids())
+      std::cout << grid.name << '\n';
+    return 0;
+  }
+  if (options.list_json) {
+    std::cout << harness::list_variants_json(h200_description(), "an NVIDIA H200");
+    return 0;
+  }
+  const std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
+  const harness::Grid grid = grid_of(options);
+  const DeviceInfo device = harness::open_device(options.folder.device);
+  if (options.list) {
+    std::cout << harness::list_variants(device);
+    return 0;
+  }
+  std::vector<Contestant> contestants;
+  std::vector<std::string> names = harness::names_of(variants);
+  for (const Variant* variant : variants)
+    contestants.push_back(contestant_of(*variant, device));
+  for (const Contestant& other : others ? others(device) : std::vector<Contestant>{}) {
+    contestants.push_back(other);
+    names.push_back(other.name);
+  }
+  JobList list = make_jobs(contestants, grid.cases);
+  filter_by_name(list.jobs, options.benchmark.filter);
+  if (options.benchmark.list_tests) {
+    for (const Job& job : list.jobs)
+      std::cout << job.name() << '\n';
+    return 0;
+  }
+  if (options.dry_run) {
+    print_dry_run(list);
+    return 0;
+  }
+
+  require_jobs(list, options.benchmark.filter);
+  require_writable(options.benchmark.out);
+  const Provenance provenance = gather_provenance(argc, argv, device);
+  const harness::RunInfo info{program, grid.name.empty() ? "problems" : grid.name, grid.text, {1}, names};
+  ResultsFolder folder =
+      ResultsFolder::create_or_resume(options.folder.output, options.folder.resume, provenance, info);
+  return harness::write_folder(folder, argc, argv, [&] {
+    write_unsupported(folder, list);
+    const bool all_run =
+        measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
+    if (harness::interrupted_by() != 0) return 1;
+    if (all_run) folder.finish();
+    // Standard output belongs to Google Benchmark where it reports.
+    return conclude(folder, all_run, options.benchmark.asked_for);
+  });
+}
+
+}  // namespace fwht::sweep

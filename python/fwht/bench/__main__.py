@@ -1,0 +1,5 @@
+import sys
+
+from ._run import main
+
+sys.exit(main())

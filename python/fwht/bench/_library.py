@@ -1,0 +1,231 @@
+"""libfwht_bench.so through ctypes (experiments/bench/peers.h): peers in Python as the C functions that the sweep calls."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+from .. import _c
+from .peers import Call, Peer, Problem
+
+VERSION = 1
+_DTYPES = {_c.F16: torch.float16, _c.BF16: torch.bfloat16, _c.F32: torch.float32}
+# What the array interface calls as wide a number; it has no bfloat16.
+_TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4"}
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = [
+        ("text", ctypes.c_char_p),
+        ("n", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("dtype", ctypes.c_int32),
+        ("in_place", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+    ]
+
+
+_Asked = ctypes.POINTER(_Problem)
+_Supports = ctypes.CFUNCTYPE(ctypes.c_int32, _Asked, ctypes.c_void_p, ctypes.c_size_t)
+_Launch = ctypes.CFUNCTYPE(
+    ctypes.c_int32, _Asked, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p,
+    ctypes.c_size_t,
+)  # fmt: skip
+_HostUs = ctypes.CFUNCTYPE(ctypes.c_double, _Asked)
+
+
+class _Peer(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("settings", ctypes.c_char_p),
+        ("supports", _Supports),
+        ("launch", _Launch),
+        ("host_us", _HostUs),
+    ]
+
+
+def find() -> Path:
+    """The library's file. Raises ImportError that says how to build it."""
+    named = os.environ.get("FWHT_BENCH_LIBRARY")
+    candidates = [Path(named)] if named else []
+    if not named and os.environ.get("FWHT_LIBRARY"):  # <build>/python/libfwht.so
+        candidates.append(Path(os.environ["FWHT_LIBRARY"]).resolve().parents[1] / "experiments" / "libfwht_bench.so")
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    where = f"{candidates[0]} is no file" if candidates else "FWHT_BENCH_LIBRARY is not set"
+    raise ImportError(
+        f"fwht.bench needs libfwht_bench.so, and {where}; build the repository (cmake --build BUILD --target fwht_bench) "
+        "and set FWHT_BENCH_LIBRARY=BUILD/experiments/libfwht_bench.so"
+    )
+
+
+def load() -> ctypes.CDLL:
+    path = find()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"fwht.bench: {path} could not be loaded: {error}") from None
+    library.fwht_bench_version.restype = ctypes.c_int32
+    if (version := library.fwht_bench_version()) != VERSION:
+        raise ImportError(f"fwht.bench: {path} has version {version}, this package needs {VERSION}; build it anew")
+    library.fwht_bench_run.restype = ctypes.c_int32
+    library.fwht_bench_run.argtypes = [
+        ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(_Peer), ctypes.c_size_t,
+    ]  # fmt: skip
+    return library
+
+
+class _Memory:
+    """Contiguous rows at an address that somebody else owns."""
+
+    def __init__(self, pointer: int, problem: Problem):
+        self.__cuda_array_interface__ = {
+            "shape": (problem.rows, problem.n), "typestr": _TYPESTRS[problem.dtype], "data": (pointer, False),
+            "strides": None, "version": 2,
+        }  # fmt: skip
+
+
+def _tensor(pointer: int, problem: Problem) -> torch.Tensor:
+    flat = torch.as_tensor(_Memory(pointer, problem), device=f"cuda:{problem.device}")
+    return flat.view(problem.dtype)
+
+
+class Answers:
+    """A peer as the three C functions. Must live as long as the library calls them."""
+
+    def __init__(self, peer: Peer):
+        self._peer = peer
+        self._text = b""
+        self._problem: Problem | None = None
+        self._call: Call | None = None
+        self._stream: int | None = -1
+        self._tensors: dict[int, torch.Tensor] = {}
+        # The output of the last launch on each input, so that outputs rotate as the inputs do.
+        self._outputs: dict[int, torch.Tensor] = {}
+        self._host_us: dict[bytes, float] = {}
+        self.struct = _Peer(
+            f"peer:{peer.name}".encode(), json.dumps(peer.settings()).encode(), _Supports(self._supports),
+            _Launch(self._launch), _HostUs(self._measure_host),
+        )  # fmt: skip
+
+    def _read(self, asked: Any) -> Problem:
+        given = asked.contents
+        if given.text != self._text or self._problem is None:
+            self._forget()
+            self._call = None
+            self._text = given.text
+            self._problem = Problem(
+                given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device
+            )
+        return self._problem
+
+    def _forget(self) -> None:
+        self._tensors.clear()
+        self._outputs.clear()
+
+    def _prepared(self, problem: Problem) -> Call:
+        if self._call is None:
+            self._call = self._peer.make(problem)
+        return self._call
+
+    def _supports(self, asked: Any, why: int, size: int) -> int:
+        def answer() -> str:
+            given = asked.contents
+            return self._peer.why_not(
+                Problem(given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device)
+            )
+
+        return _reported(answer, why, size)
+
+    def _launch(self, asked: Any, source: int, target: int, stream: int | None, deliver: int, why: int, size: int) -> int:
+        def enqueue() -> str:
+            problem = self._read(asked)
+            if stream != self._stream:  # what was cached for a stream that is gone would stay allocated
+                self._forget()
+                torch.cuda.empty_cache()
+                self._stream = stream
+            call = self._prepared(problem)
+            device = torch.device("cuda", problem.device)
+            on = torch.cuda.ExternalStream(stream, device) if stream else torch.cuda.default_stream(device)
+            with torch.cuda.stream(on), torch.no_grad():
+                x, out = self._at(source, problem), self._at(target, problem)
+                self._outputs.pop(source, None)
+                result = call(x, out)
+                if result.data_ptr() != target:
+                    if problem.in_place:
+                        return "it did not work in place"
+                    if deliver:
+                        out.copy_(result)
+                    else:
+                        self._outputs[source] = result
+            return ""
+
+        return _reported(enqueue, why, size)
+
+    def _at(self, pointer: int, problem: Problem) -> torch.Tensor:
+        tensor = self._tensors.get(pointer)
+        if tensor is None:
+            tensor = self._tensors[pointer] = _tensor(pointer, problem)
+        return tensor
+
+    def _measure_host(self, asked: Any) -> float:
+        try:
+            problem = self._read(asked)
+            if self._text not in self._host_us:
+                self._host_us[self._text] = host_us(self._prepared(problem), problem)
+            return self._host_us[self._text]
+        except Exception:  # no memory for it, or the peer failed: its launch will say so
+            return -1.0
+
+
+def _reported(answer: Callable[[], str], why: int, size: int) -> int:
+    """0, or 1 with a sentence in the buffer."""
+    try:
+        sentence = answer()
+    except BaseException as error:  # nothing may leave a function that C calls
+        lines = str(error).strip().splitlines()
+        sentence = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    if not sentence:
+        return 0
+    text = sentence.encode()[: size - 1] + b"\0"
+    ctypes.memmove(why, text, len(text))
+    return 1
+
+
+def host_us(call: Call, problem: Problem, calls: int = 100, bursts: int = 7) -> float:
+    """Microseconds of one call on the host: median of bursts, each queued behind a kernel that keeps the device busy, so
+    that no call waits for work to end."""
+    device = torch.device("cuda", problem.device)
+    with torch.cuda.device(device), torch.no_grad():
+        x = torch.randn(problem.rows, problem.n, device=device, dtype=problem.dtype)
+        out = x if problem.in_place else torch.empty_like(x)
+        for _ in range(10):
+            call(x, out)
+        times = []
+        for _ in range(bursts):
+            torch.cuda.synchronize(device)
+            torch.cuda._sleep(20_000_000)  # 10 ms
+            start = time.perf_counter_ns()
+            for _ in range(calls):
+                call(x, out)
+            times.append((time.perf_counter_ns() - start) / calls / 1e3)
+        torch.cuda.synchronize(device)
+    return sorted(times)[bursts // 2]
+
+
+def run(arguments: list[str], peers: list[Peer]) -> int:
+    """The sweep with these arguments and peers; its exit code."""
+    library = load()
+    answers = [Answers(peer) for peer in peers]
+    words = [argument.encode() for argument in ("fwht.bench", *arguments)]
+    argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+    structs = (_Peer * max(len(answers), 1))(*(answer.struct for answer in answers))
+    return library.fwht_bench_run(len(words), argv, structs, len(answers))

@@ -1,0 +1,355 @@
+"""Kernels of others, one small class each: whether they are here, what they take, and how they are called.
+
+None of them is a dependency of this package, and none of their code is in it. A peer is used where it can be imported;
+those that come as sources can also be built from a checkout (`--peer dao=PATH`), which downloads nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import torch
+
+
+class Problem(NamedTuple):
+    """Contiguous rows of n elements, multiplied by scale * H_n in natural order."""
+
+    n: int
+    rows: int
+    dtype: torch.dtype
+    scale: float
+    in_place: bool
+    device: int
+
+    @property
+    def orthonormal(self) -> bool:
+        return abs(self.scale * self.n**0.5 - 1.0) < 1e-6
+
+
+# (x, out) -> the result: x where the problem is in place, else `out` or a tensor of the peer's own.
+Call = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_HALVES = (torch.float16, torch.bfloat16)
+_ALL = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Peer:
+    name = ""
+    summary = ""
+    dtypes: tuple[torch.dtype, ...] = _ALL
+    lengths = (2, 2**15)  # smallest and largest n
+    writes = "out"  # "in", "out" or "both": where a result can go
+    scales = True  # False: orthonormal only
+
+    def missing(self) -> str:
+        """Why it cannot be used here, in one sentence; empty where it can. Raises nothing."""
+        try:
+            self.load()
+        except Exception as error:  # an extension that is broken must not end the run of the others
+            lines = str(error).strip().splitlines()
+            return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+        return ""
+
+    def load(self) -> Any:
+        """Imports it. Raises what the import raises."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, str]:
+        """For the column `settings`: version, module, what was set."""
+        return {"torch": torch.__version__}
+
+    def why_not(self, problem: Problem) -> str:
+        smallest, largest = self.lengths
+        if problem.dtype not in self.dtypes:
+            return f"{problem.dtype} data are not offered"
+        if not smallest <= problem.n <= largest:
+            return f"n={problem.n} must be between {smallest} and {largest}"
+        if self.writes != "both" and problem.in_place != (self.writes == "in"):
+            return "the result never replaces the input" if self.writes == "out" else "the result replaces the input"
+        if not self.scales and not problem.orthonormal:
+            return f"scale={problem.scale} must be 1/sqrt(n)"
+        return ""
+
+    def make(self, problem: Problem) -> Call:
+        raise NotImplementedError
+
+
+def _version(distribution: str) -> dict[str, str]:
+    try:
+        return {"version": importlib.metadata.version(distribution)}
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+
+
+class Installed(Peer):
+    """A function of a package that can be imported."""
+
+    module = ""
+    function = "hadamard_transform"
+    distribution = ""
+
+    @functools.cache
+    def load(self) -> Any:
+        return getattr(importlib.import_module(self.module), self.function)
+
+    def settings(self) -> dict[str, str]:
+        return {**super().settings(), "module": self.module, **_version(self.distribution or self.module.split(".")[0])}
+
+
+class Checkout(Installed):
+    """The same, or its extension built from a checkout for this device."""
+
+    sources: tuple[str, ...] = ()  # below the checkout
+    folder = ""  # where they lie in a checkout of a larger repository
+    extension = ""  # the name under which the Python part imports it
+    flags: tuple[str, ...] = ("-O3",)  # of nvcc, as its setup.py has them; architectures: TORCH_CUDA_ARCH_LIST
+
+    def __init__(self, checkout: Path | None = None):
+        self.checkout = checkout
+
+    @functools.cache
+    def load(self) -> Any:
+        if self.checkout is None:
+            return super().load()
+        root = self.checkout / self.folder if (self.checkout / self.folder).is_dir() else self.checkout
+        sys.modules[self.extension] = self.built(root)
+        sys.path.insert(0, str(root))
+        return super().load()
+
+    def built(self, root: Path) -> Any:
+        from torch.utils import cpp_extension
+
+        missing = [name for name in self.sources if not (root / name).is_file()]
+        if missing:
+            raise FileNotFoundError(f"{root} has no {', '.join(missing)}")
+        build = Path("build/peers", self.name).resolve()
+        build.mkdir(parents=True, exist_ok=True)
+        return cpp_extension.load(
+            self.extension, [str(root / name) for name in self.sources], build_directory=str(build),
+            extra_cflags=["-O3"], extra_cuda_cflags=list(self.flags),
+        )  # fmt: skip
+
+    def settings(self) -> dict[str, str]:
+        if self.checkout is None:
+            return super().settings()
+        return {**Peer.settings(self), "module": "checkout", "commit": _commit(self.checkout)}
+
+
+def _commit(checkout: Path) -> str:
+    """Of the checkout, with a + where it was changed; of a copy without .git what its file COMMIT says."""
+    git = ["git", "-C", str(checkout)]
+    if (checkout / ".git").exists():  # else git would answer for a repository around it
+        try:
+            commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+            changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+            return commit + ("+" if changed else "")
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    file = checkout / "COMMIT"
+    return file.read_text().strip() if file.is_file() else "unknown"
+
+
+class Dao(Checkout):
+    name = "dao"
+    summary = "fast-hadamard-transform (Dao AI Lab): CUDA cores, fp32 in registers"
+    module = "fast_hadamard_transform"
+    distribution = "fast-hadamard-transform"
+    extension = "fast_hadamard_transform_cuda"
+    sources = ("csrc/fast_hadamard_transform.cpp", "csrc/fast_hadamard_transform_cuda.cu")
+    flags = (
+        "-O3", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__",
+        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
+        "--expt-relaxed-constexpr", "--expt-extended-lambda", "--use_fast_math",
+    )  # fmt: skip
+    lengths = (8, 2**15)
+
+    def make(self, problem: Problem) -> Call:
+        call, scale = self.load(), problem.scale
+        return lambda x, out: call(x, scale)
+
+
+class HadaCore(Checkout):
+    name = "hadacore"
+    summary = "HadaCore (PyTorch applied-ai): tensor cores"
+    module = "faster_hadamard_transform"
+    extension = "faster_hadamard_transform"
+    folder = "kernels/cuda/inference/hadamard_transform"
+    sources = ("hadamard_transform.cpp", "hadamard_transform_cuda.cu")
+    dtypes = _HALVES
+    writes = "both"
+    scales = False
+
+    def make(self, problem: Problem) -> Call:
+        call, in_place = self.load(), problem.in_place
+        return lambda x, out: call(x, in_place)
+
+
+class Vllm(Installed):
+    name = "vllm"
+    summary = "HadaCore as vLLM ships it (torch.ops._C.hadacore_transform)"
+    module = "vllm._C"
+    distribution = "vllm"
+    dtypes = _HALVES
+    writes = "both"
+    scales = False
+
+    @functools.cache
+    def load(self) -> Any:
+        importlib.import_module(self.module)
+        return torch.ops._C.hadacore_transform
+
+    def make(self, problem: Problem) -> Call:
+        call, in_place = self.load(), problem.in_place
+        return lambda x, out: call(x, in_place)
+
+
+class Sglang(Installed):
+    name = "sglang"
+    summary = "SGLang's kernel, compiled when first called (sglang.jit_kernel.hadamard)"
+    module = "sglang.jit_kernel.hadamard"
+    distribution = "sglang"
+    lengths = (8, 2**15)
+
+    def make(self, problem: Problem) -> Call:
+        call, scale = self.load(), problem.scale
+        return lambda x, out: call(x, scale)
+
+
+class SglKernel(Installed):
+    name = "sgl_kernel"
+    summary = "SGLang's older kernel (torch.ops.sgl_kernel.fast_hadamard_transform)"
+    module = "sgl_kernel"
+    distribution = "sgl-kernel"
+    lengths = (8, 2**15)
+
+    @functools.cache
+    def load(self) -> Any:
+        importlib.import_module(self.module)
+        return torch.ops.sgl_kernel.fast_hadamard_transform
+
+    def make(self, problem: Problem) -> Call:
+        call, scale = self.load(), problem.scale
+        return lambda x, out: call(x, scale)
+
+
+def hadamard_matrix(n: int, scale: float, dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """scale * H_n in natural order, rounded to dtype."""
+    h = torch.full((1, 1), scale, dtype=torch.float64, device=device)
+    while h.shape[0] < n:
+        h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])
+    return h.to(dtype)
+
+
+class Matmul(Peer):
+    name = "matmul"
+    summary = "torch.mm with the matrix, whose entries are rounded to the data's type; float32 without TF32"
+    lengths = (2, 2**13)
+
+    def load(self) -> Any:
+        return torch.mm
+
+    def settings(self) -> dict[str, str]:
+        return {**super().settings(), "cuda": str(torch.version.cuda)}
+
+    def make(self, problem: Problem) -> Call:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        matrix = hadamard_matrix(problem.n, problem.scale, problem.dtype, f"cuda:{problem.device}")
+        return lambda x, out: torch.mm(x, matrix, out=out)
+
+
+def butterflies(x: torch.Tensor, scale: float) -> torch.Tensor:
+    """Stage by stage in float32, as one would write it in PyTorch."""
+    rows, n = x.shape
+    y = x.float()
+    h = 1
+    while h < n:
+        pairs = y.view(rows, n // (2 * h), 2, h)
+        a, b = pairs[:, :, 0], pairs[:, :, 1]
+        y = torch.stack([a + b, a - b], 2).view(rows, n)
+        h *= 2
+    return (y * scale).to(x.dtype)
+
+
+class Compiled(Peer):
+    name = "compile"
+    summary = "butterflies in PyTorch under torch.compile"
+    lengths = (2, 2**12)
+
+    @functools.cache
+    def load(self) -> Any:
+        import torch._inductor  # where there is no compiler for it, this fails
+
+        return torch.compile(butterflies, fullgraph=True, dynamic=False)
+
+    def make(self, problem: Problem) -> Call:
+        torch._dynamo.config.recompile_limit = 4096  # one graph per shape is meant
+        call, scale = self.load(), problem.scale
+        return lambda x, out: call(x, scale)
+
+
+class Triton(Peer):
+    name = "triton"
+    summary = "a tensor-core kernel in Triton, written for this comparison"
+    lengths = (16, 2**14)
+    writes = "both"
+
+    def load(self) -> Any:
+        from . import _triton
+
+        return _triton.hadamard_transform
+
+    def settings(self) -> dict[str, str]:
+        return {**super().settings(), **_version("triton")}
+
+    def make(self, problem: Problem) -> Call:
+        call, scale = self.load(), problem.scale
+        return lambda x, out: call(x, out, scale)
+
+
+class ThisPackage(Peer):
+    """A variant of this library as Python calls it: beside the same variant called by the sweep itself, it shows what the
+    way through Python adds to the measurement."""
+
+    lengths = (2, 2**30)
+    writes = "both"
+
+    def __init__(self, variant: str = "auto"):
+        self.variant = variant
+        self.name = f"python:{variant}"
+        self.summary = f"fwht.hadamard_transform(variant={variant!r}), to compare with {variant}"
+
+    def load(self) -> Any:
+        import fwht
+
+        return fwht.hadamard_transform
+
+    def settings(self) -> dict[str, str]:
+        import fwht
+
+        info = fwht.build_info()
+        return {**super().settings(), "version": info["version"], "commit": info["commit"]}
+
+    def why_not(self, problem: Problem) -> str:
+        import fwht
+
+        return fwht.supports(
+            problem.n, problem.dtype, rows=problem.rows, device=problem.device, inplace=problem.in_place,
+            variant=self.variant,
+        ).why_not  # fmt: skip
+
+    def make(self, problem: Problem) -> Call:
+        call, scale, variant = self.load(), problem.scale, self.variant
+        if problem.in_place:
+            return lambda x, out: call(x, scale, inplace=True, variant=variant)
+        return lambda x, out: call(x, scale, variant=variant)
+
+
+PEERS: dict[str, type[Peer]] = {
+    kind.name: kind for kind in (Dao, HadaCore, Vllm, Sglang, SglKernel, Matmul, Compiled, Triton)
+}

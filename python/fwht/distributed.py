@@ -1,0 +1,90 @@
+"""Rows spread over the ranks of `torch.distributed`: rank r holds columns r n/T .. of every row of n.
+
+form             operator           communication     result on rank q
+all_to_all       H_T (x) H_(n/T)    one all-to-all    of each of the T shards, its q-th T-th
+block_diagonal   I_T (x) H_(n/T)    none              columns q n/T ..
+
+`result_columns` says which columns a rank holds afterwards: the rows of the layer that follows are spread alike, once,
+so that nothing is sent back. The same forms in C++, with CUDA graphs: docs/several_gpus.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import hadamard_transform as _local_transform
+
+FORMS = ("all_to_all", "block_diagonal")
+
+
+def _check(shard: int, ranks: int, form: str) -> None:
+    if form not in FORMS:
+        raise ValueError(f"fwht: unknown form '{form}'; known: {', '.join(FORMS)}")
+    if ranks & (ranks - 1):
+        raise ValueError(f"fwht: {ranks} ranks must be a power of two")
+    if form == "all_to_all" and shard % ranks:
+        raise ValueError(f"fwht: a shard of {shard} columns is not divisible by {ranks} ranks, as all_to_all needs")
+
+
+def result_columns(n: int, ranks: int, rank: int, form: str = "all_to_all") -> torch.Tensor:
+    """The columns of the whole result that `rank` holds, in order: shape (n / ranks,), int64.
+
+    Raises ValueError where n, or a shard of it, is not divisible by `ranks`.
+    """
+    if n % ranks:
+        raise ValueError(f"fwht: n={n} is not divisible by {ranks} ranks")
+    shard = n // ranks
+    _check(shard, ranks, form)
+    if form == "block_diagonal":
+        return torch.arange(rank * shard, (rank + 1) * shard)
+    piece = shard // ranks
+    return (torch.arange(ranks)[:, None] * shard + rank * piece + torch.arange(piece)).reshape(-1)
+
+
+def _signs(ranks: int, device: Any) -> torch.Tensor:
+    signs = torch.ones(1, 1, device=device)
+    while signs.shape[0] < ranks:
+        signs = torch.cat((torch.cat((signs, signs), 1), torch.cat((signs, -signs), 1)))
+    return signs
+
+
+def hadamard_transform(
+    x: torch.Tensor, scale: float | None = None, *, form: str = "all_to_all", group: Any = None, variant: str | None = None
+) -> torch.Tensor:
+    """Transforms rows of n = T * x.shape[-1] elements of which every rank of `group` holds its shard.
+
+    Args:
+        x: shape (..., n/T), the same on all ranks; a dtype and device that `fwht.hadamard_transform` and the group's
+            back end take.
+        scale: of the whole operator; None makes it orthonormal.
+        form: see the module.
+        group: a process group of T ranks, T a power of two; None: the default one.
+        variant: of the local transform.
+
+    Returns:
+        A new tensor of x's shape and dtype: columns `result_columns(n, T, rank, form)` of the result. all_to_all rounds
+        twice: after the local transform and after the sum over ranks, which is formed in float32 (float64 for float64).
+
+    Not differentiable. Raises ValueError before anything is sent; every rank must call with the same shape, as
+    torch.distributed demands.
+    """
+    if x.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("fwht: the transform over ranks is not differentiable; call it under torch.no_grad()")
+    ranks = dist.get_world_size(group)
+    shard = x.shape[-1]
+    _check(shard, ranks, form)
+    if form == "block_diagonal" or ranks == 1:
+        return _local_transform(x, scale, variant=variant)
+
+    local = _local_transform(x, None if scale is None else 1.0, variant=variant)
+    pieces = local.reshape(-1, ranks, shard // ranks).transpose(0, 1).contiguous()
+    received = torch.empty_like(pieces)
+    dist.all_to_all_single(received, pieces, group=group)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    mixed = torch.einsum("sr,rmw->msw", _signs(ranks, x.device).to(wide), received.to(wide))
+    mixed *= 1.0 / math.sqrt(ranks) if scale is None else scale
+    return mixed.to(x.dtype).reshape(x.shape)

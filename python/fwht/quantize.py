@@ -1,0 +1,282 @@
+"""Transform and quantization in one pass: codes and scales in the formats that consumers read.
+
+    q, scales = fwht.hadamard_quantize(x, "e4m3:row")            # float8_e4m3fn codes, one float32 scale per row
+    q, scales = fwht.hadamard_quantize(x, "nvfp4", tensor_scale=g)
+    y = fwht.quantize.dequantize(q, scales, "e4m3:row")          # float32, for tests
+
+An encoding is a text: format, what shares a scale, and where they differ from the default the type and layout of the scales
+and the recipe, whose bits are those of the library that it is named after: "e4m3:row", "e4m3:128,ue8m0,mn,deepgemm", "int8:row",
+"int4:row", "mxfp8", "mxfp4:rceil", "nvfp4:128x4".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import sys
+from typing import Any, Callable, NamedTuple
+
+from . import _c, array, operators
+
+__all__ = ["Encoded", "Layout", "dequantize", "hadamard_quantize", "layout_of"]
+
+
+class Encoded(NamedTuple):
+    """What `hadamard_quantize` returns; None for scales where the only one was given."""
+
+    codes: Any
+    scales: Any
+
+
+class Layout(NamedTuple):
+    """An encoding of rows of n elements."""
+
+    text: str
+    element: str  # "e4m3", "e2m1", "int8", "int4"
+    code_bits: int
+    scale_type: str  # "none", "f32", "f16", "ue8m0", "e8m0", "e4m3"
+    layout: str  # "row_major", "mn_major", "packed", "128x4"
+    token: int  # elements of a row of the matrix of scales
+    columns: int  # of that matrix; 0 where no scale is written
+    whole_tensor: bool  # one scale for everything
+    needs_tensor_scale: bool
+
+    def rows(self, elements: int) -> int:
+        """Of the matrix of scales."""
+        return 0 if self.columns == 0 else 1 if self.whole_tensor else elements // self.token
+
+    @property
+    def scale_dtype(self) -> str:
+        """As it lies in memory: e8m0 as its exponent byte, "packed" as four of them in an int32."""
+        if self.layout == "packed":
+            return "int32"
+        return {"f32": "float32", "f16": "float16", "ue8m0": "float32", "e8m0": "uint8", "e4m3": "float8_e4m3fn"}[self.scale_type]
+
+    def storage(self, elements: int) -> tuple[int, int, bool]:
+        """(rows, columns, whether columns lie side by side) of the buffer, padding included, in elements of scale_dtype."""
+        rows, columns = self.rows(elements), self.columns
+        if self.layout == "mn_major":
+            return _up(rows, 4), columns, False
+        if self.layout == "packed":
+            return _up(rows, 4), _up(columns, 4) // 4, False
+        if self.layout == "128x4":
+            return _up(rows, 128), _up(columns, 4), True
+        return rows, columns, True
+
+
+def _up(value: int, multiple: int) -> int:
+    return (value + multiple - 1) // multiple * multiple
+
+
+@functools.lru_cache(1024)
+def layout_of(encoding: str, n: int) -> Layout:
+    """What an encoding means for rows of n elements. Raises ValueError, with the form, for what is none or does not fit n."""
+    if not isinstance(encoding, str):
+        raise TypeError(f"fwht: encoding={encoding!r} must be a text such as 'e4m3:row'")
+
+    def ask(rows: int) -> dict[str, Any]:
+        return json.loads(_c.answered(_c.library.fwht_encoding_info_json(encoding.encode(), n, rows)))
+
+    about = ask(0)
+    two = ask(2 * max(about["token"] // n, 1))  # rows of two tokens
+    return Layout(
+        about["text"], about["element"], about["code_bits"], about["scale_type"], about["layout"], about["token"],
+        two["scale_columns"], two["scale_rows"] == 1, about["needs_tensor_scale"],
+    )  # fmt: skip
+
+
+def hadamard_quantize(
+    x: Any, encoding: str = "e4m3:row", scale: float | None = None, *, operator: str | None = None, signs: Any = None,
+    dense: Any = None, transpose: bool = False, tensor_scale: float | None = None, variant: str | None = None,
+) -> Encoded:  # fmt: skip
+    """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
+
+    Args:
+        x: shape (..., n), float16, bfloat16 or float32; a PyTorch tensor (CPU or CUDA) or a NumPy array. Rows that do not lie at
+            one distance with their elements side by side are copied first.
+        encoding: what to write, see `fwht.quantize`.
+        scale: of the transform; None: 1/sqrt(n).
+        operator, signs, dense, transpose: as in `fwht.operators.transform`; without them H_n, or the operator for n.
+        tensor_scale: the number of the whole tensor that some recipes ask for: the scale itself of "e4m3:tensor,vllm_static", the
+            factor 448 * 6 / largest of "nvfp4". A Python number: reading a tensor would wait for the device.
+        variant: a name of `fwht.variants()`.
+
+    Returns: `Encoded(codes, scales)`.
+        codes: 8 bits: x's shape, torch.float8_e4m3fn or torch.int8. 4 bits: (..., n/2), torch.uint8, the even element in the low
+            half.
+        scales: a matrix with a row for each token (a row of x, unless the encoding says otherwise) and a column for each group:
+            float32, float16, float8_e4m3fn, or uint8 for the exponent of e8m0. As the layout wants it: "mn" has columns at a
+            distance of a multiple of four rows; "packed" is int32 with four exponents each; "128x4" has its padded sizes, and its
+            memory is in tiles. None where the only scale was given.
+        NumPy has no float8: uint8 stands for it.
+
+    Not differentiable. A compiled graph keeps it as the node `fwht::hadamard_quantize`.
+
+    Raises:
+        ValueError: no such encoding, one that does not fit n or the number of rows, tensor_scale missing or given in vain.
+        NotImplementedError: the variant does not write this encoding.
+        RuntimeError: x requires grad while gradients are enabled. Others: as `fwht.operators.transform`.
+
+    Source: docs/quantize.md.
+    """
+    torch = sys.modules.get("torch")
+    packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
+    if torch is not None and isinstance(x, torch.Tensor):
+        from .torch import quantize
+
+        codes, scales = quantize(x, encoding, operator or "", packed, dense, scale, tensor_scale, transpose, variant)
+    else:
+        import numpy
+
+        if not isinstance(x, numpy.ndarray):
+            raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+        layout = checked(x.shape, encoding, tensor_scale)
+        codes, scales = numpy_outputs(layout, x.shape)
+        if any(stride < 0 for stride in x.strides) or _c.row_stride(x.shape, tuple(s // x.itemsize for s in x.strides)) is None:
+            x = numpy.ascontiguousarray(x)
+        view, to = array.view_of(x), array.view_of(codes)
+        assert view is not None and to is not None
+        run(view, to, scales.ctypes.data if scales.size else None, scales.nbytes, layout.text, operator or "", packed, dense,
+            scale, tensor_scale, transpose, variant)  # fmt: skip
+        scales = shaped(layout, x.shape, scales, numpy.lib.stride_tricks.as_strided)
+    return Encoded(codes, None if tuple(scales.shape) == (0,) else scales)
+
+
+def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -> Layout:
+    if len(shape) == 0:
+        raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
+    layout = layout_of(encoding, shape[-1])
+    if layout.needs_tensor_scale and tensor_scale is None:
+        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
+    if tensor_scale is not None:
+        _c.checked_scale(tensor_scale)
+        if not layout.needs_tensor_scale:
+            raise ValueError(f"fwht: tensor_scale={tensor_scale} is given, but encoding {encoding} has none")
+        if not float(tensor_scale) > 0:
+            raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive")
+    return layout
+
+
+def code_shape(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-1], shape[-1] * layout.code_bits // 8)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    elements = 1
+    for size in shape:
+        elements *= size
+    return elements
+
+
+def numpy_outputs(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    import numpy
+
+    codes = numpy.empty(code_shape(layout, shape), numpy.int8 if layout.element == "int8" else numpy.uint8)
+    if layout.columns == 0:
+        return codes, numpy.empty(0, numpy.float32)
+    rows, columns, _ = layout.storage(_elements(shape))
+    kind = "uint8" if layout.scale_dtype.startswith("float8") else layout.scale_dtype
+    size = rows * columns * numpy.dtype(kind).itemsize
+    memory = numpy.empty(size + 16, numpy.uint8)  # 16-byte aligned, as the library wants it
+    start = -memory.ctypes.data % 16
+    return codes, memory[start : start + size].view(kind)
+
+
+def shaped(layout: Layout, shape: tuple[int, ...], flat: Any, strided: Callable[..., Any]) -> Any:
+    """The matrix in a flat buffer; `strided(buffer, shape, strides)` counts strides in bytes for NumPy, in elements for PyTorch."""
+    if layout.columns == 0:
+        return flat
+    rows, columns, side_by_side = layout.storage(_elements(shape))
+    if not side_by_side:
+        item = getattr(flat, "itemsize", 1) if strided.__module__.startswith("numpy") else 1
+        return strided(flat, (layout.rows(_elements(shape)), columns), (item, rows * item))
+    if layout.layout == "row_major" and not layout.whole_tensor and layout.token == shape[-1]:
+        return flat.reshape((*shape[:-1], columns))
+    return flat.reshape((rows, columns))
+
+
+def run(
+    x: array.View, codes: array.View, scales: int | None, scales_bytes: int, encoding: str, operator: str, signs: Any, dense: Any,
+    scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None,
+) -> None:  # fmt: skip
+    text = operators.resolved(tuple(x.shape), operator, signs is not None, transpose)
+    about = operators._about(text)
+    name = _c.encoded(variant)
+    if x.device != _c.HOST:
+        _c.needs_cuda_build()
+    stride = _c.row_stride(x.shape, x.strides)
+    assert stride is not None
+    problem = _c.make_problem(
+        x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride, out_stride=x.shape[-1],
+        variant=name, operator=text, encoding=encoding,
+    )  # fmt: skip
+    operands = _c.Operands(ctypes.sizeof(_c.Operands))
+    count = operators._bytes_for(about["n"]) if about["signs"] != "none" else 0
+    operands.signs = operators._operand("signs", signs, count, "uint8", text, x)
+    operands.dense = operators._operand("dense", dense, about["dense_entries"], x.dtype_name, text, x)
+    if status := _c.library.fwht_supports(problem, name, x.device):
+        _c.fail(status, x.device)
+    if 0 in x.shape:
+        return
+    operands.input, operands.out, operands.scales = x.pointer, codes.pointer, scales
+    operands.scales_bytes = scales_bytes
+    operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+    if status := _c.library.fwht_transform_operands(problem, name, operands, x.device, x.stream):
+        _c.fail(status, x.device)
+
+
+def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | None = None) -> Any:
+    """The float32 numbers that codes and scales of `hadamard_quantize` stand for: for tests, not for speed. Needs PyTorch, and
+    takes its tensors. For "nvfp4" divided by tensor_scale; the one scale of "vllm_static" is tensor_scale."""
+    import torch
+
+    n = codes.shape[-1] * 8 // _bits_of(encoding)
+    layout = layout_of(encoding, n)
+    values = _decoded(codes, layout.element)
+    shape = values.shape
+    if layout.columns == 0:
+        assert tensor_scale is not None
+        return values * tensor_scale
+    elements = values.numel()
+    rows, columns = layout.rows(elements), layout.columns
+    matrix = _scale_matrix(scales, layout, rows, columns)
+    grouped = values.reshape(rows, columns, elements // (rows * columns)) * matrix.to(torch.float32)[:, :, None]
+    result = grouped.reshape(shape)
+    return result / tensor_scale if layout.element == "e2m1" and layout.needs_tensor_scale else result
+
+
+def _bits_of(encoding: str) -> int:
+    return layout_of(encoding, 1 << 20).code_bits
+
+
+def _decoded(codes: Any, element: str) -> Any:
+    import torch
+
+    if element in ("e4m3", "int8"):
+        return codes.to(torch.float32)
+    halves = torch.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1).long()
+    if element == "int4":
+        return torch.where(halves > 7, halves - 16, halves).to(torch.float32)
+    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device=codes.device)
+    return torch.where(halves > 7, -table[halves & 7], table[halves & 7])
+
+
+def _scale_matrix(scales: Any, layout: Layout, rows: int, columns: int) -> Any:
+    """rows x columns numbers in float32, whatever the layout."""
+    import torch
+
+    if layout.layout == "packed":
+        stored = torch.stack([scales >> shift & 255 for shift in (0, 8, 16, 24)], -1).reshape(scales.shape[0], -1)[:, :columns]
+        return torch.exp2(stored.to(torch.float32) - 127)
+    if layout.scale_type == "e4m3":  # PyTorch does not index float8 on the CPU
+        scales = scales.to(torch.float32)
+    if layout.layout == "128x4":
+        i = torch.arange(rows, device=scales.device)[:, None]
+        j = torch.arange(columns, device=scales.device)[None, :]
+        tile = (i >> 7) * (_up(columns, 4) // 4) + (j >> 2)
+        scales = scales.reshape(-1)[tile * 512 + (i & 31) * 16 + (i >> 5 & 3) * 4 + (j & 3)]
+    matrix = scales.reshape(rows, columns) if layout.layout != "mn_major" else scales
+    if layout.scale_type == "e8m0":
+        return torch.exp2(matrix.to(torch.float32) - 127)
+    return matrix.to(torch.float32)

@@ -1,0 +1,84 @@
+"""Rows over processes of torch.distributed (gloo), against the whole matrix in float64."""
+
+import os
+import socket
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available():
+    pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
+
+import torch.multiprocessing as mp  # noqa: E402
+from conftest import hadamard  # noqa: E402
+
+import fwht.distributed as over_ranks  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def integers(n):
+    """Sums of them are exact in float32 and float16."""
+    return torch.from_numpy(np.random.default_rng(n).integers(-1, 2, (3, 2, n))).float()
+
+
+def one_rank(rank, ranks, port, n, folder):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    shard = slice(rank * n // ranks, (rank + 1) * n // ranks)
+    for form in over_ranks.FORMS:
+        for dtype in (torch.float32, torch.float16):
+            x = integers(n)[..., shard].to(dtype)
+            y = over_ranks.hadamard_transform(x, 1.0, form=form)
+            assert y.dtype == dtype and y.shape == x.shape
+            torch.save(y.float(), f"{folder}/{form}_{str(dtype)[6:]}_{rank}")
+        torch.save(over_ranks.hadamard_transform(integers(n)[..., shard], form=form), f"{folder}/{form}_ortho_{rank}")
+    with pytest.raises(ValueError, match=f"a shard of {ranks + 1} columns is not divisible by {ranks} ranks"):
+        over_ranks.hadamard_transform(torch.zeros(1, ranks + 1))
+    with pytest.raises(RuntimeError, match="not differentiable"):
+        over_ranks.hadamard_transform(torch.zeros(1, 8, requires_grad=True))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_give_the_exact_whole(ranks, tmp_path):
+    n = 1024
+    mp.spawn(one_rank, (ranks, free_port(), n, str(tmp_path)), ranks)
+    x = integers(n).double()
+    for form in over_ranks.FORMS:
+        matrix = torch.from_numpy(hadamard(n))
+        if form == "block_diagonal":
+            matrix = torch.block_diag(*[torch.from_numpy(hadamard(n // ranks))] * ranks)
+        whole = x @ matrix
+        length = matrix[0].norm().item()
+        for rank in range(ranks):
+            columns = over_ranks.result_columns(n, ranks, rank, form)
+            for dtype in ("float32", "float16"):
+                y = torch.load(tmp_path / f"{form}_{dtype}_{rank}")
+                assert torch.equal(y.double(), whole[..., columns]), (form, dtype, rank)
+            y = torch.load(tmp_path / f"{form}_ortho_{rank}").double()
+            assert (y - whole[..., columns] / length).abs().max() < 1e-5
+
+
+def test_result_columns_are_every_column_once():
+    for form in over_ranks.FORMS:
+        for ranks in (1, 2, 4, 8):
+            columns = torch.cat([over_ranks.result_columns(28672, ranks, rank, form) for rank in range(ranks)])
+            assert torch.equal(columns.sort().values, torch.arange(28672))
+
+
+def test_bad_input_is_one_sentence():
+    for arguments, sentence in [
+        ((1001, 2, 0), "n=1001 is not divisible by 2 ranks"),
+        ((40, 4, 0), "a shard of 10 columns is not divisible by 4 ranks, as all_to_all needs"),
+        ((48, 3, 0), "3 ranks must be a power of two"),
+        ((64, 4, 0, "ring"), "unknown form 'ring'; known: all_to_all, block_diagonal"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            over_ranks.result_columns(*arguments)

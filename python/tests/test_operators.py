@@ -1,0 +1,298 @@
+"""Operators for rows of any length: values against matrices that are worked out here, signs, dense factors, gradients."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import fwht
+from conftest import hadamard, needs_f64
+from fwht import _c, operators
+
+try:
+    import torch
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+
+
+def matrix_of(operator, n, **options):
+    """Column by column, by the transform of unit vectors."""
+    return operators.transform(np.eye(n, dtype="float32"), operator, **options).T.astype("float64")
+
+
+# --- the texts -------------------------------------------------------------------------------------------------------
+
+
+def test_texts():
+    assert operators.operator_for(14336) == "28x512" and operators.operator_for(4096) == "4096"
+    assert operators.transposed("428x32+signs") == "signs+428tx32"
+    assert operators.transposed("28x512") == "28x512"  # symmetric
+    with pytest.raises(ValueError, match="13697 .*nearest n that is: 13696"):
+        operators.operator_for(13697)
+    with pytest.raises(ValueError, match="'28y512' is no factor"):
+        operators.transposed("28y512")
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [12, 20, 28, 36, 96, 116])
+def test_named_matrices_are_hadamard_matrices(n):
+    h = matrix_of(None, n)
+    assert set(np.unique(h)) == {-1.0, 1.0} and np.array_equal(h @ h.T, n * np.eye(n))
+    assert np.array_equal(matrix_of(None, n, transpose=True), h.T)
+
+
+def test_kronecker_product():
+    expected = np.kron(matrix_of("12", 12), hadamard(8))
+    assert np.array_equal(matrix_of("12x8", 96), expected)
+    x = np.random.default_rng(0).integers(-8, 8, (2, 3, 96)).astype("float32")
+    y = operators.transform(x, "12x8", 0.5)
+    assert y.shape == x.shape and np.array_equal(y, 0.5 * x @ expected.T)
+
+
+def test_a_sylvester_operator_is_the_transform():
+    x = np.random.default_rng(0).standard_normal((5, 64)).astype("float32")
+    for scale in (1.0, 0.5, None):
+        assert np.array_equal(operators.transform(x, None, scale), fwht.hadamard_transform(x, scale))
+
+
+def test_signs_and_transpose():
+    rng = np.random.default_rng(1)
+    d = rng.choice([-1.0, 1.0], 96)
+    signs = operators.pack_signs(d)
+    h = matrix_of("12x8", 96)
+    assert np.array_equal(matrix_of("12x8", 96, signs=signs), h @ np.diag(d))
+    assert np.array_equal(matrix_of("signs+12x8", 96, signs=signs), np.diag(d) @ h)
+    assert np.array_equal(matrix_of("12x8", 96, signs=signs, transpose=True), np.diag(d) @ h.T)
+    assert np.array_equal(matrix_of("12x8", 96, signs=np.frombuffer(signs.packed, np.uint8)), h @ np.diag(d))
+    x = rng.standard_normal((4, 96)).astype("float32")
+    back = operators.transform(operators.transform(x, None, None, signs=signs), None, None, signs=signs, transpose=True)
+    assert np.abs(back - x).max() < 1e-5
+
+
+def test_dense_factors():
+    q, _ = np.linalg.qr(np.random.default_rng(2).standard_normal((3, 3)))
+    q = q.astype("float32")
+    expected = np.kron(q.astype("float64"), hadamard(4))
+    assert np.abs(matrix_of("d3x4", 12, dense=q) - expected).max() < 1e-5
+    assert np.abs(matrix_of("d3x4", 12, dense=q, transpose=True) - expected.T).max() < 1e-5
+    with pytest.raises(ValueError, match="not orthogonal"):
+        matrix_of("d3x4", 12, dense=np.ones((3, 3), "float32"))
+
+
+@pytest.mark.parametrize("view", [lambda a: a[:4, :24], lambda a: a.T[:4, :24], lambda a: a[:8:2, 1:49:2]])
+def test_strides_out_and_in_place(view):
+    a = np.random.default_rng(3).integers(-8, 8, (64, 64)).astype("float32")
+    x = view(a)
+    expected = x @ matrix_of("12x2", 24).T
+    assert np.array_equal(operators.transform(x, "12x2"), expected)
+    out = np.zeros((4, 24), "float32")
+    assert operators.transform(x, "12x2", out=out) is out and np.array_equal(out, expected)
+    z = np.ascontiguousarray(x)
+    assert operators.transform(z, "12x2", inplace=True) is z and np.array_equal(z, expected)
+    assert operators.transform(z[:0], "12x2").shape == (0, 24)
+
+
+@needs_f64
+def test_float64():
+    x = np.random.default_rng(4).standard_normal((2, 12))
+    assert np.allclose(operators.transform(x), x @ matrix_of("12", 12).T, rtol=1e-14)
+
+
+# --- signs -----------------------------------------------------------------------------------------------------------
+
+
+def test_pack_signs():
+    signs = operators.pack_signs([1, -1, -1] + [1] * 30)
+    assert signs.packed == bytes([6, 0, 0, 0, 0, 0, 0, 0]) and len(signs) == 33
+    assert [signs[i] for i in range(4)] == [1, -1, -1, 1]
+    with pytest.raises(IndexError):
+        signs[33]
+    with pytest.raises(ValueError, match="sign 1 of 2 is 0.0"):
+        operators.pack_signs([1, 0])
+    with pytest.raises(ValueError, match="3 bytes of signs; n=8 needs 4"):
+        operators.Signs(b"abc", 8)
+
+
+def test_philox():
+    """The known answers that come with the generator (Random123, kat_vectors)."""
+    ones = 0xFFFFFFFF
+    assert operators.philox4x32((0, 0, 0, 0), (0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    assert operators.philox4x32((ones,) * 4, (ones,) * 2) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    assert operators.philox4x32((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)) == (
+        0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1,
+    )  # fmt: skip
+
+
+def test_random_signs_are_fixed_for_ever():
+    signs = operators.random_signs(200, 0)
+    assert signs.packed[:8] == (0x6627E8D5).to_bytes(4, "little") + (0xE169C58D).to_bytes(4, "little")
+    second = operators.philox4x32((1, 0, 0, 0), (0, 0))[0]
+    assert signs.packed[16:20] == second.to_bytes(4, "little")
+    assert len(signs.packed) == 28 and signs.packed[25:] == bytes(3)  # 200 bits, then zeros
+    assert operators.random_signs(128, 0).packed == signs.packed[:16]
+    assert operators.random_signs(64, 2**32) != operators.random_signs(64, 1) != operators.random_signs(64, 0)
+    for n, seed in ((0, 0), (8, -1), (8, 2**64)):
+        with pytest.raises(ValueError):
+            operators.random_signs(n, seed)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+def zeros(library, shape, dtype="float32"):
+    if library == "numpy":
+        return np.zeros(shape, dtype)
+    return torch.zeros(shape, dtype=getattr(torch, dtype))
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+@pytest.mark.parametrize(
+    ("shape", "arguments", "error", "words"),
+    [
+        ((3, 24), {"operator": "12x4"}, ValueError, "rows of 24 elements came to the operator 12x4, which is for 48"),
+        ((3, 13697), {}, ValueError, "nearest n that is: 13696"),
+        ((), {}, ValueError, "at least one dimension"),
+        ((3, 24), {"operator": 24}, TypeError, "operator=24 must be a text"),
+        ((3, 24), {"operator": "12x2+signs"}, ValueError, "the operator 12x2\\+signs needs signs"),
+        ((3, 24), {"operator": "d3x8"}, ValueError, "needs dense"),
+        ((3, 24), {"dense": 9}, ValueError, "dense are given, but the operator .* has none"),
+        ((3, 24), {"operator": "d3x8", "dense": 8}, ValueError, "must be 9 contiguous elements of"),
+        ((3, 24), {"signs": 4, "sign_type": "float32"}, ValueError, "must be 4 contiguous elements of uint8"),
+        ((3, 24), {"signs": 3}, ValueError, "must be 4 contiguous elements of uint8"),
+        ((3, 24), {"scale": float("inf")}, ValueError, "scale=inf must be finite"),
+        ((3, 24), {"variant": "no_such"}, ValueError, "no_such"),
+        ((3, 24), {"variant": "auto"}, NotImplementedError, "auto works on device memory"),
+        ((3, 24), {"inplace": True, "out": 1}, ValueError, "exclude each other"),
+    ],
+)
+def test_bad_input(library, shape, arguments, error, words):
+    given = dict(arguments)
+    sign_type = given.pop("sign_type", "uint8")
+    if "signs" in given:
+        given["signs"] = zeros(library, given["signs"], sign_type)
+    if "dense" in given:
+        given["dense"] = zeros(library, given["dense"])
+    with pytest.raises(error, match=words):
+        operators.transform(zeros(library, shape), **given)
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_integers_are_refused(library):
+    with pytest.raises(TypeError, match="must be float16, bfloat16 or float32"):
+        operators.transform(zeros(library, (3, 24), "int32"))
+
+
+@pytest.mark.parametrize("x", [[1.0] * 12, None, 3.0])
+def test_what_is_no_array(x):
+    with pytest.raises(TypeError, match="operators take PyTorch tensors and NumPy arrays"):
+        operators.transform(x)
+
+
+# --- PyTorch ---------------------------------------------------------------------------------------------------------
+
+
+def on_devices():
+    if torch is None:
+        return [pytest.param("cpu", marks=needs_torch)]
+    there = torch.cuda.is_available() and fwht.build_info()["devices"] > 0
+    return ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not there, reason="no CUDA device or no CUDA build"))]
+
+
+def integers(*shape, device="cpu", dtype=None):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(-8, 8, shape, generator=generator).to(device=device, dtype=dtype or torch.float32)
+
+
+@needs_torch
+def test_tensors():
+    x, signs = integers(3, 24), operators.random_signs(24, 7)
+    expected = torch.from_numpy(operators.transform(x.numpy(), "12x2", 0.5, signs=signs))
+    assert torch.equal(operators.transform(x, "12x2", 0.5, signs=signs), expected)
+    assert torch.equal(operators.transform(x, "12x2", 0.5, signs=signs.on(x)), expected)
+    assert signs.on(x) is signs.on(x)
+    out = torch.empty_like(x)
+    assert operators.transform(x, "12x2", 0.5, signs=signs, out=out) is out and torch.equal(out, expected)
+    version, y = x._version, x
+    assert operators.transform(x, "12x2", 0.5, signs=signs, inplace=True) is y and torch.equal(x, expected)
+    assert x._version > version
+    with pytest.raises(TypeError, match="signs is a ndarray"):
+        operators.transform(x, "12x2", signs=np.zeros(4, np.uint8))
+
+
+@needs_torch
+@pytest.mark.parametrize("device", on_devices())
+@pytest.mark.parametrize("n", [768, 1536, 14336, 28672])
+def test_widths_of_models(device, n):
+    x = integers(5, n, device=device, dtype=torch.bfloat16)
+    support = fwht.supports(n, torch.bfloat16, rows=5, device=device, inplace=False, operator=operators.operator_for(n))
+    if not support:
+        with pytest.raises(NotImplementedError):
+            operators.transform(x, None, None)
+        pytest.skip(support.why_not)
+    y = operators.transform(x, None, None)
+    exact = operators.transform(x.cpu().float().numpy(), None, None)
+    # One rounding to bfloat16, and float32 sums.
+    assert np.all(np.abs(y.cpu().float().numpy() - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-16 * 8 * n**0.5)
+
+
+@needs_torch
+def test_gradients():
+    x = integers(2, 24).requires_grad_()
+    signs = operators.random_signs(24, 1).on(x)
+    # 116 has no symmetric matrix: forward in place of transpose would show.
+    for operator, n, given in (("12x2", 24, signs), ("116", 116, None)):
+        z = integers(2, n).requires_grad_()
+
+
+        def f(t, operator=operator, given=given):
+            return operators.transform(t, operator, 0.5, signs=given)
+
+        assert torch.autograd.gradcheck(f, (z,), eps=1.0, atol=1e-4, rtol=1e-5)
+        w = integers(2, n).roll(3)
+        (f(z) * w).sum().backward()
+        assert torch.equal(z.grad, operators.transform(w, operator, 0.5, signs=given, transpose=True))
+    y = operators.transform(x * 1, "12x2", inplace=True)
+    y.sum().backward()
+    assert torch.equal(x.grad, operators.transform(torch.ones(2, 24), "12x2", transpose=True))
+    with pytest.raises(RuntimeError, match="out= does not support automatic differentiation"):
+        operators.transform(x, "12x2", out=torch.empty(2, 24))
+    with pytest.raises(RuntimeError, match="dense factors are not differentiated"):
+        operators.transform(x, "d3x8", dense=torch.eye(3).requires_grad_())
+
+
+@needs_torch
+def test_graphs():
+    from torch._subclasses import FakeTensorMode
+
+    x, signs = integers(3, 24), operators.random_signs(24, 1)
+    packed = signs.on(x)
+    torch._dynamo.reset()
+    f = torch.compile(
+        lambda t, s: operators.transform(t * 2, "12x2", 0.5, signs=s) + operators.transform(t, transpose=True),
+        fullgraph=True, backend="aot_eager",
+    )  # fmt: skip
+    assert torch.equal(f(x, packed), operators.transform(x * 2, "12x2", 0.5, signs=signs) + operators.transform(x))
+    with FakeTensorMode():
+        assert operators.transform(torch.empty(4, 24)).shape == (4, 24)
+    assert operators.transform(torch.empty(4, 24, device="meta")).device.type == "meta"
+    batch = integers(2, 3, 24)
+    assert torch.equal(torch.vmap(operators.transform, in_dims=1)(batch), operators.transform(batch.transpose(0, 1)))
+    torch.library.opcheck(torch.ops.fwht.apply_operator.default, (x, "12x2", packed, None, 0.5))
+
+
+# --- support ---------------------------------------------------------------------------------------------------------
+
+
+def test_supports_and_plan_of_an_operator():
+    assert fwht.supports(24, "float32", device="cpu", operator="12x2")
+    assert "for 48" in fwht.supports(24, "float32", device="cpu", operator="12x4").why_not
+    plan = fwht.plan(24, 3, "float32", device="cpu", operator="12x2", inplace=False)
+    x = np.random.default_rng(0).integers(-8, 8, (3, 24)).astype("float32")
+    assert "12x2" in plan.problem and np.array_equal(plan.execute(x), operators.transform(x, "12x2"))
+
+
+def test_the_structure_is_that_of_the_header():
+    assert ctypes.sizeof(_c.Operands) == 64

@@ -1,0 +1,217 @@
+"""Codes and scales: against the recipes worked out here in NumPy, against what they stand for, layouts, graphs, bad input."""
+
+import numpy as np
+import pytest
+
+import fwht
+from conftest import truth
+from fwht import quantize
+
+try:
+    import torch
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+
+
+def writes(encoding, device="cpu", dtype="float32", n=256):
+    """Skips where no variant of the device writes it."""
+    x = np.zeros((2, n), dtype) if device == "cpu" else torch.zeros(2, n, device=device, dtype=getattr(torch, dtype))
+    try:
+        fwht.hadamard_quantize(x, encoding, tensor_scale=1.0 if needs_number(encoding) else None)
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+
+
+def needs_number(encoding):
+    return quantize.layout_of(encoding, 256).needs_tensor_scale
+
+
+# --- layouts, which need no variant ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoding", "element", "bits", "kind", "storage"),  # of 5 rows of 256 elements
+    [
+        ("e4m3:row", "e4m3", 8, "float32", (5, 1, True)),
+        ("e4m3:128", "e4m3", 8, "float32", (5, 2, True)),
+        ("e4m3:128,ue8m0,mn,deepgemm", "e4m3", 8, "float32", (8, 2, False)),
+        ("e4m3:128,ue8m0,packed,deepgemm", "e4m3", 8, "int32", (8, 1, False)),
+        ("e4m3:tensor", "e4m3", 8, "float32", (1, 1, True)),
+        ("int8:row", "int8", 8, "float32", (5, 1, True)),
+        ("int4:row", "int4", 4, "float32", (5, 1, True)),
+        ("mxfp8", "e4m3", 8, "uint8", (5, 8, True)),
+        ("mxfp4", "e2m1", 4, "uint8", (5, 8, True)),
+        ("nvfp4", "e2m1", 4, "float8_e4m3fn", (5, 16, True)),
+        ("nvfp4:128x4", "e2m1", 4, "float8_e4m3fn", (128, 16, True)),
+    ],
+)
+def test_layouts(encoding, element, bits, kind, storage):
+    layout = quantize.layout_of(encoding, 256)
+    assert (layout.element, layout.code_bits, layout.scale_dtype) == (element, bits, kind)
+    assert layout.storage(5 * 256) == storage
+    assert layout.needs_tensor_scale == encoding.startswith("nvfp4")
+
+
+def test_a_token_of_several_rows():
+    layout = quantize.layout_of("e4m3:row,t512", 128)
+    assert layout.token == 512 and layout.rows(8 * 128) == 2 and layout.columns == 1
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def rows(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize("shape", [(3, 64), (2, 3, 256), (4096,)])
+def test_int8_per_row(shape):
+    """s = a / 127, codes = round(y * (127 / a)): the recipe in NumPy."""
+    writes("int8:row")
+    x = rows(*shape)
+    codes, scales = fwht.hadamard_quantize(x, "int8:row")
+    y = fwht.hadamard_transform(x, None)
+    a = np.abs(y).max(-1, keepdims=True)
+    assert codes.dtype == np.int8 and codes.shape == shape
+    assert scales.shape == (*shape[:-1], 1) and np.array_equal(scales, a / np.float32(127))
+    assert np.array_equal(codes, np.rint(y * (np.float32(127) / a)).astype("int8"))
+
+
+def test_int4_has_the_even_element_in_the_low_half():
+    writes("int4:row")
+    x = rows(3, 64)
+    codes, scales = fwht.hadamard_quantize(x, "int4:row")
+    y = fwht.hadamard_transform(x, None)
+    a = np.abs(y).max(-1, keepdims=True)
+    expected = np.rint(y * (np.float32(7) / a)).astype("int8")
+    assert codes.dtype == np.uint8 and codes.shape == (3, 32)
+    low, high = (codes & 15).astype("int8"), (codes >> 4).astype("int8")
+    assert np.array_equal(np.where(low > 7, low - 16, low), expected[:, ::2])
+    assert np.array_equal(np.where(high > 7, high - 16, high), expected[:, 1::2])
+    assert np.array_equal(scales, a / np.float32(7))
+
+
+# Half a step of the format beside a number, relative; and beside zero, relative to the largest of the group.
+STEPS = {"e4m3": (2.0**-4, 2.0**-10 / 448), "int8": (0, 0.5 / 127), "int4": (0, 0.5 / 7), "e2m1": (0.25, 0.25 / 6)}
+ENCODINGS = ["e4m3:row", "e4m3:128", "e4m3:tensor", "e4m3:128,ue8m0,mn,deepgemm", "e4m3:128,ue8m0,packed,deepgemm", "int8:row",
+             "int8:64", "int4:row", "int4:32", "mxfp8", "mxfp8:128x4", "mxfp4", "mxfp4:rceil", "nvfp4", "nvfp4:128x4"]  # fmt: skip
+
+
+def devices():
+    there = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
+    return ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not there, reason="no CUDA device or no CUDA build"))]
+
+
+@needs_torch
+@pytest.mark.parametrize("device", devices())
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_codes_and_scales_stand_for(device, encoding):
+    dtype = "float32" if device == "cpu" else "bfloat16"
+    writes(encoding, device, dtype)
+    layout = quantize.layout_of(encoding, 256)
+    x = torch.from_numpy(rows(2, 67, 256)).to(device=device, dtype=getattr(torch, dtype))
+    y = torch.from_numpy(truth(x.cpu().double().numpy(), None))
+    number = float(448 * 6 / y.abs().max()) if layout.needs_tensor_scale else None
+    codes, scales = fwht.hadamard_quantize(x, encoding, tensor_scale=number)
+    assert codes.shape == (2, 67, 256 * layout.code_bits // 8) and codes.device == x.device
+    got = quantize.dequantize(codes, scales, encoding, tensor_scale=number).cpu().double()
+    near, floor = STEPS[layout.element]
+    group = y.numel() if layout.whole_tensor else 256 // layout.columns
+    largest = y.reshape(-1, group).abs().amax(-1, keepdim=True).expand(-1, group).reshape(y.shape)
+    # A scale that is a power of two, or that is rounded to e4m3 itself, is up to twice as large, or so much too small that
+    # the largest element is cut to M (2^floor(log2 a): by a quarter at most).
+    coarse = layout.scale_type in ("ue8m0", "e8m0", "e4m3")
+    allowed = near * y.abs() + floor * largest * (2 if coarse else 1.01) + 2.0**-8 * y.abs() * (dtype == "bfloat16")
+    if coarse:
+        allowed = allowed + 0.25 * largest * (y.abs() > 0.7 * largest)
+    assert ((got - y).abs() <= allowed + 1e-6).all(), ((got - y).abs() - allowed).max()
+
+
+@needs_torch
+def test_numpy_and_torch_agree():
+    x = rows(5, 128)
+    for encoding in ("int8:row", "e4m3:row", "mxfp4", "e4m3:64,ue8m0,mn,deepgemm"):
+        writes(encoding, n=128)
+        codes, scales = fwht.hadamard_quantize(x, encoding)
+        tensor = fwht.hadamard_quantize(torch.from_numpy(x), encoding)
+        assert np.array_equal(codes.view("uint8"), tensor.codes.view(torch.uint8).numpy())
+        assert scales.shape == tuple(tensor.scales.shape) and np.array_equal(scales, tensor.scales.numpy())
+
+
+@needs_torch
+def test_the_unfused_chain_has_the_same_bits():
+    writes("int8:row", dtype="float16")
+    x = torch.from_numpy(rows(9, 512)).half()
+    y = fwht.hadamard_transform(x, None).float()
+    a = y.abs().amax(-1, keepdim=True)
+    codes, scales = fwht.hadamard_quantize(x, "int8:row")
+    assert torch.equal(scales, a / 127) and torch.equal(codes, (y * (127 / a)).round().to(torch.int8))
+
+
+@needs_torch
+def test_other_operators_strides_and_empty_tensors():
+    writes("int8:row", n=96)
+    x = torch.from_numpy(rows(96, 8)).t()  # elements not side by side
+    signs = fwht.operators.random_signs(96, 5)
+    codes, scales = fwht.hadamard_quantize(x, "int8:row", signs=signs)
+    y = fwht.operators.transform(x, None, None, signs=signs)
+    assert torch.equal(scales, y.abs().amax(-1, keepdim=True) / 127)
+    empty = fwht.hadamard_quantize(torch.empty(0, 64), "int8:row")
+    assert empty.codes.shape == (0, 64) and empty.scales.shape == (0, 1)
+
+
+@needs_torch
+def test_graphs():
+    from torch._subclasses import FakeTensorMode
+
+    writes("mxfp4", n=64)
+    x = torch.from_numpy(rows(5, 64))
+    torch._dynamo.reset()
+    f = torch.compile(lambda t: fwht.hadamard_quantize(t * 2, "mxfp4"), fullgraph=True, backend="aot_eager")
+    codes, scales = f(x)
+    expected = fwht.hadamard_quantize(x * 2, "mxfp4")
+    assert torch.equal(codes, expected.codes) and torch.equal(scales, expected.scales)
+    with FakeTensorMode():
+        fake = fwht.hadamard_quantize(torch.empty(4, 64), "e4m3:32,ue8m0,mn,deepgemm")
+        assert fake.codes.dtype == torch.float8_e4m3fn and fake.scales.stride() == (1, 4)
+    torch.library.opcheck(torch.ops.fwht.hadamard_quantize.default, (x, "int8:row"))
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "error", "words"),
+    [
+        ((3, 64), {"encoding": "e4m4:row"}, ValueError, "encoding 'e4m4:row'"),
+        ((3, 64), {"encoding": ""}, ValueError, "the form is e4m3:row"),
+        ((3, 64), {"encoding": 8}, TypeError, "encoding=8 must be a text"),
+        ((3, 64), {"encoding": "e4m3:48"}, ValueError, "group=48"),
+        ((), {}, ValueError, "at least one dimension"),
+        ((3, 64), {"encoding": "nvfp4"}, ValueError, "encoding nvfp4 needs tensor_scale"),
+        ((3, 64), {"tensor_scale": 2.0}, ValueError, "tensor_scale=2.0 is given, but encoding e4m3:row has none"),
+        ((3, 64), {"encoding": "nvfp4", "tensor_scale": 0.0}, ValueError, "tensor_scale=0.0 must be positive"),
+        ((3, 64), {"encoding": "nvfp4", "tensor_scale": "2"}, TypeError, "must be a number"),
+        ((3, 64), {"scale": float("nan")}, ValueError, "scale=nan must be finite"),
+        ((3, 13), {}, ValueError, "nearest n"),
+        ((3, 128), {"encoding": "e4m3:row,t512"}, ValueError, "512"),
+        ((3, 64), {"variant": "auto"}, NotImplementedError, "auto works on device memory"),
+    ],
+)
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+def test_bad_input(library, shape, arguments, error, words):
+    x = np.zeros(shape, "float32") if library == "numpy" else torch.zeros(shape)
+    with pytest.raises(error, match=words):
+        fwht.hadamard_quantize(x, **arguments)
+
+
+def test_what_is_no_array():
+    with pytest.raises(TypeError, match="must be a PyTorch tensor or a NumPy array"):
+        fwht.hadamard_quantize([1.0, 2.0])
+
+
+@needs_torch
+def test_gradients_are_refused():
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        fwht.hadamard_quantize(torch.zeros(3, 64, requires_grad=True))

@@ -1,0 +1,145 @@
+// Moves on the device: a thread moves 16 bytes (swap_outer), adds the T parts of 16 bytes with all T sign
+// patterns (add_with_signs: every part is read once), or picks one element (pick_columns). A few hundred KB
+// at most; each is one wave of small blocks.
+#include "common/cuda_check.hpp"
+#include "common/storage.cuh"
+#include "variants/sharded/device_moves.hpp"
+#include "variants/sharded/moves.hpp"
+
+namespace fwht::sharded::device {
+namespace {
+
+constexpr int kThreads = 128;
+
+unsigned blocks_for(std::int64_t items) {
+  return static_cast<unsigned>((items + kThreads - 1) / kThreads);
+}
+
+__device__ std::int64_t this_item() {
+  return std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+}
+
+__global__ void swap_outer_kernel(const uint4* in, uint4* out, std::int64_t outer, std::int64_t inner,
+                                  std::int64_t vectors) {
+  const std::int64_t item = this_item();
+  if (item >= outer * inner * vectors) return;
+  const std::int64_t block = item / vectors, v = item % vectors;
+  const std::int64_t a = block / inner, b = block % inner;
+  out[(b * outer + a) * vectors + v] = in[item];
+}
+
+__global__ void take_chunk_kernel(const uint4* in, uint4* out, std::int64_t rows, std::int64_t stride,
+                                  std::int64_t vectors) {
+  const std::int64_t item = this_item();
+  if (item < rows * vectors) out[item] = in[item / vectors * stride + item % vectors];
+}
+
+template <Dtype dtype, int ranks>
+__global__ void add_with_signs_kernel(const uint4* in, uint4* out, std::int64_t rows, std::int64_t vectors,
+                                      float scale) {
+  const std::int64_t item = this_item();
+  if (item >= rows * vectors) return;
+  const std::int64_t row = item / vectors, v = item % vectors;
+  constexpr int kPerVector = Storage<dtype>::kPerVector;
+  float parts[ranks][kPerVector];
+#pragma unroll
+  for (int r = 0; r < ranks; ++r)
+    unpack<dtype>(in[(r * rows + row) * vectors + v], parts[r]);
+#pragma unroll
+  for (int s = 0; s < ranks; ++s) {
+    float sums[kPerVector];
+#pragma unroll
+    for (int i = 0; i < kPerVector; ++i) {
+      float sum = 0.0F;
+#pragma unroll
+      for (int r = 0; r < ranks; ++r)
+        sum += (__popc(s & r) & 1) != 0 ? -parts[r][i] : parts[r][i];
+      sums[i] = scale * sum;
+    }
+    out[(row * ranks + s) * vectors + v] = pack<dtype>(sums);
+  }
+}
+
+__global__ void pick_columns_kernel(const std::uint16_t* in, std::uint16_t* out, const std::int32_t* columns,
+                                    int rows, int count, int width) {
+  const int i = static_cast<int>(this_item());
+  if (i >= count) return;
+  const int column = columns[i];
+  const std::uint16_t* from = in + std::int64_t{column / width} * rows * width + column % width;
+  const int row = static_cast<int>(blockIdx.y);
+  out[std::int64_t{row} * count + i] = from[std::int64_t{row} * width];
+}
+
+template <Dtype dtype>
+void add_with_signs_of(const uint4* in, uint4* out, std::int64_t rows, int ranks, std::int64_t vectors,
+                       float scale, Stream stream) {
+  const unsigned blocks = blocks_for(rows * vectors);
+  switch (ranks) {
+    case 1:
+      add_with_signs_kernel<dtype, 1><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
+      break;
+    case 2:
+      add_with_signs_kernel<dtype, 2><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
+      break;
+    case 4:
+      add_with_signs_kernel<dtype, 4><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
+      break;
+    case 8:
+      add_with_signs_kernel<dtype, 8><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
+      break;
+    case 16:
+      add_with_signs_kernel<dtype, 16><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
+      break;
+    default:
+      break;  // validate() refuses it
+  }
+}
+
+}  // namespace
+
+void swap_outer(const void* in, void* out, std::int64_t outer, std::int64_t inner, std::int64_t bytes,
+                Stream stream) {
+  const std::int64_t vectors = bytes / 16;
+  swap_outer_kernel<<<blocks_for(outer * inner * vectors), kThreads, 0, stream>>>(
+      static_cast<const uint4*>(in), static_cast<uint4*>(out), outer, inner, vectors);
+  FWHT_CUDA(cudaGetLastError());
+}
+
+void take_chunk(const void* in, void* out, std::int64_t rows, std::int64_t stride_bytes, std::int64_t bytes,
+                Stream stream) {
+  take_chunk_kernel<<<blocks_for(rows * (bytes / 16)), kThreads, 0, stream>>>(
+      static_cast<const uint4*>(in), static_cast<uint4*>(out), rows, stride_bytes / 16, bytes / 16);
+  FWHT_CUDA(cudaGetLastError());
+}
+
+void add_with_signs(Dtype dtype, const void* in, void* out, std::int64_t rows, int ranks, std::int64_t width,
+                    float scale, Stream stream) {
+  const std::int64_t vectors = width * bytes_of(dtype) / 16;
+  const auto* from = static_cast<const uint4*>(in);
+  auto* to = static_cast<uint4*>(out);
+  switch (dtype) {
+    case Dtype::f16:
+      add_with_signs_of<Dtype::f16>(from, to, rows, ranks, vectors, scale, stream);
+      break;
+    case Dtype::bf16:
+      add_with_signs_of<Dtype::bf16>(from, to, rows, ranks, vectors, scale, stream);
+      break;
+    case Dtype::f32:
+      add_with_signs_of<Dtype::f32>(from, to, rows, ranks, vectors, scale, stream);
+      break;
+    case Dtype::f64:
+      break;  // validate() refuses it
+  }
+  FWHT_CUDA(cudaGetLastError());
+}
+
+void pick_columns(const void* in, void* out, const std::int32_t* columns, std::int64_t rows,
+                  std::int64_t count, std::int64_t width, Stream stream) {
+  const dim3 grid(blocks_for(count), static_cast<unsigned>(rows));
+  pick_columns_kernel<<<grid, kThreads, 0, stream>>>(
+      static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(out), columns,
+      static_cast<int>(rows), static_cast<int>(count), static_cast<int>(width));
+  FWHT_CUDA(cudaGetLastError());
+}
+
+}  // namespace fwht::sharded::device
