@@ -8,14 +8,14 @@ The model that everything is held against (common/numerics.hpp): k roundings to 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from . import baselines
+from . import tables
 from .load import Device
-from .tables import ordered
 
 # In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
 CONTINUOUS = (
@@ -23,6 +23,7 @@ CONTINUOUS = (
     "near_overflow",
 )  # fmt: skip
 STRUCTURED = ("constant", "one_hot", "walsh_noise")
+TABLES = ("accuracy.csv", "probes.csv", "overflow.csv", "quantization.csv", "attention.csv")
 SOURCES = ("measured", "emulated", "emulated_a100")
 FORMATS = ("int8", "int4", "e4m3", "mxfp4", "nvfp4")
 METHODS = ("fp16_standard", "fp16_flash", "fp8_baseline", "fp8_no_rotation", "fp8_no_block", "fp8_fa3")
@@ -32,10 +33,7 @@ CHOICES = ("default", "p_unscaled", "p_scaled", "p_fp16", "softmax_fp32", "refer
 HADACORE = {("f16", 64): 2.97e-4, ("f16", 32768): 4.29e-4, ("bf16", 64): 2.35e-3, ("bf16", 32768): 3.33e-3}
 
 CAUSES = {
-    "significand": (
-        "one entry dominates: outputs gather at few significands, and sums with it absorb what is smaller"
-        " than their spacing"
-    ),
+    "significand": ("one entry dominates: outputs gather at few significands, and sums with it absorb what is smaller than their spacing"),
     "grid": "short sums of numbers on one grid leave residues 0 and 1/2 more often",
     "subnormal": "numbers below the smallest normal one have a fixed spacing",
     "binade": "the outputs' size falls badly within a binade",
@@ -52,12 +50,7 @@ def ratios(device: Device) -> pd.DataFrame:
     `inside` says that |measured / formula - 1| is within the window; `explained` that the prediction for the data is.
     """
     table = device.accuracy
-    table = table[
-        table["dtype"].isin(["f16", "bf16"])
-        & table["input"].isin(CONTINUOUS)
-        & table["predicted_for_data"].notna()
-        & table["rel_l2"].notna()
-    ].copy()
+    table = table[table["dtype"].isin(["f16", "bf16"]) & table["input"].isin(CONTINUOUS) & table["predicted_for_data"].notna() & table["rel_l2"].notna()].copy()
     for column in ("rel_l2", "ratio", "ratio_for_data", "window", "predicted_rel_l2", "predicted_for_data"):
         table[column] = table[column].astype(float)
     table["inside"] = (table["ratio"] - 1).abs() <= table["window"]
@@ -116,8 +109,8 @@ def findings(device: Device) -> pd.DataFrame:
                 "cause": cause,
                 "words": CAUSES.get(cause, "none of the known causes"),
                 "cases": len(part),
-                "variants": ", ".join(ordered(part["variant"], device.variants)),
-                "inputs": ", ".join(ordered(part["input"], CONTINUOUS)),
+                "variants": ", ".join(tables.ordered(part["variant"], device.variants)),
+                "inputs": ", ".join(tables.ordered(part["input"], CONTINUOUS)),
                 "smallest_n": int(part["n"].min()),
                 "largest_n": int(part["n"].max()),
                 "low": part["ratio"].min(),
@@ -155,7 +148,7 @@ def hadacore(device: Device) -> pd.DataFrame:
                     "rel_l2": error,
                     "ratio": error / quoted,
                     "within": 0.99 * (quoted - half) <= error <= 1.01 * (quoted + half),
-                    "kernel": baselines.published_errors().get(("hadacore", dtype, n), math.nan),
+                    "kernel": tables.published_errors().get(("hadacore", dtype, n), math.nan),
                     "elements": int(row.elements),
                 }
             )
@@ -167,12 +160,9 @@ def against_published_kernel(device: Device) -> pd.DataFrame:
     """`hadacore_published` over the published kernel as measured on an H200, 16-bit normal data, every common n."""
     table = device.accuracy
     table = table[
-        (table["variant"] == "hadacore_published")
-        & (table["input"] == "normal")
-        & table["rel_l2"].notna()
-        & table["source"].isin(["measured", "emulated"])
+        (table["variant"] == "hadacore_published") & (table["input"] == "normal") & table["rel_l2"].notna() & table["source"].isin(["measured", "emulated"])
     ]
-    known = baselines.published_errors().get("hadacore")
+    known = tables.published_errors().get("hadacore")
     rows = [
         {"dtype": row.dtype, "n": row.n, "ratio": float(row.rel_l2) / known[(row.dtype, row.n)]}
         for row in table.itertuples()
@@ -191,14 +181,6 @@ def gains(device: Device, dtype: str) -> pd.DataFrame:
         table[column] = table[column].astype(float)
     table["deviations"] = (table["gain"] - table["predicted_gain"]) / table["gain_spread"]
     return _in_order(table, device)
-
-
-def ulp_shares(row) -> np.ndarray | None:
-    """Shares of the histogram's bins: equal to the correctly rounded result, 1, 2-3, 4-7 ... steps away."""
-    if not row.ulp_histogram:
-        return None
-    counts = np.array([float(part) for part in row.ulp_histogram.split(";")])
-    return counts / counts.sum() if counts.sum() else None
 
 
 def nonfinite(device: Device) -> pd.DataFrame:
@@ -227,13 +209,12 @@ def probe_summary(device: Device) -> pd.DataFrame:
     """One row for each instruction: width, products at once, mismatches with the model, order, bias."""
     rows = []
     keys = ["source", "instruction", "operand", "accumulator"]
-    for key, part in device.probes.groupby(keys, sort=False):
+    for key, part in device.tables["probes.csv"].groupby(keys, sort=False):
         values = part.set_index("probe")
-        random = (
-            values.loc[["random", "chain_of_4"]] if {"random", "chain_of_4"} <= set(values.index) else None
-        )
+        random = values.loc[["random", "chain_of_4"]] if {"random", "chain_of_4"} <= set(values.index) else None
         rows.append(
-            dict(zip(keys, key, strict=True)) | {
+            dict(zip(keys, key, strict=True))
+            | {
                 "fraction_bits": _value(values, "fraction_bits"),
                 "fused_products": _value(values, "fused_products"),
                 "vectors": int(random["vectors"].sum()) if random is not None else 0,
@@ -258,10 +239,11 @@ def overflow_onset(device: Device) -> pd.DataFrame:
     """Per variant, n and shape: the smallest 2-norm over 65504 at which a finite result came out infinite or NaN."""
     keys = ["variant", "source", "n", "shape"]
     rows = []
-    for key, part in device.overflow.groupby(keys, sort=False):
+    for key, part in device.tables["overflow.csv"].groupby(keys, sort=False):
         bad = part[part["spurious_rows"] > 0]
         rows.append(
-            dict(zip(keys, key, strict=True)) | {
+            dict(zip(keys, key, strict=True))
+            | {
                 "onset": bad["norm_over_limit"].min() if len(bad) else math.nan,
                 "largest_tested": part.loc[part["overflowing_rows"] < part["rows"], "norm_over_limit"].max(),
                 "spurious_values": int(bad["spurious_values"].max()) if len(bad) else 0,
@@ -275,7 +257,7 @@ def overflow_onset(device: Device) -> pd.DataFrame:
 
 def rotation_gain(device: Device, dtype: str = "f16") -> pd.DataFrame:
     """Exact rotation against none: error of both and the gain in dB, for each format, input and n."""
-    table = device.quantization[device.quantization["dtype"] == dtype]
+    table = device.tables["quantization.csv"][device.tables["quantization.csv"]["dtype"] == dtype]
     keys = ["format", "input", "n"]
     columns = [*keys, "rel_l2", "bulk_rel_l2", "peak_over_rms", "underflow"]
     plain = table[table["variant"] == "none"][columns]
@@ -289,7 +271,7 @@ def rotation_gain(device: Device, dtype: str = "f16") -> pd.DataFrame:
 
 def transform_visibility(device: Device, n: int | None = None) -> pd.DataFrame:
     """How much a variant's own rounding adds to the error of exact rotation, per dtype and format: the largest case."""
-    table = device.quantization
+    table = device.tables["quantization.csv"]
     if n is not None:
         table = table[table["n"] == n]
     keys = ["dtype", "n", "input", "format"]
@@ -309,7 +291,7 @@ def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
 
     Methods that rotate: the median over variants, with the range over variants beside it.
     """
-    table = device.attention
+    table = device.tables["attention.csv"]
     table = table[(table["d"] == d) & (table["n"] == n) & (table["status"] == "ok")]
     rows = []
     for (method, choice), part in table.groupby(["method", "choice"], sort=False):
@@ -339,7 +321,7 @@ def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
 
 
 def attention_shapes(device: Device) -> list[tuple[int, int]]:
-    table = device.attention
+    table = device.tables["attention.csv"]
     return sorted({(int(d), int(n)) for d, n in zip(table["d"], table["n"], strict=True)})
 
 
@@ -361,11 +343,9 @@ def requirements(device: Device) -> list[Requirement]:
         outside = int((~table["inside"]).sum())
         found.append(
             Requirement(
-                "measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the"
-                " model holds",
+                "measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the model holds",
                 bad.empty,
-                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad)} of them"
-                " explained",
+                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad)} of them explained",
             )
         )
     quoted = hadacore(device)
@@ -375,8 +355,7 @@ def requirements(device: Device) -> list[Requirement]:
         kernel = against_published_kernel(device)["ratio"]
         found.append(
             Requirement(
-                "HadaCore's errors reproduced within 1 % of a number that rounds to the figure's three"
-                " digits",
+                "HadaCore's errors reproduced within 1 % of a number that rounds to the figure's three digits",
                 bool(quoted["within"].all()),
                 f"{int(quoted['within'].sum())} of {len(quoted)}, the farthest {100 * (worst - 1):+.2f} %"
                 " from the digits as printed"
@@ -395,20 +374,17 @@ def requirements(device: Device) -> list[Requirement]:
         judged = ("fp8_baseline", "fp8_fa3")
         found.append(
             Requirement(
-                "FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n ="
-                " 8448, with the default choices",
+                "FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n = 8448, with the default choices",
                 all(abs(default["ratio"].get(method, math.nan) - 1) <= 0.2 for method in judged),
                 "; ".join(
-                    f"{method} {100 * (row.ratio - 1):+.1f} +-"
-                    f" {100 * row.standard_error / row.published:.1f} %"
-                    + _other_choices(fp8, method, row.published)
+                    f"{method} {100 * (row.ratio - 1):+.1f} +- {100 * row.standard_error / row.published:.1f} %" + _other_choices(fp8, method, row.published)
                     for method in judged
                     if method in default.index
                     for row in [default.loc[method]]
                 ),
             )
         )
-    probes = device.probes[device.probes["source"] == "measured"]  # what is emulated is the model itself
+    probes = device.tables["probes.csv"][device.tables["probes.csv"]["source"] == "measured"]  # what is emulated is the model itself
     if len(probes):
         found.append(
             Requirement(
@@ -423,7 +399,122 @@ def requirements(device: Device) -> list[Requirement]:
 def _other_choices(fp8: pd.DataFrame, method: str, published: float) -> str:
     """What other casts of the softmax weights give."""
     others = fp8[(fp8["method"] == method) & fp8["choice"].str.startswith("p_")]
-    words = ", ".join(
-        f"{row.choice} {100 * (row.rmse / published - 1):+.0f} %" for row in others.itertuples()
-    )
+    words = ", ".join(f"{row.choice} {100 * (row.rmse / published - 1):+.0f} %" for row in others.itertuples())
     return f" ({words})" if words else ""
+
+
+# ------------------------------------------------------------------------------------------------- tables of the report
+
+
+def report_tables(device: Device) -> Iterator[tuple[str, str, str, pd.DataFrame, list[tuple[str, str, str]]]]:
+    """Id, title, words, data and columns (field, header, format) of every table that the report shows."""
+    what = [("variant", "variant", "text"), ("source", "source", "text"), ("dtype", "dtype", "text")]
+    low_high = [
+        ("low", "least", "fixed3"),
+        ("high", "greatest", "fixed3"),
+        ("low_for_data", "least, data", "fixed3"),
+        ("high_for_data", "greatest, data", "fixed3"),
+    ]
+    must = pd.DataFrame([{"what": r.words, "holds": "holds" if r.holds else "DOES NOT HOLD", "detail": r.detail} for r in requirements(device)])
+    yield "must-hold", "What must hold", "", must, [("what", "requirement", "text"), ("holds", "", "text"), ("detail", "measured", "text")]
+    columns = [*what, ("cases", "cases", "int"), *low_high, ("outside", "outside", "int"), ("explained", "explained", "int")]
+    words = "f16 and bf16 on continuous inputs: range against the formula, and against the prediction for the data."
+    yield "ratio-summary", "Measured over predicted error by variant", words, ratio_summary(device), columns
+    columns = [
+        ("words", "cause", "text"),
+        ("cases", "cases", "int"),
+        ("inputs", "inputs", "text"),
+        ("variants", "variants", "text"),
+        ("smallest_n", "smallest n", "int"),
+        ("largest_n", "largest n", "int"),
+        *low_high,
+    ]
+    yield (
+        "deviations",
+        "Deviations from the formula and their causes",
+        "Inside the window again once the model follows the roundings through the data.",
+        findings(device),
+        columns,
+    )
+    gain = pd.concat([gains(device, dtype).assign(dtype=dtype) for dtype in ("f16", "bf16", "f32")], ignore_index=True)
+    columns = [*what, ("n", "n", "int"), ("gain", "gain", "number"), ("gain_spread", "standard deviation", "number"), ("predicted_gain", "predicted", "number"),
+               ("deviations", "in standard deviations", "fixed")]  # fmt: skip
+    yield "gains", "Gain on normal data", "The error that all results share.", gain, columns
+    if len(device.tables["probes.csv"]):
+        columns = [
+            ("source", "source", "text"),
+            ("instruction", "instruction", "text"),
+            ("operand", "operands", "text"),
+            ("accumulator", "accumulator", "text"),
+            ("fraction_bits", "fraction bits", "int"),
+            ("fused_products", "products at once", "int"),
+            ("vectors", "vectors", "int"),
+            ("mismatches", "mismatches", "int"),
+            ("order", "changed by order", "int"),
+            ("gain", "truncation gain", "number"),
+            ("agrees", "agrees", "text"),
+        ]
+        yield "probes", "Tensor cores", "What the probes found; mismatches are bitwise differences from the model.", probe_summary(device), columns
+    if len(device.tables["overflow.csv"]):
+        columns = [*what[:2], ("n", "n", "int"), ("shape", "shape", "text"), ("onset", "begins at", "fixed3"), ("largest_tested", "tested up to", "fixed3")]
+        yield (
+            "overflow",
+            "Where spurious overflow begins",
+            "The smallest 2-norm over 65504 at which a finite result came out infinite or NaN.",
+            overflow_onset(device),
+            columns,
+        )
+    if len(device.tables["quantization.csv"]):
+        columns = [
+            ("format", "format", "text"),
+            ("input", "input", "text"),
+            ("n", "n", "int"),
+            ("rel_l2_plain", "without", "number"),
+            ("rel_l2_rotated", "rotated", "number"),
+            ("gain_db", "gain (dB)", "fixed"),
+            ("bulk_gain_db", "gain of the bulk (dB)", "fixed"),
+            ("peak_over_rms_plain", "peak / RMS without", "fixed"),
+            ("peak_over_rms_rotated", "peak / RMS rotated", "fixed"),
+        ]
+        yield "rotation-table", "What rotation does for quantized tokens", "f16 tokens, exact rotation; positive gains help.", rotation_gain(device), columns
+        columns = [*what, ("format", "format", "text"), ("input", "input", "text"), ("n", "n", "int"), ("added", "adds", "percent"),
+                   ("transform_rel_l2", "transform", "number"), ("exact", "quantization", "number")]  # fmt: skip
+        words = "The case in which a variant's own rounding adds most, against exact rotation."
+        yield "visibility", "What a variant's own rounding adds to quantization", words, transform_visibility(device), columns
+    columns = [
+        ("d", "d", "int"),
+        ("n", "n", "int"),
+        ("method", "method", "text"),
+        ("choice", "choice", "text"),
+        ("rmse", "RMSE", "number"),
+        ("rmse_mean", "mean over heads", "number"),
+        ("standard_error", "standard error", "number"),
+        ("rmse_spread", "spread", "number"),
+        ("published", "published", "number"),
+        ("ratio", "ratio", "fixed3"),
+        ("variants", "variants", "int"),
+        ("low", "least", "number"),
+        ("high", "greatest", "number"),
+        ("heads", "heads", "int"),
+        ("rows_per_head", "rows per head", "int"),
+    ]
+    shapes = [attention_table(device, d, n).assign(d=d, n=n) for d, n in attention_shapes(device)]
+    words = "RMSE against FP64; methods that rotate show the median over variants and the range."
+    yield "attention-table", "FP8 attention", words, pd.concat(shapes, ignore_index=True) if shapes else pd.DataFrame(), columns
+    every = device.accuracy
+    columns = [
+        *what,
+        ("n", "n", "int"),
+        ("input", "input", "text"),
+        ("rel_l2", "error", "number"),
+        ("predicted_rel_l2", "predicted", "number"),
+        ("ratio", "ratio", "fixed3"),
+        ("rel_l2_min_row", "best row", "number"),
+        ("rel_l2_max_row", "worst row", "number"),
+        ("max_error_over_rms", "max error / rms", "number"),
+        ("gain", "gain", "number"),
+        ("bit_match", "bit match", "fixed3"),
+        ("status", "status", "text"),
+        ("message", "message", "text"),
+    ]
+    yield "accuracy-all", "Every accuracy measurement", "", every, columns

@@ -82,10 +82,7 @@ class FolderWriter:
         useful = 2 * elements * ELEMENT_BYTES[dtype]
         limit = copy_us(useful, mode)
         hard = 1 + 0.06 * max(0, math.log2(n) - 11)
-        time = (
-            slow * hard * limit / EFFICIENCY.get(variant, 0.3) * wobble(variant, dtype, n, elements, mode)
-            + 0.05
-        )
+        time = slow * hard * limit / EFFICIENCY.get(variant, 0.3) * wobble(variant, dtype, n, elements, mode) + 0.05
         ideal = ideal_error(dtype)
         row = {
             "variant": variant,
@@ -120,6 +117,9 @@ class FolderWriter:
             "settings": json.dumps({"grid": rows, "threads": 256}),
             "message": "",
         }
+        if "time_us" in changes:
+            for name in ("time_min_us", "time_max_us"):
+                changes.setdefault(name, changes["time_us"])
         self.tables["results.csv"].append(row | changes)
 
     def limit(self, dtype: str, elements: int, mode: str):
@@ -155,9 +155,7 @@ class FolderWriter:
             }
         )
 
-    def error(
-        self, variant: str, dtype: str, n: int, input: str = "normal", source: str = "measured", **changes
-    ):
+    def error(self, variant: str, dtype: str, n: int, input: str = "normal", source: str = "measured", **changes):
         k = 1 if dtype == "f32" else min(ROUNDINGS.get(variant, 1), max(1, math.ceil(math.log2(n) / 4)))
         predicted = ideal_error(dtype) * (math.sqrt(k) if dtype != "f32" else 1.08 * math.sqrt(math.log2(n)))
         measured = predicted * (0.985 + 0.5 * (wobble(variant, dtype, n, input, source) - 0.97))
@@ -242,9 +240,7 @@ def _supported(writer: FolderWriter, variant: str, dtype: str, n: int, elements:
 
 def host_folder(**context) -> FolderWriter:
     device = {"present": False, "why_absent": "no CUDA device: no driver is installed"}
-    writer = FolderWriter(
-        **({"device": device, "variants": ["cpu", "naive"], "cuda": "", "cuda_flags": ""} | context)
-    )
+    writer = FolderWriter(**({"device": device, "variants": ["cpu", "naive"], "cuda": "", "cuda_flags": ""} | context))
     for dtype in ("f16", "f32"):
         for elements in (1 << 12, 1 << 16, 1 << 20):
             writer.limit(dtype, elements, "host")

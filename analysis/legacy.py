@@ -5,7 +5,7 @@ Delete this file, its call in load.py and its test with the last such folder.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -15,9 +15,10 @@ from . import schema
 LACKED = ("operator", "encoding", "bytes_read", "bytes_written")
 
 
-def declared(table: schema.Table) -> schema.Table:
-    """`table` as older folders hold it."""
-    return replace(table, columns=tuple(c for c in table.columns if c.name not in LACKED))
+def declared(table: schema.Table, names: Iterable[str]) -> schema.Table:
+    """`table` as older folders hold it, whose file has the columns `names`: what came later and may be empty is not asked for."""
+    known = set(names)
+    return table.model_copy(update={"columns": [c for c in table.columns if c.name not in LACKED and (c.required or c.name in known)]})
 
 
 def completed(values: pd.DataFrame, table: schema.Table) -> pd.DataFrame:
@@ -28,5 +29,6 @@ def completed(values: pd.DataFrame, table: schema.Table) -> pd.DataFrame:
         "bytes_read": lambda: values["useful_bytes"] // 2,
         "bytes_written": lambda: values["useful_bytes"] // 2,
     }
-    absent = {name: meaning[name]() for name in table.names if name not in values}
+    absent = {name: meaning[name]() for name in LACKED if name in table.names}
+    absent |= {c.name: table.empty()[c.name].reindex(values.index) for c in table.columns if c.name not in values and c.name not in LACKED}
     return values.assign(**absent)[table.names]

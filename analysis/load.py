@@ -7,37 +7,100 @@ them) and tables: `results.csv`, `limits.csv`, `unsupported.csv` (the sweep), `a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import fcntl
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
+from pydantic import BaseModel, Field, JsonValue
 
 from . import legacy, schema
-from .schema import ResultsError
+from .schema import ResultsError, Strict, read_bytes, read_json
 
-FORMAT_VERSION = 1
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path("experiments") / "results"
 MODES = ("alternating", "replay", "replay_pdl", "cold", "host")  # order of display
 DTYPES = ("f16", "bf16", "f32", "f64")
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
-
-CONTEXT_KEYS = (
-    "format_version", "command", "argv", "utc_start", "utc_end", "commit", "dirty", "sources_hash", "version",
-    "build_type", "cxx", "cxx_flags", "cuda", "cuda_flags", "host", "device", "grid", "seeds", "variants",
-    "complete",
-)  # fmt: skip
-HOST_KEYS = ("name", "threads", "memory_bytes")
-DEVICE_KEYS = (
-    "present", "why_absent", "name", "compute_capability", "sm_count", "l2_bytes", "memory_bytes",
-    "clock_khz",
-    "driver_version", "runtime_version",
-)  # fmt: skip
-
 SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
 SIDE_FILES = ("launches.csv", "not_profiled.csv", "tests.csv")  # what was launched, left out, tested: no measurement
 # A resumed run measures limits again, meets refusals again, and may launch and test again.
 MAY_REPEAT = ("limits.csv", "unsupported.csv", *SIDE_FILES)
+NOISY = 1.2  # slowest over fastest replay: beyond it something else ran on the machine
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Host(Strict):
+    name: str
+    threads: Count
+    memory_bytes: Count
+
+
+class NoGpu(Strict):
+    present: Literal[False]
+
+
+class Gpu(Strict):
+    present: Literal[True]
+    why_absent: str
+    name: Text
+    compute_capability: str
+    sm_count: Count
+    l2_bytes: Annotated[int, Field(ge=0)]
+    memory_bytes: Count
+    clock_khz: int
+    driver_version: int | str
+    runtime_version: int | str
+
+
+class Run(Strict):
+    """One program that wrote into the folder."""
+
+    argv: list[str]
+    load_average: float | int | None = None
+
+
+class Listed(Strict):
+    """What a finished run records of a table."""
+
+    rows: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Context(Strict):
+    """context.json; docs/measuring.md describes the keys."""
+
+    format_version: Literal[1]
+    command: str
+    argv: list[str]
+    utc_start: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    utc_end: str | None
+    commit: Text
+    dirty: bool
+    sources_hash: Text
+    version: str
+    build_type: str
+    cxx: str
+    cxx_flags: str
+    cuda: str
+    cuda_flags: str
+    host: Host
+    device: NoGpu | Gpu = Field(discriminator="present")
+    grid: JsonValue
+    seeds: list[int] | int
+    variants: list[str]
+    complete: bool
+    runs: list[Run] = Field(default_factory=list)
+    files: dict[str, Listed] = Field(default_factory=dict)
 
 
 class Tables:
@@ -61,29 +124,13 @@ class Tables:
     def accuracy(self) -> pd.DataFrame:
         return self.tables["accuracy.csv"]
 
-    @property
-    def probes(self) -> pd.DataFrame:
-        return self.tables["probes.csv"]
-
-    @property
-    def overflow(self) -> pd.DataFrame:
-        return self.tables["overflow.csv"]
-
-    @property
-    def quantization(self) -> pd.DataFrame:
-        return self.tables["quantization.csv"]
-
-    @property
-    def attention(self) -> pd.DataFrame:
-        return self.tables["attention.csv"]
-
 
 @dataclass(frozen=True)
 class Folder(Tables):
     """One results folder as it lies on disk; `schema` declares the tables."""
 
     path: Path
-    context: dict
+    context: dict[str, Any]
     schema: schema.Schema
     tables: dict[str, pd.DataFrame]  # by file name, every one that the schema or this program knows
 
@@ -98,9 +145,7 @@ class Folder(Tables):
     @property
     def device(self) -> str:
         """What the times belong to: the GPU, or the CPU when the machine had none."""
-        return (
-            self.context["device"]["name"] if self.on_gpu else f"{self.context['host']['name']} (host only)"
-        )
+        return self.context["device"]["name"] if self.on_gpu else f"{self.context['host']['name']} (host only)"
 
     @property
     def commit(self) -> str:
@@ -110,10 +155,25 @@ class Folder(Tables):
     def l2_bytes(self) -> int:
         return int(self.context["device"].get("l2_bytes") or 0) if self.on_gpu else 0
 
+    @property
+    def origin(self) -> tuple[str, str, str]:
+        """Folders of one origin may be read together."""
+        return self.device, self.commit, self.context["sources_hash"]
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the machine had other work when a program began to measure."""
+        loads = [run.get("load_average") or 0 for run in self.context.get("runs", [])]
+        return max(loads, default=0) > self.context["host"]["threads"] / 2
+
+    def has(self, table: str) -> bool:
+        """Whether there are rows, or a profile."""
+        return has_profile(self.path) if table == "profile.csv" else len(self.tables.get(table, ())) > 0
+
 
 @dataclass(frozen=True)
 class Device(Tables):
-    """All folders of one device, merged; where two folders measured the same thing the newer one counts."""
+    """Folders of one device, merged; where two folders measured the same thing the newer one counts."""
 
     name: str
     folders: tuple[Folder, ...]  # oldest first
@@ -136,18 +196,19 @@ class Device(Tables):
         return names + sorted({v for t in tables for v in t["variant"]} - set(names))
 
     @property
-    def label(self) -> str:
-        """Folder, device and commit: the line under every figure."""
-        names = ", ".join(f.name for f in self.folders)
+    def short(self) -> str:
+        """Device and commit: what tells runs apart on a page."""
         dirty = "+dirty" if any(f.context["dirty"] for f in self.folders) else ""
-        commits = ", ".join(dict.fromkeys(f.commit[:10] for f in self.folders))
-        return f"{names}  |  {self.name}  |  commit {commits}{dirty}"
+        return f"{self.name}, {', '.join(dict.fromkeys(f.commit[:10] for f in self.folders))}{dirty}"
+
+    @property
+    def label(self) -> str:
+        """Folders, device and commit."""
+        return f"{', '.join(f.name for f in self.folders)}  |  {self.short.replace(', ', '  |  commit ', 1)}"
 
 
-def load(
-    paths: Iterable[Path | str], *, allow_dirty=False, allow_mixed=False, allow_incomplete=False
-) -> list[Device]:
-    """Loads folders and groups them by device.
+def load(paths: Iterable[Path | str], *, allow_dirty=False, allow_mixed=False, allow_incomplete=False, split=False) -> list[Device]:
+    """Loads folders and groups them by device; with `split` by device and sources, the newest group first.
 
     Throws ResultsError, in one sentence, for anything missing, malformed, dirty, mixed or unfinished.
     """
@@ -160,48 +221,56 @@ def load(
     if not folders:
         raise ResultsError("no results folder was given")
     if not allow_mixed:
-        _refuse_mixed(folders)
-    groups: dict[str, list[Folder]] = {}
+        _refuse_mixed(folders, commits=not split)
+    groups: dict[Any, list[Folder]] = {}
     for folder in sorted(folders, key=lambda f: f.context["utc_start"]):
-        groups.setdefault(folder.device, []).append(folder)
-    return [_merge(name, group) for name, group in groups.items()]
+        groups.setdefault(folder.origin if split else folder.device, []).append(folder)
+    devices = [merge(group[-1].device, group) for group in groups.values()]
+    return sorted(devices, key=lambda d: d.newest.context["utc_start"], reverse=True) if split else devices
 
 
 def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) -> Folder:
     """Loads one folder; throws ResultsError as `load` does."""
     path = Path(path)
-    if not path.is_dir():
-        raise ResultsError(f"{path} is no results folder: no such directory")
+    context = load_context(path)
     path = path.resolve()
-    context = _read_context(path)
     if not context["complete"] and not allow_incomplete:
-        raise ResultsError(
-            f"{path.name} is an incomplete run (complete=false); --allow-incomplete reads it anyway"
-        )
+        raise ResultsError(f"{path.name} is an incomplete run (complete=false); --allow-incomplete reads it anyway")
     if context["dirty"] and not allow_dirty:
-        raise ResultsError(
-            f"{path.name} comes from a dirty build (sources differ from commit {context['commit'][:10]}); "
-            "--allow-dirty reads it anyway"
-        )
+        raise ResultsError(f"{path.name} comes from a dirty build (sources differ from commit {context['commit'][:10]}); --allow-dirty reads it anyway")
+    _check_files(path, context.get("files", {}))
     declared, tables = _read_tables(path)
     missing = [name for name in SWEEP_FILES if name not in tables]
     if "results.csv" in tables and missing:
         raise ResultsError(f"{path.name} has results.csv but no {missing[0]}")
     if not tables.keys() - {*SWEEP_FILES[1:], *SIDE_FILES} and not has_profile(path):
         raise ResultsError(f"{path.name} has neither results.csv nor accuracy.csv nor profile.csv")
+    for name, table in tables.items():
+        _check_measured(path, name, table)
+        if name not in MAY_REPEAT and not declared[name].may_repeat:
+            _check_duplicates(path, name, table, declared[name].key)
     if "results.csv" in tables:
         _check_results(path, tables["results.csv"])
-    for name in tables.keys() - set(MAY_REPEAT):
-        _check_duplicates(path, name, tables[name], declared[name].key)
     return Folder(path, context, declared, {name: table.empty() for name, table in declared.items()} | tables)
 
 
-def load_context(path: Path | str) -> dict:
+def load_context(path: Path | str) -> dict[str, Any]:
     """context.json of a results folder, checked; throws ResultsError."""
     path = Path(path)
     if not path.is_dir():
         raise ResultsError(f"{path} is no results folder: no such directory")
-    return _read_context(path.resolve())
+    file = path.resolve() / "context.json"
+    if not file.exists():
+        raise ResultsError(f"{path.name} is no results folder: context.json is missing")
+
+    class Versioned(BaseModel):
+        format_version: int | None = None
+
+    version = read_json(file, Versioned).format_version
+    if version != 1:
+        raise ResultsError(f"{path.name} has format_version {version}, this program reads 1")
+    context = read_json(file, Context).model_dump()
+    return context
 
 
 def has_profile(path: Path) -> bool:
@@ -215,42 +284,19 @@ def layout_of(placement: str, row_stride: int = 0, n: int = 0) -> str:
     return place if row_stride == n else f"{place}, strided"
 
 
-def _read_context(path: Path) -> dict:
-    file = path / "context.json"
-    try:
-        context = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ResultsError(f"{path.name} is no results folder: context.json is missing") from None
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path.name}: context.json cannot be read: {error}") from None
-    if not isinstance(context, dict):
-        raise ResultsError(f"{path.name}: context.json holds no JSON object")
-    version = context.get("format_version")
-    if version != FORMAT_VERSION:
-        raise ResultsError(f"{path.name} has format_version {version}, this program reads {FORMAT_VERSION}")
-    _require_keys(path, context, CONTEXT_KEYS, "context.json")
-    _require_keys(path, context["host"], HOST_KEYS, "host in context.json")
-    device_keys = (
-        DEVICE_KEYS
-        if isinstance(context["device"], dict) and context["device"].get("present")
-        else ("present",)
-    )
-    _require_keys(path, context["device"], device_keys, "device in context.json")
-    for key in ("commit", "sources_hash"):
-        if not isinstance(context[key], str) or not context[key]:
-            raise ResultsError(f"{path.name}: {key} in context.json is empty, so the sources are unknown")
-    for key in ("dirty", "complete"):
-        if not isinstance(context[key], bool):
-            raise ResultsError(f"{path.name}: {key} in context.json is {context[key]!r}, not true or false")
-    return context
-
-
-def _require_keys(path: Path, mapping, keys: Iterable[str], where: str) -> None:
-    if not isinstance(mapping, dict):
-        raise ResultsError(f"{path.name}: {where} is no JSON object")
-    missing = [key for key in keys if key not in mapping]
-    if missing:
-        raise ResultsError(f"{path.name}: {where} lacks {', '.join(missing)}")
+def _check_files(path: Path, files: dict[str, dict]) -> None:
+    """A finished folder lists its tables: rows and hash must be what the run recorded."""
+    for name, listed in files.items():
+        if Path(name).name != name or not (path / name).is_file():
+            raise ResultsError(f"{path.name}: {name[:80]!r} is missing, although its context.json lists it")
+        content = read_bytes(path / name)
+        if hashlib.sha256(content).hexdigest() != listed["sha256"]:
+            rows = max(0, content.count(b"\n") - 1)
+            raise ResultsError(
+                f"{name} of {path.name} has {rows} rows, its context.json says {listed['rows']}: the file is not what the run wrote"
+                if rows != listed["rows"]
+                else f"{name} of {path.name} has another hash than its context.json says: the file is not what the run wrote"
+            )
 
 
 def _read_tables(path: Path) -> tuple[schema.Schema, dict[str, pd.DataFrame]]:
@@ -263,12 +309,29 @@ def _read_tables(path: Path) -> tuple[schema.Schema, dict[str, pd.DataFrame]]:
         if texts is None:
             continue
         if own is None:
-            tables[name] = legacy.completed(schema.typed(path, texts, legacy.declared(table)), table)
+            tables[name] = legacy.completed(schema.typed(path, texts, legacy.declared(table, texts.columns)), table)
         elif name in own:
             tables[name] = schema.typed(path, texts, table)
         else:
             raise ResultsError(f"{path.name}: {schema.NAME} does not declare {name}")
+    for name in ("results.csv", "unsupported.csv", "accuracy.csv", "limits.csv"):
+        lacking = [c for c in schema.current()[name].key if c not in declared[name].names]
+        if lacking:
+            raise ResultsError(f"{path.name}: {schema.NAME} declares no {', '.join(lacking)} of {name}")
     return declared, tables
+
+
+def _check_measured(path: Path, name: str, table: pd.DataFrame) -> None:
+    """Infinite numbers stand in rows of wrong results only."""
+    good = table["status"] == "ok" if "status" in table else pd.Series(True, index=table.index)
+    for column in table.select_dtypes(float):
+        infinite = good & np.isinf(table[column])
+        if infinite.any():
+            raise ResultsError(f"{path.name}: {name} has an infinite {column} in line {schema.line_of(infinite)}")
+
+
+# Present in every correct row.
+MEASURED = ("time_us", "time_min_us", "time_max_us", "limit_us", "fraction_of_limit", "bytes_per_second", "rel_l2")
 
 
 def _check_results(path: Path, table: pd.DataFrame) -> None:
@@ -278,18 +341,18 @@ def _check_results(path: Path, table: pd.DataFrame) -> None:
     checks = [
         (width.isna(), "has a dtype other than " + ", ".join(DTYPES)),
         (ok & ~(table["time_us"] > 0), "is ok without a positive time"),
+        *((ok & table[name].isna(), f"is ok without {name}") for name in MEASURED),
+        (ok & ~(table["limit_us"] > 0), "is ok without a positive limit_us"),
+        (ok & (table["encoding"] == "") & ~(table["predicted_rel_l2"] > 0), "is ok without a positive predicted_rel_l2"),
         (~ok & table["time_us"].notna(), "has a time although the result is not ok"),
+        (ok & ~table["time_us"].between(table["time_min_us"], table["time_max_us"]), "has time_us outside time_min_us to time_max_us"),
         (table["elements"] != table["n"] * table["rows"], "has elements other than n * rows"),
+        (table["row_stride"] < table["n"], "has row_stride below n"),
         (table["bytes_read"] < table["elements"] * width, "has bytes_read below elements * bytes"),
-        (
-            table["useful_bytes"] != table["bytes_read"] + table["bytes_written"],
-            "has useful_bytes other than bytes_read + bytes_written",
-        ),
-        (
-            ok & ((table["fraction_of_limit"] * table["time_us"] / table["limit_us"] - 1).abs() > 0.01),
-            "has a fraction_of_limit other than limit_us / time_us",
-        ),
-    ]
+        (table["useful_bytes"] != table["bytes_read"] + table["bytes_written"], "has useful_bytes other than bytes_read + bytes_written"),
+        (ok & ((table["fraction_of_limit"] * table["time_us"] / table["limit_us"] - 1).abs() > 0.01),
+         "has a fraction_of_limit other than limit_us / time_us"),
+    ]  # fmt: skip
     for mask, what in checks:
         if mask.any():
             raise ResultsError(f"{path.name}: results.csv {what} in line {schema.line_of(mask)}")
@@ -301,48 +364,107 @@ def _check_duplicates(path: Path, name: str, table: pd.DataFrame, key: list[str]
         raise ResultsError(f"{path.name}: {name} repeats an earlier measurement in line {schema.line_of(repeated)}")
 
 
-def _refuse_mixed(folders: list[Folder]) -> None:
-    """One device: one commit and one hash. Everywhere: one clean commit has one hash."""
+def _refuse_mixed(folders: list[Folder], *, commits: bool) -> None:
+    """Everywhere: one clean commit has one hash. With `commits`, one device has one commit and one hash."""
     for i, a in enumerate(folders):
         for b in folders[i + 1 :]:
-            same_device = a.device == b.device
+            same_device = commits and a.device == b.device
             if same_device and a.commit != b.commit:
-                raise ResultsError(
-                    f"{a.name} and {b.name} mix commits {a.commit[:10]} and {b.commit[:10]} of {a.device}; "
-                    "--allow-mixed reads them anyway"
-                )
-            same_source = same_device or (
-                a.commit == b.commit and not a.context["dirty"] and not b.context["dirty"]
-            )
+                raise ResultsError(f"{a.name} and {b.name} mix commits {a.commit[:10]} and {b.commit[:10]} of {a.device}; --allow-mixed reads them anyway")
+            same_source = same_device or (a.commit == b.commit and not a.context["dirty"] and not b.context["dirty"])
             if same_source and a.context["sources_hash"] != b.context["sources_hash"]:
                 raise ResultsError(
                     f"{a.name} and {b.name} name commit {a.commit[:10]} but have different sources_hash "
-                    f"{a.context['sources_hash'][:12]} and {b.context['sources_hash'][:12]}; "
-                    "--allow-mixed reads them anyway"
+                    f"{a.context['sources_hash'][:12]} and {b.context['sources_hash'][:12]}; --allow-mixed reads them anyway"
                 )
 
 
-def _merge(device: str, folders: list[Folder]) -> Device:
-    """Where two folders hold a row of the same key, the newer one counts."""
-    declared = folders[-1].schema
+def merge(device: str, folders: list[Folder]) -> Device:
+    """Where two folders hold a row of the same key, the newer one counts; `folders` oldest first."""
+    declared = {name: table for folder in folders for name, table in folder.schema.items()}
     tables: dict[str, pd.DataFrame] = {}
     superseded = 0
-    for name in declared:
+    for name, table in declared.items():
         parts = [f.tables[name].assign(folder=f.name) for f in folders if name in f.tables]
         parts = [part for part in parts if len(part)] or parts[:1]
         every = pd.concat(parts, ignore_index=True)
-        tables[name] = every.drop_duplicates(declared[name].key, keep="last", ignore_index=True)
+        tables[name] = every.drop_duplicates(table.key, keep="last", ignore_index=True)
         superseded += (len(every) - len(tables[name])) * (name not in MAY_REPEAT)
-    tables["results.csv"] = _with_layout(tables["results.csv"])
-    tables["unsupported.csv"] = _refusals(tables["unsupported.csv"])
+    tables["results.csv"] = _completed(tables["results.csv"])
+    unsupported = tables["unsupported.csv"]
+    tables["unsupported.csv"] = unsupported.assign(elements=unsupported["n"] * unsupported["rows"], layout=unsupported["placement"].map(layout_of))
     return Device(device, tuple(folders), tables, superseded)
 
 
-def _with_layout(results: pd.DataFrame) -> pd.DataFrame:
+def _completed(results: pd.DataFrame) -> pd.DataFrame:
+    """With what every reader asks for: the layout in words, the family of the problem, what a forwarding plan picked."""
     layouts = [layout_of(p, s, n) for p, s, n in zip(results["placement"], results["row_stride"], results["n"])]
-    return results.assign(layout=layouts, error_ratio=results["rel_l2"] / results["predicted_rel_l2"])
+    plain = results["operator"] == results["n"].astype(str)
+    family = pd.Series("transform", index=results.index, dtype=object).mask(~plain, "width").mask(results["encoding"] != "", "encoded")
+    picked = results["settings"].astype(str).str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
+    completed = results.assign(
+        layout=layouts, family=family, picked=picked, error_ratio=results["rel_l2"] / results["predicted_rel_l2"],
+        peer=results["variant"].astype(str).str.startswith("peer:"), noisy=results["time_max_us"] > NOISY * results["time_min_us"],
+    )  # fmt: skip
+    return completed.assign(noise=repeatability(completed))
 
 
-def _refusals(unsupported: pd.DataFrame) -> pd.DataFrame:
-    layouts = unsupported["placement"].map(layout_of)
-    return unsupported.assign(elements=unsupported["n"] * unsupported["rows"], layout=layouts)
+def repeatability(results: pd.DataFrame) -> float:
+    """How far two measurements of one kernel in one run differ, relative, 95 of 100 times: a variant that forwards, and what it
+    picks, launch the same kernel. 0 without such pairs. The replays of one measurement differ by less."""
+    key = ["operator", "encoding", "dtype", "mode", "layout", "rows", "row_stride"]
+    ok = results[results["status"] == "ok"]
+    own = ok[ok["picked"] == ""].drop_duplicates([*key, "variant"])
+    pairs = ok[ok["picked"] != ""].merge(own, left_on=[*key, "picked"], right_on=[*key, "variant"], suffixes=("", "_own"))
+    apart = np.log(pairs["time_us"].astype(float) / pairs["time_us_own"].astype(float)).abs()
+    return float(np.expm1(apart.quantile(0.95))) if len(pairs) >= 20 else 0.0
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Holds the lock of a results folder, as the programs do while they write; ResultsError when another program holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ResultsError(f"{folder.name} is being written by another program") from None
+    finally:
+        os.close(handle)
+
+
+# ------------------------------------------------------------------------------------------------ committed folders
+
+
+def committed_folders(root: Path = ROOT) -> list[Folder]:
+    """Complete and clean results folders that git knows, oldest first; all of them where there is no git (an unpacked archive)."""
+    try:
+        command = ["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/context.json"]
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+        paths = [root / line for line in listed]
+    except (OSError, subprocess.SubprocessError):
+        paths = list((root / RESULTS).glob("*/context.json"))
+    good = []
+    for path in paths:
+        try:
+            good.append(load_folder(path.parent))
+        except ResultsError:
+            continue
+    return sorted(good, key=lambda f: f.context["utc_start"])
+
+
+def runs(folders: Iterable[Folder]) -> list[Device]:
+    """Folders merged by device and sources, the newest first."""
+    groups: dict[tuple, list[Folder]] = {}
+    for folder in folders:
+        groups.setdefault(folder.origin, []).append(folder)
+    return sorted((merge(g[-1].device, g) for g in groups.values()), key=lambda d: d.newest.context["utc_start"], reverse=True)
+
+
+def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> Device | None:
+    """The first of `devices` (newest first) that has what is wanted."""
+    return next((device for device in devices if wanted(device)), None)
+
+
+def timed_on_gpu(device: Device) -> bool:
+    return device.newest.on_gpu and bool((device.results["status"] == "ok").any())

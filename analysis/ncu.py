@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import ResultsError
+from .load import ResultsError, writing
 
 STUDIES = ("occupancy", "coalescing", "stalls", "roofline")
 STALLS = (
@@ -244,7 +244,6 @@ def write_profile(
     exit_code: int = 0,
 ) -> None:
     """profile.csv and profile.json; `version` is what `ncu --version` prints."""
-    table.to_csv(folder / "profile.csv", index=False, float_format="%.10g")
     found = re.search(r"Version\s+(\S+)", version)
     about = {
         "ncu": found[1] if found else "unknown",
@@ -257,4 +256,6 @@ def write_profile(
         "clock_control": "none",
         "cache_control": "none",
     }
-    (folder / "profile.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    with writing(folder):
+        table.to_csv(folder / "profile.csv", index=False, float_format="%.10g")
+        (folder / "profile.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

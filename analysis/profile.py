@@ -6,7 +6,6 @@ roofline divides by what the same counters showed for the peak kernels of the sa
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,10 @@ import pandas as pd
 
 from .load import ELEMENT_BYTES, ResultsError
 from .ncu import STALLS, identity
+from .schema import Strict, read_json
+from .static_code import COLUMNS as STATIC_COLUMNS
+from .static_code import load_static
+from .tables import IN_L2, fixed, percent
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
 RESOURCES = {
@@ -27,9 +30,21 @@ RESOURCES = {
     "L2": ("l2", "bytes a nanosecond, from and to the SMs"),
     "DRAM": ("dram", "bytes a nanosecond"),
 }
-SMALL, L2_SIZED, DRAM_SIZED = "small", "in L2", "DRAM"
+SMALL, L2_SIZED, DRAM_SIZED = "small", "L2", "DRAM"
 REGIMES = (SMALL, L2_SIZED, DRAM_SIZED)
+MODE_OF = {SMALL: "replay", L2_SIZED: "alternating", DRAM_SIZED: "replay"}  # whose times stand beside the counters
 SATURATED = 0.75  # from here on a resource counts as what limits a kernel
+
+
+class About(Strict):
+    """profile.json, as ncu.py writes it."""
+
+    ncu: str
+    studies: list[str]
+    metrics: list[str]
+    missing: list[str]
+    kernels: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -106,11 +121,15 @@ def load_profile(path: Path, context: dict) -> Profile | None:
     if not file.is_file():
         return None
     try:
-        about = json.loads((path / "profile.json").read_text(encoding="utf-8"))
+        about = read_json(path / "profile.json", About).model_dump()
         kernels = pd.read_csv(file, keep_default_na=False, na_values=[""])
         settings = pd.read_csv(path / "launches.csv", dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
+        settings["kernels"].astype(int)
+    except (OSError, ValueError, KeyError) as error:
         raise ResultsError(f"{path.name}: the profile cannot be read: {error}") from None
+    numbers = [c for c in (*about["metrics"], "n", "rows", "elements", "row_stride", "useful_bytes") if c in kernels]
+    if wrong := [c for c in numbers if kernels[c].dtype.kind not in "if"]:
+        raise ResultsError(f"{path.name}: profile.csv has text in column {wrong[0]}")
     lacking = [c for c in (*identity(settings), "kernel", "symbol", *about["metrics"]) if c not in kernels]
     if lacking:
         raise ResultsError(f"{path.name}: profile.csv lacks column {', '.join(lacking)}")
@@ -122,10 +141,10 @@ def load_profile(path: Path, context: dict) -> Profile | None:
 
 
 def regime(tensor_bytes: float, l2_bytes: int) -> str:
-    """As tables.summary_sizes divides them; between L2 and DRAM nothing is profiled."""
+    """As tables.regime divides them; between L2 and DRAM nothing is profiled."""
     if tensor_bytes <= l2_bytes / 64:
         return SMALL
-    return L2_SIZED if tensor_bytes <= 0.6 * l2_bytes else DRAM_SIZED
+    return L2_SIZED if tensor_bytes <= IN_L2 * l2_bytes else DRAM_SIZED
 
 
 def _column(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -137,9 +156,7 @@ def _rates(rows: pd.DataFrame) -> pd.DataFrame:
     """What each resource does per cycle and SM, or per nanosecond, in the units of RESOURCES."""
     cycles = _column(rows, "sm__cycles_elapsed.max") * _column(rows, "launch__sm_count")
     nanoseconds = _column(rows, "gpu__time_duration.sum")
-    sectors = _column(rows, "lts__t_sectors_srcunit_tex_op_read.sum") + _column(
-        rows, "lts__t_sectors_srcunit_tex_op_write.sum"
-    )
+    sectors = _column(rows, "lts__t_sectors_srcunit_tex_op_read.sum") + _column(rows, "lts__t_sectors_srcunit_tex_op_write.sum")
     dram = _column(rows, "dram__bytes_read.sum") + _column(rows, "dram__bytes_write.sum")
     return pd.DataFrame(
         {
@@ -175,16 +192,13 @@ def derive(profile: Profile) -> pd.DataFrame:
     own = profile.kernels[profile.kernels["variant"] != ""]
     keys = ["variant", "dtype", "n", "rows", "elements", "placement", "row_stride", "useful_bytes"]
     entries = [
-        dict(zip(keys, key, strict=True)) | _derive_problem(part, float(key[4]), float(key[7]), profile.peaks)
-        for key, part in own.groupby(keys, sort=False)
+        dict(zip(keys, key, strict=True)) | _derive_problem(part, float(key[4]), float(key[7]), profile.peaks) for key, part in own.groupby(keys, sort=False)
     ]
     table = pd.DataFrame(entries)
     if table.empty:
         return table
     table = table.astype(dict.fromkeys(("n", "rows", "elements", "row_stride", "useful_bytes"), "int64"))
-    table["regime"] = [
-        regime(e * ELEMENT_BYTES[d], profile.l2_bytes) for e, d in zip(table["elements"], table["dtype"])
-    ]
+    table["regime"] = [regime(e * ELEMENT_BYTES[d], profile.l2_bytes) for e, d in zip(table["elements"], table["dtype"])]
     return table
 
 
@@ -207,9 +221,7 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
     lsu = total("l1tex__data_pipe_lsu_wavefronts.sum")
     shared_ld = total("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum")
     shared_st = total("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum")
-    shared_bytes = sum(
-        np.nan_to_num(total(f"sm__sass_data_bytes_mem_shared_op_{op}.sum")) for op in ("ld", "ldsm", "st", "stsm")
-    )
+    shared_bytes = sum(np.nan_to_num(total(f"sm__sass_data_bytes_mem_shared_op_{op}.sum")) for op in ("ld", "ldsm", "st", "stsm"))
     moved = total("l1tex__m_xbar2l1tex_read_bytes.sum") + total("l1tex__m_l1tex2xbar_write_bytes.sum")
     entry = {
         "kernel": long["kernel"],
@@ -258,12 +270,10 @@ def _derive_problem(part: pd.DataFrame, elements: float, useful: float, peaks: d
     whole = pd.DataFrame([{**sums, "launch__sm_count": sms}])
     for resource, rate in _rates(whole).iloc[0].items():
         entry[f"of_{resource}"] = ratio(float(rate), peaks.get(resource, math.nan))
-    stalls = {
-        reason: float(long.get(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio", math.nan))
-        for reason in STALLS
-    }
+    stalls = {reason: float(long.get(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio", math.nan)) for reason in STALLS}
     entry |= {f"stall_{reason}": value for reason, value in stalls.items()}
     entry["bound_by"] = bound_by(entry)
+    entry["waits"] = stalls_text(entry)
     return entry
 
 
@@ -298,3 +308,73 @@ def bound_by(row) -> str:
     if busy > 0 and share / busy >= SATURATED:
         return f"start and tail: SMs busy {100 * busy:.0f} %, then {name} {100 * share / busy:.0f} %"
     return f"latency: SMs busy {100 * busy:.0f} %, {name} {100 * share:.0f} %{why}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- tables
+
+# Study -> columns: (field, header, format).
+STUDY_COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "occupancy": (
+        ("registers", "registers", "int"), ("shared_bytes", "shared B", "int"), ("threads", "threads", "int"), ("blocks", "blocks", "int"),
+        ("resident_blocks", "blocks/SM", "int"), ("limiter", "limited by", "text"), ("occupancy_possible", "possible", "percent"),
+        ("occupancy", "achieved", "percent"), ("waves", "waves", "fixed"), ("tail", "tail", "percent"), ("sm_busy", "SM busy", "percent"),
+        ("blocks_per_us", "blocks/µs", "int"), ("block_starts", "of start rate", "percent"),
+    ),
+    "coalescing": (
+        ("sectors_per_load", "sectors/load", "fixed"), ("sectors_per_store", "sectors/store", "fixed"), ("useful_over_moved", "useful/moved", "fixed"),
+        ("ideal_bytes", "ideal B/el", "int"), ("l2_bytes", "L2 B/el", "fixed"), ("dram_bytes", "DRAM B/el", "fixed"), ("lsu_words", "LSU words/el", "fixed"),
+        ("shared_words", "LDS+STS words/el", "fixed"), ("shared_over_ideal", "of ideal", "fixed"), ("bank_conflicts", "conflicts/el", "fixed"),
+    ),
+    "stalls": (("issue_slots", "slots/el", "fixed"), ("fma_slots", "FMA pipe", "fixed"), ("alu_slots", "ALU pipe", "fixed"),
+               ("waits", "waits, warps per issued instruction", "text")),
+    "roofline": (*((f"of_{resource}", resource, "percent") for resource in RESOURCES), ("bound_by", "bound by", "text")),
+}  # fmt: skip
+PROBLEM_COLUMNS = (("variant", "variant", "text"), ("dtype", "dtype", "text"), ("n", "n", "int"), ("rows", "rows", "int"), ("regime", "size", "text"),
+                   ("time_us", "µs", "fixed"))  # fmt: skip
+REPORT_COLUMNS = [*PROBLEM_COLUMNS, STUDY_COLUMNS["roofline"][-1], *(c for columns in STUDY_COLUMNS.values() for c in columns if c[0] != "bound_by")]
+FORMATS = {"int": lambda v: fixed(v, 0), "fixed": fixed, "percent": percent, "text": str}
+
+
+def stalls_text(row, count: int = 3) -> str:
+    return ", ".join(f"{reason.replace('_', ' ')} {value:.1f}" for reason, value in top_stalls(row, count)) or "–"
+
+
+def peaks_table(profile: Profile) -> pd.DataFrame:
+    """What the roofline divides by: columns resource, peak, unit."""
+    words = {name: what for name, (_, what) in RESOURCES.items()} | {"blocks": "blocks started a nanosecond"}
+    return pd.DataFrame([{"resource": name, "peak": f"{value:.3g}", "unit": words[name]} for name, value in profile.peaks.items()])
+
+
+def as_text(frame: pd.DataFrame, columns) -> str:
+    """For the terminal: columns are (field, header, format)."""
+    table = pd.DataFrame({header: frame[field].map(FORMATS[kind]) for field, header, kind in columns})
+    return table.to_string(index=False) if len(table) else "nothing to show"
+
+
+def print_profile(profile: Profile, studies: list[str]) -> None:
+    print(profile.label)
+    print(f"ncu {profile.about['ncu']}, {profile.about['kernels']} kernels, {profile.about['seconds']:.0f} s")
+    if "roofline" in studies:
+        print("\npeaks of this device, by kernels that do nothing else, in the same run")
+        print(peaks_table(profile).to_string(index=False))
+    for study in studies:
+        if study in profile.about["studies"]:
+            print(f"\n{study}")
+            print(as_text(profile.problems, (*PROBLEM_COLUMNS, *STUDY_COLUMNS[study])))
+    for name in profile.about["missing"]:
+        print(f"not given by ncu {profile.about['ncu']}: {name}")
+
+
+def print_static(folder: Path, profile: Profile | None) -> None:
+    """The compiled kernels: those that were profiled where there is a profile, else all of the variants."""
+    table = load_static(folder)
+    if table is None:
+        print("\nno static study in this folder")
+        return
+    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
+    if profile is not None:
+        table = table[table["symbol"].isin(profile.kernels["symbol"])]
+    table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
+    table = table.assign(kernel=table["kernel"].str.slice(0, 64))
+    print(as_text(table, [(c, c.replace("_bytes", " B"), "text" if c in ("variant", "kernel") else "int") for c in STATIC_COLUMNS
+                          if c not in ("symbol", "arch", "local_bytes")]))  # fmt: skip

@@ -2,52 +2,65 @@
 
 `docs/measuring.md` describes the format. A folder is read by the schema that lies in it. `analysis/schema.json` is what the
 programs of this commit write: it gives the columns of tables that a folder does not have. A test holds it to the programs.
+
+Pydantic holds the JSON files to their models. The CSV columns are checked here, a vector at a time: their declarations are
+data, and a message names file, line and value.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-SCHEMA_VERSION = 1
 NAME = "schema.json"
 CURRENT = Path(__file__).parent / NAME
+LARGEST_FILE = 256 << 20  # bytes; the largest committed table has 4 MB
 
 
 class ResultsError(Exception):
     """A results folder or a request that cannot be served; the text is one sentence for the user."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column; `required`: never empty, `key`: one of those that tell the rows apart."""
+class Strict(BaseModel):
+    """Types as written, no conversions; keys that a later program adds are kept out of the way."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class Column(Strict):
+    """One column; `required`: never empty, `required_if_ok`: not where the row's status is ok, `key`: one of those that tell the
+    rows apart, `range`: of its numbers, where the schema declares one."""
 
     name: str
-    type: str  # one of CHECKS
+    type: Literal["string", "integer", "number", "boolean", "enum", "json"]
     unit: str
     required: bool
     key: bool
     meaning: str
-    values: tuple[str, ...] = ()  # of an enum
+    values: list[str] = []  # of an enum
+    range: Literal["positive", "not_negative"] | None = None
+    required_if_ok: bool = False
 
     @property
     def is_number(self) -> bool:
         return self.type in ("integer", "number")
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Strict):
     """One file of a results folder; the columns stand in the order of the file."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: list[Column]
+    may_repeat: bool = False  # a resumed run writes rows again
 
     @property
     def names(self) -> list[str]:
@@ -57,67 +70,113 @@ class Table:
     def key(self) -> list[str]:
         return [column.name for column in self.columns if column.key]
 
-    def column(self, name: str) -> Column:
-        return next(column for column in self.columns if column.name == name)
-
     def empty(self) -> pd.DataFrame:
         return pd.DataFrame({c.name: pd.Series(dtype=float if c.is_number else object) for c in self.columns})
 
 
+class _TableEntry(Strict):
+    columns: list[Column]
+    may_repeat: bool = False
+
+
+class _File(Strict):
+    schema_version: Literal[1]
+    tables: dict[str, _TableEntry]
+
+
 Schema = dict[str, Table]  # by file name
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(text: str, where: str) -> Schema:
-    """The declarations of a schema.json; ResultsError when it is none. `where` names the folder."""
+def read_json(path: Path, model: type[Model]) -> Model:
+    """A JSON file held to its model; ResultsError, in one sentence, for anything else."""
+    where = f"{path.parent.name}: {path.name}"
     try:
-        content = json.loads(text)
-        version = content["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise ResultsError(f"{where}: {NAME} has schema_version {version}, this program reads {SCHEMA_VERSION}")
-        tables = {
-            name: Table(name, tuple(_column(entry) for entry in table["columns"]))
-            for name, table in content["tables"].items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsError(f"{where}: {NAME} cannot be read: {error!r}") from None
+        content = json.loads(read_bytes(path).decode("utf-8"), parse_constant=_no_constant)
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ResultsError(f"{where}: {_first_error(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ResultsError(f"{where} cannot be read: {_one_line(str(error))}") from None
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of an ordinary file; ResultsError for devices, folders, and files that no program of ours writes."""
+    try:
+        if not path.is_file():
+            raise ResultsError(f"{path.parent.name}: {path.name} is no file")
+        if path.stat().st_size > LARGEST_FILE:
+            raise ResultsError(f"{path.parent.name}: {path.name} has more than {LARGEST_FILE >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"{path.parent.name}: {path.name} cannot be read: {error.strerror}") from None
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the file"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place} is {_one_line(repr(first['input']), 60)}: {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def _one_line(text: str, longest: int = 200) -> str:
+    text = re.sub(r"\s+", " ", text)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def of_file(path: Path) -> Schema:
+    """The declarations of a schema.json; ResultsError when it is none."""
+    entries = read_json(path, _File).tables
+    tables = {name: Table(name=name, columns=entry.columns, may_repeat=entry.may_repeat) for name, entry in entries.items()}
     for table in tables.values():
-        for column in table.columns:
-            if column.type not in CHECKS:
-                raise ResultsError(f"{where}: {NAME} has an unknown type {column.type!r} for {column.name}")
+        where = f"{path.parent.name}: {NAME}"
+        if not re.fullmatch(r"\w+\.csv", table.name):
+            raise ResultsError(f"{where} declares {table.name!r}, which is no name of a table")
+        if repeated := {name for name in table.names if table.names.count(name) > 1}:
+            raise ResultsError(f"{where} declares column {min(repeated)} of {table.name} twice")
+        if not table.columns:
+            raise ResultsError(f"{where} declares no columns of {table.name}")
     return tables
-
-
-def _column(entry: dict) -> Column:
-    values = tuple(entry.get("values", ()))
-    return Column(entry["name"], entry["type"], entry["unit"], entry["required"], entry["key"], entry["meaning"], values)
 
 
 @cache
 def current() -> Schema:
     """What the programs of this commit write. Shared: do not modify."""
-    return parse(CURRENT.read_text(encoding="utf-8"), CURRENT.parent.name)
+    return of_file(CURRENT)
 
 
 def of_folder(path: Path) -> Schema | None:
     """The schema that lies in a results folder; None without one."""
-    file = path / NAME
-    if not file.is_file():
-        return None
-    return parse(file.read_text(encoding="utf-8"), path.name)
+    return of_file(path / NAME) if (path / NAME).exists() else None
 
 
 def read_text_table(path: Path, name: str) -> pd.DataFrame | None:
     """All fields of a CSV file as text, "" for none; None without the file. A half last line, as a killed run leaves it,
     is left out."""
     file = path / name
-    if not file.is_file():
+    if not file.exists():
         return None
     try:
-        text = file.read_text(encoding="utf-8")
-        complete = text[: text.rfind("\n") + 1]
-        return pd.read_csv(io.StringIO(complete), dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path.name}: {name} cannot be read: {error}") from None
+        text = read_bytes(file).decode("utf-8")
+        if "\0" in text:
+            raise ValueError("it holds a zero byte")
+        header = next(iter(text.splitlines()), "")
+        # pandas pads short lines: a line must have as many fields as the header.
+        table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]), dtype=str, keep_default_na=False, na_filter=False, index_col=False,
+                            on_bad_lines="error")  # fmt: skip
+        if len(set(header.split(","))) != len(table.columns):
+            raise ValueError("its header names a column twice")
+    except (ValueError, OverflowError) as error:
+        raise ResultsError(f"{path.name}: {name} cannot be read: {_one_line(str(error))}") from None
+    ragged = table.isna().any(axis=1)
+    if ragged.any():
+        raise ResultsError(f"{path.name}: {name} has fewer fields than columns in line {line_of(ragged)}")
+    return table
 
 
 def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
@@ -132,7 +191,13 @@ def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
     strange = [column for column in table if column not in declared.names]
     if strange:
         raise ResultsError(f"{path.name}: {name} has column {', '.join(strange)}, which {NAME} does not declare")
-    return pd.DataFrame({c.name: _values(path, name, c, table[c.name]) for c in declared.columns})
+    values = pd.DataFrame({c.name: _values(path, name, c, table[c.name]) for c in declared.columns})
+    if "status" in table:
+        for column in declared.columns:
+            empty = (table["status"] == "ok") & (table[column.name] == "") & column.required_if_ok
+            if empty.any():
+                raise ResultsError(f"{path.name}: {name} is ok without {column.name} in line {line_of(empty)}")
+    return values
 
 
 def _values(path: Path, name: str, column: Column, texts: pd.Series) -> pd.Series:
@@ -142,12 +207,27 @@ def _values(path: Path, name: str, column: Column, texts: pd.Series) -> pd.Serie
     wrong = ~empty & ~CHECKS[column.type](texts, column)
     if wrong.any():
         allowed = f"one of {', '.join(column.values)}" if column.values else WORDS[column.type]
-        raise ResultsError(
-            f"{path.name}: {name} has {texts[wrong].iloc[0]!r} for {column.name} in line {line_of(wrong)}, not {allowed}"
-        )
+        raise ResultsError(f"{path.name}: {name} has {texts[wrong].iloc[0][:80]!r} for {column.name} in line {line_of(wrong)}, not {allowed}")
     if not column.is_number:
         return texts.astype(object)
-    return texts.astype("int64") if column.type == "integer" and column.required else _numbers(texts)
+    values = _numbers(texts)
+    least = least_value(column)
+    low = (values < least) | ((values == 0) & (column.range == "positive"))
+    if low.any():
+        words = "which is not positive" if column.range == "positive" else f"below {least:g}"
+        raise ResultsError(f"{path.name}: {name} has {column.name} = {texts[low].iloc[0]} in line {line_of(low)}, {words}")
+    return texts.astype("int64") if column.type == "integer" and column.required else values
+
+
+# Where a schema declares no range: counts, sizes, times and errors are never negative; only these say a direction.
+SIGNED = ("gain", "predicted_gain", "mean_signed_error", "value", "model_value")
+
+
+def least_value(column: Column) -> float:
+    """The least value that a number of this column may have."""
+    if column.range is None and column.name in SIGNED:
+        return -np.inf
+    return 1 if column.name in ("n", "rows", "elements", "useful_bytes", "launches", "replays") and column.type == "integer" else 0
 
 
 def line_of(mask: pd.Series) -> int:
@@ -161,17 +241,18 @@ def _numbers(texts: pd.Series) -> pd.Series:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
+        return isinstance(json.loads(text, parse_constant=_no_constant), dict)
+    except (ValueError, RecursionError):
         return False
 
 
-CHECKS: dict[str, Callable[[pd.Series, Column], pd.Series]] = {
-    "string": lambda texts, column: pd.Series(np.ones(len(texts), bool), index=texts.index),
-    "integer": lambda texts, column: texts.str.fullmatch(r"-?\d+"),
-    "number": lambda texts, column: _numbers(texts).notna(),
+CHECKS: dict[str, Callable[[pd.Series, Column], Any]] = {
+    "string": lambda texts, column: ~texts.str.contains(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"),
+    "integer": lambda texts, column: texts.str.fullmatch(r"-?\d{1,18}"),
+    "number": lambda texts, column: texts.str.fullmatch(r"[-+.\deE]+|-?inf") & _numbers(texts).notna(),
     "boolean": lambda texts, column: texts.isin(["true", "false"]),
     "enum": lambda texts, column: texts.isin(list(column.values)),
     "json": lambda texts, column: texts.map(_is_object).astype(bool),
 }
-WORDS = {"integer": "an integer", "number": "a number", "boolean": "true or false", "json": "a JSON object"}
+WORDS = {"string": "text without control characters", "integer": "an integer", "number": "a number",
+         "boolean": "true or false", "json": "a JSON object"}  # fmt: skip

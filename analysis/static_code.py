@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .load import ResultsError, load_context
+from .load import ResultsError, load_context, writing
 from .ncu import demangled
 
 # Class -> opcodes (SASS, up to the first dot) by pattern; the first that matches counts.
@@ -153,7 +153,8 @@ def run_static(program: Path, folder: Path | None, tools: Path | None) -> None:
     for module in sorted(program.parent.parent.glob("kokkos_modules/*cuda*.so")):
         tables.append(static_table(module, tool).assign(variant="kokkos_cuda"))
     folder.mkdir(parents=True, exist_ok=True)
-    pd.concat(tables, ignore_index=True).to_csv(folder / "static.csv", index=False)
+    with writing(folder):
+        pd.concat(tables, ignore_index=True).to_csv(folder / "static.csv", index=False)
 
 
 def refuse_other_sources(program: Path, folder: Path) -> None:
@@ -162,9 +163,7 @@ def refuse_other_sources(program: Path, folder: Path) -> None:
         return
     wanted = load_context(folder)["sources_hash"]
     if wanted.encode() not in program.read_bytes():
-        raise ResultsError(
-            f"{program.name} was built from other sources than {folder.name} (sources_hash {wanted[:12]})"
-        )
+        raise ResultsError(f"{program.name} was built from other sources than {folder.name} (sources_hash {wanted[:12]})")
 
 
 def load_static(folder: Path) -> pd.DataFrame | None:
@@ -172,20 +171,14 @@ def load_static(folder: Path) -> pd.DataFrame | None:
     file = Path(folder) / "static.csv"
     if not file.is_file():
         return None
-    table = pd.read_csv(file)
+    try:
+        table = pd.read_csv(file)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{Path(folder).name}: static.csv cannot be read: {error}") from None
     lacking = [c for c in COLUMNS if c not in table]
     if lacking:
         raise ResultsError(f"{Path(folder).name}: static.csv lacks column {', '.join(lacking)}")
+    numbers = [c for c in COLUMNS if c not in ("variant", "kernel", "symbol", "arch")]
+    if wrong := [c for c in numbers if table[c].dtype.kind not in "if"]:
+        raise ResultsError(f"{Path(folder).name}: static.csv has text in column {wrong[0]}")
     return table.fillna({"variant": "", "kernel": ""})
-
-
-def print_static(folder: Path, profile) -> None:
-    from .profile_tables import as_text, static_rows
-
-    table = load_static(folder)
-    if table is None:
-        print("\nno static study in this folder")
-        return
-    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
-    header, rows = static_rows(table, profile)
-    print(as_text(header, [[row[0], row[1][:64], *row[2:]] for row in rows]))

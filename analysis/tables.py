@@ -1,26 +1,38 @@
-"""What the report, the README and the terminal show, as data frames; no drawing, no formatting of pages."""
+"""Queries over the results of sweeps: data frames and numbers that every page, chart and command shows. No drawing, no pages."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from . import baselines
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, layout_of
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
 UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
+PROBLEM = ["family", "operator", "encoding", "dtype", "mode", "layout", "n", "rows", "row_stride", "elements"]
+OWN = "auto"  # what fwht::transform launches
 
-PROBLEM = ["dtype", "mode", "layout", "n", "rows", "row_stride", "elements", "operator", "encoding"]
+# The published kernels as measured on one H200; analysis/baselines/README.md has their provenance.
+BASELINES = Path(__file__).parent / "baselines"
+PUBLISHED_GPU = "H200"
+PUBLISHED = {"hadacore": "HadaCore", "fast_hadamard_transform": "fast-hadamard-transform"}
+SMALLEST_N = 128  # of comparisons over the published grid
+FEW_ROWS = (1, 4, 16, 64)
 
 
 def ideal_error(dtype: str) -> float:
     """Relative L2 error that rounding the exact result once to `dtype` makes."""
     return ROUNDING_RMS * UNIT_ROUNDOFF[dtype]
+
+
+# ----------------------------------------------------------------------------------------------------- numbers as text
 
 
 def binary(value: int) -> str:
@@ -50,6 +62,37 @@ def time_text(us: float) -> str:
     raise AssertionError("unreachable")
 
 
+def percent(value: float) -> str:
+    return f"{100 * value:.0f} %" if value is not None and np.isfinite(value) else "–"
+
+
+def fixed(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}" if value is not None and np.isfinite(value) else "–"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Significant digits, as a power of ten where that is shorter."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    if value != 0 and not 1e-2 <= abs(value) < 1e4:
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.{digits}g}"
+
+
+def n_ranges(values) -> str:
+    """Row lengths, runs of doublings drawn together: 2, 4, 8, 12, 64 -> "2–8, 12, 64"."""
+    doublings: list[list[int]] = []
+    for n in sorted({int(v) for v in values}):
+        if doublings and n == 2 * doublings[-1][-1]:
+            doublings[-1].append(n)
+        else:
+            doublings.append([n])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}{'–' if len(r) > 2 else ', '}{r[-1]}" for r in doublings)
+
+
+# ------------------------------------------------------------------------------------------------------------ selecting
+
+
 def ordered(values, order) -> list:
     """Distinct `values` in the order of `order`, strangers last."""
     present = list(dict.fromkeys(values))
@@ -62,291 +105,424 @@ def display_rank(column: pd.Series) -> pd.Series:
     return column if order is None else column.map({name: i for i, name in enumerate(order)})
 
 
-def modes_of(device: Device) -> list[str]:
-    return ordered(device.results["mode"], MODES)
+def correct(results: pd.DataFrame, *, candidates=False, **wanted) -> pd.DataFrame:
+    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without variants that hand on
+    to another one, whose times are those of what they pick, and without kernels of others."""
+    rows = results[results["status"] == "ok"]
+    if candidates:
+        rows = rows[(rows["picked"] == "") & ~rows["peer"].astype(bool)]
+    for column, value in wanted.items():
+        rows = rows[rows[column] == value]
+    return rows
 
 
-def dtypes_of(device: Device) -> list[str]:
-    return ordered([*device.results["dtype"], *device.accuracy["dtype"]], DTYPES)
+def own_rows(device: Device, dtype: str) -> pd.DataFrame:
+    """Plain transforms of OWN in place."""
+    return correct(device.results, variant=OWN, dtype=dtype, layout="in place", family="transform")
 
 
-def main_layout(results: pd.DataFrame) -> str:
-    """The layout that figures and the summary show: in place when measured, else the most frequent one."""
-    layouts = results["layout"].value_counts()
-    return "in place" if "in place" in layouts.index or layouts.empty else layouts.index[0]
+def best(results: pd.DataFrame) -> pd.DataFrame:
+    """The best correct variant of every problem and mode: the fastest, and among those that are as fast (`as_fast`) the most
+    exact. All columns of `results`, and `ties`: the others that are as fast."""
+    ok = correct(results, candidates=True)
+    if ok.empty:
+        return ok.assign(ties="")
+    fastest = ok.loc[ok.groupby(PROBLEM)["time_us"].idxmin(), [*PROBLEM, "time_us", "time_max_us"]]
+    rows = ok.merge(fastest, on=PROBLEM, suffixes=("", "_of_fastest"))
+    rows = rows[as_fast(rows, rows["time_us_of_fastest"], rows["time_max_us_of_fastest"])]
+    rows = rows.assign(exact=_exactness(rows)).sort_values(["exact", "time_us"], kind="stable")
+    names = rows.groupby(PROBLEM)["variant"].agg(list).rename("all_best")
+    chosen = rows.drop_duplicates(PROBLEM).join(names, on=PROBLEM)
+    chosen["ties"] = [", ".join(v for v in every if v != own) for every, own in zip(chosen["all_best"], chosen["variant"])]
+    chosen = chosen.drop(columns=["time_us_of_fastest", "time_max_us_of_fastest", "exact", "all_best"])
+    return chosen.sort_values(PROBLEM, key=display_rank, ignore_index=True)
+
+
+def as_fast(rows: pd.DataFrame, fastest, slowest_of_fastest) -> pd.Series:
+    """Whether rows are as fast as the fastest: their repetitions overlap its own, or they lie within what two measurements of one
+    kernel differ by (load.repeatability)."""
+    return (rows["time_min_us"] <= slowest_of_fastest) | (rows["time_us"] <= (1 + rows["noise"]) * fastest)
+
+
+def _exactness(rows: pd.DataFrame) -> pd.Series:
+    """The error over that of one rounding, where a third digit is chance; of encoded results in steps of 1 %."""
+    over = (rows["rel_l2"] / rows["dtype"].map(ideal_error).astype(float)).round(2)
+    return over.where(rows["encoding"] == "", np.log(rows["rel_l2"].clip(lower=1e-9)).mul(100).round())
 
 
 @dataclass(frozen=True)
 class Size:
-    """One column of a summary: the regime in words, the number of elements, the mode of its times."""
+    """A size that stands for a regime: the regime in words, the number of elements, the mode of its times."""
 
     label: str
     elements: int
     mode: str
 
+    def bytes(self, dtype: str) -> str:
+        return byte_text(self.elements * ELEMENT_BYTES[dtype])
+
     def title(self, dtype: str) -> str:
-        size = byte_text(self.elements * ELEMENT_BYTES[dtype])
-        return f"{self.label}: {binary(self.elements)} elements, {size}"
+        return f"{self.label}, {self.bytes(dtype)}"
 
 
 # Which mode answers for a regime: replay flatters in the L2, so alternating comes first there.
-PREFERRED_MODES = {
-    "small": ("replay", "alternating", "cold"),
-    "in L2": ("alternating", "replay"),
-    "DRAM": ("replay", "alternating", "cold"),
-}
+PREFERRED_MODES = {"small": ("replay", "alternating", "cold"), "L2": ("alternating", "replay"), "DRAM": ("replay", "alternating", "cold")}
+IN_L2 = 0.6  # share of the L2 that a tensor fills at most; one of 0.8 already falls out of it
 
 
-def summary_sizes(results: pd.DataFrame, dtype: str, mode: str, l2_bytes: int) -> list[Size]:
-    """At most three sizes of one mode that stand for the regimes: launch-bound, L2, DRAM.
+def regime(tensor_bytes: float, l2_bytes: int) -> str:
+    """small, L2 or DRAM; "" between L2 and DRAM."""
+    if tensor_bytes <= l2_bytes / 64:
+        return "small"
+    return "L2" if tensor_bytes <= IN_L2 * l2_bytes else "DRAM" if tensor_bytes > 2 * l2_bytes else ""
 
-    Per tensor: the size nearest to 64 KiB; the largest that fills at most 0.6 of the L2 (a tensor of 0.8
-    already falls out of it); the largest beyond twice the L2. Without a known L2: smallest, middle and
-    largest. Only sizes that were measured for most row lengths count.
-    """
-    part = results[(results["dtype"] == dtype) & (results["mode"] == mode)]
-    counts = part.groupby("elements")["n"].nunique()
-    elements = sorted(int(e) for e in counts.index[2 * counts >= counts.max()]) if len(counts) else []
-    if not elements:
-        return []
-    if l2_bytes <= 0 or mode == "host":
-        picks = list(dict.fromkeys([elements[0], elements[len(elements) // 2], elements[-1]]))
+
+def sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Size]:
+    """One size per regime, each in the mode that judges it best: the tensor nearest to 64 KiB, the largest in the L2, the
+    largest in DRAM. Only sizes that were measured for most row lengths count. On a host the smallest, middle and largest."""
+    rows = results[results["dtype"] == dtype]
+
+    def measured(mode: str) -> list[int]:
+        counts = rows[rows["mode"] == mode].groupby("elements")["n"].nunique()
+        return sorted(int(e) for e in counts.index[2 * counts >= counts.max()]) if len(counts) else []
+
+    if host := measured("host"):
+        picks = list(dict.fromkeys([host[0], host[len(host) // 2], host[-1]]))
         labels = {1: ["only size"], 2: ["small", "large"], 3: ["small", "medium", "large"]}[len(picks)]
-        return [Size(label, e, mode) for label, e in zip(labels, picks, strict=True)]
-    size = {e: e * ELEMENT_BYTES[dtype] for e in elements}
-    chosen: dict[int, str] = {}
-    small = min(elements, key=lambda e: abs(math.log2(size[e] / 65536)))
-    if size[small] <= l2_bytes // 64:
-        chosen[small] = "small"
-    in_l2 = [e for e in elements if l2_bytes // 64 < size[e] <= 0.6 * l2_bytes]
-    if in_l2:
-        chosen[max(in_l2)] = "L2-sized" if mode == "cold" else "in L2"
-    in_dram = [e for e in elements if size[e] > 2 * l2_bytes]
-    if in_dram:
-        chosen[max(in_dram)] = "DRAM"
-    return [Size(label, e, mode) for e, label in chosen.items()] or [Size("largest", elements[-1], mode)]
-
-
-def headline_sizes(results: pd.DataFrame, dtype: str, l2_bytes: int) -> list[Size]:
-    """One size per regime on the GPU, each in the mode that judges it best; see PREFERRED_MODES."""
-    sizes = []
+        return [Size(label, e, "host") for label, e in zip(labels, picks)]
+    found = []
     for label, modes in PREFERRED_MODES.items():
-        candidates = (
-            s for m in modes for s in summary_sizes(results, dtype, m, l2_bytes) if s.label == label
-        )
-        sizes += [size] if (size := next(candidates, None)) else []
-    return sizes
-
-
-def picked(results: pd.DataFrame) -> pd.Series:
-    """The variant that a row's plan forwards to, as `auto` does; "" where it launches kernels of its own."""
-    return results["settings"].str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
-
-
-def without_forwarders(device: Device) -> Device:
-    """`device` without the variants that only forward: their times and errors are those of what they pick."""
-    names = set(device.results.loc[picked(device.results) != "", "variant"])
-    kept = {name: t[~t["variant"].isin(names)] for name, t in device.tables.items() if "variant" in t}
-    return replace(device, tables=device.tables | kept)
-
-
-def best(results: pd.DataFrame) -> pd.DataFrame:
-    """The fastest correct variant of every problem and mode, sorted; all columns of `results`. One that forwards to
-    another is left out: which of the two is faster is noise."""
-    ok = results[(results["status"] == "ok") & (picked(results) == "")]
-    rows = ok.loc[ok.groupby(PROBLEM)["time_us"].idxmin()] if len(ok) else ok
-    return rows.sort_values(PROBLEM, key=display_rank, ignore_index=True)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Best variant per n (rows) and size (columns) of one dtype; `cells[n, size]` is a row of the results."""
-
-    dtype: str
-    layout: str
-    sizes: list[Size]
-    ns: list[int]
-    cells: dict[tuple[int, Size], pd.Series]
-    published: dict[tuple[int, Size], tuple[str, float]]  # (method, fraction of its own limit)
-
-
-def summary(device: Device, dtype: str, mode: str) -> Summary:
-    """The sizes of one mode."""
-    part = _main_part(device, dtype)
-    return _summary(
-        part, dtype, main_layout(device.results), summary_sizes(part, dtype, mode, device.l2_bytes)
-    )
-
-
-def headline(device: Device, dtype: str) -> Summary:
-    """One column per regime on the GPU, each in its own mode. No columns without a GPU."""
-    part = _main_part(device, dtype)
-    return _summary(part, dtype, main_layout(device.results), headline_sizes(part, dtype, device.l2_bytes))
-
-
-def _main_part(device: Device, dtype: str) -> pd.DataFrame:
-    results = device.results
-    return results[(results["dtype"] == dtype) & (results["layout"] == main_layout(results))]
-
-
-def _summary(part: pd.DataFrame, dtype: str, layout: str, sizes: list[Size]) -> Summary:
-    table = baselines.published()
-    cells: dict[tuple[int, Size], pd.Series] = {}
-    others: dict[tuple[int, Size], tuple[str, float]] = {}
-    for size in sizes:
-        rows = best(part[(part["mode"] == size.mode) & (part["elements"] == size.elements)])
-        cells |= {(int(row["n"]), size): row for _, row in rows.iterrows()}
-        known = table[
-            (table["dtype"] == dtype) & (table["mode"] == size.mode) & (table["elements"] == size.elements)
-        ]
-        for row in known.sort_values("fraction").itertuples():  # the better one comes last
-            if layout == "in place" and (row.n, size) in cells:
-                others[row.n, size] = (row.method, row.fraction)
-    return Summary(dtype, layout, sizes, sorted({n for n, _ in cells}), cells, others)
-
-
-def side_by_side(devices: list[Device], dtype: str, mode: str) -> pd.DataFrame:
-    """Best fraction of the limit per n and device, at the largest size that all of them measured."""
-    tables = []
-    for device in devices:
-        rows = best(device.results[(device.results["layout"] == main_layout(device.results))])
-        tables.append(rows[(rows["dtype"] == dtype) & (rows["mode"] == mode)].assign(device=device.name))
-    common = set.intersection(*(set(t["elements"]) for t in tables))
-    if not common:
-        return pd.DataFrame()
-    rows = pd.concat(t[t["elements"] == max(common)] for t in tables)
-    table = rows[["n", "device", "elements", "variant", "time_us", "fraction_of_limit"]]
-    return table.sort_values(["n", "device"], ignore_index=True)
-
-
-def not_ok(device: Device) -> pd.DataFrame:
-    """Measurements without a time: incorrect or failed, with the message."""
-    rows = device.results[device.results["status"] != "ok"]
-    columns = [
-        "status",
-        "variant",
-        "dtype",
-        "mode",
-        "layout",
-        "n",
-        "rows",
-        "rel_l2",
-        "predicted_rel_l2",
-        "message",
-    ]
-    return rows[columns].reset_index(drop=True)
-
-
-def unsupported_reasons(device: Device) -> pd.DataFrame:
-    """variant, dtype, placement, n (compact list), reason: one line per distinct sentence."""
-    table = device.unsupported
-    if table.empty:
-        return pd.DataFrame(columns=["variant", "dtype", "placement", "n", "reason"])
-    rank = {v: i for i, v in enumerate(device.variants)}
-    groups = table.groupby(["variant", "placement", "reason"], sort=False)
-    rows = [
-        {
-            "variant": variant,
-            "dtype": ", ".join(ordered(part["dtype"], DTYPES)),
-            "placement": layout_of(placement),
-            "n": n_ranges(part["n"]),
-            "reason": reason,
-            "first_n": int(part["n"].min()),
-        }
-        for (variant, placement, reason), part in groups
-    ]
-    rows.sort(key=lambda r: (rank.get(r["variant"], 99), r["placement"], r["first_n"]))
-    return pd.DataFrame(rows).drop(columns="first_n")
-
-
-def n_ranges(values) -> str:
-    """Row lengths, runs of doublings drawn together: 2, 4, 8, 12, 64 -> "2–8, 12, 64"."""
-    ns = sorted({int(v) for v in values})
-    runs: list[list[int]] = []
-    for n in ns:
-        if runs and n == 2 * runs[-1][-1]:
-            runs[-1].append(n)
-        else:
-            runs.append([n])
-    return ", ".join(
-        str(r[0]) if len(r) == 1 else f"{r[0]}{'–' if len(r) > 2 else ', '}{r[-1]}" for r in runs
-    )
-
-
-def main_input(accuracy: pd.DataFrame) -> str:
-    """The input of the accuracy figures: normally distributed data, else the most frequent."""
-    inputs = accuracy["input"].value_counts()
-    if inputs.empty:
-        return ""
-    return next((name for name in inputs.index if "normal" in name or "gauss" in name), inputs.index[0])
+        for mode in modes:
+            fitting = [e for e in measured(mode) if regime(e * ELEMENT_BYTES[dtype], l2_bytes) == label]
+            if fitting:
+                nearest = min(fitting, key=lambda e: abs(math.log2(e * ELEMENT_BYTES[dtype] / 65536)))
+                found.append(Size(label, nearest if label == "small" else fitting[-1], mode))
+                break
+    return found
 
 
 def errors(device: Device) -> pd.DataFrame:
-    """Measured error per variant, dtype and n against one rounding of the exact result.
+    """Measured error per variant, dtype and n of plain transforms against one rounding of the exact result.
 
-    From the accuracy experiment (main input); where it has no row, from the sweep's own check. Columns
-    variant, dtype, n, rel_l2, predicted_rel_l2, over_ideal, over_predicted.
+    From the accuracy experiment on normal data; where it has no row, from the sweep's own check. Columns variant, dtype, n,
+    rel_l2, predicted_rel_l2, over_ideal, over_predicted.
     """
     accuracy = device.accuracy
-    exact = accuracy[
-        (accuracy["source"] == "measured")
-        & (accuracy["status"] == "ok")
-        & (accuracy["input"] == main_input(accuracy))
-    ]
+    exact = accuracy[(accuracy["source"] == "measured") & (accuracy["status"] == "ok") & (accuracy["input"] == "normal")]
     columns = ["variant", "dtype", "n", "rel_l2", "predicted_rel_l2"]
-    checks = device.results[device.results["status"] == "ok"].sort_values("elements", ascending=False)
-    table = pd.concat([exact[columns], checks[columns]], ignore_index=True).dropna(subset=["rel_l2"])
+    checks = correct(device.results, family="transform").sort_values("elements", ascending=False)
+    parts = [part for part in (exact[columns], checks[columns]) if len(part)]
+    table = pd.concat(parts or [exact[columns]], ignore_index=True).dropna(subset=["rel_l2"])
     table = table.drop_duplicates(["variant", "dtype", "n"], ignore_index=True)
     table["over_ideal"] = table["rel_l2"].astype(float) / table["dtype"].map(ideal_error).astype(float)
     table["over_predicted"] = table["rel_l2"].astype(float) / table["predicted_rel_l2"].astype(float)
     return table
 
 
-def compare(a: Folder, b: Folder) -> pd.DataFrame:
-    """Every measurement that both folders hold: times, b's speed-up over a, fractions of the limit, errors.
+# ------------------------------------------------------------------------------------------------- the published kernels
 
-    `speedup` is time_a / time_b: above 1 when b is faster. Throws ResultsError when nothing is common.
+
+@cache
+def published() -> pd.DataFrame:
+    """Their times: method, dtype, n, elements, mode, time_us, copy_us, fraction = copy_us / time_us. Shared: do not modify."""
+    table = pd.read_csv(BASELINES / "h200_published.csv")
+    return table.assign(fraction=table["copy_us"] / table["time_us"])
+
+
+@cache
+def published_errors() -> pd.Series:
+    """Relative L2 error by (method, dtype, n). Shared: do not modify."""
+    return pd.read_csv(BASELINES / "h200_published_accuracy.csv").set_index(["method", "dtype", "n"])["rel_l2"]
+
+
+def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
+    """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours. Empty on
+    another GPU than that of the published times."""
+    rows = correct(device.results, variant=variant, layout="in place", family="transform")
+    rows = rows if PUBLISHED_GPU in device.name else rows[:0]
+    other = published()[["method", "dtype", "n", "elements", "mode", "time_us", "fraction"]]
+    both = rows.merge(other.rename(columns={"time_us": "published_us", "fraction": "published_fraction"}), on=["dtype", "n", "elements", "mode"])
+    return both.assign(ratio=both["published_us"] / both["time_us"])
+
+
+@dataclass(frozen=True)
+class Gain:
+    """OWN over a published kernel: geometric means over all sizes of mode replay, n >= SMALLEST_N, that both were measured at."""
+
+    method: str
+    points: int
+    share: float  # of the copy limit
+    published_share: float
+    speedup: float
+    worst: float  # the smallest ratio of times
+    worst_at: str
+
+    @property
+    def name(self) -> str:
+        return PUBLISHED[self.method]
+
+
+def geometric_mean(values) -> float:
+    values = np.asarray(values, float)
+    return float(np.exp(np.log(values).mean())) if len(values) else math.nan
+
+
+def gains(device: Device, variant: str = OWN) -> list[Gain]:
+    """In the order of PUBLISHED; empty without a common size."""
+    both = beside_published(device, variant)
+    both = both[(both["mode"] == "replay") & (both["n"] >= SMALLEST_N)]
+    found = []
+    for method in PUBLISHED:
+        part = both[both["method"] == method]
+        if len(part):
+            worst = part.loc[part["ratio"].idxmin()]
+            where = f"{worst['dtype']}, n = {worst['n']}, 2^{int(worst['elements']).bit_length() - 1} elements"
+            share, other, speedup = (geometric_mean(part[c]) for c in ("fraction_of_limit", "published_fraction", "ratio"))
+            found.append(Gain(method, len(part), share, other, speedup, float(worst["ratio"]), where))
+    return found
+
+
+def regime_sizes(device: Device, dtype: str, *, compared=False) -> list[Size]:
+    """`sizes` of OWN from DRAM to small; `compared`: of those that the published kernels were measured at, where there are such."""
+    rows = own_rows(device, dtype)
+    known = rows[rows["elements"].isin(published()["elements"])]
+    return sizes(known if compared and len(known) else rows, dtype, device.l2_bytes)[::-1]
+
+
+def comparison(device: Device, dtype: str) -> dict[tuple[Size, str], pd.Series]:
+    """OWN at one size per regime, columns by n: (Size, "share"), and (Size, method) with times of mode replay over ours."""
+    columns: dict[tuple[Size, str], pd.Series] = {}
+    both = beside_published(device)
+    both = both[(both["dtype"] == dtype) & (both["mode"] == "replay")]
+    for size in regime_sizes(device, dtype, compared=True):
+        rows = own_rows(device, dtype)
+        rows = rows[(rows["elements"] == size.elements) & (rows["mode"] == size.mode)].drop_duplicates("n")
+        columns[size, "share"] = rows.set_index("n")["fraction_of_limit"]
+        for method in PUBLISHED:
+            part = both[(both["method"] == method) & (both["elements"] == size.elements)]
+            columns[size, method] = part.drop_duplicates("n").set_index("n")["ratio"]
+    return columns
+
+
+def covers_published(device: Device) -> bool:
+    """Whether the comparison has every regime: the run that README and docs/results.md show."""
+    compared = {size.label for (size, what), column in comparison(device, "f16").items() if what in PUBLISHED and len(column)}
+    return compared == {"DRAM", "L2", "small"}
+
+
+# --------------------------------------------------------------------------------------------------------- other queries
+
+
+def few_rows(device: Device, dtype: str) -> pd.DataFrame:
+    """OWN for a few rows, as in decoding: columns n, rows, time_us and share (mode replay), pdl_us (mode replay_pdl)."""
+    rows = own_rows(device, dtype)
+    rows = rows[rows["rows"].isin(FEW_ROWS) & (rows["n"] >= 256)]
+    by_mode = {m: rows[rows["mode"] == m].drop_duplicates(["n", "rows"]).set_index(["n", "rows"]) for m in ("replay", "replay_pdl")}
+    table = by_mode["replay"][["time_us", "fraction_of_limit"]].rename(columns={"fraction_of_limit": "share"})
+    return table.assign(pdl_us=by_mode["replay_pdl"]["time_us"]).reset_index().sort_values(["n", "rows"], ignore_index=True)
+
+
+def shares(device: Device, dtype: str, size: Size) -> pd.DataFrame:
+    """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own."""
+    rows = correct(device.results, picked="", dtype=dtype, layout="in place", family="transform", mode=size.mode)
+    rows = rows[rows["elements"] == size.elements].drop_duplicates(["variant", "n"])
+    table = rows.pivot(index="n", columns="variant", values="fraction_of_limit")
+    return table[[v for v in device.variants if v in table.columns]]
+
+
+def not_ok(device: Device) -> pd.DataFrame:
+    """Measurements without a time: incorrect or failed, with the message."""
+    rows = device.results[device.results["status"] != "ok"]
+    columns = ["status", "variant", "operator", "encoding", "dtype", "mode", "layout", "rows", "rel_l2", "predicted_rel_l2", "message"]
+    return rows[columns].reset_index(drop=True)
+
+
+def refusals(device: Device) -> pd.DataFrame:
+    """variant, dtype, placement, n (compact list), encoding, reason: one line per distinct sentence, its numbers as N."""
+    table = device.unsupported
+    columns = ["variant", "dtype", "placement", "n", "encoding", "problems", "reason"]
+    if table.empty:
+        return pd.DataFrame(columns=columns)
+    rank = {v: i for i, v in enumerate(device.variants)}
+    rows = []
+    alike = table["reason"].astype(str).str.replace(r"\b(n|rows|elements)=\d+", r"\1=N", regex=True)
+    for (variant, placement, reason), part in table.groupby([table["variant"], table["placement"], alike], sort=False):
+        rows.append(
+            {
+                "variant": variant, "dtype": ", ".join(ordered(part["dtype"], DTYPES)), "placement": layout_of(placement),
+                "n": n_ranges(part["n"]), "encoding": ", ".join(sorted({e for e in part["encoding"] if e})), "problems": len(part),
+                "reason": reason,
+            }
+        )  # fmt: skip
+    rows.sort(key=lambda r: (rank.get(r["variant"], 99), r["placement"]))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def best_copies(device: Device) -> pd.DataFrame:
+    """Per memory, mode, placement and bytes: the fastest copy kernel, its rate in bytes/s, how many were tried."""
+    key = ["memory", "mode", "placement", "bytes_read", "bytes_written"]
+    copies = device.limits[~device.limits["kernel"].astype(str).str.contains("empty")].sort_values([*key, "time_us"], key=display_rank)
+    counts = copies.groupby(key).size().rename("kernels")
+    frame = copies.drop_duplicates(key).join(counts, on=key)
+    return frame.assign(rate=frame["useful_bytes"] / frame["time_us"] * 1e6).reset_index(drop=True)
+
+
+def published_speedups(device: Device) -> pd.DataFrame:
+    """The claims of the HadaCore paper (arXiv 2412.08832: time of fast-hadamard-transform over that of HadaCore, 1.0 to 1.3 and up
+    to 3.6 on an H100) beside what was measured: over its grid, n = 2^7 .. 2^15 and 2^9 .. 2^25 elements, in place, mode replay."""
+    rows = []
+
+    def add(what: str, dtype: str, ratio: pd.Series) -> None:
+        if len(ratio):
+            low, middle, high = np.percentile(ratio, (10, 50, 90))
+            rows.append({"what": what, "dtype": dtype, "points": len(ratio), "low": low, "median": middle, "high": high,
+                         "mean": geometric_mean(ratio), "least": ratio.min(), "greatest": ratio.max()})  # fmt: skip
+
+    results = correct(device.results, layout="in place", mode="replay", family="transform", memory="device")
+    for dtype in ("f16", "bf16"):
+        table = published()
+        wide = table[(table["dtype"] == dtype) & (table["mode"] == "replay")].pivot(index=["n", "elements"], columns="method", values="time_us")
+        if PUBLISHED_GPU in device.name:
+            add("the published kernels", dtype, _on_grid(wide["fast_hadamard_transform"] / wide["hadacore"]))
+        wide = results[results["dtype"] == dtype].drop_duplicates(["n", "elements", "variant"])
+        wide = wide.pivot(index=["n", "elements"], columns="variant", values="time_us")
+        for variant in ("hadacore_published", "hadacore", OWN):
+            if {"warp_shuffle", variant} <= set(wide.columns):
+                add(f"warp_shuffle over {variant}", dtype, _on_grid(wide["warp_shuffle"] / wide[variant]))
+    return pd.DataFrame(rows)
+
+
+def _on_grid(ratio: pd.Series) -> pd.Series:
+    n, elements = ratio.index.get_level_values(0), ratio.index.get_level_values(1)
+    return ratio[(n >= 1 << 7) & (n <= 1 << 15) & (elements <= 1 << 25)].dropna()
+
+
+# ---------------------------------------------------------------------------------------------------------------- which
+
+
+def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding: str = "") -> tuple[Device, pd.DataFrame]:
+    """Every variant on the measured problem nearest to n, dtype and rows, best first, contiguous and in place where measured;
+    on the GPU in the mode that judges its size best, else in mode host. From the first of `devices` that measured n and dtype.
+
+    All columns of the results, `over_ideal` (the error over that of one rounding) and `ties` (as fast as the first within the
+    repetitions). ResultsError where nothing was measured.
     """
-    key = a.schema["results.csv"].key
-    columns = [*key, "status", "time_us", "fraction_of_limit", "rel_l2"]
+    known: set[int] = set()
+    for device in devices:
+        part = correct(device.results, candidates=True, dtype=dtype, encoding=encoding)
+        known |= set(part["n"])
+        part = part[part["n"] == n]
+        if len(part):
+            return device, _nearest(device, part, dtype, n, rows)
+    text = f" with encoding {encoding}" if encoding else ""
+    if not known:
+        raise ResultsError(f"nothing was measured in {dtype}{text}")
+    near = sorted(known, key=lambda k: abs(math.log2(k) - math.log2(n)))[:2]
+    raise ResultsError(f"n={str(n)[:20]} was not measured in {dtype}{text}; the nearest row lengths are {', '.join(map(str, sorted(near)))}")
+
+
+def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) -> pd.DataFrame:
+    layouts = part["layout"].value_counts()
+    part = part[part["layout"] == ("in place" if "in place" in layouts.index else layouts.index[0])]
+    gpu = part[part["mode"] != "host"]
+    part = gpu if len(gpu) else part
+    count = min(part["rows"].unique(), key=lambda r: (abs(math.log2(r / rows)), r))
+    part = part[part["rows"] == count]
+    where = regime(count * n * ELEMENT_BYTES[dtype], device.l2_bytes) or "DRAM"
+    mode = next(m for m in (*PREFERRED_MODES[where], "cold", "replay_pdl", "host") if (part["mode"] == m).any())
+    part = part[part["mode"] == mode]
+    fastest = part.loc[part["time_us"].idxmin()]
+    tied = as_fast(part, fastest["time_us"], fastest["time_max_us"])
+    winner = part[tied].assign(exact=_exactness(part)).sort_values(["exact", "time_us"]).index[0]
+    part = part.assign(over_ideal=part["rel_l2"] / ideal_error(dtype), ties=tied, first=part.index != winner)
+    return part.sort_values(["first", "time_us"], ignore_index=True).drop(columns="first")
+
+
+# -------------------------------------------------------------------------------------------------------------- compare
+
+
+def compare(a: Device, b: Device) -> pd.DataFrame:
+    """Every measurement that both hold: times, `speedup` = time a / time b (above 1: b is faster), fractions of the limit, errors.
+
+    `verdict`: "faster", "slower" or "same" (repetitions overlap, or the ratio is within load.repeatability of either); "" where
+    either has no time. ResultsError when nothing is common.
+    """
+    key = ["variant", "memory", "operator", "encoding", "dtype", "n", "rows", "placement", "row_stride", "mode"]
+    columns = [*key, "status", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "rel_l2"]
     both = a.results[columns].merge(b.results[columns], on=key, suffixes=("_a", "_b"))
     if both.empty:
-        raise ResultsError(f"{a.name} and {b.name} have no measurement in common")
+        raise ResultsError(f"{a.newest.name} and {b.newest.name} have no measurement in common")
     both["speedup"] = both["time_us_a"] / both["time_us_b"]
     both["fraction_ratio"] = both["fraction_of_limit_b"] / both["fraction_of_limit_a"]
     both["error_ratio"] = both["rel_l2_b"] / both["rel_l2_a"]
+    noise = 1 + max(d.results["noise"].max() if len(d.results) else 0.0 for d in (a, b))
+    faster = (both["time_max_us_b"] < both["time_min_us_a"]) & (both["speedup"] > noise)
+    slower = (both["time_min_us_b"] > both["time_max_us_a"]) & (both["speedup"] < 1 / noise)
+    both["verdict"] = np.select([both["speedup"].isna(), faster, slower], ["", "faster", "slower"], "same")
     return both
 
 
 def compare_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Per variant, dtype and mode: count, geometric mean, least and greatest speed-up."""
+    """Per variant, dtype and mode: count, geometric mean, least and greatest speed-up, how many differ beyond the repetitions."""
     timed = table.dropna(subset=["speedup"])
-    groups = timed.groupby(["variant", "dtype", "mode"], sort=False)["speedup"]
+    groups = timed.groupby(["variant", "dtype", "mode"], sort=False)
     return groups.agg(
-        problems="count",
-        geometric_mean=lambda s: float(np.exp(np.log(s).mean())),
-        least="min",
-        greatest="max",
-    ).reset_index()
+        problems=("speedup", "count"), geometric_mean=("speedup", geometric_mean), least=("speedup", "min"),
+        greatest=("speedup", "max"), faster=("verdict", lambda v: int((v == "faster").sum())),
+        slower=("verdict", lambda v: int((v == "slower").sum())),
+    ).reset_index()  # fmt: skip
 
 
-def which(device: Device, dtype: str, n: int, rows: int) -> pd.DataFrame:
-    """Every variant on the measured problem nearest to n, dtype and rows, fastest first, contiguous and in place
-    where measured; on the GPU in the mode that judges its size best, else in mode host. Empty when n and dtype
-    were not measured. All columns of the results, and `over_ideal`, the error over that of one rounding.
-    """
-    layout = main_layout(device.results)
-    part = device.results[(device.results["dtype"] == dtype) & (device.results["n"] == n)]
-    part = part[(part["layout"] == layout) & (part["status"] == "ok") & (picked(part) == "")]
-    gpu = part[part["mode"] != "host"]
-    part = gpu if len(gpu) else part
-    if part.empty:
-        return part
-    counts = sorted(part["rows"].unique(), key=lambda r: (abs(math.log2(r / rows)), r))
-    part = part[part["rows"] == counts[0]]
-    in_l2 = device.l2_bytes // 64 < counts[0] * n * ELEMENT_BYTES[dtype] <= 0.6 * device.l2_bytes
-    modes = PREFERRED_MODES["in L2" if in_l2 else "small"]
-    mode = next(m for m in (*modes, "cold", "host") if (part["mode"] == m).any())
-    errors_of = errors(device)[["variant", "dtype", "n", "over_ideal"]]
-    part = part[part["mode"] == mode].merge(errors_of, how="left", on=["variant", "dtype", "n"])
-    return part.sort_values("time_us", ignore_index=True)
+def slower_beyond(table: pd.DataFrame, threshold: float) -> pd.DataFrame:
+    """Rows of `compare` that are slower beyond their repetitions and by more than `threshold`, or no longer correct."""
+    lost = (table["status_a"] == "ok") & (table["status_b"] != "ok")
+    slow = (table["verdict"] == "slower") & (1 / table["speedup"] - 1 > threshold)
+    return table[lost | slow].sort_values("speedup", ignore_index=True)
+
+
+def history(devices: list[Device]) -> pd.DataFrame:
+    """Over runs of one device, oldest first: per variant, dtype and mode the geometric mean of the share of the limit over the
+    problems that all of these runs measured. Columns run, variant, dtype, mode, problems, share."""
+    key = ["variant", "dtype", "mode", "operator", "encoding", "rows", "layout", "row_stride"]
+    tables = [correct(d.results).drop_duplicates(key).set_index(key)["fraction_of_limit"] for d in devices]
+    common = pd.concat(tables, axis=1, join="inner", keys=range(len(tables)))
+    rows = []
+    for (variant, dtype, mode), part in common.groupby(level=[0, 1, 2], sort=False):
+        for i, device in enumerate(devices):
+            rows.append({"run": device.short, "when": device.newest.context["utc_start"][:16].replace("T", " "), "variant": variant,
+                         "dtype": dtype, "mode": mode, "problems": len(part), "share": geometric_mean(part[i])})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def speed_lines(device: Device, dtype: str, mode: str, smallest_n: int) -> pd.DataFrame:
+    """Bytes moved per second by row length in the L2 and in DRAM: columns regime, who (copy, OWN, published kernels), n, rate."""
+    rows = []
+    for size in regime_sizes(device, dtype, compared=True)[:2]:
+        own = own_rows(device, dtype)
+        own = own[(own["elements"] == size.elements) & (own["mode"] == mode) & (own["n"] >= smallest_n)]
+        title = f"{size.label}: {binary(size.elements)} elements, {size.bytes(dtype)}"
+        for row in own.drop_duplicates("n").itertuples():
+            rows.append({"regime": title, "who": "copy", "n": row.n, "rate": row.useful_bytes / row.limit_us * 1e6})
+            rows.append({"regime": title, "who": "fwht::transform", "n": row.n, "rate": row.useful_bytes / row.time_us * 1e6})
+        for method, name in PUBLISHED.items():
+            part = beside_published(device)
+            part = part[(part["method"] == method) & (part["dtype"] == dtype) & (part["elements"] == size.elements) & (part["mode"] == mode)]
+            for row in part[part["n"] >= smallest_n].itertuples():
+                rows.append({"regime": title, "who": f"{name}, published", "n": row.n, "rate": row.useful_bytes / row.published_us * 1e6})
+    return pd.DataFrame(rows, columns=["regime", "who", "n", "rate"])
+
+
+def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
+    """Per regime and variant, geometric means over n >= SMALLEST_N: columns regime, variant, share, over_ideal, lengths."""
+    over = errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
+    rows = []
+    for size in regime_sizes(device, dtype):
+        table = shares(device, dtype, size)
+        table = table[table.index >= SMALLEST_N]
+        for variant in table.columns:
+            share = table[variant].dropna()
+            error = [over.get((variant, dtype, n), math.nan) for n in share.index]
+            if len(share) and np.isfinite(error).all():
+                rows.append({"regime": size.title(dtype), "variant": variant, "share": geometric_mean(share),
+                             "over_ideal": geometric_mean(error), "lengths": len(share)})  # fmt: skip
+    return pd.DataFrame(rows, columns=["regime", "variant", "share", "over_ideal", "lengths"])

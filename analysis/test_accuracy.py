@@ -1,11 +1,10 @@
-"""The error analysis: ratios and their causes, what must hold, figures, and ACCURACY.md. Synthetic numbers."""
+"""The error analysis: ratios and their causes, what must hold, charts, and ACCURACY.md. Synthetic numbers."""
 
 import math
 
 import pytest
 
-from analysis import accuracy, accuracy_figures, findings
-from analysis.__main__ import main
+from analysis import accuracy, pages, report
 from analysis.conftest import FolderWriter
 from analysis.load import ResultsError, load
 from analysis.tables import ideal_error
@@ -13,9 +12,7 @@ from analysis.tables import ideal_error
 GPU = "20260901T100000Z_0123456789_h200"
 
 
-def error(
-    writer, variant, dtype, n, input="normal", *, ratio=1.0, for_data=1.0, source="measured", **changes
-):
+def error(writer, variant, dtype, n, input="normal", *, ratio=1.0, for_data=1.0, source="measured", **changes):
     predicted = ideal_error(dtype)
     own = {
         "rel_l2": ratio * predicted,
@@ -129,13 +126,7 @@ def full_folder(**context) -> FolderWriter:
                 for kind in (*accuracy.CONTINUOUS, *accuracy.STRUCTURED):
                     error(writer, variant, dtype, n, kind)
     writer.tables["accuracy.csv"] = [
-        row
-        | (
-            {"ratio": 0.7, "rel_l2": 0.7 * row["predicted_rel_l2"]}
-            if row["input"] == "massive_channel"
-            else {}
-        )
-        for row in writer.tables["accuracy.csv"]
+        row | ({"ratio": 0.7, "rel_l2": 0.7 * row["predicted_rel_l2"]} if row["input"] == "massive_channel" else {}) for row in writer.tables["accuracy.csv"]
     ]
     for (dtype, n), published in accuracy.HADACORE.items():
         error(writer, "hadacore_published", dtype, n, rel_l2=1.004 * published)
@@ -224,9 +215,7 @@ def requirement(tmp_path, writer, words):
 
 
 def test_quoted_errors_must_be_within_one_percent_of_a_number_that_rounds_to_them(tmp_path):
-    for index, (factor, holds) in enumerate(
-        ((1.0105, True), (1.0125, False), (0.9895, True), (0.987, False))
-    ):
+    for index, (factor, holds) in enumerate(((1.0105, True), (1.0125, False), (0.9895, True), (0.987, False))):
         writer = FolderWriter()
         error(writer, "hadacore_published", "bf16", 64, rel_l2=factor * 2.35e-3)
         found = requirement(tmp_path / str(index), writer, "HadaCore")
@@ -296,9 +285,7 @@ def test_rotation_gain_is_in_decibels(device):
 
 def test_a_variants_own_rounding_is_compared_with_exact_rotation(device):
     table = accuracy.transform_visibility(device)
-    assert set(table["variant"]) == {"hadacore"} and table["added"].tolist() == pytest.approx(
-        [0.05] * len(table)
-    )
+    assert set(table["variant"]) == {"hadacore"} and table["added"].tolist() == pytest.approx([0.05] * len(table))
 
 
 def test_overflow_begins_at_the_first_spurious_norm(device):
@@ -314,46 +301,30 @@ def test_attention_shows_the_median_variant_and_the_range(device):
     assert table["ratio"]["fp8_baseline"] == pytest.approx(2.5 / 2.4)
 
 
-def test_predicted_quantization_is_a_uniform_grid_or_a_rounding():
-    import numpy as np
-
-    peak = np.array([3.8])
-    assert list(accuracy_figures.predicted_quantization("int8", peak) or []) == [pytest.approx(8.64e-3, rel=1e-2)]
-    assert list(accuracy_figures.predicted_quantization("e4m3", peak) or []) == [pytest.approx(2.65e-2, rel=1e-2)]
-    assert accuracy_figures.predicted_quantization("nvfp4", peak) is None
-
-
-def test_every_figure_is_drawn_and_says_where_it_comes_from(device):
-    drawn = accuracy_figures.draw_all(device)
-    assert [d.stem for d in drawn] == [
-        "accuracy_ratio",
-        "accuracy_gain",
-        "accuracy_bit_match",
-        "accuracy_ulp",
-        "accuracy_inputs",
-        "accuracy_quantization",
-        "accuracy_overflow",
-        "accuracy_attention",
-    ]
-    for drawing in drawn:
-        assert any(GPU in text.get_text() for text in drawing.figure.texts), drawing.stem
+def test_charts_and_tables_hold_the_numbers_of_the_folder(device):
+    drawn = {c.id: c for c in report.accuracy_charts(device, "", "")}
+    assert list(drawn) == ["error", "bit-match", "ratios", "rotation", "attention"]
+    assert len(drawn["ratios"].frame) == len(accuracy.ratios(device))
+    methods = drawn["attention"].frame.set_index("method")
+    assert methods["rmse"]["fp8_baseline"] == 2.5e-2 and methods["published"]["fp8_baseline"] == 2.4e-2
+    shown = {id: frame for id, _, _, frame, _ in accuracy.report_tables(device)}
+    assert len(shown["accuracy-all"]) == len(device.accuracy)
+    assert set(shown["must-hold"]["holds"]) == {"holds"} and len(shown["attention-table"]) == 6
+    assert shown["probes"]["fraction_bits"].item() == 25
 
 
-def test_a_folder_without_the_experiments_has_no_figures_of_them(gpu):
-    stems = [d.stem for d in accuracy_figures.draw_all(load([gpu])[0])]
-    assert "accuracy_attention" not in stems and "accuracy_ratio" not in stems
+def test_every_column_of_a_table_is_there(device):
+    for id, _, _, frame, columns in accuracy.report_tables(device):
+        assert {name for name, _, _ in columns} <= set(frame.columns), id
 
 
-def test_ulp_bins_keep_the_sum():
-    import numpy as np
-
-    shares = np.arange(16.0)
-    assert accuracy_figures.ulp_bins(shares).sum() == shares.sum()
-    assert len(accuracy_figures.ulp_bins(shares)) == len(accuracy_figures.ULP_BINS)
+def test_a_folder_without_the_experiments_has_no_charts_of_them(gpu):
+    (device,) = load([gpu])
+    assert [c.id for c in report.accuracy_charts(device, "", "") if len(c.frame)] == ["error", "bit-match"]
 
 
 def test_findings_name_the_folder_and_hold_its_numbers(device):
-    text = findings.markdown([device])
+    text = pages.accuracy_page([device])
     assert GPU in text and "8.50e-3" in text and "**holds**" in text and "nan" not in text
     assert "does not hold" not in text
 
@@ -361,38 +332,20 @@ def test_findings_name_the_folder_and_hold_its_numbers(device):
 def test_findings_list_other_choices_and_merge_equal_rows(tmp_path):
     writer = full_folder()
     attention(writer, "fp8_fa3", 9.1e-3 * 1.04, "naive", choice="p_unscaled")
-    text = findings.markdown([load([writer.write(tmp_path / GPU)])[0]])
+    text = pages.accuracy_page([load([writer.write(tmp_path / GPU)])[0]])
     assert "p_unscaled: fp8_fa3 1.04" in text
-    assert findings._merged([["a", "1"], ["b", "2"], ["c", "1"]]) == [["a, c", "1"], ["b", "2"]]
+    assert pages._merged([["a", "1"], ["b", "2"], ["c", "1"]]) == [["a, c", "1"], ["b", "2"]]
     assert len(text.splitlines()) < 120
 
 
 def test_rows_that_leave_the_predicted_gain_are_named(tmp_path):
     writer = full_folder()
     error(writer, "hadacore_published", "bf16", 32, gain=5e-7)
-    text = findings.markdown([load([writer.write(tmp_path / GPU)])[0]])
+    text = pages.accuracy_page([load([writer.write(tmp_path / GPU)])[0]])
     assert "1 lie more than three standard deviations off" in text
     assert "bf16 n = 32, the farthest +5.0" in text and "0 leave the allowance" in text
 
 
 def test_findings_need_accuracy_rows(tmp_path):
     with pytest.raises(ResultsError):
-        findings.markdown([])
-
-
-def test_the_accuracy_command_writes_and_checks(tmp_path, capsys):
-    folder = full_folder().write(tmp_path / GPU)
-    page = tmp_path / "ACCURACY.md"
-    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 1
-    assert main(["accuracy", str(folder), "--output", str(page)]) == 0
-    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 0
-    page.write_text(page.read_text() + "edited")
-    assert main(["accuracy", str(folder), "--output", str(page), "--check"]) == 1
-
-
-def test_the_report_holds_the_analysis(tmp_path):
-    folder = full_folder().write(tmp_path / GPU)
-    page = tmp_path / "report.html"
-    assert main(["report", str(folder), "--no-files", "--output", str(page)]) == 0
-    html = page.read_text(encoding="utf-8")
-    assert "Tensor cores" in html and "FP8 attention, d = 128, n = 8448" in html
+        pages.accuracy_page([])

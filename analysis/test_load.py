@@ -1,16 +1,18 @@
 """Loading: what is read, and what is refused with one sentence."""
 
+import hashlib
 import json
 import os
+import random
 import subprocess
 
 import pandas as pd
 import pytest
 
 from analysis import legacy, schema
-from analysis.__main__ import main
+from analysis.cli import main
 from analysis.conftest import gpu_folder, host_folder
-from analysis.load import CONTEXT_KEYS, DTYPES, MODES, ResultsError, load, load_folder
+from analysis.load import DTYPES, MODES, Context, ResultsError, load, load_folder
 
 
 def small(**context):
@@ -58,11 +60,11 @@ def test_a_sweep_or_an_accuracy_run_alone_is_enough(tmp_path):
     assert device.newest.name == "b"
 
 
-@pytest.mark.parametrize("key", CONTEXT_KEYS)
+@pytest.mark.parametrize("key", [k for k, field in Context.model_fields.items() if field.is_required()])
 def test_refuses_a_missing_key(tmp_path, key):
     folder = small().write(tmp_path / "run")
     edit_context(folder, **{key: ...})
-    with pytest.raises(ResultsError, match=key):
+    with pytest.raises(ResultsError, match=f"{key} is missing" if key != "format_version" else key):
         load([folder])
 
 
@@ -112,10 +114,12 @@ def test_a_folder_is_read_by_its_own_schema(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: s.update(schema_version=2), "schema_version 2, this program reads 1"),
-        (lambda s: s.pop("tables"), "schema.json cannot be read"),
-        (lambda s: declared(s, "results.csv", "n").pop("type"), "schema.json cannot be read"),
-        (lambda s: declared(s, "results.csv", "n").update(type="colour"), "unknown type 'colour' for n"),
+        (lambda s: s.update(schema_version=2), "schema_version is 2: input should be 1"),
+        (lambda s: s.pop("tables"), "schema.json: tables is missing"),
+        (lambda s: declared(s, "results.csv", "n").pop("type"), r"tables.results.csv.columns.5.type is missing"),
+        (lambda s: declared(s, "results.csv", "n").update(type="colour"), "columns.5.type is 'colour': input should be"),
+        (lambda s: s["tables"]["results.csv"]["columns"].append(declared(s, "results.csv", "n")), "declares column n of results.csv twice"),
+        (lambda s: s["tables"].update({"../x.csv": s["tables"]["limits.csv"]}), "no name of a table"),
         (lambda s: s["tables"].pop("probes.csv"), "schema.json does not declare probes.csv"),
     ],
 )
@@ -126,19 +130,51 @@ def test_refuses_a_schema(tmp_path, change, words):
         load([folder])
 
 
+def column_of(name, kind):
+    values = ["a"] if kind == "enum" else []
+    return schema.Column(name=name, type=kind, unit="", required=False, key=False, meaning="x", values=values)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"), [("time_us", "number", "-0.1"), ("rel_l2", "number", "-5"), ("rows", "integer", "0"), ("n", "integer", "-2")]
+)
+def test_counts_times_and_errors_are_not_negative(tmp_path, name, kind, text):
+    table = schema.Table(name="t.csv", columns=[column_of(name, kind), column_of("gain", "number")])
+    schema.typed(tmp_path, pd.DataFrame({name: ["1"], "gain": ["-1"]}), table)
+    with pytest.raises(ResultsError, match=f"{name} = {text} in line 2, below"):
+        schema.typed(tmp_path, pd.DataFrame({name: [text], "gain": ["-1"]}), table)
+
+
+def test_a_declared_range_and_what_an_ok_row_needs_hold(tmp_path):
+    def column(**more):
+        return schema.Column(name="gain", type="number", unit="", required=False, key=False, meaning="x", **more)
+
+    status = schema.Column(name="status", type="string", unit="", required=True, key=False, meaning="x")
+    for changes, text, words in (
+        ({"range": "positive"}, "0", "gain = 0 in line 2, which is not positive"),
+        ({"range": "not_negative"}, "-1", "gain = -1 in line 2, below 0"),
+        ({"required_if_ok": True}, "", "t.csv is ok without gain in line 2"),
+    ):
+        table = schema.Table(name="t.csv", columns=[column(**changes), status])
+        with pytest.raises(ResultsError, match=words):
+            schema.typed(tmp_path, pd.DataFrame({"gain": [text], "status": ["ok"]}), table)
+        schema.typed(tmp_path, pd.DataFrame({"gain": ["1", ""], "status": ["ok", "failed"]}), table)
+    schema.typed(tmp_path, pd.DataFrame({"gain": ["-1"], "status": ["ok"]}), schema.Table(name="t.csv", columns=[column(), status]))
+
+
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        ("integer", ["-12", "0"], ["1e3", "1.0", "12 ", "x"]),
-        ("number", ["1", "-1.5", "3.7e+12", "inf", "-inf"], ["nan", "1,5", "1.5us"]),
+        ("integer", ["12", "0"], ["1e3", "1.0", "12 ", "x", "1" * 19]),
+        ("number", ["1", "1.5", "3.7e+12", "inf"], ["nan", "1,5", "1.5us", "0x10", "1_0", "infinity"]),
         ("boolean", ["true", "false"], ["1", "True"]),
         ("enum", ["a"], ["b", "A"]),
-        ("json", ['{"tile":3}'], ["{", "3"]),
-        ("string", ["anything, really"], []),
+        ("json", ['{"tile":3}'], ["{", "3", '{"a":NaN}', "[" * 100000]),
+        ("string", ["anything, <b>really</b>"], ["a\x1b[31mb", "a\x00b", "a\u2028b"]),
     ],
 )
 def test_values_are_of_their_columns_type(tmp_path, kind, good, bad):
-    table = schema.Table("t.csv", (schema.Column("c", kind, "", False, False, "x", ("a",) if kind == "enum" else ()),))
+    table = schema.Table(name="t.csv", columns=[column_of("c", kind)])
     schema.typed(tmp_path, pd.DataFrame({"c": [*good, ""]}), table)
     for text in bad:
         with pytest.raises(ResultsError, match="for c in line 3, not "):
@@ -176,12 +212,18 @@ def test_the_programs_write_the_schema_of_this_commit(tmp_path):
         ({"format_version": 2}, "format_version 2, this program reads 1"),
         ({"dirty": True}, "dirty build"),
         ({"complete": False}, "incomplete run"),
-        ({"sources_hash": ""}, "sources_hash .* is empty"),
-        ({"commit": ""}, "commit .* is empty"),
-        ({"dirty": "no"}, "not true or false"),
-        ({"host": {"name": "x"}}, "lacks threads, memory_bytes"),
-        ({"device": {"present": True, "name": "x"}}, "lacks why_absent, compute_capability"),
-        ({"device": "H200"}, "no JSON object"),
+        ({"sources_hash": ""}, "sources_hash is '': string should have at least 1 character"),
+        ({"commit": ""}, "commit is '': string should have at least 1 character"),
+        ({"dirty": "no"}, "dirty is 'no': input should be a valid boolean"),
+        ({"host": {"name": "x"}}, "host.threads is missing"),
+        ({"host": 3}, "host is 3"),
+        ({"device": {"present": True, "name": "x"}}, "why_absent is missing"),
+        ({"device": "H200"}, "device is 'H200'"),
+        ({"variants": 7}, "variants is 7"),
+        ({"variants": ["cpu", 7]}, "variants.1 is 7"),
+        ({"utc_start": "yesterday"}, "utc_start is 'yesterday'"),
+        ({"sources_hash": 7}, "sources_hash is 7"),
+        ({"format_version": "1"}, "format_version"),
     ],
 )
 def test_refuses_a_context(tmp_path, changes, words):
@@ -189,6 +231,117 @@ def test_refuses_a_context(tmp_path, changes, words):
     edit_context(folder, **changes)
     with pytest.raises(ResultsError, match=words):
         load([folder])
+
+
+def test_refuses_an_l2_that_is_no_number(tmp_path):
+    writer = small()
+    writer.context["device"]["l2_bytes"] = "big"
+    with pytest.raises(ResultsError, match="l2_bytes is 'big': input should be a valid integer"):
+        load([writer.write(tmp_path / "run")])
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", "", '"' * 9, "[" * 100000, '{"format_version": NaN}', '{"a":' * 50000])
+def test_refuses_a_context_of_any_shape(tmp_path, text):
+    folder = small().write(tmp_path / "run")
+    (folder / "context.json").write_text(text)
+    with pytest.raises(ResultsError) as refusal:
+        load([folder])
+    assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
+
+
+def with_files(folder):
+    """As a finished run records its tables."""
+    files = {}
+    for name in TABLES:
+        content = (folder / name).read_bytes()
+        files[name] = {"rows": content.count(b"\n") - 1, "sha256": hashlib.sha256(content).hexdigest()}
+    edit_context(folder, files=files)
+    return folder
+
+
+def test_a_finished_folder_is_held_to_its_rows_and_hashes(tmp_path):
+    folder = with_files(small().write(tmp_path / "run"))
+    load([folder])
+    file = folder / "results.csv"
+    whole = file.read_text()
+    lines = whole.splitlines(keepends=True)
+    file.write_text("".join(lines[:-1]))
+    with pytest.raises(ResultsError, match=rf"results.csv of run has {len(lines) - 2} rows, its context.json says {len(lines) - 1}: the file is not"):
+        load([folder])
+    file.write_text(whole.replace("naive", "evian"))
+    with pytest.raises(ResultsError, match="results.csv of run has another hash"):
+        load([folder])
+    file.unlink()
+    with pytest.raises(ResultsError, match="'results.csv' is missing, although its context.json lists it"):
+        load([folder])
+
+
+def test_a_listed_file_lies_in_the_folder(tmp_path):
+    folder = with_files(small().write(tmp_path / "run"))
+    edit_context(folder, files={"../outside.csv": {"rows": 1, "sha256": "0" * 64}})
+    with pytest.raises(ResultsError, match="'../outside.csv' is missing"):
+        load([folder])
+
+
+def test_a_table_is_an_ordinary_file(tmp_path):
+    folder = small().write(tmp_path / "run")
+    (folder / "results.csv").unlink()
+    (folder / "results.csv").symlink_to("/dev/zero")
+    with pytest.raises(ResultsError, match="results.csv is no file"):
+        load([folder])
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """Bytes flipped, cut out, doubled or put in."""
+    bad = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(len(bad) + 1)
+        match rng.randrange(5):
+            case 0 if at < len(bad):
+                bad[at] = rng.randrange(256)
+            case 1:
+                del bad[at : at + rng.choice((1, 3, 40, 4000))]
+            case 2:
+                bad[at:at] = rng.choice((b",", b"\n", b'"', b"-1", b"nan", b"1e999", b"\xff", b"\0", b"{", b"99999999999999999999", b"null", b"=1+1"))
+            case 3:
+                lines = bytes(bad).split(b"\n")
+                lines.insert(rng.randrange(len(lines)), rng.choice(lines))
+                bad = bytearray(b"\n".join(lines))
+            case _:
+                bad = bad[:at]
+    return bytes(bad)
+
+
+def other_value(value, rng: random.Random):
+    """The JSON with one value of another type somewhere."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        return value | {key: other_value(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        at = rng.randrange(len(value))
+        return [*value[:at], other_value(value[at], rng), *value[at + 1 :]]
+    return rng.choice([None, True, 0, -1, 1e300, "", "x" * 3000, [], {}, [[[[]]]], {"a": {"b": []}}])
+
+
+def test_a_damaged_folder_is_read_or_refused_in_one_sentence(tmp_path):
+    """Seeded; FWHT_FUZZ_CASES asks for more."""
+    folder = gpu_folder(ns=(16,), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",)).write(tmp_path / "run")
+    names = ["context.json", "schema.json", "results.csv", "limits.csv", "unsupported.csv", "accuracy.csv"]
+    good = {name: (folder / name).read_bytes() for name in names}
+    rng = random.Random(20261122)
+    refused = 0
+    for _ in range(int(os.environ.get("FWHT_FUZZ_CASES", "250"))):
+        name = rng.choice(names)
+        bad = json.dumps(other_value(json.loads(good[name]), rng)).encode() if name.endswith("json") and rng.random() < 0.7 else damaged(good[name], rng)
+        (folder / name).write_bytes(bad)
+        try:
+            load([folder], allow_incomplete=rng.random() < 0.5)
+        except ResultsError as refusal:
+            refused += 1
+            assert "\n" not in str(refusal), refusal
+        (folder / name).write_bytes(good[name])
+    assert refused > 50
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
 def test_dirty_and_incomplete_are_read_on_request_only(tmp_path):
@@ -233,7 +386,7 @@ def test_refuses_what_is_no_results_folder(tmp_path):
     with pytest.raises(ResultsError, match="context.json is missing"):
         load([tmp_path / "empty"])
     (tmp_path / "empty" / "context.json").write_text("{")
-    with pytest.raises(ResultsError, match="cannot be read"):
+    with pytest.raises(ResultsError, match="context.json cannot be read"):
         load([tmp_path / "empty"])
     with pytest.raises(ResultsError, match="no results folder was given"):
         load([])
@@ -250,6 +403,19 @@ def cell(table, column, value, row=0):
         ("time_us", "fast", "'fast' for time_us in line 2, not a number"),
         ("time_us", "", "is ok without a positive time in line 2"),
         ("time_us", "0", "is ok without a positive time"),
+        ("time_us", "inf", "infinite time_us in line 2"),
+        ("time_us", "-1", "time_us = -1 in line 2, below 0"),
+        ("time_us", "1e9", "time_us outside time_min_us to time_max_us"),
+        ("limit_us", "", "is ok without limit_us in line 2"),
+        ("limit_us", "0", "is ok without a positive limit_us in line 2"),
+        ("fraction_of_limit", "", "is ok without fraction_of_limit in line 2"),
+        ("rel_l2", "-5", "rel_l2 = -5 in line 2, below 0"),
+        ("rel_l2", "", "is ok without rel_l2"),
+        ("predicted_rel_l2", "0", "is ok without a positive predicted_rel_l2"),
+        ("placement", "sideways", "'sideways' for placement in line 2, not one of in, out"),
+        ("variant", "", "has an empty variant in line 2"),
+        ("variant", "a\x07b", "for variant in line 2, not text without control characters"),
+        ("row_stride", "3", "row_stride below n"),
         ("status", "incorrect", "has a time although the result is not ok"),
         ("status", "fine", "'fine' for status in line 2, not one of ok, incorrect, failed"),
         ("mode", "warm", "'warm' for mode in line 2, not one of replay"),
@@ -257,7 +423,6 @@ def cell(table, column, value, row=0):
         ("elements", "7", "elements other than"),
         ("useful_bytes", "7", "useful_bytes other than"),
         ("bytes_read", "7", "has bytes_read below elements"),
-        ("fraction_of_limit", "0.999", "fraction_of_limit other than"),
         ("n", "", "empty n in line 2"),
     ],
 )
@@ -266,6 +431,17 @@ def test_refuses_rows_that_contradict_themselves(tmp_path, column, value, words)
     edit_table(folder, "results.csv", lambda t: cell(t, column, value))
     with pytest.raises(ResultsError, match=words):
         load([folder])
+
+
+@pytest.mark.parametrize(("factor", "accepted"), [(0.985, False), (0.995, True), (1.005, True), (1.015, False)])
+def test_the_fraction_agrees_with_limit_and_time_within_one_per_cent(tmp_path, factor, accepted):
+    folder = small().write(tmp_path / "run")
+    edit_table(folder, "results.csv", lambda t: cell(t, "fraction_of_limit", f"{factor * float(t.loc[0, 'fraction_of_limit']):.6f}"))
+    if accepted:
+        load([folder])
+    else:
+        with pytest.raises(ResultsError, match="fraction_of_limit other than"):
+            load([folder])
 
 
 def test_refuses_a_repeated_measurement(tmp_path):
@@ -305,6 +481,33 @@ def test_one_clean_commit_has_one_hash_on_every_device(tmp_path):
         load([a, b])
 
 
+def test_runs_of_one_device_stand_side_by_side_on_request(tmp_path):
+    """`split`: nothing is merged, so commits may differ; one clean commit still has one hash."""
+    old = small(commit="f" * 40, sources_hash="b" * 64, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "old")
+    new = small().write(tmp_path / "new")
+    assert [d.newest.name for d in load([old, new], split=True)] == ["new", "old"]
+    liar = small(sources_hash="c" * 64).write(tmp_path / "liar")
+    with pytest.raises(ResultsError, match="different sources_hash"):
+        load([new, liar], split=True)
+
+
+def test_a_loaded_machine_is_known(tmp_path):
+    runs = [{"argv": ["fwht_sweep"], "load_average": 8.5}]
+    assert load_folder(small(runs=runs).write(tmp_path / "busy")).loaded
+    assert not load_folder(small(runs=[runs[0] | {"load_average": 7.5}]).write(tmp_path / "idle")).loaded
+    assert not load_folder(small().write(tmp_path / "older")).loaded
+
+
+def test_repeatability_is_what_two_measurements_of_one_kernel_differ_by(tmp_path):
+    """auto and what it picks launch the same kernel: 20 pairs, of which one differs by 5 %, the others by 1 %."""
+    writer = small()
+    for i in range(21):
+        for variant, time, settings in (("naive", 1.0, "{}"), ("auto", 1.05 if i == 20 else 1.01, '{"picked":"naive"}')):
+            writer.measure(variant, "f16", 1 << 10, 1 << (10 + i), "cold", time_us=time, limit_us=1, fraction_of_limit=1 / time, settings=settings)
+    results = load([writer.write(tmp_path / "run")])[0].results
+    assert results["noise"].nunique() == 1 and results["noise"].iloc[0] == pytest.approx(0.01, rel=1e-6)
+
+
 def test_devices_of_different_commits_stand_side_by_side(tmp_path):
     a = small().write(tmp_path / "a")
     b = host_folder(commit="f" * 40, sources_hash="b" * 64).write(tmp_path / "b")
@@ -331,6 +534,6 @@ def test_the_command_line_refuses_with_exit_code_2(tmp_path, capsys):
 
 
 def test_knows_every_mode_and_dtype_of_the_sweep():
-    results = schema.current()["results.csv"]
-    assert set(results.column("mode").values) == set(MODES)
-    assert set(results.column("dtype").values) == set(DTYPES)
+    columns = {column.name: column for column in schema.current()["results.csv"].columns}
+    assert set(columns["mode"].values) == set(MODES)
+    assert set(columns["dtype"].values) == set(DTYPES)

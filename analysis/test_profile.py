@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import ncu, profile, profile_tables
-from analysis.conftest import make_context
-from analysis.load import ResultsError
+from analysis import ncu, profile
+from analysis.cli import main
+from analysis.conftest import gpu_folder, make_context
+from analysis.load import ResultsError, writing
 
 DATA = Path(__file__).parent / "testdata"
 METRICS = ncu.metrics_of(ncu.STUDIES)
@@ -174,9 +175,27 @@ def test_what_keeps_blocks_out():
 
 def test_tables_have_a_row_a_problem(profiled):
     for study in ncu.STUDIES:
-        header, rows = profile_tables.problems_table(profiled, study)
-        assert len(rows) == 2 and all(len(row) == len(header) for row in rows)
-    assert [row[0] for row in profile_tables.peaks_table(profiled)[1]][-1] == "blocks"
+        columns = (*profile.PROBLEM_COLUMNS, *profile.STUDY_COLUMNS[study])
+        assert len(profile.as_text(profiled.problems, columns).splitlines()) == 1 + 2
+    assert list(profile.peaks_table(profiled)["resource"])[-1] == "blocks"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("profile.json", '"seconds": 1.0', '"seconds": "long"', "seconds is 'long'"),
+        ("profile.json", '"metrics"', '"metrix"', "metrics is missing"),
+        ("profile.csv", "gpu__time_duration.sum,", "gpu__time_duration.sam,", "profile.csv lacks column gpu__time_duration.sum"),
+        ("launches.csv", "kernels", "colonels", "the profile cannot be read"),
+    ],
+)
+def test_a_damaged_profile_is_refused(profiled, name, old, new, words):
+    file = profiled.path / name
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    with pytest.raises(ResultsError, match=words):
+        profile.load_profile(profiled.path, profiled.context)
 
 
 def test_a_study_that_was_not_run_leaves_no_numbers(tmp_path):
@@ -233,3 +252,34 @@ def test_a_program_that_falls_at_its_end_was_measured(tmp_path, complete, code, 
     else:
         with pytest.raises(ResultsError, match="exit code 11: Segmentation fault"):
             ncu._made_folder(done, "", tmp_path)
+
+
+def test_a_folder_that_is_being_written_is_left_alone(profiled):
+    text, launches = recorded()
+    table, missing = ncu.profile_table(text, launches, METRICS)
+    with writing(profiled.path), pytest.raises(ResultsError, match="is being written by another program"):
+        ncu.write_profile(profiled.path, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
+    ncu.write_profile(profiled.path, table, missing, list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
+
+
+def test_the_command_refuses_what_it_cannot_profile_or_print(tmp_path, capsys):
+    folder = gpu_folder(ns=(16,), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",)).write(tmp_path / "run")
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    for arguments, words in (
+        ([str(folder)], "run holds no profile"),
+        ([], "profile needs a results folder, or --program"),
+        (["--program", "/nonexistent", "--study", "static"], "/nonexistent is no program that can be run"),
+        (["--program", str(plain)], "plain is no program that can be run"),
+        ([str(folder), "--study", "mood"], "unknown study 'mood'; there are occupancy"),
+    ):
+        assert main(["profile", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert words in error and error.count("\n") == 1
+
+
+def test_the_command_prints_a_profile(profiled, capsys):
+    (profiled.path / "context.json").write_text(json.dumps(profiled.context))
+    assert main(["profile", str(profiled.path), "--study", "roofline"]) == 0
+    out = capsys.readouterr().out
+    assert "peaks of this device" in out and "bound by" in out and "wgmma" in out

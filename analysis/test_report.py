@@ -1,198 +1,208 @@
-"""The HTML report."""
+"""The report's data: every chart and table of a tiny folder, what is escaped, what a section needs. The browser test looks at the page."""
 
+import base64
+import gzip
 import json
 import re
-import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 
 import pytest
 
-from analysis import ncu
-from analysis.__main__ import main
-from analysis.conftest import gpu_folder, make_context
-from analysis.load import MODES, load
-from analysis.report import MODE_WORDS, write_report
-from analysis.test_profile import METRICS, recorded
+from analysis import report, schema, tables
+from analysis.cli import main
+from analysis.conftest import FolderWriter, gpu_folder, host_folder
+from analysis.load import ResultsError, load, load_folder
+from analysis.test_pages import with_auto
 
-VOID = {"meta", "br", "input", "link", "img"}
-OPTIONAL = {"td", "th", "tr", "li", "p", "thead", "tbody"}
-
-
-class Outline(HTMLParser):
-    """Collects attributes that load something, ids, and unbalanced tags."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.loads, self.ids, self.anchors, self.stack, self.errors = [], [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.loads += [attrs[a] for a in ("src", "srcset", "data", "poster") if a in attrs]
-        if tag in ("link", "iframe", "object", "embed", "img"):
-            self.errors.append(f"<{tag}>")
-        if attrs.get("href", "#")[:1] != "#":
-            self.loads.append(attrs["href"])
-        if tag == "a":
-            self.anchors.append(attrs["href"][1:])
-        if "id" in attrs:
-            self.ids.append(attrs["id"])
-        if tag not in VOID | OPTIONAL:
-            self.stack.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag in VOID | OPTIONAL:
-            return
-        if not self.stack or self.stack.pop() != tag:
-            self.errors.append(f"</{tag}>")
+TINY = {"ns": (16, 4096), "sizes": (1 << 15, 1 << 24, 1 << 28), "modes": ("replay", "alternating"), "dtypes": ("f16",)}
 
 
 @pytest.fixture
-def small(tmp_path):
-    """A GPU folder with few figures: drawing is what takes time here."""
-    sizes = {"ns": (16, 512, 4096), "sizes": (1 << 15, 1 << 23), "modes": ("replay",), "dtypes": ("f16",)}
-    return gpu_folder(**sizes).write(tmp_path / "20261120T100000Z_0123456789_h200")
+def device(tmp_path):
+    return load([with_auto(gpu_folder(**TINY)).write(tmp_path / "20261120T100000Z_0123456789_h200")])[0]
 
 
-def page(path, *arguments):
-    assert main(["report", *map(str, arguments), "--output", str(path)]) == 0
-    return path.read_text(encoding="utf-8")
+def data_of(page: str) -> dict:
+    """What the page's script reads."""
+    (text,) = re.findall(r'<script type="text/plain" id="data">([^<]*)</script>', page)
+    return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
-def assert_self_contained(html):
-    outline = Outline(html)
-    assert outline.loads == [] and outline.errors == [] and outline.stack == []
-    assert not re.search(r"https?://|//cdn|@import|url\((?!#)", html)
-    assert len(outline.ids) == len(set(outline.ids))
-    assert set(outline.anchors) <= set(outline.ids)
-
-
-def test_report_is_self_contained(small, tmp_path, capsys):
-    html = page(tmp_path / "out" / "report.html", small)
-    assert_self_contained(html)
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
-
-
-def test_a_folder_in_place_of_the_page_is_refused_at_once(small, tmp_path, capsys):
-    assert main(["report", str(small), "--output", str(tmp_path)]) == 2
-    assert "is a folder; the page is a file" in capsys.readouterr().err
-
-
-def test_report_says_where_everything_comes_from(small, tmp_path):
-    html = page(tmp_path / "report.html", small, "--no-files")
-    context = json.loads((small / "context.json").read_text())
-    for key in (
-        "commit",
-        "sources_hash",
-        "cxx",
-        "cxx_flags",
-        "cuda",
-        "cuda_flags",
-        "utc_start",
-        "command",
-        "version",
-    ):
-        assert context[key] in html, key
-    for words in (
-        "NVIDIA H200",
-        "driver 13.0",
-        small.name,
-        "Example CPU 9000",
-        "How to read",
-        "none incorrect, none failed",
-        "built without Kokkos (FWHT_KOKKOS=OFF)",
-        "published HadaCore (H200)",
-    ):
-        assert words in html, words
-    assert not (tmp_path / "report_figures").exists()
-    assert "not trustworthy" not in html
-
-
-def test_every_mode_has_its_words(tmp_path):
-    assert set(MODE_WORDS) == set(MODES)
-    folder = gpu_folder(ns=(16,), sizes=(1 << 15,), modes=("replay", "replay_pdl"), dtypes=("f16",))
-    text = write_report(load([folder.write(tmp_path / "pdl")]), tmp_path / "r.html").read_text("utf-8")
-    assert "programmatic dependent launch" in text
-
-
-def test_report_flags_what_it_was_told_to_accept(tmp_path):
-    writer = gpu_folder(
-        ns=(16, 4096),
-        sizes=(1 << 15, 1 << 23),
-        modes=("replay",),
-        dtypes=("f16",),
-        dirty=True,
-        complete=False,
-    )
-    writer.tables["results.csv"][0] |= {
-        "status": "incorrect",
-        "time_us": "",
-        "fraction_of_limit": "",
-        "message": "a <b> & c",
-    }
-    folder = writer.write(tmp_path / "run")
-    html = page(tmp_path / "report.html", folder, "--no-files", "--allow-dirty", "--allow-incomplete")
-    assert html.count("not trustworthy") == 2
-    assert "1 incorrect, 0 failed" in html
-    assert "a &lt;b&gt; &amp; c" in html and "<b> &" not in html
-
-
-def test_figures_are_written_as_valid_files(tmp_path):
-    folder = gpu_folder(ns=(16, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",)).write(
-        tmp_path / "run"
-    )
-    page(tmp_path / "r.html", folder)
-    files = sorted(p.name for p in (tmp_path / "r_figures").iterdir())
-    stems = [
-        "accuracy",
-        "accuracy_bit_match",
-        "accuracy_gain",
-        "error_speed_replay",
-        "heat_f16_replay",
-        "speedup_f16_replay",
-        "time_n_f16_replay",
+def test_every_measurement_is_in_the_page_once(device):
+    data = data_of(report.page([device], ""))
+    (run,) = data["runs"]
+    rows = [
+        dict(zip(columns, row))
+        for columns in [{name: v if isinstance(v, list) else [v["levels"][c] for c in v["codes"]] for name, v in run["results"].items()}]
+        for row in zip(*columns.values())
     ]
-    assert files == sorted(f"{s}.{e}" for s in stems for e in ("png", "svg"))
-    for file in (tmp_path / "r_figures").glob("*.svg"):
-        ET.parse(file)
-    assert all(p.read_bytes()[:4] == b"\x89PNG" for p in (tmp_path / "r_figures").glob("*.png"))
+    measured = [row for row in rows if row["status"] != "published"]
+    assert len(measured) == len(device.results)
+    first, expected = measured[0], device.results.iloc[0]
+    assert (first["variant"], first["n"], first["rows"], first["mode"]) == (expected["variant"], expected["n"], expected["rows"], expected["mode"])
+    assert first["time_us"] == pytest.approx(expected["time_us"], rel=1e-4) and first["rel_l2"] == pytest.approx(expected["rel_l2"], rel=1e-4)
+    published = [row for row in rows if row["status"] == "published"]
+    known = tables.published()
+    assert len(published) == len(known[(known["dtype"] == "f16") & (known["mode"] == "replay")])
+    assert set(data["styles"]) == {row["variant"] for row in rows}
 
 
-def test_host_only_report_is_sensible(host, tmp_path):
-    html = page(tmp_path / "report.html", host)
-    assert_self_contained(html)
-    for words in ("Example CPU 9000", "no CUDA device: no driver is installed", "Mode host", "cpu"):
-        assert words in html, words
-    assert "Mode replay" not in html
+def test_published_times_stand_beside_their_own_gpu_only(tmp_path):
+    writer = gpu_folder(**TINY)
+    writer.context["device"]["name"] = "NVIDIA A100"
+    (device,) = load([writer.write(tmp_path / "run")])
+    assert set(report.explored(device)["status"]) == {"ok"}
 
 
-def test_devices_side_by_side(small, host, tmp_path):
-    other = gpu_folder(ns=(16, 4096), sizes=(1 << 15, 1 << 23), modes=("replay",), dtypes=("f16",))
-    other.context["device"]["name"] = "NVIDIA A100"
-    html = page(tmp_path / "report.html", small, other.write(tmp_path / "a100"), host, "--no-files")
-    assert_self_contained(html)
-    assert "Which variant: NVIDIA A100" in html
-    assert "Devices side by side" in html
+def test_the_answer_is_the_best_variant_by_n_and_regime(device):
+    found = report.answer([device])
+    assert found is not None
+    assert [size.label for size in found.sizes] == ["DRAM", "L2", "small"]
+    (row,) = [row for row in found.rows if row["n"] == 4096]
+    best = tables.best(device.results)
+    for size, cell in zip(found.sizes, row["cells"]):
+        expected = best[(best["n"] == 4096) & (best["elements"] == size.elements) & (best["mode"] == size.mode) & (best["dtype"] == "f16")].iloc[0]
+        assert (cell["variant"], cell["time_us"]) == (expected["variant"], expected["time_us"])
+    assert [gain.name for gain in found.gains] == ["HadaCore", "fast-hadamard-transform"]
 
 
-def test_report_of_an_accuracy_run_alone(small, tmp_path):
-    for name in ("results.csv", "limits.csv", "unsupported.csv"):
-        (small / name).unlink()
-    html = page(tmp_path / "report.html", small)
-    assert_self_contained(html)
-    assert "No times were measured" in html
+def test_sections_are_there_when_their_data_are(device, tmp_path):
+    def ids(*devices):
+        return [section.id for section in report.sections_of(list(devices))]
+
+    assert ids(device) == ["published", "best-transform", "accuracy", "checks"]
+    host = load([host_folder().write(tmp_path / "host")])[0]
+    assert ids(host) == ["best-transform", "accuracy", "checks"]
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",), commit="f" * 40)
+    writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
+    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
+    (wide,) = load([writer.write(tmp_path / "wide")])
+    assert "best-width" in ids(wide) and "best-encoded" in ids(wide)
 
 
-def test_a_folder_with_a_profile_alone_makes_a_page(tmp_path):
-    text, launches = recorded()
-    table, missing = ncu.profile_table(text, launches, METRICS)
-    folder = tmp_path / "20261121T100000Z_0123456_h200"
-    folder.mkdir()
-    (folder / "context.json").write_text(json.dumps(make_context(variants=["naive", "wgmma"])))
-    launches.to_csv(folder / "launches.csv", index=False)
-    ncu.write_profile(folder, table, [*missing, "bogus__count.sum"], list(ncu.STUDIES), "Version 2025.3.1.0 (build 1)", 1.0)
-    page = write_report(load([folder]), tmp_path / "report.html", files=False).read_text()
-    assert "What the counters say" in page
-    assert "Not given by this version: bogus__count.sum" in page
-    for study in (*ncu.STUDIES, "measured peaks"):
-        assert study.capitalize() in page
+def test_a_table_that_has_no_section_of_its_own_gets_one(tmp_path):
+    """As a new family of rows: declared in the folder's schema.json, nothing to do here."""
+    folder = gpu_folder(**TINY).write(tmp_path / "run")
+    content = json.loads((folder / schema.NAME).read_text())
+    column = {"unit": "", "required": True, "key": True, "meaning": "x"}
+    content["tables"]["linear.csv"] = {
+        "program": "x",
+        "meaning": "x",
+        "columns": [
+            column | {"name": "variant", "type": "string"},
+            column | {"name": "m", "type": "integer"},
+            column | {"name": "time_us", "type": "number", "key": False},
+        ],
+    }
+    (folder / schema.NAME).write_text(json.dumps(content))
+    (folder / "linear.csv").write_text("variant,m,time_us\nsplitk,1,3.5\nsplitk,8,4.5\n")
+    sections = {section.id: section for section in report.sections_of(load([folder]))}
+    drawn, table = sections["table-linear"].parts
+    assert isinstance(drawn, report.Chart) and isinstance(table, report.Table)
+    assert drawn.frame["time_us"].to_list() == [3.5, 4.5] and drawn.spec["encoding"]["x"]["field"] == "m"
+    assert [c[0] for c in table.columns] == ["variant", "m", "time_us"]
+
+
+def test_charts_refer_to_columns_of_their_data(device):
+    """And every one is a specification that Vega-Lite compiles."""
+    import vl_convert
+
+    def fields(node):
+        if isinstance(node, dict):
+            yield from ([node["field"]] if "field" in node else [])
+            for value in node.values():
+                yield from fields(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from fields(value)
+
+    drawn = [part for section in report.sections_of([device]) for part in section.parts if isinstance(part, report.Chart)]
+    assert len(drawn) >= 4
+    for chart in drawn:
+        assert set(fields(chart.spec)) <= set(chart.frame.columns), chart.id
+        vl_convert.vegalite_to_vega(chart.spec | {"data": {"values": report.unpacked(chart.frame)}})
+
+
+def test_runs_of_two_commits_are_compared(device, tmp_path):
+    other = gpu_folder(**TINY, slow=1.2, commit="f" * 40, sources_hash="b" * 64, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "old")
+    sections = {section.id: section for section in report.sections_of([device, *load([other])])}
+    table, *history = sections["runs"].parts
+    assert (table.frame["geometric_mean"] > 1.1).all() and history[0].frame["run"].nunique() == 2
+
+
+def test_wrong_and_noisy_measurements_are_listed(tmp_path):
+    writer = gpu_folder(**TINY)
+    writer.tables["results.csv"][0] |= {"status": "incorrect", "time_us": "", "fraction_of_limit": "", "message": "element 3 is off"}
+    noisy = writer.tables["results.csv"][1]
+    noisy |= {"time_max_us": 1.21 * float(noisy["time_min_us"])}
+    quiet = writer.tables["results.csv"][2]
+    quiet |= {"time_max_us": 1.19 * float(quiet["time_min_us"])}
+    parts = {part.id: part for section in report.sections_of(load([writer.write(tmp_path / "run")])) for part in section.parts}
+    assert list(parts["wrong"].frame["message"]) == ["element 3 is off"]
+    assert len(parts["noisy"].frame) == 1
+    assert ("rows", "; 1 noisy") in [(k, v[-9:]) for k, v in report.provenance(load_folder(tmp_path / "run"))]
+
+
+def test_a_run_on_a_loaded_machine_says_so(tmp_path):
+    runs = [{"argv": ["fwht_sweep"], "load_average": 15.0}]
+    lines = dict(report.provenance(load_folder(gpu_folder(**TINY, runs=runs).write(tmp_path / "run"))))
+    assert "LOADED by other work" in lines["host"]
+
+
+SCRIPT = "<script>document.title='planted'</script><img src=x onerror=\"document.title='planted'\">"
+
+
+def hostile(writer: FolderWriter) -> FolderWriter:
+    """Markup in every text that a folder may hold."""
+    for key in ("command", "version", "build_type", "cxx", "cxx_flags", "cuda", "cuda_flags", "grid", "commit", "sources_hash"):
+        writer.context[key] = SCRIPT
+    writer.context["argv"] = [SCRIPT]
+    writer.context["host"]["name"] = SCRIPT
+    writer.context["device"]["name"] = f"NVIDIA H200 {SCRIPT}"
+    writer.context["variants"].append(SCRIPT)
+    for row in writer.tables["results.csv"][:40]:
+        row |= {"variant": SCRIPT, "limit_kernel": SCRIPT, "settings": json.dumps({SCRIPT: SCRIPT}), "message": SCRIPT}
+    unique = {(r["dtype"], r["n"], r["rows"], r["mode"]): r for r in writer.tables["results.csv"][:40]}
+    writer.tables["results.csv"] = [*unique.values(), *writer.tables["results.csv"][40:]]
+    for row in writer.tables["unsupported.csv"]:
+        row["reason"] = SCRIPT
+    return writer
+
+
+def test_text_of_a_folder_is_escaped(tmp_path):
+    folder = hostile(gpu_folder(**TINY)).write(tmp_path / "20261120T100000Z_<b>x")
+    page = report.page(load([folder]), SCRIPT)
+    assert "planted" in page  # it is shown
+    assert not re.search(r"<(script|img)[^>&]*>?document\.title=.?planted", page) and 'onerror="document' not in page and "<b>x" not in page
+    data = data_of(page)
+    assert SCRIPT in data["styles"]
+
+
+def test_the_page_loads_nothing(device):
+    page = report.page([device], "")
+    assert "default-src 'none'" in page
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # the bundle names its project's addresses
+    assert not re.search(r"(?:src|href)=\"(?!#)", own) and "://" not in own
+
+
+def test_the_report_on_the_command_line(tmp_path, capsys):
+    folder = gpu_folder(**TINY).write(tmp_path / "run")
+    output = tmp_path / "new" / "report.html"
+    assert main(["report", str(folder), "--output", str(output)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [str(output)] and "measurements of 1 run" in captured.err
+    for wrong, words in ((tmp_path, "is a folder"), (folder / "results.csv" / "x.html", "cannot be written")):
+        assert main(["report", str(folder), "--output", str(wrong)]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["report", str(folder), str(folder)]) == 2
+    with pytest.raises(ResultsError, match="cannot be written"):
+        report.write_report(load([folder]), folder / "context.json" / "report.html")
+
+
+def test_the_committed_report_is_below_four_megabytes():
+    """Without named folders: the newest runs, the newest accuracy and profile."""
+    from analysis.load import committed_folders
+
+    devices = report.committed_runs(committed_folders())
+    page = report.page(devices, "")
+    assert len(page.encode()) < report.LARGEST_PAGE
+    assert {"published", "accuracy", "profile", "runs"} <= {section.id for section in report.sections_of(devices)}

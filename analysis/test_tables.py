@@ -1,5 +1,6 @@
 """Tables, comparisons and the published baselines."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -7,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import baselines, tables
-from analysis.__main__ import main
-from analysis.conftest import gpu_folder
-from analysis.load import ResultsError, load, load_folder
+from analysis import tables
+from analysis.cli import main
+from analysis.conftest import FolderWriter, gpu_folder
+from analysis.load import ResultsError, load
 
 
 @pytest.fixture
@@ -35,56 +36,59 @@ def test_modes_and_dtypes_are_never_mixed(device):
     assert list(dict.fromkeys(best["dtype"])) == ["f16", "bf16", "f32"]
 
 
-def test_summary_sizes_name_the_regimes(device):
-    sizes = tables.summary_sizes(device.results, "f16", "alternating", device.l2_bytes)
-    assert [(s.label, s.elements) for s in sizes] == [
-        ("small", 1 << 15),
-        ("in L2", 1 << 23),
-        ("DRAM", 1 << 28),
-    ]
-    assert [s.label for s in tables.summary_sizes(device.results, "f16", "cold", device.l2_bytes)][
-        1
-    ] == "L2-sized"
-    # 32 MiB of f32 are the largest tensor inside 0.6 of a 60 MiB L2; 2^23 elements are 32 MiB.
-    assert tables.summary_sizes(device.results, "f32", "replay", device.l2_bytes)[1].elements == 1 << 23
-    assert [s.label for s in tables.summary_sizes(device.results, "f16", "replay", 0)] == [
-        "small",
-        "medium",
-        "large",
-    ]
+@pytest.mark.parametrize(
+    ("time", "spread", "exact", "chosen", "ties"),
+    [
+        (1.000, 0.002, 1.0, "butterflies", "hadacore"),  # repetitions overlap, and butterflies rounds once
+        (1.010, 0.002, 1.0, "hadacore", ""),  # slower beyond the repetitions
+        (1.000, 0.002, 2.0, "hadacore", "butterflies"),  # as fast, and no more exact
+    ],
+)
+def test_of_equally_fast_variants_the_most_exact_is_best(tmp_path, time, spread, exact, chosen, ties):
+    writer = FolderWriter()
+    for variant, us, error in (("hadacore", 0.999, 2.0), ("butterflies", time, exact)):
+        writer.measure(variant, "f16", 4096, 1 << 20, "replay", time_us=us, time_min_us=us - spread, time_max_us=us + spread, limit_us=us / 2,
+                       fraction_of_limit=0.5, rel_l2=error * tables.ideal_error("f16"))  # fmt: skip
+    (best,) = tables.best(load([writer.write(tmp_path / "run")])[0].results).itertuples()
+    assert (best.variant, best.ties) == (chosen, ties)
 
 
-def test_summary_has_one_cell_per_n_and_size(device):
-    summary = tables.summary(device, "f16", "replay")
-    small, in_l2, dram = summary.sizes
-    assert set(summary.cells) == {(n, s) for n in (16, 512, 4096, 32768) for s in (small, in_l2, dram)}
-    assert summary.cells[4096, dram]["variant"] == "wgmma"
-    method, fraction = summary.published[4096, dram]
-    assert method == "hadacore" and fraction == pytest.approx(0.92, abs=0.006)
-    assert summary.published[512, small][0] == "fast_hadamard_transform"
-    assert not tables.summary(device, "f16", "alternating").published
-    assert not tables.summary(device, "f32", "replay").published
+def test_two_measurements_of_one_kernel_say_what_is_as_fast(tmp_path):
+    """Pairs of auto and its pick differ by 2 %: then 1.5 % is no difference, 3 % is one."""
+    writer = FolderWriter()
+    for i in range(20):
+        for variant, time, settings in (("naive", 1.0, "{}"), ("auto", 1.02, '{"picked":"naive"}')):
+            writer.measure(variant, "f16", 1 << 10, 1 << (10 + i), "cold", time_us=time, limit_us=1, fraction_of_limit=1 / time, settings=settings)
+    for n, slow in ((1024, 1.015), (2048, 1.03)):
+        for variant, time, error in (("hadacore", 1.0, 2.0), ("wgmma", slow, 1.0)):
+            writer.measure(variant, "f16", n, 1 << 20, "replay", time_us=time, limit_us=time, fraction_of_limit=1.0, rel_l2=error * tables.ideal_error("f16"))
+    best = tables.best(load([writer.write(tmp_path / "run")])[0].results)
+    assert dict(zip(best["n"], best["variant"]))[2048] == "hadacore"
+    assert best[(best["n"] == 1024) & (best["mode"] == "replay")]["variant"].item() == "wgmma"
+    assert "auto" not in set(best["variant"])
 
 
-def test_headline_judges_each_size_by_its_own_mode(device, host):
-    summary = tables.headline(device, "f16")
-    assert [(s.label, s.mode) for s in summary.sizes] == [
-        ("small", "replay"),
-        ("in L2", "alternating"),
-        ("DRAM", "replay"),
-    ]
-    for (n, size), row in summary.cells.items():
-        assert (row["mode"], row["elements"], row["n"]) == (size.mode, size.elements, n)
-    assert {size.label for _, size in summary.published} == {"small", "DRAM"}
-    assert tables.headline(load([host])[0], "f16").sizes == []
+def test_sizes_name_the_regimes_each_in_its_own_mode(device, host):
+    sizes = tables.sizes(device.results, "f16", device.l2_bytes)
+    assert [(s.label, s.elements, s.mode) for s in sizes] == [("small", 1 << 15, "replay"), ("L2", 1 << 23, "alternating"), ("DRAM", 1 << 28, "replay")]
+    assert [(s.label, s.mode) for s in tables.sizes(load([host])[0].results, "f16", 0)] == [("small", "host"), ("medium", "host"), ("large", "host")]
 
 
-def test_a_few_odd_shapes_do_not_become_a_size_of_the_summary(tmp_path):
+@pytest.mark.parametrize(
+    ("share", "regime"),
+    [(1 / 64, "small"), (1.001 / 64, "L2"), (0.599, "L2"), (0.601, ""), (0.8, ""), (1.99, ""), (2.01, "DRAM")],
+)
+def test_a_regime_is_a_share_of_the_l2(share, regime):
+    l2 = 60 << 20
+    assert tables.regime(share * l2, l2) == regime
+
+
+def test_a_few_odd_shapes_do_not_become_a_size(tmp_path):
     writer = gpu_folder(ns=(16, 512, 4096, 32768), sizes=(1 << 15,), modes=("replay",), dtypes=("f16",))
     writer.measure("naive", "f16", 64, 64 * 7, "replay")
     writer.measure("naive", "f16", 4096, 1 << 28, "replay")
     device = load([writer.write(tmp_path / "run")])[0]
-    assert [s.elements for s in tables.summary(device, "f16", "replay").sizes] == [1 << 15]
+    assert [s.elements for s in tables.sizes(device.results, "f16", device.l2_bytes)] == [1 << 15]
 
 
 def test_ideal_error_is_one_rounding():
@@ -94,22 +98,20 @@ def test_ideal_error_is_one_rounding():
 
 def test_errors_prefer_the_accuracy_experiment(device):
     errors = tables.errors(device)
-    row = errors[
-        (errors["variant"] == "hadacore") & (errors["dtype"] == "f16") & (errors["n"] == 32768)
-    ].iloc[0]
-    accuracy = device.accuracy.query(
-        "variant == 'hadacore' and dtype == 'f16' and n == 32768 and input == 'normal'"
-    )
+    row = errors[(errors["variant"] == "hadacore") & (errors["dtype"] == "f16") & (errors["n"] == 32768)].iloc[0]
+    accuracy = device.accuracy.query("variant == 'hadacore' and dtype == 'f16' and n == 32768 and input == 'normal'")
     assert row["rel_l2"] == accuracy["rel_l2"].iloc[0]
     assert row["over_ideal"] == pytest.approx(2, rel=0.03)
 
 
-def test_unsupported_reasons_are_grouped(device):
-    table = tables.unsupported_reasons(device)
+def test_reasons_of_refusals_are_grouped(device):
+    table = tables.refusals(device)
     kokkos = table[table["variant"] == "kokkos"]
     assert len(kokkos) == 1
     assert kokkos["dtype"].iloc[0] == "f16, bf16, f32"
     assert kokkos["n"].iloc[0] == "16, 512, 4096, 32768"
+    wgmma = table[(table["variant"] == "wgmma") & (table["dtype"] == "f16, bf16")]
+    assert wgmma["reason"].item() == "n=N is below 2048, the shortest row that fills a wgmma tile" and wgmma["n"].item() == "16, 512"
 
 
 @pytest.mark.parametrize(
@@ -135,69 +137,81 @@ def test_time_text(us, text):
     assert tables.time_text(us) == text
 
 
+SMALL = {"ns": (512,), "sizes": (1 << 20,), "modes": ("replay",), "dtypes": ("f16",)}
+
+
 def test_compare_gives_the_speed_up(tmp_path):
-    sizes = {"ns": (512,), "sizes": (1 << 20,), "modes": ("replay",), "dtypes": ("f16",)}
-    a = load_folder(gpu_folder(slow=2.0, **sizes).write(tmp_path / "a"))
-    b = load_folder(gpu_folder(**sizes).write(tmp_path / "b"))
+    (a,) = load([gpu_folder(slow=2.0, **SMALL).write(tmp_path / "a")])
+    (b,) = load([gpu_folder(**SMALL).write(tmp_path / "b")])
     both = tables.compare(a, b)
     assert len(both) == len(a.results)
-    assert both["speedup"].between(1.9, 2.0).all()
+    assert both["speedup"].between(1.9, 2.0).all() and (both["verdict"] == "faster").all()
+    assert (tables.compare(b, a)["verdict"] == "slower").all() and (tables.compare(b, b)["verdict"] == "same").all()
     summary = tables.compare_summary(both)
-    assert list(summary.columns) == [
-        "variant",
-        "dtype",
-        "mode",
-        "problems",
-        "geometric_mean",
-        "least",
-        "greatest",
-    ]
-    other = load_folder(gpu_folder(**sizes | {"ns": (16,)}).write(tmp_path / "c"))
+    assert list(summary.columns) == ["variant", "dtype", "mode", "problems", "geometric_mean", "least", "greatest", "faster", "slower"]
+    (other,) = load([gpu_folder(**SMALL | {"ns": (16,)}).write(tmp_path / "c")])
     with pytest.raises(ResultsError, match="no measurement in common"):
         tables.compare(a, other)
 
 
+@pytest.mark.parametrize(("slow", "verdicts"), [(1.02, {"same"}), (1.05, {"slower"})])
+def test_a_difference_counts_beyond_the_repetitions(tmp_path, slow, verdicts):
+    """Repetitions reach from 0.99 to 1.02 of the median: 2 % overlap, 5 % do not."""
+    (a,) = load([gpu_folder(**SMALL).write(tmp_path / "a")])
+    (b,) = load([gpu_folder(slow=slow, **SMALL).write(tmp_path / "b")])
+    both = tables.compare(a, b)
+    assert set(both["verdict"]) == verdicts
+    assert len(tables.slower_beyond(both, 0.03)) == (len(both) if "slower" in verdicts else 0)
+    assert tables.slower_beyond(both, 0.06).empty
+
+
+def test_a_result_that_is_no_longer_correct_is_worse(tmp_path):
+    (a,) = load([gpu_folder(**SMALL).write(tmp_path / "a")])
+    writer = gpu_folder(**SMALL)
+    writer.tables["results.csv"][0] |= {"status": "incorrect", "time_us": "", "fraction_of_limit": "", "message": "off"}
+    (b,) = load([writer.write(tmp_path / "b")])
+    assert list(tables.slower_beyond(tables.compare(a, b), 0.5)["variant"]) == [writer.tables["results.csv"][0]["variant"]]
+
+
 def test_compare_on_the_command_line(tmp_path, capsys):
-    sizes = {"ns": (512,), "sizes": (1 << 20,), "modes": ("replay",), "dtypes": ("f16",)}
-    a = gpu_folder(slow=2.0, **sizes).write(tmp_path / "a")
-    b = gpu_folder(**sizes).write(tmp_path / "b")
-    assert main(["compare", str(a), str(b), "--output", str(tmp_path / "ab.csv")]) == 0
+    a, b = gpu_folder(slow=2.0, **SMALL).write(tmp_path / "a"), gpu_folder(**SMALL).write(tmp_path / "b")
+    assert main(["compare", str(a), str(b), "--output", str(tmp_path / "new" / "ab.csv")]) == 0
     assert "warp_shuffle" in capsys.readouterr().out
-    assert (pd.read_csv(tmp_path / "ab.csv")["speedup"] > 1.9).all()
+    assert (pd.read_csv(tmp_path / "new" / "ab.csv")["speedup"] > 1.9).all()
+    assert main(["compare", str(b), str(a)]) == 1
+    assert "slower by more than 5 %" in capsys.readouterr().out
+    assert main(["compare", str(b), str(a), "--threshold", "3"]) == 0
+    assert main(["compare", str(a), str(b), "--output", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path} cannot be written: Is a directory\n"
+    assert main(["compare", str(a)]) == 2 and main(["compare", str(a), str(b), "--threshold", "-1"]) == 2
+    c = gpu_folder(utc_start="2026-11-21T10:00:00Z", **SMALL).write(tmp_path / "c")
+    capsys.readouterr()
+    assert main(["compare", str(a), str(b), str(c)]) == 0
+    assert "2026-11-20 10:00" in (out := capsys.readouterr().out) and "2026-11-21 10:00" in out
+
+
+def test_history_takes_the_problems_that_all_runs_measured(tmp_path):
+    (old,) = load([gpu_folder(slow=2.0, **SMALL).write(tmp_path / "a")])
+    (new,) = load([gpu_folder(**SMALL | {"sizes": (1 << 20, 1 << 23)}).write(tmp_path / "b")])
+    frame = tables.history([old, new])
+    assert set(frame["problems"]) == {1} and len(frame) == 2 * old.results["variant"].nunique()
+    share = frame[frame["variant"] == "naive"]["share"].to_list()
+    assert share[1] / share[0] == pytest.approx(2, rel=0.05)
 
 
 def test_the_published_table_repeats_its_own_summary():
     """Three fractions of the original measurement, rounded to two digits there."""
-    table = baselines.published().set_index(["method", "dtype", "n", "elements", "mode"])["fraction"]
+    table = tables.published().set_index(["method", "dtype", "n", "elements", "mode"])["fraction"]
     assert len(table) == 660 and table.index.is_unique and table.between(0, 1.05).all()
     assert table["hadacore", "f16", 2048, 1 << 28, "replay"] == pytest.approx(0.99, abs=0.005)
     assert table["hadacore", "f16", 128, 1 << 23, "replay"] == pytest.approx(0.53, abs=0.005)
     assert table["fast_hadamard_transform", "f16", 32768, 1 << 15, "replay"] == pytest.approx(0.09, abs=0.005)
 
 
-def test_baselines_compare_fractions_of_the_limit(device):
-    table = baselines.compare(device)
-    assert set(table["variant"]) == {"warp_shuffle", "hadacore"}
-    assert set(table["mode"]) == {"replay", "cold"}
-    row = table.query(
-        "variant == 'hadacore' and dtype == 'f16' and n == 4096 and elements == 2**23 and mode == 'replay'"
-    ).iloc[0]
-    measured = device.results.query(
-        "variant == 'hadacore' and dtype == 'f16' and n == 4096 and elements == 2**23 and mode == 'replay'"
-    ).iloc[0]
-    limits = device.limits[(device.limits["mode"] == "replay") & (device.limits["placement"] == "in")]
-    limits = limits[limits["useful_bytes"] == measured["useful_bytes"]]
-    plain = limits[limits["kernel"].str.startswith("one_shot_")]["time_us"].min()  # as the published table had
-    measured = plain / measured["time_us"]
-    assert row["fraction"] == pytest.approx(measured)
-    assert row["baseline_fraction"] == pytest.approx(0.63, abs=0.005)
-    assert row["relative_difference"] == pytest.approx(measured / row["baseline_fraction"] - 1)
-
-
 def test_gains_over_the_published_kernels(device):
-    gains = {gain.method: gain for gain in baselines.gains(device, "wgmma")}
-    assert set(gains) == set(baselines.NAMES)
-    published = baselines.published()
+    gains = {gain.method: gain for gain in tables.gains(device, "wgmma")}
+    assert set(gains) == set(tables.PUBLISHED)
+    published = tables.published()
     own = device.results.query("variant == 'wgmma' and mode == 'replay' and layout == 'in place' and n >= 128")
     both = own.merge(published[published["method"] == "hadacore"], on=["dtype", "n", "elements", "mode"])
     gain = gains["hadacore"]
@@ -206,19 +220,7 @@ def test_gains_over_the_published_kernels(device):
     assert gain.speedup == pytest.approx(np.prod(ratios) ** (1 / len(ratios)))
     assert gain.worst == pytest.approx(ratios.min())
     assert gain.published_share == pytest.approx(np.prod(both["fraction"]) ** (1 / len(both)))
-    assert gain.share == pytest.approx(gain.one_shot_share, rel=1e-4)  # here the limit is a one-shot copy
-    other = replace(device, name="Another GPU")
-    assert np.isnan(baselines.gains(other, "wgmma")[0].speedup) and baselines.gains(device, "nobody") == []
-    (line, _) = baselines.gain_lines(device, "wgmma")
-    assert f"{gain.points} sizes" in baselines.gain_lines(device, "wgmma")[1] and "times as fast" in line
-    assert "times as fast" not in baselines.gain_lines(other, "wgmma")[0]
-
-
-def test_baselines_on_the_command_line(gpu, host, tmp_path, capsys):
-    assert main(["baselines", str(gpu), "--output", str(tmp_path / "b.csv")]) == 0
-    assert list(pd.read_csv(tmp_path / "b.csv").columns) == ["device", *baselines.COLUMNS]
-    assert main(["baselines", str(host)]) == 2
-    assert "no measurement here has a published counterpart" in capsys.readouterr().err
+    assert tables.gains(replace(device, name="Another GPU"), "wgmma") == [] and tables.gains(device, "nobody") == []
 
 
 def test_table_on_the_command_line(gpu, capsys):
@@ -229,11 +231,55 @@ def test_table_on_the_command_line(gpu, capsys):
     assert "there is hadacore, naive, warp_shuffle, wgmma" in capsys.readouterr().err
 
 
-def test_which_takes_the_nearest_row_count_and_its_mode(gpu):
-    (device,) = load([gpu])
-    found = tables.which(device, "bf16", 4096, 9)
+def test_which_takes_the_nearest_row_count_and_its_mode(gpu, device):
+    _, found = tables.which([device], "bf16", 4096, 9)
     assert set(found["rows"]) == {8} and set(found["mode"]) == {"replay"}
-    assert found["time_us"].is_monotonic_increasing and "wgmma" in set(found["variant"])
-    in_l2 = tables.which(device, "f16", 4096, 2048)
+    assert found["variant"].iloc[0] == "wgmma" and found["time_us"].iloc[1:].is_monotonic_increasing
+    _, in_l2 = tables.which([device], "f16", 4096, 2048)
     assert set(in_l2["mode"]) == {"alternating"} and set(in_l2["elements"]) == {1 << 23}
-    assert tables.which(device, "f16", 17, 4).empty
+
+
+def test_which_answers_from_the_first_run_that_measured_it(gpu, device, tmp_path):
+    (newest,) = load([gpu_folder(**SMALL).write(tmp_path / "newest")])
+    assert tables.which([newest, device], "f16", 512, 4)[0] is newest
+    assert tables.which([newest, device], "f16", 16, 4)[0] is device
+
+
+@pytest.mark.parametrize("n", [3, 17, 131072, 10**40])
+def test_which_refuses_what_was_not_measured(device, n):
+    with pytest.raises(ResultsError, match="was not measured in f16; the nearest row lengths are"):
+        tables.which([device], "f16", n, 4)
+    with pytest.raises(ResultsError, match="nothing was measured in f64"):
+        tables.which([device], "f64", n, 4)
+
+
+def test_which_on_the_command_line(gpu, capsys):
+    assert main(["which", str(gpu), "--n", "4096", "--rows", "8", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["variants"][0]["variant"] == "wgmma" and answer["rows"] == 8 and answer["mode"] == "replay"
+    assert main(["which", str(gpu), "--n", "3", "--rows", "8"]) == 2
+    assert "n=3 was not measured" in capsys.readouterr().err
+    for wrong in (["--n", "0", "--rows", "8"], ["--n", "x", "--rows", "8"], ["--n", "16", "--rows", "-1"], ["--n", "16"]):
+        assert main(["which", str(gpu), *wrong]) == 2
+
+
+def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
+    writer = gpu_folder(**SMALL)
+    writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
+    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row")
+    (device,) = load([writer.write(tmp_path / "run")])
+    best = tables.best(device.results).set_index("family")["variant"]
+    assert best["width"] == "kronecker" and best["encoded"] == "fused" and best["transform"] not in ("kronecker", "fused")
+    assert tables.which([device], "f16", 512, 2048)[1]["encoding"].eq("").all()
+    assert list(tables.which([device], "f16", 512, 2048, encoding="e4m3:row")[1]["variant"]) == ["fused"]
+    assert list(tables.which([device], "f16", 14336, 64)[1]["operator"]) == ["28x512"]
+    assert "kronecker" not in set(tables.errors(device)["variant"])
+
+
+def test_kernels_of_others_are_shown_and_never_recommended(tmp_path):
+    writer = gpu_folder(**SMALL)
+    writer.measure("peer:dao", "f16", 512, 1 << 20, "replay", time_us=0.001, limit_us=0.001, fraction_of_limit=1.0, host_us=3.0)
+    (device,) = load([writer.write(tmp_path / "run")])
+    assert "peer:dao" not in set(tables.best(device.results)["variant"]) | set(tables.which([device], "f16", 512, 2048)[1]["variant"])
+    (size,) = tables.sizes(device.results, "f16", device.l2_bytes)
+    assert "peer:dao" in tables.shares(device, "f16", size).columns

@@ -25,7 +25,7 @@ for tool in awk bash cat df dirname env grep head id mkdir nproc paste realpath 
 # shellcheck disable=SC2317  # called through expect
 bare() { env -i PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
 
-readonly commands=(run test sweep accuracy tune report profile sanitize check)
+readonly commands=(run test sweep accuracy tune report compare which profile sanitize check)
 for command in "${commands[@]}"; do
   expect 0 any "^  $command " "$testbed" help
   expect 0 any "^Usage: ./testbed $command" "$testbed" "$command" --help
@@ -37,17 +37,17 @@ for command in run test accuracy tune profile check; do
 done
 expect 2 1 "-R needs a value" "$testbed" test -R
 expect 2 1 "needs a value" "$testbed" profile --study
-# A typo is refused before anything is installed or built.
+# A typo is refused before anything is installed or built: here neither could be.
 for command in run accuracy; do
-  expect 2 1 "unknown variant 'nope'; known: auto butterflies cpu " "$testbed" "$command" --variant nope
-  expect 2 1 "^testbed: --output needs a value" "$testbed" "$command" --output ''
-  expect 2 1 "is a file, not a folder" "$testbed" "$command" --output "$testbed/below"
+  expect 2 1 "unknown variant 'nope'; known: auto butterflies cpu " bare "$command" --variant nope
+  expect 2 1 "^testbed: --output needs a value" bare "$command" --output ''
+  expect 2 1 "is a file, not a folder" bare "$command" --output "$testbed/below"
 done
 for command in run sweep; do
-  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are headline host" "$testbed" "$command" --grid nope
+  expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are .*headline host" bare "$command" --grid nope
 done
-expect 2 1 "unknown variant 'nope'" "$testbed" sweep --grid smoke --variant=cpu,nope
-expect 2 1 "unknown preset 'nosuch'; known: release ci host" "$testbed" test --preset nosuch
+expect 2 1 "unknown variant 'nope'" bare sweep --grid smoke --variant=cpu,nope
+expect 2 1 "unknown preset 'nosuch'; known: release ci host" bare test --preset nosuch
 [[ ! -e $(dirname "$testbed")/build/nosuch ]] || { echo "FAILED: an unknown preset left a folder"; failures=$((failures + 1)); }
 expect 0 any "^Usage" bare sweep -- --help
 for command in run test sweep; do

@@ -9,10 +9,13 @@ CMake. Exit code: 0 when every fault is caught, 1 when one survives, 2 for a fau
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import hashlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +23,7 @@ from pathlib import Path
 from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
+BUILD_LIMIT_S, TEST_LIMIT_S = 3600, 120  # a test that a fault keeps from ending has caught it
 COLUMNS = ["name", "file", "outcome", "caught_by", "digest"]
 
 
@@ -42,34 +46,66 @@ def copy_checkout(source: Path) -> None:
         shutil.copy2(ROOT / name, target)
 
 
-def run(command: list[str], folder: Path, log: Path, limit_s: float = 1800) -> bool:
+def run(command: list[str], folder: Path, log: Path, limit_s: float) -> bool:
+    """Whether it ends with 0 in time; all that it started ends with it."""
     with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=folder, stdout=file, stderr=file, start_new_session=True)
         try:
-            return subprocess.run(command, cwd=folder, stdout=file, stderr=file, timeout=limit_s, check=False).returncode == 0
+            return process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def is_command(test: str) -> bool:
     return test.startswith("sh ")
 
 
-def outcome_of(mutation: Mutation, source: Path, build: Path, jobs: int) -> tuple[str, str]:
-    """("caught", test), ("survives", ""), ("does not build", ""): the compiler catches it."""
-    log = build / "mutation.log"
-    programs = sorted({test.split(":")[0] for test in mutation.tests if not is_command(test)})
-    targets = [Path(program).name for program in programs]
-    if targets and not run(["cmake", "--build", str(build), "--parallel", str(jobs), "--target", *targets], source, log):
-        return "does not build", ""
-    for test in mutation.tests:
+class Checkout:
+    """The copy: builds what tests need and runs them."""
+
+    def __init__(self, source: Path, build: Path, jobs: int) -> None:
+        self.source, self.build, self.jobs = source, build, jobs
+        self.sound: set[str] = set()  # tests that pass without a fault
+
+    def builds(self, tests: tuple[str, ...]) -> bool:
+        targets = sorted({Path(test.split(":")[0]).name for test in tests if not is_command(test)})
+        command = ["cmake", "--build", str(self.build), "--parallel", str(self.jobs), "--target", *targets]
+        return not targets or run(command, self.source, self.build / "mutation.log", BUILD_LIMIT_S)
+
+    def passes(self, test: str) -> bool:
+        log = self.build / "mutation.log"
         if is_command(test):
-            passed = run(["sh", "-c", test[3:].replace("{build}", str(build))], source, log)
-        else:
-            program, _, gtest_filter = test.partition(":")
-            passed = run([str(build / program), f"--gtest_filter={gtest_filter}"], build, log)
-        if not passed:
-            return "caught", test
-    return "survives", ""
+            return run(["sh", "-c", test[3:].replace("{build}", str(self.build))], self.source, log, TEST_LIMIT_S)
+        program, _, gtest_filter = test.partition(":")
+        return run([str(self.build / program), f"--gtest_filter={gtest_filter}"], self.build, log, TEST_LIMIT_S)
+
+    def unsound(self, tests: tuple[str, ...]) -> str:
+        """A test that fails without any fault, and so would catch everything; "" when there is none."""
+        new = tuple(test for test in tests if test not in self.sound)
+        if new and not self.builds(new):
+            return f"the build for {new[0]}"
+        for test in new:
+            if not self.passes(test):
+                return test
+            self.sound.add(test)
+        return ""
+
+    def outcome_of(self, mutation: Mutation) -> tuple[str, str]:
+        """("caught", test), ("survives", ""), ("does not build", ""): the compiler catches it."""
+        file = self.source / mutation.file
+        good = file.read_text(encoding="utf-8")
+        try:
+            file.write_text(good.replace(mutation.old, mutation.new), encoding="utf-8")
+            if not self.builds(mutation.tests):
+                return "does not build", ""
+            failing = next((test for test in mutation.tests if not self.passes(test)), "")
+            return ("caught", failing) if failing else ("survives", "")
+        finally:
+            file.write_text(good, encoding="utf-8")
 
 
 def main() -> int:
@@ -101,21 +137,19 @@ def main() -> int:
     known = {row["digest"]: row for row in rows}
     configure = ["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  "-DFWHT_CUDA=OFF", "-DFWHT_KOKKOS=OFF", *cmake_arguments]  # fmt: skip
-    if not run(configure, source, build / "configure.log"):
+    if not run(configure, source, build / "configure.log", BUILD_LIMIT_S):
         print(f"CMake could not configure {build} (see configure.log there)")
         return 2
 
+    checkout = Checkout(source, build, options.jobs)
     survivors = []
     for mutation in chosen:
         digest = digest_of(mutation)
         if digest not in known:
-            file = source / mutation.file
-            good = file.read_text(encoding="utf-8")
-            try:
-                file.write_text(good.replace(mutation.old, mutation.new), encoding="utf-8")
-                outcome, caught_by = outcome_of(mutation, source, build, options.jobs)
-            finally:
-                file.write_text(good, encoding="utf-8")
+            if unsound := checkout.unsound(mutation.tests):
+                print(f"{unsound} fails without a fault (see {build / 'mutation.log'})")
+                return 2
+            outcome, caught_by = checkout.outcome_of(mutation)
             known[digest] = dict(zip(COLUMNS, [mutation.name, mutation.file, outcome, caught_by, digest], strict=True))
             with table.open("a", newline="") as stream:
                 writer = csv.DictWriter(stream, COLUMNS)

@@ -246,7 +246,6 @@ def test_gradients():
     for operator, n, given in (("12x2", 24, signs), ("116", 116, None)):
         z = integers(2, n).requires_grad_()
 
-
         def f(t, operator=operator, given=given):
             return operators.transform(t, operator, 0.5, signs=given)
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from analysis import tuning
-from analysis.__main__ import main
+from analysis import tune
+from analysis.cli import main
 from analysis.conftest import FolderWriter, host_folder
-from analysis.load import ResultsError, load_folder
-from analysis.readme import committed_folders
+from analysis.load import RESULTS, ROOT, ResultsError, load
 from analysis.tables import ideal_error
 
 
@@ -20,7 +19,7 @@ def sweep(times: dict[tuple[str, int, str], float]) -> FolderWriter:
 
 def chosen(tmp_path, times) -> list[str]:
     folder = sweep(times).write(tmp_path / "run")
-    return list(tuning.choices(load_folder(folder).results)["variant"])
+    return list(tune.choices(load([folder])[0].results)["variant"])
 
 
 def test_the_fastest_candidate_is_chosen_size_by_size(tmp_path):
@@ -38,7 +37,7 @@ def test_what_rounds_twice_or_forwards_is_no_candidate(tmp_path):
     for variant, changes in (("hadacore", twice), ("auto", forwards)):
         writer.measure(variant, "f16", 4096, 1 << 15, "replay", time_us=0.1, limit_us=0.1, fraction_of_limit=1.0, **changes)
     folder = writer.write(tmp_path / "run")
-    assert list(tuning.choices(load_folder(folder).results)["variant"]) == ["mma_split"]
+    assert list(tune.choices(load([folder])[0].results)["variant"]) == ["mma_split"]
 
 
 def test_a_tie_keeps_the_choice_of_the_smaller_size(tmp_path):
@@ -66,13 +65,24 @@ def test_alternating_decides_where_both_modes_were_timed(tmp_path):
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
     folder = sweep({("mma_split", 1 << 15, "cold"): 1.0}).write(tmp_path / "run")
     with pytest.raises(ResultsError, match="no measurement of a variant that auto may pick"):
-        tuning.table_text(folder)
+        tune.table_text(folder)
     with pytest.raises(ResultsError, match="not measured on a CUDA device"):
-        tuning.table_text(host_folder().write(tmp_path / "host"))
+        tune.table_text(host_folder().write(tmp_path / "host"))
+
+
+def test_a_table_needs_the_row_lengths_of_the_grid(tmp_path):
+    """auto would trust it at every row length."""
+    folder = sweep({("mma_split", 1 << 15, "replay"): 1.0}).write(tmp_path / "run")
+    with pytest.raises(ResultsError, match="run has 1 row lengths in f16, a tuning table needs 10"):
+        tune.table_text(folder)
 
 
 def test_the_command_writes_the_table(tmp_path, capsys):
-    folder = sweep({("mma_split", 1 << 15, "replay"): 1.0}).write(tmp_path / "run")
+    writer = FolderWriter()
+    lengths = [1 << k for k in range(6, 16)]
+    for n in lengths:
+        writer.measure("mma_split", "f16", n, 1 << 15, "replay")
+    folder = writer.write(tmp_path / "run")
     output = tmp_path / "tables" / "mine.csv"
     assert main(["tune", str(folder), "--output", str(output)]) == 0
     assert capsys.readouterr().out.strip() == str(output)
@@ -83,13 +93,14 @@ def test_the_command_writes_the_table(tmp_path, capsys):
         "# sm_count: 132",
         "# source: run",
         "dtype,n,elements,placement,variant",
-        "f16,4096,32768,in,mma_split",
+        *(f"f16,{n},32768,in,mma_split" for n in lengths),
     ]
+    assert main(["tune", str(folder), "--output", str(tmp_path)]) == 2
+    assert "cannot be written: Is a directory" in capsys.readouterr().err
 
 
 def test_the_shipped_table_is_what_its_results_folder_says():
-    text = tuning.SHIPPED.read_text(encoding="utf-8")
-    folders = {folder.name: folder for folder in committed_folders()}
-    source = tuning.source_of(text)
-    assert source in folders, f"the shipped table names {source}, which is no committed results folder"
-    assert tuning.table_text(folders[source]) == text
+    text = tune.SHIPPED.read_text(encoding="utf-8")
+    folder = ROOT / RESULTS / tune.source_of(text)
+    assert folder.is_dir(), f"the shipped table names {folder.name}, which is no committed results folder"
+    assert tune.table_text(folder) == text

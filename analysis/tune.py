@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from . import tables
-from .load import ELEMENT_BYTES, ResultsError, load_folder
+from .load import ELEMENT_BYTES, ROOT, ResultsError, load_folder, merge
 
-ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ROOT / "variants" / "auto" / "h200.csv"
 TITLE = "# fwht tuning table 1"
 HEADER = ["dtype", "n", "elements", "placement", "variant"]
@@ -18,6 +17,7 @@ HEADER = ["dtype", "n", "elements", "placement", "variant"]
 # choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
 ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
+LEAST_LENGTHS = 10  # of each dtype: the grid tune has 15 or 16
 PROBLEM = ["dtype", "n", "placement", "elements"]
 
 
@@ -25,7 +25,7 @@ def candidates(results: pd.DataFrame) -> pd.Series:
     """Rows of what `auto` may pick: it launches kernels of its own, and 16-bit results are rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
-    return (results["memory"] == "device") & (tables.picked(results) == "") & once
+    return (results["memory"] == "device") & (results["picked"] == "") & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
@@ -34,10 +34,7 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
     `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
     """
     rows = results[
-        (results["status"] == "ok")
-        & candidates(results)
-        & (results["row_stride"] == results["n"])
-        & results["mode"].isin(["alternating", "replay"])
+        (results["status"] == "ok") & candidates(results) & (results["row_stride"] == results["n"]) & results["mode"].isin(["alternating", "replay"])
     ]
     if rows.empty:
         raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")
@@ -67,7 +64,8 @@ def before_the_split(results: pd.DataFrame) -> pd.Series:
 
 
 def table_text(path: Path, *, allow_dirty: bool = False) -> str:
-    """The table as a file for FWHT_TUNING, from one results folder of a CUDA device."""
+    """The table as a file for FWHT_TUNING, from one results folder of a CUDA device; ResultsError for one that is no sweep over
+    the grid tune: `auto` trusts the table at every row length."""
     folder = load_folder(path, allow_dirty=allow_dirty)
     device = folder.context["device"]
     if not folder.on_gpu:
@@ -79,12 +77,18 @@ def table_text(path: Path, *, allow_dirty: bool = False) -> str:
         f"# sm_count: {device['sm_count']}",
         f"# source: {folder.name}",
     ]
-    results = folder.results
+    results = merge(folder.device, [folder]).results
     renamed = before_the_split(results)
     if renamed.any():
         lines.append(NAMES)
         results = results.assign(variant=results["variant"].mask(renamed, "butterflies"))
-    return "\n".join(lines) + "\n" + choices(results).to_csv(index=False, lineterminator="\n")
+    found = choices(results)
+    lengths = found.groupby("dtype")["n"].nunique()
+    if (lengths < LEAST_LENGTHS).any():
+        raise ResultsError(
+            f"{folder.name} has {lengths.min()} row lengths in {lengths.idxmin()}, a tuning table needs {LEAST_LENGTHS}; ./testbed tune measures them"
+        )
+    return "\n".join(lines) + "\n" + found.to_csv(index=False, lineterminator="\n")
 
 
 def source_of(text: str) -> str:
@@ -93,4 +97,3 @@ def source_of(text: str) -> str:
         if line.startswith("# source: "):
             return line.removeprefix("# source: ")
     raise ResultsError("the tuning table names no source")
-

@@ -1,0 +1,306 @@
+"""Command line. A refused request ends with one sentence and exit code 2; `compare` and `pages --check` exit 1 on a finding."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+import typer
+
+from .load import ROOT, Device, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+                  help="Tables, charts, pages and answers from results folders.")  # fmt: skip
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which some versions of typer bring themselves
+Folders = Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="results folders", show_default=False)]
+MaybeFolders = Annotated[
+    list[Path] | None, typer.Argument(metavar="[RESULTS...]", help="results folders; without any the newest committed ones", show_default=False)
+]
+Dirty = Annotated[bool, typer.Option("--allow-dirty", help="accept builds with uncommitted changes")]
+Incomplete = Annotated[bool, typer.Option("--allow-incomplete", help="accept runs that did not finish")]
+Mixed = Annotated[bool, typer.Option("--allow-mixed", help="accept different sources of one commit")]
+Dtype = Literal["f16", "bf16", "f32", "f64"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0, 1 (a finding), 2 (refused)."""
+    try:
+        return int(app(arguments, standalone_mode=False, prog_name="python -m analysis") or 0)
+    except ResultsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except UsageError as error:
+        print(f"error: {error.format_message().rstrip('.') or 'a command is missing'}; --help lists what there is.", file=sys.stderr)
+        return 2
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """ResultsError where the path cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
+
+
+@app.command()
+def report(
+    results: MaybeFolders = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.html", help="default: build/reports/<newest folder>/report.html")] = None,
+    allow_dirty: Dirty = False,
+    allow_incomplete: Incomplete = False,
+    allow_mixed: Mixed = False,
+) -> int:
+    """One self-contained page to look at, filter and compare; devices and commits side by side. Its path is the last line."""
+    from .report import committed_runs, write_report
+
+    if output and output.is_dir():
+        raise ResultsError(f"--output {output} is a folder; the page is a file: {output}/report.html")
+    say(f"reading {len(results) if results else 'the committed'} results folder{'' if results and len(results) == 1 else 's'}")
+    if results:
+        devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True)
+    else:
+        devices = committed_runs(committed_folders())
+        if not devices:
+            raise ResultsError("no results of a GPU are committed; name a results folder")
+    newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
+    rows = sum(len(d.results) for d in devices)
+    say(f"writing the page: {rows} measurements of {len(devices)} run{'s' * (len(devices) > 1)}")
+    command = "python -m analysis report " + " ".join(f.name for d in devices for f in d.folders)
+    print(write_report(devices, output or ROOT / "build" / "reports" / newest.name / "report.html", command=command))
+    return 0
+
+
+@app.command()
+def pages(
+    check: Annotated[bool, typer.Option("--check", help="change nothing; exit code 1 when a page is out of date")] = False,
+    support: Annotated[Path | None, typer.Option(metavar="FILE", help="fwht_sweep, or a file with its --list-json (default: found in build/)")] = None,
+    root: Annotated[Path, typer.Option(help="the repository")] = ROOT,
+) -> int:
+    """Write README's results, docs/results.md, docs/variants.md, FINDINGS.md, ACCURACY.md and the figures from committed folders."""
+    from . import pages as made
+
+    program = support or made.find_sweep(root)
+    listing = made.support_list(program) if program else None
+    missing = made.not_built(listing) if listing else []
+    if listing is None or (missing and not support):
+        why = f"{program} was built without {', '.join(missing)}" if missing else "no fwht_sweep in build/"
+        say(f"docs/variants.md is left as it is: {why} (--support names one)")
+        listing = None
+    stale = made.write(made.pages(root, listing), check=check)
+    for path in stale:
+        print(f"error: {path} is out of date; run python -m analysis pages" if check else path, file=sys.stderr if check else sys.stdout)
+    return 1 if check and stale else 0
+
+
+@app.command()
+def which(
+    n: Annotated[int, typer.Option(min=1, help="row length")],
+    rows: Annotated[int, typer.Option(min=1, help="rows")],
+    dtype: Annotated[Dtype, typer.Option(help="storage type")] = "f16",
+    encoding: Annotated[str, typer.Option(help="of the result, as in results.csv: e4m3:row")] = "",
+    results: MaybeFolders = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    allow_dirty: Dirty = False,
+    allow_incomplete: Incomplete = False,
+) -> int:
+    """Which variant for one problem, how long it takes, how far it is from the limit, how exact it is."""
+    from . import tables
+
+    if results:
+        devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, split=True)
+    else:
+        devices = [d for d in runs(committed_folders()) if timed_on_gpu(d)]
+        if not devices:
+            raise ResultsError("no results of a GPU are committed; name a results folder")
+    device, found = tables.which(devices, dtype, n, rows, encoding=encoding)
+    best = found.iloc[0]
+    columns = ["variant", "operator", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "over_ideal", "ties"]
+    if as_json:
+        answer = {key: best[key].item() if hasattr(best[key], "item") else best[key] for key in ("dtype", "n", "rows", "mode", "layout", "limit_us")}
+        print(json.dumps({"run": device.short, "folders": [f.name for f in device.folders], "asked_rows": rows, **answer,
+                          "variants": json.loads(found[columns].to_json(orient="records"))}))  # fmt: skip
+        return 0
+    near = "" if best["rows"] == rows else f" (nearest measured to {rows} rows)"
+    print(f"{device.label}\nn={n}, {dtype}, {best['rows']} rows{near}, {best['mode']}; limit {tables.time_text(best['limit_us'])}: a copy of the same bytes\n")
+    text = {
+        "variant": found["variant"],
+        "time": found["time_us"].map(tables.time_text),
+        "of a copy": found["fraction_of_limit"].map(tables.percent),
+        "error / one rounding": found["over_ideal"].map(tables.fixed),
+        "": ["best", *("as fast" if tied else "" for tied in found["ties"][1:])],
+    }
+    print(pd.DataFrame(text).to_string(index=False))
+    return 0
+
+
+@app.command()
+def compare(
+    results: Annotated[list[Path], typer.Argument(metavar="A B...", help="results folders; the first is the base", show_default=False)],
+    threshold: Annotated[
+        float, typer.Option(min=0, help="exit code 1 when something is slower than the base by more than this share, beyond its repetitions")
+    ] = 0.05,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write every common measurement of A and the last folder")] = None,
+    every: Annotated[bool, typer.Option("--all", help="print every common measurement")] = False,
+    allow_dirty: Dirty = False,
+    allow_incomplete: Incomplete = False,
+) -> int:
+    """Speed-up of each folder over the first, problem by problem; what differs beyond the repetitions is counted."""
+    from . import tables
+
+    if len(results) < 2:
+        raise ResultsError("compare needs two results folders")
+    base, *others = (load([path], allow_dirty=allow_dirty, allow_incomplete=allow_incomplete)[0] for path in results)
+    code = 0
+    for other in others:
+        both = tables.compare(base, other)
+        code |= _print_comparison(base, other, both, threshold, every)
+        if output and other is others[-1]:
+            write_text(output, both.to_csv(index=False))
+            print(output)
+    line = sorted([base, *others], key=lambda d: d.newest.context["utc_start"])
+    if len(others) > 1 and len({d.name for d in line}) == 1:
+        history = tables.history(line).pivot_table(index=["variant", "dtype", "mode"], columns="when", values="share", sort=False)
+        print("\nshare of the limit, geometric means over the problems of all folders\n" + history.round(4).to_string())
+    return code
+
+
+def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold: float, every: bool) -> int:
+    from . import tables
+
+    print(f"A {base.newest.name}\nB {other.newest.name}\nspeed-up = time A / time B, above 1: B is faster\n")
+    if base.name != other.name:
+        print(f"different devices: A is {base.name}, B is {other.name}; compare fractions, not times\n")
+    columns = ["variant", "operator", "encoding", "dtype", "rows", "placement", "mode", "time_us_a", "time_us_b", "speedup", "fraction_ratio", "verdict"]
+    if every:
+        print(both[columns].round(4).to_string(index=False), end="\n\n")
+    print(tables.compare_summary(both).round(4).to_string(index=False))
+    worse = tables.slower_beyond(both, threshold) if base.name == other.name else both[(both["status_a"] == "ok") & (both["status_b"] != "ok")]
+    print(f"\n{len(both)} common, {len(base.results) - len(both)} only in A, {len(other.results) - len(both)} only in B")
+    if worse.empty:
+        print(f"nothing is slower by more than {100 * threshold:g} % beyond its repetitions, nothing lost its correctness\n")
+        return 0
+    print(f"{len(worse)} slower by more than {100 * threshold:g} % beyond their repetitions, or no longer correct:")
+    print(worse[columns[:-2]].round(4).head(20).to_string(index=False), end="\n\n")
+    return 1
+
+
+@app.command()
+def table(
+    results: Folders,
+    dtype: Annotated[Dtype | None, typer.Option(help="only this type")] = None,
+    mode: Annotated[str | None, typer.Option(help="only this mode")] = None,
+    variant: Annotated[str | None, typer.Option(help="all measurements of this variant instead of the best of each problem")] = None,
+    every: Annotated[bool, typer.Option("--all", help="all sizes, not one per regime")] = False,
+    allow_dirty: Dirty = False,
+    allow_incomplete: Incomplete = False,
+    allow_mixed: Mixed = False,
+) -> int:
+    """Which variant is best, in the terminal."""
+    from . import tables
+
+    for device in load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed):
+        print(device.label)
+        rows = device.results
+        for column, wanted in (("dtype", dtype), ("mode", mode), ("variant", variant)):
+            if wanted and not (rows[column] == wanted).any():
+                raise ResultsError(f"no measurement with {column} {wanted}; there is {', '.join(sorted(set(rows[column])))}")
+            rows = rows[rows[column] == wanted] if wanted else rows
+        shown = rows[rows["status"] == "ok"] if variant else tables.best(rows)
+        for (kind, how), part in shown.groupby(["dtype", "mode"], sort=False):
+            sizes = [s.elements for s in tables.sizes(rows[rows["mode"] == how], kind, device.l2_bytes)]
+            part = part if every or (part["family"] != "transform").any() else part[part["elements"].isin(sizes)]
+            text = part[["operator", "encoding", "rows", "layout", "variant"]].assign(
+                time_us=part["time_us"].map("{:.3f}".format),
+                of_limit=part["fraction_of_limit"].map("{:.3f}".format),
+                noisy=part["noisy"].map({True: "noisy", False: ""}),
+            )
+            print(f"\n{kind}, {how}\n{text.to_string(index=False) if len(text) else 'nothing to show'}")
+        good = device.results["status"] == "ok"
+        print(f"\n{good.sum()} ok, {(~good).sum()} incorrect or failed, {(good & device.results['noisy']).sum()} noisy\n")
+    return 0
+
+
+@app.command()
+def tune(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results folder of the grid tune", show_default=False)],
+    output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the table instead of printing it")] = None,
+    allow_dirty: Dirty = False,
+) -> int:
+    """The tuning table of the variant auto, from a sweep over the grid tune."""
+    from .tune import table_text
+
+    text = table_text(results, allow_dirty=allow_dirty)
+    if output is None:
+        print(text, end="")
+        return 0
+    write_text(output, text)
+    print(output)
+    return 0
+
+
+STUDIES = ("occupancy", "coalescing", "stalls", "roofline", "static", "all")
+Passed = list[str] | None
+
+
+@app.command()
+def profile(
+    results: Annotated[Path | None, typer.Argument(metavar="[RESULTS]", help="print what this folder holds", show_default=False)] = None,
+    program: Annotated[Path | None, typer.Option(help="fwht_profile; runs it under ncu")] = None,
+    study: Annotated[Passed, typer.Option(help=f"{', '.join(STUDIES)}; may be repeated (default: all)")] = None,
+    variant: Annotated[Passed, typer.Option(help="names (default: all on the device)")] = None,
+    grid: Annotated[Passed, typer.Option(help="a built-in grid or a file (default: quick)")] = None,
+    problem: Annotated[Passed, typer.Option(help="a problem instead of a grid: f16/n4096/r8192[/out]")] = None,
+    n: Annotated[Passed, typer.Option(help="only these row lengths of the grid: 4096, 2^12, 16..256")] = None,
+    dtype: Annotated[Passed, typer.Option(help="only f16, bf16 or f32 of the grid")] = None,
+    rows: Annotated[Passed, typer.Option(help="these row counts instead of the grid's")] = None,
+    resume: Annotated[Passed, typer.Option(help="a results folder of the same build to add the profile to")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="the results folder to make")] = None,
+    tools: Annotated[Path | None, typer.Option(metavar="DIR", help="where cuobjdump lies (default: PATH)")] = None,
+) -> int:
+    """Run Nsight Compute over the variants, or print a profile that a results folder holds."""
+    from . import ncu, static_code
+    from . import profile as counters
+
+    asked = study or ["all"]
+    if unknown := [s for s in asked if s not in STUDIES]:
+        raise ResultsError(f"unknown study {unknown[0]!r}; there are {', '.join(STUDIES)}")
+    studies = [s for s in ncu.STUDIES if s in asked or "all" in asked]
+    static = "static" in asked or "all" in asked
+    folder = results
+    if program:
+        if not (program.is_file() and os.access(program, os.X_OK)):
+            raise ResultsError(f"{program} is no program that can be run")
+        passed = {"variant": variant, "grid": grid, "problem": problem, "n": n, "dtype": dtype, "rows": rows, "resume": resume}
+        arguments = [word for name, values in passed.items() for value in values or () for word in (f"--{name}", value)]
+        if studies:
+            folder = ncu.run_ncu(program, arguments, studies, output, Path.cwd())
+        if static:
+            target = folder or output or (Path(resume[0]) if resume else None)
+            static_code.run_static(program, target, tools)
+            folder = target
+    if folder is None:
+        raise ResultsError("profile needs a results folder, or --program to profile with")
+    found = counters.load_profile(folder.resolve(), load_context(folder)) if studies and (folder / "context.json").exists() else None
+    if found:
+        counters.print_profile(found, studies)
+    elif not (static and (folder / "static.csv").is_file()):
+        raise ResultsError(f"{folder} holds no profile")
+    if static:
+        counters.print_static(folder, found)
+    print(folder)
+    return 0

@@ -1,0 +1,629 @@
+"""The generated pages: a section of README.md, docs/results.md, docs/variants.md, analysis/FINDINGS.md, analysis/ACCURACY.md and the
+figures of docs/. `templates/*.md.j2` hold the sentences; the numbers are queries of this file, of tables and of accuracy.
+
+What each variant supports comes from the code itself (`fwht_sweep --list-json`), the rest from committed results folders. All are
+pure functions of their sources, so writing twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from . import accuracy, charts, profile, tables
+from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu
+from .report import TEMPLATES, answer
+from .tables import OWN, PUBLISHED, fixed, percent, significant, time_text
+
+README_N = (128, 1024, 4096, 8192, 16384, 32768)
+FIGURES = Path("docs") / "figures"
+NONE = "–"
+
+
+def escaped(text: object) -> str:
+    """Text from a results folder, for a cell or a sentence of Markdown: no markup of its own, one line."""
+    return re.sub(r"\s+", " ", re.sub(r"([|<>`\\\[\]])", r"\\\1", str(text))).strip()
+
+
+def table(header: list[str], rows: Iterable[list[str]], *, numeric=True) -> str:
+    """A Markdown table; "" without rows."""
+    lines = [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    rule = " | ".join(("---:" if i or numeric is True else "---") if numeric else "---" for i, _ in enumerate(header))
+    return "\n".join([f"| {' | '.join(header)} |", f"| {rule} |", *lines]) if lines else ""
+
+
+def environment() -> jinja2.Environment:
+    """For Markdown: text of folders goes through the filter `md`."""
+    made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                              keep_trailing_newline=True)  # fmt: skip
+    made.filters |= {"md": escaped, "fixed": fixed, "percent": percent, "significant": significant, "binary": tables.binary}
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    text = environment().get_template(template).render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+# ------------------------------------------------------------------------------------------------ README, docs/results.md
+
+
+def comparison(device: Device, dtype: str, ns: Iterable[int] = (), *, small=True) -> str:
+    """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared."""
+    columns = {key: column for key, column in tables.comparison(device, dtype).items() if small or key[0].label != "small"}
+    header = [f"{dtype}: n"]
+    for size, what in columns:
+        header.append(f"{size.label}, {size.bytes(dtype)}: of a copy" if what == "share" else f"× {PUBLISHED[what]}")
+    known = list(ns) or sorted({int(n) for (_, what), column in columns.items() if what != "share" for n in column.index})
+    rows = [[str(n), *((percent if what == "share" else fixed)(column.get(n, math.nan)) for (_, what), column in columns.items())] for n in known]
+    return table(header, rows)
+
+
+def own_table(device: Device, dtype: str) -> str:
+    """Per n and size: share of the copy, time, and the variant that OWN launches."""
+    sizes = tables.regime_sizes(device, dtype)[::-1]
+    own = tables.own_rows(device, dtype)
+    columns = [own[(own["elements"] == s.elements) & (own["mode"] == s.mode)].drop_duplicates("n").set_index("n") for s in sizes]
+    errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
+    rows = []
+    for n in sorted({int(n) for column in columns for n in column.index}):
+        cells = [_own_cell(column.loc[n]) if n in column.index else NONE for column in columns]
+        rows.append([str(n), *cells, fixed(errors.get((OWN, dtype, n), math.nan))])
+    header = [f"{dtype}: n", *(f"{s.label}: {tables.binary(s.elements)} elements, {s.bytes(dtype)}, {s.mode}" for s in sizes), "error"]
+    return table(header, rows)
+
+
+def _own_cell(row: pd.Series) -> str:
+    return f"{percent(row['fraction_of_limit'])}, {time_text(row['time_us'])}, {escaped(row['picked'] or row['variant'])}"
+
+
+def few_rows(device: Device, dtype: str) -> str:
+    frame = tables.few_rows(device, dtype).set_index(["n", "rows"])
+    counts = [r for r in tables.FEW_ROWS if r in frame.index.get_level_values("rows")]
+    rows = []
+    for n in sorted(set(frame.index.get_level_values("n"))):
+        cells = []
+        for count in counts:
+            row = frame.loc[(n, count)] if (n, count) in frame.index else None
+            chained = "" if row is None or not math.isfinite(row["pdl_us"]) else f" ({row['pdl_us']:.2f})"
+            cells.append(NONE if row is None else f"{row['time_us']:.2f}{chained}, {percent(row['share'])}")
+        rows.append([str(n), *cells])
+    return table([f"{dtype}: n", *(f"{count} row{'s' * (count > 1)}" for count in counts)], rows)
+
+
+def variants_table(device: Device, dtype: str, size: tables.Size) -> str:
+    frame = tables.shares(device, dtype, size)
+    return table([f"{dtype}: n", *map(escaped, frame.columns)], [[str(n), *map(percent, row)] for n, row in zip(frame.index, frame.to_numpy())])
+
+
+def best_of(device: Device, family: str) -> str:
+    """The best variants of a family that is no plain transform, in place."""
+    frame = tables.best(device.results[(device.results["family"] == family) & (device.results["layout"] == "in place")])
+    rows = [
+        [escaped(f"{r.dtype}: {r.operator}"), *([escaped(r.encoding)] if family == "encoded" else []), str(r.rows), r.mode, escaped(r.variant),
+         time_text(r.time_us), percent(r.fraction_of_limit), significant(r.rel_l2) if r.encoding else fixed(r.rel_l2 / tables.ideal_error(r.dtype))]
+        for r in frame.itertuples()
+    ]  # fmt: skip
+    return table(["operator", *(["encoding"] if family == "encoded" else []), "rows", "mode", "best", "time", "of a copy", "error"], rows)
+
+
+def results_values(devices: list[Device]) -> dict[str, Any]:
+    """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
+    device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
+    if device is None:
+        return {"device": None}
+    newer = newest(devices, timed_on_gpu)
+    first = answer([device])
+    dtypes = [dtype for dtype in DTYPES if len(tables.own_rows(device, dtype))]
+    both = tables.beside_published(device)
+    return {
+        "device": device, "newer": newer if newer is not device else None, "gains": tables.gains(device), "dtypes": dtypes,
+        "compared": set(both["dtype"]), "error": first.error if first else None, "published_error": first.published_error if first else math.nan,
+        "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
+        "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
+        "own_table": lambda dtype: own_table(device, dtype), "few_rows": lambda dtype: few_rows(device, dtype),
+        "best_of": lambda family: best_of(device, family), "sizes": lambda dtype: tables.regime_sizes(device, dtype),
+        "variants_table": lambda dtype, size: variants_table(device, dtype, size),
+    }  # fmt: skip
+
+
+def replace_section(text: str, name: str, body: str) -> str:
+    """`text` with the lines between the markers of `name` replaced; ResultsError without the markers."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ResultsError(f"the README needs the markers {begin} and {end} once each, in this order")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{body.strip()}\n{end}{rest.split(end)[1]}"
+
+
+# ----------------------------------------------------------------------------------------------------------- FINDINGS.md
+
+PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
+# Field of a sentence -> its words.
+WORDS = {
+    "lsu": lambda r: f"{r['lsu_words']:.1f} words of the LSU pipe per element",
+    "shared": lambda r: f"{r['shared_words']:.1f} words through shared memory per element",
+    "slots": lambda r: f"{r['issue_slots']:.1f} issue slots per element",
+    "of_lsu": lambda r: f"LSU pipe {percent(r['of_LSU'])} of its peak",
+    "of_dram": lambda r: f"DRAM {percent(r['of_DRAM'])}",
+    "of_l2": lambda r: f"L2 {percent(r['of_L2'])}",
+    "of_issue": lambda r: f"issue {percent(r['of_issue'])}",
+    "of_tensor": lambda r: f"tensor pipe {percent(r['of_tensor'])}",
+    "starts": lambda r: f"blocks start at {percent(r['block_starts'])} of the device's rate",
+    "registers": lambda r: f"{r['registers']:.0f} registers per thread",
+    "resident": lambda r: f"{r['resident_blocks']:.0f} block{'s' * (r['resident_blocks'] != 1)} per SM ({r['limiter']})",
+    "occupancy": lambda r: f"{percent(r['occupancy'])} occupancy",
+    "waves": lambda r: f"{r['waves']:.2f} waves",
+    "busy": lambda r: f"SMs with work {percent(r['sm_busy'])} of the time",
+    "waits": lambda r: f"waits: {profile.stalls_text(r, 2)}",
+    "bytes": lambda r: f"{r['dram_bytes']:.1f} bytes of DRAM per element",
+    "l2bytes": lambda r: f"{r['l2_bytes']:.1f} bytes of L2 per element",
+}
+
+
+class Findings:
+    """Counters and times, looked up by variant, n and size."""
+
+    def __init__(self, device: Device, found: profile.Profile):
+        self.device, self.profile = device, found
+        self.rows = {(r["variant"], r["n"], r["regime"], r["dtype"]): r for r in reversed(found.problems.to_dict("records"))}
+        ok = tables.correct(device.results, layout="in place", family="transform")
+        self.shares = ok.drop_duplicates(["variant", "dtype", "n", "elements", "mode"]).set_index(["variant", "dtype", "n", "elements", "mode"])[
+            "fraction_of_limit"
+        ]
+        self.best = tables.best(device.results)
+
+    def share(self, row: dict) -> str:
+        """Of the sweep's limit, at the profiled size, in the mode that judges it best."""
+        return percent(self.shares.get((row["variant"], row["dtype"], row["n"], row["elements"], profile.MODE_OF[row["regime"]]), math.nan))
+
+    def say(self, variant: str, n: int, size: str, *fields: str, dtype: str = "f16") -> str:
+        """The values of `fields` in words, joined by commas; "not profiled" where there is no such launch."""
+        row = self.rows.get((variant, n, size, dtype))
+        return ", ".join(WORDS[field](row) for field in fields) if row else "not profiled"
+
+    def variant_table(self, variant: str) -> str:
+        """By n: share of the limit and verdict of the counters at each size; costs of an element at the largest size."""
+        own = self.profile.problems[self.profile.problems["variant"] == variant]
+        dtype = next(d for d in DTYPES if (own["dtype"] == d).any())
+        own = own[own["dtype"] == dtype]
+        sizes = [size for size in profile.REGIMES if (own["regime"] == size).any()]
+        rows = []
+        for n in sorted(own["n"].unique()):
+            found = {s: row for s in sizes if (row := self.rows.get((variant, n, s, dtype)))}
+            last = list(found.values())[-1]
+            rows.append(
+                [
+                    str(n),
+                    *(f"{self.share(found[s])}; {found[s]['bound_by']}" if s in found else NONE for s in sizes),
+                    fixed(last["lsu_words"], 1),
+                    fixed(last["issue_slots"], 1),
+                    fixed(last["registers"], 0),
+                    f"{fixed(last['resident_blocks'], 0)} ({last['limiter']})",
+                ]
+            )
+        header = [f"{dtype}: n", *(f"{s}, {profile.MODE_OF[s]}" for s in sizes), "LSU words/el", "issue slots/el", "registers", "blocks/SM"]
+        return table(header, rows, numeric=False)
+
+    def published_table(self) -> str:
+        """Where the published designs lose against the best variant, row length by row length."""
+        rows = []
+        sizes = (profile.L2_SIZED, profile.DRAM_SIZED)
+        for design in ("warp_shuffle", "hadacore_published"):
+            for n in sorted({key[1] for key in self.rows if key[0] == design and key[3] == "f16" and key[2] in sizes}):
+                cells = []
+                for size in sizes:
+                    row = self.rows.get((design, n, size, "f16"))
+                    best = None if row is None else self._best(row)
+                    cells += [
+                        NONE if row is None else f"{self.share(row)}; {row['bound_by']}",
+                        NONE if best is None else f"{escaped(best['variant'])} {percent(best['fraction_of_limit'])}",
+                    ]
+                rows.append([design, str(n), *cells])
+        return table(["design", "n", *(t for s in sizes for t in (f"{s}, {profile.MODE_OF[s]}", "best variant"))], rows, numeric=False)
+
+    def _best(self, row: dict) -> pd.Series | None:
+        best = self.best
+        found = best[
+            (best["n"] == row["n"])
+            & (best["elements"] == row["elements"])
+            & (best["dtype"] == row["dtype"])
+            & (best["mode"] == profile.MODE_OF[row["regime"]])
+            & (best["layout"] == "in place")
+            & (best["family"] == "transform")
+        ]
+        return found.iloc[0] if len(found) else None
+
+    def gain_table(self) -> str:
+        rows = [[gain.name, str(gain.points), f"{gain.share:.3f}", f"{gain.published_share:.3f}", fixed(gain.speedup), f"{gain.worst:.3f} ({gain.worst_at})"]
+                for gain in tables.gains(self.device)]  # fmt: skip
+        return table(
+            ["against", "sizes", "auto, of the sweep's limit", "published kernel, of one-shot copies", "times as fast", "at worst"], rows, numeric=False
+        )
+
+    def portability_table(self) -> str:
+        """Kokkos' kernels beside those they compete with, at DRAM size; bf16 costs what f16 does."""
+        rows = []
+        for dtype in ("f16", "f32"):
+            for n in (64, 1024, 4096, 8192, 16384, 32768):
+                found = [self.rows.get((v, n, profile.DRAM_SIZED, dtype)) for v in PORTABILITY]
+                for r in found if found[-1] else ():
+                    if r:
+                        rows.append(
+                            [
+                                dtype,
+                                str(n),
+                                r["variant"],
+                                self.share(r),
+                                fixed(r["lsu_words"], 1),
+                                fixed(r["shared_words"], 1),
+                                fixed(r["issue_slots"], 1),
+                                fixed(r["registers"], 0),
+                                fixed(r["resident_blocks"], 0),
+                                f"{percent(r['occupancy_possible'])} / {percent(r['occupancy'])}",
+                                r["bound_by"],
+                            ]
+                        )
+        return table(
+            [
+                "dtype",
+                "n",
+                "variant",
+                "of limit",
+                "LSU words/el",
+                "scratch words/el",
+                "issue slots/el",
+                "registers",
+                "blocks/SM",
+                "occupancy possible / achieved",
+                "bound by",
+            ],
+            rows,
+            numeric=False,
+        )
+
+
+def findings_page(device: Device, folder: Folder) -> str:
+    found = profile.load_profile(folder.path, folder.context)
+    assert found is not None
+    if device.name != folder.device:
+        raise ResultsError(f"{device.newest.name} is of {device.name}, {folder.name} of {folder.device}")
+    static, queries = profile.load_static(folder.path), Findings(device, found)
+    spills = ""
+    if static is not None:
+        static = static[(static["variant"] != "") & static["symbol"].isin(found.kernels["symbol"])].drop_duplicates(["variant", "kernel"])
+        columns = ["variant", "kernel", "registers", "stack_bytes", "local", "instructions"]
+        spills = table(columns, [[escaped(row[c]) for c in columns] for row in static[static["local"] > 0].to_dict("records")], numeric=False)
+    return render("findings.md.j2", device=device, profile=found, static=static, spills=spills, saturated=profile.SATURATED, smallest_n=tables.SMALLEST_N,
+                  say=queries.say, variant_table=queries.variant_table, published_table=queries.published_table, gain_table=queries.gain_table,
+                  portability_table=queries.portability_table)  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- ACCURACY.md
+
+LENGTHS = (128, 4096, 32768)
+# Rows of the gain's table: last stages of two points, others, and every stage of two points.
+GAINS = (("hadacore_published", "f16", 32768), ("hadacore_published", "bf16", 2), ("hadacore_published", "bf16", 32),
+         ("hadacore_published", "bf16", 8192), ("hadacore_published", "bf16", 32768), ("naive", "bf16", 32768))  # fmt: skip
+SHAPES = {"normal": "normal", "constant": "all equal", "block_of_256": "256 equal", "one_hot": "one entry"}
+
+
+def accuracy_page(devices: list[Device]) -> str:
+    """The first GPU leads, a host-only device adds what is emulated; ResultsError without accuracy rows."""
+    devices = sorted((d for d in devices if len(d.accuracy)), key=lambda d: not d.newest.on_gpu)
+    if not devices:
+        raise ResultsError("no accuracy.csv in these results folders")
+    first = devices[0]
+    requirements: dict[str, dict] = {}
+    for device in devices:
+        for r in accuracy.requirements(device):
+            requirements.setdefault(r.words, {}).setdefault(r, []).append(_name(device))
+    return render(
+        "accuracy.md.j2", devices=devices, requirements=requirements, errors=_errors(first), elements=int(first.accuracy["elements"].max()),
+        causes=accuracy.findings(first), nonfinite=len(accuracy.nonfinite(first)), rows=len(first.accuracy), hadacore=_hadacore(devices),
+        a100=next((found for d in devices if (found := _a100(d))), None), gains=_gains(first), probes=[p for d in devices if (p := _probes(d, "measured"))],
+        probes_a100=next((p for d in devices if (p := _probes(d, "emulated_a100"))), None), overflow=_overflow(first), rotation=_rotation(first),
+        attention=_attention(first), on_gpu=any(d.newest.on_gpu for d in devices),
+    )  # fmt: skip
+
+
+def _name(device: Device) -> str:
+    return device.name if device.newest.on_gpu else "host, emulated"
+
+
+def _who(variant: str, source: str) -> str:
+    return escaped(variant if source == "measured" else f"{variant} ({source.replace('_', ', ')})")
+
+
+def _merged(rows: Iterable[list[str]]) -> list[list[str]]:
+    """Rows that differ in their first cell only, as one."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        names.setdefault(tuple(cells), []).append(name)
+    return [[", ".join(who), *cells] for cells, who in names.items()]
+
+
+def _errors(device: Device) -> str:
+    summary = accuracy.ratio_summary(device)
+    rows = []
+    for (variant, source), part in summary[summary["source"] != "emulated_a100"].groupby(["variant", "source"], sort=False):
+        own = device.accuracy[(device.accuracy["variant"] == variant) & (device.accuracy["source"] == source) & (device.accuracy["input"] == "normal")]
+        own = own.set_index(["dtype", "n"])
+        cells = [significant(own["rel_l2"].get((d, n), math.nan) / tables.UNIT_ROUNDOFF[d]) for d in ("f16", "bf16") for n in LENGTHS]
+        equal = own["bit_match"].get(("f16", 4096), math.nan)
+        rows.append([_who(variant, source), *cells, fixed(100 * equal, 0), f"{part['low'].min():.2f} – {part['high'].max():.2f}",
+                     f"{part['low_for_data'].min():.2f} – {part['high_for_data'].max():.2f}"])  # fmt: skip
+    return table(
+        ["variant", *(f"{d}, {n}" for d in ("f16", "bf16") for n in LENGTHS), "equal, %", "/ formula", "/ model on the data"], _merged(rows), numeric="rest"
+    )
+
+
+def _hadacore(devices: list[Device]) -> str:
+    rows: dict[tuple[str, int], list[str]] = {}
+    sources: dict[str, None] = {}
+    for device in devices:
+        for row in accuracy.hadacore(device).itertuples():
+            if row.source != "emulated_a100":
+                sources[f"{row.source}, {_name(device).removesuffix(', emulated')}"] = None
+                cells = rows.setdefault((row.dtype, row.n), [f"{row.dtype}, n = {row.n}", significant(row.quoted), significant(row.kernel, 4)])
+                cells.append(f"{significant(row.rel_l2, 4)} ({100 * (row.ratio - 1):+.1f} %)")
+    return table(["", "quoted", "published kernel on an H200", *sources], rows.values(), numeric="rest")
+
+
+def _a100(device: Device) -> dict | None:
+    """The predictions for an A100 against the H200's arithmetic, both emulated; rows that leave their own model's bounds."""
+    own = device.accuracy[(device.accuracy["variant"] == "hadacore") & (device.accuracy["input"] == "normal")]
+    both = own[own["source"] == "emulated"].merge(own[own["source"] == "emulated_a100"], on=["dtype", "n"], suffixes=("", "_a100"))
+    if both.empty:
+        return None
+    factor = both["rel_l2_a100"].astype(float) / both["rel_l2"].astype(float)
+    f16, bf16 = factor[(both["dtype"] == "f16") & (both["n"] >= 16)], factor[both["dtype"] == "bf16"]
+    every = device.accuracy[device.accuracy["source"] == "emulated_a100"]
+    outside = every[every["status"] == "incorrect"]
+    return {
+        "f16": (f16.min(), f16.max()),
+        "bf16": (bf16.min(), bf16.max()),
+        "outside": len(outside),
+        "rows": len(every),
+        "least": outside["n"].min(),
+        "greatest": outside["n"].max(),
+    }
+
+
+def _gains(device: Device) -> dict | None:
+    every = pd.concat([accuracy.gains(device, d).assign(dtype=d) for d in ("f16", "bf16")], ignore_index=True)
+    every = every[every["source"] != "emulated_a100"]
+    rows = [
+        [f"{_who(r.variant, r.source)}, {r.dtype}, n = {r.n}", *(f"{1e6 * v:.1f}" for v in (r.gain, r.gain_spread, r.predicted_gain)), f"{r.deviations:+.1f}"]
+        for r in every.itertuples()
+        if (r.variant, r.dtype, r.n) in GAINS and r.gain_spread > 0
+    ]
+    if not rows:
+        return None
+    judged = every.dropna(subset=["deviations"])
+    far = judged[judged["deviations"].abs() > 3]
+    beyond = (far["gain"] - far["predicted_gain"]).abs() > 0.025 * far["dtype"].map(tables.UNIT_ROUNDOFF).astype(float)
+    return {
+        "table": table(["normal data", "gain", "standard deviation", "predicted", "in standard deviations"], rows, numeric="rest"),
+        "rows": len(judged),
+        "far": len(far),
+        "places": ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples())),
+        "farthest": judged["deviations"].loc[judged["deviations"].abs().idxmax()],
+        "beyond": int(beyond.sum()),
+    }
+
+
+def _probes(device: Device, source: str) -> dict | None:
+    summary = accuracy.probe_summary(device)
+    own = summary[summary["source"] == source] if len(summary) else summary
+    if own.empty:
+        return None
+
+    def span(values) -> str:
+        low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+        return low if low == high else f"{low} to {high}"
+
+    wide = own[own["accumulator"] == "f32"]["gain"]
+    return {
+        "name": _name(device),
+        "count": len(own),
+        "bits": span(own["fraction_bits"]),
+        "fused": span(own["fused_products"]),
+        "mismatches": own["mismatches"].sum(),
+        "vectors": own["vectors"].sum(),
+        "order": f"{own['order'].sum():.0f}",
+        "order_vectors": own["order_vectors"].sum(),
+        "gain": wide.min() if len(wide) else None,
+    }
+
+
+def _overflow(device: Device) -> dict | None:
+    every = device.tables["overflow.csv"]
+    if every.empty:
+        return None
+    onset = accuracy.overflow_onset(device)
+    n = int(onset["n"].max())
+    part = onset[(onset["n"] == n) & (onset["source"] != "emulated_a100")]
+    rows = []
+    for variant in tables.ordered(part["variant"], (*device.variants, "scale_before", "scale_after_in_f16")):
+        cells = part[part["variant"] == variant].set_index("shape")["onset"]
+        rows.append([f"`{escaped(variant)}`", ", ".join(f"{SHAPES[s]} {cells[s]:.3g}" for s in SHAPES if np.isfinite(cells.get(s, math.nan))) or "never"])
+    small = every[(every["n"] == n) & (every["shape"] == "normal")]
+    first = small[small["variant"] == "scale_before"].sort_values("norm_over_limit")
+    scale_first = None
+    if len(first):
+        row = first.iloc[(first["rms"] - 1e-3).abs().argsort().iloc[0]]
+        kept = small[(small["variant"] == "warp_shuffle") & (small["norm_over_limit"] == row["norm_over_limit"])]
+        scale_first = (row["rel_l2"], row["rms"], kept["rel_l2"].iloc[0]) if len(kept) else None
+    return {"n": n, "begins": "; ".join(f"{who}: {begins}" for who, begins in _merged(rows)), "scale_first": scale_first}
+
+
+def _rotation(device: Device) -> dict | None:
+    if device.tables["quantization.csv"].empty:
+        return None
+    gain, n = accuracy.rotation_gain(device), 4096
+    part = gain[gain["n"] == n]
+    rows = []
+    for name in tables.ordered(part["input"], accuracy.CONTINUOUS):
+        cells = part[part["input"] == name].set_index("format")
+        rows.append(
+            [
+                name,
+                *(
+                    f"{significant(cells['rel_l2_plain'][f], 2)} → {significant(cells['rel_l2_rotated'][f], 2)} ({cells['gain_db'][f]:+.1f})"
+                    for f in accuracy.FORMATS
+                ),
+            ]
+        )
+    bulk = gain[gain["format"].isin(["e4m3", "nvfp4", "mxfp4"])]
+    seen, adds = accuracy.transform_visibility(device, n), []
+    for dtype in ("f16", "bf16"):
+        for fmt in ("int8", "e4m3"):
+            own = seen[(seen["format"] == fmt) & (seen["dtype"] == dtype)].sort_values("added")
+            if len(own):
+                low, high = own.iloc[0], own.iloc[-1]
+                adds.append(f"{dtype} to {fmt} {100 * low['added']:+.1f} % ({low['variant']}) to {100 * high['added']:+.1f} % ({high['variant']})")
+    return {
+        "n": n,
+        "hurts": int((gain["gain_db"] < -0.5).sum()),
+        "cases": len(gain),
+        "most_e4m3": gain.groupby("format")["gain_db"].max()["e4m3"],
+        "table": table(["input", *accuracy.FORMATS], rows, numeric="rest"),
+        "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()],
+        "adds": adds,
+    }
+
+
+def _attention(device: Device) -> dict | None:
+    shapes = accuracy.attention_shapes(device)
+    if not shapes:
+        return None
+    d, n = (128, 8448) if (128, 8448) in shapes else shapes[-1]
+    frame = accuracy.attention_table(device, d, n)
+    default = frame[frame["choice"] == "default"]
+    rows = [
+        [
+            r.method,
+            significant(r.rmse),
+            f"{significant(r.rmse_mean)} ± {significant(r.standard_error, 1)}",
+            significant(r.rmse_spread, 2),
+            significant(r.published, 2),
+            fixed(r.ratio),
+        ]
+        for r in default.itertuples()
+    ]
+    published = default.set_index("method")["published"]
+    others = [f"{choice}: " + ", ".join(f"{r.method} {r.rmse / published.get(r.method, math.nan):.2f}" for r in part.itertuples())
+              for choice, part in frame[frame["choice"] != "default"].groupby("choice", sort=False)]  # fmt: skip
+    fp8 = default[default["method"].str.startswith("fp8")]
+    spread = fp8["rmse_spread"] / fp8["rmse_mean"]
+    turned = default[default["variants"] > 1]
+    return {"d": d, "n": n, "heads": int(frame["heads"].max()), "per_head": int(frame["rows_per_head"].max()), "others": "; ".join(others),
+            "table": table(["method", "RMSE", "mean", "spread", "published", "ratio"], rows, numeric="rest"),
+            "spread": f"{100 * spread.min():.0f} to {100 * spread.max():.0f} %" if len(spread) else NONE,
+            "turned": (int(turned["variants"].max()), float((turned["high"] / turned["low"] - 1).max())) if len(turned) else None}  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------- docs/variants.md
+
+
+def find_sweep(root: Path) -> Path | None:
+    """The newest fwht_sweep of the build directories `build` and `build/<preset>`."""
+    found = [f for up in ("", "*/") for place in ("experiments", "bin") for f in (root / "build").glob(f"{up}{place}/fwht_sweep")]
+    return max((f for f in found if f.is_file()), key=lambda f: f.stat().st_mtime, default=None)
+
+
+def support_list(source: Path) -> dict:
+    """What `fwht_sweep --list-json` prints, or a file that holds it; ResultsError when there is none."""
+    try:
+        if source.suffix == ".json":
+            return json.loads(source.read_text(encoding="utf-8"))
+        return json.loads(subprocess.run([str(source), "--list-json"], capture_output=True, text=True, timeout=120, check=True).stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ResultsError(f"{source} gave no support list: {error}") from None
+
+
+def not_built(listing: dict) -> list[str]:
+    """Variants whose back end this build lacks: their answers say nothing about the variant."""
+    return [
+        variant["name"]
+        for variant in listing["variants"]
+        if all(r["reason"].startswith("built without") for s in variant["support"] for r in s["refused"]) and not any(s["n"] for s in variant["support"])
+    ]
+
+
+def variants_page(listing: dict) -> str:
+    """docs/variants.md; ResultsError for a list of another shape."""
+    try:
+        named = {entry["dtype"] for variant in listing["variants"] for entry in variant["support"]}
+        dtypes = [dtype for dtype in DTYPES if dtype in named]
+        rows, reasons = [], []
+        for variant in listing["variants"]:
+            lengths = {d: {n for e in variant["support"] if e["dtype"] == d for n in e["n"]} for d in dtypes}
+            placements = {entry["placement"] for entry in variant["support"] if entry["n"]}
+            places = " / ".join("yes" if p in placements else "no" for p in ("in", "out")) if placements else NONE
+            rows.append([escaped(variant["name"]), variant["memory"], *(_powers(lengths[d]) if lengths[d] else NONE for d in dtypes), places])
+            if not placements:
+                reasons.append((variant["name"], next(r["reason"] for s in variant["support"] for r in s["refused"])))
+        support = table(["variant", "runs on", *dtypes, "in place / out of place"], rows, numeric=False)
+        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons)
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ResultsError(f"the support list lacks {error}") from None
+
+
+def _powers(ns: set[int]) -> str:
+    """As n_ranges, with powers of two from 2^16 on written as such."""
+    return re.sub(r"\d+", lambda m: f"2^{int(m[0]).bit_length() - 1}" if int(m[0]) >= 1 << 16 and int(m[0]).bit_count() == 1 else m[0], tables.n_ranges(ns))
+
+
+# ----------------------------------------------------------------------------------------------------------------- command
+
+
+def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
+    """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
+    folders = committed_folders(root)
+    devices = runs(folders)
+    values = results_values(devices)
+    readme = root / "README.md"
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{readme} cannot be read: {error.strerror}") from None
+    found = {
+        readme: replace_section(text, "results", render("README.md.j2", up="", **values)),
+        root / "docs" / "results.md": render("results.md.j2", up="../", **values),
+    }
+    device = values["device"]
+    if device is not None:
+        for drawn in (charts.speed(device), charts.error_against_speed(device)):
+            found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
+        profiled = [f for f in folders if f.has("profile.csv") and f.device == device.name]
+        if profiled:
+            found[root / "analysis" / "FINDINGS.md"] = findings_page(device, profiled[-1])
+    measured = {d.name: d for d in reversed(devices) if len(d.accuracy)}  # the newest of each device
+    if measured:
+        found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])
+    if support is not None:
+        found[root / "docs" / "variants.md"] = variants_page(support)
+    return found
+
+
+def write(found: dict[Path, str], *, check: bool) -> list[Path]:
+    """Writes what differs, or with `check` only names it. ResultsError where a page cannot be written."""
+    stale = [path for path, text in found.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in [] if check else stale:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(found[path], encoding="utf-8")
+        except OSError as error:
+            raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
+    return stale
