@@ -84,11 +84,11 @@ const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
   {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "kronecker"}},
   {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64"}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "kronecker"}},
   {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64"}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "kronecker"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "kronecker"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "kronecker"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64"}},
   {"fp8 of the fp32 result",     "bf16/n4096/r5>e4m3:row/f32",       "e4m3:row/f32", {"cpu", "cpu_f64", "mma_split"}},
@@ -299,8 +299,10 @@ TEST(Registry, EveryOfferOfTheTableIsAVariantsOwn) {
 // row. The others name the operator.
 TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64"};
-  // One named Hadamard matrix times 2^k, for the row lengths of its table, on an H200.
-  const std::set<std::string_view> kTakenByKronecker{"12x64", "28x512"};
+  // A matrix times 2^k where a launch fits, with or without signs, on an H200.
+  const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
+                                                     "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",
+                                                     "signs+4096", "28x128+signs"};
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {
       for (const Dtype dtype : kAllDtypes) {

@@ -44,10 +44,12 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define FWHT_NAMES_128 FWHT_NAMES_64 "," \
+#define FWHT_NAMES_72 FWHT_NAMES_64 "," "%64,%65,%66,%67,%68,%69,%70,%71"
+#define FWHT_NAMES_112 FWHT_NAMES_64 "," \
   "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
   "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
-  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111," \
+  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
+#define FWHT_NAMES_128 FWHT_NAMES_112 "," \
   "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define FWHT_SUMS_4(i) "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
 #define FWHT_SUMS_16(i) FWHT_SUMS_4(i), FWHT_SUMS_4((i) + 4), FWHT_SUMS_4((i) + 8), FWHT_SUMS_4((i) + 12)
@@ -59,6 +61,12 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
   form(64, type, FWHT_NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", FWHT_SUMS_32(0))
 #define FWHT_N128(form, type) \
   form(128, type, FWHT_NAMES_64, "%64", "%65", "%66", "%67", "%68", "%69", FWHT_SUMS_64(0))
+#define FWHT_N144(form, type)                                                                      \
+  form(144, type, FWHT_NAMES_72, "%72", "%73", "%74", "%75", "%76", "%77", FWHT_SUMS_64(0), FWHT_SUMS_4(64), \
+       FWHT_SUMS_4(68))
+#define FWHT_N224(form, type)                                                                               \
+  form(224, type, FWHT_NAMES_112, "%112", "%113", "%114", "%115", "%116", "%117", FWHT_SUMS_64(0), \
+       FWHT_SUMS_32(64), FWHT_SUMS_16(96))
 #define FWHT_N256(form, type) \
   form(256, type, FWHT_NAMES_128, "%128", "%129", "%130", "%131", "%132", "%133", FWHT_SUMS_64(0), FWHT_SUMS_64(64))
 
@@ -81,13 +89,18 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
 
 #define FWHT_WGMMA(form)                                                                        \
-  static_assert(columns == 64 || columns == 128 || columns == 256, "no other widths are used"); \
+  static_assert(columns == 64 || columns == 128 || columns == 144 || columns == 224 || columns == 256, \
+                "no other widths are used"); \
   constexpr bool kF16 = dtype == Dtype::f16;                                                    \
-  if constexpr (kF16 && columns == 64) FWHT_N64(form, "f16");                                   \
-  if constexpr (kF16 && columns == 128) FWHT_N128(form, "f16");                                 \
-  if constexpr (kF16 && columns == 256) FWHT_N256(form, "f16");                                 \
-  if constexpr (!kF16 && columns == 64) FWHT_N64(form, "bf16");                                 \
-  if constexpr (!kF16 && columns == 128) FWHT_N128(form, "bf16");                               \
+  if constexpr (kF16 && columns == 64) FWHT_N64(form, "f16"); \
+  if constexpr (kF16 && columns == 128) FWHT_N128(form, "f16"); \
+  if constexpr (kF16 && columns == 144) FWHT_N144(form, "f16"); \
+  if constexpr (kF16 && columns == 224) FWHT_N224(form, "f16"); \
+  if constexpr (kF16 && columns == 256) FWHT_N256(form, "f16"); \
+  if constexpr (!kF16 && columns == 64) FWHT_N64(form, "bf16"); \
+  if constexpr (!kF16 && columns == 128) FWHT_N128(form, "bf16"); \
+  if constexpr (!kF16 && columns == 144) FWHT_N144(form, "bf16"); \
+  if constexpr (!kF16 && columns == 224) FWHT_N224(form, "bf16"); \
   if constexpr (!kF16 && columns == 256) FWHT_N256(form, "bf16")
 // clang-format on
 
@@ -111,6 +124,8 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 #undef FWHT_WGMMA_A_IN_SHARED_MEMORY
 #undef FWHT_WGMMA_A_IN_REGISTERS
 #undef FWHT_N256
+#undef FWHT_N224
+#undef FWHT_N144
 #undef FWHT_N128
 #undef FWHT_N64
 #undef FWHT_SUMS_64
@@ -118,6 +133,8 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 #undef FWHT_SUMS_16
 #undef FWHT_SUMS_4
 #undef FWHT_NAMES_128
+#undef FWHT_NAMES_112
+#undef FWHT_NAMES_72
 #undef FWHT_NAMES_64
 #undef FWHT_NAMES_32
 

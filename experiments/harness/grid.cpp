@@ -41,7 +41,7 @@ std::vector<Encoding> parse_encodings(std::string_view text) {
 
 struct Block {
   int line = 0;
-  std::vector<std::int64_t> n, elements, rows;
+  std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
   std::vector<Encoding> encodings{Encoding{}};
@@ -50,6 +50,8 @@ struct Block {
   void set(std::string_view key, std::string_view value) {
     if (key == "n") {
       n = parse_counts(value, key);
+    } else if (key == "width") {
+      widths = parse_counts(value, key);
     } else if (key == "elements") {
       elements = parse_counts(value, key);
     } else if (key == "rows") {
@@ -63,16 +65,16 @@ struct Block {
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, parse_mode);
     } else {
-      throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, elements, rows, dtype, placement, encoding, mode", key));
+      throw BadRequest(fmt::format(
+          "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, mode", key));
     }
   }
 
-  std::vector<std::int64_t> rows_for(std::int64_t length) const {
+  std::vector<std::int64_t> rows_for(std::int64_t length, bool of_width) const {
     std::vector<std::int64_t> all;
     for (const std::int64_t count : elements) {
       if (count < length) continue;
-      if (count % length != 0)
+      if (count % length != 0 && !of_width)
         throw BadRequest(fmt::format("elements={} is no multiple of n={}", count, length));
       all.push_back(count / length);
     }
@@ -81,20 +83,26 @@ struct Block {
   }
 
   void append_to(std::vector<Case>& cases, std::set<std::string>& seen) const {
-    for (const std::int64_t length : n) {
-      for (const Dtype dtype : dtypes) {
-        for (const std::int64_t count : rows_for(length)) {
-          for (const Placement placement : placements) {
-            for (const Encoding& encoding : encodings) {
-              for (const Mode mode : modes) {
-                Problem problem = make_problem(dtype, length, count, placement);
-                problem.programmatic_launch = is_programmatic(mode);
-                problem.encoding = encoding;
-                if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
-                validate(problem);
-                if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
-                  cases.push_back({problem, mode});
-                }
+    for (const std::int64_t length : n)
+      append_to(cases, seen, Operator::sylvester(length), rows_for(length, false));
+    for (const std::int64_t width : widths)
+      append_to(cases, seen, operator_for(width), rows_for(width, true));
+  }
+
+  void append_to(std::vector<Case>& cases, std::set<std::string>& seen, const Operator& op,
+                 const std::vector<std::int64_t>& row_counts) const {
+    for (const Dtype dtype : dtypes) {
+      for (const std::int64_t count : row_counts) {
+        for (const Placement placement : placements) {
+          for (const Encoding& encoding : encodings) {
+            for (const Mode mode : modes) {
+              Problem problem = make_problem(dtype, op, count, placement);
+              problem.programmatic_launch = is_programmatic(mode);
+              problem.encoding = encoding;
+              if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
+              validate(problem);
+              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
+                cases.push_back({problem, mode});
               }
             }
           }
@@ -107,7 +115,7 @@ struct Block {
     const auto require = [](bool there, std::string_view key) {
       if (!there) throw BadRequest(fmt::format("the block names no {}", key));
     };
-    require(!n.empty(), "n");
+    require(!n.empty() || !widths.empty(), "n or width");
     require(!elements.empty() || !rows.empty(), "elements or rows");
     require(!dtypes.empty(), "dtype");
     require(!modes.empty(), "mode");

@@ -3,7 +3,9 @@
 //   # A comment.
 //   [L2]                         a block; its name is for the reader
 //   n = 16..32768                numbers are 4096 or 2^12; a..b stands for every power of two from a to b
-//   elements = 2^23              rows follow: elements / n; an n above the element count is left out
+//   width = 768, 14336           instead of n, or beside it: rows of this length by operator_for
+//   elements = 2^23              rows follow: elements / n; an n above the element count is left out;
+//                                for a width as many whole rows as there are
 //   rows = 1, 64                 instead of elements, or beside them
 //   dtype = f16, bf16
 //   placement = in, out          optional; in is the default

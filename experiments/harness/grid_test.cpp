@@ -68,12 +68,22 @@ TEST(Grid, LeavesOutLongRowsAndRepetitions) {
   EXPECT_EQ(names(grid), (std::vector<std::string>{"f16/n8/r1/replay", "f16/n16/r1/replay"}));
 }
 
+// A width is a row length with its operator; element counts give whole rows.
+TEST(Grid, WidthsAreRowsByTheirOperator) {
+  const Grid grid =
+      parse_grid("g", "[a]\nwidth = 768, 4096\nelements = 2^13, 512\nrows = 1\ndtype = f16\nmode = replay\n");
+  EXPECT_EQ(names(grid), (std::vector<std::string>{"f16/12x64/r10/replay", "f16/12x64/r1/replay",
+                                                   "f16/n4096/r2/replay", "f16/n4096/r1/replay"}));
+  EXPECT_NE(refusal("[a]\nwidth = 13697\nrows = 1\ndtype = f16\nmode = replay\n").find("13696"),
+            std::string::npos);
+}
+
 TEST(Grid, RefusalsNameTheLine) {
   EXPECT_EQ(refusal("n = 8\n"),
             "grid 'g', line 1: 'n = 8' is neither [block] nor key = values inside a block");
-  EXPECT_EQ(
-      refusal("[a]\nn = 8\nrow = 3\n"),
-      "grid 'g', line 3: unknown key 'row'; known: n, elements, rows, dtype, placement, encoding, mode");
+  EXPECT_EQ(refusal("[a]\nn = 8\nrow = 3\n"),
+            "grid 'g', line 3: unknown key 'row'; known: n, width, elements, rows, dtype, placement, "
+            "encoding, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
@@ -120,6 +130,17 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
   }
   EXPECT_TRUE(has(quick, "f16/n4096/r8/pdl", Mode::replay_pdl)) << "the mode asks for the launch";
   EXPECT_FALSE(has(quick, "f16/n4096/r8/pdl", Mode::replay));
+  const Grid widths = load_grid("widths");
+  for (const std::int64_t n : {768, 2880, 10944, 13696, 53248}) {
+    const Operator op = operator_for(n);
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+      EXPECT_TRUE(has(widths, to_string(make_problem(dtype, op, 16)).c_str(), Mode::replay)) << n;
+      EXPECT_TRUE(has(widths, to_string(make_problem(dtype, op, (1 << 26) / n)).c_str(), Mode::replay)) << n;
+    }
+    EXPECT_TRUE(
+        has(widths, to_string(make_problem(Dtype::f16, op, (1 << 23) / n)).c_str(), Mode::alternating))
+        << n;
+  }
   const Grid paper = load_grid("paper");
   EXPECT_TRUE(has(paper, "f16/n2/r256", Mode::replay));
   EXPECT_TRUE(has(paper, "bf16/n32768/r8192", Mode::replay));
@@ -142,7 +163,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused");
+                 "paper, tune, host, headline, published, fused, widths");
   }
 }
 

@@ -11,42 +11,103 @@
 
 namespace fwht::kronecker {
 
-std::optional<Launch> launch_for(const Operator& op) {
-  const std::span<const Factor> factors = op.factors();
-  if (op.has_signs() || factors.size() != 2) return std::nullopt;
-  if (factors[0].basis != Basis::hadamard || factors[1].basis != Basis::sylvester) return std::nullopt;
-  for (const Launch& launch : kLaunches) {
-    if (launch.shape.n() == op.n() && launch.shape.order % factors[0].order == 0 &&
-        is_power_of_two(launch.shape.order / factors[0].order)) {
-      return launch;
-    }
+namespace {
+
+/// The factors as the kernel takes them: a matrix on the slow index, 2^k, perhaps a second matrix and 2^l.
+struct Parts {
+  Factor slow{Basis::sylvester, 1}, second{Basis::sylvester, 1};
+  std::int64_t sylvester = 1, behind = 1;
+};
+
+std::optional<Parts> parts_of(const Operator& op) {
+  std::span<const Factor> rest = op.factors();
+  Parts parts;
+  const auto take = [&rest] {
+    const Factor first = rest.front();
+    rest = rest.subspan(1);
+    return first;
+  };
+  const auto take_sylvester = [&]() -> std::int64_t {
+    return !rest.empty() && rest.front().basis == Basis::sylvester ? take().order : 1;
+  };
+  if (!rest.empty() && rest.front().basis != Basis::sylvester) parts.slow = take();
+  parts.sylvester = take_sylvester();
+  if (!rest.empty() && rest.front().basis == Basis::hadamard) {
+    parts.second = take();
+    parts.behind = take_sylvester();
   }
-  return std::nullopt;
+  if (!rest.empty()) return std::nullopt;
+  return parts;
 }
 
-std::vector<std::uint32_t> sign_table(const Shape& shape, const Factor& factor) {
+/// The order of the rows as matrices in this launch; 0 where it does not take them.
+int order_in(const Launch& launch, const Parts& parts) {
+  const Shape& shape = launch.shape;
+  const std::int64_t second = parts.second.order * parts.behind;
+  if (parts.second.order == 1 ? shape.second != 1 : shape.second != second) return 0;
+  const std::int64_t n = parts.slow.order * parts.sylvester * second, order = n / shape.columns;
+  const bool fits = n % shape.columns == 0 && order % parts.slow.order == 0 &&
+                    is_power_of_two(order / parts.slow.order) && order <= 16 * shape.k_steps();
+  return fits && (launch.held || parts.slow.basis != Basis::dense) ? static_cast<int>(order) : 0;
+}
+
+}  // namespace
+
+std::optional<Choice> choice_for(const Operator& op) {
+  const std::optional<Parts> parts = parts_of(op);
+  if (!parts || op.is_sylvester()) return std::nullopt;
+  std::optional<Choice> best;
+  for (const Launch& launch : kLaunches) {
+    const int order = order_in(launch, *parts);
+    if (order == 0) continue;
+    const Choice choice{launch, order, parts->slow, parts->second};
+    if (order == launch.shape.order) return choice;  // made for this row length
+    if (!best || launch.shape.k_steps() < best->launch.shape.k_steps()) best = choice;
+  }
+  return best;
+}
+
+bool is_negative(const Factor& factor, int order, int i, int j) {
   const auto m = static_cast<int>(factor.order);
-  const int inner = shape.order / m;
-  const auto negative = [&](int row, int column) {
-    if (row >= shape.order || column >= shape.order) return false;
-    const int i = row / inner, j = column / inner;
-    const int entry = factor.transposed ? hadamard_entry(m, j, i) : hadamard_entry(m, i, j);
-    return entry * hadamard_sign(static_cast<std::uint64_t>(row % inner),
-                                 static_cast<std::uint64_t>(column % inner)) <
-           0;
-  };
-  const int groups = sign_words(shape);
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(shape.warps() * groups * 32));
-  for (int warp = 0; warp < shape.warps(); ++warp) {
-    for (int step = 0; step < shape.k_steps(); ++step) {
+  const int inner = order / m, row = i / inner, column = j / inner;
+  const int entry =
+      factor.basis == Basis::sylvester
+          ? hadamard_sign(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column))
+          : (factor.transposed ? hadamard_entry(m, column, row) : hadamard_entry(m, row, column));
+  return entry * hadamard_sign(static_cast<std::uint64_t>(i % inner), static_cast<std::uint64_t>(j % inner)) <
+         0;
+}
+
+std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor) {
+  const int steps = shape.k_steps(), blocks = 4 * shape.warpgroups();
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(blocks * sign_words(steps) * 32));
+  for (int block = 0; block < blocks; ++block) {
+    for (int step = 0; step < steps; ++step) {
       for (int lane = 0; lane < 32; ++lane) {
-        std::uint32_t& word = words[static_cast<std::size_t>(sign_word_index(shape, warp, step / 4, lane))];
+        std::uint32_t& word = words[static_cast<std::size_t>(sign_word_index(steps, block, step / 4, lane))];
         for (int r = 0; r < 4; ++r) {
           for (int half = 0; half < 2; ++half) {
-            const int row = 16 * warp + ptx::a_row(lane, r),
+            const int row = 16 * block + ptx::a_row(lane, r),
                       column = 16 * step + ptx::a_column(lane, r, half);
-            if (negative(row, column)) word |= 1U << (16 * half + 4 * (step & 3) + r);
+            if (row < order && column < order && is_negative(factor, order, row, column))
+              word |= 1U << (16 * half + 4 * (step & 3) + r);
           }
+        }
+      }
+    }
+  }
+  return words;
+}
+
+std::vector<std::uint32_t> second_table(int second, const Factor& factor) {
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(second)));
+  for (int to = 0; to < second / 8; ++to) {
+    for (int from = 0; from < second / 8; ++from) {
+      for (int lane = 0; lane < 32; ++lane) {
+        std::uint32_t& word = words[static_cast<std::size_t>(second_word_index(second, to, from, lane))];
+        for (int half = 0; half < 2; ++half) {
+          const int row = 8 * to + ptx::b_column(lane), column = 8 * from + ptx::b_row(lane, 0, half);
+          word |= (is_negative(factor, second, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
         }
       }
     }
@@ -84,11 +145,11 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   }
   if (Support cuda = require_cuda(device); !cuda) return cuda;
-  const std::optional<Launch> launch = launch_for(problem.op);
-  if (!launch) {
+  const std::optional<Choice> choice = choice_for(problem.op);
+  if (!choice) {
     return {concat("the operator ", to_string(problem.op),
-                   " is not offered by this variant, which takes one named Hadamard matrix times 2^k, 2^k at "
-                   "least 64, for the row lengths of its table")};
+                   " is not offered by this variant, which takes a matrix of order m times 2^k, 2^k at least "
+                   "16, where one of its launches fits")};
   }
   if (device.compute_capability() != 90) {
     return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
@@ -96,6 +157,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
+    if (problem.op.has_dense()) {
+      return {concat("programmatic dependent launch is not offered for the dense factor of ",
+                     to_string(problem.op), ", which a kernel of its own prepares")};
+    }
   }
   if (!problem.encoding.is_plain()) {
     return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
@@ -116,8 +181,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  if (launch->shared_bytes() > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", launch->shared_bytes(),
+  if (choice->launch.shared_bytes() > device.shared_bytes_per_block) {
+    return {concat("n=", problem.n(), " needs ", choice->launch.shared_bytes(),
                    " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
   }
   return {};
@@ -127,7 +192,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 const Variant variant{
     "kronecker",
-    "Hopper: n = m 2^k, the Hadamard matrix of order m as operand A of wgmma, rows by tensor copies, one "
+    "Hopper: any matrix of order m times 2^k, the matrix as operand A of wgmma, rows by tensor copies, one "
     "rounding",
     Memory::device, supports, make_plan};
 

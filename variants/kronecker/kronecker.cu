@@ -1,23 +1,23 @@
 // kronecker: rows of n = m 2^k elements on Hopper, in one kernel, with one rounding.
 //
 // A row is read as a matrix X of D x N, D = m 2^j and N = 2^i. Then y = scale * H_D X S_N, where H_D = H_m
-// (x) S_(2^j).
+// (x) S_(2^j). With a second matrix of signs, S_N is S_P (x) H_E. Short rows share a tile, side by side.
 //
-// What this rung changes: H_m is any matrix of signs, so its fragments are expanded from a table of sign bits
-// instead of worked out from lane numbers, and rows come and go by tensor copies: a box of 16 x N is one k
-// step of stage 1, one contiguous piece of the row, and what one warp stores. Rows of X beyond D are outside
-// the tensor: zero when they are loaded, not written when they are stored, so D need not be a multiple of 16.
+// What this rung changes: H_m is any matrix, so its fragments come from a table of sign bits, or of a dense
+// factor, instead of from lane numbers, and rows come and go by tensor copies: a box is 16 rows of X, one k
+// step of stage 1 and what one warp stores. Rows of X beyond D are outside the tensor: zero when they are
+// loaded, not written when they are stored, so D need not be a multiple of 16.
 //
-// Bit card, columns b0 .. b(i-1), rows d of X:
-//   load      tensor copies with the 128-byte swizzle: 64 columns of 16 rows are 16 lines of 128 bytes
+// Bit card, columns b0 .. b(i-1), rows d of X, row r of the tile:
+//   load      tensor copies: a line is 16, 32 or 64 columns of one d, swizzled by as many bytes
 //   stage 1   k of wgmma: d (exact: +-1 times 16-bit data in fp32)
-//             D: b0 register | b1-b2 lane 0-1 | b3 .. column tile (register) | d: lane 2-4, register, warp,
-//             warpgroup
+//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
+//             warpgroup, pass
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
-// What limits it: memory to 0.95 of a copy; the first load and the last store of a launch, which nothing
+// What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing
 // hides, are what long rows lose. An Inf makes its row NaN, because the head of Inf less itself is NaN.
 #include "variants/kronecker/kronecker.hpp"
 
@@ -52,34 +52,41 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
-CUtensorMap map_of(const void* data, const Array& array, std::int64_t rows, const Shape& shape) {
-  const auto columns = static_cast<cuuint64_t>(shape.columns);
-  const cuuint64_t extents[4] = {64, static_cast<cuuint64_t>(shape.order), columns / 64,
+CUtensorMap map_of(const void* data, const Array& array, std::int64_t rows, const Shape& shape, int order) {
+  const auto columns = static_cast<cuuint64_t>(shape.columns), line = static_cast<cuuint64_t>(shape.line());
+  const cuuint64_t extents[4] = {line, static_cast<cuuint64_t>(order), columns / line,
                                  static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[3] = {columns * 2, 128, static_cast<cuuint64_t>(array.row_stride) * 2};
-  const cuuint32_t box[4] = {64, 16, static_cast<cuuint32_t>(columns / 64), 1}, steps[4] = {1, 1, 1, 1};
+  const cuuint64_t strides[3] = {columns * 2, line * 2, static_cast<cuuint64_t>(array.row_stride) * 2};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(line), 16, static_cast<cuuint32_t>(columns / line),
+                             static_cast<cuuint32_t>(shape.rows)},
+                   steps[4] = {1, 1, 1, 1};
+  const CUtensorMapSwizzle swizzle = line == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : line == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
   const CUtensorMapDataType type =
       array.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   CUtensorMap map;
   const CUresult result = encode_tiled()(
       &map, type, 4, const_cast<void*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw std::runtime_error(
-        "cuTensorMapEncodeTiled failed with error " + std::to_string(static_cast<int>(result)) + " for " +
-        std::to_string(rows) + " rows of " + std::to_string(shape.order) + " x " +
-        std::to_string(shape.columns) + ", row stride " + std::to_string(array.row_stride));
+    throw std::runtime_error("cuTensorMapEncodeTiled failed with error " +
+                             std::to_string(static_cast<int>(result)) + " for " + std::to_string(rows) +
+                             " rows of " + std::to_string(order) + " x " + std::to_string(shape.columns) +
+                             ", row stride " + std::to_string(array.row_stride));
   }
   return map;
 }
 
-/// Device memory that a plan owns: the sign table, and behind it the row counter, zero.
+/// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter, zero.
 class Workspace {
  public:
-  explicit Workspace(const std::vector<std::uint32_t>& signs) : words_(signs.size()) {
-    FWHT_CUDA(cudaMalloc(&memory_, (words_ + 1) * sizeof(std::uint32_t)));
-    std::vector<std::uint32_t> contents = signs;
-    contents.push_back(0);
+  Workspace(std::vector<std::uint32_t> signs, const std::vector<std::uint32_t>& second, std::size_t fragments)
+      : second_(signs.size()), fragments_(second_ + second.size()), counter_(fragments_ + fragments) {
+    std::vector<std::uint32_t>& contents = signs;
+    contents.insert(contents.end(), second.begin(), second.end());
+    contents.resize(counter_ + 1, 0);
+    FWHT_CUDA(cudaMalloc(&memory_, contents.size() * sizeof(std::uint32_t)));
     // On a stream of its own: a plan may be made while another one is captured.
     cudaStream_t stream = nullptr;
     FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -92,21 +99,55 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  const std::uint32_t* signs() const { return static_cast<const std::uint32_t*>(memory_); }
-  unsigned* counter() const { return static_cast<unsigned*>(memory_) + words_; }
+  const std::uint32_t* signs() const { return words(); }
+  const std::uint32_t* second() const { return words() + second_; }
+  std::uint32_t* fragments() const { return words() + fragments_; }
+  unsigned* counter() const { return words() + counter_; }
 
  private:
-  std::size_t words_;
+  std::uint32_t* words() const { return static_cast<std::uint32_t*>(memory_); }
+
+  std::size_t second_, fragments_, counter_;  // where they begin, in words
   void* memory_ = nullptr;
 };
 
+/// A dense factor with its Sylvester part, F (x) S_(order / m), as operands A of stage 1, by one thread a word;
+/// entries beyond the order are zero. See fragment_index.
+struct DenseFactor {
+  const std::uint16_t* entries;  ///< m x m numbers, row-major
+  int m, order;
+  bool transposed;
+};
+__global__ void expand_dense(DenseFactor factor, int k_steps, int words, std::uint32_t* fragments) {
+  const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (index >= words) return;
+  const int r = index % 4, lane = index / 4 % 32, step = index / 128 % k_steps, block = index / 128 / k_steps;
+  const int inner = factor.order / factor.m;
+  std::uint32_t word = 0;
+  for (int half = 0; half < 2; ++half) {
+    const int row = 16 * block + ptx::a_row(lane, r), column = 16 * step + ptx::a_column(lane, r, half);
+    if (row >= factor.order || column >= factor.order) continue;
+    const int i = row / inner, j = column / inner;
+    std::uint32_t entry = factor.entries[factor.transposed ? j * factor.m + i : i * factor.m + j];
+    if (parity(row % inner & column % inner)) entry ^= 0x8000U;
+    word |= entry << (16 * half);
+  }
+  fragments[index] = word;
+}
+
 class KroneckerPlan final : public Plan {
  public:
-  KroneckerPlan(const Problem& problem, const DeviceInfo& device)
+  KroneckerPlan(const Problem& problem, const DeviceInfo& device, const Choice& choice, Kernel kernel)
       : Plan(problem),
-        launch_(*launch_for(problem.op)),
-        kernel_(problem.dtype() == Dtype::f16 ? kernel_f16(launch_) : kernel_bf16(launch_)),
-        workspace_(sign_table(launch_.shape, problem.op.factors()[0])) {
+        choice_(choice),
+        launch_(choice.launch),
+        kernel_(kernel),
+        fragment_words_(is_dense() ? 512 * launch_.shape.warpgroups() * launch_.shape.k_steps() : 0),
+        workspace_(is_dense() ? std::vector<std::uint32_t>(4)
+                              : sign_table(launch_.shape, choice_.order, choice_.slow),
+                   second_table(launch_.shape.second, choice_.second),
+                   static_cast<std::size_t>(fragment_words_)),
+        tiles_((problem.rows + launch_.shape.rows - 1) / launch_.shape.rows) {
     FWHT_CUDA(
         cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, launch_.shared_bytes()));
     cudaFuncAttributes attributes{};
@@ -115,17 +156,19 @@ class KroneckerPlan final : public Plan {
     FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks_per_sm_, kernel_, launch_.threads(), static_cast<std::size_t>(launch_.shared_bytes())));
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
-    blocks_ = std::min((problem.rows + launch_.teams - 1) / launch_.teams, resident);
+    blocks_ = std::min((tiles_ + launch_.teams - 1) / launch_.teams, resident);
   }
 
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override { return true; }  // the row counter
+  bool one_stream_at_a_time() const override { return true; }  // the tile counter
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
   Settings settings() const override {
-    return {{"order", std::int64_t{launch_.shape.order}},
+    return {{"order", std::int64_t{choice_.order}},
             {"columns", std::int64_t{launch_.shape.columns}},
+            {"rows_per_tile", std::int64_t{launch_.shape.rows}},
+            {"passes", std::int64_t{launch_.passes}},
             {"blocks", blocks_},
             {"threads", std::int64_t{launch_.threads()}},
             {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
@@ -138,9 +181,18 @@ class KroneckerPlan final : public Plan {
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
-    const Maps maps{map_of(operands.in, p.in, p.rows, launch_.shape),
-                    map_of(operands.out, p.out, p.rows, launch_.shape)};
-    const Work work{workspace_.signs(), workspace_.counter(), static_cast<int>(p.rows),
+    const Maps maps{map_of(operands.in, p.in, p.rows, launch_.shape, choice_.order),
+                    map_of(operands.out, p.out, p.rows, launch_.shape, choice_.order)};
+    if (is_dense()) expand(operands.dense, stream);
+    const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
+    const Work work{workspace_.signs(),
+                    is_dense() ? workspace_.fragments() : nullptr,
+                    workspace_.second(),
+                    p.op.signs_come_last() ? nullptr : signs,
+                    p.op.signs_come_last() ? signs : nullptr,
+                    workspace_.counter(),
+                    static_cast<int>(tiles_),
+                    choice_.order,
                     static_cast<float>(p.scale)};
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -155,9 +207,22 @@ class KroneckerPlan final : public Plan {
     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, maps, work));
   }
 
+  bool is_dense() const { return choice_.slow.basis == Basis::dense; }
+  void expand(const void* dense, Stream stream) const {
+    constexpr int kThreads = 256;
+    const DenseFactor factor{static_cast<const std::uint16_t*>(dense), static_cast<int>(choice_.slow.order),
+                             choice_.order, choice_.slow.transposed};
+    expand_dense<<<static_cast<unsigned>((fragment_words_ + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
+        factor, launch_.shape.k_steps(), fragment_words_, workspace_.fragments());
+    FWHT_CUDA(cudaGetLastError());
+  }
+
+  Choice choice_;
   Launch launch_;
   Kernel kernel_;
+  int fragment_words_;
   Workspace workspace_;
+  std::int64_t tiles_;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;
 };
@@ -165,7 +230,14 @@ class KroneckerPlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<KroneckerPlan>(problem, device);
+  const Choice choice = *choice_for(problem.op);
+  return make_plan(problem, device, choice,
+                   problem.dtype() == Dtype::f16 ? kernel_f16(choice.launch) : kernel_bf16(choice.launch));
+}
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
+                                Kernel kernel) {
+  return std::make_unique<KroneckerPlan>(problem, device, choice, kernel);
 }
 
 }  // namespace fwht::kronecker

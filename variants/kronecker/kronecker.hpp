@@ -1,6 +1,7 @@
 // kronecker: shapes, launches and index maps of n = m 2^k, shared by the kernel and its host tests.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -19,115 +20,186 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// How a row is cut: as a matrix of `order` x `columns`, order = m 2^j. Stage 1 multiplies its columns by
-/// H_m (x) S_(2^j), stage 2 its rows by S_columns.
+/// How rows are cut. A row is a matrix X of `order` x `columns`, order = m 2^j. Stage 1 multiplies its columns
+/// by H_m (x) S_(2^j), stage 2 its rows by S_columns, or by S_(columns / second) (x) H_second with a second
+/// matrix of signs. Short rows share a tile: `rows` of the problem lie side by side, as more columns.
 struct Shape {
-  int order = 0, columns = 0;
+  int order = 0, columns = 0, rows = 1, second = 1;
   constexpr bool operator==(const Shape&) const = default;
 
   constexpr int n() const { return order * columns; }
+  constexpr int tile_columns() const { return rows * columns; }
   /// k steps of stage 1: 16 rows of the matrix each, the last one filled up with zeros.
   constexpr int k_steps() const { return (order + 15) / 16; }
   /// One warpgroup gives 64 rows of the product, a warp 16 of them.
   constexpr int warpgroups() const { return (order + 63) / 64; }
-  constexpr int warps() const { return 4 * warpgroups(); }
+  /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that divides
+  /// them, at most 64.
+  constexpr int line() const { return std::min(64, columns & -columns); }
   /// fp32 accumulators of a thread: a warp's 16 rows, all columns.
-  constexpr int accumulators() const { return columns / 2; }
+  constexpr int accumulators() const { return tile_columns() / 2; }
   /// Bytes of one k step: a box of the tensor maps, and what one warp stores.
-  constexpr int box_bytes() const { return 16 * columns * 2; }
-  constexpr int row_bytes() const { return k_steps() * box_bytes(); }
+  constexpr int box_bytes() const { return 16 * tile_columns() * 2; }
+  constexpr int tile_bytes() const { return k_steps() * box_bytes(); }
 };
 
-/// A team of warps works on one row at a time and has `slots` rows under way; blocks of `teams` teams.
+/// A team of warps works on one tile at a time and has `slots` tiles under way; blocks of `teams` teams. In
+/// each of its `passes` over a tile a team makes as many rows of the product as it has warps for.
 struct Launch {
   Shape shape;
-  int teams = 1, slots = 3, blocks_per_sm = 1;
+  int teams = 1, slots = 3, blocks_per_sm = 1, passes = 1;
+  /// Warps keep their part of the matrix in registers, where there is room for it. Otherwise they keep the signs
+  /// and expand them anew, four k steps at a time.
+  bool held = true;
   constexpr bool operator==(const Launch&) const = default;
 
-  constexpr int threads() const { return teams * shape.warps() * 32; }
-  /// Rows, then the warps' staging of results, then barriers and row numbers of the slots.
-  constexpr int slot_bytes() const { return teams * slots * shape.row_bytes(); }
-  constexpr int staging_bytes() const { return teams * shape.row_bytes(); }
-  constexpr int shared_bytes() const { return slot_bytes() + staging_bytes() + teams * slots * 24; }
+  constexpr int warps() const { return 4 * ((shape.warpgroups() + passes - 1) / passes); }  ///< of a team
+  constexpr int threads() const { return teams * warps() * 32; }
+  /// Tiles, then the warps' staging of results, then the second matrix, then barriers and tile numbers.
+  constexpr int slot_bytes() const { return teams * slots * shape.tile_bytes(); }
+  constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
+  constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
+  constexpr int second_bytes() const;
+  constexpr int shared_bytes() const {
+    return slot_bytes() + staging_bytes() + second_bytes() + teams * slots * 24;
+  }
 };
 
-/// The launches, one for every row length that is offered. A row length whose order leaves more than 48 of 64
-/// rows of a warpgroup empty, or that has fewer than 64 columns, is not served by this form.
+/// The launches, each made for one row length. Others use the one with the fewest k steps that are enough.
 inline constexpr Launch kLaunches[] = {
     // 12 2^k
-    {{12, 64}, 1, 3, 8},   // 768: one warp of four has rows
-    {{24, 64}, 1, 3, 6},   // 1536
-    {{48, 64}, 1, 3, 6},   // 3072
-    {{48, 128}, 1, 3, 4},  // 6144
-    {{48, 256}, 1, 3, 2},  // 12288
-    // 20 2^k: order 40 keeps three of four warps busy, 80 five of eight
-    {{40, 64}, 1, 3, 6},   // 2560
-    {{40, 128}, 1, 3, 4},  // 5120
-    {{80, 256}, 1, 3, 1},  // 20480
+    {{24, 32, 4}, 1, 2, 4},  // 768: two warps of four have rows; with order 48, lines of 16 columns cost more
+    {{48, 32, 4}, 1, 2, 4},  // 1536
+    {{48, 64, 2}, 1, 2, 4},  // 3072
+    {{48, 128}, 1, 2, 4},    // 6144
+    {{48, 256}, 1, 2, 2},    // 12288
+    // 20 2^k: order 40 keeps three of four warps busy
+    {{40, 64, 2}, 1, 2, 4},  // 2560
+    {{40, 128}, 1, 2, 4},    // 5120
+    {{160, 128}, 1, 3, 1},   // 20480
     // 28 2^k
-    {{28, 64}, 1, 3, 6},    // 1792
-    {{56, 64}, 1, 3, 6},    // 3584
-    {{56, 128}, 1, 2, 4},   // 7168
-    {{56, 256}, 2, 2, 1},   // 14336
-    {{112, 256}, 1, 3, 1},  // 28672
+    {{28, 32, 4}, 1, 2, 4},  // 896
+    {{56, 32, 4}, 1, 2, 4},  // 1792
+    {{56, 64, 2}, 1, 2, 4},  // 3584
+    {{56, 128}, 1, 2, 4},    // 7168
+    {{112, 128}, 1, 2, 2},   // 14336
+    {{112, 256}, 1, 2, 1},   // 28672
     // 36 2^k
-    {{36, 64}, 1, 3, 6},    // 2304
-    {{72, 128}, 1, 3, 2},   // 9216
-    {{144, 128}, 1, 3, 1},  // 18432
-    // the others
-    {{76, 64}, 1, 3, 2},    // 4864
-    {{84, 64}, 1, 3, 2},    // 5376
-    {{140, 64}, 1, 5, 1},   // 8960
-    {{76, 128}, 1, 3, 2},   // 9728
-    {{172, 64}, 1, 3, 1},   // 11008
-    {{108, 128}, 1, 2, 2},  // 13824
+    {{36, 64, 2}, 1, 2, 4},           // 2304
+    {{72, 128}, 1, 2, 2},             // 9216
+    {{144, 128}, 1, 3, 1},            // 18432
+    {{144, 256}, 2, 1, 1, 3, false},  // 36864
+    // the others, with one matrix of signs
+    {{44, 32, 4}, 1, 2, 4},             // 1408
+    {{180, 16, 4}, 1, 3, 1},            // 2880
+    {{100, 32, 2}, 1, 2, 2},            // 3200
+    {{76, 64, 2}, 1, 3, 2},             // 4864
+    {{84, 64, 2}, 1, 2, 2},             // 5376
+    {{140, 64, 2}, 1, 3, 1},            // 8960
+    {{76, 128}, 1, 2, 2},               // 9728
+    {{172, 64, 2}, 1, 2, 1},            // 11008
+    {{428, 32, 4}, 1, 1, 1, 2, false},  // 13696
+    {{108, 128}, 1, 2, 2},              // 13824
     {{116, 128}, 1, 2, 2},  // 14848: of no model; the base is not symmetric, so that it tells a transpose
     {{136, 128}, 1, 3, 1},  // 17408
     {{140, 128}, 1, 3, 1},  // 17920
     {{148, 128}, 1, 3, 1},  // 18944
     {{168, 128}, 1, 3, 1},  // 21504
     {{172, 128}, 1, 2, 1},  // 22016
-    {{100, 256}, 1, 3, 1},  // 25600
-    {{108, 256}, 1, 3, 1},  // 27648
+    {{100, 256}, 1, 2, 1},  // 25600
+    {{108, 256}, 1, 2, 1},  // 27648
+    {{208, 256}, 1, 1, 1, 2, false},  // 53248
+    // powers of two, for operators with signs, and for dense factors up to these orders
+    {{32, 32, 4}, 1, 2, 4},  // 1024
+    {{64, 32, 4}, 1, 2, 4},  // 2048
+    {{64, 64, 2}, 1, 2, 4},  // 4096
+    {{64, 128}, 1, 2, 4},    // 8192
+    {{128, 128}, 1, 2, 2},   // 16384
+    {{128, 256}, 1, 2, 1},   // 32768
+    // two matrices of signs
+    {{76, 144, 1, 72}, 2, 3, 1, 2, false},   // 10944
+    {{60, 224, 1, 56}, 1, 2, 2},             // 13440
+    {{132, 224, 1, 56}, 2, 1, 1, 3, false},  // 29568
 };
 
-/// The launch for H_m (x) S: one named Hadamard matrix on the slow index, Sylvester behind it. None where n
-/// is not listed or the order of its shape is no multiple of m.
-std::optional<Launch> launch_for(const Operator& op);
+/// How an operator is served: the launch, the order of its rows as matrices, which may be below the launch's,
+/// and its matrices; `second` has order 1 where there is one only.
+struct Choice {
+  Launch launch;
+  int order = 0;
+  Factor slow, second;
+  bool operator==(const Choice&) const = default;
+};
 
-/// Factor by factor: the matrix exact, Sylvester by additions and one split stage, one rounding.
+/// The launch for F_m (x) S, or F_m (x) S (x) H_f (x) S: a matrix on the slow index, Sylvester behind it,
+/// perhaps a second named matrix and Sylvester again; with signs, Sylvester alone. None where no launch has the
+/// columns and k steps.
+std::optional<Choice> choice_for(const Operator& op);
+
+/// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.
 Numerics numerics_of(const Problem& problem);
 
-/// Matrix descriptor with the 128-byte swizzle (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29
-/// leading dimension byte offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63
-/// swizzle mode 1. MN-major: 64 columns are 128 bytes; the leading dimension is the next 64 columns, the
-/// stride the next 8 rows.
-constexpr std::uint64_t descriptor(std::uint32_t shared_address) {
-  constexpr std::uint64_t kLeading = 16 * 128, kStride = 8 * 128;
-  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (kLeading >> 4 << 16) | (kStride >> 4 << 32) |
-         (std::uint64_t{1} << 62);
+/// Matrix descriptor (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29 leading dimension byte
+/// offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63 swizzle mode: 1, 2 or 3
+/// for 128, 64 or 32 bytes. MN-major: a line of columns after the other; the leading dimension is the next
+/// line's columns, the stride the next 8 rows.
+constexpr std::uint64_t descriptor(std::uint32_t shared_address, int line) {
+  const auto leading = static_cast<std::uint64_t>(16 * 2 * line),
+             stride = static_cast<std::uint64_t>(8 * 2 * line);
+  const std::uint64_t swizzle = line == 64 ? 1 : line == 32 ? 2 : 3;
+  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (leading >> 4 << 16) | (stride >> 4 << 32) |
+         (swizzle << 62);
 }
 
-/// Byte of a staged box at which a warp's row (0..15) and 16-byte piece (8 columns) lies: 64 columns are a
-/// block of 16 rows of 128 bytes, whose pieces are swizzled by the row.
-constexpr int box_byte(int row, int piece) {
-  return (piece >> 3) * (16 * 128) + row * 128 + (((piece ^ row) & 7) << 4);
+/// 16-byte pieces (8 columns) are exchanged inside 128 bytes of lines: what the piece number of a box's row
+/// (0..15) is combined with.
+constexpr int swizzle(int row, int line) {
+  return (row * 2 * line >> 7) & (line / 8 - 1);
+}
+/// Byte of a box at which a row (0..15) and piece lies: a block of 16 lines, the next columns behind them.
+constexpr int box_byte(int row, int piece, int line) {
+  const int pieces = line / 8;
+  return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
 }
 
-// The matrix of stage 1 travels as sign bits: one 32-bit word of a lane holds the fragments of operand A for
-// four k steps. Bit 4 (s & 3) + r is the sign of the lower half of register r in step s, bit 16 higher the
-// upper half.
+// The matrix of stage 1 as sign bits: one 32-bit word of a lane holds the fragments of operand A for four k
+// steps. Bit 4 (s & 3) + r is the sign of the lower half of register r in step s, bit 16 higher the upper
+// half.
 
-constexpr int sign_words(const Shape& shape) {
-  return (shape.k_steps() + 3) / 4;
+constexpr int sign_words(int k_steps) {
+  return (k_steps + 3) / 4;
 }
-/// Index of a lane's word for four k steps from 4 `group` on.
-constexpr int sign_word_index(const Shape& shape, int warp, int group, int lane) {
-  return (warp * sign_words(shape) + group) * 32 + lane;
+/// Index of a lane's word for four k steps from 4 `group` on; `block` of 16 rows of the product.
+constexpr int sign_word_index(int k_steps, int block, int group, int lane) {
+  return (block * sign_words(k_steps) + group) * 32 + lane;
 }
 /// Both halves of a register of operand A: +-1 in the storage type, from the word that holds its signs.
 constexpr std::uint32_t signed_ones(std::uint32_t ones, std::uint32_t word, int step, int r) {
   return ones ^ ((word << (15 - (4 * (step & 3) + r))) & 0x80008000U);
+}
+/// Where the matrix is dense, it travels as the fragments themselves: index of register 0 of a lane.
+constexpr int fragment_index(int k_steps, int block, int step, int lane) {
+  return ((block * k_steps + step) * 32 + lane) * 4;
+}
+
+/// Words of the second matrix in shared memory: the 8 x 8 operands B of its 8 input columns `from` and output
+/// columns `to`, four of them side by side for one load.
+constexpr int second_quads(int second) {
+  return (second / 8 + 3) / 4;
+}
+constexpr int second_word_index(int second, int to, int from, int lane) {
+  return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
+}
+constexpr int second_words(int second) {
+  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
+}
+constexpr int Launch::second_bytes() const {
+  return 4 * second_words(shape.second);
+}
+
+/// Signs of eight elements, bit i for element i: those of the two 16-bit numbers of word `word`.
+constexpr std::uint32_t pair_signs(std::uint32_t eight, int word) {
+  return (eight << (15 - 2 * word) & 0x8000U) | (eight << (30 - 2 * word) & 0x80000000U);
 }
 
 /// H8 in bf16 as the 8 x 8 operand B of m16n8k8; the same word twice is H8 above H8 as that of m16n8k16.
@@ -139,8 +211,14 @@ constexpr std::uint32_t eight_point_fragment(int lane) {
   return (kOne | low << 15) | (kOne | high << 15) << 16;
 }
 
-/// The words of the matrix H_m (x) S_(order / m) or its transpose, for the warps of `shape`. Rows and columns
-/// beyond the order are +1; they meet zeros.
-std::vector<std::uint32_t> sign_table(const Shape& shape, const Factor& factor);
+/// Entry (i, j) of F_m (x) S_(order / m) as a sign, F_m a named or Sylvester factor or its transpose.
+bool is_negative(const Factor& factor, int order, int i, int j);
+
+/// The words of that matrix for all blocks of 16 rows of `shape`. Rows and columns beyond the order are +1;
+/// they meet zeros.
+std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
+
+/// The words of H_f (x) S_(second / f), or its transpose, as bf16.
+std::vector<std::uint32_t> second_table(int second, const Factor& factor);
 
 }  // namespace fwht::kronecker

@@ -4,71 +4,140 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/ptx/bulk_copy.cuh"
 #include "common/ptx/fragments.hpp"
 #include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/mma.cuh"
+#include "common/ptx/named_barrier.cuh"
+#include "common/ptx/shared.cuh"
 #include "common/ptx/stmatrix.cuh"
 #include "common/ptx/tensor_copy.cuh"
 #include "common/ptx/wgmma.cuh"
 #include "common/storage.cuh"
 #include "variants/kronecker/kronecker.hpp"
+#include "variants/rows/row_counter.cuh"
+#include "variants/rows/split_stage.cuh"
 
 namespace fwht::kronecker {
 
-/// Of input and output, as 4D tensors: 64 columns, rows of the matrix, blocks of 64 columns, rows of the
+/// Of input and output, as 4D tensors: columns of a line, rows of the matrix, lines side by side, rows of the
 /// problem.
 struct Maps {
   CUtensorMap in, out;
 };
 
 struct Work {
-  const std::uint32_t* signs;  ///< sign_table
-  unsigned* counter;           ///< rows handed out beyond the first ones; zero between launches
-  int rows;
+  const std::uint32_t* signs;                    ///< sign_table
+  const std::uint32_t* fragments;                ///< of a dense factor; null where `signs` are the matrix
+  const std::uint32_t* second;                   ///< second_table
+  const std::uint8_t *signs_first, *signs_last;  ///< a bit for each element of a row; null for none
+  unsigned* counter;  ///< tiles handed out beyond the first ones; zero between launches
+  int tiles, order;
   float scale;
 };
 
-/// What a warp keeps of the matrix: operand A of every k step, +-1.
+template <Dtype dtype>
+constexpr std::uint32_t two_ones() {
+  return dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+}
+
+/// What a warp keeps of the matrix where there are registers for it: operand A of every k step.
 template <Dtype dtype, int k_steps>
-struct SignedOnes {
+struct HeldMatrix {
   std::uint32_t step[k_steps][4];
 
-  template <class Shape>
-  __device__ SignedOnes(const std::uint32_t* signs, const Shape& shape, int warp, int lane) {
-    constexpr std::uint32_t kOnes = dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+  HeldMatrix() = default;
+  __device__ HeldMatrix(const Work& work, int block, int lane) {
+    if (work.fragments != nullptr) {
 #pragma unroll
-    for (int group = 0; group < (k_steps + 3) / 4; ++group) {
-      const std::uint32_t word = __ldg(signs + sign_word_index(shape, warp, group, lane));
+      for (int s = 0; s < k_steps; ++s) {
+        const uint4 words =
+            __ldg(reinterpret_cast<const uint4*>(work.fragments + fragment_index(k_steps, block, s, lane)));
+        step[s][0] = words.x, step[s][1] = words.y, step[s][2] = words.z, step[s][3] = words.w;
+      }
+    } else {
 #pragma unroll
-      for (int s = 4 * group; s < k_steps && s < 4 * group + 4; ++s) {
+      for (int s = 0; s < k_steps; s += 4) {
+        const std::uint32_t word = __ldg(work.signs + sign_word_index(k_steps, block, s / 4, lane));
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          step[s][r] = signed_ones(kOnes, word, s, r);
-          // Without this the compiler expands them between the wgmmas and serialises those (C7520).
-          asm volatile("" : "+r"(step[s][r]));
-        }
+        for (int i = 0; i < 16 && s + i / 4 < k_steps; ++i)
+          step[s + i / 4][i % 4] = signed_ones(two_ones<dtype>(), word, i / 4, i % 4);
       }
     }
+    // Without this the compiler expands them between the wgmmas and serialises those (C7520).
+#pragma unroll
+    for (int i = 0; i < 4 * k_steps; ++i)
+      asm volatile("" : "+r"(step[i / 4][i % 4]));
   }
 };
 
-/// The rows that a team has under way. A slot is full when all boxes of its row are there, and may be filled
-/// again when all warps have read it. One box is one k step and is asked for by the warp of that number.
-template <int slots>
-class RowSlots {
- public:
-  static constexpr int kBytes = slots * 24;  ///< barriers and row numbers
+/// Stage 1, exact: the matrix times the raw tile at shared address `tile`, one wgmma for every 16 rows.
+template <Dtype dtype, int columns, int line, int k_steps>
+__device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_steps>& matrix,
+                            std::uint32_t tile) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < k_steps; ++s) {
+    const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
+    ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
+  }
+  ptx::wgmma_commit_group();
+}
 
-  /// `memory`: kBytes of shared memory; `rows`: shared address of the first slot.
-  __device__ RowSlots(std::byte* memory, std::uint32_t rows, int row_bytes)
+/// What it keeps otherwise: the signs, a word for four k steps.
+template <Dtype dtype, int k_steps>
+struct SignedMatrix {
+  std::uint32_t words[sign_words(k_steps)];
+
+  SignedMatrix() = default;
+  __device__ SignedMatrix(const Work& work, int block, int lane) {
+#pragma unroll
+    for (int group = 0; group < sign_words(k_steps); ++group)
+      words[group] = __ldg(work.signs + sign_word_index(k_steps, block, group, lane));
+  }
+};
+
+/// The same with signs: expanded for four steps, multiplied, expanded for the next four.
+template <Dtype dtype, int columns, int line, int k_steps>
+__device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k_steps>& matrix,
+                            std::uint32_t tile) {
+#pragma unroll
+  for (int group = 0; group < sign_words(k_steps); ++group) {
+    std::uint32_t step[4][4], word = matrix.words[group];
+    asm volatile("" : "+r"(word));  // or the compiler expands all of them ahead of the loop over tiles
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      step[i / 4][i % 4] = signed_ones(two_ones<dtype>(), word, i / 4, i % 4);
+      asm volatile("" : "+r"(step[i / 4][i % 4]));
+    }
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int s = 4 * group; s < k_steps && s < 4 * group + 4; ++s) {
+      const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
+      ptx::wgmma_m64k16<dtype, columns>(d, step[s - 4 * group], b, s > 0);
+    }
+    ptx::wgmma_commit_group();
+    if (group + 1 < sign_words(k_steps)) ptx::wgmma_wait_group<0>();  // the registers of the signs are free
+  }
+}
+
+/// The tiles that a team has under way. A slot is full when all boxes of its tile are there, and may be filled
+/// again when all warps have read it. One box is one k step.
+template <int slots>
+class TileSlots {
+ public:
+  static constexpr int kBytes = slots * 24;  ///< barriers and tile numbers
+
+  /// `memory`: kBytes of shared memory; `tiles`: shared address of the first slot.
+  __device__ TileSlots(std::byte* memory, std::uint32_t tiles, int tile_bytes)
       : full_(ptx::shared_address(memory)),
         read_(full_ + 8 * slots),
         numbers_(reinterpret_cast<int*>(memory + 16 * slots)),
-        rows_(rows),
-        row_bytes_(row_bytes) {}
+        tiles_(tiles),
+        tile_bytes_(tile_bytes) {}
 
   __device__ void init(int boxes, int warps) const {
     for (int s = 0; s < slots; ++s) {
@@ -78,23 +147,25 @@ class RowSlots {
     ptx::fence_mbarrier_init();
   }
 
-  __device__ std::uint32_t address() const { return rows_ + slot_ * row_bytes_; }
+  __device__ std::uint32_t address() const { return tiles_ + slot_ * tile_bytes_; }
   __device__ void wait_full() const { ptx::mbarrier_wait_parity(full_ + 8 * slot_, phase_); }
   __device__ void release() const { ptx::mbarrier_arrive(read_ + 8 * slot_); }
   __device__ void wait_read() const { ptx::mbarrier_wait_parity(read_ + 8 * slot_, phase_); }
 
-  /// The row in this slot, and the one that will be in it next.
-  __device__ int row() const { return volatile_numbers()[2 * slot_]; }
-  __device__ int next_row() const { return volatile_numbers()[2 * slot_ + 1]; }
-  __device__ void set_next_row(int row) const { volatile_numbers()[2 * slot_ + 1] = row; }
+  /// The tile in this slot, and the one that will be in it next.
+  __device__ int tile() const { return volatile_numbers()[2 * slot_]; }
+  __device__ int next_tile() const { return volatile_numbers()[2 * slot_ + 1]; }
+  __device__ void set_next_tile(int tile) const { volatile_numbers()[2 * slot_ + 1] = tile; }
 
-  /// Asks for box `box` of `row` into slot `slot`. There is nothing to ask for behind the last row.
-  __device__ void load(const CUtensorMap& map, int slot, int row, int rows, int box, int box_bytes) const {
-    if (box == 0) volatile_numbers()[2 * slot] = row;
+  /// Asks for box `box` of `tile`, which begins at row `row`, into slot `slot`. There is nothing to ask for
+  /// behind the last tile.
+  __device__ void load(const CUtensorMap& map, int slot, int tile, int tiles, int row, int box,
+                       int box_bytes) const {
+    if (box == 0) volatile_numbers()[2 * slot] = tile;
     const std::uint32_t barrier = full_ + 8 * slot;
-    if (row >= rows) return ptx::mbarrier_arrive(barrier);
+    if (tile >= tiles) return ptx::mbarrier_arrive(barrier);
     ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(box_bytes));
-    ptx::tensor_copy_global_to_shared_4d(rows_ + slot * row_bytes_ + box * box_bytes, &map, 0, 16 * box, 0,
+    ptx::tensor_copy_global_to_shared_4d(tiles_ + slot * tile_bytes_ + box * box_bytes, &map, 0, 16 * box, 0,
                                          row, barrier);
   }
   __device__ int slot() const { return slot_; }
@@ -110,92 +181,59 @@ class RowSlots {
 
   std::uint32_t full_, read_;
   int* numbers_;
-  std::uint32_t rows_;
-  int row_bytes_;
+  std::uint32_t tiles_;
+  int tile_bytes_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
 };
 
-/// Rows by a counter that all teams share: a team that finishes early takes more. The first rows are the
-/// teams' own. Every team draws once ahead, so a launch draws rows + teams numbers, and the counter is zero
-/// again behind it.
-class RowTickets {
+/// Tiles by a counter that all teams share. The first tiles are the teams' own, and a team draws one ahead.
+class TileTickets {
  public:
-  __device__ RowTickets(unsigned* counter, int rows, int first_rows, int teams, bool draws)
-      : counter_(counter),
-        last_(static_cast<unsigned>(rows + teams - 1)),
-        first_rows_(first_rows),
-        draws_(draws) {}
+  __device__ TileTickets(unsigned* counter, int tiles, int first_tiles, int teams, bool draws)
+      : counter_(counter), tiles_(tiles), first_tiles_(first_tiles), teams_(teams), draws_(draws) {}
   __device__ void draw_ahead() {
-    if (draws_) drawn_ = atomicInc(counter_, last_);
+    if (draws_) drawn_ = rows::draw_ticket(counter_, tiles_, teams_);
   }
-  __device__ int drawn_row() const { return static_cast<int>(drawn_) + first_rows_; }
+  __device__ int drawn_tile() const { return static_cast<int>(drawn_) + first_tiles_; }
 
  private:
   unsigned* counter_;
-  unsigned last_, drawn_ = 0;
-  int first_rows_;
+  int tiles_, first_tiles_, teams_;
   bool draws_;
+  unsigned drawn_ = 0;
 };
 
-/// Stage 1, exact: the matrix times the raw row, one wgmma for every 16 rows.
-template <Dtype dtype, int columns, int k_steps>
-__device__ void exact_stage(float (&d)[columns / 2], const SignedOnes<dtype, k_steps>& matrix,
-                            std::uint32_t row) {
-  ptx::wgmma_fence();
+/// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
+/// @param first  row of X that the box begins with
+template <int columns, int tile_columns, int line>
+__device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
+  constexpr int kPieces = line / 8, kBlock = 16 * kPieces;
+#pragma unroll 2
+  for (int i = lane; i < 2 * tile_columns; i += 32) {
+    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ swizzle(row, line);
+    const int column = (i / kBlock * line + 8 * piece) % columns;
+    if (first + row >= order) continue;
+    const std::uint32_t eight = __ldg(signs + ((first + row) * columns + column) / 8);
+    std::uint32_t words[4];
+    ptx::ld_shared_v4(words, box + 16 * i);
 #pragma unroll
-  for (int s = 0; s < k_steps; ++s) {
-    const std::uint64_t b = descriptor(row + s * (16 * columns * 2));
-    ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
-  }
-  ptx::wgmma_commit_group();
-}
-
-/// Stage 2, upper bits: butterflies between column tiles (eight columns, four registers a thread).
-template <int registers>
-__device__ void tile_butterflies(float (&d)[registers]) {
-#pragma unroll
-  for (int half = 4; half < registers; half *= 2) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      if ((i & half) != 0) continue;
-      const float a = d[i], b = d[i | half];
-      d[i] = a + b;
-      d[i | half] = a - b;
-    }
+    for (int w = 0; w < 4; ++w)
+      words[w] ^= pair_signs(eight, w);
+    ptx::st_shared_v4(box + 16 * i, words);
   }
 }
 
-/// Stage 2, b0-b2, of four column tiles at once so that their latencies overlap: every number as a pair hi +
-/// lo of bf16 numbers, side by side in k, through H8 above H8.
-struct SplitConstants {
-  std::uint32_t hadamard, minus_identity;
+/// Constants of the products of stage 2.
+struct Stage2Constants {
+  std::uint32_t hadamard[2], minus_identity;
 
-  __device__ explicit SplitConstants(int lane)
-      : hadamard(eight_point_fragment(lane)), minus_identity(ptx::minus_identity_fragment(lane)) {
-    asm volatile("" : "+r"(hadamard), "+r"(minus_identity));
+  __device__ explicit Stage2Constants(int lane)
+      : hadamard{eight_point_fragment(lane), 0}, minus_identity(ptx::minus_identity_fragment(lane)) {
+    asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
+    hadamard[1] = hadamard[0];
   }
 };
-
-__device__ inline void split_tiles(float (&x)[4][4], const SplitConstants& constants) {
-  std::uint32_t halves[4][4];  // hi of the lower and the upper eight rows, then lo
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    halves[i][0] = ptx::prmt<0x7632>(__float_as_uint(x[i][0]), __float_as_uint(x[i][1]));
-    halves[i][1] = ptx::prmt<0x7632>(__float_as_uint(x[i][2]), __float_as_uint(x[i][3]));
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    ptx::mma_sync_m16n8k8_f32_bf16_accumulate(x[i], halves[i][0], halves[i][1], constants.minus_identity);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    halves[i][2] = ptx::cvt_rn_bf16x2_f32(x[i][0], x[i][1]);
-    halves[i][3] = ptx::cvt_rn_bf16x2_f32(x[i][2], x[i][3]);
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    ptx::mma_sync_m16n8k16_f32_bf16(x[i], halves[i], {constants.hadamard, constants.hadamard});
-}
 
 template <Dtype dtype>
 __device__ std::uint32_t rounded_pair(float low, float high) {
@@ -203,19 +241,27 @@ __device__ std::uint32_t rounded_pair(float low, float high) {
 }
 
 /// A warp's 16 rows of results on their way out: staged in shared memory, then one box of the output's map.
+template <int line>
 class BoxWriter {
  public:
   __device__ BoxWriter(std::uint32_t staging, int lane)
-      : staging_(staging), quarter_((lane & 7) + (lane >> 3 & 1) * 8), piece_(lane >> 4) {}
+      : staging_(staging), first_(staging + box_byte((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4, line)) {}
 
+  __device__ std::uint32_t staging() const { return staging_; }
   /// Until the staging may be written again.
   __device__ void wait() const {
     ptx::bulk_copy_wait_group_read<0>();
     __syncwarp();
   }
-  /// The words of two column tiles from `tile` on: rows 0-7 and 8-15 of the first, then of the second.
-  __device__ void put(int tile, const std::uint32_t (&words)[4]) const {
-    ptx::stmatrix_x4(staging_ + box_byte(quarter_, tile + piece_), words);
+  /// Scale and the one rounding, of two column tiles from `tile`, an even one, on: rows 0-7 and 8-15 of the
+  /// first, then of the second.
+  template <Dtype dtype>
+  __device__ void put(int tile, const float (&x)[4], const float (&y)[4], float scale) const {
+    constexpr int kPieces = line / 8;
+    const std::uint32_t words[4] = {
+        rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
+        rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
+    ptx::stmatrix_x4((first_ ^ ((tile % kPieces) << 4)) + tile / kPieces * (16 * 2 * line), words);
   }
   __device__ void send(const CUtensorMap& map, int box, int row, int lane) const {
     ptx::fence_proxy_async_shared();
@@ -225,107 +271,198 @@ class BoxWriter {
   }
 
  private:
-  std::uint32_t staging_;
-  int quarter_, piece_;
+  std::uint32_t staging_, first_;
 };
 
-/// b0-b2, the scale and the one rounding, four column tiles after the other.
-template <Dtype dtype, int registers>
-__device__ void finish(float (&d)[registers], const SplitConstants& constants, float scale,
-                       const BoxWriter& writer) {
+/// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
+template <Dtype dtype, int line, int registers>
+__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale,
+                       const BoxWriter<line>& writer) {
+  static_assert(registers % 16 == 0);
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 4) {
     float x[4][4];
 #pragma unroll
     for (int i = 0; i < 16; ++i)
       x[i / 4][i % 4] = d[4 * tile + i];
-    split_tiles(x, constants);
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const std::uint32_t words[4] = {rounded_pair<dtype>(x[i][0] * scale, x[i][1] * scale),
-                                      rounded_pair<dtype>(x[i][2] * scale, x[i][3] * scale),
-                                      rounded_pair<dtype>(x[i + 1][0] * scale, x[i + 1][1] * scale),
-                                      rounded_pair<dtype>(x[i + 1][2] * scale, x[i + 1][3] * scale)};
-      writer.put(tile + i, words);
-    }
+    rows::eight_point_stage(x, constants.hadamard, constants.minus_identity);
+    writer.template put<dtype>(tile, x[0], x[1], scale);
+    writer.template put<dtype>(tile + 2, x[2], x[3], scale);
   }
 }
 
-/// Rows of order x columns elements. A team of warps keeps `slots` rows under way and takes them one after
-/// the other.
-/// @tparam order, columns  Shape
-/// @tparam teams, slots, blocks_per_sm  Launch
-template <Dtype dtype, int order, int columns, int teams, int slots, int blocks_per_sm>
-__global__ void __launch_bounds__(teams* Shape{order, columns}.warps() * 32, blocks_per_sm)
-    transform_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+/// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
+/// is an operand A, hi and lo side by side in k. Two groups at once share the words.
+template <Dtype dtype, int second, int line, int registers>
+__device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
+                                 float scale, const BoxWriter<line>& writer, int lane) {
+  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
+    std::uint32_t halves[kTogether * kTiles][4];
+    float x[kTogether * kTiles][4];
+#pragma unroll
+    for (int i = 0; i < 4 * kTogether * kTiles; ++i)
+      x[i / 4][i % 4] = d[4 * first + i];
+    rows::split(halves, x, constants.minus_identity);
+#pragma unroll
+    for (int to = 0; to < kTiles; ++to) {
+      std::uint32_t words[4 * second_quads(second)];
+#pragma unroll
+      for (int quad = 0; quad < second_quads(second); ++quad) {
+        ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
+                          table + 4 * second_word_index(second, to, 4 * quad, lane));
+      }
+#pragma unroll
+      for (int from = 0; from < kTiles; ++from) {
+        const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
+#pragma unroll
+        for (int g = 0; g < kTogether; ++g) {
+          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
+          if (from == 0) {
+            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
+          } else {
+            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int tile = 0; tile < registers / 4; tile += 2)
+    writer.template put<dtype>(tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
+                               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
+}
+
+/// The arguments are those of a Launch whose order is 16 k_steps. A team of warps keeps `slots` tiles under
+/// way and takes them one after the other.
+template <Dtype dtype, int k_steps, int columns, int tile_rows, int second, int teams, int slots,
+          int blocks_per_sm, int passes, bool held>
+__global__ void __launch_bounds__(
+    Launch{{16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held}.threads(),
+    blocks_per_sm) transform_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Shape shape{order, columns};
-  constexpr int kBoxes = shape.k_steps(), kWarps = shape.warps(), kBoxBytes = shape.box_bytes();
+  constexpr Launch launch{
+      {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held};
+  constexpr Shape shape = launch.shape;
+  constexpr int kLine = shape.line(), kColumns = shape.tile_columns(), kBoxes = k_steps,
+                kWarps = launch.warps(), kBoxBytes = shape.box_bytes();
+  using Matrix = std::conditional_t<held, HeldMatrix<dtype, k_steps>, SignedMatrix<dtype, k_steps>>;
+  static_assert(!held || passes == 1);
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
   const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
   const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
-  const bool has_rows = warp < kBoxes;        // of the product: others lie behind the matrix's last row
   const int all_teams = static_cast<int>(gridDim.x) * teams;
-  const int first_row = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
+  const int first_tile = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
 
-  std::byte* const staging = shared + teams * slots * shape.row_bytes();
-  std::byte* const barriers = staging + teams * shape.row_bytes();
-  RowSlots<slots> rows(barriers + team * RowSlots<slots>::kBytes,
-                       ptx::shared_address(shared) + team * slots * shape.row_bytes(), shape.row_bytes());
+  std::byte* const staging = shared + launch.slot_bytes();
+  std::byte* const table = staging + launch.staging_bytes();
+  std::byte* const barriers = table + launch.second_bytes();
+  TileSlots<slots> tiles(barriers + team * TileSlots<slots>::kBytes,
+                         ptx::shared_address(shared) + team * slots * shape.tile_bytes(), shape.tile_bytes());
   if (leads) {
-    rows.init(kBoxes, kWarps);
+    tiles.init(kBoxes, kWarps);
     ptx::griddepcontrol_wait();
     for (int s = 0; s < slots; ++s) {
+      const int tile = first_tile + s * all_teams;
 #pragma unroll 1
       for (int box = 0; box < kBoxes; ++box)
-        rows.load(maps.in, s, first_row + s * all_teams, work.rows, box, kBoxBytes);
+        tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, box, kBoxBytes);
     }
     ptx::griddepcontrol_launch_dependents();
   }
-  const SignedOnes<dtype, kBoxes> matrix(work.signs, shape, has_rows ? warp : 0, lane);
-  const SplitConstants split(lane);
-  const BoxWriter writer(ptx::shared_address(staging) + (team * kBoxes + (has_rows ? warp : 0)) * kBoxBytes,
-                         lane);
-  RowTickets tickets(work.counter, work.rows, slots * all_teams, all_teams, leads);
+  // Warps behind the matrix's last row have no rows of the product.
+  const auto own_block = [&](int pass) { return pass * kWarps + warp < kBoxes ? pass * kWarps + warp : 0; };
+  Matrix matrix[passes];
+#pragma unroll
+  for (int pass = 0; pass < passes; ++pass)
+    matrix[pass] = Matrix(work, own_block(pass), lane);
+  if constexpr (second > 1) {
+    for (int i = static_cast<int>(threadIdx.x); i < second_words(second); i += launch.threads())
+      reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
+  }
+  const Stage2Constants constants(lane);
+  const BoxWriter<kLine> writer(
+      ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes, lane);
+  TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
   float d[shape.accumulators()];
-  int staged_row = -1;
+  int staged_row = -1, staged_box = warp;
 #pragma unroll 1
   for (;;) {
-    rows.wait_full();
-    const int row = __shfl_sync(0xFFFFFFFFU, lane == 0 ? rows.row() : 0, 0);
-    if (row >= work.rows) break;
+    tiles.wait_full();
+    const int tile = __shfl_sync(0xFFFFFFFFU, lane == 0 ? tiles.tile() : 0, 0);
+    if (tile >= work.tiles) break;
 
-    ptx::pin_accumulators(d);
-    exact_stage<dtype, columns, kBoxes>(d, matrix, rows.address());
-    if (has_rows && staged_row >= 0) writer.send(maps.out, warp, staged_row, lane);
-    const int next_row = tickets.drawn_row();
-    tickets.draw_ahead();
-    ptx::wgmma_wait_group<0>();
-    ptx::pin_accumulators(d);
-
-    if (leads) rows.set_next_row(next_row);
-    if (lane == 0) rows.release();
-    writer.wait();
-    if (has_rows) {
-      tile_butterflies(d);
-      if (lane == 0) {  // a box is free when every warp has read the row
-        rows.wait_read();
-        rows.load(maps.in, rows.slot(), rows.next_row(), work.rows, warp, kBoxBytes);
-      }
-      __syncwarp();
-      finish<dtype>(d, split, work.scale, writer);
-      staged_row = row;
+    if (work.signs_first != nullptr) {
+#pragma unroll 1
+      for (int box = warp; box < kBoxes; box += kWarps)
+        flip_signs<columns, kColumns, kLine>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
+                                             work.order, lane);
+      ptx::fence_proxy_async_shared();
+      if constexpr (teams == 1)
+        __syncthreads();
+      else
+        ptx::bar_sync(1 + team, 32 * kWarps);
     }
-    rows.advance();
+#pragma unroll
+    for (int pass = 0; pass < passes; ++pass) {
+      const int box = pass * kWarps + warp;
+      const bool has_rows = box < kBoxes;
+      constexpr int kLastPass = passes - 1;
+
+      ptx::pin_accumulators(d);
+      exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
+      if (staged_row >= 0) {
+        writer.send(maps.out, staged_box, staged_row, lane);
+        staged_row = -1;
+      }
+      int next_tile = 0;
+      if (pass == kLastPass) {
+        next_tile = tickets.drawn_tile();
+        tickets.draw_ahead();
+      }
+      ptx::wgmma_wait_group<0>();
+      ptx::pin_accumulators(d);
+
+      if (pass == kLastPass) {
+        if (leads) tiles.set_next_tile(next_tile);
+        if (lane == 0) tiles.release();
+      }
+      writer.wait();
+      if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
+      if (pass == kLastPass && warp < kBoxes) {
+        if (lane == 0) {  // a box is free when every warp has read the tile
+          tiles.wait_read();
+          for (int free = warp; free < kBoxes; free += kWarps)
+            tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(),
+                       free, kBoxBytes);
+        }
+        __syncwarp();
+      }
+      if (has_rows) {
+        if constexpr (second == 1) {
+          finish<dtype>(d, constants, work.scale, writer);
+        } else {
+          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, writer, lane);
+        }
+        if (work.signs_last != nullptr) {
+          __syncwarp();
+          flip_signs<columns, kColumns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+        }
+        staged_row = tile_rows * tile;
+        staged_box = box;
+      }
+    }
+    tiles.advance();
     __syncwarp();
   }
-  if (has_rows && staged_row >= 0) writer.send(maps.out, warp, staged_row, lane);
+  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
   ptx::bulk_copy_wait_group_read<0>();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -13,14 +14,26 @@ namespace fwht::kronecker {
 Kernel kernel_f16(const Launch& launch);
 Kernel kernel_bf16(const Launch& launch);
 
+/// A plan by any launch and its kernel.
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
+                                Kernel kernel);
+
+/// Launches that differ in what lies behind the last whole k step have one kernel.
+constexpr Launch whole_steps(Launch launch) {
+  launch.shape.order = 16 * launch.shape.k_steps();
+  return launch;
+}
+
 template <Dtype dtype>
 Kernel kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
-    ((wanted == kLaunches[which]
-          ? void(found = transform_rows<dtype, kLaunches[which].shape.order, kLaunches[which].shape.columns,
-                                        kLaunches[which].teams, kLaunches[which].slots,
-                                        kLaunches[which].blocks_per_sm>)
+    ((whole_steps(wanted) == whole_steps(kLaunches[which])
+          ? void(found = transform_rows<dtype, kLaunches[which].shape.k_steps(),
+                                        kLaunches[which].shape.columns, kLaunches[which].shape.rows,
+                                        kLaunches[which].shape.second, kLaunches[which].teams,
+                                        kLaunches[which].slots, kLaunches[which].blocks_per_sm,
+                                        kLaunches[which].passes, kLaunches[which].held>)
           : void()),
      ...);
   }

@@ -12,133 +12,167 @@
 namespace fwht::kronecker {
 namespace {
 
-/// The 16-bit numbers of one row in shared memory, as the tensor copies leave them; integers stand for them
-/// here.
-std::vector<int> loaded(const Shape& shape, const std::vector<int>& row) {
-  std::vector<int> memory(static_cast<std::size_t>(shape.row_bytes() / 2), 0);
-  for (int i = 0; i < shape.order; ++i) {
-    for (int c = 0; c < shape.columns; ++c) {
-      const int byte = i / 16 * shape.box_bytes() + box_byte(i % 16, c / 8);
-      memory[static_cast<std::size_t>(byte / 2 + c % 8)] =
-          row[static_cast<std::size_t>(i * shape.columns + c)];
+/// The 16-bit numbers of one tile in shared memory, as the tensor copies leave them: a box holds 16 rows of
+/// every matrix, line by line, and the swizzle exchanges the pieces of 16 bytes inside 128 bytes by address
+/// bits 7-9 (PTX ISA, "Swizzling Modes"). Integers stand for the numbers here.
+std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::vector<int>>& rows) {
+  std::vector<int> memory(static_cast<std::size_t>(shape.tile_bytes() / 2), 0);
+  const int line = shape.line();
+  for (int r = 0; r < shape.rows; ++r) {
+    for (int i = 0; i < order; ++i) {
+      for (int c = 0; c < shape.columns; ++c) {
+        int byte = i / 16 * shape.box_bytes() +
+                   ((r * (shape.columns / line) + c / line) * 16 + i % 16) * 2 * line + c % line * 2;
+        byte ^= (byte >> 7 & (line / 8 - 1)) << 4;
+        memory[static_cast<std::size_t>(byte / 2)] =
+            rows[static_cast<std::size_t>(r)][static_cast<std::size_t>(i * shape.columns + c)];
+      }
     }
   }
   return memory;
 }
 
-/// What wgmma reads at row `k`, column `column` of step `step`: the canonical MN-major layout with the
-/// 128-byte swizzle (PTX ISA, "Strides"): 64 columns are a line, 8 lines repeat after the stride, 64 columns
-/// after the leading dimension, and the 16-byte pieces of a line are exchanged by address bits 7-9.
+/// What wgmma reads at row `k`, column `column` of step `step`: the canonical MN-major layout (PTX ISA,
+/// "Strides"): a line of columns, 8 of them repeat after the stride, the next columns lie after the leading
+/// dimension, and the pieces are exchanged as above.
 int operand_b(const Shape& shape, const std::vector<int>& memory, int step, int k, int column) {
-  const std::uint64_t fields = descriptor(0);
+  const std::uint64_t fields = descriptor(0, shape.line());
   const int leading = static_cast<int>(fields >> 16 & 0x3FFF) * 16,
-            stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16;
-  int byte =
-      step * shape.box_bytes() + column / 64 * leading + k / 8 * stride + k % 8 * 128 + column % 64 * 2;
-  byte ^= (byte >> 7 & 7) << 4;
+            stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16, line = 128 >> ((fields >> 62) - 1);
+  int byte = step * shape.box_bytes() + column * 2 / line * leading + k / 8 * stride + k % 8 * line +
+             column * 2 % line;
+  byte ^= (byte >> 7 & (line / 16 - 1)) << 4;
   return memory[static_cast<std::size_t>(byte / 2)];
 }
 
 /// The value of one half of a register of operand A, from the table of signs: +1 or -1.
-int operand_a(const Shape& shape, const std::vector<std::uint32_t>& signs, int warp, int step, int lane,
+int operand_a(const Shape& shape, const std::vector<std::uint32_t>& signs, int block, int step, int lane,
               int r, int half) {
-  const std::uint32_t word = signs[static_cast<std::size_t>(sign_word_index(shape, warp, step / 4, lane))];
+  const std::uint32_t word =
+      signs[static_cast<std::size_t>(sign_word_index(shape.k_steps(), block, step / 4, lane))];
   const std::uint32_t pair = signed_ones(0x3C003C00U, word, step, r);
   return (pair >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
 }
 
-/// The kernel's steps for one row, on integers.
-std::vector<long> transformed(const Shape& shape, const Factor& factor, const std::vector<int>& row) {
-  const std::vector<std::uint32_t> signs = sign_table(shape, factor);
-  const std::vector<int> memory = loaded(shape, row);
-  std::vector<long> out(static_cast<std::size_t>(shape.n()), -1);
-  for (int warp = 0; warp < shape.warps(); ++warp) {
-    if (warp >= shape.k_steps()) continue;  // no rows of the product
-    // Operand A of this warp as a matrix, by the fragment map.
-    std::vector<int> a(static_cast<std::size_t>(16 * 16 * shape.k_steps()));
-    for (int step = 0; step < shape.k_steps(); ++step)
-      for (int lane = 0; lane < 32; ++lane)
-        for (int r = 0; r < 4; ++r)
-          for (int half = 0; half < 2; ++half)
-            a[static_cast<std::size_t>((step * 16 + ptx::a_row(lane, r)) * 16 +
-                                       ptx::a_column(lane, r, half))] =
-                operand_a(shape, signs, warp, step, lane, r, half);
-    // Stage 1: accumulators by lane.
-    std::vector<std::vector<long>> d(32,
-                                     std::vector<long>(static_cast<std::size_t>(shape.accumulators()), 0));
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < shape.accumulators(); ++i)
-        for (int step = 0; step < shape.k_steps(); ++step)
-          for (int k = 0; k < 16; ++k)
-            d[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] +=
-                static_cast<long>(
-                    a[static_cast<std::size_t>((step * 16 + ptx::wgmma_d_row(lane, i)) * 16 + k)]) *
-                operand_b(shape, memory, step, k, ptx::wgmma_d_column(lane, i));
-    // Stage 2: butterflies between registers from half = 4, then H8 over b0-b2 by operand B.
-    for (auto& registers : d) {
-      for (int half = 4; half < shape.accumulators(); half *= 2)
+/// Entry (k, column) of the operand B of stage 2's last product, from the kernel's words: H8, or the second
+/// matrix.
+int stage_2_entry(const Shape& shape, const std::vector<std::uint32_t>& second, int k, int column) {
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int half = 0; half < 2; ++half) {
+      if (ptx::b_row(lane, 0, half) != k % 8 || ptx::b_column(lane) != column % 8) continue;
+      const std::uint32_t word =
+          shape.second == 1
+              ? eight_point_fragment(lane)
+              : second[static_cast<std::size_t>(second_word_index(shape.second, column / 8, k / 8, lane))];
+      return (word >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
+    }
+  }
+  return 0;
+}
+
+/// The kernel's steps for one tile, on integers.
+std::vector<std::vector<long>> transformed(const Choice& choice, const std::vector<std::vector<int>>& rows) {
+  const Shape& shape = choice.launch.shape;
+  const int order = choice.order, steps = shape.k_steps();
+  const std::vector<std::uint32_t> signs = sign_table(shape, order, choice.slow),
+                                   second = second_table(shape.second, choice.second);
+  const std::vector<int> memory = loaded(shape, order, rows);
+  const int group = shape.second == 1 ? 8 : shape.second;  // columns of the last product
+  std::vector<int> last(static_cast<std::size_t>(group * group));
+  for (int k = 0; k < group; ++k)
+    for (int c = 0; c < group; ++c)
+      last[static_cast<std::size_t>(k * group + c)] = stage_2_entry(shape, second, k, c);
+  std::vector<std::vector<long>> out(static_cast<std::size_t>(shape.rows),
+                                     std::vector<long>(static_cast<std::size_t>(order * shape.columns), -1));
+  for (int pass = 0; pass < choice.launch.passes; ++pass) {
+    for (int warp = 0; warp < choice.launch.warps(); ++warp) {
+      const int block = pass * choice.launch.warps() + warp;
+      if (block >= steps) continue;  // no rows of the product
+      // Operand A of this block as a matrix, by the fragment map.
+      std::vector<int> a(static_cast<std::size_t>(16 * 16 * steps));
+      for (int step = 0; step < steps; ++step)
+        for (int lane = 0; lane < 32; ++lane)
+          for (int r = 0; r < 4; ++r)
+            for (int half = 0; half < 2; ++half)
+              a[static_cast<std::size_t>((step * 16 + ptx::a_row(lane, r)) * 16 +
+                                         ptx::a_column(lane, r, half))] =
+                  operand_a(shape, signs, block, step, lane, r, half);
+      std::vector<long> staged(static_cast<std::size_t>(shape.box_bytes() / 2), 0);
+      std::vector<long> x(static_cast<std::size_t>(16 * shape.tile_columns()), 0);  // rows of X, all columns
+      for (int lane = 0; lane < 32; ++lane) {
+        // Stage 1: accumulators of a lane.
+        std::vector<long> d(static_cast<std::size_t>(shape.accumulators()), 0);
         for (int i = 0; i < shape.accumulators(); ++i)
-          if ((i & half) == 0) {
-            long& low = registers[static_cast<std::size_t>(i)];
-            long& high = registers[static_cast<std::size_t>(i | half)];
-            const long sum = low + high, difference = low - high;
-            low = sum, high = difference;
-          }
-    }
-    long h8[8][8];
-    for (int lane = 0; lane < 32; ++lane)
-      for (int half = 0; half < 2; ++half)
-        h8[ptx::b_row(lane, 0, half)][ptx::b_column(lane)] =
-            (eight_point_fragment(lane) >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
-    std::vector<long> staged(static_cast<std::size_t>(shape.box_bytes() / 2), 0);
-    for (int tile = 0; tile < shape.columns / 8; ++tile) {
-      long x[16][8];
-      for (int lane = 0; lane < 32; ++lane)
-        for (int i = 0; i < 4; ++i)
-          x[ptx::d_row(lane, i)][ptx::d_column(lane, i)] =
-              d[static_cast<std::size_t>(lane)][static_cast<std::size_t>(4 * tile + i)];
+          for (int step = 0; step < steps; ++step)
+            for (int k = 0; k < 16; ++k)
+              d[static_cast<std::size_t>(i)] +=
+                  static_cast<long>(
+                      a[static_cast<std::size_t>((step * 16 + ptx::wgmma_d_row(lane, i)) * 16 + k)]) *
+                  operand_b(shape, memory, step, k, ptx::wgmma_d_column(lane, i));
+        // Stage 2: butterflies between registers.
+        for (int distance = group / 2; distance < shape.columns / 2; distance *= 2)
+          for (int i = 0; i < shape.accumulators(); ++i)
+            if (i / distance % 2 == 0) {
+              long& low = d[static_cast<std::size_t>(i)];
+              long& high = d[static_cast<std::size_t>(i + distance)];
+              const long sum = low + high, difference = low - high;
+              low = sum, high = difference;
+            }
+        for (int i = 0; i < shape.accumulators(); ++i)
+          x[static_cast<std::size_t>(ptx::wgmma_d_row(lane, i) * shape.tile_columns() +
+                                     ptx::wgmma_d_column(lane, i))] = d[static_cast<std::size_t>(i)];
+      }
+      // The last product, group by group, and the staging.
       for (int r = 0; r < 16; ++r)
-        for (int c = 0; c < 8; ++c) {
+        for (int c = 0; c < shape.tile_columns(); ++c) {
           long sum = 0;
-          for (int k = 0; k < 8; ++k)
-            sum += x[r][k] * h8[k][c];
-          staged[static_cast<std::size_t>(box_byte(r, tile) / 2 + c)] = sum;
+          for (int k = 0; k < group; ++k)
+            sum += x[static_cast<std::size_t>(r * shape.tile_columns() + c / group * group + k)] *
+                   last[static_cast<std::size_t>(k * group + c % group)];
+          staged[static_cast<std::size_t>(box_byte(r, c / 8, shape.line()) / 2 + c % 8)] = sum;
         }
+      // The tensor copy out: the box read as it was written, rows behind the matrix dropped. (Rows of 16 columns
+      // lie as in global memory.)
+      for (int r = 0; r < 16 && 16 * block + r < order; ++r)
+        for (int c = 0; c < shape.tile_columns(); ++c)
+          out[static_cast<std::size_t>(c / shape.columns)]
+             [static_cast<std::size_t>((16 * block + r) * shape.columns + c % shape.columns)] =
+                 staged[static_cast<std::size_t>(box_byte(r, c / 8, shape.line()) / 2 + c % 8)];
     }
-    // The tensor copy out: the box read as it was written, rows behind the matrix dropped.
-    for (int r = 0; r < 16 && 16 * warp + r < shape.order; ++r)
-      for (int c = 0; c < shape.columns; ++c)
-        out[static_cast<std::size_t>((16 * warp + r) * shape.columns + c)] =
-            staged[static_cast<std::size_t>(box_byte(r, c / 8) / 2 + c % 8)];
   }
   return out;
 }
 
-/// (H_m (x) S) x by the definition: butterflies over the fast index, then the matrix.
-std::vector<long> expected(const Factor& factor, std::int64_t n, const std::vector<int>& row) {
-  const std::int64_t m = factor.order, fast = n / m;
-  std::vector<long> x(row.begin(), row.end());
-  for (std::int64_t half = 1; half < fast; half *= 2)
-    for (std::int64_t i = 0; i < n; ++i)
-      if ((i % fast & half) == 0) {
-        long& low = x[static_cast<std::size_t>(i)];
-        long& high = x[static_cast<std::size_t>(i + half)];
-        const long sum = low + high, difference = low - high;
-        low = sum, high = difference;
-      }
+/// One factor of the product over the index of stride `stride`, by its definition.
+std::vector<long> multiplied(const Factor& factor, std::int64_t stride, const std::vector<long>& x) {
   std::vector<long> y(x.size(), 0);
-  for (std::int64_t i = 0; i < m; ++i)
+  const std::int64_t m = factor.order;
+  for (std::int64_t at = 0; at < static_cast<std::int64_t>(x.size()); ++at) {
+    const std::int64_t i = at / stride % m, base = at - i * stride;
     for (std::int64_t j = 0; j < m; ++j) {
-      const long entry = factor.transposed ? hadamard_entry(m, static_cast<int>(j), static_cast<int>(i))
-                                           : hadamard_entry(m, static_cast<int>(i), static_cast<int>(j));
-      for (std::int64_t c = 0; c < fast; ++c)
-        y[static_cast<std::size_t>(i * fast + c)] += entry * x[static_cast<std::size_t>(j * fast + c)];
+      const auto row = static_cast<int>(i), column = static_cast<int>(j);
+      const int entry = factor.basis == Basis::sylvester
+                            ? hadamard_sign(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))
+                        : factor.transposed ? hadamard_entry(m, column, row)
+                                            : hadamard_entry(m, row, column);
+      y[static_cast<std::size_t>(at)] += entry * x[static_cast<std::size_t>(base + j * stride)];
     }
+  }
   return y;
 }
 
-std::vector<int> random_row(int n) {
-  std::mt19937 random(static_cast<unsigned>(n));
+std::vector<long> expected(const Operator& op, const std::vector<int>& row) {
+  std::vector<long> x(row.begin(), row.end());
+  std::int64_t stride = op.n();
+  for (const Factor& factor : op.factors()) {
+    stride /= factor.order;
+    x = multiplied(factor, stride, x);
+  }
+  return x;
+}
+
+std::vector<int> random_row(std::int64_t n, int number) {
+  std::mt19937 random(static_cast<unsigned>(n + number));
   std::uniform_int_distribution<int> small(-9, 9);
   std::vector<int> row(static_cast<std::size_t>(n));
   for (int& x : row)
@@ -147,46 +181,89 @@ std::vector<int> random_row(int n) {
 }
 
 TEST(Kronecker, EveryMapTogetherGivesTheTransform) {
-  struct Case {
-    Shape shape;
-    Factor factor;
-  };
-  for (const Case& c :
-       {Case{{12, 64}, {Basis::hadamard, 12}}, Case{{48, 64}, {Basis::hadamard, 12}},
-        Case{{40, 128}, {Basis::hadamard, 20}}, Case{{76, 64}, {Basis::hadamard, 76}},
-        Case{{116, 64}, {Basis::hadamard, 116}}, Case{{116, 64}, {Basis::hadamard, 116, true}},
-        Case{{112, 256}, {Basis::hadamard, 28}}}) {
-    const std::vector<int> row = random_row(c.shape.n());
-    EXPECT_EQ(transformed(c.shape, c.factor, row), expected(c.factor, c.shape.n(), row))
-        << c.shape.order << " x " << c.shape.columns;
+  // One, four and eight rows in a tile; lines of 16, 32 and 64 columns; passes; two matrices; a launch that is
+  // made for another order; transposes of bases that are not symmetric.
+  for (const char* text :
+       {"12x32", "12x64", "180x16", "28x64", "20x128", "20x256", "76x64", "116x64", "116tx64", "116tx32",
+        "28x1024", "428tx32", "76x2x36x2", "60x4x28x2", "116tx4x28x2", "36x1024", "4096+signs"}) {
+    const Operator op = parse_operator(text);
+    const std::optional<Choice> choice = choice_for(op);
+    ASSERT_TRUE(choice.has_value()) << text;
+    std::vector<std::vector<int>> rows;
+    for (int r = 0; r < choice->launch.shape.rows; ++r)
+      rows.push_back(random_row(op.n(), r));
+    const std::vector<std::vector<long>> made = transformed(*choice, rows);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      EXPECT_EQ(made[r], expected(op, rows[r])) << text << ", row " << r;
   }
 }
 
 TEST(Kronecker, EveryLaunchFits) {
   const DeviceInfo h200 = h200_description();
   for (const Launch& launch : kLaunches) {
-    SCOPED_TRACE(launch.shape.n());
+    const Shape& shape = launch.shape;
+    SCOPED_TRACE(shape.n());
     EXPECT_LE(launch.threads(), 1024);
     EXPECT_LE(launch.shared_bytes(), h200.shared_bytes_per_block);
     EXPECT_LE((launch.shared_bytes() + 1024) * launch.blocks_per_sm, h200.shared_bytes_per_sm);
     EXPECT_LE(launch.threads() * launch.blocks_per_sm, h200.max_threads_per_sm);
-    EXPECT_EQ(launch.shape.row_bytes() % 1024, 0) << "the swizzle repeats every 1024 bytes";
-    EXPECT_LT(launch.shape.row_bytes(), 1 << 20) << "what an mbarrier counts";
-    // The smallest symmetric order that divides n: what operator_for plans.
-    EXPECT_EQ(launch_for(operator_for(launch.shape.n())), launch);
+    EXPECT_EQ(shape.box_bytes() % (16 * shape.line()), 0) << "the swizzle repeats after 8 lines";
+    EXPECT_LT(shape.tile_bytes(), 1 << 20) << "what an mbarrier counts";
+    EXPECT_LE(shape.rows, 256) << "a box of a tensor map";
+    EXPECT_TRUE(!launch.held || launch.passes == 1);
+    EXPECT_GE(launch.passes * launch.warps(), shape.k_steps());
+    const Operator op =
+        is_power_of_two(shape.n()) ? operator_for(shape.n()).with_signs() : operator_for(shape.n());
+    const std::optional<Choice> choice = choice_for(op);
+    ASSERT_TRUE(choice.has_value());
+    EXPECT_EQ(choice->launch, launch);
+    EXPECT_EQ(choice->order, shape.order);
   }
 }
 
-TEST(Kronecker, RefusesWhatItsTableDoesNotHold) {
-  // Signs, Sylvester alone, fewer than 64 columns, a dense factor, three factors, a length without a launch.
-  for (const char* text : {"28x512+signs", "512", "28x32", "d28x512", "28x512x4", "28x1024x2", "12x512x20"}) {
-    EXPECT_FALSE(launch_for(parse_operator(text)).has_value()) << text;
+// The row lengths of current models that are no power of two, and their shards: users of this library bring
+// them.
+TEST(Kronecker, EveryWidthOfAModelIsServed) {
+  for (const std::int64_t n :
+       {768,   896,   1408,  1536,  1792,  2304,  2560,  2880,  3072,  3200,  3584,  4864,  5120,
+        5376,  6144,  7168,  8960,  9216,  9728,  10944, 11008, 12288, 13440, 13696, 13824, 14336,
+        17408, 17920, 18432, 18944, 20480, 21504, 22016, 25600, 27648, 28672, 29568, 36864, 53248}) {
+    const std::optional<Choice> choice = choice_for(operator_for(n));
+    ASSERT_TRUE(choice.has_value()) << n;
+    EXPECT_EQ(choice->launch.shape.n(), n);
   }
-  EXPECT_TRUE(launch_for(parse_operator("28x512")).has_value());
-  // The transposed matrix is another table for the same launch.
-  EXPECT_EQ(launch_for(parse_operator("28tx512")), launch_for(parse_operator("28x512")));
-  // 56 is no multiple of 112: the launch of 14336 multiplies by H_28 (x) H_2.
-  EXPECT_FALSE(launch_for(parse_operator("112x128")).has_value());
+}
+
+TEST(Kronecker, ADenseFactorTakesTheLaunchWithTheFewestSteps) {
+  const std::optional<Choice> choice = choice_for(parse_operator("d53x256"));
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->order, 106);
+  EXPECT_EQ(choice->launch.shape.columns, 128);
+  EXPECT_EQ(choice->launch.shape.k_steps(), 7);
+  // The same launch as the named matrix of that order.
+  EXPECT_EQ(choice_for(parse_operator("d28tx512"))->launch, choice_for(parse_operator("28x512"))->launch);
+  // A launch that expands signs holds no fragments.
+  EXPECT_FALSE(choice_for(parse_operator("d144x256")).has_value());
+}
+
+TEST(Kronecker, RefusesWhatNoLaunchTakes) {
+  // Sylvester alone, fewer than 16 columns, a dense factor in second place, two Sylvester factors, a second
+  // matrix without a launch, too long a row.
+  for (const char* text : {"512", "28x8", "12x4xd20", "64x64", "12x512x20", "28x2048", "65536+signs"}) {
+    EXPECT_FALSE(choice_for(parse_operator(text)).has_value()) << text;
+  }
+  // The transposed matrix is another table for the same launch, signs are operands.
+  EXPECT_EQ(choice_for(parse_operator("28tx512"))->launch, choice_for(parse_operator("28x512"))->launch);
+  EXPECT_EQ(choice_for(parse_operator("signs+28x512")), choice_for(parse_operator("28x512")));
+}
+
+TEST(Kronecker, SignsOfAPieceMeetTheirElements) {
+  for (int element = 0; element < 8; ++element) {
+    for (int word = 0; word < 4; ++word) {
+      const std::uint32_t bit = element / 2 == word ? 0x8000U << (16 * (element % 2)) : 0U;
+      EXPECT_EQ(pair_signs(1U << element, word), bit);
+    }
+  }
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   // Stage 2: butterflies over the column tiles, b7 and above. Stage 3: b0-b2 and b6, then the words leave.
   const RegisterWriter<kColumns> writer{
       first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
-  column_butterflies(d);
+  rows::register_butterflies<8, kColumns / 2>(d);
   finish_pairs<dtype, launch.chains>(
       d, all_finite(d), constants, lane,
       [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });

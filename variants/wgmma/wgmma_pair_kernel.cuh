@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
     // Stage 2: butterflies over b7-b10. Stage 3: b0-b2 and b6, then the words leave, when the other block has the row.
     const RegisterWriter<kColumns> writer{
         first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
-    column_butterflies(d);
+    rows::register_butterflies<8, kColumns / 2>(d);
     finish_pairs<dtype, kPair16.chains>(d, all_finite(d), constants, lane,
                                         [&](int pair, const std::uint32_t(&words)[4]) {
                                           if (pair == 0) pipeline.wait_for_other_block();

@@ -81,10 +81,10 @@ struct Partner {
 /// was read before the barrier that lies between. `meanwhile` is done while the first words travel.
 template <class Meanwhile>
 __device__ void exchange_slice(float (&d)[kSliceSums], const Partner& partner, Meanwhile meanwhile) {
-  column_butterflies<8, 2, 2>(d);
+  rows::register_butterflies<8, kSliceSums, 2, 2>(d);
   partner.send(d, 0);
   meanwhile();
-  column_butterflies<8, 2, 0>(d);
+  rows::register_butterflies<8, kSliceSums, 2, 0>(d);
 #pragma unroll
   for (int round = 0; round < 2; ++round) {
     ptx::bar_sync(partner.barrier, 64);
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   __syncwarp();
   // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
   const bool draws = kDynamic && threadIdx.x == 0;
-  const auto draw = [&] { return static_cast<int>(draw_ticket(next_row, batch.rows, stride)) + stride; };
+  const auto draw = [&] { return static_cast<int>(rows::draw_ticket(next_row, batch.rows, stride)) + stride; };
   if (draws) leave(next_in, draw());
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();

@@ -8,6 +8,7 @@
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/stmatrix.cuh"
 #include "common/ptx/wgmma.cuh"
+#include "variants/rows/row_counter.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -84,13 +85,6 @@ __device__ inline int left_in(int* word) {
   return atomicCAS(word, 0, 0);
 }
 
-/// Draws from the counter that hands out the rows of a launch beyond the first ones of every team. Each team
-/// draws once more than it needs; the last draw of a launch puts the counter back to 0. atomicInc, because
-/// the compiler gathers an atomicAdd over the warp and waits for it at once.
-__device__ inline unsigned draw_ticket(unsigned* counter, int rows, int teams) {
-  return atomicInc(counter, static_cast<unsigned>(rows + teams - 1));
-}
-
 /// Which rows a team makes. Static: every stride-th one. Dynamic: its first `slots` ones, then what it draws,
 /// a row ahead: one ticket at the start, and one a row. Dynamic rows come with their slot: who asks for a row
 /// leaves its number there, and a slot that nothing comes to any more has a number beyond the last one.
@@ -114,7 +108,7 @@ struct RowTickets {
     return row < batch.rows;
   }
   __device__ void draw(const RowBatch& batch) {
-    if (draws) drawn = draw_ticket(counter, batch.rows, stride);
+    if (draws) drawn = rows::draw_ticket(counter, batch.rows, stride);
   }
   /// What was drawn a row ago is the row after this one in `slot`.
   __device__ void pass_on(int slot) const {

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     writer.out = batch.out + row * batch.out_stride_bytes + upper_m * Writer::kBytes;
 
     // Stage 2: butterflies over the column tiles, b7 and above (joined: b6 too).
-    column_butterflies<launch.joined ? 4 : 8>(d);
+    rows::register_butterflies<launch.joined ? 4 : 8, kColumns / 2>(d);
 
     tickets.template refill<kWarps>(row, batch, pipeline, lane, upper_m);
 

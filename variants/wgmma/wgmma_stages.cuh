@@ -11,6 +11,7 @@
 #include "common/ptx/mma.cuh"
 #include "common/ptx/wgmma.cuh"
 #include "common/storage.cuh"
+#include "variants/rows/split_stage.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -139,27 +140,6 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], co
   ptx::wgmma_commit_group();
 }
 
-/// Stage 2: butterflies over the column-tile bits above b6 (`first` = 4: b6 too), of the registers i with
-/// (i & mask) == value.
-template <int first = 8, int mask = 0, int value = 0, int registers>
-__device__ void column_butterflies(float (&d)[registers]) {
-#pragma unroll
-  for (int half = first; half < registers; half *= 2) {
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      if ((i & half) != 0 || (i & mask) != value) continue;
-      const float a = d[i], b = d[i | half];
-      d[i] = a + b;
-      d[i | half] = a - b;
-    }
-  }
-}
-
-/// The bf16 heads (truncated values) of two fp32 numbers, `low` in the lower half.
-__device__ inline std::uint32_t bf16_heads(float low, float high) {
-  return ptx::prmt<0x7632>(__float_as_uint(low), __float_as_uint(high));
-}
-
 /// Stage 3 on the tensor core for `chains` column-tile pairs at once, step by step, so that their latencies
 /// overlap: x = hi + lo exactly enough (16 bits), both through the same H16.
 template <int chains, class Constants>
@@ -169,7 +149,7 @@ __device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constant
   for (int c = 0; c < chains; ++c) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      hi[c][i] = bf16_heads(x[c][i >> 1][2 * (i & 1)], x[c][i >> 1][2 * (i & 1) + 1]);
+      hi[c][i] = rows::bf16_heads(x[c][i >> 1][2 * (i & 1)], x[c][i >> 1][2 * (i & 1) + 1]);
   }
 #pragma unroll
   for (int c = 0; c < chains; ++c) {
@@ -197,34 +177,6 @@ __device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constant
     for (int tile = 0; tile < 2; ++tile)
       ptx::mma_sync_m16n8k16_f32_bf16_accumulate(x[c][tile], lo[c], constants.hadamard[tile]);
   }
-}
-
-/// The same for b0-b2 alone: hi and lo lie side by side in k, so that one product with H8 above H8 sums both.
-/// mma.sync and fp32 additions overlap only in part: two products less are worth eight additions for b6.
-template <int chains, class Constants>
-__device__ void joined_pairs(float (&x)[chains][2][4], const Constants& constants) {
-  constexpr int kTiles = 2 * chains;
-  std::uint32_t halves[kTiles][4];  // hi of the lower and the upper eight rows, then lo
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const float* const d = x[tile >> 1][tile & 1];
-    halves[tile][0] = bf16_heads(d[0], d[1]);
-    halves[tile][1] = bf16_heads(d[2], d[3]);
-  }
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-    ptx::mma_sync_m16n8k8_f32_bf16_accumulate(x[tile >> 1][tile & 1], halves[tile][0], halves[tile][1],
-                                              constants.minus_identity);
-  }
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const float* const d = x[tile >> 1][tile & 1];
-    halves[tile][2] = ptx::cvt_rn_bf16x2_f32(d[0], d[1]);
-    halves[tile][3] = ptx::cvt_rn_bf16x2_f32(d[2], d[3]);
-  }
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile)
-    ptx::mma_sync_m16n8k16_f32_bf16(x[tile >> 1][tile & 1], halves[tile], constants.hadamard[0]);
 }
 
 /// The butterfly over b6, between the tiles of a pair.
@@ -300,7 +252,9 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
       for (int i = 0; i < 8 * kChains; ++i)
         x[i / 8][i / 4 % 2][i % 4] = d[8 * pair + i];
       if constexpr (joined) {
-        joined_pairs(x, constants);
+        // mma.sync and fp32 additions overlap only in part: two products less are worth eight additions for b6.
+        rows::eight_point_stage(reinterpret_cast<float(&)[2 * kChains][4]>(x), constants.hadamard[0],
+                                constants.minus_identity);
       } else {
         tensor_pairs(x, constants);
       }
