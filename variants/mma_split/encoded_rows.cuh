@@ -13,23 +13,12 @@ struct EncodedRows {
   using Arguments = EncodedBatch;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
 
-  template <int vectors>
-  __device__ __forceinline__ static void scale_results(const Batch& batch, float (&x)[vectors][8]) {
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        x[v][e] = encoder::multiply(x[v][e], batch.factors.last);
-    }
-  }
-
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
     Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
-    scale_results(arguments.rows, x);
     struct {
       const RowAccess<tile, access>& io;
       __device__ std::int64_t row(int v) const { return io.row_of_batch(v); }
@@ -53,7 +42,7 @@ struct EncodedRows {
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
     static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
     const int first = here.vector_taken(self);
-    float y[kKept * kWarps][8];
+    float x[kKept * kWarps][8];
 #pragma unroll
     for (int v = 0; v < kKept; ++v) {
       float gathered[kWarps][8];
@@ -62,10 +51,9 @@ struct EncodedRows {
       for (int from = 0; from < kWarps; ++from) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
-          y[v * kWarps + from][e] = gathered[from][e];
+          x[v * kWarps + from][e] = gathered[from][e];
       }
     }
-    scale_results(arguments.rows, y);
     struct {
       int self;
       __device__ std::int64_t row(int) const { return blockIdx.x; }
@@ -78,7 +66,7 @@ struct EncodedRows {
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
     } const where{self};
     __shared__ float maxima[kWarps];
-    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, y, where, [&](float maximum) {
+    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
       __syncthreads();
 #pragma unroll

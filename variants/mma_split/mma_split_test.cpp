@@ -377,8 +377,8 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (const bool few_rows : {false, true}) {
-      const KernelId id = encoded_kernel(size.dtype, size.log_n, few_rows);
+    for (const bool many_dense : {false, true}) {
+      const KernelId id = encoded_kernel(size.dtype, size.log_n, many_dense);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);
