@@ -173,9 +173,9 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
   float of_vector[vectors];
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
-    of_vector[v] = 0.0F;
+    of_vector[v] = fmaxf(fabsf(x[v][0]), fabsf(x[v][1]));
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
+    for (int e = 2; e < 8; ++e)
       of_vector[v] = fmaxf(of_vector[v], fabsf(x[v][e]));
   }
   if constexpr (Form::whole_row) {
@@ -186,7 +186,8 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
 #pragma unroll
       for (int v = 1; v < kJoined; ++v)
         maximum[s] = fmaxf(maximum[s], of_vector[s * kJoined + v]);
-      // Numbers that are not negative are ordered like their bits.
+      maximum[s] =
+          fmaxf(maximum[s], 0.0F);  // a NaN would be the largest; the others are ordered like their bits
       maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(maximum[s]))));
     }
   } else {
@@ -210,7 +211,9 @@ __device__ __forceinline__ float rounded_maximum(const Output& out, float maximu
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            row(v), column(v): of the first element; exists(v); lane(); leads_row()
+/// @param where            row(v), column(v): of the first element; row_step(v), column_step(v): the same from
+///                         vector 0, constants; exists(v); lane(); leads_row(); asks_for_nan(): whether any of
+///                         the warp's elements may be NaN
 /// @param meet             see find_maxima()
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
 __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8], const Where& where,
@@ -232,9 +235,11 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
       ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
     }
     // A NaN among the data is in every element of its row, and in no maximum.
+    if (where.asks_for_nan()) {
 #pragma unroll
-    for (int v = 0; v < vectors; v += vectors_of_row)
-      ordinary &= x[v][0] == x[v][0];
+      for (int v = 0; v < vectors; v += vectors_of_row)
+        ordinary &= x[v][0] == x[v][0];
+    }
     ordinary = __all_sync(0xFFFFFFFFU, ordinary);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
@@ -242,8 +247,12 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
                           : scale_of_any<Form>(out.rule, maximum[s]);
   }
 
+  // One address, and constant distances where the vectors lie in one row.
+  std::uint8_t* const first_code =
+      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
   const auto codes_at = [&](int v) {
-    return out.codes + where.row(v) * std::uint64_t{out.row_bytes} + where.column(v) * Form::bits / 8;
+    return first_code + where.row_step(v) * std::uint64_t{out.row_bytes} +
+           where.column_step(v) * Form::bits / 8;
   };
   if (!ordinary) [[unlikely]] {
 #pragma unroll

@@ -14,7 +14,7 @@ namespace fwht::mma_split {
 
 template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
-  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense);
+  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
   if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
@@ -26,16 +26,15 @@ EncodedKernel encoded_instance() {
 }
 
 template <Dtype dtype, CodeFormat format>
-EncodedKernel find_encoded(const KernelId& id, bool joins_vectors) {
+EncodedKernel find_encoded(const KernelId& id, bool joins) {
   constexpr Element kElement = element_of(format);
   constexpr encoder::Family kFamily = encoder::family_of(format);
   EncodedKernel found = nullptr;
   const auto try_one = [&]<int log_n, bool many_dense>() {
-    if (id != encoded_kernel(dtype, log_n, many_dense)) return;
-    if (!joins_vectors)
+    if (!joins && id == encoded_kernel(dtype, log_n, many_dense, false))
       found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, false>>();
     if constexpr (kFamily == encoder::Family::f32 && log_n > 8) {
-      if (joins_vectors)
+      if (joins && id == encoded_kernel(dtype, log_n, many_dense, true))
         found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, true>>();
     }
   };

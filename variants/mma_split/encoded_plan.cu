@@ -38,8 +38,8 @@ class EncodedPlan final : public Plan {
     const int log_n = log2_floor(problem.n());
     // A wave of warps with four vectors each; below it more warps are better.
     const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
-    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n());
     const bool joins = joins_vectors(problem.encoding, problem.n());
+    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins);
     const CodeFormat format = problem.encoding.format;
     kernel_ =
         dtype == Dtype::f16 ? find<Dtype::f16>(format, id_, joins) : find<Dtype::bf16>(format, id_, joins);

@@ -18,15 +18,19 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
+    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
-      __device__ std::int64_t row(int v) const { return io.row_of_batch(v); }
+      bool repaired;  // only there may be NaN
+      __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
       __device__ int column(int v) const { return io.column(v); }
+      __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
+      __device__ int column_step(int v) const { return io.column_step(v); }
       __device__ bool exists(int v) const { return io.exists(v); }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return lane() == 0; }
-    } const where{io};
+      __device__ bool asks_for_nan() const { return repaired; }
+    } const where{io, repaired};
     encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
                                                              [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
@@ -56,11 +60,17 @@ struct EncodedRows {
     }
     struct {
       int self;
-      __device__ std::int64_t row(int) const { return blockIdx.x; }
+      __device__ std::uint32_t row(int) const { return blockIdx.x; }
       __device__ int column(int i) const {
         constexpr Tile row = tile;
         return column_behind_exchange(row, self, i, lane());
       }
+      __device__ static std::uint32_t row_step(int) { return 0; }
+      __device__ static int column_step(int i) {
+        constexpr Tile row = tile;
+        return column_behind_exchange(row, 0, i, 0);
+      }
+      __device__ static bool asks_for_nan() { return true; }
       __device__ static bool exists(int) { return true; }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
