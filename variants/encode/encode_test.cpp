@@ -194,6 +194,22 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
   for (int e = 0; e < 8; ++e)
     codes[e] = words[e * Form::bits / 32] >> (e * Form::bits % 32) & ((1U << Form::bits) - 1);
   stored = Form::family == Family::f32 ? bits_of(scale.number) : scale.code;
+  if (!short_way || rule.given) return;
+  // The same of numbers without a last factor of 32, which goes into that of the group.
+  float x[8];
+  for (int e = 0; e < 8; ++e)
+    x[e] = y[e] / 32;
+  const Scale folded{scale.number / 32, scale.factor * 32, scale.code};
+  std::uint32_t again[Form::words];
+  if (rule.codes == Codes::by_quotient && Form::element == Element::e4m3) {
+    codes_of<Form, true, false>(folded, x, again);
+  } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
+    codes_of<Form, false, true>(folded, x, again);
+  } else {
+    codes_of<Form, false, false>(folded, x, again);
+  }
+  for (int w = 0; w < Form::words; ++w)
+    EXPECT_EQ(again[w], words[w]) << largest;
 }
 
 template <class Body>
@@ -262,9 +278,9 @@ TEST(EncoderSupport, SaysWhatIsNotOffered) {
     return "the encoding " + encoding + " is not offered by this variant: " + reason;
   };
   EXPECT_EQ(why("bf16/n1024/r8/out>e4m3:512"),
-            refusal("e4m3:512", "group=512 must be a power of two from 8 to 256"));
+            refusal("e4m3:512", "group=512 must be a power of two from 32 to 256"));
   EXPECT_EQ(why("bf16/n64/r8/out>e4m3:128"),
-            refusal("e4m3:128", "group=128 must be a power of two from 8 to 64"));
+            refusal("e4m3:128", "group=128 must be a power of two from 32 to 64"));
   EXPECT_EQ(why("bf16/n128/r8/out>e4m3:row,t1024"),
             refusal("e4m3:row,t1024", "1024 elements share a scale, and a row has n=128"));
   EXPECT_EQ(why("bf16/n128/r8/ld132/out>e4m3:row"),
@@ -279,7 +295,7 @@ TEST(EncoderOutput, GroupsTokensAndPaddingAreCounted) {
   std::uint8_t byte = 0;
   Operands operands;
   operands.out = operands.scales = &byte;
-  Output out = output_of(problem, operands, 32);
+  Output out = output_of(problem, operands, 32, 1.0F);
   EXPECT_EQ(out.lanes, 4);
   EXPECT_EQ(out.log_group, 5);
   EXPECT_EQ(out.rows_per_token, 8);
@@ -288,10 +304,22 @@ TEST(EncoderOutput, GroupsTokensAndPaddingAreCounted) {
   EXPECT_EQ(out.row_bytes, 128U);
   EXPECT_TRUE(out.pads);  // 3 tokens to 4
   problem = parse_problem("bf16/n128/r32/out>mxfp8:packed,t1024");
-  EXPECT_FALSE(output_of(problem, operands, 32).pads);
+  EXPECT_FALSE(output_of(problem, operands, 32, 1.0F).pads);
   problem = parse_problem("bf16/n128/r3/out>e4m3:128,mn/f32");
-  EXPECT_FALSE(output_of(problem, operands, 128).pads);  // this layout's padding is not written
-  EXPECT_FALSE(output_of(problem, operands, 128).rounds_first);
+  EXPECT_FALSE(output_of(problem, operands, 128, 1.0F).pads);  // this layout's padding is not written
+  EXPECT_FALSE(output_of(problem, operands, 128, 1.0F).rounds_first);
+}
+
+TEST(EncoderOutput, LastFactorsThatArePowersOfTwoAreFoldedIntoTheFactorOfAGroup) {
+  const Rule rule = rule_of(parse_encoding("e4m3:128"), 1.0F);
+  EXPECT_TRUE(folds(rule, Dtype::bf16, 32.0F));
+  EXPECT_FALSE(folds(rule, Dtype::bf16, 0.7F));
+  EXPECT_FALSE(folds(rule, Dtype::bf16, 0x1p40F));
+  EXPECT_TRUE(folds(rule, Dtype::f16, 1.0F));
+  EXPECT_FALSE(folds(rule, Dtype::f16, 2.0F)) << "subnormal numbers of f16 lie on a grid that does not scale";
+  const Encoding given = parse_encoding("e4m3:tensor,vllm_static");
+  EXPECT_TRUE(folds(rule_of(given, 0.01F), Dtype::bf16, 32.0F));
+  EXPECT_FALSE(folds(rule_of(given, 1e-30F), Dtype::bf16, 32.0F));
 }
 
 }  // namespace

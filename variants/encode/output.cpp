@@ -19,10 +19,13 @@ Support supports(const Problem& problem) {
     return refuse("it needs a pass over the whole tensor first");
   if (encoding.scales.kind == Kind::row && token_length(encoding, n) != n)
     return refuse(token_length(encoding, n), " elements share a scale, and a row has n=", n);
+  const std::int64_t smallest = encoding.format == CodeFormat::nvfp4 ? 16 : 32;
   if (encoding.scales.kind == Kind::group &&
-      (!is_power_of_two(group) || group < 8 || group > 256 || group > n)) {
-    return refuse("group=", group, " must be a power of two from 8 to ", n < 256 ? n : 256);
+      (!is_power_of_two(group) || group < smallest || group > 256 || group > n)) {
+    return refuse("group=", group, " must be a power of two from ", smallest, " to ", n < 256 ? n : 256);
   }
+  if (problem.scale_bytes_out() >> 32 != 0)
+    return refuse("its scales take ", problem.scale_bytes_out(), " bytes, and 2^32 is the limit");
   for (const auto& [name, stride] :
        {std::pair{std::string_view("input"), problem.in.row_stride}, {"output", problem.out.row_stride}}) {
     if (stride % 8 != 0 || stride >> 32 != 0)

@@ -1,6 +1,7 @@
 // What the epilogue of a kernel is told of an encoding and of where its results go.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "common/problem.hpp"
@@ -17,15 +18,32 @@ struct Output {
   std::uint32_t row_bytes;  // of codes, from row to row
   int rows_per_token;
   std::int64_t scale_rows, scale_columns;  // the matrix of scales
-  int log_group;                           // of groups that lie in one vector of a warp
-  int lanes;                               // of such a group
+  std::uint32_t row_step, column_step;     // from scale to scale, in layouts without tiles
+  float last;                              // y = last * x
+  /// Whether the factor of a group takes over `last`, a power of two: then elements need no multiplication.
+  bool folds;
+  float folded_last, folded_inverse;  // `last` and its inverse, or 1
+  int log_group;                      // of groups that lie in one vector of a warp
+  int lanes;                          // of such a group
   ScaleLayout layout;
   bool rounds_first;  // Intermediate::storage
   bool pads;          // zeros are written behind the scales
 };
 
+/// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors are used
+/// only where they are far from the ends of the range: see is_ordinary(). Rounding to f16 first has a grid that does
+/// not scale, below 2^-14.
+inline bool folds(const Rule& rule, Dtype storage, float last) {
+  int exponent = 0;
+  const bool power_of_two = std::frexp(last, &exponent) == 0.5F && exponent > -32 && exponent < 32;
+  const bool factor_fits = !rule.given || (rule.given_factor > 0x1p-64F && rule.given_factor < 0x1p64F);
+  return power_of_two && factor_fits && (storage == Dtype::bf16 || last == 1.0F);
+}
+
 /// @param group  elements that share a scale within a row of the transform
-inline Output output_of(const Problem& problem, const Operands& operands, std::int64_t group) {
+/// @param last   what the sums of the transform are multiplied by
+inline Output output_of(const Problem& problem, const Operands& operands, std::int64_t group,
+                        float last = 1.0F) {
   const Encoding& encoding = problem.encoding;
   const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
   Output out;
@@ -36,6 +54,13 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.rows_per_token = static_cast<int>(token_length(encoding, problem.n()) / problem.n());
   out.scale_rows = shape.rows;
   out.scale_columns = shape.columns;
+  out.row_step = static_cast<std::uint32_t>(scale_position(encoding.layout, 1, 0, shape.rows, shape.columns));
+  out.column_step =
+      static_cast<std::uint32_t>(scale_position(encoding.layout, 0, 1, shape.rows, shape.columns));
+  out.last = last;
+  out.folds = folds(out.rule, problem.out.dtype, last);
+  out.folded_last = out.folds ? last : 1.0F;
+  out.folded_inverse = 1.0F / out.folded_last;
   out.log_group = log2_floor(group);
   out.lanes = static_cast<int>(group / 8);
   out.layout = encoding.layout;
@@ -45,7 +70,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   return out;
 }
 
-/// What row_encoder.cuh writes: one scale for 8 .. 256 consecutive elements of a row, a power of two, or for a
+/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, or for a
 /// whole row; rows on the 16-byte grid. Otherwise a sentence.
 Support supports(const Problem& problem);
 

@@ -21,20 +21,33 @@ namespace fwht::encoder {
 
 // ---- maxima
 
-template <int vectors>
-__device__ __forceinline__ void maxima_of_lanes(float (&maximum)[vectors], int lanes) {
-  if (lanes == 32) {  // non-negative numbers are ordered like their bits
+/// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
+/// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
+/// (k << steps) + lane % 2^steps, over as many lanes.
+template <int steps, int vectors>
+__device__ __forceinline__ void spread_maxima(float (&maximum)[vectors], int lane) {
 #pragma unroll
-    for (int v = 0; v < vectors; ++v)
-      maximum[v] = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(maximum[v])));
-    return;
+  for (int step = 0; step < steps; ++step) {
+    const bool upper = (lane >> step & 1) != 0;
+#pragma unroll
+    for (int i = 0; i < vectors >> (step + 1); ++i) {
+      const float kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
+      const float given = upper ? maximum[2 * i] : maximum[2 * i + 1];
+      maximum[i] = fmaxf(kept, __shfl_xor_sync(0xFFFFFFFFU, given, 1 << step));
+    }
   }
+}
+
+/// Over the lanes of a group, from `step` on.
+template <int scales, int vectors>
+__device__ __forceinline__ void maxima_of_lanes(float (&maximum)[vectors], int step, int lanes) {
 #pragma unroll
-  for (int step = 1; step < 16; step *= 2) {
-    if (lanes <= step) return;
+  for (int i = 0; i < 5; ++i) {
+    if (step >= lanes) return;
 #pragma unroll
-    for (int v = 0; v < vectors; ++v)
-      maximum[v] = fmaxf(maximum[v], __shfl_xor_sync(0xFFFFFFFFU, maximum[v], step));
+    for (int s = 0; s < scales; ++s)
+      maximum[s] = fmaxf(maximum[s], __shfl_xor_sync(0xFFFFFFFFU, maximum[s], step));
+    step *= 2;
   }
 }
 
@@ -71,14 +84,16 @@ __device__ __forceinline__ void store_scale(const Output& out, const Scale& scal
 }
 
 /// Position of the scale of a row's group.
-inline __device__ std::int64_t position_of(const Output& out, std::int64_t row, int column) {
-  std::int64_t of_token = row;
+inline __device__ std::int64_t position_of(const Output& out, std::uint32_t row, std::uint32_t column) {
+  std::uint32_t token = row;
   if (out.rows_per_token > 1) {
-    const auto r = static_cast<std::uint32_t>(row), in_token = static_cast<std::uint32_t>(out.rows_per_token);
-    of_token = r / in_token;
-    column += static_cast<int>(r % in_token * (static_cast<std::uint32_t>(out.scale_columns) / in_token));
+    const auto in_token = static_cast<std::uint32_t>(out.rows_per_token);
+    token = row / in_token;
+    column += row % in_token * (static_cast<std::uint32_t>(out.scale_columns) / in_token);
   }
-  return scale_position(out.layout, of_token, column, out.scale_rows, out.scale_columns);
+  if (out.layout == ScaleLayout::row_major || out.layout == ScaleLayout::mn_major)
+    return token * out.row_step + column * out.column_step;
+  return scale_position(out.layout, token, column, out.scale_rows, out.scale_columns);
 }
 
 /// Zeros behind the scales: in the last word of a row, and in the words of rows that only fill a tile.
@@ -126,134 +141,196 @@ __device__ __forceinline__ void round_to_storage(float (&y)[count]) {
   }
 }
 
-/// One scale for all vectors of a lane that belong to one row.
-template <class Form>
-constexpr int scales_of_lane(int vectors, int vectors_of_row) {
-  return Form::whole_row ? vectors / vectors_of_row : vectors;
-}
+/// How a lane's vectors share scales.
+template <class Form, int vectors, int vectors_of_row>
+struct Sharing {
+  /// Whole rows: all lanes know the scale of each row. Groups: see spread_maxima; the fewest lanes of a group
+  /// are two for 16 elements, else four.
+  static constexpr int kMostSteps = Form::whole_row ? 0 : (Form::family == Family::e4m3 ? 1 : 2);
+  static constexpr int kSteps = vectors >= 1 << kMostSteps ? kMostSteps : (vectors > 1 ? 1 : 0);
+  static constexpr int kScales = Form::whole_row ? vectors / vectors_of_row : vectors >> kSteps;
+  static constexpr int kOwners = 1 << kSteps;  // lanes, of which each has one scale in so many
 
-/// Largest |y| of every group, at least the rule's floor, in all lanes of the group.
+  /// The scale of vector v, from the lane that has it.
+  template <bool number>
+  __device__ static Scale of_vector(const Scale (&scale)[kScales], int v, int lane) {
+    Scale wanted = scale[Form::whole_row ? v / vectors_of_row : v >> kSteps];
+    if constexpr (kSteps > 0) {
+      const int owner = (lane & ~(kOwners - 1)) | (v & (kOwners - 1));
+      wanted.factor = __shfl_sync(0xFFFFFFFFU, wanted.factor, owner);
+      if constexpr (number) wanted.number = __shfl_sync(0xFFFFFFFFU, wanted.number, owner);
+    }
+    return wanted;
+  }
+};
+
+/// Largest |x| of the groups that the lane has scales of.
 ///
 /// @param meet  Form::whole_row where warps share the row: takes the warp's maximum, returns the row's
-template <class Form, int vectors, int scales, class Meet>
-__device__ __forceinline__ void maxima(const Output& out, const float (&y)[vectors][8],
-                                       float (&maximum)[scales], const Meet& meet) {
-  constexpr int kJoined = vectors / scales;
+template <class Form, class Shared, int vectors, class Meet>
+__device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[vectors][8], int lane,
+                                            float (&maximum)[Shared::kScales], const Meet& meet) {
+  float of_vector[vectors];
 #pragma unroll
-  for (int s = 0; s < scales; ++s) {
-    maximum[s] = out.rule.floor;
+  for (int v = 0; v < vectors; ++v) {
+    of_vector[v] = fmaxf(fabsf(x[v][0]), fabsf(x[v][1]));
 #pragma unroll
-    for (int v = 0; v < kJoined; ++v) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        maximum[s] = fmaxf(maximum[s], fabsf(y[s * kJoined + v][e]));
-    }
+    for (int e = 2; e < 8; ++e)
+      of_vector[v] = fmaxf(of_vector[v], fabsf(x[v][e]));
   }
-  maxima_of_lanes(maximum, Form::whole_row ? 32 : out.lanes);
   if constexpr (Form::whole_row) {
+    constexpr int kJoined = vectors / Shared::kScales;
 #pragma unroll
-    for (int s = 0; s < scales; ++s)
-      maximum[s] = meet(maximum[s]);
+    for (int s = 0; s < Shared::kScales; ++s) {
+      maximum[s] = of_vector[s * kJoined];
+#pragma unroll
+      for (int v = 1; v < kJoined; ++v)
+        maximum[s] = fmaxf(maximum[s], of_vector[s * kJoined + v]);
+      maximum[s] =
+          fmaxf(maximum[s], 0.0F);  // a NaN would be the largest; the others are ordered like their bits
+      maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(maximum[s]))));
+    }
+  } else {
+    spread_maxima<Shared::kSteps>(of_vector, lane);
+    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      maximum[s] = of_vector[s];
   }
 }
 
-/// Codes and scales of a lane's vectors, y as the transform has it.
+/// The largest |y| where |x| is the largest |x|: rounding keeps the order.
+template <Dtype dtype>
+__device__ __forceinline__ float rounded_maximum(const Output& out, float maximum) {
+  float y[2] = {multiply(maximum, out.last), 0.0F};
+  if (out.rounds_first) round_to_storage<dtype>(y);
+  return larger(y[0], out.rule.floor);
+}
+
+/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            row(v), column(v): of the first element; exists(v); writes_row_scale()
-/// @param meet             see maxima()
+/// @param where            row(v), column(v): of the first element; row_step(v), column_step(v): the same from
+///                         vector 0, constants; exists(v); lane(); leads_row(); asks_for_nan(): whether any of
+///                         the warp's elements may be NaN
+/// @param meet             see find_maxima()
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
-__device__ __forceinline__ void encode(const Output& out, float (&y)[vectors][8], const Where& where,
+__device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8], const Where& where,
                                        const Meet& meet) {
-  constexpr int kScales = scales_of_lane<Form>(vectors, vectors_of_row), kJoined = vectors / kScales;
-  if (out.rounds_first) {
-#pragma unroll
-    for (int v = 0; v < vectors; ++v)
-      round_to_storage<dtype>(y[v]);
-  }
-
-  Scale scale[kScales];
+  using Shared = Sharing<Form, vectors, vectors_of_row>;
+  const int lane = where.lane();
+  Scale scale[Shared::kScales];
   bool ordinary = true;
   if (out.rule.given) {
 #pragma unroll
-    for (int s = 0; s < kScales; ++s)
+    for (int s = 0; s < Shared::kScales; ++s)
       scale[s].factor = out.rule.given_factor;
   } else {
-    float maximum[kScales];
-    maxima<Form>(out, y, maximum, meet);
-    // A NaN among the data is in every element of its row, and in no maximum.
+    float maximum[Shared::kScales];
+    find_maxima<Form, Shared>(out, x, lane, maximum, meet);
 #pragma unroll
-    for (int s = 0; s < kScales; ++s)
-      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]) && y[s * kJoined][0] == y[s * kJoined][0];
-    ordinary = __all_sync(0xFFFFFFFFU, ordinary);
-    if (ordinary) [[likely]] {
-#pragma unroll
-      for (int s = 0; s < kScales; ++s)
-        scale[s] = scale_of<Form::family, true>(out.rule, maximum[s]);
-    } else {
-#pragma unroll
-      for (int s = 0; s < kScales; ++s)
-        scale[s] = scale_of_any<Form>(out.rule, maximum[s]);
+    for (int s = 0; s < Shared::kScales; ++s) {
+      maximum[s] = rounded_maximum<dtype>(out, maximum[s]);
+      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
     }
+    // A NaN among the data is in every element of its row, and in no maximum.
+    if (where.asks_for_nan()) {
+#pragma unroll
+      for (int v = 0; v < vectors; v += vectors_of_row)
+        ordinary &= x[v][0] == x[v][0];
+    }
+    ordinary = __all_sync(0xFFFFFFFFU, ordinary);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      scale[s] = ordinary ? scale_of<Form::family, true>(out.rule, maximum[s])
+                          : scale_of_any<Form>(out.rule, maximum[s]);
   }
 
+  // One address, and constant distances where the vectors lie in one row.
+  std::uint8_t* const first_code =
+      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
   const auto codes_at = [&](int v) {
-    return out.codes + where.row(v) * static_cast<std::uint32_t>(out.row_bytes) +
-           where.column(v) * Form::bits / 8;
-  };
-  const auto store_all = [&]<bool by_quotient, bool clamps>() {
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      std::uint32_t words[Form::words];
-      codes_of<Form, by_quotient, clamps>(scale[v / kJoined], y[v], words);
-      ptx::st_global_if(where.exists(v), codes_at(v), words);
-    }
+    return first_code + where.row_step(v) * std::uint64_t{out.row_bytes} +
+           where.column_step(v) * Form::bits / 8;
   };
   if (!ordinary) [[unlikely]] {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      const Scale scale_copy = scale[v / kJoined];
-      float copy[8];
+      const Scale of_vector = Shared::template of_vector<true>(scale, v, lane);
+      float y[8];
       std::uint32_t words[Form::words];
 #pragma unroll
       for (int e = 0; e < 8; ++e)
-        copy[e] = y[v][e];
-      codes_of_any<Form>(out.rule, scale_copy, copy, words);
+        y[e] = multiply(x[v][e], out.last);
+      if (out.rounds_first) round_to_storage<dtype>(y);
+      codes_of_any<Form>(out.rule, of_vector, y, words);
       ptx::st_global_if(where.exists(v), codes_at(v), words);
     }
-  } else if constexpr (Form::element == Element::e2m1) {
-    bool clamps = out.rule.may_exceed;
-    if constexpr (Form::family ==
-                  Family::e4m3) {  // where the code of the scale is rounded coarsely, or saturates
-#pragma unroll
-      for (int s = 0; s < kScales; ++s)
-        clamps |= code_is_coarse(scale[s]);
-      clamps = __any_sync(0xFFFFFFFFU, clamps);
-    }
-    if (clamps) {
-      store_all.template operator()<false, true>();
-    } else {
-      store_all.template operator()<false, false>();
-    }
-  } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
-    if (out.rule.codes == Codes::by_quotient) {
-      store_all.template operator()<true, false>();
-    } else {
-      store_all.template operator()<false, false>();
-    }
   } else {
-    store_all.template operator()<false, false>();
+    if (!out.folds) {
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          x[v][e] = multiply(x[v][e], out.last);
+      }
+    }
+    if (out.rounds_first) {
+#pragma unroll
+      for (int v = 0; v < vectors; ++v)
+        round_to_storage<dtype>(x[v]);
+    }
+    const auto store_all = [&]<bool by_quotient, bool clamps>() {
+      Scale folded[Shared::kScales];
+#pragma unroll
+      for (int s = 0; s < Shared::kScales; ++s) {
+        folded[s].factor = multiply(scale[s].factor, out.folded_last);
+        if (by_quotient) folded[s].number = multiply(scale[s].number, out.folded_inverse);
+      }
+#pragma unroll
+      for (int v = 0; v < vectors; ++v) {
+        std::uint32_t words[Form::words];
+        codes_of<Form, by_quotient, clamps>(Shared::template of_vector<by_quotient>(folded, v, lane), x[v],
+                                            words);
+        ptx::st_global_if(where.exists(v), codes_at(v), words);
+      }
+    };
+    if constexpr (Form::element == Element::e2m1) {
+      bool clamps = out.rule.may_exceed;
+      if constexpr (Form::family == Family::e4m3) {
+#pragma unroll
+        for (int s = 0; s < Shared::kScales; ++s)
+          clamps |= code_is_coarse(scale[s]);
+        clamps = __any_sync(0xFFFFFFFFU, clamps);
+      }
+      if (clamps) {
+        store_all.template operator()<false, true>();
+      } else {
+        store_all.template operator()<false, false>();
+      }
+    } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
+      if (out.rule.codes == Codes::by_quotient) {
+        store_all.template operator()<true, false>();
+      } else {
+        store_all.template operator()<false, false>();
+      }
+    } else {
+      store_all.template operator()<false, false>();
+    }
   }
 
   if (out.rule.given) return;
 #pragma unroll
-  for (int s = 0; s < kScales; ++s) {
-    const int v = s * kJoined;
-    const bool leads = Form::whole_row ? where.leads_row() : (where.lane() & (out.lanes - 1)) == 0;
-    if (leads && where.exists(v)) {
+  for (int s = 0; s < Shared::kScales; ++s) {
+    const int v =
+        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
+    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
+    if (mine && where.exists(v)) {
       store_scale<Form>(
           out, scale[s],
-          position_of(out, where.row(v), Form::whole_row ? 0 : where.column(v) >> out.log_group));
+          position_of(out, static_cast<std::uint32_t>(where.row(v)),
+                      Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group));
     }
   }
 }

@@ -135,14 +135,15 @@ struct Scale {
   std::uint32_t code = 0;  // Family::e8m0, e4m3: what is stored
 };
 
-/// Whether the short arithmetic is exact for a group: its largest number is finite and no step leaves the range
-/// of normal numbers. `maximum` is at least `Rule::floor`.
+/// Whether the short arithmetic is exact for a group: no step leaves the range of normal numbers, not even where a
+/// power of two up to 2^32 is taken out of the numbers and put into the factor. `maximum` is at least Rule::floor.
 template <Family family>
 FWHT_WARP_CODE bool is_ordinary(const Rule& rule, float maximum) {
-  if (family == Family::f32) return maximum >= 0x1p-64F && maximum <= 0x1p64F;
-  const bool finite = maximum <= std::numeric_limits<float>::max();
-  if (family == Family::e8m0) return finite;
-  return finite && rule.number_of_code >= 0x1p-64F && rule.number_of_code <= 0x1p64F;
+  const bool in_range = maximum >= 0x1p-64F && maximum <= 0x1p64F;
+  if (family == Family::f32) return in_range;
+  if (family == Family::e8m0) return in_range || maximum == 0.0F;
+  const bool tensor_in_range = rule.number_of_code >= 0x1p-64F && rule.number_of_code <= 0x1p64F;
+  return tensor_in_range && maximum <= std::numeric_limits<float>::max();
 }
 
 /// @tparam ordinary  is_ordinary(maximum)
@@ -161,7 +162,7 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
     scale.number = s;
     if constexpr (ordinary) {
       const float r = corrected_reciprocal(below, approximate_reciprocal(below));
-      scale.factor = quotient(above, below, r);
+      scale.factor = ratio ? quotient(above, below, r) : r;
     } else {
       scale.factor = below == 0.0F ? 0.0F : smaller(divide(above, below), kLargest);
     }
@@ -170,7 +171,7 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
     if (!rule.divides && bits <= 0x400000U) bits = 0;  // 2^-127 and less
     const std::uint32_t exponent = (bits + rule.round_up) >> 23;
     scale.code = (exponent > rule.below ? exponent : rule.below) - rule.below;
-    scale.factor = float_of((254U - scale.code) << 23);
+    scale.factor = maximum == 0.0F ? 0.0F : float_of((254U - scale.code) << 23);
     if (!ordinary && maximum > kLargest) scale.code = 0xFF, scale.factor = 0.0F;
   } else {
     scale.code = e4m3_code(multiply(maximum, rule.code_of_maximum)) & 0xFFU;

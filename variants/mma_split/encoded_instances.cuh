@@ -12,9 +12,9 @@
 
 namespace fwht::mma_split {
 
-template <Dtype dtype, int log_n, bool few_rows, class Form>
+template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
-  constexpr KernelId id = encoded_kernel(dtype, log_n, few_rows);
+  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
   if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
@@ -26,17 +26,16 @@ EncodedKernel encoded_instance() {
 }
 
 template <Dtype dtype, CodeFormat format>
-EncodedKernel find_encoded(const KernelId& id, bool joins_vectors) {
+EncodedKernel find_encoded(const KernelId& id, bool joins) {
   constexpr Element kElement = element_of(format);
   constexpr encoder::Family kFamily = encoder::family_of(format);
   EncodedKernel found = nullptr;
-  const auto try_one = [&]<int log_n, bool few_rows>() {
-    if (id != encoded_kernel(dtype, log_n, few_rows)) return;
-    if (!joins_vectors)
-      found = encoded_instance<dtype, log_n, few_rows, encoder::Form<kElement, kFamily, false>>();
+  const auto try_one = [&]<int log_n, bool many_dense>() {
+    if (!joins && id == encoded_kernel(dtype, log_n, many_dense, false))
+      found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, false>>();
     if constexpr (kFamily == encoder::Family::f32 && log_n > 8) {
-      if (joins_vectors)
-        found = encoded_instance<dtype, log_n, few_rows, encoder::Form<kElement, kFamily, true>>();
+      if (joins && id == encoded_kernel(dtype, log_n, many_dense, true))
+        found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, true>>();
     }
   };
   [&]<int... offset>(std::integer_sequence<int, offset...>) {

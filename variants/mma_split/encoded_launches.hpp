@@ -1,5 +1,4 @@
-// mma_split: how kernels that write codes are launched. One shape for few rows and one for many, measured on an
-// H200; rows may lie any distance apart, so that no dense form is needed beside it.
+// mma_split: how kernels that write codes are launched. Measured on an H200.
 #pragma once
 
 #include <array>
@@ -11,28 +10,35 @@
 
 namespace fwht::mma_split {
 
-/// Every warp keeps whole vectors behind the exchange (Tile::parts() = 1), so that groups lie in them.
-constexpr Launch encoded_launch(int log_n, bool few_rows) {
+/// For many contiguous rows, or for few and any others. Every warp keeps whole vectors behind the exchange
+/// (Tile::parts() = 1), so that groups lie in them. Registers are limited where the compiler would take more than it
+/// needs, and warps would be missed.
+///
+/// @param joins  see joins_vectors()
+constexpr Launch encoded_launch(int log_n, bool many_dense, bool joins) {
   switch (log_n) {
-    case 11:
-      return kTwoWarpsOfFour;
-    case 12:
-      return kFourWarpsOfFour;
-    case 13:
-      return rows::across_warps(8, 4);
-    case 14:
-      return rows::across_warps(16, 4, 3);
+    case 9:
+      return many_dense ? kFourVectorsSmallBlocks : kTwoVectorsSmallBlocks;
     case 10:
       return kFourVectorsSmallBlocks;
-    case 9:
-      return few_rows ? kTwoVectorsSmallBlocks : kFourVectorsSmallBlocks;
+    case 11:
+      return many_dense ? rows::in_warps(8, 64, 10) : rows::across_warps(4, 2, 16);
+    case 12:
+      return rows::across_warps(4, 4, 8);
+    case 13:
+      return rows::across_warps(8, 4, 5);
+    case 14:
+      return joins ? kThreeLongRowsApart : rows::across_warps(8, 8, 3);
     default:
-      return few_rows ? kOneVector : kFourVectorsSmallBlocks;
+      return many_dense ? kFourVectorsSmallBlocks : kOneVector;
   }
 }
 
-constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool few_rows) {
-  return {dtype,           log_n, encoded_launch(log_n, few_rows), Access::vectors, Trigger::behind_loads,
+constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins) {
+  const Launch launch = encoded_launch(log_n, many_dense, joins);
+  // Addresses of a block's only row cost little.
+  const bool dense = many_dense && launch.form == rows::Form::in_warps;
+  return {dtype,           log_n, launch, dense ? Access::dense : Access::vectors, Trigger::behind_loads,
           Scaling::results};
 }
 

@@ -37,9 +37,9 @@ class EncodedPlan final : public Plan {
     const Dtype dtype = problem.dtype();
     const int log_n = log2_floor(problem.n());
     // A wave of warps with four vectors each; below it more warps are better.
-    const bool few_rows = problem.elements() <= std::int64_t{1024} * 16 * device.sm_count;
-    id_ = encoded_kernel(dtype, log_n, few_rows);
+    const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
     const bool joins = joins_vectors(problem.encoding, problem.n());
+    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins);
     const CodeFormat format = problem.encoding.format;
     kernel_ =
         dtype == Dtype::f16 ? find<Dtype::f16>(format, id_, joins) : find<Dtype::bf16>(format, id_, joins);
@@ -77,7 +77,8 @@ class EncodedPlan final : public Plan {
   void enqueue(const Operands& operands, Stream stream) const override {
     const EncodedBatch batch{
         rows::batch_of(problem(), id_.tile(), factors(problem()), multiprocessors_, operands.in, nullptr),
-        encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()))};
+        encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()),
+                           factors(problem()).last)};
     cudaLaunchAttribute programmatic{};
     programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     programmatic.val.programmaticStreamSerializationAllowed = 1;

@@ -13,31 +13,24 @@ struct EncodedRows {
   using Arguments = EncodedBatch;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
 
-  template <int vectors>
-  __device__ __forceinline__ static void scale_results(const Batch& batch, float (&x)[vectors][8]) {
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        x[v][e] = encoder::multiply(x[v][e], batch.factors.last);
-    }
-  }
-
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
-    scale_results(arguments.rows, x);
+    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
-      __device__ std::int64_t row(int v) const { return io.row_of_batch(v); }
+      bool repaired;  // only there may be NaN
+      __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
       __device__ int column(int v) const { return io.column(v); }
+      __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
+      __device__ int column_step(int v) const { return io.column_step(v); }
       __device__ bool exists(int v) const { return io.exists(v); }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return lane() == 0; }
-    } const where{io};
+      __device__ bool asks_for_nan() const { return repaired; }
+    } const where{io, repaired};
     encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
                                                              [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
@@ -53,7 +46,7 @@ struct EncodedRows {
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
     static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
     const int first = here.vector_taken(self);
-    float y[kKept * kWarps][8];
+    float x[kKept * kWarps][8];
 #pragma unroll
     for (int v = 0; v < kKept; ++v) {
       float gathered[kWarps][8];
@@ -62,23 +55,28 @@ struct EncodedRows {
       for (int from = 0; from < kWarps; ++from) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
-          y[v * kWarps + from][e] = gathered[from][e];
+          x[v * kWarps + from][e] = gathered[from][e];
       }
     }
-    scale_results(arguments.rows, y);
     struct {
       int self;
-      __device__ std::int64_t row(int) const { return blockIdx.x; }
+      __device__ std::uint32_t row(int) const { return blockIdx.x; }
       __device__ int column(int i) const {
         constexpr Tile row = tile;
         return column_behind_exchange(row, self, i, lane());
       }
+      __device__ static std::uint32_t row_step(int) { return 0; }
+      __device__ static int column_step(int i) {
+        constexpr Tile row = tile;
+        return column_behind_exchange(row, 0, i, 0);
+      }
+      __device__ static bool asks_for_nan() { return true; }
       __device__ static bool exists(int) { return true; }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
     } const where{self};
     __shared__ float maxima[kWarps];
-    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, y, where, [&](float maximum) {
+    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
       __syncthreads();
 #pragma unroll

@@ -377,8 +377,9 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (const bool few_rows : {false, true}) {
-      const KernelId id = encoded_kernel(size.dtype, size.log_n, few_rows);
+    for (const auto& [many_dense, joins] :
+         {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+      const KernelId id = encoded_kernel(size.dtype, size.log_n, many_dense, joins);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);
@@ -392,6 +393,8 @@ TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
           for (int lane = 0; lane < 32; ++lane) {
             const int column = column_behind_exchange(tile, self, i, lane);
             EXPECT_EQ(column, first + 8 * lane) << describe(size);
+            EXPECT_EQ(column - column_behind_exchange(tile, self, 0, lane),
+                      column_behind_exchange(tile, 0, i, 0));
             EXPECT_TRUE(columns.insert(column).second) << describe(size);
           }
         }

@@ -116,10 +116,10 @@ struct NonFiniteRepair {
 
   /// The same, but the exact rows come back in x.
   template <Tile tile, Access access>
-  __device__ static void take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
+  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
                                    float (&x)[tile.vectors][8], bool failed) {
     if (!warp.any(failed)) [[likely]]
-      return;
+      return false;
     float again[tile.vectors][8];  // so that only these live in memory
     take_rows_alone<tile, access>(batch, self, again);
 #pragma unroll
@@ -128,6 +128,7 @@ struct NonFiniteRepair {
       for (int e = 0; e < 8; ++e)
         x[v][e] = again[v][e];
     }
+    return true;
   }
 
   /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A

@@ -98,6 +98,14 @@ class RowAccess {
     constexpr Tile here = tile;
     return here.column_of_vector(number_) + here.column_offset(v);
   }
+  __device__ static std::uint32_t row_step(int v) {
+    constexpr Tile here = tile;
+    return static_cast<std::uint32_t>(here.row_offset(v));
+  }
+  __device__ static int column_step(int v) {
+    constexpr Tile here = tile;
+    return here.column_offset(v);
+  }
   __device__ bool exists(int v) const {
     return whole(v);
   }
