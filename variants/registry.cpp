@@ -25,6 +25,7 @@ constexpr const Variant* kLadder[] = {
     &kokkos::openmp_variant,
     &kokkos::cuda_variant,
     &automatic::variant,
+    &rotate_then_quantize::variant,
 };
 // clang-format on
 

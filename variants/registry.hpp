@@ -20,6 +20,7 @@ namespace wgmma { extern const Variant variant; }
 namespace kronecker { extern const Variant variant; }
 namespace kokkos { extern const Variant serial_variant, openmp_variant, cuda_variant; }
 namespace automatic { extern const Variant variant; }
+namespace rotate_then_quantize { extern const Variant variant; }
 // clang-format on
 
 std::span<const Variant* const> registry();

@@ -69,6 +69,7 @@ const std::vector<Golden> kGolden = {
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
   {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To15},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
+  {"rotate_then_quantize", kF16Bf16, {2, k2To16}, {2, k2To15},  kNone,        8, true, true, {}, {}, k2To15},
   {"auto",          {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
 };
 
@@ -89,15 +90,15 @@ const std::vector<Extra> kExtras = {
   {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "kronecker"}},
   {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "kronecker"}},
   {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "kronecker"}},
-  {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split"}},
-  {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64"}},
+  {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"fp8 of the fp32 result",     "bf16/n4096/r5>e4m3:row/f32",       "e4m3:row/f32", {"cpu", "cpu_f64", "mma_split"}},
-  {"int8",                       "bf16/n4096/r5>int8:row",           "int8:row",   {"cpu", "cpu_f64", "mma_split"}},
-  {"int8 in groups",             "f16/n4096/r5>int8:128",            "int8:128",   {"cpu", "cpu_f64", "mma_split"}},
-  {"int4",                       "f16/n4096/r5>int4:128",            "int4:128",   {"cpu", "cpu_f64", "mma_split"}},
-  {"MXFP8",                      "bf16/n4096/r5>mxfp8",              "mxfp8",      {"cpu", "cpu_f64", "mma_split"}},
-  {"MXFP4",                      "bf16/n4096/r5>mxfp4",              "mxfp4",      {"cpu", "cpu_f64", "mma_split"}},
-  {"NVFP4",                      "bf16/n4096/r5>nvfp4",              "nvfp4",      {"cpu", "cpu_f64", "mma_split"}},
+  {"int8",                       "bf16/n4096/r5>int8:row",           "int8:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"int8 in groups",             "f16/n4096/r5>int8:128",            "int8:128",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"int4",                       "f16/n4096/r5>int4:128",            "int4:128",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"MXFP8",                      "bf16/n4096/r5>mxfp8",              "mxfp8",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"MXFP4",                      "bf16/n4096/r5>mxfp4",              "mxfp4",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"NVFP4",                      "bf16/n4096/r5>nvfp4",              "nvfp4",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"a wider output",             "f16/n4096/r5/out/to-f32",          "f32",        {}},
   {"a narrower output",          "f32/n4096/r5/out/to-bf16",         "bf16",       {}},
   {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64", "wgmma"}},
@@ -144,9 +145,14 @@ bool missing_backend(const Golden* row, const Support& answer) {
          answer.why_not.starts_with(fmt::format("built without {}", row->optional_backend));
 }
 
+/// Whether its plain plans are those of other variants.
+bool forwards(const Variant& variant) {
+  return variant.name == "auto" || variant.name == "rotate_then_quantize";
+}
+
 /// For its longest rows auto has wgmma only, which a build may lack.
 bool lacks_wgmma(const Variant& variant, const Machine& machine, const Problem& problem) {
-  if (variant.name != "auto" || problem.n() <= k2To15) return false;
+  if (!forwards(variant) || problem.n() <= k2To15) return false;
   const Variant& wgmma = find_variant("wgmma");
   return missing_backend(golden_row(wgmma, problem.dtype()), wgmma.supports(problem, machine.device));
 }
@@ -263,10 +269,10 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
         const Support answer = variant->supports(problem, machine.device);
         // auto offers what a device variant offers on that machine.
         const bool offered =
-            variant->name != "auto"
+            !forwards(*variant) || (variant->name != "auto" && !problem.encoding.is_plain())
                 ? offered_by(variant->name)
                 : std::any_of(registry().begin(), registry().end(), [&](const Variant* other) {
-                    return other->memory == Memory::device && offered_by(other->name) &&
+                    return other->memory == Memory::device && !forwards(*other) && offered_by(other->name) &&
                            other->supports(problem, machine.device);
                   });
         // kronecker takes no Sylvester operator, so that its machine tells what the others' plain answer does.
@@ -317,7 +323,7 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             if (answer.why_not.starts_with("built without")) continue;
             const bool by_kronecker = machine.name == "H200" && dtype != Dtype::f32 &&
                                       kTakenByKronecker.contains(text) &&
-                                      (variant->name == "kronecker" || variant->name == "auto");
+                                      (variant->name == "kronecker" || forwards(*variant));
             const bool expected =
                 row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "

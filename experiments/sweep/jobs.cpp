@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "common/error.hpp"
+#include "variants/registry.hpp"
 
 namespace fwht::sweep {
 
@@ -99,6 +100,8 @@ std::string Job::name() const {
 Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
   return {std::string(variant.name), variant.memory,
           [&](const Problem& problem) {
+            if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
+              return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
             const Support support = variant.supports(problem, device);
             return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
           },

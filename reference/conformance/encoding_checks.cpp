@@ -180,7 +180,11 @@ void judge(Session& session, const Problem& problem, const Bytes& input, const s
       std::copy(from.begin(), from.end(), row_of(plain, rows, row).begin());
     }
   }
-  const Bytes values = session.execute(plain, rows);
+  // From as odd a pointer, where the plain plan takes it: a plan may look at pointers when it chooses.
+  const std::unique_ptr<Plan> plain_plan = session.plan(plain);
+  const std::int64_t offset_bytes = how.in_offset * bytes_of(plain.in.dtype);
+  const bool takes_offset = offset_bytes % static_cast<std::int64_t>(plain_plan->alignment()) == 0;
+  const Bytes values = session.execute(*plain_plan, rows, {kPoisonByte, takes_offset ? how.in_offset : 0, 0});
   const std::unique_ptr<Plan> plan = session.plan(problem);
   for (const float tensor_scale : tensor_scales(problem.encoding)) {
     const reference::Encoded want =

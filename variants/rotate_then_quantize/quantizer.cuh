@@ -1,0 +1,295 @@
+// rotate_then_quantize: quantizers of rows in the storage type.
+//
+// Idea: a lane loads 16 bytes, eight numbers. The largest |y| is found in the storage type itself, two numbers per
+// instruction: patterns without sign are ordered like numbers, and a NaN is larger than all of them, so that one
+// comparison tells whether the short arithmetic is exact. Scales and codes are those of the epilogues (variants/encode).
+//
+// Bit card, quantize_vectors and quantize_blocks: element bits 0..2 register, 3..7 lane, above: vectors of a lane, then
+// warps. quantize_any: element bits 0..4 lane.
+#pragma once
+
+#include <cstdint>
+
+#include "common/ptx/global.cuh"
+#include "common/storage.cuh"
+#include "variants/encode/row_encoder.cuh"
+#include "variants/rotate_then_quantize/quantizer.hpp"
+
+namespace fwht::rotate_then_quantize {
+
+using encoder::Family;
+using encoder::Output;
+using encoder::Scale;
+
+// ---- largest magnitudes
+
+/// Pattern of the largest of a vector's magnitudes, NaN above all.
+__device__ __forceinline__ std::uint32_t largest_pattern(const std::uint32_t (&words)[4]) {
+  constexpr std::uint32_t kWithoutSigns = 0x7FFF7FFFU;
+  const std::uint32_t pairs = __vmaxu2(__vmaxu2(words[0] & kWithoutSigns, words[1] & kWithoutSigns),
+                                       __vmaxu2(words[2] & kWithoutSigns, words[3] & kWithoutSigns));
+  return max(pairs & 0xFFFFU, pairs >> 16);
+}
+
+/// Over groups of `lanes` lanes, a power of two.
+__device__ __forceinline__ std::uint32_t largest_of_lanes(std::uint32_t value, int lanes) {
+  if (lanes == 32) return __reduce_max_sync(0xFFFFFFFFU, value);
+#pragma unroll
+  for (int step = 1; step < 16; step *= 2) {
+    if (lanes > step) value = max(value, __shfl_xor_sync(0xFFFFFFFFU, value, step));
+  }
+  return value;
+}
+
+template <Dtype dtype>
+__device__ __forceinline__ float number_of_pattern(std::uint32_t pattern) {
+  if constexpr (dtype == Dtype::bf16) return __uint_as_float(pattern << 16);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(pattern)));
+}
+
+template <Dtype dtype>
+constexpr std::uint32_t kInfinityPattern = dtype == Dtype::bf16 ? 0x7F80U : 0x7C00U;
+
+/// Bits of the largest |y| of a lane's vectors, NaN ignored.
+template <int vectors>
+__device__ __forceinline__ std::uint32_t largest_number(const float (&y)[vectors][8]) {
+  float largest = 0.0F;
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      largest = fmaxf(largest, fabsf(y[v][e]));
+  }
+  return __float_as_uint(largest);
+}
+
+// ---- one vector under its scale
+
+template <class Form>
+__device__ __forceinline__ void codes_of_vector(const Output& out, const Scale& scale, bool ordinary,
+                                                const float (&y)[8], std::uint32_t (&words)[Form::words]) {
+  if (!ordinary) [[unlikely]] {
+    // Arrays of their own: what a call is given the address of lies in memory, on every way there.
+    float copy[8];
+    std::uint32_t slow[Form::words];
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      copy[e] = y[e];
+    encoder::codes_of_any<Form>(out.rule, scale, copy, slow);
+#pragma unroll
+    for (int w = 0; w < Form::words; ++w)
+      words[w] = slow[w];
+  } else if (Form::element == Element::e2m1) {
+    if (out.rule.may_exceed || (Form::family == Family::e4m3 && encoder::code_is_coarse(scale))) {
+      encoder::codes_of<Form, false, true>(scale, y, words);
+    } else {
+      encoder::codes_of<Form, false, false>(scale, y, words);
+    }
+  } else if (Form::element == Element::e4m3 && Form::family == Family::f32 &&
+             out.rule.codes == encoder::Codes::by_quotient) {
+    encoder::codes_of<Form, true, false>(scale, y, words);
+  } else {
+    encoder::codes_of<Form, false, false>(scale, y, words);
+  }
+}
+
+template <class Form>
+__device__ __forceinline__ Scale scale_for(const Output& out, bool ordinary, float largest) {
+  if (out.rule.given) {
+    Scale scale;
+    scale.factor = out.rule.given_factor;
+    return scale;
+  }
+  const float maximum = encoder::larger(largest, out.rule.floor);
+  return ordinary ? encoder::scale_of<Form::family, true>(out.rule, maximum)
+                  : encoder::scale_of<Form::family, false>(out.rule, maximum);
+}
+
+template <class Form>
+__device__ __forceinline__ bool is_short(const Output& out, bool finite, float largest) {
+  if (out.rule.given) return finite;
+  return finite && encoder::is_ordinary<Form::family>(out.rule, encoder::larger(largest, out.rule.floor));
+}
+
+template <class Form>
+__device__ __forceinline__ void store_scale_of_group(const Rows& rows, const Scale& scale,
+                                                     std::int64_t group) {
+  if (rows.out.rule.given || rows.largest != nullptr) return;
+  if (rows.out.layout == ScaleLayout::row_major) return encoder::store_scale<Form>(rows.out, scale, group);
+  std::int64_t row = 0, column = 0;
+  if (rows.log_columns >= 0) {
+    row = group >> rows.log_columns, column = group & ((std::int64_t{1} << rows.log_columns) - 1);
+  } else {
+    row = group / rows.out.scale_columns, column = group % rows.out.scale_columns;
+  }
+  encoder::store_scale<Form>(
+      rows.out, scale,
+      scale_position(rows.out.layout, row, column, rows.out.scale_rows, rows.out.scale_columns));
+}
+
+// ---- kernels
+
+/// Groups of 8 .. 256 elements, a power of two.
+template <class Form, Dtype dtype, int vectors>
+__global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ Rows rows) {
+  const Output& out = rows.out;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
+  const std::int64_t first = (warp * vectors * 32 + lane) * 8;
+
+  std::uint32_t words[vectors][4] = {};
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    if (const std::int64_t element = first + v * 256; element < rows.elements)
+      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + element);
+  }
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    float y[1][8];
+    unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[0]);
+    const std::uint32_t pattern = largest_of_lanes(largest_pattern(words[v]), out.lanes);
+    float largest = number_of_pattern<dtype>(pattern);
+    const bool ordinary =
+        __all_sync(0xFFFFFFFFU, is_short<Form>(out, pattern < kInfinityPattern<dtype>, largest));
+    if (!ordinary) largest = __uint_as_float(largest_of_lanes(largest_number(y), out.lanes));
+    const Scale scale = scale_for<Form>(out, ordinary, largest);
+
+    std::uint32_t codes[Form::words];
+    codes_of_vector<Form>(out, scale, ordinary, y[0], codes);
+    const std::int64_t element = first + v * 256;
+    ptx::st_global_if(element < rows.elements, out.codes + element * Form::bits / 8, codes);
+    if ((lane & (out.lanes - 1)) == 0 && element < rows.elements)
+      store_scale_of_group<Form>(rows, scale, element >> out.log_group);
+  }
+}
+
+/// One block per group: a token, or what else is a multiple of 8 and fits.
+template <class Form, Dtype dtype, int vectors>
+__global__ void quantize_blocks(const __grid_constant__ Rows rows) {
+  const Output& out = rows.out;
+  __shared__ std::uint32_t of_warps[32];
+  const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x >> 5);
+  const auto largest_of_block = [&](std::uint32_t value) {
+    value = __reduce_max_sync(0xFFFFFFFFU, value);
+    if (lane == 0) of_warps[warp] = value;
+    __syncthreads();
+    value = __reduce_max_sync(0xFFFFFFFFU, lane < static_cast<int>(blockDim.x / 32) ? of_warps[lane] : 0U);
+    __syncthreads();
+    return value;
+  };
+  const std::int64_t first = blockIdx.x * rows.group;
+  const auto offset = [&](int v) {
+    return (static_cast<int>(threadIdx.x) + v * static_cast<int>(blockDim.x)) * 8;
+  };
+
+  std::uint32_t words[vectors][4] = {};
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    if (offset(v) < rows.group)
+      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + first + offset(v));
+  }
+  float y[vectors][8];
+  std::uint32_t pattern = 0;
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    pattern = max(pattern, largest_pattern(words[v]));
+    unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[v]);
+  }
+  pattern = largest_of_block(pattern);
+  float largest = number_of_pattern<dtype>(pattern);
+  const bool ordinary = is_short<Form>(out, pattern < kInfinityPattern<dtype>, largest);
+  if (!ordinary) largest = __uint_as_float(largest_of_block(largest_number(y)));
+  const Scale scale = scale_for<Form>(out, ordinary, largest);
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    std::uint32_t codes[Form::words];
+    codes_of_vector<Form>(out, scale, ordinary, y[v], codes);
+    ptx::st_global_if(offset(v) < rows.group, out.codes + (first + offset(v)) * Form::bits / 8, codes);
+  }
+  if (threadIdx.x == 0) store_scale_of_group<Form>(rows, scale, blockIdx.x);
+}
+
+/// Any group, any strides, scales of the whole tensor: one warp per group, two codes of four bits per lane.
+template <class Form, Dtype dtype>
+__global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows rows) {
+  const Output& out = rows.out;
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  constexpr int kPerByte = 8 / Form::bits;
+  const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
+  const auto number = [&](std::int64_t element) {
+    return Storage<dtype>::to_float(in[element / rows.n * rows.in_stride + element % rows.n]);
+  };
+  const std::int64_t groups = (rows.elements + rows.group - 1) / rows.group;
+  const std::int64_t step = std::int64_t{gridDim.x} * (blockDim.x / 32);
+  for (std::int64_t group = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5); group < groups;
+       group += step) {
+    const std::int64_t begin = group * rows.group, end = min(begin + rows.group, rows.elements);
+    float largest = 0.0F;
+    if (rows.largest != nullptr) {
+      largest = __uint_as_float(*rows.largest);
+    } else if (!out.rule.given) {
+      for (std::int64_t e = begin + lane; e < end; e += 32)
+        largest = fmaxf(largest, fabsf(number(e)));
+      largest = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest)));
+    }
+    const Scale scale = scale_for<Form>(out, false, largest);
+    for (std::int64_t e = begin + lane * kPerByte; e < end; e += 32 * kPerByte) {
+      float y[8] = {};
+#pragma unroll
+      for (int i = 0; i < kPerByte; ++i)
+        y[i] = number(e + i);
+      std::uint32_t codes[Form::words];
+      encoder::codes_of_any<Form>(out.rule, scale, y, codes);
+      const std::int64_t to = e / rows.n * rows.out_stride + e % rows.n;
+      out.codes[to / kPerByte] = static_cast<std::uint8_t>(codes[0]);
+    }
+    if (lane == 0) store_scale_of_group<Form>(rows, scale, group);
+    if (rows.largest != nullptr && lane == 0 && group == 0) encoder::store_scale<Form>(out, scale, 0);
+  }
+}
+
+template <Dtype dtype>
+__global__ void __launch_bounds__(256) find_largest(const __grid_constant__ Rows rows) {
+  const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
+  float largest = 0.0F;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < rows.elements; e += step)
+    largest = fmaxf(largest, fabsf(Storage<dtype>::to_float(in[e / rows.n * rows.in_stride + e % rows.n])));
+  const std::uint32_t bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest));
+  if ((threadIdx.x & 31) == 0) atomicMax(const_cast<std::uint32_t*>(rows.largest), bits);
+}
+
+// ---- instances
+
+template <Dtype dtype, CodeFormat format>
+Kernel find_kernel(const Launch& launch) {
+  constexpr Family kFamily = encoder::family_of(format);
+  using InVectors = encoder::Form<element_of(format), kFamily, false>;
+  switch (launch.reader) {
+    case Reader::vectors:
+      return launch.vectors == 1 ? quantize_vectors<InVectors, dtype, 1>
+                                 : quantize_vectors<InVectors, dtype, 4>;
+    case Reader::blocks:
+      if constexpr (kFamily == Family::f32) {
+        using Whole = encoder::Form<element_of(format), kFamily, true>;
+        switch (launch.vectors) {
+          case 1:
+            return quantize_blocks<Whole, dtype, 1>;
+          case 2:
+            return quantize_blocks<Whole, dtype, 2>;
+          case 4:
+            return quantize_blocks<Whole, dtype, 4>;
+          case 8:
+            return quantize_blocks<Whole, dtype, 8>;
+          default:
+            return nullptr;
+        }
+      }
+      return nullptr;
+    case Reader::any:
+      return quantize_any<InVectors, dtype>;
+  }
+  return nullptr;
+}
+
+}  // namespace fwht::rotate_then_quantize

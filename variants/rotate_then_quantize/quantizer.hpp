@@ -1,0 +1,42 @@
+// rotate_then_quantize: the kernels that quantize rows of the storage type, as pointers.
+#pragma once
+
+#include <cstdint>
+
+#include "variants/encode/output.hpp"
+
+namespace fwht::rotate_then_quantize {
+
+/// The argument of every kernel: rows of n elements, token after token.
+struct Rows {
+  encoder::Output out;
+  const void* in;
+  std::int64_t elements, token, group;  // group: elements that share a scale
+  std::int64_t n, in_stride, out_stride;
+  int log_columns;               // of the matrix of scales; -1 where their number is no power of two
+  const std::uint32_t* largest;  // of the tensor, as bits of fp32; otherwise nullptr
+};
+using Kernel = void (*)(Rows);
+
+/// Which kernel reads the rows.
+enum class Reader : std::uint8_t {
+  vectors,  ///< 16 bytes per lane, groups lie in the 256 elements of a warp; rows are contiguous
+  blocks,   ///< the same, one block per token
+  any       ///< element by element, one warp per group: all the rest
+};
+struct Launch {
+  Reader reader = Reader::any;
+  int vectors = 1;  ///< per lane
+  int threads = 128;
+  std::int64_t blocks = 1;
+};
+
+/// nullptr where no such kernel is compiled.
+template <Dtype dtype, CodeFormat format>
+Kernel find_kernel(const Launch& launch);
+
+/// Finds the largest |y| of the tensor, as bits of fp32 in Rows::largest, which must be zero before.
+template <Dtype dtype>
+Kernel largest_kernel();
+
+}  // namespace fwht::rotate_then_quantize

@@ -1,0 +1,54 @@
+#include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
+
+#include "common/text.hpp"
+#include "variants/auto/auto.hpp"
+
+namespace fwht::rotate_then_quantize {
+namespace {
+
+constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16};
+
+/// Recipes in fp32, of 16-bit rows.
+Support supports_encoding(const Problem& problem) {
+  const Encoding& encoding = problem.encoding;
+  if (encoding.intermediate != Intermediate::storage) {
+    return {concat("the encoding ", to_string(encoding),
+                   " quantizes fp32 results; rows between two launches are in ", name_of(problem.dtype()))};
+  }
+  if (encoding.recipe == Recipe::quarot)
+    return {concat("the recipe ", name_of(encoding.recipe), " is not offered by this variant")};
+  if (code_bits(encoding.format) == 4 && encoding.scales.group % 2 != 0)
+    return {concat("group=", encoding.scales.group, " must be a multiple of 2, as two codes share a byte")};
+  if (problem.n() == 1 && !problem.contiguous())
+    return {concat("row_stride=", problem.row_stride(), " must be 1 for rows of n=1")};
+  return {};
+}
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  const Problem rotation = rotation_of(problem);
+  if (Support rows = require_plain_rows(rotation, kDtypes); !rows) return rows;
+  if (!problem.encoding.is_plain()) {
+    if (Support encoding = supports_encoding(problem); !encoding) return encoding;
+    if (problem.op.is_sylvester() && problem.n() == 1) return {};
+  }
+  return automatic::variant.supports(rotation, device);
+}
+
+}  // namespace
+
+Problem rotation_of(const Problem& problem) {
+  Problem rotation = problem;
+  if (problem.encoding.is_plain()) return rotation;
+  rotation.encoding = {};
+  rotation.out.row_stride = rotation.in.row_stride;
+  return rotation;
+}
+
+const Variant variant{
+    "rotate_then_quantize",
+    "two launches, the baseline of fused kernels: auto rotates, a quantizer reads the rows again",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::rotate_then_quantize

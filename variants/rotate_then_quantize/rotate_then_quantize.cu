@@ -1,0 +1,185 @@
+#include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "common/bits.hpp"
+#include "common/cuda_check.hpp"
+#include "common/memory.hpp"
+#include "variants/auto/auto.hpp"
+#include "variants/rotate_then_quantize/quantizer.cuh"
+
+namespace fwht::rotate_then_quantize {
+
+template <Dtype dtype>
+Kernel largest_kernel() {
+  return find_largest<dtype>;
+}
+
+namespace {
+
+using Kind = ScaleGranularity::Kind;
+
+constexpr std::int64_t kLongestToken = 32768;  // of a block: 512 threads with 8 vectors of 8
+
+/// Elements that share a scale; where it is given, or the tensor's, as many as a warp likes.
+std::int64_t group_of(const Problem& problem) {
+  switch (problem.encoding.scales.kind) {
+    case Kind::group:
+      return problem.encoding.scales.group;
+    case Kind::row:
+      return token_length(problem.encoding, problem.n());
+    case Kind::tensor:
+    case Kind::none:
+      break;
+  }
+  return 256;
+}
+
+bool finds_tensor_scale(const Encoding& encoding) {
+  return encoding.scales.kind == Kind::tensor && writes_scales(encoding);
+}
+
+Launch launch_of(const Problem& problem) {
+  const std::int64_t group = group_of(problem), elements = problem.elements();
+  const auto blocks_of = [](std::int64_t work, std::int64_t each) { return ceil_div(work, each); };
+  const bool whole_vectors = problem.contiguous() && group % 8 == 0 && elements % 8 == 0;
+  if (whole_vectors && !finds_tensor_scale(problem.encoding)) {
+    if (is_power_of_two(group) && group <= 256) {
+      // Below a wave of warps with four vectors each, more warps are better.
+      const int vectors = elements <= std::int64_t{1} << 21 ? 1 : 4;
+      return {Reader::vectors, vectors, 128, blocks_of(elements, 1024 * vectors)};
+    }
+    if (group <= kLongestToken) {
+      const int vectors = group <= 1024 ? 1 : group <= 4096 ? 2 : group <= 16384 ? 4 : 8;
+      const int threads = static_cast<int>(round_up(ceil_div(group, 8 * vectors), 32));
+      return {Reader::blocks, vectors, threads, elements / group};
+    }
+  }
+  return {Reader::any, 1, 128, std::min<std::int64_t>(ceil_div(ceil_div(elements, group), 4), 65536)};
+}
+
+template <Dtype dtype>
+Kernel kernel_for(CodeFormat format, const Launch& launch) {
+  switch (format) {
+    case CodeFormat::plain:
+      return nullptr;
+    case CodeFormat::e4m3:
+      return find_kernel<dtype, CodeFormat::e4m3>(launch);
+    case CodeFormat::int8:
+      return find_kernel<dtype, CodeFormat::int8>(launch);
+    case CodeFormat::int4:
+      return find_kernel<dtype, CodeFormat::int4>(launch);
+    case CodeFormat::mxfp8:
+      return find_kernel<dtype, CodeFormat::mxfp8>(launch);
+    case CodeFormat::mxfp4:
+      return find_kernel<dtype, CodeFormat::mxfp4>(launch);
+    case CodeFormat::nvfp4:
+      return find_kernel<dtype, CodeFormat::nvfp4>(launch);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
+  if (problem.n() == 1) return nullptr;
+  return automatic::make_plan(rotation_of(problem), device);
+}
+
+class TwoLaunches final : public Plan {
+ public:
+  TwoLaunches(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem), rotation_(rotation_plan(problem, device)), launch_(launch_of(problem)) {
+    const bool f16 = problem.dtype() == Dtype::f16;
+    kernel_ = f16 ? kernel_for<Dtype::f16>(problem.encoding.format, launch_)
+                  : kernel_for<Dtype::bf16>(problem.encoding.format, launch_);
+    if (kernel_ == nullptr)
+      throw std::logic_error("rotate_then_quantize: no kernel is compiled for this encoding");
+    find_largest_ = f16 ? largest_kernel<Dtype::f16>() : largest_kernel<Dtype::bf16>();
+    if (rotation_) workspace_ = Buffer(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
+    if (finds_tensor_scale(problem.encoding)) largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
+  }
+
+  std::size_t alignment() const override {
+    const std::size_t own =
+        launch_.reader == Reader::any ? static_cast<std::size_t>(bytes_of(problem().dtype())) : 16;
+    return rotation_ ? std::max(own, rotation_->alignment()) : own;
+  }
+  bool one_stream_at_a_time() const override { return true; }
+
+  Numerics numerics() const override {
+    return rotation_ ? rotation_->numerics() : single_rounding(Sums::fp32_any_order, problem());
+  }
+
+  Settings settings() const override {
+    Settings settings;
+    if (rotation_) {
+      for (const Setting& setting : rotation_->settings())
+        settings.emplace_back("rotation_" + setting.first, setting.second);
+    }
+    constexpr const char* kReaders[] = {"vectors", "blocks", "any"};
+    settings.emplace_back("quantizer", std::string(kReaders[static_cast<int>(launch_.reader)]));
+    settings.emplace_back("vectors_per_lane", std::int64_t{launch_.vectors});
+    settings.emplace_back("threads", std::int64_t{launch_.threads});
+    settings.emplace_back("blocks", launch_.blocks);
+    return settings;
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const void* rows = operands.in;
+    if (rotation_) {
+      Operands rotated = operands;
+      rotated.out = const_cast<void*>(workspace_.data());
+      rotated.scales = nullptr;
+      rotated.scales_bytes = -1;
+      rotated.tensor_scale = 1.0F;
+      rotation_->execute(rotated, stream);
+      rows = workspace_.data();
+    }
+    const Problem& p = problem();
+    const std::int64_t group = group_of(p);
+    const std::int64_t columns = scale_shape(p.encoding, p.rows, p.n()).columns;
+    const int log_columns = is_power_of_two(columns) ? log2_floor(columns) : -1;
+    Rows what{encoder::output_of(p, operands, group),
+              rows,
+              p.elements(),
+              token_length(p.encoding, p.n()),
+              group,
+              p.n(),
+              p.in.row_stride,
+              p.out.row_stride,
+              log_columns,
+              static_cast<const std::uint32_t*>(largest_.data())};
+    if (what.out.pads)
+      FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
+    if (what.largest != nullptr) {
+      FWHT_CUDA(cudaMemsetAsync(const_cast<std::uint32_t*>(what.largest), 0, sizeof(std::uint32_t), stream));
+      launch(find_largest_, {Reader::any, 1, 256, std::min<std::int64_t>(ceil_div(p.elements(), 256), 2048)},
+             what, stream);
+    }
+    launch(kernel_, launch_, what, stream);
+  }
+
+  static void launch(Kernel kernel, const Launch& how, const Rows& rows, Stream stream) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(how.blocks));
+    config.blockDim = dim3(static_cast<unsigned>(how.threads));
+    config.stream = stream;
+    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, rows));
+  }
+
+  std::unique_ptr<Plan> rotation_;
+  Launch launch_;
+  Kernel kernel_ = nullptr, find_largest_ = nullptr;
+  Buffer workspace_, largest_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  if (problem.encoding.is_plain()) return automatic::make_plan(problem, device);
+  return std::make_unique<TwoLaunches>(problem, device);
+}
+
+}  // namespace fwht::rotate_then_quantize

@@ -1,0 +1,18 @@
+// rotate_then_quantize: two launches, the baseline of every kernel that does both in one. `auto` rotates into a
+// workspace of the plan, a quantizer reads it. For H_1 there is nothing to rotate, and the quantizer stands alone.
+#pragma once
+
+#include <memory>
+
+#include "common/variant.hpp"
+
+namespace fwht::rotate_then_quantize {
+
+extern const Variant variant;
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+
+/// The rotation of the problem: into rows as far apart as the input's.
+Problem rotation_of(const Problem& problem);
+
+}  // namespace fwht::rotate_then_quantize
