@@ -28,7 +28,7 @@ struct Setup {
   Sums sums;
 };
 
-constexpr int kWarps = kOutputs / 8, kThreads = 32 * kWarps, kWordRows = kRows / 8;
+constexpr int kWarps = kOutputs / 8, kThreads = 32 * kWarps, kWordRows = kRows / 8, kStages = 3;
 
 struct Arguments {
   const std::uint32_t* qweight;
@@ -62,10 +62,20 @@ struct WeightBlock {
   }
 };
 
-__device__ uint4 load_tokens(const Arguments& a, int token, int k) {
-  if (token >= a.m) return {0, 0, 0, 0};
-  return __ldg(reinterpret_cast<const uint4*>(a.x + std::int64_t{token} * a.k + k));
-}
+/// A lane's share of x of one k block: 8 numbers of two tokens for every 32 rows. Tokens beyond m stay zero.
+struct TokenBlock {
+  uint4 low[4] = {}, high[4] = {};
+
+  __device__ void load(const Arguments& a, int k_block, int token, int t) {
+    const __half* at = a.x + std::int64_t{token} * a.k + k_block * kRows + 8 * t;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (token < a.m) low[i] = __ldg(reinterpret_cast<const uint4*>(at + 32 * i));
+      if (token + 8 < a.m)
+        high[i] = __ldg(reinterpret_cast<const uint4*>(at + std::int64_t{8} * a.k + 32 * i));
+    }
+  }
+};
 
 /// Two weights of a word: nibbles i and i + 1.
 __device__ std::uint32_t dequantize(std::uint32_t word, int i, __half2 scale, __half2 minus_zero) {
@@ -77,14 +87,13 @@ __device__ std::uint32_t dequantize(std::uint32_t word, int i, __half2 scale, __
   return bits;
 }
 
-__device__ void multiply_block(float (&sums)[4], const WeightBlock& block, const Arguments& a, int k,
-                               int token, int column, int t) {
+__device__ void multiply_block(float (&sums)[4], const WeightBlock& block, const TokenBlock& x,
+                               const Arguments& a, int column) {
   const __half2 scale = __half2half2(block.scale);
   const __half2 minus_zero = __hneg2(__half2half2(__hmul(block.zero(a, column), block.scale)));
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint4 low = load_tokens(a, token, k + 32 * i + 8 * t),
-                high = load_tokens(a, token + 8, k + 32 * i + 8 * t);
+    const uint4 &low = x.low[i], &high = x.high[i];
     const std::uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
     const std::uint32_t word = block.words[i];
     const std::uint32_t b_first[2] = {dequantize(word, 0, scale, minus_zero),
@@ -145,13 +154,23 @@ __global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
   const int token = static_cast<int>(blockIdx.z) * kTokens + g;
   const int blocks = a.k / kRows, step = static_cast<int>(gridDim.y);
   float sums[4] = {};
-  WeightBlock now, next;
-  int at = static_cast<int>(blockIdx.y);
-  if (at < blocks) next.load(a, at, column, t);
-  for (; at < blocks; at += step) {
-    now = next;
-    if (at + step < blocks) next.load(a, at + step, column, t);
-    multiply_block(sums, now, a, at * kRows, token, column, t);
+  WeightBlock weights[kStages];  // three blocks under way, as the published kernel has stages
+  TokenBlock x;
+  const int first = static_cast<int>(blockIdx.y);
+#pragma unroll
+  for (int i = 0; i < kStages; ++i)
+    if (first + i * step < blocks) weights[i].load(a, first + i * step, column, t);
+  if (first < blocks) x.load(a, first, token, t);
+  for (int base = first; base < blocks; base += kStages * step) {
+#pragma unroll
+    for (int i = 0; i < kStages; ++i) {
+      const int at = base + i * step;
+      if (at >= blocks) break;
+      const TokenBlock now = x;
+      if (at + step < blocks) x.load(a, at + step, token, t);
+      multiply_block(sums, weights[i], now, a, column);
+      if (at + kStages * step < blocks) weights[i].load(a, at + kStages * step, column, t);
+    }
   }
   if constexpr (kSums == Sums::ordered) {
     if (!add_in_order(sums, a)) return;
