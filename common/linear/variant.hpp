@@ -29,6 +29,8 @@ struct LinearNumerics {
   Weights weights = Weights::exact;
   Sums sums = Sums::fixed_order;
   int splits = 1;
+  /// Tensor-core multiplies of 16 k that add into one accumulator; each cuts off below fp32's last place.
+  int chained = 8;
   bool x_rounded_after_rotation = false;  ///< else it stays in fp32
   bool deterministic = true;
   bool batch_invariant = true;  ///< a token's bits do not depend on m or on other tokens

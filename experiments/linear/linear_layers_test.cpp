@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "experiments/linear/linear.hpp"
+#include "experiments/linear/rotation_study.hpp"
 #include "experiments/linear/safetensors.hpp"
 #include "variants/linear/registry.hpp"
 
@@ -152,6 +153,20 @@ TEST(LinearSubject, TasksMakeRowsOfTheTable) {
     EXPECT_NE(std::find(columns.begin(), columns.end(), name), columns.end()) << name;
   EXPECT_GT(std::stod(rows[0].at("time_us")), 0.0);
   EXPECT_LT(std::stod(rows[0].at("rel_l2")), 1e-3);
+}
+
+TEST(RotationStudy, SpreadsOutliersOfWeights) {
+  // Outlier channels of weights and normal tokens: rotation must make the 4-bit weights better; tokens of one size gain
+  // nothing from it in int8.
+  double plain = 0.0, whole = 0.0;
+  for (const harness::Task& task : rotation_tasks()) {
+    if (task.identity.at("weights") != "outlier_channels" || task.identity.at("input") != "normal") continue;
+    const std::string& rotation = task.identity.at("rotation");
+    if (rotation != "0" && rotation != "4096") continue;
+    (rotation == "0" ? plain : whole) = std::stod(task.run()[0].at("rel_l2_w4a16"));
+  }
+  EXPECT_GT(plain, 0.0);
+  EXPECT_LT(whole, plain);
 }
 
 TEST(LinearLists, AreThoseOfThePaper) {

@@ -11,6 +11,7 @@
 #include "common/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/linear/linear.hpp"
+#include "experiments/linear/rotation_study.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht {
@@ -21,7 +22,7 @@ using linear_layers::Case;
 struct Options : harness::FolderOptions {
   std::vector<std::string> variants, problems, modes;
   std::string list = "smoke";
-  bool dry_run = false, with_programmatic = false;
+  bool dry_run = false, with_programmatic = false, rotation_study = false;
 };
 
 std::vector<std::string> items(const std::vector<std::string>& lists) {
@@ -113,6 +114,8 @@ int run(int argc, const char* const* argv) {
   app.add_option("--mode", options.modes, "cold, replay ... (default: cold; host variants: host)");
   app.add_flag("--programmatic", options.with_programmatic,
                "each problem with programmatic dependent launch too");
+  app.add_flag("--rotation-study", options.rotation_study,
+               "instead: errors of 4-bit layers with and without rotation (host)");
   app.add_flag("--dry-run", options.dry_run, "lists what would be timed, and what is not supported");
   if (!harness::parse_command_line(app, argc, argv)) return 0;
   const DeviceInfo device = harness::open_device(options.device);
@@ -134,6 +137,13 @@ int run(int argc, const char* const* argv) {
   if (!refused.empty())
     std::cerr << fmt::format("{} combinations are not supported here; --dry-run lists them\n",
                              refused.size());
+  if (options.rotation_study) {
+    const bool all_run =
+        harness::run_tasks(linear_layers::rotation_tasks(), "linear_rotation.csv", device, folder);
+    if (all_run) folder.finish();
+    std::cout << folder.path().string() << std::endl;
+    return all_run && harness::all_ok(folder, "linear_rotation.csv") ? 0 : 1;
+  }
   harness::Bench bench(device);
   harness::Limits limits(bench, [&](const harness::CsvRow& row) { folder.table("limits.csv").append(row); });
   linear_layers::Data data(device.host_threads);

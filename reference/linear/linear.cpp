@@ -201,12 +201,13 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
       const double got = load_element(problem.dtype, y, r * problem.n + column);
       const double exact = truth.exact(r, c), at = center(r, c), spread = truth.root_squares(r, c);
       const double ulp = ulp_of(format, at);
-      // Six standard deviations of what is rounded to 16 bits before the end, and a bound of the fp32 sums: a tensor
-      // core truncates, at most eight times in 128 k, and the groups follow in fp32.
+      // Six standard deviations of what is rounded to 16 bits before the end; a tensor core cuts off at most 2^-23 of a
+      // running sum in each multiply; and fp32 sums of groups.
       const double inner =
           (atomics + (numerics.x_rounded_after_rotation ? 1.0 : 0.0)) * kRoundingRms * kRoundingRms;
       const double allowed = 0.5 * ulp + 6.0 * std::sqrt(inner) * u * std::hypot(spread, at) +
-                             0x1p-18 * spread + 0x1p-22 * std::fabs(at);
+                             (0x1p-18 + numerics.chained * 0x1p-23) * std::hypot(spread, at) +
+                             0x1p-22 * std::fabs(at);
       if (!(std::fabs(got - at) <= allowed)) {
         judged.verdict =
             incorrect(fmt::format("token {}, column {}: {} expected, got {}, error {:.3g}, allowed {:.3g}", r,

@@ -12,9 +12,10 @@ cublaslt::Matmul product_of(const LinearProblem& p, cublaslt::Right right) {
   return {p.dtype, p.m == 0 ? 1 : p.m, p.n, p.k, right};
 }
 
-LinearNumerics numerics_of_library() {
+LinearNumerics numerics_of_library(const LinearProblem& problem) {
   LinearNumerics numerics;
   numerics.weights = LinearNumerics::Weights::rounded_once;
+  numerics.chained = static_cast<int>(problem.k / 16);
   numerics.batch_invariant = false;  // the library may take another kernel for another m
   return numerics;
 }
@@ -26,7 +27,7 @@ class Fp16Plan final : public LinearPlan {
 
   std::int64_t packed_bytes() const override { return problem().n * problem().k * 2; }
   bool one_stream_at_a_time() const override { return true; }
-  LinearNumerics numerics() const override { return numerics_of_library(); }
+  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override { return {{"cublaslt", cublaslt::Matmul::version()}}; }
 
  private:
@@ -74,7 +75,7 @@ class DequantizeFirstPlan final : public LinearPlan {
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   bool one_stream_at_a_time() const override { return true; }  // the weights in 16 bits
-  LinearNumerics numerics() const override { return numerics_of_library(); }
+  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override {
     return {{"cublaslt", cublaslt::Matmul::version()}, {"workspace_bytes", problem().n * problem().k * 2}};
   }

@@ -56,7 +56,7 @@ struct Form {
 };
 
 /// The forms that are compiled; see form_for.
-inline constexpr Form kForms[] = {{8, 1, 1, 8, 2, 4}, {16, 2, 2, 4, 2, 2}, {32, 2, 2, 4, 2, 1}};
+inline constexpr Form kForms[] = {{8, 1, 1, 8, 2, 4}, {16, 2, 1, 8, 2, 2}, {32, 2, 1, 8, 2, 1}};
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.
 constexpr std::int64_t first_step(std::int64_t steps, int k_warps, int share) {

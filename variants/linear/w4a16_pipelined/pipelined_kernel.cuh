@@ -75,19 +75,45 @@ template <int kScales>
 struct WeightStep {
   uint4 words[2];
   std::uint32_t scales[kScales], zeros[kScales];
+};
 
-  __device__ void load(const Arguments& a, std::int64_t tile_step, int lane) {
-    const std::byte* at = a.weights + tile_step * kStepBytes + lane * 16;
-    words[0] = ptx::ld_global_stream(at);
-    words[1] = ptx::ld_global_stream(at + 512);
-    const std::int64_t row = (tile_step * 8 + (lane >> 2)) * kScales;
-    const auto* scale = reinterpret_cast<const std::uint32_t*>(a.weights + a.layout.scales_at()) + row;
-    const auto* zero = reinterpret_cast<const std::uint8_t*>(a.weights + a.layout.zeros_at()) + row;
+/// Where a lane reads the next step of its warp's tiles. The places run, so that a load costs little address arithmetic.
+template <int kScales, int kTiles>
+struct WeightStream {
+  const std::byte* words;
+  const std::uint32_t* scales;  // of the whole layer
+  const std::uint8_t* zeros;
+  std::uint32_t row;                // of scales and zeros
+  std::uint32_t next_tile[kTiles];  // steps between the warp's first tile and this one
+
+  template <class PlaceOfWarp>
+  __device__ WeightStream(const Arguments& a, const PlaceOfWarp& place) {
+    const std::int64_t first = place.tile * a.layout.steps + place.step;
+    words = a.weights + first * kStepBytes + place.lane * 16;
+    scales = reinterpret_cast<const std::uint32_t*>(a.weights + a.layout.scales_at());
+    zeros = reinterpret_cast<const std::uint8_t*>(a.weights + a.layout.zeros_at());
+    row = static_cast<std::uint32_t>(first * 8 + place.g) * kScales;
 #pragma unroll
-    for (int s = 0; s < kScales; ++s) {
-      scales[s] = __ldg(scale + s);
-      zeros[s] = __ldg(zero + s);
+    for (int r = 0; r < kTiles;
+         ++r)  // where a layer ends with half a pair, its last tile stands in for the other
+      next_tile[r] = static_cast<std::uint32_t>((r < place.tiles ? r : place.tiles - 1) * a.layout.steps);
+  }
+
+  __device__ void load(WeightStep<kScales> (&to)[kTiles]) {
+#pragma unroll
+    for (int r = 0; r < kTiles; ++r) {
+      const std::uint32_t tile = r == 0 ? 0 : next_tile[r];
+      const std::byte* at = words + std::size_t{tile} * kStepBytes;
+      to[r].words[0] = ptx::ld_global_stream(at);
+      to[r].words[1] = ptx::ld_global_stream(at + 512);
+#pragma unroll
+      for (int s = 0; s < kScales; ++s) {
+        to[r].scales[s] = __ldg(scales + (row + tile * (8 * kScales) + s));
+        to[r].zeros[s] = __ldg(zeros + (row + tile * (8 * kScales) + s));
+      }
     }
+    words += kStepBytes;
+    row += 8 * kScales;
   }
 };
 
@@ -99,29 +125,41 @@ constexpr int blocks_per_sm(const Form& form, int scales) {
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
 
-/// Operand B of a step: per column group and block of 32 k eight numbers of this lane's token.
+/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running pointer each.
 template <int kColumns>
 struct Tokens {
-  uint4 pieces[kColumns][4];
+  uint4 pieces[kColumns][4] = {};
+  const std::byte* next[kColumns];
+  bool there[kColumns];  // tokens beyond m stay zero
 
-  /// Tokens beyond m stay zero.
-  __device__ void load(const Arguments& a, int block, int step, int g, int t) {
+  template <class PlaceOfWarp>
+  __device__ Tokens(const Arguments& a, const PlaceOfWarp& place) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      const int token = 8 * j + g;
-      if (token < a.m) {
-        const std::int64_t at = std::int64_t{token} * a.k + step * kStepK + block * 32 + t * 8;
-        pieces[j][block] = ptx::ld_global_keep(static_cast<const std::byte*>(a.x) + at * 2);
-      }
+      const int token = 8 * j + place.g;
+      there[j] = token < a.m;
+      next[j] = static_cast<const std::byte*>(a.x) +
+                (std::int64_t{token} * a.k + place.step * kStepK + place.t * 8) * 2;
     }
+  }
+
+  __device__ void load(int block, bool wanted) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j)
+      if (there[j] && wanted) pieces[j][block] = ptx::ld_global_keep(next[j] + block * 64);
+  }
+  /// To the next step.
+  __device__ void advance() {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j)
+      next[j] += kStepK * 2;
   }
 };
 
 /// sums += s (q - z) x over one step; the tokens of the next step take the place of those that are used.
 template <Dtype dtype, int kScales, int kTiles, int kColumns>
 __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
-                              Tokens<kColumns>& x, const Arguments& a, int next_step, int steps_end, int g,
-                              int t) {
+                              Tokens<kColumns>& x, int lowest_zero, bool more) {
   constexpr int kBlocksOfScale = 4 / kScales;
   Sums<kTiles, kColumns> part;
   Zeros<dtype> zeros[kTiles];
@@ -131,7 +169,7 @@ __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kSc
 #pragma unroll
     for (int r = 0; r < kTiles; ++r) {
       if (block % kBlocksOfScale == 0) {
-        zeros[r] = Zeros<dtype>(weights[r].zeros[group], a.lowest_zero);
+        zeros[r] = Zeros<dtype>(weights[r].zeros[group], lowest_zero);
 #pragma unroll
         for (int j = 0; j < kColumns; ++j)
           part[r][j][0] = part[r][j][1] = part[r][j][2] = part[r][j][3] = 0.0F;
@@ -162,8 +200,9 @@ __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kSc
             sums[r][j][e] = fmaf(e < 2 ? scale.x : scale.y, part[r][j][e], sums[r][j][e]);
       }
     }
-    if (next_step < steps_end) x.load(a, block, next_step, g, t);
+    x.load(block, more);
   }
+  x.advance();
 }
 
 /// The shares of k added in order, rounded once.
@@ -213,26 +252,19 @@ __global__ void __launch_bounds__(kForms[kForm].threads(), blocks_per_sm(kForms[
   extern __shared__ __align__(16) float shared[];
   const Arguments a = tokens_of_block<dtype, form.tokens>(all);
   const Place<kForm> place(a);
+  WeightStream<kScales, kTiles> stream(a, place);
   WeightStep<kScales> weights[form.ahead][kTiles];
-  const auto request = [&](WeightStep<kScales>(&to)[kTiles], int step) {
-    if (step >= place.steps_end) return;
-#pragma unroll
-    for (int r = 0; r < kTiles;
-         ++r) {  // where a block ends with half a pair, its last tile stands in for the other
-      const std::int64_t tile = place.tile + (r < place.tiles ? r : place.tiles - 1);
-      to[r].load(a, tile * a.layout.steps + step, place.lane);
-    }
-  };
 #pragma unroll
   for (int i = 0; i < form.ahead; ++i)
-    request(weights[i], place.step + i);  // weights depend on no kernel before this one
+    if (place.step + i < place.steps_end)
+      stream.load(weights[i]);  // weights depend on no kernel before this one
 
   ptx::griddepcontrol_wait();
-  Tokens<kColumns> x = {};
+  Tokens<kColumns> x(a, place);
 #pragma unroll
-  for (int block = 0; block < 4; ++block) {
-    if (place.step < place.steps_end) x.load(a, block, place.step, place.g, place.t);
-  }
+  for (int block = 0; block < 4; ++block)
+    x.load(block, place.step < place.steps_end);
+  x.advance();
 
   Sums<kTiles, kColumns> sums = {};
   for (int base = place.step; base < place.steps_end; base += form.ahead) {
@@ -240,9 +272,9 @@ __global__ void __launch_bounds__(kForms[kForm].threads(), blocks_per_sm(kForms[
     for (int i = 0; i < form.ahead; ++i) {
       const int step = base + i;
       if (step < place.steps_end) {
-        multiply_step<dtype, kScales, kTiles, kColumns>(sums, weights[i], x, a, step + 1, place.steps_end,
-                                                        place.g, place.t);
-        request(weights[i], step + form.ahead);
+        multiply_step<dtype, kScales, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
+                                                        step + 1 < place.steps_end);
+        if (step + form.ahead < place.steps_end) stream.load(weights[i]);
       }
     }
   }

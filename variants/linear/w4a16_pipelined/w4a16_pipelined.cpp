@@ -82,6 +82,8 @@ Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   }
   if (Support plain = require_no_rotation(problem); !plain) return plain;
   if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
+  if (problem.n > (std::int64_t{1} << 37) / problem.k)
+    return {"n k is beyond 2^37: places of scales are 32-bit numbers"};
   const std::int64_t rows = problem.group_rows();
   if (problem.k % kStepK != 0) return {concat("k = ", problem.k, ": a multiple of ", kStepK, " is needed")};
   if (rows % kStepK != 0 && kStepK % rows != 0)

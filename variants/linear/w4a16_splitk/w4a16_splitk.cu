@@ -9,6 +9,7 @@
 // Bit card of 32 rows, g = lane / 4, t = lane % 4, warp w has outputs 8 w + g:
 //   operand B   column g     k 8 t + 0..7: one word of qweight, two multiplies
 //   operand A   rows g, g+8  k 8 t + 0..7: 16 bytes of x each
+#include <algorithm>
 #include <cstring>
 
 #include "common/cuda_check.hpp"
@@ -186,9 +187,11 @@ class SplitkPlan final : public LinearPlan {
   LinearNumerics numerics() const override {
     LinearNumerics numerics;
     numerics.weights = LinearNumerics::Weights::rounded;
+    const auto blocks = static_cast<int>(problem().k / kRows);
+    numerics.chained = (blocks + setup_.splits - 1) / setup_.splits * (kRows / 16);
     if (setup_.sums == Sums::atomic) {
       numerics.sums = LinearNumerics::Sums::fp16_atomic;
-      numerics.splits = setup_.splits;
+      numerics.splits = std::min(setup_.splits, blocks);  // the others add zero
       numerics.deterministic = numerics.batch_invariant = false;
     }
     return numerics;
