@@ -117,9 +117,9 @@ struct WeightStream {
   }
 };
 
-/// Groups of 32 need more registers than four blocks of 256 threads have.
+/// Smaller groups need more registers than four blocks of 256 threads have.
 constexpr int blocks_per_sm(const Form& form, int scales) {
-  return scales == 4 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
+  return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
 }
 
 template <int kTiles, int kColumns>
