@@ -14,6 +14,25 @@ __device__ inline void ld_global_v4(std::uint32_t (&words)[4], const void* from)
                : "memory");
 }
 
+/// ld.global.nc.L1::no_allocate.L2::128B.v4.u32 (same chapter): 16 bytes that are read once, aligned. What they hold must
+/// not change while the kernel runs.
+__device__ inline uint4 ld_global_stream(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+/// ld.global.nc.L1::evict_last.v4.u32 (same chapter): 16 bytes that other warps read too, aligned. As above.
+__device__ inline uint4 ld_global_keep(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
 /// st.global.v4.u32, .v2.u32, .u32 (same chapter, "st"): 16, 8 or 4 bytes, aligned, where `wanted`: under a
 /// predicate, not behind a branch.
 __device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (&words)[4]) {

@@ -1,0 +1,39 @@
+// auto: the variant that is meant where none is named. The fastest that supports the problem, by rules that the sweep of
+// docs/linear.md backs.
+#include "common/text.hpp"
+#include "variants/linear/registry.hpp"
+
+namespace fwht::linear::automatic {
+namespace {
+
+/// In order of preference; the first that supports the problem is taken.
+constexpr const LinearVariant* kChoices[] = {&rotated::variant, &pipelined::variant, &splitk::f32,
+                                             &dense::dequantize_first};
+
+const LinearVariant* choice_for(const LinearProblem& problem, const DeviceInfo& device) {
+  for (const LinearVariant* variant : kChoices) {
+    if (variant->supports(problem, device)) return variant;
+  }
+  return nullptr;
+}
+
+Support supports(const LinearProblem& problem, const DeviceInfo& device) {
+  if (choice_for(problem, device) != nullptr) return {};
+  std::string reasons;
+  for (const LinearVariant* variant : kChoices) {
+    reasons +=
+        concat(reasons.empty() ? "" : "; ", variant->name, ": ", variant->supports(problem, device).why_not);
+  }
+  return {reasons};
+}
+
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
+  return choice_for(problem, device)->make_plan(problem, device);
+}
+
+}  // namespace
+
+constinit const LinearVariant variant = {"auto", "the fastest of the others that supports the problem",
+                                         Memory::device, supports, make_plan};
+
+}  // namespace fwht::linear::automatic

@@ -1,0 +1,114 @@
+// cpu: the layer on the host, from the tensors as the file has them. Every weight is exact in fp32 (16 bits); products are
+// added by fused multiply-add in ascending rows and rounded once.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "common/linear/gptq_layout.hpp"
+#include "common/parallel_for.hpp"
+#include "variants/linear/registry.hpp"
+
+namespace fwht::linear::cpu {
+namespace {
+
+constexpr std::int64_t kColumns = 8;  // a word of zero points
+
+/// One token multiplied by H / sqrt(order), in blocks.
+void rotate(float* x, std::int64_t k, std::int64_t order) {
+  for (std::int64_t h = 1; h < order; h *= 2) {
+    for (std::int64_t i = 0; i < k; i += 2 * h) {
+      for (std::int64_t j = i; j < i + h; ++j) {
+        const float a = x[j], b = x[j + h];
+        x[j] = a + b;
+        x[j + h] = a - b;
+      }
+    }
+  }
+  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(order)));
+  if (order > 1) std::transform(x, x + k, x, [=](float v) { return v * factor; });
+}
+
+class CpuPlan final : public LinearPlan {
+ public:
+  CpuPlan(const LinearProblem& problem, int threads)
+      : LinearPlan(problem), layout_(problem), threads_(threads) {}
+
+  std::int64_t packed_bytes() const override { return layout_.bytes; }
+  LinearNumerics numerics() const override { return {}; }
+  Settings settings() const override { return {{"threads", std::int64_t{threads_}}}; }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    write_gptq(layout_, weights, packed);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream) const override {
+    const LinearProblem& p = problem();
+    std::vector<float> x(static_cast<std::size_t>(p.m * p.k));
+    for (std::int64_t i = 0; i < p.m * p.k; ++i)
+      x[static_cast<std::size_t>(i)] = static_cast<float>(load_element(p.dtype, operands.x, i));
+    for (std::int64_t token = 0; token < p.m; ++token)
+      rotate(x.data() + token * p.k, p.k, p.rotation_order());
+    parallel_for(p.n / kColumns, threads_, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block)
+        multiply_columns(operands, x, block * kColumns);
+    });
+  }
+
+  void multiply_columns(const LinearOperands& operands, const std::vector<float>& x,
+                        std::int64_t column) const {
+    const LinearProblem& p = problem();
+    const GptqView view(p, operands.weights);
+    std::vector<std::array<float, kColumns>> sums(static_cast<std::size_t>(p.m),
+                                                  std::array<float, kColumns>{});
+    std::array<float, kColumns> scales{}, weights{};
+    std::array<int, kColumns> zeros{};
+    std::int64_t group = -1;
+    for (std::int64_t row = 0; row < p.k; ++row) {
+      const std::int64_t at = view.g_idx != nullptr ? view.g_idx[row] : row / p.group_rows();
+      if (at != group) {
+        group = at;
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          scales[c] = f16_to_float(view.scales[group * p.n + column + c]);
+          zeros[c] = view.qzeros == nullptr
+                         ? 8
+                         : static_cast<int>(view.qzeros[group * (p.n / 8) + column / 8] >> (4 * c) & 15U) +
+                               view.lowest_zero;
+        }
+      }
+      const std::uint32_t* words = view.qweight + row / 8 * p.n + column;
+      for (std::int64_t c = 0; c < kColumns; ++c)
+        weights[c] =
+            scales[c] * static_cast<float>(static_cast<int>(words[c] >> (4 * (row % 8)) & 15U) - zeros[c]);
+      for (std::int64_t token = 0; token < p.m; ++token) {
+        const float value = x[static_cast<std::size_t>(token * p.k + row)];
+        for (std::int64_t c = 0; c < kColumns; ++c)
+          sums[static_cast<std::size_t>(token)][c] =
+              std::fma(weights[c], value, sums[static_cast<std::size_t>(token)][c]);
+      }
+    }
+    for (std::int64_t token = 0; token < p.m; ++token)
+      for (std::int64_t c = 0; c < kColumns; ++c)
+        store_element(p.dtype, operands.y, token * p.n + column + c,
+                      sums[static_cast<std::size_t>(token)][c]);
+  }
+
+  GptqLayout layout_;
+  int threads_;
+};
+
+Support supports(const LinearProblem& problem, const DeviceInfo&) {
+  return require_ordinary_launch(problem);
+}
+
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
+  return std::make_unique<CpuPlan>(problem, device.host_threads);
+}
+
+}  // namespace
+
+constinit const LinearVariant variant = {"cpu", "fp32 sums in ascending rows, on the host", Memory::host,
+                                         supports, make_plan};
+
+}  // namespace fwht::linear::cpu

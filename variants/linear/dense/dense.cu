@@ -1,0 +1,117 @@
+#include "common/cublaslt.hpp"
+#include "common/cuda_check.hpp"
+#include "common/linear/gptq_layout.hpp"
+#include "common/storage.cuh"
+#include "variants/linear/dense/dense.hpp"
+
+namespace fwht::linear::dense {
+namespace {
+
+/// A product has at least one token; a plan for none is never executed.
+cublaslt::Matmul product_of(const LinearProblem& p, cublaslt::Right right) {
+  return {p.dtype, p.m == 0 ? 1 : p.m, p.n, p.k, right};
+}
+
+LinearNumerics numerics_of_library(const LinearProblem& problem) {
+  LinearNumerics numerics;
+  numerics.weights = LinearNumerics::Weights::rounded_once;
+  numerics.chained = static_cast<int>(problem.k / 16);
+  numerics.batch_invariant = false;  // the library may take another kernel for another m
+  return numerics;
+}
+
+class Fp16Plan final : public LinearPlan {
+ public:
+  explicit Fp16Plan(const LinearProblem& problem)
+      : LinearPlan(problem), product_(product_of(problem, cublaslt::Right::rows_of_n)) {}
+
+  std::int64_t packed_bytes() const override { return problem().n * problem().k * 2; }
+  bool one_stream_at_a_time() const override { return true; }
+  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
+  Settings settings() const override { return {{"cublaslt", cublaslt::Matmul::version()}}; }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    for (std::int64_t c = 0; c < weights.n; ++c)
+      for (std::int64_t i = 0; i < weights.k; ++i)
+        store_element(problem().dtype, packed, c * weights.k + i, weights.weight(i, c));
+  }
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    product_.enqueue(operands.x, operands.weights, operands.y, stream);
+  }
+
+  cublaslt::Matmul product_;
+};
+
+/// Eight rows of one column a thread: one word of qweight. W[k][n], each weight rounded once.
+template <Dtype dtype>
+__global__ void __launch_bounds__(256)
+    dequantize(GptqView view, typename Storage<dtype>::Element* weights, int n, int k, int group_rows) {
+  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
+            row = static_cast<int>(blockIdx.y) * 8;
+  if (column >= n) return;
+  const std::uint32_t word = view.qweight[std::int64_t{row / 8} * n + column];
+  const std::int64_t group = row / group_rows;
+  const float scale = __half2float(__ushort_as_half(view.scales[group * n + column]));
+  int zero = 8;
+  if (view.qzeros != nullptr)
+    zero = static_cast<int>(view.qzeros[group * (n / 8) + column / 8] >> (4 * (column % 8)) & 15U) +
+           view.lowest_zero;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int q = static_cast<int>(word >> (4 * i) & 15U);
+    weights[std::int64_t{row + i} * n + column] =
+        Storage<dtype>::from_float(scale * static_cast<float>(q - zero));
+  }
+}
+
+class DequantizeFirstPlan final : public LinearPlan {
+ public:
+  explicit DequantizeFirstPlan(const LinearProblem& problem)
+      : LinearPlan(problem), layout_(problem), product_(product_of(problem, cublaslt::Right::rows_of_k)) {
+    FWHT_CUDA(cudaMalloc(&weights_, static_cast<std::size_t>(problem.n * problem.k * 2)));
+  }
+  ~DequantizeFirstPlan() override { cudaFree(weights_); }
+
+  std::int64_t packed_bytes() const override { return layout_.bytes; }
+  bool one_stream_at_a_time() const override { return true; }  // the weights in 16 bits
+  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
+  Settings settings() const override {
+    return {{"cublaslt", cublaslt::Matmul::version()}, {"workspace_bytes", problem().n * problem().k * 2}};
+  }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    write_gptq(layout_, weights, packed);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    const LinearProblem& p = problem();
+    const GptqView view(p, operands.weights);
+    const dim3 grid(static_cast<unsigned>((p.n + 255) / 256), static_cast<unsigned>(p.k / 8));
+    const int n = static_cast<int>(p.n), k = static_cast<int>(p.k), rows = static_cast<int>(p.group_rows());
+    if (p.dtype == Dtype::f16)
+      dequantize<Dtype::f16><<<grid, 256, 0, stream>>>(view, static_cast<__half*>(weights_), n, k, rows);
+    else
+      dequantize<Dtype::bf16>
+          <<<grid, 256, 0, stream>>>(view, static_cast<__nv_bfloat16*>(weights_), n, k, rows);
+    FWHT_CUDA(cudaGetLastError());
+    product_.enqueue(operands.x, weights_, operands.y, stream);
+  }
+
+  GptqLayout layout_;
+  cublaslt::Matmul product_;
+  void* weights_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearPlan> make_fp16(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<Fp16Plan>(problem);
+}
+
+std::unique_ptr<LinearPlan> make_dequantize_first(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<DequantizeFirstPlan>(problem);
+}
+
+}  // namespace fwht::linear::dense

@@ -1,0 +1,85 @@
+// rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the plan's workspace;
+// w4a16_pipelined follows by programmatic dependent launch: its first weights are under way while x is rotated.
+#include <utility>
+
+#include "common/memory.hpp"
+#include "variants/linear/registry.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht::linear::rotated {
+namespace {
+
+/// Every block of the order is a row of the transform.
+Problem rotation_of(const LinearProblem& problem) {
+  const std::int64_t order = problem.rotation_order();
+  Problem rotation =
+      make_problem(problem.dtype, order, problem.m * problem.k / order, Placement::out_of_place);
+  rotation.programmatic_launch = problem.programmatic_launch;
+  return rotation;
+}
+
+LinearProblem layer_of(LinearProblem problem) {
+  problem.rotation = 0;
+  problem.programmatic_launch = true;
+  return problem;
+}
+
+class RotatedPlan final : public LinearPlan {
+ public:
+  RotatedPlan(const LinearProblem& problem, const DeviceInfo& device)
+      : LinearPlan(problem),
+        rotation_(fwht::plan(fwht::automatic::variant, rotation_of(problem), device)),
+        layer_(fwht::plan(pipelined::variant, layer_of(problem), device)),
+        rotated_(Memory::device,
+                 static_cast<std::size_t>(problem.m * problem.k * bytes_of(problem.dtype)) + 16) {}
+
+  std::int64_t packed_bytes() const override { return layer_->packed_bytes(); }
+  bool one_stream_at_a_time() const override { return true; }
+
+  LinearNumerics numerics() const override {
+    LinearNumerics numerics = layer_->numerics();
+    numerics.x_rounded_after_rotation = true;
+    numerics.batch_invariant = false;  // another number of rows may take another transform
+    return numerics;
+  }
+
+  Settings settings() const override {
+    Settings all = layer_->settings();
+    for (auto [name, value] : rotation_->settings())
+      all.emplace_back("rotation_" + name, std::move(value));
+    return all;
+  }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    const std::vector<std::byte> made = layer_->pack(weights);
+    std::copy(made.begin(), made.end(), packed);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    void* rotated = const_cast<void*>(rotated_.data());  // the plan's own workspace
+    rotation_->execute(operands.x, rotated, stream);
+    layer_->execute({rotated, operands.weights, operands.y}, stream);
+  }
+
+  std::unique_ptr<Plan> rotation_;
+  std::unique_ptr<LinearPlan> layer_;
+  Buffer rotated_;
+};
+
+Support supports(const LinearProblem& problem, const DeviceInfo& device) {
+  if (problem.rotation == 0) return {"no rotation is asked for"};
+  if (Support layer = pipelined::variant.supports(layer_of(problem), device); !layer) return layer;
+  return fwht::automatic::variant.supports(rotation_of(problem), device);
+}
+
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
+  return std::make_unique<RotatedPlan>(problem, device);
+}
+
+}  // namespace
+
+constinit const LinearVariant variant = {"rotated_w4a16", "the transform, then w4a16_pipelined behind it",
+                                         Memory::device, supports, make_plan};
+
+}  // namespace fwht::linear::rotated

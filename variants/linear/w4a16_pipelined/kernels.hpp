@@ -1,0 +1,31 @@
+// The kernels of w4a16_pipelined by what they are compiled for; CUDA sources only.
+#pragma once
+
+#include <iterator>
+
+#include "variants/linear/w4a16_pipelined/pipelined.hpp"
+#include "variants/linear/w4a16_pipelined/pipelined_kernel.cuh"
+
+namespace fwht::linear::pipelined {
+
+using Kernel = void (*)(const Arguments);
+
+/// For groups of 128 / scales rows or more, by the index of the form.
+Kernel kernel_f16(int form, int scales);
+Kernel kernel_bf16(int form, int scales);
+
+template <Dtype dtype, int kForm>
+Kernel kernel_of_form(int scales) {
+  if (scales == 1) return pipelined<dtype, 1, kForm>;
+  if (scales == 2) return pipelined<dtype, 2, kForm>;
+  return pipelined<dtype, 4, kForm>;
+}
+
+template <Dtype dtype, int kForm = 0>
+Kernel kernel_of(int form, int scales) {
+  if constexpr (kForm + 1 < static_cast<int>(std::size(kForms)))
+    if (form != kForm) return kernel_of<dtype, kForm + 1>(form, scales);
+  return kernel_of_form<dtype, kForm>(scales);
+}
+
+}  // namespace fwht::linear::pipelined

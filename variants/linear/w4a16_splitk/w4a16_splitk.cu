@@ -1,0 +1,262 @@
+// y[m][n] = x[m][k] W as arXiv 2402.00025 computes it ("Accelerating a Triton Fused Kernel for W4A16 Quantized Inference
+// with SplitK Work Decomposition").
+//
+// Idea. A block owns a tile of 16 tokens x 32 outputs and takes the k blocks s, s + splits, s + 2 splits ...; the blocks of
+// a tile add their results with fp16 atomics into a zeroed y. Weights are rounded to fp16: fma(q, s, -fp16(z s)). Unlike the
+// published kernel, tokens beyond m are neither read nor written, a weight word is loaded once, and zeroing y is part of
+// the launch.
+//
+// Bit card of 32 rows, g = lane / 4, t = lane % 4, warp w has outputs 8 w + g:
+//   operand B   column g     k 8 t + 0..7: one word of qweight, two multiplies
+//   operand A   rows g, g+8  k 8 t + 0..7: 16 bytes of x each
+#include <algorithm>
+#include <cstring>
+
+#include "common/cuda_check.hpp"
+#include "common/linear/gptq_layout.hpp"
+#include "common/ptx/mma.cuh"
+#include "common/ptx/mma_accumulate.cuh"
+#include "variants/linear/unpack.cuh"
+#include "variants/linear/w4a16_splitk/splitk.hpp"
+
+namespace fwht::linear::splitk {
+namespace {
+
+enum class Sums { plain, atomic, ordered };
+struct Setup {
+  int splits;
+  Sums sums;
+};
+
+constexpr int kWarps = kOutputs / 8, kThreads = 32 * kWarps, kWordRows = kRows / 8;
+
+struct Arguments {
+  const std::uint32_t* qweight;
+  const std::uint32_t* qzeros;
+  const __half* scales;
+  const __half* x;
+  __half* y;
+  float* partial;     // [tile][split][16][32], only for ordered sums
+  unsigned* tickets;  // [tile], zero
+  int m, n, k, group_rows, lowest_zero;
+};
+
+/// A lane's share of one k block: 4 words of its column, the column's scale and zero point.
+struct WeightBlock {
+  std::uint32_t words[4];
+  __half scale;
+  std::uint32_t zeros;
+
+  __device__ void load(const Arguments& a, int k_block, int column, int t) {
+    const std::uint32_t* at = a.qweight + std::int64_t{k_block * kWordRows + t} * a.n + column;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      words[i] = __ldcs(at + std::int64_t{4 * i} * a.n);
+    const int group = k_block * kRows / a.group_rows;
+    scale = a.scales[std::int64_t{group} * a.n + column];
+    zeros = a.qzeros[std::int64_t{group} * (a.n / 8) + column / 8];
+  }
+
+  __device__ __half zero(const Arguments& a, int column) const {
+    return __int2half_rn(static_cast<int>(zeros >> (4 * (column & 7)) & 15U) + a.lowest_zero);
+  }
+};
+
+__device__ uint4 load_tokens(const Arguments& a, int token, int k) {
+  if (token >= a.m) return {0, 0, 0, 0};
+  return __ldg(reinterpret_cast<const uint4*>(a.x + std::int64_t{token} * a.k + k));
+}
+
+/// Two weights of a word: nibbles i and i + 1.
+__device__ std::uint32_t dequantize(std::uint32_t word, int i, __half2 scale, __half2 minus_zero) {
+  const __half2 q = __halves2half2(__int2half_rn(static_cast<int>(word >> (4 * i) & 15U)),
+                                   __int2half_rn(static_cast<int>(word >> (4 * i + 4) & 15U)));
+  const __half2 weight = __hfma2(q, scale, minus_zero);
+  std::uint32_t bits;
+  memcpy(&bits, &weight, sizeof bits);
+  return bits;
+}
+
+__device__ void multiply_block(float (&sums)[4], const WeightBlock& block, const Arguments& a, int k,
+                               int token, int column, int t) {
+  const __half2 scale = __half2half2(block.scale);
+  const __half2 minus_zero = __hneg2(__half2half2(__hmul(block.zero(a, column), block.scale)));
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint4 low = load_tokens(a, token, k + 32 * i + 8 * t),
+                high = load_tokens(a, token + 8, k + 32 * i + 8 * t);
+    const std::uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+    const std::uint32_t word = block.words[i];
+    const std::uint32_t b_first[2] = {dequantize(word, 0, scale, minus_zero),
+                                      dequantize(word, 2, scale, minus_zero)};
+    const std::uint32_t b_second[2] = {dequantize(word, 4, scale, minus_zero),
+                                       dequantize(word, 6, scale, minus_zero)};
+    ptx::mma_sync_m16n8k16_f32_f16_accumulate(sums, first, b_first);
+    ptx::mma_sync_m16n8k16_f32_f16_accumulate(sums, second, b_second);
+  }
+}
+
+/// The fp32 sums of all blocks of the tile, added in the order of the splits by the block that comes last.
+__device__ bool add_in_order(float (&sums)[4], const Arguments& a) {
+  __shared__ bool last;
+  const int tile = static_cast<int>(blockIdx.x + blockIdx.z * gridDim.x),
+            splits = static_cast<int>(gridDim.y);
+  auto* mine = reinterpret_cast<float4*>(a.partial) + (std::int64_t{tile} * splits) * kThreads;
+  mine[blockIdx.y * kThreads + threadIdx.x] = {sums[0], sums[1], sums[2], sums[3]};
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(a.tickets + tile, 1U) == gridDim.y - 1;
+    if (last) a.tickets[tile] = 0;
+  }
+  __syncthreads();
+  if (!last) return false;
+  __threadfence();
+  float4 sum = __ldcg(mine + threadIdx.x);
+  for (int split = 1; split < splits; ++split) {
+    const float4 more = __ldcg(mine + split * kThreads + threadIdx.x);
+    sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
+  }
+  sums[0] = sum.x;
+  sums[1] = sum.y;
+  sums[2] = sum.z;
+  sums[3] = sum.w;
+  return true;
+}
+
+template <Sums kSums>
+__device__ void store(const Arguments& a, int token, int column, float first, float second) {
+  if (token >= a.m) return;
+  auto* to = reinterpret_cast<__half2*>(a.y + std::int64_t{token} * a.n + column);
+  const __half2 pair = __floats2half2_rn(first, second);
+  if constexpr (kSums == Sums::atomic) {
+    atomicAdd(to, pair);
+  } else {
+    *to = pair;
+  }
+}
+
+/// Grid: tiles of 32 outputs, splits, tiles of 16 tokens.
+template <Sums kSums>
+__global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31),
+            g = lane >> 2, t = lane & 3;
+  const int first_output = static_cast<int>(blockIdx.x) * kOutputs + warp * 8, column = first_output + g;
+  const int token = static_cast<int>(blockIdx.z) * kTokens + g;
+  const int blocks = a.k / kRows, step = static_cast<int>(gridDim.y);
+  float sums[4] = {};
+  WeightBlock now, next;
+  int at = static_cast<int>(blockIdx.y);
+  if (at < blocks) next.load(a, at, column, t);
+  for (; at < blocks; at += step) {
+    now = next;
+    if (at + step < blocks) next.load(a, at + step, column, t);
+    multiply_block(sums, now, a, at * kRows, token, column, t);
+  }
+  if constexpr (kSums == Sums::ordered) {
+    if (!add_in_order(sums, a)) return;
+  }
+  store<kSums>(a, token, first_output + 2 * t, sums[0], sums[1]);
+  store<kSums>(a, token + 8, first_output + 2 * t, sums[2], sums[3]);
+}
+
+class SplitkPlan final : public LinearPlan {
+ public:
+  SplitkPlan(const LinearProblem& problem, Setup setup)
+      : LinearPlan(problem),
+        setup_(setup),
+        layout_(problem),
+        grid_(static_cast<unsigned>(problem.n / kOutputs), static_cast<unsigned>(setup.splits),
+              static_cast<unsigned>((problem.m + kTokens - 1) / kTokens)) {
+    if (setup_.sums == Sums::ordered) {
+      const std::size_t tiles = std::size_t{grid_.x} * grid_.z;
+      FWHT_CUDA(cudaMalloc(&partial_, tiles * grid_.y * kTokens * kOutputs * sizeof(float) + 1));
+      FWHT_CUDA(cudaMalloc(&tickets_, tiles * sizeof(unsigned) + 1));
+      FWHT_CUDA(cudaMemset(tickets_, 0, tiles * sizeof(unsigned) + 1));
+      FWHT_CUDA(cudaDeviceSynchronize());
+    }
+  }
+  ~SplitkPlan() override {
+    cudaFree(partial_);
+    cudaFree(tickets_);
+  }
+
+  std::int64_t packed_bytes() const override { return layout_.bytes; }
+  bool one_stream_at_a_time() const override { return setup_.sums == Sums::ordered; }
+
+  LinearNumerics numerics() const override {
+    LinearNumerics numerics;
+    numerics.weights = LinearNumerics::Weights::rounded;
+    const auto blocks = static_cast<int>(problem().k / kRows);
+    numerics.chained = (blocks + setup_.splits - 1) / setup_.splits * (kRows / 16);
+    if (setup_.sums == Sums::atomic) {
+      numerics.sums = LinearNumerics::Sums::fp16_atomic;
+      numerics.splits = std::min(setup_.splits, blocks);  // the others add zero
+      numerics.deterministic = numerics.batch_invariant = false;
+    }
+    return numerics;
+  }
+
+  Settings settings() const override {
+    return {{"splits", std::int64_t{setup_.splits}},
+            {"blocks", std::int64_t{grid_.x} * grid_.y * grid_.z},
+            {"threads", std::int64_t{kThreads}}};
+  }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    write_gptq(layout_, weights, packed);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    const LinearProblem& p = problem();
+    const GptqView view(p, operands.weights);
+    const Arguments arguments{view.qweight,
+                              view.qzeros,
+                              reinterpret_cast<const __half*>(view.scales),
+                              static_cast<const __half*>(operands.x),
+                              static_cast<__half*>(operands.y),
+                              partial_,
+                              tickets_,
+                              static_cast<int>(p.m),
+                              static_cast<int>(p.n),
+                              static_cast<int>(p.k),
+                              static_cast<int>(p.group_rows()),
+                              view.lowest_zero};
+    if (setup_.sums == Sums::atomic) {
+      FWHT_CUDA(cudaMemsetAsync(operands.y, 0, static_cast<std::size_t>(p.bytes_written()), stream));
+      splitk<Sums::atomic><<<grid_, kThreads, 0, stream>>>(arguments);
+    } else if (setup_.sums == Sums::ordered) {
+      splitk<Sums::ordered><<<grid_, kThreads, 0, stream>>>(arguments);
+    } else {
+      splitk<Sums::plain><<<grid_, kThreads, 0, stream>>>(arguments);
+    }
+    FWHT_CUDA(cudaGetLastError());
+  }
+
+  Setup setup_;
+  GptqLayout layout_;
+  dim3 grid_;
+  float* partial_ = nullptr;
+  unsigned* tickets_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearPlan> make_data_parallel(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{1, Sums::plain});
+}
+std::unique_ptr<LinearPlan> make_split_4(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{4, Sums::atomic});
+}
+std::unique_ptr<LinearPlan> make_split_8(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{8, Sums::atomic});
+}
+std::unique_ptr<LinearPlan> make_split_16(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{16, Sums::atomic});
+}
+std::unique_ptr<LinearPlan> make_f32(const LinearProblem& problem, const DeviceInfo&) {
+  return std::make_unique<SplitkPlan>(problem, Setup{4, Sums::ordered});
+}
+
+}  // namespace fwht::linear::splitk
