@@ -44,16 +44,21 @@ double load_average() {
 }
 
 Json describe_run(const Provenance& provenance, const RunInfo& run) {
-  return {{"program", run.program},
-          {"argv", provenance.argv},
-          {"commit", provenance.build.commit},
-          {"dirty", provenance.build.dirty},
-          {"grid", run.grid},
-          {"grid_text", run.grid_text},
-          {"utc_start", provenance.utc_start},
-          {"utc_end", nullptr},
-          {"load_average", load_average()},
-          {"complete", false}};
+  Json description = {{"program", run.program},
+                      {"argv", provenance.argv},
+                      {"commit", provenance.build.commit},
+                      {"dirty", provenance.build.dirty},
+                      {"grid", run.grid},
+                      {"grid_text", run.grid_text},
+                      {"utc_start", provenance.utc_start},
+                      {"utc_end", nullptr},
+                      {"load_average", load_average()},
+                      {"complete", false}};
+  if (!run.communication.empty()) {
+    for (const auto& [name, value] : run.communication)
+      description["communication"][name] = value;
+  }
+  return description;
 }
 
 std::string device_in_words(const DeviceInfo& device) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/provenance.hpp"
@@ -33,6 +34,8 @@ struct RunInfo {
   std::string grid, grid_text;  ///< empty where the program has none
   std::vector<std::uint64_t> seeds;
   std::vector<std::string> variants;  ///< in ladder order
+  /// Of programs that run over several ranks: version of NCCL, and its variables with their values.
+  std::vector<std::pair<std::string, std::string>> communication = {};
 };
 
 class ResultsFolder {

@@ -138,6 +138,18 @@ Column bytes_written(Presence presence) {
   return not_negative(integer("bytes_written", presence, "bytes", "the fewest that must be written"));
 }
 
+/// The columns that tell layers over ranks apart, then `others`.
+std::vector<Column> with_parallel_key(std::vector<Column> others) {
+  std::vector<Column> columns = {string("shape", key, "of the MLP"),
+                                 integer("m", key, "tokens", "rows of X"),
+                                 integer("ranks", key, "ranks", "GPUs"),
+                                 string("algorithm", key, "how column- and row-parallel layer meet"),
+                                 string("rotation", key, "what turns h in between"),
+                                 string("variant", key, "the linear variant of both projections")};
+  columns.insert(columns.end(), others.begin(), others.end());
+  return columns;
+}
+
 std::vector<Table> make_tables() {
   return {
       {"results.csv",
@@ -349,6 +361,49 @@ std::vector<Table> make_tables() {
         positive(integer("kernels", required, "kernels", "rows of the profiler that belong to it")),
         json("settings", optional, "what the plan decided")},
        true},
+      {"tensor_parallel.csv", "fwht_tensor_parallel",
+       "one row per layer spread over ranks: shape, tokens, ranks and algorithm",
+       with_parallel_key(
+           {one_of("status", required, {"ok", "incorrect", "failed", "unsupported"}, "what became of it"),
+            number("time_us", optional, "us",
+                   "one layer in a graph of several: median over the replays of the largest over the ranks"),
+            number("min_us", optional, "us", "of the replays"),
+            number("max_us", optional, "us", "of the replays"),
+            number("pieces_us", optional, "us", "sum of the times of its pieces, each measured alone"),
+            number("model_us", optional, "us", "what the cost model says"),
+            number("published_speedup", optional, "",
+                   "the best speed-up of tp_aware over naive that arXiv 2402.04925 gives for the shape"),
+            integer("layers", optional, "layers", "in one graph, each with weights of its own"),
+            integer("replays", optional, "replays", "of the graph"),
+            number("rel_l2", optional, "", "error against FP64 over 256 columns, the largest over the ranks"),
+            number("rel_l2_bound", optional, "", "what it may be; 0: every result is exact"),
+            string("reason", optional, "why it is not ok")}),
+       true},
+      {"tensor_parallel_pieces.csv", "fwht_tensor_parallel",
+       "one row per piece of such a layer, measured alone",
+       with_parallel_key(
+           {string("piece", key,
+                   "projection, collective or move; between: all pieces between the projections"),
+            number("time_us", required, "us", "as in tensor_parallel.csv"),
+            number("min_us", required, "us", "of the replays"),
+            number("max_us", required, "us", "of the replays"),
+            integer("layers", required, "layers", "in one graph"),
+            integer("replays", required, "replays", "of the graph")}),
+       true},
+      {"tensor_parallel_model.csv",
+       "fwht_tensor_parallel",
+       "what the cost model says of every layer; nothing in it was run",
+       {string("shape", key, "of the MLP"), integer("m", key, "tokens", "rows of X"),
+        integer("ranks", key, "ranks", "GPUs; 16 are two hosts of 8"),
+        string("algorithm", key, "how column- and row-parallel layer meet"),
+        string("rotation", key, "what turns h in between"),
+        one_of(
+            "source", required, {"from_measured", "extrapolated", "assumed"},
+            "built from measured pieces; extrapolated beyond four ranks; with assumed links between hosts"),
+        number("gemms_us", required, "us", "reading the weights"),
+        number("between_us", required, "us", "from one projection to the other"),
+        number("reduce_us", required, "us", "the all-reduce"),
+        number("model_us", required, "us", "the sum")}},
       {"tests.csv",
        "./testbed (analysis/times.py)",
        "one row per test case that was to run on the machine of the results",

@@ -1,0 +1,140 @@
+#include "experiments/tensor_parallel/cost_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+#include "common/error.hpp"
+
+namespace fwht::tensor_parallel {
+namespace {
+
+/// Microseconds in graphs of 50 collectives, fp16, maximum over ranks.
+struct Row {
+  int ranks;
+  double kib;  // of one rank
+  double all_reduce, all_gather, all_to_all;
+
+  double of(Collective collective) const {
+    return collective == Collective::all_reduce   ? all_reduce
+           : collective == Collective::all_gather ? all_gather
+                                                  : all_to_all;
+  }
+};
+constexpr Row kMeasured[] = {
+    {2, 2, 6.32, 5.81, 6.33},       {2, 16, 6.94, 6.42, 7.55},      {2, 64, 7.42, 6.76, 8.29},
+    {2, 128, 7.54, 7.13, 8.0},      {2, 256, 8.6, 8.16, 8.58},      {2, 512, 10.73, 11.25, 10.1},
+    {2, 1024, 14.33, 16.77, 12.78}, {2, 4096, 32.65, 35.52, 19.76}, {2, 65536, 247.25, 290.88, 137.92},
+    {4, 2, 9.73, 8.04, 6.99},       {4, 16, 11.23, 9.24, 7.56},     {4, 64, 11.33, 9.68, 8.49},
+    {4, 128, 11.58, 10.93, 8.86},   {4, 256, 12.0, 13.91, 8.91},    {4, 512, 14.76, 19.09, 10.67},
+    {4, 1024, 18.42, 36.6, 14.86},  {4, 4096, 40.04, 64.83, 23.96}, {4, 65536, 321.57, 659.86, 181.23},
+};
+
+double measured_us(Collective collective, int ranks, double kib) {
+  const auto* const first = std::find_if(std::begin(kMeasured), std::end(kMeasured),
+                                         [&](const Row& row) { return row.ranks == ranks; });
+  const auto* const last =
+      std::find_if(first, std::end(kMeasured), [&](const Row& row) { return row.ranks != ranks; });
+  if (kib <= first->kib) return first->of(collective);
+  const Row* high = std::find_if(first, last, [&](const Row& row) { return row.kib >= kib; });
+  if (high == last) --high;  // beyond the table: along its last line
+  const Row& low = *(high - 1);
+  const double share = (kib - low.kib) / (high->kib - low.kib);
+  return low.of(collective) + share * (high->of(collective) - low.of(collective));
+}
+
+/// What a rank receives, in units of what it hands in.
+double received(Collective collective, int ranks) {
+  const double t = ranks;
+  return collective == Collective::all_gather ? t - 1
+                                              : (collective == Collective::all_reduce ? 2 : 1) * (t - 1) / t;
+}
+
+}  // namespace
+
+double collective_us(Collective collective, int ranks, double bytes, const Machine& machine) {
+  if (ranks < 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
+    throw BadRequest(fmt::format("ranks={} must be a power of two", ranks));
+  if (ranks == 1) return 0.0;
+  const double kib = bytes / 1024.0;
+  double time = 0.0;
+  if (ranks <= 4) {
+    time = measured_us(collective, ranks, kib);
+  } else {
+    const double two = measured_us(collective, 2, 0), four = measured_us(collective, 4, 0);
+    const int doublings = std::bit_width(static_cast<unsigned>(ranks)) - 3;  // beyond 4
+    time = four + doublings * (four - two) +
+           (measured_us(collective, 4, kib) - four) * received(collective, ranks) / received(collective, 4);
+  }
+  if (ranks > machine.ranks_per_host) {
+    const double outside = 1.0 - static_cast<double>(machine.ranks_per_host) / ranks;
+    time +=
+        machine.host_latency_us + bytes * received(collective, ranks) * outside / machine.host_bytes_per_us;
+  }
+  return time;
+}
+
+Prediction predict(const MlpProblem& problem, const Machine& machine, std::int64_t down_rows) {
+  validate(problem);
+  const auto matrix_bytes = [](std::int64_t k, std::int64_t n, std::int64_t group) {
+    const auto weights = static_cast<double>(k) * static_cast<double>(n);
+    return weights * (0.5 + 2.5 / static_cast<double>(group));  // nibble; scale and zero point of a group
+  };
+  const MlpShape& shape = problem.shape;
+  const bool sorted_here = problem.algorithm == Algorithm::local_sort && problem.rotation == Rotation::none;
+  const std::int64_t rows = down_rows == 0 ? problem.shard() : down_rows;
+  const double shard_bytes = 2.0 * static_cast<double>(problem.m * problem.shard());
+  const auto exchange = [&](Collective collective) {
+    return collective_us(collective, problem.ranks, shard_bytes, machine);
+  };
+
+  Prediction prediction;
+  prediction.measured = problem.ranks <= 4 && problem.ranks <= machine.ranks_per_host;
+  prediction.gemms = (matrix_bytes(shape.k1, shape.up_columns() / problem.ranks, problem.group) +
+                      matrix_bytes(rows, shape.n2, sorted_here ? 32 : problem.group)) /
+                     machine.weight_bytes_per_us;
+  prediction.reduce = collective_us(Collective::all_reduce, problem.ranks,
+                                    2.0 * static_cast<double>(problem.m * shape.n2), machine);
+  if (shape.gated) prediction.between += machine.move_us;
+  switch (problem.rotation) {
+    case Rotation::none:
+      break;
+    case Rotation::blocks:
+    case Rotation::block_diagonal:
+      prediction.between += machine.transform_us;
+      return prediction;
+    case Rotation::all_to_all:
+      prediction.between += machine.transform_us;
+      if (problem.ranks > 1) {
+        prediction.between += exchange(Collective::all_to_all) + machine.move_us +
+                              (problem.m > 1 ? machine.move_us : 0.0);  // pieces are packed unless one row
+      }
+      return prediction;
+    case Rotation::gather:
+      prediction.between += machine.transform_us;
+      if (problem.ranks > 1) prediction.between += exchange(Collective::all_gather) + 2 * machine.move_us;
+      return prediction;
+  }
+  switch (problem.algorithm) {
+    case Algorithm::tp_aware:
+      break;
+    case Algorithm::naive:
+      prediction.between += exchange(Collective::all_gather) + (problem.ranks > 1 ? 2 : 1) * machine.move_us;
+      break;
+    case Algorithm::naive_fused:
+      prediction.between += exchange(Collective::all_gather) + machine.move_us;
+      break;
+    case Algorithm::local_sort:
+      prediction.between += machine.move_us;
+      break;
+  }
+  return prediction;
+}
+
+double published_speedup(std::string_view shape) {
+  return shape == "llama-70b" ? 1.81 : shape == "granite-20b" ? 1.78 : 0.0;
+}
+
+}  // namespace fwht::tensor_parallel

@@ -1,0 +1,133 @@
+// The CUDA half of the study: the activation, graphs and events of one rank.
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/cuda_check.hpp"
+#include "common/memory.hpp"
+#include "experiments/tensor_parallel/device.hpp"
+#include "experiments/tensor_parallel/layer.hpp"
+
+namespace fwht::tensor_parallel {
+namespace {
+
+// A pair of columns a thread.
+template <bool silu>
+__global__ void activate_kernel(const __half2* in, __half2* out, int pairs) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), row = static_cast<int>(blockIdx.y);
+  if (i >= pairs) return;
+  const float2 gate = __half22float2(in[std::int64_t{row} * 2 * pairs + i]);
+  const float2 up = __half22float2(in[std::int64_t{row} * 2 * pairs + pairs + i]);
+  const auto act = [](float x) { return silu ? x / (1.0F + __expf(-x)) : x; };
+  out[std::int64_t{row} * pairs + i] = __floats2half2_rn(act(gate.x) * up.x, act(gate.y) * up.y);
+}
+
+class OwnedStream {
+ public:
+  OwnedStream() { FWHT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~OwnedStream() { cudaStreamDestroy(stream_); }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+struct OwnedEvents {
+  explicit OwnedEvents(int count) : events(static_cast<std::size_t>(count)) {
+    for (cudaEvent_t& event : events)
+      FWHT_CUDA(cudaEventCreate(&event));
+  }
+  ~OwnedEvents() {
+    for (cudaEvent_t event : events)
+      if (event != nullptr) cudaEventDestroy(event);
+  }
+  OwnedEvents(const OwnedEvents&) = delete;
+  OwnedEvents& operator=(const OwnedEvents&) = delete;
+  std::vector<cudaEvent_t> events;
+};
+
+class Graph {
+ public:
+  Graph(cudaStream_t stream, const std::function<void(Stream)>& enqueue) {
+    // Of this thread alone: the other ranks' threads allocate and capture meanwhile.
+    FWHT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      enqueue(stream);
+    } catch (...) {
+      cudaStreamEndCapture(stream, &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    FWHT_CUDA(cudaStreamEndCapture(stream, &graph));
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "cudaGraphInstantiate(&executable_, graph, 0)");
+    FWHT_CUDA(cudaGraphUpload(executable_, stream));
+  }
+  ~Graph() {
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(cudaStream_t stream) const { FWHT_CUDA(cudaGraphLaunch(executable_, stream)); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+}  // namespace
+
+void activate_on_device(Activation activation, const void* in, void* out, std::int64_t rows,
+                        std::int64_t width, Stream stream) {
+  const int pairs = static_cast<int>(width / 2);
+  constexpr int kThreads = 128;
+  const dim3 grid(static_cast<unsigned>((pairs + kThreads - 1) / kThreads), static_cast<unsigned>(rows));
+  const auto kernel = activation == Activation::silu ? activate_kernel<true> : activate_kernel<false>;
+  kernel<<<grid, kThreads, 0, stream>>>(static_cast<const __half2*>(in), static_cast<__half2*>(out), pairs);
+  FWHT_CUDA(cudaGetLastError());
+}
+
+void run_once(Communicator& communicator, const std::function<void(Stream)>& enqueue, TimeLimit limit) {
+  const OwnedStream stream;
+  FWHT_CUDA(cudaDeviceSynchronize());  // uploads on the default stream are not ordered before this one
+  enqueue(stream);
+  communicator.finish(stream, limit);
+}
+
+std::vector<double> time_together(Communicator& communicator, const std::function<void(Stream)>& enqueue,
+                                  int replays, TimeLimit limit) {
+  const OwnedStream stream;
+  Buffer start(Memory::device, 64);
+  const float zero[16] = {};
+  start.upload(zero, sizeof zero);
+  FWHT_CUDA(cudaDeviceSynchronize());
+  enqueue(stream);  // loads modules and connects ranks outside any graph
+  communicator.all_reduce(start.data(), 1, Dtype::f32, stream);
+  communicator.finish(stream, limit);
+
+  const Graph graph(stream, enqueue);
+  OwnedEvents events(2 * replays);
+  graph.launch(stream);
+  for (int i = 0; i < replays; ++i) {
+    communicator.all_reduce(start.data(), 1, Dtype::f32, stream);
+    FWHT_CUDA(cudaEventRecord(events.events[static_cast<std::size_t>(2 * i)], stream));
+    graph.launch(stream);
+    FWHT_CUDA(cudaEventRecord(events.events[static_cast<std::size_t>(2 * i + 1)], stream));
+  }
+  communicator.finish(stream, limit);
+  std::vector<double> times_us;
+  for (int i = 0; i < replays; ++i) {
+    float milliseconds = 0.0F;
+    FWHT_CUDA(cudaEventElapsedTime(&milliseconds, events.events[static_cast<std::size_t>(2 * i)],
+                                   events.events[static_cast<std::size_t>(2 * i + 1)]));
+    times_us.push_back(1e3 * static_cast<double>(milliseconds));
+  }
+  return times_us;
+}
+
+}  // namespace fwht::tensor_parallel

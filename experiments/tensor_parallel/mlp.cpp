@@ -1,0 +1,402 @@
+#include "experiments/tensor_parallel/mlp.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "common/error.hpp"
+#include "common/parallel_for.hpp"
+#include "reference/hadamard.hpp"
+#include "reference/operators.hpp"
+
+namespace fwht::tensor_parallel {
+namespace {
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class Value>
+Value parse_name(std::string_view what, std::string_view text, std::span<const Value> values) {
+  std::string known;
+  for (const Value value : values) {
+    if (text == name_of(value)) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(value));
+  }
+  throw BadRequest(fmt::format("unknown {} '{}'; known: {}", what, text, known));
+}
+
+std::vector<std::int64_t> range(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> all(at(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+constexpr std::int64_t kFilledRows = 128;  // what kernels take of k
+
+/// Rows r n1/T .. of one rank by group, each group's filled up to a multiple of `fill`, all to one of
+/// kFilledRows.
+std::vector<std::int64_t> locally_sorted(const GptqWeights& down, std::int64_t first, std::int64_t count,
+                                         std::int64_t fill) {
+  std::vector<std::int64_t> rows = range(first, count);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](std::int64_t a, std::int64_t b) { return down.group_of(a) < down.group_of(b); });
+  std::vector<std::int64_t> filled;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    filled.push_back(rows[i]);
+    const bool last = i + 1 == rows.size() || down.group_of(rows[i + 1]) != down.group_of(rows[i]);
+    while (last && static_cast<std::int64_t>(filled.size()) % fill != 0)
+      filled.push_back(-1);
+  }
+  while (static_cast<std::int64_t>(filled.size()) % kFilledRows != 0)
+    filled.push_back(-1);
+  return filled;
+}
+
+}  // namespace
+
+std::string_view name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::naive:
+      return "naive";
+    case Algorithm::naive_fused:
+      return "naive_fused";
+    case Algorithm::tp_aware:
+      return "tp_aware";
+    case Algorithm::local_sort:
+      return "local_sort";
+  }
+  return "";
+}
+
+std::string_view name_of(Rotation rotation) {
+  switch (rotation) {
+    case Rotation::none:
+      return "none";
+    case Rotation::blocks:
+      return "blocks";
+    case Rotation::block_diagonal:
+      return "block_diagonal";
+    case Rotation::all_to_all:
+      return "all_to_all";
+    case Rotation::gather:
+      return "gather";
+  }
+  return "";
+}
+
+Algorithm parse_algorithm(std::string_view text) {
+  return parse_name<Algorithm>("algorithm", text, kAlgorithms);
+}
+
+Rotation parse_rotation(std::string_view text) {
+  return parse_name<Rotation>("rotation", text, kRotations);
+}
+
+MlpShape parse_shape(std::string_view text) {
+  std::string_view sizes = text;
+  MlpShape shape{std::string(text)};
+  if (sizes.ends_with("-gated")) {
+    shape.gated = true;
+    sizes.remove_suffix(std::string_view("-gated").size());
+  }
+  if (sizes == "llama-70b") sizes = "8192x28672x8192";
+  if (sizes == "granite-20b") sizes = "6144x24576x6144";
+  const char *from = sizes.data(), *const end = sizes.data() + sizes.size();
+  for (std::int64_t* size : {&shape.k1, &shape.n1, &shape.n2}) {
+    const auto [stop, error] = std::from_chars(from, end, *size);
+    const bool last = size == &shape.n2;
+    if (error != std::errc{} || *size < 1 || (last ? stop != end : stop == end || *stop != 'x')) {
+      throw BadRequest(fmt::format(
+          "unknown shape '{}'; known: llama-70b, granite-20b, k1xn1xn2, each with or without -gated", text));
+    }
+    from = stop + (last ? 0 : 1);
+  }
+  return shape;
+}
+
+std::string to_string(const MlpProblem& problem) {
+  return fmt::format("{}/m{}/t{}/{}{}{}", problem.shape.name, problem.m, problem.ranks,
+                     name_of(problem.algorithm), problem.rotation == Rotation::none ? "" : "/",
+                     problem.rotation == Rotation::none ? "" : name_of(problem.rotation));
+}
+
+void validate(const MlpProblem& problem) {
+  const auto& [shape, m, ranks, algorithm, rotation, group] = problem;
+  if (m < 1) throw BadRequest(fmt::format("m={} must be at least 1", m));
+  if (ranks < 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))
+    throw BadRequest(fmt::format("ranks={} must be a power of two", ranks));
+  if (shape.n1 % ranks != 0)
+    throw BadRequest(fmt::format("n1={} is not divisible by ranks={}", shape.n1, ranks));
+  if (problem.shard() % group != 0) {
+    throw BadRequest(
+        fmt::format("a shard of {} rows is no multiple of the group of {}", problem.shard(), group));
+  }
+  if (shape.k1 % group != 0)
+    throw BadRequest(fmt::format("k1={} is no multiple of the group of {}", shape.k1, group));
+  if (shape.n2 % 8 != 0) throw BadRequest(fmt::format("n2={} is no multiple of 8", shape.n2));
+  if (rotation == Rotation::none) return;
+  if (algorithm != Algorithm::tp_aware) {
+    throw BadRequest(fmt::format("a rotated layer has no act-order, so {} is not offered with {}",
+                                 name_of(algorithm), name_of(rotation)));
+  }
+  const sharded::ShardedProblem rotated = rotation_of(problem);
+  if (rotated.form == sharded::Form::all_to_all && rotated.piece() % group != 0) {
+    throw BadRequest(
+        fmt::format("pieces of {} rows are no multiple of the group of {}", rotated.piece(), group));
+  }
+}
+
+sharded::ShardedProblem rotation_of(const MlpProblem& problem) {
+  const auto of_form = [&](sharded::Form form) {
+    return sharded::make_sharded_problem(form, Dtype::f16, problem.shape.n1, problem.m, problem.ranks);
+  };
+  switch (problem.rotation) {
+    case Rotation::block_diagonal:
+      return of_form(sharded::Form::block_diagonal);
+    case Rotation::all_to_all:
+      return of_form(sharded::Form::all_to_all);
+    case Rotation::gather:
+      return of_form(sharded::Form::gather);
+    case Rotation::blocks: {
+      // Blocks are rows of their own.
+      if (problem.shard() % kBlock != 0)
+        throw BadRequest(fmt::format("a shard of {} is no multiple of {}", problem.shard(), kBlock));
+      return sharded::make_sharded_problem(sharded::Form::block_diagonal, Dtype::f16, kBlock * problem.ranks,
+                                           problem.m * problem.shard() / kBlock, problem.ranks);
+    }
+    case Rotation::none:
+      break;
+  }
+  throw BadRequest("this layer has no rotation");
+}
+
+std::vector<std::int64_t> down_rows(const MlpProblem& problem, const MlpWeights& weights, int rank) {
+  const std::int64_t shard = problem.shard(), first = rank * shard;
+  if (problem.rotation == Rotation::all_to_all) {
+    const sharded::ShardedProblem rotated = rotation_of(problem);
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < shard; ++i)
+      rows.push_back(sharded::result_column(rotated, rank, i));
+    return rows;
+  }
+  if (problem.rotation != Rotation::none) return range(first, shard);
+  if (problem.algorithm == Algorithm::local_sort) return locally_sorted(weights.down, first, shard, 32);
+  const std::vector<std::int32_t> order = row_order(weights.down);
+  return {order.begin() + first, order.begin() + first + shard};
+}
+
+Share share_of(const MlpProblem& problem, const MlpWeights& weights, int rank) {
+  validate(problem);
+  const std::int64_t shard = problem.shard(), first = rank * shard;
+  const std::vector<std::int64_t> rows = down_rows(problem, weights, rank);
+  const bool sorted_here = problem.algorithm == Algorithm::local_sort && problem.rotation == Rotation::none;
+
+  std::vector<std::int64_t> columns = range(first, shard);
+  if (problem.algorithm == Algorithm::tp_aware && problem.rotation == Rotation::none) columns = rows;
+  if (problem.shape.gated) {
+    for (std::int64_t i = 0; i < shard; ++i)
+      columns.push_back(problem.shape.n1 + columns[at(i)]);
+  }
+  Share share{
+      with_columns(weights.up, columns), with_rows(weights.down, rows, sorted_here ? 32 : problem.group), {}};
+  if (sorted_here) {
+    for (const std::int64_t row : rows)
+      share.picked.push_back(row < 0 ? 0 : static_cast<std::int32_t>(row - first));
+  } else if (problem.algorithm == Algorithm::naive) {
+    share.picked = row_order(weights.down);
+  } else if (problem.algorithm == Algorithm::naive_fused) {
+    for (const std::int64_t row : rows)
+      share.picked.push_back(static_cast<std::int32_t>(row));
+  }
+  return share;
+}
+
+GptqWeights with_columns(const GptqWeights& weights, const std::vector<std::int64_t>& columns) {
+  GptqWeights part = weights;
+  part.n = static_cast<std::int64_t>(columns.size());
+  const std::int64_t words = weights.k / 8, groups = weights.groups();
+  part.qweight.assign(at(words * part.n), 0);
+  part.scales.assign(at(groups * part.n), 0);
+  part.qzeros.assign(weights.symmetric() ? 0 : at(groups * (part.n / 8)), 0);
+  parallel_for(words, reference::default_threads(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t c = 0; c < part.n; ++c)
+        part.qweight[at(r * part.n + c)] = weights.qweight[at(r * weights.n + columns[at(c)])];
+    }
+  });
+  const int lowest = weights.zero_points == ZeroPoints::v1 ? 1 : 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (std::int64_t c = 0; c < part.n; ++c) {
+      part.scales[at(g * part.n + c)] = weights.scales[at(g * weights.n + columns[at(c)])];
+      if (weights.symmetric()) continue;
+      const auto zero = static_cast<std::uint32_t>(weights.zero(g, columns[at(c)]) - lowest);
+      part.qzeros[at(g * (part.n / 8) + c / 8)] |= zero << (4 * (c % 8));
+    }
+  }
+  return part;
+}
+
+GptqWeights with_rows(const GptqWeights& weights, const std::vector<std::int64_t>& rows, std::int64_t group) {
+  GptqWeights part = weights;
+  part.g_idx.clear();
+  part.k = static_cast<std::int64_t>(rows.size());
+  part.group = group;
+  const std::int64_t groups = part.groups(), n = weights.n;
+  part.qweight.assign(at(part.k / 8 * n), 0);
+  part.scales.assign(at(groups * n), 0);
+  part.qzeros.assign(weights.symmetric() ? 0 : at(groups * (n / 8)), 0);
+  // Of the first row in the new group that is one, or of the last one before it.
+  const auto old_group = [&](std::int64_t g) {
+    std::int64_t i = g * group;
+    while (i > 0 && rows[at(i)] < 0)
+      --i;
+    return weights.group_of(rows[at(i)]);
+  };
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (std::int64_t i = 0; i < group; ++i) {
+      const std::int64_t row = rows[at(g * group + i)];
+      if (row >= 0 && weights.group_of(row) != old_group(g)) {
+        throw BadRequest(fmt::format("rows {} and {} share a new group and are of the old groups {} and {}",
+                                     rows[at(g * group)], row, old_group(g), weights.group_of(row)));
+      }
+    }
+  }
+  parallel_for(groups, reference::default_threads(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      std::copy_n(weights.scales.begin() + old_group(g) * n, n, part.scales.begin() + g * n);
+      if (!weights.symmetric())
+        std::copy_n(weights.qzeros.begin() + old_group(g) * (n / 8), n / 8,
+                    part.qzeros.begin() + g * (n / 8));
+      for (std::int64_t i = g * group; i < (g + 1) * group; ++i) {
+        const std::int64_t row = rows[at(i)];
+        const int to = 4 * static_cast<int>(i % 8), from = 4 * static_cast<int>(row % 8);
+        for (std::int64_t c = 0; c < n; ++c) {
+          // A row of zeros is q = z. z = 16, which no q reaches, is refused where the weights are made.
+          const std::uint32_t q = row < 0 ? static_cast<std::uint32_t>(weights.zero(old_group(g), c)) & 15U
+                                          : weights.qweight[at(row / 8 * n + c)] >> from & 15U;
+          part.qweight[at(i / 8 * n + c)] |= q << to;
+        }
+      }
+    }
+  });
+  return part;
+}
+
+namespace {
+
+/// W in -2 .. 2 with many zeros: q = z + {-1, 0, 1}, or one of three where `sparse`, scales 1 and 2.
+GptqWeights integer_matrix(std::int64_t n, std::int64_t k, std::int64_t group, bool sparse,
+                           std::vector<std::int32_t> g_idx, std::uint64_t seed) {
+  const std::int64_t groups = k / group;
+  GptqWeights weights;
+  weights.n = n;
+  weights.k = k;
+  weights.group = group;
+  weights.zero_points = ZeroPoints::v1;
+  weights.g_idx = std::move(g_idx);
+  weights.qweight.assign(at(k / 8 * n), 0);
+  weights.scales.assign(at(groups * n), 0);
+  weights.qzeros.assign(at(groups * (n / 8)), 0);
+  std::vector<std::uint8_t> stored(at(groups * n));  // z - 1: 1 .. 13
+  std::mt19937_64 random_groups(seed);
+  for (std::int64_t i = 0; i < groups * n; ++i) {
+    const std::uint64_t bits = random_groups();
+    stored[at(i)] = static_cast<std::uint8_t>(1 + bits % 13);
+    weights.qzeros[at(i / 8)] |= std::uint32_t{stored[at(i)]} << (4 * (i % 8));
+    weights.scales[at(i)] = float_to_f16((bits >> 32) % 2 == 0 ? 1.0F : 2.0F);
+  }
+  parallel_for(k / 8, reference::default_threads(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      std::mt19937_64 random(seed + 1 + static_cast<std::uint64_t>(r));
+      const std::uint8_t* zeros[8];
+      for (std::int64_t i = 0; i < 8; ++i)
+        zeros[i] = stored.data() + weights.group_of(8 * r + i) * n;
+      for (std::int64_t c = 0; c < n; ++c) {
+        std::uint64_t bits = random();
+        std::uint32_t word = 0;
+        for (int i = 0; i < 8; ++i, bits >>= 8) {
+          const auto draw = static_cast<std::uint32_t>(bits & 255U);
+          const std::uint32_t third = sparse ? (draw < 43 ? 0U : draw < 86 ? 2U : 1U) : draw % 3;
+          word |= (zeros[i][c] + third) << (4 * i);  // z - 1, z or z + 1
+        }
+        weights.qweight[at(r * n + c)] = word;
+      }
+    }
+  });
+  return weights;
+}
+
+}  // namespace
+
+MlpWeights integer_weights(const MlpShape& shape, std::int64_t group, bool act_order, std::uint64_t seed) {
+  std::vector<std::int32_t> g_idx;
+  if (act_order) {
+    for (std::int64_t i = 0; i < shape.n1; ++i)
+      g_idx.push_back(static_cast<std::int32_t>(i / group));
+    std::mt19937_64 random(seed + 2'000'000);
+    std::shuffle(g_idx.begin(), g_idx.end(), random);
+  }
+  return {integer_matrix(shape.up_columns(), shape.k1, group, false, {}, seed),
+          integer_matrix(shape.n2, shape.n1, group, true, std::move(g_idx), seed + 1'000'000)};
+}
+
+std::vector<std::uint16_t> integer_tokens(const MlpShape& shape, std::int64_t m, std::uint64_t seed) {
+  std::vector<std::uint16_t> tokens(at(m * shape.k1), 0);
+  std::mt19937_64 random(seed);
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (int i = 0; i < (shape.gated ? 1 : 2); ++i) {
+      const auto column = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.k1));
+      tokens[at(row * shape.k1 + column)] = float_to_f16(random() % 2 == 0 ? 1.0F : -1.0F);
+    }
+  }
+  return tokens;
+}
+
+MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,
+                   const std::vector<std::uint16_t>& tokens, const std::vector<std::int64_t>& columns) {
+  const MlpShape& shape = problem.shape;
+  const std::int64_t wide = shape.up_columns();
+  reference::Matrix hidden = reference::Matrix::Zero(problem.m, shape.n1);
+  for (std::int64_t row = 0; row < problem.m; ++row) {
+    std::vector<double> sums(at(wide), 0.0);
+    for (std::int64_t i = 0; i < shape.k1; ++i) {
+      const double x = static_cast<double>(f16_to_float(tokens[at(row * shape.k1 + i)]));
+      if (x == 0.0) continue;
+      for (std::int64_t c = 0; c < wide; ++c)
+        sums[at(c)] += x * weights.up.weight(i, c);
+    }
+    for (std::int64_t c = 0; c < shape.n1; ++c)
+      hidden(row, c) = shape.gated ? sums[at(c)] * sums[at(shape.n1 + c)] : sums[at(c)];
+  }
+  MlpTruth truth;
+  truth.hidden.assign(hidden.data(), hidden.data() + hidden.size());
+  if (problem.rotation != Rotation::none) {
+    // Blocks, or what whole_operator says, on whole rows.
+    const bool blocks = problem.rotation == Rotation::blocks || problem.rotation == Rotation::block_diagonal;
+    const sharded::ShardedProblem rotation = rotation_of(problem);
+    const Operator op = blocks ? rotation.local : sharded::whole_operator(rotation);
+    reference::Matrix parts = Eigen::Map<reference::Matrix>(hidden.data(), hidden.size() / op.n(), op.n());
+    reference::ExactOperator(op).apply(parts, orthonormal_scale(op.n()));
+    std::copy_n(parts.data(), parts.size(), hidden.data());
+  }
+  truth.y.assign(at(problem.m) * columns.size(), 0.0);
+  parallel_for(static_cast<std::int64_t>(columns.size()), reference::default_threads(),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t c = begin; c < end; ++c) {
+                   for (std::int64_t i = 0; i < shape.n1; ++i) {
+                     const double w = weights.down.weight(i, columns[at(c)]);
+                     for (std::int64_t row = 0; row < problem.m; ++row)
+                       truth.y[at(row) * columns.size() + at(c)] += hidden(row, i) * w;
+                   }
+                 }
+               });
+  return truth;
+}
+
+}  // namespace fwht::tensor_parallel

@@ -1,0 +1,186 @@
+// fwht_tensor_parallel as a user meets it, on simulated ranks.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/device_info.hpp"
+#include "common/nccl.hpp"
+#include "experiments/harness/csv.hpp"
+#include "experiments/tensor_parallel/study.hpp"
+
+namespace fwht::tensor_parallel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Ended {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string text_of(const fs::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class Program : public testing::Test {
+ protected:
+  Program() {
+    folder = fs::path(testing::TempDir()) / "tensor_parallel_test" /
+             testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+
+  Ended run(const std::string& arguments, const std::string& environment = "") {
+    const std::string command = "cd '" + folder.string() + "' && " + environment + " '" +
+                                FWHT_TENSOR_PARALLEL_PROGRAM + "' " + arguments + " >out 2>err";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "err")};
+  }
+
+  void expect_refused(const std::string& arguments, const std::string& part,
+                      const std::string& environment = "") {
+    SCOPED_TRACE(arguments);
+    const Ended ended = run(arguments, environment);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
+    EXPECT_FALSE(fs::exists(folder / "results"));
+  }
+
+  std::vector<harness::CsvRow> rows_of(const char* table) const {
+    return harness::read_csv(folder / "results" / table, harness::table_schema(table).columns);
+  }
+
+  fs::path folder;
+};
+
+TEST_F(Program, ChecksEveryAlgorithmOnSimulatedRanks) {
+  const Ended ended =
+      run("--host --ranks 2,4 --shape 256x1024x128 --tokens 1,3 --rotation blocks,all_to_all --repeats 3 "
+          "--output results");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const auto rows = rows_of("tensor_parallel.csv");
+  EXPECT_EQ(rows.size(), 2U * 2U * (4U + 2U));
+  int unsupported = 0;
+  for (const auto& row : rows) {
+    // Pieces of 1024 / 16 = 64 rows are smaller than a group; everything else is served, and right.
+    const bool small = row.at("ranks") == "4" && row.at("rotation") == "all_to_all";
+    EXPECT_EQ(row.at("status"), small ? "unsupported" : "ok") << row.at("reason");
+    unsupported += small;
+    EXPECT_EQ(row.at("time_us"), "");
+  }
+  EXPECT_EQ(unsupported, 2);
+  EXPECT_FALSE(rows_of("tensor_parallel_model.csv").empty());
+  EXPECT_NE(text_of(folder / "results" / "context.json").find("fwht_tensor_parallel"), std::string::npos);
+}
+
+TEST_F(Program, RefusesBadInputInOneSentence) {
+  expect_refused("--host --shape llama-71b --output results", "unknown shape 'llama-71b'");
+  expect_refused("--host --algorithm ring --output results", "unknown algorithm 'ring'; known: naive");
+  expect_refused("--host --rotation spin --output results", "unknown rotation 'spin'");
+  expect_refused("--host --ranks 0 --output results", "--ranks=0 must be at least 1");
+  expect_refused("--host --limit 0 --output results", "--limit=0 must be at least 1");
+  expect_refused("--host --variant nope --output results", "unknown linear layer 'nope'");
+}
+
+TEST_F(Program, RefusesWrongPlacesAmongProcesses) {
+  expect_refused("--output results", "RANK=5 must be between 0 and 1", "RANK=5 WORLD_SIZE=2 MASTER_PORT=1");
+  expect_refused("--output results", "the environment variable MASTER_PORT is missing",
+                 "env -u MASTER_PORT RANK=0 WORLD_SIZE=2");
+}
+
+// Processes on one host, as a launcher starts them.
+class ProcessesGpu : public Program {
+ protected:
+  void SetUp() override {
+    if (const std::string why = nccl::why_not(); !why.empty()) GTEST_SKIP() << why;
+    const DeviceInfo last = this_device(1);
+    if (!last.has_cuda()) GTEST_SKIP() << last.why_no_cuda;
+  }
+
+  /// Of rank 0; the other runs beside it, its output in other.log. `port` apart for every test.
+  Ended run_two(int port, const std::string& arguments, const std::string& before_other = "") {
+    const std::string program = std::string("'") + FWHT_TENSOR_PARALLEL_PROGRAM + "' ";
+    const auto place = [&](int rank) {
+      return "RANK=" + std::to_string(rank) + " WORLD_SIZE=2 MASTER_PORT=" + std::to_string(port) + " ";
+    };
+    const std::string other = "(" + place(1) + before_other + program + arguments + " >'" +
+                              (folder / "other.log").string() + "' 2>&1) &";
+    std::system(other.c_str());
+    return run(arguments + " --output results", place(0));
+  }
+};
+
+TEST_F(ProcessesGpu, GiveTheResultsOfThreads) {
+  const Ended ended =
+      run_two(29561, "--check --shape 1024x7168x1024 --tokens 1,16 --rotation all_to_all --limit 60");
+  EXPECT_EQ(ended.code, 0) << ended.err << text_of(folder / "other.log");
+  const auto rows = rows_of("tensor_parallel.csv");
+  EXPECT_EQ(rows.size(), 10U);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.at("status"), "ok") << row.at("reason");
+    EXPECT_EQ(row.at("ranks"), "2");
+  }
+}
+
+TEST_F(ProcessesGpu, ARankThatDoesNotComeEndsTheRunWithinTheLimit) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run("--check --shape 1024x7168x1024 --limit 3 --output results",
+                          "RANK=0 WORLD_SIZE=2 MASTER_PORT=29562");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("rank 1 did not come to port 29562 within 3000 ms"), std::string::npos)
+      << ended.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST_F(ProcessesGpu, ARankThatDiesEndsTheRunAndKeepsWhatIsDone) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended =
+      run_two(29563, "--check --shape 1024x7168x1024 --tokens 1,2,3,4,5,6,7,8 --repeats 20000 --limit 5",
+              "timeout -s KILL 8 ");
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_FALSE(ended.err.empty());
+  const auto rows = rows_of("tensor_parallel.csv");
+  ASSERT_FALSE(rows.empty());
+  for (std::size_t i = 0; i + 1 < rows.size(); ++i)
+    EXPECT_EQ(rows[i].at("status"), "ok");
+  EXPECT_EQ(rows.back().at("status"), "failed");
+  EXPECT_FALSE(rows.back().at("reason").empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST_F(Program, SaysWhatTheModelSaysAndRunsNothing) {
+  const Ended ended = run("--model --shape llama-70b --tokens 16");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("T=8"), std::string::npos);
+  EXPECT_NE(ended.out.find("extrapolated"), std::string::npos);
+  EXPECT_NE(ended.out.find("assumed"), std::string::npos);
+}
+
+TEST(Study, PointsAreShapeThenHowThenTokens) {
+  StudyOptions options;
+  options.shapes = {parse_shape("llama-70b")};
+  options.tokens = {1, 16};
+  options.algorithms = {Algorithm::naive, Algorithm::tp_aware};
+  options.rotations = {Rotation::all_to_all};
+  std::string text;
+  for (const MlpProblem& point : points_of(options, 2))
+    text += to_string(point) + " ";
+  EXPECT_EQ(text,
+            "llama-70b/m1/t2/naive llama-70b/m16/t2/naive llama-70b/m1/t2/tp_aware llama-70b/m16/t2/tp_aware "
+            "llama-70b/m1/t2/tp_aware/all_to_all llama-70b/m16/t2/tp_aware/all_to_all ");
+}
+
+}  // namespace
+}  // namespace fwht::tensor_parallel
