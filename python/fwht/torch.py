@@ -528,8 +528,7 @@ def _functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
         if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
             _problem(x, scale, variant, False)  # refused
         return _apply(x, scale, variant)
-    _check_arguments(x, scale, variant)
-    return _op(x, scale, variant)
+    return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
 
 
 def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None) -> Tensor:
@@ -541,7 +540,6 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         return _write_to(x, out, scale, variant)
     grad = x.requires_grad and _is_grad_enabled()
     if _is_compiling():
-        _check_arguments(x, scale, variant)
         if grad:
             return x.copy_(_op(x, scale, variant))
         _op_(x, scale, variant)
