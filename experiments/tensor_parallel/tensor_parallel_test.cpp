@@ -117,7 +117,7 @@ class ProcessesGpu : public Program {
     };
     const std::string other = "(" + place(1) + before_other + program + arguments + " >'" +
                               (folder / "other.log").string() + "' 2>&1) &";
-    std::system(other.c_str());
+    EXPECT_EQ(std::system(other.c_str()), 0);
     return run(arguments + " --output results", place(0));
   }
 };
