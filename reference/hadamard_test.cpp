@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,17 @@ TEST(Rounding, AgreesWithTheBitwiseConversion) {
     EXPECT_EQ(ulp_of(format, 1.5), 2.0 * format.unit_roundoff());
     EXPECT_EQ(ulp_of(format, 0.0), quantum_of(format));
   }
+}
+
+TEST(RoundFast, DoublePrecisionKeepsEveryDouble) {
+  const Format format = format_of(Dtype::f64);
+  for (double x : {1.0 / 3.0, -1e300, 0x1p-1074, 0x1.8p-1060, std::numeric_limits<double>::max(), -0.0}) {
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(round_fast(format, x)), std::bit_cast<std::uint64_t>(x)) << x;
+  }
+  EXPECT_EQ(quantum_of(format), std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(ulp_of(format, 1.0), std::numeric_limits<double>::epsilon());
+  EXPECT_EQ(ulp_of(format, 0x1p-1022), std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(ulp_of(format, 0x1p-1000), 0x1p-1052);
 }
 
 TEST(Hadamard, DenseMatrixHasTheDefiningProperties) {

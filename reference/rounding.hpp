@@ -16,8 +16,9 @@ inline int exponent_at_least(double x, int smallest) {
   return exponent > smallest ? exponent : smallest;
 }
 
-/// 2^e for -1022 <= e <= 1023.
+/// 2^e for -1074 <= e <= 1023.
 inline double power_of_two(int e) {
+  if (e < -1022) return std::bit_cast<double>(std::uint64_t{1} << (e + 1074));  // subnormal, in f64 alone
   return std::bit_cast<double>(static_cast<std::uint64_t>(e + 1023) << 52);
 }
 
@@ -38,6 +39,7 @@ inline double overflow_threshold(const Format& format) {
 
 /// x rounded once to the format: nearest even, overflow to an infinity, subnormals and signs kept.
 inline double round_fast(const Format& format, double x) {
+  if (format.precision == 53) return x;  // f64 holds every double
   if (!(std::fabs(x) < 0x1p129)) return std::isnan(x) ? x : std::copysign(INFINITY, x);
   // Adding 1.5 * 2^52 units in the last place lets the FP64 addition itself round at that place.
   const double shifter = 1.5 * 0x1p52 * ulp_of(format, x);

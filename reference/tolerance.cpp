@@ -772,6 +772,8 @@ namespace {
 
 bool statistics_apply(const Numerics& numerics, const Problem& problem, InputClass input_class) {
   if (!is_smooth(input_class)) return false;
+  // The truth is in fp64 itself, and may have the very same roundings.
+  if (problem.dtype() == Dtype::f64) return false;
   // The sums of factors that are not Sylvester's are predicted by their root mean square only, which is not
   // sharp enough for a window.
   if (problem.dtype() == Dtype::f32 && !problem.op.is_sylvester()) return false;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numbers>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -298,6 +299,20 @@ TEST(CleanOthers, DoublePrecisionPasses) {
 }
 
 // bf16 hi + lo pairs carry the intermediate between two stages; both halves are summed in fp32.
+TEST(CleanOthers, DoublePrecisionDataPassAndAWrongNinthDigitFails) {
+  const Problem problem = make_problem(Dtype::f64, 64, 32);
+  std::mt19937_64 generator(3);
+  std::normal_distribution<double> normal;
+  std::vector<double> in(64 * 32), out(in.size());
+  for (double& x : in)
+    x = normal(generator);
+  const Numerics model = single_rounding(Sums::fp64, problem);
+  store_rows(problem, expected(problem, Operands{in.data(), nullptr}, 0, -1, 1), out.data(), 0, 1);
+  EXPECT_TRUE(check(problem, model, InputClass::normal, in.data(), out.data(), 1).verdict);
+  out[777] += 1e-9;
+  EXPECT_FALSE(check(problem, model, InputClass::normal, in.data(), out.data(), 1).verdict);
+}
+
 TEST(CleanOthers, SplitBf16Passes) {
   for (Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     for (InputClass input : {InputClass::normal, InputClass::outlier_channels, InputClass::massive_channel,
