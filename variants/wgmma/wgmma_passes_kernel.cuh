@@ -200,7 +200,9 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   __syncwarp();
   // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
   const bool draws = kDynamic && threadIdx.x == 0;
-  const auto draw = [&] { return static_cast<int>(rows::draw_ticket(next_row, batch.rows, stride)) + stride; };
+  const auto draw = [&] {
+    return static_cast<int>(rows::draw_ticket(next_row, batch.rows, stride)) + stride;
+  };
   if (draws) leave(next_in, draw());
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();
