@@ -115,8 +115,11 @@ class ProcessesGpu : public Program {
     const auto place = [&](int rank) {
       return "RANK=" + std::to_string(rank) + " WORLD_SIZE=2 MASTER_PORT=" + std::to_string(port) + " ";
     };
-    const std::string other = "(" + place(1) + before_other + program + arguments + " >'" +
-                              (folder / "other.log").string() + "' 2>&1) &";
+    std::string other = "(";  // by +=, because g++ 12 warns of + without cause
+    for (const std::string& part :
+         {place(1), before_other, program, arguments, std::string(" >'"), (folder / "other.log").string()})
+      other += part;
+    other += "' 2>&1) &";
     EXPECT_EQ(std::system(other.c_str()), 0);
     return run(arguments + " --output results", place(0));
   }
