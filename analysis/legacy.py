@@ -18,7 +18,7 @@ LACKED = ("operator", "encoding", "bytes_read", "bytes_written")
 def declared(table: schema.Table, names: Iterable[str]) -> schema.Table:
     """`table` as older folders hold it, whose file has the columns `names`: what came later and may be empty is not asked for."""
     known = set(names)
-    return table.model_copy(update={"columns": [c for c in table.columns if c.name not in LACKED and (c.required or c.name in known)]})
+    return table.model_copy(update={"columns": [c for c in table.columns if c.name in known or (c.required and c.name not in LACKED)]})
 
 
 def completed(values: pd.DataFrame, table: schema.Table) -> pd.DataFrame:
@@ -29,6 +29,6 @@ def completed(values: pd.DataFrame, table: schema.Table) -> pd.DataFrame:
         "bytes_read": lambda: values["useful_bytes"] // 2,
         "bytes_written": lambda: values["useful_bytes"] // 2,
     }
-    absent = {name: meaning[name]() for name in LACKED if name in table.names}
+    absent = {name: meaning[name]() for name in LACKED if name in table.names and name not in values}
     absent |= {c.name: table.empty()[c.name].reindex(values.index) for c in table.columns if c.name not in values and c.name not in LACKED}
     return values.assign(**absent)[table.names]
