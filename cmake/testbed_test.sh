@@ -43,6 +43,11 @@ for command in run accuracy; do
   expect 2 1 "^testbed: --output needs a value" bare "$command" --output ''
   expect 2 1 "is a file, not a folder" bare "$command" --output "$testbed/below"
 done
+# bash ends at a local variable that is a read-only global, which only the run itself would show.
+while read -r name; do
+  ! grep -nE "^ *local( -[a-z]+)? ([a-z_=]+ )*$name(=| |$)" "$testbed" ||
+    { echo "FAILED: testbed has a local variable with the name of the read-only $name"; failures=$((failures + 1)); }
+done < <(grep -oE '^readonly [a-z_]+' "$testbed" | cut -d ' ' -f 2)
 for command in run sweep; do
   expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are .*headline host" bare "$command" --grid nope
 done
