@@ -1,5 +1,5 @@
-// auto: the variant that is meant where none is named. The fastest that supports the problem, by rules that the sweep of
-// docs/linear.md backs.
+// auto: the variant that is meant where none is named. A fixed order, no measured table: docs/linear.md shows where
+// another variant is faster.
 #include "common/text.hpp"
 #include "variants/linear/registry.hpp"
 
@@ -33,7 +33,7 @@ std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const Device
 
 }  // namespace
 
-constinit const LinearVariant variant = {"auto", "the fastest of the others that supports the problem",
+constinit const LinearVariant variant = {"auto", "the first of a fixed order that supports the problem",
                                          Memory::device, supports, make_plan};
 
 }  // namespace fwht::linear::automatic
