@@ -81,7 +81,7 @@ expect 0 1 "^2 ran, 1 failed, 3 skipped$" of_testbed count_tests ""
 expect 0 1 "^2 ran, 1 failed, 3 skipped: no CUDA device$" of_testbed count_tests "   3 no CUDA device"
 expect 0 1 "^2 ran, 1 failed, 3 skipped: no CUDA device, and other reasons$" of_testbed count_tests "   2 no CUDA device
    1 no torch"
-printf 'variant,dtype,n,rows,mode,status,fraction_of_limit,settings\ncpu,f16,8,2,host,ok,0.25,"{""a"": 1}"\nwrong,f16,8,2,host,failed,0.9,\nfast,f32,16,4,host,ok,0.75,{}\n' >"$work/results.csv"
+printf 'variant,dtype,n,rows,mode,status,fraction_of_limit,settings\ncpu,f16,8,2,host,ok,0.25,"{""a"": 1}"\nwrong,f16,8,2,host,failed,0.9,\nfast,f32,16,4,host,ok,0.75,{}\ndisturbed,f32,16,4,host,ok,2.0,{}\n' >"$work/results.csv"
 expect 0 1 "^nearest to the limit: fast on f32/n16/r4 .host., 75 % of a copy$" of_testbed nearest_to_limit "$work/results.csv"
 printf 'Collecting numpy\nERROR: SSLError(SSLCertVerificationError: certificate verify failed)\nERROR: No matching distribution\n' >"$work/log"
 expect 0 1 "certificate verify failed" of_testbed cause_in "$work/log"
