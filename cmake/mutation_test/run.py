@@ -117,15 +117,16 @@ def main() -> int:
     options, cmake_arguments = parser.parse_known_args()
 
     chosen = [mutation for mutation in MUTATIONS if re.search(options.only, mutation.name)]
+    placeless = 0
     for mutation in chosen:
         count = (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old)
         if count != 1:
             print(f"{mutation.name}: {mutation.file} holds {mutation.old!r} {count} times, not once")
-            return 2
-        if options.list:
+            placeless += 1
+        elif options.list:
             print(f"{mutation.name}: {mutation.file}")
-    if options.list:
-        return 0
+    if placeless or options.list:
+        return 2 if placeless else 0
 
     # Laid out as a checkout with its host build, so that a compiler cache knows the files again.
     source = options.folder / "source"
