@@ -320,9 +320,11 @@ def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
     return frame.sort_values(["choice", "method"], key=lambda c: c.map(order), ignore_index=True)
 
 
-def attention_shapes(device: Device) -> list[tuple[int, int]]:
+def attention_shapes(device: Device, *, published=False) -> list[tuple[int, int]]:
+    """Head dimension and length; `published`: that of the published table alone, or the largest where it was not run."""
     table = device.tables["attention.csv"]
-    return sorted({(int(d), int(n)) for d, n in zip(table["d"], table["n"], strict=True)})
+    shapes = sorted({(int(d), int(n)) for d, n in zip(table["d"], table["n"], strict=True)})
+    return shapes if not published else [(128, 8448)] if (128, 8448) in shapes else shapes[-1:]
 
 
 @dataclass(frozen=True)
@@ -406,115 +408,16 @@ def _other_choices(fp8: pd.DataFrame, method: str, published: float) -> str:
 # ------------------------------------------------------------------------------------------------- tables of the report
 
 
-def report_tables(device: Device) -> Iterator[tuple[str, str, str, pd.DataFrame, list[tuple[str, str, str]]]]:
-    """Id, title, words, data and columns (field, header, format) of every table that the report shows."""
-    what = [("variant", "variant", "text"), ("source", "source", "text"), ("dtype", "dtype", "text")]
-    low_high = [
-        ("low", "least", "fixed3"),
-        ("high", "greatest", "fixed3"),
-        ("low_for_data", "least, data", "fixed3"),
-        ("high_for_data", "greatest, data", "fixed3"),
-    ]
-    must = pd.DataFrame([{"what": r.words, "holds": "holds" if r.holds else "DOES NOT HOLD", "detail": r.detail} for r in requirements(device)])
-    yield "must-hold", "What must hold", "", must, [("what", "requirement", "text"), ("holds", "", "text"), ("detail", "measured", "text")]
-    columns = [*what, ("cases", "cases", "int"), *low_high, ("outside", "outside", "int"), ("explained", "explained", "int")]
-    words = "f16 and bf16 on continuous inputs: range against the formula, and against the prediction for the data."
-    yield "ratio-summary", "Measured over predicted error by variant", words, ratio_summary(device), columns
-    columns = [
-        ("words", "cause", "text"),
-        ("cases", "cases", "int"),
-        ("inputs", "inputs", "text"),
-        ("variants", "variants", "text"),
-        ("smallest_n", "smallest n", "int"),
-        ("largest_n", "largest n", "int"),
-        *low_high,
-    ]
-    yield (
-        "deviations",
-        "Deviations from the formula and their causes",
-        "Inside the window again once the model follows the roundings through the data.",
-        findings(device),
-        columns,
-    )
-    gain = pd.concat([gains(device, dtype).assign(dtype=dtype) for dtype in ("f16", "bf16", "f32")], ignore_index=True)
-    columns = [*what, ("n", "n", "int"), ("gain", "gain", "number"), ("gain_spread", "standard deviation", "number"), ("predicted_gain", "predicted", "number"),
-               ("deviations", "in standard deviations", "fixed")]  # fmt: skip
-    yield "gains", "Gain on normal data", "The error that all results share.", gain, columns
-    if len(device.tables["probes.csv"]):
-        columns = [
-            ("source", "source", "text"),
-            ("instruction", "instruction", "text"),
-            ("operand", "operands", "text"),
-            ("accumulator", "accumulator", "text"),
-            ("fraction_bits", "fraction bits", "int"),
-            ("fused_products", "products at once", "int"),
-            ("vectors", "vectors", "int"),
-            ("mismatches", "mismatches", "int"),
-            ("order", "changed by order", "int"),
-            ("gain", "truncation gain", "number"),
-            ("agrees", "agrees", "text"),
-        ]
-        yield "probes", "Tensor cores", "What the probes found; mismatches are bitwise differences from the model.", probe_summary(device), columns
-    if len(device.tables["overflow.csv"]):
-        columns = [*what[:2], ("n", "n", "int"), ("shape", "shape", "text"), ("onset", "begins at", "fixed3"), ("largest_tested", "tested up to", "fixed3")]
-        yield (
-            "overflow",
-            "Where spurious overflow begins",
-            "The smallest 2-norm over 65504 at which a finite result came out infinite or NaN.",
-            overflow_onset(device),
-            columns,
-        )
-    if len(device.tables["quantization.csv"]):
-        columns = [
-            ("format", "format", "text"),
-            ("input", "input", "text"),
-            ("n", "n", "int"),
-            ("rel_l2_plain", "without", "number"),
-            ("rel_l2_rotated", "rotated", "number"),
-            ("gain_db", "gain (dB)", "fixed"),
-            ("bulk_gain_db", "gain of the bulk (dB)", "fixed"),
-            ("peak_over_rms_plain", "peak / RMS without", "fixed"),
-            ("peak_over_rms_rotated", "peak / RMS rotated", "fixed"),
-        ]
-        yield "rotation-table", "What rotation does for quantized tokens", "f16 tokens, exact rotation; positive gains help.", rotation_gain(device), columns
-        columns = [*what, ("format", "format", "text"), ("input", "input", "text"), ("n", "n", "int"), ("added", "adds", "percent"),
-                   ("transform_rel_l2", "transform", "number"), ("exact", "quantization", "number")]  # fmt: skip
-        words = "The case in which a variant's own rounding adds most, against exact rotation."
-        yield "visibility", "What a variant's own rounding adds to quantization", words, transform_visibility(device), columns
-    columns = [
-        ("d", "d", "int"),
-        ("n", "n", "int"),
-        ("method", "method", "text"),
-        ("choice", "choice", "text"),
-        ("rmse", "RMSE", "number"),
-        ("rmse_mean", "mean over heads", "number"),
-        ("standard_error", "standard error", "number"),
-        ("rmse_spread", "spread", "number"),
-        ("published", "published", "number"),
-        ("ratio", "ratio", "fixed3"),
-        ("variants", "variants", "int"),
-        ("low", "least", "number"),
-        ("high", "greatest", "number"),
-        ("heads", "heads", "int"),
-        ("rows_per_head", "rows per head", "int"),
-    ]
+def report_tables(device: Device) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Id (templates/parts.toml) and data of every table that the report shows."""
+    yield "must-hold", pd.DataFrame([{"words": r.words, "holds": "holds" if r.holds else "DOES NOT HOLD", "detail": r.detail} for r in requirements(device)])
+    yield "ratio-summary", ratio_summary(device)
+    yield "deviations", findings(device)
+    yield "gains", pd.concat([gains(device, dtype).assign(dtype=dtype) for dtype in ("f16", "bf16", "f32")], ignore_index=True)
+    for id, name, query in (("probes", "probes.csv", probe_summary), ("overflow", "overflow.csv", overflow_onset),
+                            ("rotation-table", "quantization.csv", rotation_gain), ("visibility", "quantization.csv", transform_visibility)):  # fmt: skip
+        if len(device.tables[name]):
+            yield id, query(device)
     shapes = [attention_table(device, d, n).assign(d=d, n=n) for d, n in attention_shapes(device)]
-    words = "RMSE against FP64; methods that rotate show the median over variants and the range."
-    yield "attention-table", "FP8 attention", words, pd.concat(shapes, ignore_index=True) if shapes else pd.DataFrame(), columns
-    every = device.accuracy
-    columns = [
-        *what,
-        ("n", "n", "int"),
-        ("input", "input", "text"),
-        ("rel_l2", "error", "number"),
-        ("predicted_rel_l2", "predicted", "number"),
-        ("ratio", "ratio", "fixed3"),
-        ("rel_l2_min_row", "best row", "number"),
-        ("rel_l2_max_row", "worst row", "number"),
-        ("max_error_over_rms", "max error / rms", "number"),
-        ("gain", "gain", "number"),
-        ("bit_match", "bit match", "fixed3"),
-        ("status", "status", "text"),
-        ("message", "message", "text"),
-    ]
-    yield "accuracy-all", "Every accuracy measurement", "", every, columns
+    yield "attention-table", pd.concat(shapes, ignore_index=True) if shapes else pd.DataFrame()
+    yield "accuracy-all", device.accuracy

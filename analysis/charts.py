@@ -1,25 +1,93 @@
-"""Charts as Vega-Lite specifications: the report embeds them, vl-convert draws the figures of README and docs.
+"""What the pages are made of: charts as Vega-Lite specifications and tables of data frames. The report embeds both, vl-convert
+draws the figures of README and docs.
 
-A chart is a data frame and one call; tooltips show all of its columns. Colour, dash and symbol together tell variants apart, for
-the colour-blind too.
+`templates/parts.toml` has titles, words and columns; a part is its id, a data frame and one call. Tooltips show all columns.
+Colour, dash and symbol together tell variants apart, for the colour-blind too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from . import tables
 from .load import Device
+from .tables import binary, byte_text, fixed, percent, significant, time_text
 
+TEMPLATES = Path(__file__).parent / "templates"
+PARTS = tomllib.loads((TEMPLATES / "parts.toml").read_text(encoding="utf-8"))
 # Okabe-Ito first; the rest keeps apart from it in hue and lightness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D46", "#A23B72", "#44AA99", "#8A8A1F", "#7F6FD9", "#B0413E")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4])
 PUBLISHED_STYLE = {"HadaCore, published": "#767676", "fast-hadamard-transform, published": "#A39A8E"}
+# As those of report.js, for Markdown and the terminal.
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "text": str, "int": lambda v: fixed(v, 0), "fixed": fixed, "fixed1": lambda v: fixed(v, 1), "fixed3": lambda v: fixed(v, 3), "number": significant,
+    "percent": percent, "us": time_text, "bytes": byte_text, "rate": lambda v: f"{significant(v / 1e12)} TB/s", "binary": binary,
+}  # fmt: skip
+
+Columns = list[tuple[str, str, str]]  # field, title, format
+
+
+def escaped(text: object) -> str:
+    """Text from a results folder, for a cell or a sentence of Markdown: no markup of its own, one line."""
+    return re.sub(r"\s+", " ", re.sub(r"([|<>`\\\[\]])", r"\\\1", str(text))).strip()
+
+
+def markdown(header: list[str], rows: Iterable[list[str]], *, numeric: bool | str = True) -> str:
+    """A Markdown table, numbers to the right (`numeric="rest"`: but in the first column); "" without rows."""
+    lines = [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    rule = " | ".join(("---:" if i or numeric is True else "---") if numeric else "---" for i, _ in enumerate(header))
+    return "\n".join([f"| {' | '.join(header)} |", f"| {rule} |", *lines]) if lines else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A sortable table of the report; also as Markdown and for the terminal."""
+
+    id: str
+    title: str
+    words: str
+    columns: Columns
+    frame: pd.DataFrame
+
+    def rows(self) -> list[list[str]]:
+        return [[FORMATS[kind](row[name]) for name, _, kind in self.columns] for row in self.frame.to_dict("records")]
+
+    def markdown(self) -> str:
+        header = [title for _, title, _ in self.columns]
+        return markdown(header, ([escaped(cell) for cell in row] for row in self.rows()), numeric="rest")
+
+    def text(self) -> str:
+        return pd.DataFrame(self.rows(), columns=[title for _, title, _ in self.columns]).to_string(index=False) if len(self.frame) else "nothing to show"
+
+
+def title_of(name: str) -> str:
+    return PARTS["columns"].get(name, [name.replace("_", " ")])[0]
+
+
+def columns_of(frame: pd.DataFrame, names: Iterable[str], titles: dict[str, str] | None = None, formats: dict[str, str] | None = None) -> Columns:
+    """As parts.toml declares them, else by the values."""
+
+    def kind(name: str) -> str:
+        known = PARTS["columns"].get(name)
+        return known[1] if known else {"i": "int", "u": "int", "f": "number"}.get(frame[name].dtype.kind if name in frame else "O", "text")
+
+    return [(name, (titles or {}).get(name, title_of(name)), (formats or {}).get(name) or kind(name)) for name in names]
+
+
+def table(id: str, frame: pd.DataFrame, columns: Iterable[str] | None = None) -> Table:
+    """The table that parts.toml declares as `id`, with its columns, or `columns`, or all of `frame`."""
+    part = PARTS["parts"][id]
+    names = columns or part.get("columns", "").split() or [str(c) for c in frame]
+    return Table(id, part["title"], part.get("words", ""), columns_of(frame, names, part.get("titles"), part.get("formats")), frame)
 
 
 @dataclass(frozen=True)
@@ -66,11 +134,22 @@ def field(name: str, title: str | None = None, *, log: float = 0, zero=False, do
     if domain:
         scale |= {"domain": domain, "clamp": True}
     axis = {"labelOverlap": True} | ({"format": axis_format} if axis_format else {})
-    return {"field": name, "type": "quantitative", "title": title or name, "scale": scale, "axis": axis} | ({"sort": sort} if sort else {})
+    return {"field": name, "type": "quantitative", "title": title or title_of(name), "scale": scale, "axis": axis} | ({"sort": sort} if sort else {})
 
 
-def category(name: str, title: str | None = None, *, sort=None, **more) -> dict[str, Any]:
-    return {"field": name, "type": "nominal", "title": title or name, "sort": sort} | more
+def same(name: str, title: str | None = None) -> dict[str, Any]:
+    """One encoding of a column in a further layer: on the scale and under the title of the first."""
+    return {"field": name, "type": "quantitative", "title": title}
+
+
+def category(name: str, title: str | None = None) -> dict[str, Any]:
+    """One encoding of a column of texts, in the order of the data."""
+    return {"field": name, "type": "nominal", "title": title, "sort": None}
+
+
+def kinds(frame: pd.DataFrame, name: str, marks=("color", "shape")) -> dict[str, Any]:
+    """Encodings that tell the values of a column apart, where they are no variants."""
+    return {mark: category(name) | {"scale": {"domain": list(dict.fromkeys(frame[name]))}} for mark in marks}
 
 
 def by_style(column: str, names: Iterable[str], marks=("color", "shape", "strokeDash")) -> dict[str, Any]:
@@ -85,9 +164,11 @@ def by_style(column: str, names: Iterable[str], marks=("color", "shape", "stroke
     }  # fmt: skip
 
 
-def chart(id: str, title: str, words: str, frame: pd.DataFrame, mark: str | dict, encoding: dict[str, Any], *, facet: str = "",
-          columns: int = 3, width: int | str = 300, height: int = 220, layers: Iterable[dict] = ()) -> Chart:  # fmt: skip
-    """`mark` over `encoding`; `layers` are drawn below with the same data; `facet`: a panel per value of that column."""
+def chart(id: str, frame: pd.DataFrame, mark: str | dict, encoding: dict[str, Any], *, facet: str = "", columns: int = 3, width: int | str = 300,
+          height: int = 220, layers: Iterable[dict] = (), title: str = "", free=False) -> Chart:  # fmt: skip
+    """`mark` over `encoding`; `layers` are drawn below with the same data; `facet`: a panel per value of that column, with `free`
+    on a scale of its own. Title and words are those of `id` in parts.toml."""
+    part = PARTS["parts"].get(id, {"title": title})
     tooltip = [{"field": c, "type": "quantitative" if frame[c].dtype.kind in "if" else "nominal", **({"format": ".4~g"} if frame[c].dtype.kind == "f" else {})}
                for c in frame]  # fmt: skip
     unit: dict[str, Any] = {"mark": mark if isinstance(mark, dict) else {"type": mark}, "encoding": encoding | {"tooltip": tooltip}}
@@ -98,12 +179,13 @@ def chart(id: str, title: str, words: str, frame: pd.DataFrame, mark: str | dict
         unit = {"mark": {"type": "point", "filled": True, "size": 38}, "encoding": points | {"tooltip": tooltip}}
     panel: dict[str, Any] = {"layer": [*own_layers, unit]} if own_layers else unit
     panel |= {"width": width, "height": height}
-    spec: dict[str, Any] = {}
+    spec: dict[str, Any] = panel
     if facet:
-        spec |= {"facet": {"field": facet, "type": "nominal", "title": None, "sort": None}, "columns": columns, "spec": panel}
-    else:
-        spec |= panel
-    return Chart(id, title, words, spec, frame)
+        panels = list(dict.fromkeys(frame[facet]))
+        spec = {"facet": {"field": facet, "type": "nominal", "title": None, "sort": panels}, "columns": columns, "spec": panel}
+    if free:
+        spec |= {"resolve": {"scale": {"y": "independent"}}}
+    return Chart(id, part["title"], part.get("words", ""), spec, frame)
 
 
 def rule(value: float, channel: str = "y") -> dict[str, Any]:
@@ -128,8 +210,7 @@ def speed(device: Device) -> Chart:
         "color": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[0] for s in style]}},
         "strokeDash": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[1] for s in style]}},
     }
-    words = "f16, in place, mode replay: useful bytes over time."
-    return chart("speed", "Speed by row length", words, frame, "line", encoding, facet="regime", columns=2, width=340)
+    return chart("speed", frame, "line", encoding, facet="regime", columns=2, width=340)
 
 
 def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
@@ -140,9 +221,8 @@ def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
         "x": field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
         "y": field("over_ideal", "error / one rounding", zero=True),
     } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
-    words = f"{dtype}, geometric means over n >= {tables.SMALLEST_N}; right and low is good."
     mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.9}
-    return chart("error_against_speed", "Error against speed", words, frame, mark, encoding, facet="regime", width=250)
+    return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
 
 
 def svg(drawn: Chart) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 import typer
 
-from .load import ROOT, Device, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu
+from .load import ROOT, Device, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="Tables, charts, pages and answers from results folders.")  # fmt: skip
@@ -46,15 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """ResultsError where the path cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
 
 
 @app.command()

@@ -433,6 +433,16 @@ def writing(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def write_text(path: Path, text: str) -> Path:
+    """ResultsError where the path cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
+    return path
+
+
 # ------------------------------------------------------------------------------------------------ committed folders
 
 

@@ -20,8 +20,10 @@ import numpy as np
 import pandas as pd
 
 from . import accuracy, charts, profile, tables
-from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu
-from .report import TEMPLATES, answer
+from .charts import TEMPLATES, escaped
+from .charts import markdown as table
+from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
+from .report import answer
 from .tables import OWN, PUBLISHED, fixed, percent, significant, time_text
 
 README_N = (128, 1024, 4096, 8192, 16384, 32768)
@@ -29,23 +31,11 @@ FIGURES = Path("docs") / "figures"
 NONE = "–"
 
 
-def escaped(text: object) -> str:
-    """Text from a results folder, for a cell or a sentence of Markdown: no markup of its own, one line."""
-    return re.sub(r"\s+", " ", re.sub(r"([|<>`\\\[\]])", r"\\\1", str(text))).strip()
-
-
-def table(header: list[str], rows: Iterable[list[str]], *, numeric=True) -> str:
-    """A Markdown table; "" without rows."""
-    lines = [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
-    rule = " | ".join(("---:" if i or numeric is True else "---") if numeric else "---" for i, _ in enumerate(header))
-    return "\n".join([f"| {' | '.join(header)} |", f"| {rule} |", *lines]) if lines else ""
-
-
 def environment() -> jinja2.Environment:
     """For Markdown: text of folders goes through the filter `md`."""
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
                               keep_trailing_newline=True)  # fmt: skip
-    made.filters |= {"md": escaped, "fixed": fixed, "percent": percent, "significant": significant, "binary": tables.binary}
+    made.filters |= charts.FORMATS | {"md": escaped, "significant": significant}
     return made
 
 
@@ -105,15 +95,29 @@ def variants_table(device: Device, dtype: str, size: tables.Size) -> str:
     return table([f"{dtype}: n", *map(escaped, frame.columns)], [[str(n), *map(percent, row)] for n, row in zip(frame.index, frame.to_numpy())])
 
 
-def best_of(device: Device, family: str) -> str:
-    """The best variants of a family that is no plain transform, in place."""
-    frame = tables.best(device.results[(device.results["family"] == family) & (device.results["layout"] == "in place")])
-    rows = [
-        [escaped(f"{r.dtype}: {r.operator}"), *([escaped(r.encoding)] if family == "encoded" else []), str(r.rows), r.mode, escaped(r.variant),
-         time_text(r.time_us), percent(r.fraction_of_limit), significant(r.rel_l2) if r.encoding else fixed(r.rel_l2 / tables.ideal_error(r.dtype))]
-        for r in frame.itertuples()
-    ]  # fmt: skip
-    return table(["operator", *(["encoding"] if family == "encoded" else []), "rows", "mode", "best", "time", "of a copy", "error"], rows)
+def width_table(device: Device, dtype: str) -> str:
+    """By row length m 2^k: the best variant in DRAM and in the L2, microseconds of a few rows, the largest error."""
+    wide, few = tables.by_width(device), tables.decode(device)
+    wide, few = (frame[(frame["dtype"] == dtype) & (frame["family"] == "width")] for frame in (wide, few))
+    shares, times = (wide.pivot(index="n", columns="size", values="fraction_of_limit"), few.pivot(index="n", columns="rows", values="time_us"))
+    both = pd.concat([wide, few.assign(over_ideal=few["rel_l2"] / tables.ideal_error(dtype))])
+    rows = []
+    for n, part in both.groupby("n"):
+        cells = [*(percent(shares[c].get(n)) for c in shares), *(fixed(times[c].get(n)) for c in times)]
+        rows.append([str(n), escaped(part["operator"].iloc[0]), *cells, fixed(part["over_ideal"].max()), escaped(", ".join(dict.fromkeys(part["variant"])))])
+    return table([f"{dtype}: n", "operator", *shares, *(f"{r} row{'s' * (r > 1)}, µs" for r in times), "error", "best"], rows, numeric="rest")
+
+
+def fused_table(device: Device) -> str:
+    """By encoding and size: share of the copy and gain over the pair at every n."""
+    frame = tables.fused(device)
+    lengths = sorted(set(frame["n"]))
+    rows = []
+    for (dtype, encoding, size), part in frame.groupby(["dtype", "encoding", "size"], sort=False):
+        cells = part.drop_duplicates("n").set_index("n")
+        rows.append([f"{escaped(encoding)}, {dtype}", size, *(
+            f"{percent(cells['fraction_of_limit'][n])}, × {fixed(cells['gain'][n])}" if n in cells.index else NONE for n in lengths)])  # fmt: skip
+    return table(["encoding", "size", *(f"n = {n}" for n in lengths)], rows, numeric="rest")
 
 
 def results_values(devices: list[Device]) -> dict[str, Any]:
@@ -131,7 +135,8 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
         "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
         "own_table": lambda dtype: own_table(device, dtype), "few_rows": lambda dtype: few_rows(device, dtype),
-        "best_of": lambda family: best_of(device, family), "sizes": lambda dtype: tables.regime_sizes(device, dtype),
+        "wide": newest(devices, lambda d: (d.results["family"] == "width").any()), "width_table": width_table,
+        "fused": newest(devices, lambda d: len(tables.fused(d)) > 0), "fused_table": fused_table, "sizes": lambda dtype: tables.regime_sizes(device, dtype),
         "variants_table": lambda dtype, size: variants_table(device, dtype, size),
     }  # fmt: skip
 
@@ -620,10 +625,4 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
 def write(found: dict[Path, str], *, check: bool) -> list[Path]:
     """Writes what differs, or with `check` only names it. ResultsError where a page cannot be written."""
     stale = [path for path, text in found.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    for path in [] if check else stale:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(found[path], encoding="utf-8")
-        except OSError as error:
-            raise ResultsError(f"{path} cannot be written: {error.strerror}") from None
-    return stale
+    return stale if check else [write_text(path, found[path]) for path in stale]

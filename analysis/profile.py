@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from . import charts
 from .load import ELEMENT_BYTES, ResultsError
 from .ncu import STALLS, identity
 from .schema import Strict, read_json
 from .static_code import COLUMNS as STATIC_COLUMNS
 from .static_code import load_static
-from .tables import IN_L2, fixed, percent
+from .tables import IN_L2
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
 RESOURCES = {
@@ -312,27 +313,17 @@ def bound_by(row) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------- tables
 
-# Study -> columns: (field, header, format).
-STUDY_COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "occupancy": (
-        ("registers", "registers", "int"), ("shared_bytes", "shared B", "int"), ("threads", "threads", "int"), ("blocks", "blocks", "int"),
-        ("resident_blocks", "blocks/SM", "int"), ("limiter", "limited by", "text"), ("occupancy_possible", "possible", "percent"),
-        ("occupancy", "achieved", "percent"), ("waves", "waves", "fixed"), ("tail", "tail", "percent"), ("sm_busy", "SM busy", "percent"),
-        ("blocks_per_us", "blocks/µs", "int"), ("block_starts", "of start rate", "percent"),
-    ),
-    "coalescing": (
-        ("sectors_per_load", "sectors/load", "fixed"), ("sectors_per_store", "sectors/store", "fixed"), ("useful_over_moved", "useful/moved", "fixed"),
-        ("ideal_bytes", "ideal B/el", "int"), ("l2_bytes", "L2 B/el", "fixed"), ("dram_bytes", "DRAM B/el", "fixed"), ("lsu_words", "LSU words/el", "fixed"),
-        ("shared_words", "LDS+STS words/el", "fixed"), ("shared_over_ideal", "of ideal", "fixed"), ("bank_conflicts", "conflicts/el", "fixed"),
-    ),
-    "stalls": (("issue_slots", "slots/el", "fixed"), ("fma_slots", "FMA pipe", "fixed"), ("alu_slots", "ALU pipe", "fixed"),
-               ("waits", "waits, warps per issued instruction", "text")),
-    "roofline": (*((f"of_{resource}", resource, "percent") for resource in RESOURCES), ("bound_by", "bound by", "text")),
+# Study -> columns.
+STUDY_COLUMNS = {
+    "occupancy": ["registers", "shared_bytes", "threads", "blocks", "resident_blocks", "limiter", "occupancy_possible", "occupancy", "waves", "tail",
+                  "sm_busy", "blocks_per_us", "block_starts"],
+    "coalescing": ["sectors_per_load", "sectors_per_store", "useful_over_moved", "ideal_bytes", "l2_bytes", "dram_bytes", "lsu_words", "shared_words",
+                   "shared_over_ideal", "bank_conflicts"],
+    "stalls": ["issue_slots", "fma_slots", "alu_slots", "waits"],
+    "roofline": [*(f"of_{resource}" for resource in RESOURCES), "bound_by"],
 }  # fmt: skip
-PROBLEM_COLUMNS = (("variant", "variant", "text"), ("dtype", "dtype", "text"), ("n", "n", "int"), ("rows", "rows", "int"), ("regime", "size", "text"),
-                   ("time_us", "µs", "fixed"))  # fmt: skip
-REPORT_COLUMNS = [*PROBLEM_COLUMNS, STUDY_COLUMNS["roofline"][-1], *(c for columns in STUDY_COLUMNS.values() for c in columns if c[0] != "bound_by")]
-FORMATS = {"int": lambda v: fixed(v, 0), "fixed": fixed, "percent": percent, "text": str}
+PROBLEM_COLUMNS = ["variant", "dtype", "n", "rows", "regime", "time_us"]
+REPORT_COLUMNS = [*PROBLEM_COLUMNS, "bound_by", *(c for columns in STUDY_COLUMNS.values() for c in columns if c != "bound_by")]
 
 
 def stalls_text(row, count: int = 3) -> str:
@@ -345,12 +336,6 @@ def peaks_table(profile: Profile) -> pd.DataFrame:
     return pd.DataFrame([{"resource": name, "peak": f"{value:.3g}", "unit": words[name]} for name, value in profile.peaks.items()])
 
 
-def as_text(frame: pd.DataFrame, columns) -> str:
-    """For the terminal: columns are (field, header, format)."""
-    table = pd.DataFrame({header: frame[field].map(FORMATS[kind]) for field, header, kind in columns})
-    return table.to_string(index=False) if len(table) else "nothing to show"
-
-
 def print_profile(profile: Profile, studies: list[str]) -> None:
     print(profile.label)
     print(f"ncu {profile.about['ncu']}, {profile.about['kernels']} kernels, {profile.about['seconds']:.0f} s")
@@ -360,7 +345,7 @@ def print_profile(profile: Profile, studies: list[str]) -> None:
     for study in studies:
         if study in profile.about["studies"]:
             print(f"\n{study}")
-            print(as_text(profile.problems, (*PROBLEM_COLUMNS, *STUDY_COLUMNS[study])))
+            print(charts.table("profile", profile.problems, [*PROBLEM_COLUMNS, *STUDY_COLUMNS[study]]).text())
     for name in profile.about["missing"]:
         print(f"not given by ncu {profile.about['ncu']}: {name}")
 
@@ -376,5 +361,4 @@ def print_static(folder: Path, profile: Profile | None) -> None:
         table = table[table["symbol"].isin(profile.kernels["symbol"])]
     table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
     table = table.assign(kernel=table["kernel"].str.slice(0, 64))
-    print(as_text(table, [(c, c.replace("_bytes", " B"), "text" if c in ("variant", "kernel") else "int") for c in STATIC_COLUMNS
-                          if c not in ("symbol", "arch", "local_bytes")]))  # fmt: skip
+    print(charts.table("static", table, [c for c in STATIC_COLUMNS if c not in ("symbol", "arch", "local_bytes")]).text())

@@ -1,7 +1,7 @@
 """One self-contained HTML page: the answer first, then everything to look at, filter and compare. It loads nothing from outside.
 
-Sections are declared here: what they show (charts, tables) and when (their data exist). `templates/report.html.j2` lays them out,
-`templates/report.js` draws them from the data, which lie in the page once as JSON.
+A section is a function that yields charts and tables of one run; it is there when it has data. `templates/parts.toml` has titles and
+words, `templates/report.html.j2` lays the page out, `templates/report.js` draws it from the data, which lie in it once as JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from . import accuracy, charts, profile, schema, tables
-from .charts import Chart, by_style, category, chart, rule
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, newest, runs, timed_on_gpu
+from . import accuracy, charts, layers, profile, tables
+from .charts import PARTS, TEMPLATES, Chart, Table, by_style, category, chart, columns_of, kinds, rule, table
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, newest, runs, timed_on_gpu, write_text
 from .tables import byte_text
 
-TEMPLATES = Path(__file__).parent / "templates"
 LARGEST_PAGE = 4 << 20  # bytes
 MODE_WORDS = {
     "alternating": "each launch is preceded by a copy of the same buffer, whose own share is subtracted: honest for tensors that fit the L2",
@@ -37,17 +35,7 @@ MODE_WORDS = {
     "host": "the CPU, data in host memory; the limit is the best copy on the same CPU",
 }
 FAMILY_WORDS = {"transform": "transforms, n = 2^k", "width": "any row length, n = m 2^k", "encoded": "quantized output"}
-
-
-@dataclass(frozen=True)
-class Table:
-    """A sortable table: columns are (field, title, format of templates/report.js)."""
-
-    id: str
-    title: str
-    words: str
-    columns: Sequence[tuple[str, str, str]]
-    frame: pd.DataFrame
+Parts = Iterator[Chart | Table]
 
 
 @dataclass
@@ -94,12 +82,15 @@ def _number(value: float) -> float | int | None:
 
 
 RESULT_COLUMNS = ("variant", "operator", "encoding", "family", "dtype", "n", "rows", "layout", "mode", "status", "time_us", "time_min_us",
-                  "time_max_us", "limit_us", "limit_kernel", "useful_bytes", "rel_l2", "predicted_rel_l2", "settings", "message", "picked")  # fmt: skip
+                  "time_max_us", "limit_us", "limit_kernel", "useful_bytes", "rel_l2", "predicted_rel_l2", "settings", "message", "picked",
+                  "candidate")  # fmt: skip
 
 
 def explored(device: Device) -> pd.DataFrame:
-    """What the explorer shows: the results, and the published kernels where they were measured on the same GPU."""
-    frame = device.results[list(RESULT_COLUMNS)]
+    """What the explorer shows: the results, and the published kernels where they were measured on the same GPU. `candidate`: the name
+    under which “my problem” may answer with the row, "" for none."""
+    frame = device.results.assign(candidate=tables.correct(device.results, candidates=True)["variant"])
+    frame = frame.fillna({"candidate": ""})[list(RESULT_COLUMNS)]
     if tables.PUBLISHED_GPU not in device.name or frame.empty:
         return frame
     other = tables.published()
@@ -107,15 +98,15 @@ def explored(device: Device) -> pd.DataFrame:
     errors = tables.published_errors()
     rows = pd.DataFrame(
         {
-            "variant": other["method"].map(tables.PUBLISHED) + ", published", "operator": other["n"].astype(str), "encoding": "",
-            "family": "transform", "dtype": other["dtype"], "n": other["n"], "rows": other["elements"] // other["n"], "layout": "in place",
-            "mode": other["mode"], "status": "published", "time_us": other["time_us"], "time_min_us": math.nan, "time_max_us": math.nan,
-            "limit_us": other["copy_us"], "limit_kernel": "one-shot copies", "predicted_rel_l2": math.nan,
-            "useful_bytes": 2 * other["elements"] * other["dtype"].map(ELEMENT_BYTES), "settings": "", "message": "", "picked": "",
+            "variant": other["method"].map(tables.PUBLISHED) + ", published", "operator": other["n"].astype(str), "family": "transform",
+            "dtype": other["dtype"], "n": other["n"], "rows": other["elements"] // other["n"], "layout": "in place", "mode": other["mode"],
+            "status": "published", "time_us": other["time_us"], "limit_us": other["copy_us"], "limit_kernel": "one-shot copies",
+            "useful_bytes": 2 * other["elements"] * other["dtype"].map(ELEMENT_BYTES),
             "rel_l2": [errors.get((r.method, r.dtype, r.n), math.nan) for r in other.itertuples()],
+            **dict.fromkeys(("encoding", "settings", "message", "picked", "candidate"), ""),
         }
-    )  # fmt: skip
-    return pd.concat([frame, rows[list(RESULT_COLUMNS)]], ignore_index=True)
+    ).reindex(columns=RESULT_COLUMNS)  # fmt: skip
+    return pd.concat([frame, rows], ignore_index=True)
 
 
 def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
@@ -142,403 +133,293 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
 
 # --------------------------------------------------------------------------------------------------------- the sections
 
+LENGTH = charts.field("n", "row length n", log=2, axis_format="d")
+TOKENS = charts.field("m", "tokens m", log=2, axis_format="d")
+POINTS = {"type": "point", "filled": True, "size": 50}
+
 
 def sections_of(devices: list[Device]) -> list[Section]:
     """Every section that has data, in the order of the page. `devices`: runs, newest first."""
-    found: list[Section] = []
-    for build in (published_section, family_sections, few_rows_section, runs_section, other_tables, accuracy_section, profile_section,
-                  checks_section):  # fmt: skip
-        for section in build(devices):
-            section.parts = [part for part in section.parts if len(part.frame)]
-            found += [section] if section.parts else []
-    return found
+    found = []
+    for id, build in SECTIONS.items():
+        found.append(Section(id, PARTS["sections"][id]["title"], PARTS["sections"][id].get("words", ""), list(build(devices))))
+        found += other_tables(devices) if id == "runs" else []
+    for section in found:
+        section.parts = [part for part in section.parts if len(part.frame)]
+    return [section for section in found if section.parts]
 
 
-def _each(devices: list[Device], wanted: Callable[[Device], bool]) -> Iterator[tuple[str, str, Device]]:
-    """Suffix of ids and titles for every run that has what is wanted; only the newest one per device is shown."""
-    seen: set[str] = set()
-    for device in devices:
-        if device.name not in seen and wanted(device):
-            seen.add(device.name)
-            yield f"-{len(seen)}" if len(seen) > 1 else "", f" ({device.short})", device
+def each(build: Callable[[Device], Parts]) -> Callable[[list[Device]], Parts]:
+    """The parts of every device: of the newest run of each that has any."""
+
+    def build_all(devices: list[Device]) -> Parts:
+        seen: set[str] = set()
+        for device in devices:
+            parts = [part for part in build(device) if len(part.frame)] if device.name not in seen else []
+            if parts:
+                seen.add(device.name)
+                mark = f"-{len(seen)}" if len(seen) > 1 else ""
+                yield from (replace(part, id=part.id + mark, title=f"{part.title} ({device.short})") for part in parts)
+
+    return build_all
 
 
-def _has_family(family: str, device: Device) -> bool:
-    return bool((device.results["family"] == family).any())
-
-
-def _has_rows(table: str, device: Device) -> bool:
-    return table in device.tables and len(device.tables[table]) > 0
-
-
-def published_section(devices: list[Device]) -> Iterator[Section]:
-    section = Section("published", "Published kernels", "Times of the published kernels are those of one H200; "
-                      "“×” is their time over that of fwht::transform, both in mode replay and in place.")  # fmt: skip
+def published_parts(devices: list[Device]) -> Parts:
     device = newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0)
-    if device:
-        section.parts.append(charts.speed(device))
-        section.parts.append(charts.error_against_speed(device))
-        both = tables.beside_published(device)
-        both = both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED))
-        columns = [("method", "kernel", "text"), ("dtype", "dtype", "text"), ("n", "n", "int"), ("elements", "elements", "int"),
-                   ("time_us", "fwht", "us"), ("published_us", "published", "us"), ("ratio", "×", "fixed"),
-                   ("fraction_of_limit", "of a copy", "percent"), ("published_fraction", "published, of a copy", "percent")]  # fmt: skip
-        section.parts.append(Table("beside-published", "Every common size", f"{device.short}, in place, mode replay.", columns, both))
-        columns = [("what", "time ratio", "text"), ("dtype", "dtype", "text"), ("points", "points", "int"), ("low", "10th percentile", "fixed"),
-                   ("median", "median", "fixed"), ("high", "90th percentile", "fixed"), ("mean", "geometric mean", "fixed"),
-                   ("least", "least", "fixed"), ("greatest", "greatest", "fixed")]  # fmt: skip
-        words = ("The HadaCore paper (arXiv 2412.08832) gives fast-hadamard-transform over HadaCore as 1.0 to 1.3, at most 3.6, on an H100, and 1.1 to "
-                 "1.4, at most 3.5, on an A100. The same ratio over its grid, n = 2^7 to 2^15 and 2^9 to 2^25 elements; `warp_shuffle` has the "
-                 "structure of the first kernel, `hadacore_published` the launch shapes of the second.")  # fmt: skip
-        section.parts.append(Table("paper", "The paper's claim", words, columns, tables.published_speedups(device)))
-    yield section
+    if device is None:
+        return
+    yield charts.speed(device)
+    yield charts.error_against_speed(device)
+    both = tables.beside_published(device)
+    yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
+    yield table("paper", tables.published_speedups(device))
 
 
-BEST_COLUMNS = [("dtype", "dtype", "text"), ("mode", "mode", "text"), ("layout", "layout", "text"), ("operator", "operator", "text"),
-                ("n", "n", "int"), ("rows", "rows", "int"), ("variant", "best", "text"), ("ties", "as fast", "text"), ("time_us", "time", "us"),
-                ("fraction_of_limit", "of a copy", "percent"), ("over_ideal", "error / one rounding", "fixed"),
-                ("error_ratio", "error / predicted", "fixed")]  # fmt: skip
+def best_parts(family: str, device: Device) -> Table:
+    frame = tables.best(device.results[device.results["family"] == family])
+    frame = frame.assign(over_ideal=frame["rel_l2"] / frame["dtype"].map(tables.ideal_error).astype(float))
+    return table(f"best-{family}", frame)
 
 
-def family_sections(devices: list[Device]) -> Iterator[Section]:
-    """The best variant of every problem, a section per family that was measured."""
-    for family, title in (("transform", "Best variants"), ("width", "Any row length"), ("encoded", "Quantized output")):
-        section = Section(
-            f"best-{family}",
-            title,
-            "The fastest correct variant; where several are as fast within what repeated measurements differ by, the most "
-            "exact one, and “as fast” names the others.",
-        )
-        for mark, suffix, device in _each(devices, partial(_has_family, family)):
-            frame = tables.best(device.results[device.results["family"] == family])
-            frame = frame.assign(over_ideal=frame["rel_l2"] / frame["dtype"].map(tables.ideal_error).astype(float))
-            columns = BEST_COLUMNS if family != "encoded" else [("encoding", "encoding", "text"), *BEST_COLUMNS[:-2], ("rel_l2", "relative error", "number")]
-            if family == "width":
-                wide = frame[(frame["layout"] == "in place") & frame["mode"].isin(["replay", "host"])]
-                encoding = {
-                    "x": charts.field("n", "row length n", log=2, axis_format="d"),
-                    "y": charts.field("fraction_of_limit", "of a copy", axis_format="%", zero=True),
-                } | by_style("variant", tables.ordered(wide["variant"], device.variants), ("color", "shape"))
-                kept = wide[["variant", "dtype", "operator", "n", "rows", "mode", "time_us", "fraction_of_limit"]]
-                section.parts.append(
-                    chart(
-                        f"widths{mark}",
-                        f"Share of a copy by row length{suffix}",
-                        "A point per problem.",
-                        kept,
-                        {"type": "point", "filled": True, "size": 50},
-                        encoding,
-                        facet="dtype",
-                    )
-                )
-            section.parts.append(Table(f"best-{family}{mark}", f"{FAMILY_WORDS[family]}{suffix}", "", columns, frame))
-        yield section
+def transform_parts(device: Device) -> Parts:
+    yield (found := best_parts("transform", device))
+    if len(found.frame):
+        yield table("support", tables.support(device))
 
 
-def few_rows_section(devices: list[Device]) -> Iterator[Section]:
-    section = Section(
-        "few-rows",
-        "A few rows",
-        "fwht::transform for the row counts of decoding, in place: per launch in mode replay, and by programmatic dependent launch (PDL).",
-    )
-    for mark, suffix, device in _each(devices, lambda d: any(len(tables.few_rows(d, dtype)) for dtype in DTYPES)):
-        frame = pd.concat([tables.few_rows(device, dtype).assign(dtype=dtype) for dtype in DTYPES], ignore_index=True)
-        columns = [("dtype", "dtype", "text"), ("n", "n", "int"), ("rows", "rows", "int"), ("time_us", "time", "us"), ("pdl_us", "with PDL", "us"),
-                   ("share", "of a copy", "percent")]  # fmt: skip
-        lines = frame.assign(rows=frame["rows"].map(lambda r: f"{r} row{'s' * (r > 1)}"))
-        encoding = {
-            "x": charts.field("n", "row length n", log=2, axis_format="d"),
-            "y": charts.field("time_us", "µs", zero=True),
-            "color": category("rows", None, sort=None),
-            "shape": category("rows", None, sort=None),
-            "strokeDash": category("rows", None, sort=None),
-        }
-        section.parts.append(chart(f"few-rows{mark}", f"Time of a launch{suffix}", "", lines, "line", encoding, facet="dtype"))
-        section.parts.append(Table(f"few-rows-table{mark}", f"A few rows{suffix}", "", columns, frame))
-    yield section
+def few_rows_parts(device: Device) -> Parts:
+    frame = pd.concat([tables.few_rows(device, dtype).assign(dtype=dtype) for dtype in DTYPES], ignore_index=True)
+    lines = frame.assign(rows=[f"{r} row{'s' * (r > 1)}" for r in frame["rows"]])
+    y = charts.field("time_us", "µs", zero=True)
+    yield chart("few-rows", lines, "line", {"x": LENGTH, "y": y} | kinds(lines, "rows", ("color", "shape", "strokeDash")), facet="dtype")
+    yield table("few-rows-table", frame)
 
 
-def runs_section(devices: list[Device]) -> Iterator[Section]:
+def width_parts(device: Device) -> Parts:
+    if not (device.results["family"] == "width").any():
+        return
+    frame = tables.by_width(device)[["variant", "operator", "dtype", "n", "rows", "size", "time_us", "limit_us", "fraction_of_limit", "over_ideal"]]
+    style = by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
+    panels = frame.assign(panel=frame["dtype"] + ", " + frame["size"])
+    y = charts.field("fraction_of_limit", axis_format="%", zero=True)
+    yield chart("widths", panels, POINTS, {"x": LENGTH, "y": y} | style, facet="panel", width=400, columns=2)
+    worst = frame.sort_values("over_ideal", ascending=False, kind="stable").drop_duplicates(["variant", "dtype", "n"]).sort_values("n")
+    yield chart("width-errors", worst, POINTS, {"x": LENGTH, "y": charts.field("over_ideal")} | style, facet="dtype", layers=[rule(1)], width=400, columns=2)
+    few = tables.decode(device)
+    few = few.assign(rows=[f"{r} row{'s' * (r > 1)}" for r in few["rows"]])[["dtype", "n", "operator", "rows", "variant", "time_us", "limit_us"]]
+    copy = {"mark": {"type": "line", "strokeDash": [3, 3], "opacity": 0.6},
+            "encoding": {"x": LENGTH, "y": charts.same("limit_us", "µs"), "color": category("rows")}}  # fmt: skip
+    encoding = {"x": LENGTH, "y": charts.field("time_us", "µs", log=2)} | kinds(few, "rows")
+    yield chart("decode", few, "line", encoding, facet="dtype", layers=[copy], width=400, columns=2)
+    yield best_parts("width", device)
+
+
+def encoded_parts(device: Device) -> Parts:
+    frame = tables.fused(device)
+    lines = frame.drop_duplicates(["format", "n", "size", "dtype"])
+    lines = lines[["format", "encoding", "variant", "dtype", "n", "rows", "size", "time_us", "pair_us", "gain", "fraction_of_limit"]]
+    lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"])
+    style = {"x": LENGTH} | kinds(lines, "format")
+    yield chart("fused-gain", lines.dropna(subset=["gain"]), "line", style | {"y": charts.field("gain", zero=True)}, facet="panel", layers=[rule(1)])
+    yield chart("fused-share", lines, "line", style | {"y": charts.field("fraction_of_limit", axis_format="%", zero=True)}, facet="panel")
+    yield table("fused", frame)
+    yield best_parts("encoded", device)
+
+
+def linear_parts(device: Device) -> Parts:
+    rows = layers.linear(device)
+    if len(rows):
+        names = list(dict.fromkeys(rows["variant"]))
+        lines = rows[["variant", "layer", "m", "time_us", "limit_us", "fraction_of_limit", "over_ideal", "mode"]]
+        share = charts.field("fraction_of_limit", "of the read limit", axis_format="%", zero=True)
+        style = {"x": TOKENS} | by_style("variant", names)
+        yield chart("linear-share", lines, "line", style | {"y": share}, facet="layer")
+        yield chart("linear-time", lines, "line", style | {"y": charts.field("time_us", "µs", log=2)}, facet="layer", free=True)
+        yield table("linear-best", layers.linear_best(device))
+        yield table("linear-paper", layers.split_over_data_parallel(device))
+    yield table("linear-rotation", layers.rows_of(device, "linear_rotation.csv"))
+    every = device.tables.get("linear.csv", pd.DataFrame())
+    yield table("linear-all", every, [c for c in every if c not in ("settings", "folder")])
+
+
+def gpus_parts(device: Device) -> Parts:
+    rows = layers.parallel(device)
+    if len(rows):
+        gains = layers.speedups(device)
+        if len(gains):
+            lines = [{"mark": {"type": "line", "strokeDash": [5, 4]}, "encoding": {"x": TOKENS, "y": charts.same("published_speedup", "times as fast")}},
+                     {"mark": {"type": "point", "shape": "cross"}, "encoding": {"x": TOKENS, "y": charts.same("model_speedup", "times as fast")}}]  # fmt: skip
+            many = gains[gains["ranks"] > 1] if (gains["ranks"] > 1).any() else gains
+            encoding = {"x": TOKENS, "y": charts.field("speedup", "times as fast", zero=True)} | kinds(many, "variant")
+            yield chart("tp-speedup", many, "line", encoding, facet="place", columns=2, width=360, layers=lines)
+        plain = rows[rows["rotation"] == "none"][["place", "algorithm", "variant", "m", "time_us", "min_us", "max_us", "pieces_us", "model_us"]]
+        y = charts.field("time_us", "µs", zero=True)
+        yield chart("tp-time", plain, "line", {"x": TOKENS, "y": y} | kinds(plain, "algorithm"), facet="place", columns=2, width=360)
+        added = layers.rotations(device)[["place", "algorithm", "rotation", "variant", "m", "time_us", "added_us"]]
+        y = charts.field("added_us", "µs more", zero=True)
+        yield chart("tp-rotation", added, "line", {"x": TOKENS, "y": y} | kinds(added, "rotation"), facet="place", columns=2, width=360)
+        model = rows[["place", "algorithm", "rotation", "m", "time_us", "model_us"]].dropna().assign(ratio=rows["time_us"] / rows["model_us"])
+        y = charts.field("ratio", "measured / model", zero=True)
+        style = kinds(model, "algorithm", ("color",)) | kinds(model, "rotation", ("shape",))
+        yield chart("tp-model", model, POINTS, {"x": TOKENS, "y": y} | style, facet="place", columns=2, width=360, layers=[rule(1)])
+    pieces = layers.pieces(device)
+    if len(pieces):
+        encoding = {"y": category("what"), "x": charts.field("time_us", "µs", zero=True), "color": category("piece")}
+        frame = pieces[["shape", "ranks", "what", "piece", "time_us", "min_us", "max_us"]]
+        yield chart("tp-pieces", frame, "bar", encoding, facet="shape", columns=2, width=420)
+    yield table("tp-speedup-table", layers.speedups(device).drop(columns="place", errors="ignore"))
+    yield table("tp-rotation-table", layers.rotations(device))
+    for id, name in (("tp-pieces-table", "tensor_parallel_pieces.csv"), ("tp-model-table", "tensor_parallel_model.csv")):
+        yield table(id, device.tables.get(name, pd.DataFrame()).drop(columns="folder", errors="ignore"))
+
+
+def runs_parts(devices: list[Device]) -> Parts:
     """Several runs: each beside the newest, and the history of a device over commits."""
-    section = Section(
-        "runs",
-        "Run against run",
-        "Speed-up: time of the older run over that of the newest. “Faster” and “slower” count problems that differ by more than repeated measurements do.",
-    )
     timed = [d for d in devices if len(d.results)]
-    columns = [("variant", "variant", "text"), ("dtype", "dtype", "text"), ("mode", "mode", "text"), ("problems", "problems", "int"),
-               ("geometric_mean", "speed-up", "fixed3"), ("least", "least", "fixed3"), ("greatest", "greatest", "fixed3"), ("faster", "faster", "int"),
-               ("slower", "slower", "int")]  # fmt: skip
     for i, other in enumerate(timed[1:], 1):
         try:
             both = tables.compare(other, timed[0])
         except ResultsError:
             continue
-        ratio = "shares of the limit compare, times do not" if other.name != timed[0].name else ""
-        section.parts.append(Table(f"run-{i}", f"{timed[0].short} over {other.short}", ratio, columns, tables.compare_summary(both)))
-    for name in dict.fromkeys(d.name for d in timed):
+        words = "shares of the limit compare, times do not" if other.name != timed[0].name else ""
+        yield replace(table("run", tables.compare_summary(both)), id=f"run-{i}", title=f"{timed[0].short} over {other.short}", words=words)
+    for i, name in enumerate(dict.fromkeys(d.name for d in timed)):
         line = [d for d in reversed(timed) if d.name == name]
         frame = tables.history(line) if len(line) > 1 else pd.DataFrame()
         if len(frame):
-            encoding = {"x": {"field": "when", "type": "ordinal", "title": "run (UTC)"}, "y": charts.field("share", "share of a copy", axis_format="%")}
-            encoding |= by_style("variant", tables.ordered(frame["variant"], line[-1].variants))
             frame = frame.assign(panel=frame["dtype"] + ", " + frame["mode"])
-            section.parts.append(chart(f"history-{len(section.parts)}", f"History on {name}", "Geometric mean over the problems that all runs measured.",
-                                       frame, "line", encoding, facet="panel"))  # fmt: skip
-    yield section
+            encoding = {"x": {"field": "when", "type": "ordinal", "title": "run (UTC)"}, "y": charts.field("share", axis_format="%")}
+            drawn = chart("history", frame, "line", encoding | by_style("variant", tables.ordered(frame["variant"], line[-1].variants)), facet="panel")
+            yield replace(drawn, id=f"history-{i}", title=f"{drawn.title} on {name}")
 
 
-def other_tables(devices: list[Device]) -> Iterator[Section]:
-    """Tables of programs that have no section of their own, as their schema.json declares them."""
-    known = set(accuracy.TABLES) | {"results.csv", "limits.csv", "unsupported.csv", "launches.csv", "not_profiled.csv", "tests.csv"}
+def other_tables(devices: list[Device]) -> list[Section]:
+    """Tables of programs that have no section of their own, as their schema.json declares them: a family of rows that is new here."""
+    known = {*accuracy.TABLES, *layers.TABLES, "results.csv", "limits.csv", "unsupported.csv", "launches.csv", "not_profiled.csv", "tests.csv"}
     names = dict.fromkeys(n for d in devices for n in d.tables if n not in known and len(d.tables[n]))
-    for name in names:
-        section = Section(f"table-{Path(name).stem}", Path(name).stem.replace("_", " ").capitalize())
-        for mark, suffix, device in _each(devices, partial(_has_rows, name)):
-            declared = next(f.schema[name] for f in reversed(device.folders) if name in f.schema)
-            columns = [(c.name, c.name + (f" ({c.unit})" if c.unit and c.unit != "us" else ""), _format_of(c)) for c in declared.columns if c.type != "json"]
-            frame = device.tables[name]
-            section.parts += _generic_charts(Path(name).stem, mark, suffix, declared, frame)
-            section.parts.append(Table(f"{Path(name).stem}{mark}", f"{name}{suffix}", "", columns, frame))
-        yield section
+    return [Section(f"table-{stem}", stem.replace("_", " ").capitalize(), "", list(each(lambda d, n=name: _declared_parts(d, n))(devices)))  # type: ignore[misc]
+            for name in names for stem in [Path(name).stem]]  # fmt: skip
 
 
-def _format_of(column: schema.Column) -> str:
-    if column.name.startswith("fraction"):
-        return "percent"
-    return {"us": "us", "bytes": "bytes"}.get(column.unit, {"integer": "int", "number": "number"}.get(column.type, "text"))
-
-
-def _generic_charts(stem: str, mark: str, suffix: str, declared: schema.Table, frame: pd.DataFrame) -> list[Chart | Table]:
-    """Share of the limit, or time, over the key number that varies most, where a table has variants and times."""
-    names = declared.names
-    value = next((c for c in ("fraction_of_limit", "time_us") if c in names), "")
+def _declared_parts(device: Device, name: str) -> Parts:
+    """A table, and before it share of the limit, or time, over the key number that varies most, where there are variants and times."""
+    frame, stem = device.tables.get(name, pd.DataFrame()), Path(name).stem
+    if frame.empty:
+        return
+    declared = next(f.schema[name] for f in reversed(device.folders) if name in f.schema)
+    value = next((c for c in ("fraction_of_limit", "time_us") if c in declared.names), "")
     numbers = [c.name for c in declared.columns if c.key and c.is_number]
-    if "variant" not in names or not value or not numbers:
-        return []
-    x = max(numbers, key=lambda c: frame[c].nunique())
-    rows = frame.dropna(subset=[value])[["variant", *[c.name for c in declared.columns if c.key and c.name != "variant"], value]]
-    encoding = {"x": charts.field(x, x, log=2), "y": charts.field(value, value, zero=True)} | by_style(
-        "variant", dict.fromkeys(rows["variant"]), ("color", "shape")
-    )
-    return [chart(f"{stem}-chart{mark}", f"{value} by {x}{suffix}", "", rows, {"type": "point", "filled": True, "size": 45}, encoding, width="container")]
+    if "variant" in declared.names and value and numbers:
+        x = max(numbers, key=lambda c: frame[c].nunique())
+        rows = frame.dropna(subset=[value])[["variant", *(c for c in declared.key if c != "variant"), value]]
+        encoding = {"x": charts.field(x, log=2), "y": charts.field(value, zero=True)} | by_style("variant", dict.fromkeys(rows["variant"]), ("color", "shape"))
+        yield chart(f"{stem}-chart", rows, POINTS, encoding, title=f"{value} by {x}", width="container")
+    shown = [c for c in declared.columns if c.type != "json"]
+    units = {c.name: f"{c.name} ({c.unit})" for c in shown if c.unit and c.unit != "us"}
+    yield Table(stem, name, "", columns_of(frame, [c.name for c in shown], units), frame)
 
 
-def accuracy_section(devices: list[Device]) -> Iterator[Section]:
-    section = Section(
-        "accuracy",
-        "Accuracy",
-        "Relative L2 error against FP64. “Predicted” follows from the roundings of each variant "
-        "(docs/numerics.md); rows marked emulated were carried out bit for bit on a host.",
-    )
-    for mark, suffix, device in _each(devices, lambda d: any(len(d.tables.get(t, ())) for t in accuracy.TABLES)):
-        section.parts += accuracy_charts(device, mark, suffix)
-        for id, title, words, frame, columns in accuracy.report_tables(device):
-            if len(frame):
-                section.parts.append(Table(f"{id}{mark}", f"{title}{suffix}", words, columns, frame))
-    if not section.parts:  # the sweep's own checks
-        for mark, suffix, device in _each(devices, lambda d: len(tables.errors(d)) > 0):
-            section.parts.append(_error_chart(device, mark, suffix))
-    yield section
+def accuracy_parts(devices: list[Device]) -> Parts:
+    """The experiments; where none was run, the errors of the sweep's own checks."""
+
+    def experiments(device: Device) -> Parts:
+        if any(len(device.tables.get(t, ())) for t in accuracy.TABLES):
+            yield from accuracy_charts(device)
+            yield from (table(id, frame) for id, frame in accuracy.report_tables(device) if len(frame))
+
+    parts = list(each(experiments)(devices)) or each(lambda d: iter([_error_chart(d)]))(devices)
+    yield from parts
 
 
-def _error_chart(device: Device, mark: str, suffix: str) -> Chart:
+def _error_chart(device: Device) -> Chart:
     frame = tables.errors(device)[["variant", "dtype", "n", "rel_l2", "over_ideal", "over_predicted"]]
-    encoding = {"x": charts.field("n", "row length n", log=2, axis_format="d"), "y": charts.field("over_ideal", "error / one rounding", log=2)}
-    encoding |= by_style("variant", tables.ordered(frame["variant"], device.variants))
-    return chart(
-        f"error{mark}", f"Error by row length{suffix}", "Over that of rounding the exact result once; normal data.", frame, "line", encoding, facet="dtype"
-    )
+    encoding = {"x": LENGTH, "y": charts.field("over_ideal", log=2)} | by_style("variant", tables.ordered(frame["variant"], device.variants))
+    return chart("error", frame, "line", encoding, facet="dtype")
 
 
-def accuracy_charts(device: Device, mark: str, suffix: str) -> Iterator[Chart]:
+def accuracy_charts(device: Device) -> Parts:
     """Charts of the accuracy experiments that were run."""
     if len(device.accuracy):
-        yield _error_chart(device, mark, suffix)
-        normal = device.accuracy[(device.accuracy["input"] == "normal") & (device.accuracy["source"] == "measured")]
-        normal = normal if len(normal) else device.accuracy[device.accuracy["input"] == "normal"]
-        names = tables.ordered(normal["variant"], device.variants)
-        x = charts.field("n", "row length n", log=2, axis_format="d")
-        equal = normal[["variant", "dtype", "n", "bit_match"]].dropna()
-        yield chart(
-            f"bit-match{mark}",
-            f"Results equal to the correctly rounded one{suffix}",
-            "Normal data.",
-            equal,
-            "line",
-            {"x": x, "y": charts.field("bit_match", "share", axis_format="%", zero=True)} | by_style("variant", names),
-            facet="dtype",
-        )
+        yield _error_chart(device)
+        normal = device.accuracy[device.accuracy["input"] == "normal"]
+        measured = normal[normal["source"] == "measured"]
+        equal = (measured if len(measured) else normal)[["variant", "dtype", "n", "bit_match"]].dropna()
+        style = by_style("variant", tables.ordered(equal["variant"], device.variants))
+        yield chart("bit-match", equal, "line", {"x": LENGTH, "y": charts.field("bit_match", "share", axis_format="%", zero=True)} | style, facet="dtype")
         ratios = accuracy.ratios(device)[["variant", "source", "dtype", "n", "input", "ratio", "ratio_for_data"]]
-        yield chart(
-            f"ratios{mark}",
-            f"Measured over predicted error{suffix}",
-            "Every continuous input; predicted by the same roundings followed through the data.",
-            ratios,
-            {"type": "point", "size": 18, "opacity": 0.6},
-            {"x": x, "y": charts.field("ratio_for_data", "measured / predicted")}
-            | by_style("variant", tables.ordered(ratios["variant"], device.variants), ("color", "shape")),
-            facet="dtype",
-            columns=2,
-            width=420,
-            layers=[rule(1)],
-        )
+        style = by_style("variant", tables.ordered(ratios["variant"], device.variants), ("color", "shape"))
+        yield chart("ratios", ratios, {"type": "point", "size": 18, "opacity": 0.6}, {"x": LENGTH, "y": charts.field("ratio_for_data")} | style, facet="dtype",
+                    columns=2, width=420, layers=[rule(1)])  # fmt: skip
     if len(device.tables["quantization.csv"]):
         gain = accuracy.rotation_gain(device)[["format", "input", "n", "rel_l2_plain", "rel_l2_rotated", "gain_db"]]
-        yield chart(
-            f"rotation{mark}",
-            f"What rotation gains before quantization{suffix}",
-            "dB of relative L2 error, f16 tokens, exact rotation.",
-            gain,
-            {"type": "point", "filled": True, "size": 40},
-            {
-                "x": charts.field("n", "row length n", log=2, axis_format="d"),
-                "y": charts.field("gain_db", "gain, dB"),
-                "color": category("input", None),
-                "shape": category("input", None),
-            },
-            facet="format",
-            layers=[rule(0)],
-        )
-    shapes = accuracy.attention_shapes(device)
-    for d, n in [(128, 8448)] if (128, 8448) in shapes else shapes[-1:]:
+        yield chart("rotation", gain, POINTS, {"x": LENGTH, "y": charts.field("gain_db", "gain, dB")} | kinds(gain, "input"), facet="format", layers=[rule(0)])
+    for d, n in accuracy.attention_shapes(device, published=True):
         frame = accuracy.attention_table(device, d, n)[["method", "choice", "rmse", "published", "ratio"]]
-        yield chart(
-            f"attention{mark}",
-            f"FP8 attention: RMSE by method, d = {d}, n = {n}{suffix}",
-            "Grey: the published value.",
-            frame[frame["choice"] == "default"],
-            {"type": "point", "filled": True, "size": 90},
-            {"y": category("method", None, sort=None), "x": charts.field("rmse", "RMSE", log=10)},
-            layers=[
-                {
-                    "mark": {"type": "tick", "thickness": 3, "color": "#888", "size": 26},
-                    "encoding": {"y": category("method", None), "x": charts.field("published", log=10)},
-                }
-            ],
-            width=420,
-            height=170,
-        )
+        tick = {"mark": {"type": "tick", "thickness": 3, "color": "#888", "size": 26},
+                "encoding": {"y": category("method"), "x": charts.same("published", "RMSE")}}  # fmt: skip
+        yield chart("attention", frame[frame["choice"] == "default"].assign(d=d, n=n), {"type": "point", "filled": True, "size": 90},
+                    {"y": category("method"), "x": charts.field("rmse", "RMSE", log=10)}, layers=[tick], width=420, height=170)  # fmt: skip
 
 
-def profile_section(devices: list[Device]) -> Iterator[Section]:
-    section = Section(
-        "profile",
-        "Profile",
-        "Counters of Nsight Compute over one launch, as shares of what kernels reach that do nothing "
-        "else, in the same run. “Bound by” names the resource above three quarters of its peak, else what is short.",
-    )
-    for device in devices:
-        for folder in device.folders:
-            mark, found = f"-{folder.name}", profile.load_profile(folder.path, folder.context)
-            if found is not None:
-                section.parts += profile_charts(found, mark)
-                section.parts += [
-                    Table(f"profile{mark}", f"Costs per element and shares of the peaks ({found.label})", "", profile.REPORT_COLUMNS, found.problems)
-                ]
-            static = profile.load_static(folder.path)
-            if static is not None:
-                static = static[static["variant"] != ""].drop_duplicates(["variant", "kernel"])
-                columns = [
-                    (c, c.replace("_bytes", " B"), "text" if c in ("variant", "kernel", "arch") else "int") for c in profile.STATIC_COLUMNS if c != "symbol"
-                ]
-                section.parts.append(
-                    Table(f"static{mark}", f"Compiled code ({folder.name})", "cuobjdump: registers, spills and instruction mix.", columns, static)
-                )
-    yield section
+def profile_parts(devices: list[Device]) -> Parts:
+    for folder in (f for d in devices for f in d.folders):
+        found = profile.load_profile(folder.path, folder.context)
+        parts: list[Chart | Table] = [] if found is None else [*profile_charts(found), table("profile", found.problems, profile.REPORT_COLUMNS)]
+        static = profile.load_static(folder.path)
+        if static is not None:
+            kernels = static[static["variant"] != ""].drop_duplicates(["variant", "kernel"])
+            parts.append(table("static", kernels, [c for c in profile.STATIC_COLUMNS if c != "symbol"]))
+        yield from (replace(part, id=f"{part.id}-{folder.name}", title=f"{part.title} ({folder.name})") for part in parts)
 
 
-def profile_charts(found: profile.Profile, mark: str) -> Iterator[Chart]:
+COSTS = ("lsu_words", "shared_words", "issue_slots", "tensor_cycles", "bank_conflicts", "l2_bytes", "dram_bytes")
+
+
+def profile_charts(found: profile.Profile) -> Parts:
     """Of DRAM-sized problems: the resources' shares, costs of an element, occupancy, what warps wait for."""
     rows = found.problems[(found.problems["regime"] == profile.DRAM_SIZED) & (found.problems["dtype"] == found.problems["dtype"].iloc[0])]
-    x = charts.field("n", "row length n", log=2, axis_format="d")
-    color = by_style("variant", found.variants)
+    style = {"x": LENGTH} | by_style("variant", found.variants)
     shares = rows.melt(["variant", "n"], [f"of_{r}" for r in profile.RESOURCES], "resource", "share").dropna()
     shares["resource"] = shares["resource"].str.removeprefix("of_")
-    yield chart(
-        f"resources{mark}",
-        f"Share of each resource's peak ({found.label})",
-        "DRAM-sized problems of the first dtype.",
-        shares,
-        "line",
-        {"x": x, "y": charts.field("share", "of the measured peak", axis_format="%", zero=True)} | color,
-        facet="resource",
-    )
-    for id, title, columns in (
-        ("costs", "Costs of an element", ("lsu_words", "shared_words", "issue_slots", "tensor_cycles", "bank_conflicts", "l2_bytes", "dram_bytes")),
-        ("occupancy", "Occupancy", ("occupancy_possible", "occupancy", "registers", "resident_blocks")),
-    ):
+    yield chart("resources", shares, "line", style | {"y": charts.field("share", "of the measured peak", axis_format="%", zero=True)}, facet="resource")
+    for id, columns in (("costs", COSTS), ("occupancy", ("occupancy_possible", "occupancy", "registers", "resident_blocks"))):
         frame = rows.melt(["variant", "n"], [c for c in columns if c in rows], "cost", "value").dropna()
         frame["cost"] = frame["cost"].str.replace("_", " ")
-        drawn = chart(
-            f"{id}{mark}", title, "", frame, "line", {"x": x, "y": charts.field("value", None or "", zero=True)} | color, facet="cost", width=230, height=160
-        )
-        drawn.spec["resolve"] = {"scale": {"y": "independent"}}
-        yield drawn
+        yield chart(id, frame, "line", style | {"y": charts.field("value", zero=True)}, facet="cost", width=230, height=160, free=True)
     stalls = rows.melt(["variant", "n"], [c for c in rows if c.startswith("stall_") and c != "stall_selected"], "reason", "warps").dropna()
     stalls = stalls[stalls["warps"] > 0.05].assign(reason=stalls["reason"].str.removeprefix("stall_").str.replace("_", " "))
-    yield chart(
-        f"stalls{mark}",
-        "What warps wait for",
-        "Warps per issued instruction.",
-        stalls,
-        {"type": "bar"},
-        {"x": {"field": "n", "type": "ordinal", "title": "n"}, "y": charts.field("warps", "warps", zero=True), "color": category("reason", None)},
-        facet="variant",
-        width=230,
-        height=140,
-    )
+    encoding = {"x": {"field": "n", "type": "ordinal", "title": "n"}, "y": charts.field("warps", zero=True), "color": category("reason")}
+    yield chart("stalls", stalls, "bar", encoding, facet="variant", width=230, height=140)
 
 
-def checks_section(devices: list[Device]) -> Iterator[Section]:
-    """What was wrong, refused, noisy; and the copies that the limits come from."""
-    section = Section("checks", "Checks and limits")
-    for mark, suffix, device in _each(devices, lambda d: len(d.results) > 0):
-        text = [(c, c, "text") for c in ("status", "variant", "operator", "encoding", "dtype", "mode", "layout")]
-        wrong = tables.not_ok(device)
-        noisy = tables.correct(device.results, noisy=True)
-        if len(wrong):
-            columns = [
-                *text,
-                ("rows", "rows", "int"),
-                ("rel_l2", "error", "number"),
-                ("predicted_rel_l2", "predicted", "number"),
-                ("message", "message", "text"),
-            ]
-            section.parts.append(Table(f"wrong{mark}", f"Without a time: incorrect or failed{suffix}", "", columns, wrong))
-        if len(noisy):
-            columns = [*text[1:], ("rows", "rows", "int"), ("time_us", "median", "us"), ("time_min_us", "fastest", "us"), ("time_max_us", "slowest", "us")]
-            section.parts.append(
-                Table(f"noisy{mark}", f"Noisy measurements{suffix}", "The slowest replay took more than 1.2 times the fastest.", columns, noisy)
-            )
-        columns = [(c, c, "int" if c == "problems" else "text") for c in ("variant", "dtype", "placement", "n", "encoding", "problems", "reason")]
-        if len(refused := tables.refusals(device)):
-            section.parts.append(Table(f"refused{mark}", f"What variants refuse, and why{suffix}", "", columns, refused))
-        columns = [
-            ("memory", "memory", "text"),
-            ("mode", "mode", "text"),
-            ("placement", "placement", "text"),
-            ("bytes_read", "read", "bytes"),
-            ("bytes_written", "written", "bytes"),
-            ("kernel", "fastest copy", "text"),
-            ("time_us", "time", "us"),
-            ("rate", "rate", "rate"),
-            ("kernels", "tried", "int"),
-        ]
-        section.parts.append(Table(f"copies{mark}", f"The copies that the limits come from{suffix}", "", columns, tables.best_copies(device)))
-    yield section
+def checks_parts(device: Device) -> Parts:
+    """What was wrong, noisy, refused; and the copies that the limits come from."""
+    if len(device.results):
+        yield table("wrong", tables.not_ok(device))
+        yield table("noisy", tables.correct(device.results, noisy=True))
+        yield table("refused", tables.refusals(device))
+        yield table("copies", tables.best_copies(device))
+
+
+SECTIONS: dict[str, Callable[[list[Device]], Parts]] = {
+    "published": published_parts, "best-transform": each(transform_parts), "few-rows": each(few_rows_parts), "best-width": each(width_parts),
+    "best-encoded": each(encoded_parts), "linear": each(linear_parts), "several-gpus": each(gpus_parts), "runs": runs_parts,
+    "accuracy": accuracy_parts, "profile": profile_parts, "checks": each(checks_parts),
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
 
 
 def committed_runs(folders: list[Folder]) -> list[Device]:
-    """What the report shows without named folders: the newest run, the newest that covers the published kernels, and those with
-    the newest accuracy (of each device) and profile; newest first."""
+    """What the report shows without named folders: the newest run, the newest that covers the published kernels, and those with the
+    newest rows of every family, every other table (of each device) and the newest profile; newest first."""
     every = runs(folders)
     timed = [d for d in every if timed_on_gpu(d)]
     wanted = [newest(timed, timed_on_gpu), newest(timed, tables.covers_published), newest(every, lambda d: any(f.has("profile.csv") for f in d.folders))]
-    wanted += {d.name: d for d in reversed(every) if len(d.accuracy)}.values()
+    wanted += [newest(timed, lambda d, family=family: (d.results["family"] == family).any()) for family in FAMILY_WORDS]  # type: ignore[misc]
+    for name in (*accuracy.TABLES, *layers.TABLES):
+        wanted += {d.name: d for d in reversed(every) if len(d.tables.get(name, ()))}.values()
     return [d for d in every if any(d is w for w in wanted)] if timed else []
 
 
@@ -665,10 +546,4 @@ def page(devices: list[Device], command: str) -> str:
 
 def write_report(devices: list[Device], output: Path, *, command: str = "") -> Path:
     """Writes the page; ResultsError where the path cannot be written."""
-    text = page(devices, command)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{output} cannot be written: {error.strerror}") from None
-    return output
+    return write_text(output, page(devices, command))

@@ -106,11 +106,13 @@ def display_rank(column: pd.Series) -> pd.Series:
 
 
 def correct(results: pd.DataFrame, *, candidates=False, **wanted) -> pd.DataFrame:
-    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without variants that hand on
-    to another one, whose times are those of what they pick, and without kernels of others."""
+    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others; a
+    variant that hands on to another one goes by the name of what it picked, where that was not measured itself."""
     rows = results[results["status"] == "ok"]
     if candidates:
-        rows = rows[(rows["picked"] == "") & ~rows["peer"].astype(bool)]
+        forwards = rows["picked"] != ""
+        rows = rows.assign(variant=rows["picked"].where(forwards, rows["variant"]), forwards=forwards)[~rows["peer"].astype(bool)]
+        rows = rows.sort_values("forwards", kind="stable").drop_duplicates([*PROBLEM, "variant"]).sort_index().drop(columns="forwards")
     for column, value in wanted.items():
         rows = rows[rows[column] == value]
     return rows
@@ -328,6 +330,70 @@ def shares(device: Device, dtype: str, size: Size) -> pd.DataFrame:
     rows = rows[rows["elements"] == size.elements].drop_duplicates(["variant", "n"])
     table = rows.pivot(index="n", columns="variant", values="fraction_of_limit")
     return table[[v for v in device.variants if v in table.columns]]
+
+
+def by_width(device: Device) -> pd.DataFrame:
+    """The best variant at every row length, 2^k and m 2^k, where the run has both: in DRAM (mode replay) and in the L2 (alternating), at the
+    size nearest to that of the row lengths m 2^k. Columns of `best`, `over_ideal` and `size`."""
+    frame = best(_with_widths(device))
+    frame = frame.assign(
+        size=[regime(e * ELEMENT_BYTES[d], device.l2_bytes) for e, d in zip(frame["elements"], frame["dtype"])],
+        over_ideal=frame["rel_l2"] / frame["dtype"].map(ideal_error).astype(float),
+    )
+    frame = frame[((frame["size"] == "DRAM") & (frame["mode"] == "replay")) | ((frame["size"] == "L2") & (frame["mode"] == "alternating"))]
+    typical = np.log2(frame[frame["family"] == "width"].groupby("size")["elements"].median().astype(float))
+    far = (np.log2(frame["elements"].astype(float)) - frame["size"].map(typical)).abs()
+    frame = frame.assign(far=far, size=frame["size"] + ", " + frame["mode"])[far <= 1].sort_values("far", kind="stable")
+    return frame.drop_duplicates(["dtype", "n", "size"]).sort_values(["size", "dtype", "n"], key=display_rank, ignore_index=True)
+
+
+def _with_widths(device: Device) -> pd.DataFrame:
+    """Plain results in place, of the dtypes in which row lengths m 2^k were measured."""
+    rows = device.results
+    dtypes = rows.loc[rows["family"] == "width", "dtype"].unique()
+    return rows[(rows["encoding"] == "") & (rows["layout"] == "in place") & rows["dtype"].isin(dtypes)]
+
+
+DECODE_ROWS = 256  # at most; the grid `widths` has 1, 16 and 256
+
+
+def decode(device: Device) -> pd.DataFrame:
+    """The best variant for a few rows at every row length, in place, mode replay, where rows of m 2^k were measured."""
+    rows = _with_widths(device)
+    rows = rows[rows["mode"] == "replay"]
+    counts = rows.loc[(rows["family"] == "width") & (rows["rows"] <= DECODE_ROWS), "rows"].unique()
+    return best(rows[rows["rows"].isin(counts)])
+
+
+def support(device: Device) -> pd.DataFrame:
+    """Which row lengths the variants took and refused in this run: columns variant, dtype, placement, output, takes, refuses."""
+    both = pd.concat([correct(device.results).assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
+    output = both["encoding"].astype(str).str.split(r"[:,/]").str[0].replace("", "rows")
+    both = both.assign(output=output, placement=both["placement"].map(layout_of))
+    if both.empty:
+        return pd.DataFrame()
+    keys = ["variant", "dtype", "placement", "output"]
+    lengths = both.groupby([*keys, "answer"], sort=False)["n"].agg(n_ranges).unstack("answer", fill_value="").reset_index()
+    rank = {v: i for i, v in enumerate(device.variants)}
+    lengths = lengths.reindex(columns=[*keys, "takes", "refuses"], fill_value="")
+    return lengths.sort_values("variant", key=lambda c: c.map(rank), kind="stable", ignore_index=True)
+
+
+PAIR = "rotate_then_quantize"  # the transform and a quantizer, in two launches
+
+
+def fused(device: Device) -> pd.DataFrame:
+    """Codes and scales by one kernel, beside PAIR on the same problem: `pair_us`, `gain` (its time over ours), `format` (the encoding
+    without layout and recipe), `size` (regime or rows, and mode)."""
+    ok = correct(device.results, candidates=True, family="encoded")
+    ok = ok[ok["n"] > 1]  # H_1 is a quantizer alone
+    key = [c for c in PROBLEM if c != "elements"]
+    pair = ok[ok["variant"] == PAIR].drop_duplicates(key)[[*key, "time_us"]].rename(columns={"time_us": "pair_us"})
+    both = ok[ok["variant"] != PAIR].merge(pair, on=key, how="left")
+    sizes = [regime(e * ELEMENT_BYTES[d], device.l2_bytes) for e, d in zip(both["elements"], both["dtype"])]
+    few = [f"{rows} row{'s' * (rows > 1)}" if size == "small" else size or "between" for size, rows in zip(sizes, both["rows"])]
+    places = [f"{size}, {mode}" for size, mode in zip(few, both["mode"])]
+    return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
 
 
 def not_ok(device: Device) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from analysis import accuracy, pages, report
+from analysis import accuracy, charts, pages, report
 from analysis.conftest import FolderWriter
 from analysis.load import ResultsError, load
 from analysis.tables import ideal_error
@@ -302,25 +302,25 @@ def test_attention_shows_the_median_variant_and_the_range(device):
 
 
 def test_charts_and_tables_hold_the_numbers_of_the_folder(device):
-    drawn = {c.id: c for c in report.accuracy_charts(device, "", "")}
+    drawn = {c.id: c for c in report.accuracy_charts(device)}
     assert list(drawn) == ["error", "bit-match", "ratios", "rotation", "attention"]
     assert len(drawn["ratios"].frame) == len(accuracy.ratios(device))
     methods = drawn["attention"].frame.set_index("method")
     assert methods["rmse"]["fp8_baseline"] == 2.5e-2 and methods["published"]["fp8_baseline"] == 2.4e-2
-    shown = {id: frame for id, _, _, frame, _ in accuracy.report_tables(device)}
+    shown = dict(accuracy.report_tables(device))
     assert len(shown["accuracy-all"]) == len(device.accuracy)
     assert set(shown["must-hold"]["holds"]) == {"holds"} and len(shown["attention-table"]) == 6
     assert shown["probes"]["fraction_bits"].item() == 25
 
 
 def test_every_column_of_a_table_is_there(device):
-    for id, _, _, frame, columns in accuracy.report_tables(device):
-        assert {name for name, _, _ in columns} <= set(frame.columns), id
+    for id, frame in accuracy.report_tables(device):
+        assert {name for name, _, _ in charts.table(id, frame).columns} <= set(frame.columns), id
 
 
 def test_a_folder_without_the_experiments_has_no_charts_of_them(gpu):
     (device,) = load([gpu])
-    assert [c.id for c in report.accuracy_charts(device, "", "") if len(c.frame)] == ["error", "bit-match"]
+    assert [c.id for c in report.accuracy_charts(device) if len(c.frame)] == ["error", "bit-match"]
 
 
 def test_findings_name_the_folder_and_hold_its_numbers(device):

@@ -215,6 +215,20 @@ def test_dark_print_and_theme(opened, device):
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
 
 
+def test_tables_are_printed_in_full_or_say_what_is_left_out(opened):
+    page = explore(opened(report.committed_runs(committed_folders())))
+    assert page.locator("#view-table tbody tr").count() < 80
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    counts = page.evaluate("""[...document.querySelectorAll('.vtable')].map((part) => [parseInt(part.querySelector('.count').textContent),
+        part.querySelectorAll('tbody tr:not([aria-hidden])').length, part.querySelector('tbody tr:last-child').textContent])""")
+    assert len(counts) == page.locator("[data-table]").count() + 1  # and that of the explorer
+    for rows, shown, last in counts:
+        assert shown == rows if rows <= 500 else shown == 501 and last.startswith(f"500 of {rows} rows are printed")
+    assert page.locator("section > details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#view-table tbody tr").count() < 80 and page.locator("section > details:not([open])").count() > 0
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_serious_finding_of_axe(opened, device, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="skipped: the Python package axe-playwright-python is missing")

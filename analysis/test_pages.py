@@ -180,7 +180,7 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_text_of_a_folder_is_no_markup():
-    assert pages.escaped("a|b<script>`x`\n[y](z)") == r"a\|b\<script\>\`x\` \[y\](z)"
+    assert charts.escaped("a|b<script>`x`\n[y](z)") == r"a\|b\<script\>\`x\` \[y\](z)"
 
 
 def test_no_times_of_published_kernels_beside_another_gpu(repository):

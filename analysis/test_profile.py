@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import ncu, profile
+from analysis import charts, ncu, profile
 from analysis.cli import main
 from analysis.conftest import gpu_folder, make_context
 from analysis.load import ResultsError, writing
@@ -175,8 +175,8 @@ def test_what_keeps_blocks_out():
 
 def test_tables_have_a_row_a_problem(profiled):
     for study in ncu.STUDIES:
-        columns = (*profile.PROBLEM_COLUMNS, *profile.STUDY_COLUMNS[study])
-        assert len(profile.as_text(profiled.problems, columns).splitlines()) == 1 + 2
+        columns = [*profile.PROBLEM_COLUMNS, *profile.STUDY_COLUMNS[study]]
+        assert len(charts.table("profile", profiled.problems, columns).text().splitlines()) == 1 + 2
     assert list(profile.peaks_table(profiled)["resource"])[-1] == "blocks"
 
 

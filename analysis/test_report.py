@@ -84,7 +84,7 @@ def test_a_table_that_has_no_section_of_its_own_gets_one(tmp_path):
     folder = gpu_folder(**TINY).write(tmp_path / "run")
     content = json.loads((folder / schema.NAME).read_text())
     column = {"unit": "", "required": True, "key": True, "meaning": "x"}
-    content["tables"]["linear.csv"] = {
+    content["tables"]["other.csv"] = {
         "program": "x",
         "meaning": "x",
         "columns": [
@@ -94,9 +94,9 @@ def test_a_table_that_has_no_section_of_its_own_gets_one(tmp_path):
         ],
     }
     (folder / schema.NAME).write_text(json.dumps(content))
-    (folder / "linear.csv").write_text("variant,m,time_us\nsplitk,1,3.5\nsplitk,8,4.5\n")
+    (folder / "other.csv").write_text("variant,m,time_us\nsplitk,1,3.5\nsplitk,8,4.5\n")
     sections = {section.id: section for section in report.sections_of(load([folder]))}
-    drawn, table = sections["table-linear"].parts
+    drawn, table = sections["table-other"].parts
     assert isinstance(drawn, report.Chart) and isinstance(table, report.Table)
     assert drawn.frame["time_us"].to_list() == [3.5, 4.5] and drawn.spec["encoding"]["x"]["field"] == "m"
     assert [c[0] for c in table.columns] == ["variant", "m", "time_us"]

@@ -60,7 +60,7 @@ const byteText = (bytes) => {
   return `${bytes} B`;
 };
 const FORMATS = {
-  text: (v) => v, int: (v) => String(Math.round(v)), fixed: (v) => v.toFixed(2), fixed3: (v) => v.toFixed(3), number: (v) => significant(v, 4),
+  text: (v) => v, int: (v) => String(Math.round(v)), fixed: (v) => v.toFixed(2), fixed1: (v) => v.toFixed(1), fixed3: (v) => v.toFixed(3), number: (v) => significant(v, 4),
   percent: (v) => `${(100 * v).toFixed(1)} %`, us: timeText, bytes: byteText, rate: (v) => `${significant(v / 1e12)} TB/s`,
 };
 const show = (value, format) => (value === null || value === undefined || value === "" ? "–" : FORMATS[format](value));
@@ -185,6 +185,9 @@ function explorerSpec(rows, x, xTitle) {
 // --- tables -----------------------------------------------------------------------------------------------------------
 
 const ROW_HEIGHT = 27;
+const PRINTED = 500; // rows of a table on paper at most
+let printing = false;
+const tables = new Map(); // element -> what draws the rows of its table
 
 // A table that can be sorted, searched and downloaded; only the rows in sight are in the document.
 function virtualTable(element, title, columns, rows) {
@@ -204,10 +207,12 @@ function virtualTable(element, title, columns, rows) {
 
   const text = (row, [field, , format]) => show(row[field], format);
   function render() {
-    const first = Math.max(0, Math.floor(scroll.scrollTop / ROW_HEIGHT) - 8), last = Math.min(order.length, first + Math.ceil(scroll.clientHeight / ROW_HEIGHT) + 24);
+    const first = printing ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW_HEIGHT) - 8);
+    const last = Math.min(order.length, printing ? PRINTED : first + Math.ceil(scroll.clientHeight / ROW_HEIGHT) + 24);
     const spacer = (count) => el("tr", { "aria-hidden": "true", style: `height:${count * ROW_HEIGHT}px` });
     const cells = (row) => columns.map((column) => el("td", { className: column[2] === "text" ? "" : "number", textContent: text(row, column), title: column[2] === "text" ? text(row, column) : "" }));
-    body.replaceChildren(spacer(first), ...order.slice(first, last).map((row) => el("tr", {}, ...cells(row))), spacer(order.length - last));
+    const below = printing && last < order.length ? el("tr", {}, el("td", { colSpan: columns.length, textContent: `${last} of ${order.length} rows are printed; the CSV of this table has all.` })) : spacer(order.length - last);
+    body.replaceChildren(spacer(first), ...order.slice(first, last).map((row) => el("tr", {}, ...cells(row))), below);
   }
   function update() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -226,6 +231,7 @@ function virtualTable(element, title, columns, rows) {
     heads.forEach((head, i) => head.setAttribute("aria-sort", i !== column ? "none" : sorted.descending ? "descending" : "ascending"));
     update();
   }
+  tables.set(element, render);
   search.addEventListener("input", update);
   scroll.addEventListener("scroll", render, { passive: true });
   download.addEventListener("click", () => {
@@ -361,7 +367,7 @@ function refresh(focus) {
 // As tables.which: the first run that measured n and dtype; the nearest row count; the mode that judges the size best.
 function which(dtype, n, rows) {
   for (let index = 0; index < runs.length; ++index) {
-    let part = rowsOf(index).filter((row) => row.status === "ok" && !row.picked && !row.variant.startsWith("peer:") && row.dtype === dtype && row.n === n && !row.encoding);
+    let part = rowsOf(index).filter((row) => row.candidate && row.dtype === dtype && row.n === n && !row.encoding).map((row) => ({ ...row, variant: row.candidate }));
     if (!part.length) continue;
     const layout = part.some((row) => row.layout === "in place") ? "in place" : part[0].layout;
     part = part.filter((row) => row.layout === layout);
@@ -411,17 +417,26 @@ function startWhich() {
 
 function start() {
   startWhich();
-  const lazily = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (!isIntersecting) continue;
-      lazily.unobserve(target);
-      if (target.dataset.chart) declaredChart(target);
-      else if (target.dataset.table) { const table = data.tables[target.dataset.table]; virtualTable(target, table.title, table.columns, unpack(table.data)); }
-      else { readAddress(); refresh(); }
-    }
-  }, { rootMargin: "400px" });
-  document.querySelectorAll("[data-chart], [data-table]").forEach((element) => lazily.observe(element));
-  if (byId("explore") && runs.length) lazily.observe(byId("explore"));
+  // Parts are drawn when they come near, or all of them before the page is printed.
+  const pending = new Set(document.querySelectorAll("[data-chart], [data-table]"));
+  if (byId("explore") && runs.length) pending.add(byId("explore"));
+  const drawPart = (target) => {
+    if (!pending.delete(target)) return;
+    lazily.unobserve(target);
+    if (target.dataset.chart) declaredChart(target);
+    else if (target.dataset.table) { const table = data.tables[target.dataset.table]; virtualTable(target, table.title, table.columns, unpack(table.data)); }
+    else { readAddress(); refresh(); }
+  };
+  const lazily = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => isIntersecting && drawPart(target)), { rootMargin: "400px" });
+  pending.forEach((element) => lazily.observe(element));
+  const print = (on) => {
+    printing = on;
+    document.querySelectorAll(on ? "section > details:not([open])" : "section > details[data-printed]").forEach((part) => { part.open = on; part.toggleAttribute("data-printed", on); });
+    if (on) [...pending].forEach(drawPart);
+    for (const render of tables.values()) render();
+  };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
   addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); refresh(); } });
   if (location.hash.includes("=")) byId("explore")?.scrollIntoView();
 

@@ -1,0 +1,109 @@
+"""Queries over linear layers with 4-bit weights (`linear.csv`) and layers over several GPUs (`tensor_parallel*.csv`)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .load import Device
+from .tables import geometric_mean
+
+TABLES = ("linear.csv", "linear_rotation.csv", "tensor_parallel.csv", "tensor_parallel_pieces.csv", "tensor_parallel_model.csv")
+# Whose times stand beside the best kernel's.
+OTHERS = ("dense_fp16", "dequantize_then_dense", "w4a16_splitk", "w4a16_data_parallel")
+ALGORITHMS = ("naive", "naive_fused", "local_sort", "tp_aware")
+
+
+def rows_of(device: Device, name: str) -> pd.DataFrame:
+    """Correct rows of a table; empty where the run has none."""
+    rows = device.tables.get(name, pd.DataFrame())
+    return rows[rows["status"] == "ok"] if len(rows) and "status" in rows else rows
+
+
+def key_of(device: Device, name: str, *but: str) -> list[str]:
+    """The columns that tell the rows of a table apart, without `but`."""
+    declared = next(f.schema[name] for f in reversed(device.folders) if name in f.schema)
+    return [c for c in declared.key if c not in but]
+
+
+def linear(device: Device) -> pd.DataFrame:
+    """Times on the GPU, `layer` and `over_ideal` beside the columns of linear.csv. `auto` launches what is listed too."""
+    rows = rows_of(device, "linear.csv")
+    if rows.empty:
+        return rows
+    rows = rows[(rows["memory"] == "device") & (rows["variant"] != "auto")]
+    words = ["" if r == "0" else f", rotated {r}" for r in rows["rotation"].astype(str)]
+    layer = [f"n = k = {n}" if n == k else f"n = {n}, k = {k}" for n, k in zip(rows["n"], rows["k"])]
+    return rows.assign(layer=[a + b for a, b in zip(layer, words)], over_ideal=rows["rel_l2"] / rows["one_rounding_rel_l2"])
+
+
+def linear_best(device: Device) -> pd.DataFrame:
+    """The fastest variant of every layer, and how many times as long each of OTHERS takes."""
+    rows = linear(device)
+    if rows.empty:
+        return rows
+    key = key_of(device, "linear.csv", "variant", "memory")
+    times = rows.pivot_table(index=key, columns="variant", values="time_us", sort=False)
+    best = rows.loc[rows.groupby(key, sort=False)["time_us"].idxmin()].set_index(key)
+    best = best.assign(**{f"over_{v}": times[v] / best["time_us"] for v in OTHERS if v in times}).reset_index()
+    varied = [c for c in key if c in ("m", "n", "k") or best[c].nunique() > 1]
+    over = [c for c in best if str(c).startswith("over_")]
+    return best[[*varied, "variant", "time_us", "limit_us", "fraction_of_limit", *over]]
+
+
+def split_over_data_parallel(device: Device) -> pd.DataFrame:
+    """The claim of arXiv 2402.00025 over its m, 1 to 16: time of the data-parallel kernel over that of SplitK."""
+    rows = linear(device)
+    rows = rows[(rows["m"] <= 16) & (rows["n"] == rows["k"])] if len(rows) else rows
+    found = []
+    for m, part in [("1 to 16", rows), *rows.groupby("m")] if len(rows) else []:
+        times = part.pivot_table(index=key_of(device, "linear.csv", "variant", "memory"), columns="variant", values="time_us")
+        for variant in (v for v in times if str(v).startswith("w4a16_splitk") and "w4a16_data_parallel" in times):
+            ratio = (times["w4a16_data_parallel"] / times[variant]).dropna()
+            if len(ratio):
+                found.append({"what": f"w4a16_data_parallel over {variant}", "m": str(m), "layers": len(ratio), "geometric_mean": geometric_mean(ratio),
+                              "least": ratio.min(), "greatest": ratio.max()})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+# --------------------------------------------------------------------------------------------------------- several GPUs
+
+LAYER = ["shape", "m", "ranks"]
+
+
+def parallel(device: Device) -> pd.DataFrame:
+    """Correct rows of tensor_parallel.csv with `place`, the panel they belong to."""
+    rows = rows_of(device, "tensor_parallel.csv")
+    return rows.assign(place=[f"{s}, {r} GPU{'s' * (r > 1)}" for s, r in zip(rows["shape"], rows["ranks"].astype(int))]) if len(rows) else rows
+
+
+def speedups(device: Device) -> pd.DataFrame:
+    """Per layer without rotation: the time of every algorithm, `speedup` of tp_aware over naive, the same by the model, the published one."""
+    rows = parallel(device)
+    rows = rows[rows["rotation"] == "none"] if len(rows) else rows
+    if rows.empty or not {"naive", "tp_aware"} <= set(rows["algorithm"]):
+        return pd.DataFrame()
+    index = [*LAYER, "variant", "place", "published_speedup"]
+    times, model = (rows.pivot_table(index=index, columns="algorithm", values=v, sort=False) for v in ("time_us", "model_us"))
+    found = pd.DataFrame({f"{a}_us": times[a] for a in ALGORITHMS if a in times})
+    found["speedup"], found["model_speedup"] = times["naive"] / times["tp_aware"], model["naive"] / model["tp_aware"]
+    return found.reset_index()
+
+
+def rotations(device: Device) -> pd.DataFrame:
+    """Rotated layers beside the same algorithm without: `added_us`."""
+    rows = parallel(device)
+    if rows.empty:
+        return rows
+    plain = rows[rows["rotation"] == "none"][[*LAYER, "algorithm", "variant", "time_us"]]
+    both = rows[rows["rotation"] != "none"].merge(plain, on=[*LAYER, "algorithm", "variant"], suffixes=("", "_plain"))
+    return both.assign(added_us=both["time_us"] - both["time_us_plain"])
+
+
+def pieces(device: Device) -> pd.DataFrame:
+    """Pieces of the layers of one token over the most GPUs, and the algorithm with its rotation as `what`; without `between`, which is all of
+    those between the projections in a row."""
+    rows = rows_of(device, "tensor_parallel_pieces.csv")
+    if rows.empty:
+        return rows
+    rows = rows[(rows["m"] == rows["m"].min()) & (rows["ranks"] == rows["ranks"].max()) & (rows["piece"] != "between")]
+    return rows.assign(what=rows["algorithm"].where(rows["rotation"] == "none", rows["algorithm"] + ", " + rows["rotation"]))

@@ -1,0 +1,132 @@
+"""Sections of widths, fused output, linear layers and several GPUs: the numbers of every chart and table on tiny folders."""
+
+import pytest
+
+from analysis import layers, report, tables
+from analysis.conftest import FolderWriter, gpu_folder
+from analysis.load import Device, load
+from analysis.test_report import TINY
+
+
+def device_of(writer: FolderWriter, path) -> Device:
+    return load([writer.write(path / "20261120T100000Z_0123456789_h200")])[0]
+
+
+def parts_of(device: Device) -> dict:
+    return {part.id: part for section in report.sections_of([device]) for part in section.parts}
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """auto alone at widths, as the grid `widths` measures it, beside powers of two."""
+    writer = gpu_folder(ns=(4096,), sizes=(1 << 26,), modes=("replay",), dtypes=("f16",))
+    for rows in (1, 4681):
+        writer.measure("auto", "f16", 14336, 14336 * rows, "replay", operator="28x512", time_us=2.0 * rows, limit_us=1.5 * rows, fraction_of_limit=0.75,
+                       settings='{"picked":"kronecker"}', rel_l2="2.5e-4")  # fmt: skip
+    writer.measure("auto", "f16", 4096, 4096, "replay", settings='{"picked":"wgmma"}')
+    return device_of(writer, tmp_path)
+
+
+def test_a_forwarding_variant_answers_for_what_it_picked(wide):
+    """Where the picked variant was not measured itself; `which` and the page know the width too."""
+    best = tables.best(wide.results).set_index(["n", "rows"])["variant"]
+    assert best[(14336, 1)] == "kronecker" and best[(4096, 1)] == "wgmma"
+    _, found = tables.which([wide], "f16", 14336, 1)
+    assert found["variant"].to_list() == ["kronecker"]
+    shown = report.explored(wide)
+    assert set(shown.loc[shown["n"] == 14336, "candidate"]) == {"kronecker"}
+    measured = shown[(shown["n"] == 4096) & (shown["rows"] == 1 << 14) & (shown["status"] == "ok")]
+    assert (measured["candidate"] == measured["variant"]).all()
+
+
+def test_widths_stand_beside_powers_of_two(wide):
+    parts = parts_of(wide)
+    points = parts["widths"].frame.set_index("n")
+    assert points.loc[14336, ["variant", "panel", "fraction_of_limit"]].to_list() == ["kronecker", "f16, DRAM, replay", 0.75]
+    assert 4096 in points.index
+    errors = parts["width-errors"].frame.set_index("n")["over_ideal"]
+    assert errors[14336] == pytest.approx(2.5e-4 / tables.ideal_error("f16"))
+    few = parts["decode"].frame.set_index("n")
+    assert few.loc[14336, ["rows", "time_us", "limit_us"]].to_list() == ["1 row", 2.0, 1.5] and few["rows"].to_list() == ["1 row"] * 2
+
+
+def test_who_supports_what(tmp_path):
+    found = tables.support(device_of(gpu_folder(**TINY), tmp_path)).set_index(["variant", "dtype"])
+    assert found.loc[("wgmma", "f16"), ["takes", "refuses"]].to_list() == ["4096", "16"]
+    assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
+
+
+def test_fused_output_stands_beside_the_pair(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    times = {("mma_split", "e4m3:row"): 10, ("rotate_then_quantize", "e4m3:row"): 15, ("mma_split", "nvfp4:128x4"): 8, ("rotate_then_quantize", "int8:row"): 9}
+    for (variant, encoding), time in times.items():
+        writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding=encoding, time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
+    writer.measure("rotate_then_quantize", "f16", 1, 1 << 26, "replay", encoding="e4m3:row,t512")  # a quantizer alone
+    parts = parts_of(device_of(writer, tmp_path))
+    table = parts["fused"].frame.set_index("encoding")
+    assert list(table.index) == ["e4m3:row", "nvfp4:128x4"]
+    assert table.loc["e4m3:row", ["pair_us", "gain", "format", "size"]].to_list() == [15, 1.5, "e4m3:row", "DRAM, replay"]
+    assert table["gain"].isna()["nvfp4:128x4"] and table["format"]["nvfp4:128x4"] == "nvfp4:128x4"
+    assert parts["fused-gain"].frame["gain"].to_list() == [1.5]
+    assert parts["fused-share"].frame["fraction_of_limit"].to_list() == pytest.approx([0.75, 0.9375])
+
+
+def linear_writer() -> FolderWriter:
+    writer = gpu_folder(**TINY)
+    for m, times in ((1, {"ours": 5, "w4a16_splitk": 15, "w4a16_data_parallel": 30, "dense_fp16": 12}), (64, {"ours": 16, "dense_fp16": 12})):
+        for variant, time in (*times.items(), ("auto", 5)):
+            writer.tables["linear.csv"].append(
+                {"variant": variant, "memory": "device", "dtype": "f16", "m": m, "n": 4096, "k": 4096, "group": 128, "zero_points": "v1", "act_order": "false",
+                 "rotation": 0, "programmatic": "false", "mode": "cold", "status": "ok", "time_us": time, "time_min_us": time, "time_max_us": time,
+                 "limit_us": 4, "limit_kernel": "read", "fraction_of_limit": 4 / time, "bytes_read": 8724480, "bytes_written": 8192, "rel_l2": 3e-4,
+                 "predicted_rel_l2": 3e-4, "one_rounding_rel_l2": 2e-4, "settings": "{}", "message": ""})  # fmt: skip
+    return writer
+
+
+def test_linear_layers_stand_beside_the_others(tmp_path):
+    device = device_of(linear_writer(), tmp_path)
+    parts = parts_of(device)
+    lines = parts["linear-share"].frame.set_index(["variant", "m"])
+    assert lines.loc[("ours", 1), ["layer", "fraction_of_limit", "over_ideal"]].to_list() == ["n = k = 4096", 0.8, pytest.approx(1.5)]
+    assert "auto" not in set(lines.index.get_level_values(0))  # its times are those of what it picks
+    best = parts["linear-best"].frame.set_index("m")
+    assert best["variant"].to_list() == ["ours", "dense_fp16"]
+    assert best.loc[1, ["over_dense_fp16", "over_w4a16_splitk", "over_w4a16_data_parallel"]].to_list() == [2.4, 3, 6]
+    claim = parts["linear-paper"].frame.set_index("m")
+    assert list(claim.index) == ["1 to 16", "1"] and claim["geometric_mean"]["1 to 16"] == pytest.approx(2)
+    assert len(parts["linear-all"].frame) == len(device.tables["linear.csv"]) == 8
+
+
+def parallel_writer() -> FolderWriter:
+    writer = gpu_folder(**TINY)
+    for m in (1, 16):
+        for algorithm, rotation, time in (("naive", "none", 60), ("tp_aware", "none", 48), ("tp_aware", "blocks", 50)):
+            key = {"shape": "llama-70b", "m": m, "ranks": 2, "algorithm": algorithm, "rotation": rotation}
+            writer.tables["tensor_parallel.csv"].append(
+                key | {"variant": "w4", "status": "ok", "time_us": time, "min_us": time, "max_us": time, "pieces_us": time - 2, "model_us": time / 1.25,
+                       "published_speedup": 1.81, "layers": 20, "replays": 25, "rel_l2": 0, "rel_l2_bound": 0, "reason": ""})  # fmt: skip
+            for piece in ("gemm_up", "all_reduce"):
+                writer.tables["tensor_parallel_pieces.csv"].append(
+                    key | {"variant": "w4", "piece": piece, "time_us": time / 2, "min_us": 1, "max_us": 99, "layers": 20, "replays": 25}
+                )
+            writer.tables["tensor_parallel_model.csv"].append(
+                key | {"source": "assumed", "gemms_us": 1, "between_us": 2, "reduce_us": 3, "model_us": 6}
+            )
+    return writer
+
+
+def test_layers_over_several_gpus(tmp_path):
+    parts = parts_of(device_of(parallel_writer(), tmp_path))
+    gains = parts["tp-speedup"].frame.set_index("m")
+    assert gains.loc[1, ["place", "speedup", "model_speedup", "published_speedup"]].to_list() == ["llama-70b, 2 GPUs", 1.25, pytest.approx(1.25), 1.81]
+    assert parts["tp-rotation"].frame["added_us"].to_list() == [2, 2]
+    assert set(parts["tp-pieces"].frame["what"]) == {"naive", "tp_aware", "tp_aware, blocks"} and len(parts["tp-pieces"].frame) == 6
+    assert set(parts["tp-model"].frame["ratio"]) == {1.25}
+    assert len(parts["tp-pieces-table"].frame) == 12 and len(parts["tp-model-table"].frame) == 6
+    assert parts["tp-speedup-table"].frame["naive_us"].to_list() == [60, 60]
+
+
+def test_a_run_without_them_has_none_of_these_sections(tmp_path):
+    device = device_of(gpu_folder(**TINY), tmp_path)
+    for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, tables.fused):
+        assert len(query(device)) == 0, query.__name__
