@@ -82,7 +82,7 @@ def pages(
     support: Annotated[Path | None, typer.Option(metavar="FILE", help="fwht_sweep, or a file with its --list-json (default: found in build/)")] = None,
     root: Annotated[Path, typer.Option(help="the repository")] = ROOT,
 ) -> int:
-    """Write README's results, docs/results.md, docs/variants.md, FINDINGS.md, ACCURACY.md and the figures from committed folders."""
+    """Write the generated pages, sections of pages and figures from the committed folders."""
     from . import pages as made
 
     program = support or made.find_sweep(root)

@@ -1,5 +1,6 @@
-"""The generated pages: a section of README.md, docs/results.md, docs/variants.md, analysis/FINDINGS.md, analysis/ACCURACY.md and the
-figures of docs/. `templates/*.md.j2` hold the sentences; the numbers are queries of this file, of tables and of accuracy.
+"""The generated pages: docs/results.md, docs/variants.md, analysis/FINDINGS.md, analysis/ACCURACY.md, the figures of docs/, and a section
+each of README.md, docs/ladder.md, docs/linear.md and docs/several_gpus.md. `templates/*.md.j2` hold the sentences; the numbers are
+queries of this file, of tables, layers and accuracy.
 
 What each variant supports comes from the code itself (`fwht_sweep --list-json`), the rest from committed results folders. All are
 pure functions of their sources, so writing twice changes nothing.
@@ -19,7 +20,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from . import accuracy, charts, profile, tables
+from . import accuracy, charts, layers, profile, tables
 from .charts import TEMPLATES, escaped
 from .charts import markdown as table
 from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
@@ -95,6 +96,27 @@ def variants_table(device: Device, dtype: str, size: tables.Size) -> str:
     return table([f"{dtype}: n", *map(escaped, frame.columns)], [[str(n), *map(percent, row)] for n, row in zip(frame.index, frame.to_numpy())])
 
 
+LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
+
+
+def ladder_table(device: Device, dtype: str, size: tables.Size) -> str:
+    """By variant: share of the copy at LADDER_N, and the range of the error over one rounding."""
+    frame, errors = tables.shares(device, dtype, size), tables.errors(device)
+    errors = errors[(errors["dtype"] == dtype) & (errors["n"] >= tables.SMALLEST_N)].groupby("variant")["over_ideal"].agg(["min", "max"])
+    ns = [n for n in LADDER_N if n in frame.index]
+    span = {v: " to ".join(dict.fromkeys((fixed(r["min"]), fixed(r["max"])))) for v, r in errors.iterrows()}
+    rows = [[escaped(v), *(percent(frame[v][n]) for n in ns), span.get(v, NONE)] for v in frame if frame.loc[ns, v].notna().any()]
+    return table(["rung", *(f"n = {n}" for n in ns), "error"], rows, numeric="rest")
+
+
+def width_ranges(device: Device) -> list[str]:
+    """Least, median and greatest share of the best variant over the row lengths m 2^k, by size."""
+    frame = tables.by_width(device)
+    parts = frame[frame["family"] == "width"].groupby(["size", "dtype"], sort=False)["fraction_of_limit"]
+    return [f"{size}, {dtype}: {percent(p.min())} to {percent(p.max())} of a copy over {len(p)} row lengths, {percent(p.median())} in the middle"
+            for (size, dtype), p in parts]  # fmt: skip
+
+
 def width_table(device: Device, dtype: str) -> str:
     """By row length m 2^k: the best variant in DRAM and in the L2, microseconds of a few rows, the largest error."""
     wide, few = tables.by_width(device), tables.decode(device)
@@ -135,19 +157,79 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
         "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
         "own_table": lambda dtype: own_table(device, dtype), "few_rows": lambda dtype: few_rows(device, dtype),
-        "wide": newest(devices, lambda d: (d.results["family"] == "width").any()), "width_table": width_table,
+        "wide": newest(devices, lambda d: (d.results["family"] == "width").any()), "width_table": width_table, "width_ranges": width_ranges,
+        "ladder_table": lambda dtype, size: ladder_table(device, dtype, size), "empty_us": _empty_us(device),
         "fused": newest(devices, lambda d: len(tables.fused(d)) > 0), "fused_table": fused_table, "sizes": lambda dtype: tables.regime_sizes(device, dtype),
         "variants_table": lambda dtype, size: variants_table(device, dtype, size),
     }  # fmt: skip
+
+
+def _empty_us(device: Device) -> float:
+    """Time of an empty kernel in the graphs of mode replay."""
+    return float(device.results.loc[device.results["mode"] == "replay", "empty_us"].median())
 
 
 def replace_section(text: str, name: str, body: str) -> str:
     """`text` with the lines between the markers of `name` replaced; ResultsError without the markers."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ResultsError(f"the README needs the markers {begin} and {end} once each, in this order")
+        raise ResultsError(f"the page needs the markers {begin} and {end} once each, in this order")
     head, rest = text.split(begin)
     return f"{head}{begin}\n{body.strip()}\n{end}{rest.split(end)[1]}"
+
+
+# ------------------------------------------------------------------------------------- docs/linear.md, docs/several_gpus.md
+
+
+def linear_table(device: Device) -> str:
+    """Layers without rotation, act-order and programmatic launch: the limit, and time and share of every variant."""
+    rows = layers.linear(device)
+    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
+    rows = rows[(rows["zero_points"] == rows["zero_points"].iloc[0]) & (rows["group"] == rows["group"].iloc[0]) & (rows["dtype"] == "f16")]
+    cells = rows.assign(cell=[f"{t:.1f} ({percent(f)})" for t, f in zip(rows["time_us"], rows["fraction_of_limit"])])
+    wide = cells.drop_duplicates(["n", "k", "m", "variant"]).pivot(index=["n", "k", "m"], columns="variant", values="cell").fillna(NONE)
+    limits = rows.groupby(["n", "k", "m"])["limit_us"].min()
+    names = [v for v in dict.fromkeys(rows["variant"]) if v in wide]
+    lines = [[f"{n}{'' if n == k else f' x {k}'}, {m}", fixed(limits[n, k, m]), *wide.loc[(n, k, m), names]] for n, k, m in wide.index]
+    return table(["n = k, m" if (rows["n"] == rows["k"]).all() else "n x k, m", "limit", *(f"`{escaped(v)}`" for v in names)], lines, numeric="rest")
+
+
+def speedup_table(device: Device) -> str:
+    frame = layers.speedups(device)
+    frame = frame[frame["ranks"] == frame["ranks"].max()]
+    names = [a for a in layers.ALGORITHMS if f"{a}_us" in frame]
+    rows = [[f"{escaped(r['shape'])}, {r['m']}", *(fixed(r[f"{a}_us"], 1) for a in names), fixed(r["speedup"]), fixed(r["published_speedup"])]
+            for r in frame.sort_values(["shape", "m"], ascending=[False, True]).to_dict("records")]  # fmt: skip
+    return table(["shape, m", *names, "tp_aware over naive", "published, at best"], rows, numeric="rest")
+
+
+def rotation_table(device: Device) -> str:
+    frame = layers.rotations(device)
+    frame = frame[frame["ranks"] == frame["ranks"].max()] if len(frame) else frame
+    wide = frame.pivot_table(index=["shape", "m"], columns="rotation", values="added_us", sort=False) if len(frame) else frame
+    return table(["shape, m", *wide], [[f"{escaped(shape)}, {m}", *(fixed(v, 1) for v in wide.loc[(shape, m)])] for shape, m in wide.index], numeric="rest")
+
+
+def layer_values(devices: list[Device]) -> dict[str, Any]:
+    """What docs/linear.md and docs/several_gpus.md show, each of the newest run that has it."""
+    linear = newest(devices, lambda d: len(layers.linear(d)) > 0)
+    parallel = newest(devices, lambda d: len(layers.speedups(d)) > 0)
+    split = layers.split_over_data_parallel(linear).query("m == '1 to 16'").itertuples() if linear and len(layers.split_over_data_parallel(linear)) else ()
+    study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
+    values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
+                              "linear": linear, "split": list(split), "linear_table": linear_table, "parallel": parallel, "speedup_table": speedup_table,
+                              "rotation_table": rotation_table}  # fmt: skip
+    if parallel:
+        rows = layers.parallel(parallel)
+        own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
+        many = layers.rows_of(parallel, "tensor_parallel_model.csv")
+        many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
+        wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
+        far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
+        far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
+        values |= {"ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
+                   "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples())}  # fmt: skip
+    return values
 
 
 # ----------------------------------------------------------------------------------------------------------- FINDINGS.md
@@ -593,20 +675,29 @@ def _powers(ns: set[int]) -> str:
 # ----------------------------------------------------------------------------------------------------------------- command
 
 
+# Page, the section of it that is generated, and the way to the repository's root. Pages but README.md may be absent.
+SECTIONS = (("README.md", "results", ""), ("docs/ladder.md", "ladder", "../"), ("docs/linear.md", "measured", "../"),
+            ("docs/several_gpus.md", "measured", "../"))  # fmt: skip
+
+
+def read_text(path: Path) -> str:
+    """ResultsError where a page cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
     folders = committed_folders(root)
     devices = runs(folders)
-    values = results_values(devices)
-    readme = root / "README.md"
-    try:
-        text = readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{readme} cannot be read: {error.strerror}") from None
-    found = {
-        readme: replace_section(text, "results", render("README.md.j2", up="", **values)),
-        root / "docs" / "results.md": render("results.md.j2", up="../", **values),
-    }
+    values = results_values(devices) | layer_values(devices)
+    found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
+    for name, section, up in SECTIONS:
+        path = root / name
+        if path.is_file() or section == "results":
+            found[path] = replace_section(read_text(path), section, render(f"{path.stem}.md.j2", up=up, **values))
     device = values["device"]
     if device is not None:
         for drawn in (charts.speed(device), charts.error_against_speed(device)):

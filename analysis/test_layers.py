@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis import layers, report, tables
+from analysis import layers, pages, report, tables
 from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import Device, load
 from analysis.test_report import TINY
@@ -130,3 +130,27 @@ def test_a_run_without_them_has_none_of_these_sections(tmp_path):
     device = device_of(gpu_folder(**TINY), tmp_path)
     for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, tables.fused):
         assert len(query(device)) == 0, query.__name__
+
+
+def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
+    text = pages.linear_table(device_of(linear_writer(), tmp_path / "linear"))
+    assert "| n = k, m | limit | `ours` | `w4a16_splitk` | `w4a16_data_parallel` | `dense_fp16` |" in text
+    assert "| 4096, 1 | 4.00 | 5.0 (80 %) | 15.0 (27 %) | 30.0 (13 %) | 12.0 (33 %) |" in text
+    assert "| 4096, 64 | 4.00 | 16.0 (25 %) | – | – | 12.0 (33 %) |" in text
+    device = device_of(parallel_writer(), tmp_path / "parallel")
+    assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.speedup_table(device)
+    assert "| llama-70b, 16 | 2.0 |" in pages.rotation_table(device)
+    text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
+    assert "2 NVIDIA H200 linked by NVLink" in text and "takes 1.25 to 1.25 of what" in text and "20261120T100000Z_0123456789_h200" in text
+    for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
+        assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
+
+
+def test_tables_of_widths_and_fused_output(wide, tmp_path):
+    text = pages.width_table(wide, "f16")
+    assert "| f16: n | operator | DRAM, replay | 1 row, µs | error | best |" in text and "| 14336 | 28x512 | 75 % | 2.00 | 1.21 | kronecker |" in text
+    assert pages.width_ranges(wide) == ["DRAM, replay, f16: 75 % to 75 % of a copy over 1 row lengths, 75 % in the middle"]
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
+        writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
+    assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(device_of(writer, tmp_path / "fused"))

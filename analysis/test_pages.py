@@ -265,3 +265,17 @@ def test_committed_pages_are_up_to_date():
         pytest.skip("no git: which folders are committed is not known")
     stale = [path.name for path, text in pages.pages(load.ROOT).items() if path.suffix == ".md" and path.read_text(encoding="utf-8") != text]
     assert stale == []
+
+
+def test_the_ladder_shows_the_shares_of_every_rung(repository):
+    page = repository / "docs" / "ladder.md"
+    page.parent.mkdir()
+    page.write_text("# Ladder\n<!-- ladder:begin -->\nstale\n<!-- ladder:end -->\nend\n")
+    run_pages(repository)
+    text = page.read_text()
+    (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
+    share = tables.shares(device, "f16", tables.regime_sizes(device, "f16")[0])["wgmma"][4096]
+    assert re.search(rf"^\| wgmma \| {tables.percent(share)} \| ", text, re.MULTILINE) and "stale" not in text and text.endswith("end\n")
+    page.write_text("# Ladder\n")
+    with pytest.raises(ResultsError, match="needs the markers"):
+        pages.pages(repository)
