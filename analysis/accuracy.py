@@ -25,7 +25,7 @@ CONTINUOUS = (
 STRUCTURED = ("constant", "one_hot", "walsh_noise")
 TABLES = ("accuracy.csv", "probes.csv", "overflow.csv", "quantization.csv", "attention.csv")
 SOURCES = ("measured", "emulated", "emulated_a100")
-FORMATS = ("int8", "int4", "e4m3", "mxfp4", "nvfp4")
+FORMATS = ("int8", "int4", "int4:128", "e4m3", "e4m3:128", "mxfp8", "mxfp4", "mxfp4:rceil", "nvfp4")
 METHODS = ("fp16_standard", "fp16_flash", "fp8_baseline", "fp8_no_rotation", "fp8_no_block", "fp8_fa3")
 CHOICES = ("default", "p_unscaled", "p_scaled", "p_fp16", "softmax_fp32", "reference_rounded")
 # Quoted for the published HadaCore kernel at n = 64 and n = 32768, to three digits, without their sample (the
@@ -263,6 +263,7 @@ def rotation_gain(device: Device, dtype: str = "f16") -> pd.DataFrame:
     plain = table[table["variant"] == "none"][columns]
     turned = table[table["variant"] == "exact"][columns]
     both = plain.merge(turned, on=keys, suffixes=("_plain", "_rotated"))
+    both["sqnr_plain_db"], both["sqnr_rotated_db"] = -20 * np.log10(both["rel_l2_plain"]), -20 * np.log10(both["rel_l2_rotated"])
     both["gain_db"] = 20 * np.log10(both["rel_l2_plain"] / both["rel_l2_rotated"])
     both["bulk_gain_db"] = 20 * np.log10(both["bulk_rel_l2_plain"] / both["bulk_rel_l2_rotated"])
     order = {name: i for i, name in enumerate(FORMATS)} | {name: i for i, name in enumerate(CONTINUOUS)}
@@ -279,7 +280,8 @@ def transform_visibility(device: Device, n: int | None = None) -> pd.DataFrame:
     own = table[~table["variant"].isin(["none", "exact"])].merge(exact, on=keys)
     own["added"] = own["rel_l2"] / own["exact"] - 1
     rows = own.loc[own.groupby(["variant", "source", "dtype", "format"], sort=False)["added"].idxmax()]
-    columns = ["variant", "source", "dtype", "format", "input", "n", "added", "transform_rel_l2", "exact"]
+    columns = ["variant", "source", "quantizer", "dtype", "format", "input", "n", "added", "transform_rel_l2", "exact"]
+    rows = rows if "quantizer" in rows else rows.assign(quantizer="")  # older folders do not name it
     return _in_order(rows[columns].copy(), device)
 
 

@@ -86,24 +86,49 @@ def speedups(device: Device) -> pd.DataFrame:
     times, model = (rows.pivot_table(index=index, columns="algorithm", values=v, sort=False) for v in ("time_us", "model_us"))
     found = pd.DataFrame({f"{a}_us": times[a] for a in ALGORITHMS if a in times})
     found["speedup"], found["model_speedup"] = times["naive"] / times["tp_aware"], model["naive"] / model["tp_aware"]
+    if "naive_fused" in times:
+        found["fused_speedup"] = times["naive_fused"] / times["tp_aware"]
     return found.reset_index()
 
 
 def rotations(device: Device) -> pd.DataFrame:
-    """Rotated layers beside the same algorithm without: `added_us`."""
+    """Rotated layers beside the same algorithm without: `added_us`, and `over_alone`: that over the local transform and one
+    all-to-all, each measured alone."""
     rows = parallel(device)
     if rows.empty:
         return rows
-    plain = rows[rows["rotation"] == "none"][[*LAYER, "algorithm", "variant", "time_us"]]
-    both = rows[rows["rotation"] != "none"].merge(plain, on=[*LAYER, "algorithm", "variant"], suffixes=("", "_plain"))
-    return both.assign(added_us=both["time_us"] - both["time_us_plain"])
+    key = [*LAYER, "algorithm", "variant"]
+    plain = rows[rows["rotation"] == "none"][[*key, "time_us"]]
+    both = rows[rows["rotation"] != "none"].merge(plain, on=key, suffixes=("", "_plain"))
+    both = both.assign(added_us=both["time_us"] - both["time_us_plain"])
+    pieces = rows_of(device, "tensor_parallel_pieces.csv")
+    alone = pieces[pieces["piece"].isin(["transform", "all_to_all"]) & (pieces["rotation"] == "all_to_all")] if len(pieces) else pieces
+    if alone.empty:
+        return both.assign(over_alone=float("nan"))
+    sums = alone.groupby([*key, "rotation"])["time_us"].agg(["sum", "count"]).query("count == 2")["sum"].rename("alone_us").reset_index()
+    return both.merge(sums, on=[*key, "rotation"], how="left").assign(over_alone=lambda t: t["added_us"] / t["alone_us"])
+
+
+WITHIN = 0.15  # a layer and the sum of its pieces, each measured alone
+
+
+def against_pieces(device: Device) -> pd.DataFrame:
+    """Per ranks and rotation: the least and the greatest time of a layer over the sum of its pieces, and how many lie within WITHIN of 1."""
+    rows = parallel(device)
+    if rows.empty:
+        return rows
+    rows = rows.assign(ratio=rows["time_us"] / rows["pieces_us"])
+    groups = rows.dropna(subset=["ratio"]).groupby(["ranks", "rotation"], sort=False)["ratio"]
+    return groups.agg(layers="count", least="min", greatest="max", within=lambda r: int(((r - 1).abs() <= WITHIN).sum())).reset_index()
 
 
 def pieces(device: Device) -> pd.DataFrame:
-    """Pieces of the layers of one token over the most GPUs, and the algorithm with its rotation as `what`; without `between`, which is all of
-    those between the projections in a row."""
+    """Pieces of the layers of one token over the most GPUs, and the algorithm with its rotation as `what`. Without what is no part of a
+    layer: `between`, all pieces between the projections in a row, and an all_to_all beside the exchange that the layer makes."""
     rows = rows_of(device, "tensor_parallel_pieces.csv")
     if rows.empty:
         return rows
     rows = rows[(rows["m"] == rows["m"].min()) & (rows["ranks"] == rows["ranks"].max()) & (rows["piece"] != "between")]
-    return rows.assign(what=rows["algorithm"].where(rows["rotation"] == "none", rows["algorithm"] + ", " + rows["rotation"]))
+    what = rows["algorithm"].where(rows["rotation"] == "none", rows["algorithm"] + ", " + rows["rotation"])
+    gathers = (rows["piece"] == "all_gather").groupby([rows["shape"], rows["variant"], what]).transform("any")
+    return rows.assign(what=what)[~((rows["piece"] == "all_to_all") & gathers)]

@@ -222,13 +222,16 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     if parallel:
         rows = layers.parallel(parallel)
         own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
+        alone = layers.rotations(parallel)
+        alone = alone.loc[alone["ranks"] > 1, "over_alone"].dropna() if len(alone) else alone
         many = layers.rows_of(parallel, "tensor_parallel_model.csv")
         many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
         wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
         far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
         far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
         values |= {"ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
-                   "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples())}  # fmt: skip
+                   "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
+                   "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
     return values
 
 
@@ -559,6 +562,7 @@ def _rotation(device: Device) -> dict | None:
         return None
     gain, n = accuracy.rotation_gain(device), 4096
     part = gain[gain["n"] == n]
+    formats = tables.ordered(part["format"], accuracy.FORMATS)
     rows = []
     for name in tables.ordered(part["input"], accuracy.CONTINUOUS):
         cells = part[part["input"] == name].set_index("format")
@@ -567,7 +571,7 @@ def _rotation(device: Device) -> dict | None:
                 name,
                 *(
                     f"{significant(cells['rel_l2_plain'][f], 2)} → {significant(cells['rel_l2_rotated'][f], 2)} ({cells['gain_db'][f]:+.1f})"
-                    for f in accuracy.FORMATS
+                    for f in formats
                 ),
             ]
         )
@@ -584,7 +588,7 @@ def _rotation(device: Device) -> dict | None:
         "hurts": int((gain["gain_db"] < -0.5).sum()),
         "cases": len(gain),
         "most_e4m3": gain.groupby("format")["gain_db"].max()["e4m3"],
-        "table": table(["input", *accuracy.FORMATS], rows, numeric="rest"),
+        "table": table(["input", *formats], rows, numeric="rest"),
         "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()],
         "adds": adds,
     }

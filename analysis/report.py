@@ -269,6 +269,7 @@ def gpus_parts(device: Device) -> Parts:
         yield chart("tp-pieces", frame, "bar", encoding, facet="shape", columns=2, width=420)
     yield table("tp-speedup-table", layers.speedups(device).drop(columns="place", errors="ignore"))
     yield table("tp-rotation-table", layers.rotations(device))
+    yield table("tp-bounds", layers.against_pieces(device))
     for id, name in (("tp-pieces-table", "tensor_parallel_pieces.csv"), ("tp-model-table", "tensor_parallel_model.csv")):
         yield table(id, device.tables.get(name, pd.DataFrame()).drop(columns="folder", errors="ignore"))
 

@@ -105,7 +105,7 @@ def parallel_writer() -> FolderWriter:
             writer.tables["tensor_parallel.csv"].append(
                 key | {"variant": "w4", "status": "ok", "time_us": time, "min_us": time, "max_us": time, "pieces_us": time - 2, "model_us": time / 1.25,
                        "published_speedup": 1.81, "layers": 20, "replays": 25, "rel_l2": 0, "rel_l2_bound": 0, "reason": ""})  # fmt: skip
-            for piece in ("gemm_up", "all_reduce"):
+            for piece in ("gemm_up", "all_reduce", "between"):
                 writer.tables["tensor_parallel_pieces.csv"].append(
                     key | {"variant": "w4", "piece": piece, "time_us": time / 2, "min_us": 1, "max_us": 99, "layers": 20, "replays": 25}
                 )
@@ -122,13 +122,31 @@ def test_layers_over_several_gpus(tmp_path):
     assert parts["tp-rotation"].frame["added_us"].to_list() == [2, 2]
     assert set(parts["tp-pieces"].frame["what"]) == {"naive", "tp_aware", "tp_aware, blocks"} and len(parts["tp-pieces"].frame) == 6
     assert set(parts["tp-model"].frame["ratio"]) == {1.25}
-    assert len(parts["tp-pieces-table"].frame) == 12 and len(parts["tp-model-table"].frame) == 6
+    bounds = parts["tp-bounds"].frame.set_index("rotation")
+    assert bounds.loc["none", ["layers", "within"]].to_list() == [4, 4] and bounds["greatest"]["none"] == pytest.approx(48 / 46)
+    assert len(parts["tp-pieces-table"].frame) == 18 and len(parts["tp-model-table"].frame) == 6
     assert parts["tp-speedup-table"].frame["naive_us"].to_list() == [60, 60]
+
+
+def test_a_rotation_stands_beside_its_pieces(tmp_path):
+    """And a layer's exchange counts once: the all_to_all beside an all_gather is a comparison."""
+    writer = parallel_writer()
+    rotated = next(r for r in writer.tables["tensor_parallel.csv"] if r["rotation"] == "blocks") | {"rotation": "all_to_all", "time_us": 60}
+    writer.tables["tensor_parallel.csv"].append(rotated | {"min_us": 60, "max_us": 60})
+    piece = writer.tables["tensor_parallel_pieces.csv"][0] | {"algorithm": "tp_aware", "rotation": "all_to_all", "min_us": 1, "max_us": 9}
+    for name, time in (("transform", 4), ("all_to_all", 6), ("all_gather", 7)):
+        writer.tables["tensor_parallel_pieces.csv"].append(piece | {"piece": name, "time_us": time})
+    device = device_of(writer, tmp_path)
+    found = layers.rotations(device).set_index("rotation")
+    assert found.loc["all_to_all", ["added_us", "over_alone"]].to_list() == [12, 1.2] and found["over_alone"].isna()["blocks"].all()
+    own = layers.pieces(device)
+    assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
 
 
 def test_a_run_without_them_has_none_of_these_sections(tmp_path):
     device = device_of(gpu_folder(**TINY), tmp_path)
-    for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, tables.fused):
+    for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, layers.against_pieces,
+                  tables.fused):
         assert len(query(device)) == 0, query.__name__
 
 
@@ -141,7 +159,7 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
     assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.speedup_table(device)
     assert "| llama-70b, 16 | 2.0 |" in pages.rotation_table(device)
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
-    assert "2 NVIDIA H200 linked by NVLink" in text and "takes 1.25 to 1.25 of what" in text and "20261120T100000Z_0123456789_h200" in text
+    assert "2 NVIDIA H200 linked by NVLink" in text and "layers take 1.25 to 1.25 times" in text and "20261120T100000Z_0123456789_h200" in text
     for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 
