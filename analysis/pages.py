@@ -1,5 +1,5 @@
 """The generated pages: docs/results.md, docs/variants.md, analysis/FINDINGS.md, analysis/ACCURACY.md, the figures of docs/, and a section
-each of README.md, docs/ladder.md, docs/linear.md and docs/several_gpus.md. `templates/*.md.j2` hold the sentences; the numbers are
+each of the pages of SECTIONS. `templates/*.md.j2` hold the sentences; the numbers are
 queries of this file, of tables, layers and accuracy.
 
 What each variant supports comes from the code itself (`fwht_sweep --list-json`), the rest from committed results folders. All are
@@ -117,22 +117,23 @@ def width_ranges(device: Device) -> list[str]:
             for (size, dtype), p in parts]  # fmt: skip
 
 
-def width_table(device: Device, dtype: str) -> str:
-    """By row length m 2^k: the best variant in DRAM and in the L2, microseconds of a few rows, the largest error."""
+def width_table(device: Device, dtype: str, ns: Iterable[int] = ()) -> str:
+    """By row length m 2^k, all or `ns`: the best variant in DRAM and in the L2, microseconds of a few rows, the largest error."""
     wide, few = tables.by_width(device), tables.decode(device)
     wide, few = (frame[(frame["dtype"] == dtype) & (frame["family"] == "width")] for frame in (wide, few))
     shares, times = (wide.pivot(index="n", columns="size", values="fraction_of_limit"), few.pivot(index="n", columns="rows", values="time_us"))
     both = pd.concat([wide, few.assign(over_ideal=few["rel_l2"] / tables.ideal_error(dtype))])
     rows = []
-    for n, part in both.groupby("n"):
+    for n, part in both[both["n"].isin(ns)].groupby("n") if ns else both.groupby("n"):
         cells = [*(percent(shares[c].get(n)) for c in shares), *(fixed(times[c].get(n)) for c in times)]
         rows.append([str(n), escaped(part["operator"].iloc[0]), *cells, fixed(part["over_ideal"].max()), escaped(", ".join(dict.fromkeys(part["variant"])))])
     return table([f"{dtype}: n", "operator", *shares, *(f"{r} row{'s' * (r > 1)}, µs" for r in times), "error", "best"], rows, numeric="rest")
 
 
-def fused_table(device: Device) -> str:
-    """By encoding and size: share of the copy and gain over the pair at every n."""
+def fused_table(device: Device, size: str = "") -> str:
+    """By encoding and size, all or those of one regime: share of the copy and gain over the pair at every n."""
     frame = tables.fused(device)
+    frame = frame[frame["size"].str.startswith(size)]
     lengths = sorted(set(frame["n"]))
     rows = []
     for (dtype, encoding, size), part in frame.groupby(["dtype", "encoding", "size"], sort=False):
@@ -145,8 +146,10 @@ def fused_table(device: Device) -> str:
 def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
+    wide, coded = newest(devices, lambda d: bool((d.results["family"] == "width").any())), newest(devices, lambda d: len(tables.fused(d)) > 0)
+    families = {"wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table}
     if device is None:
-        return {"device": None}
+        return {"device": None} | families
     newer = newest(devices, timed_on_gpu)
     first = answer([device])
     dtypes = [dtype for dtype in DTYPES if len(tables.own_rows(device, dtype))]
@@ -157,11 +160,10 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
         "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
         "own_table": lambda dtype: own_table(device, dtype), "few_rows": lambda dtype: few_rows(device, dtype),
-        "wide": newest(devices, lambda d: (d.results["family"] == "width").any()), "width_table": width_table, "width_ranges": width_ranges,
         "ladder_table": lambda dtype, size: ladder_table(device, dtype, size), "empty_us": _empty_us(device),
-        "fused": newest(devices, lambda d: len(tables.fused(d)) > 0), "fused_table": fused_table, "sizes": lambda dtype: tables.regime_sizes(device, dtype),
+        "sizes": lambda dtype: tables.regime_sizes(device, dtype),
         "variants_table": lambda dtype, size: variants_table(device, dtype, size),
-    }  # fmt: skip
+    } | families  # fmt: skip
 
 
 def _empty_us(device: Device) -> float:
@@ -679,9 +681,12 @@ def _powers(ns: set[int]) -> str:
 # ----------------------------------------------------------------------------------------------------------------- command
 
 
-# Page, the section of it that is generated, and the way to the repository's root. Pages but README.md may be absent.
-SECTIONS = (("README.md", "results", ""), ("docs/ladder.md", "ladder", "../"), ("docs/linear.md", "measured", "../"),
-            ("docs/several_gpus.md", "measured", "../"))  # fmt: skip
+# Page, the section of it that is generated, its template, and the way to the repository's root. Pages but README.md may be absent.
+SECTIONS = (
+    ("README.md", "results", "README", ""), ("docs/ladder.md", "ladder", "ladder", "../"), ("docs/linear.md", "measured", "linear", "../"),
+    ("docs/several_gpus.md", "measured", "several_gpus", "../"), ("variants/encode/README.md", "measured", "encode", "../../"),
+    ("variants/kronecker/README.md", "measured", "kronecker", "../../"),
+)  # fmt: skip
 
 
 def read_text(path: Path) -> str:
@@ -698,10 +703,10 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     devices = runs(folders)
     values = results_values(devices) | layer_values(devices)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
-    for name, section, up in SECTIONS:
+    for name, section, template, up in SECTIONS:
         path = root / name
         if path.is_file() or section == "results":
-            found[path] = replace_section(read_text(path), section, render(f"{path.stem}.md.j2", up=up, **values))
+            found[path] = replace_section(read_text(path), section, render(f"{template}.md.j2", up=up, **values))
     device = values["device"]
     if device is not None:
         for drawn in (charts.speed(device), charts.error_against_speed(device)):
