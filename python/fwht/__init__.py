@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, array, operators, quantize
+from . import _c, array, linear, operators, quantize
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "hadamard_quantize",
     "hadamard_transform",
     "hadamard_transform_",
+    "linear",
     "operators",
     "plan",
     "quantize",

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import torch
 
 from . import _c, array, operators
+from . import linear as _linear
 from . import quantize as _quantize
 from .array import View
 
@@ -426,6 +427,51 @@ def quantize(
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
     return _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+
+
+# --- linear layers ---------------------------------------------------------------------------------------------------
+
+_library.define(
+    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant) -> Tensor"
+)
+
+
+def _linear_kernel(
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str
+) -> Tensor:
+    device, k = x.get_device(), x.shape[-1]
+    x = x.contiguous()
+    if x.data_ptr() % 16:
+        x = x.clone()  # a slice of a larger tensor
+    y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+    _linear.run(
+        x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
+        variant, weights.data_ptr(), device, _raw_stream(device) if device >= 0 else None,
+    )  # fmt: skip
+    return y
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("gptq_linear", _linear_kernel, _key)
+_op_linear = torch.ops.fwht.gptq_linear.default
+
+
+@torch.library.register_fake("fwht::gptq_linear")
+def _(x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str) -> Tensor:
+    return torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+
+
+def linear(x: Tensor, packed: _linear.Packed) -> Tensor:
+    _linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
+    if not isinstance(packed.weights, Tensor) or x.device != packed.weights.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(packed.weights, 'device', 'the host')}")
+    if x.requires_grad and _is_grad_enabled():
+        raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
+    if packed.order is not None:
+        x = x.index_select(-1, packed.order)
+    asked = (packed.weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
+    plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
+    return _linear_kernel(x, *asked) if plain else _op_linear(x, *asked)
 
 
 # --- autograd --------------------------------------------------------------------------------------------------------
