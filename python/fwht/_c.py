@@ -126,7 +126,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("supports", i32, [problem, text, i32]),
         # Addresses as plain integers: the conversion is the larger part of a call.
         ("transform", i32, [address, text, address, address, i32, address]),
-        ("transform_operands", i32, [problem, text, ctypes.POINTER(Operands), i32, address]),
+        ("transform_operands", i32, [address, text, address, i32, address]),
         ("operator_for", text, [ctypes.c_int64]),
         ("operator_transposed", text, [text]),
         ("operator_info_json", text, [text]),

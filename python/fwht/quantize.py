@@ -198,7 +198,6 @@ def run(
     scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None,
 ) -> None:  # fmt: skip
     text = operators.resolved(tuple(x.shape), operator, signs is not None, transpose)
-    about = operators._about(text)
     name = _c.encoded(variant)
     if x.device != _c.HOST:
         _c.needs_cuda_build()
@@ -209,9 +208,9 @@ def run(
         variant=name, operator=text, encoding=encoding,
     )  # fmt: skip
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
-    count = operators._bytes_for(about["n"]) if about["signs"] != "none" else 0
-    operands.signs = operators._operand("signs", signs, count, "uint8", text, x)
-    operands.dense = operators._operand("dense", dense, about["dense_entries"], x.dtype_name, text, x)
+    signs_bytes, dense_entries = operators.operand_sizes(text)
+    operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", text, x)
+    operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, text, x)
     if status := _c.library.fwht_supports(problem, name, x.device):
         _c.fail(status, x.device)
     if 0 in x.shape:
@@ -219,7 +218,9 @@ def run(
     operands.input, operands.out, operands.scales = x.pointer, codes.pointer, scales
     operands.scales_bytes = scales_bytes
     operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
-    if status := _c.library.fwht_transform_operands(problem, name, operands, x.device, x.stream):
+    if status := _c.library.fwht_transform_operands(
+        ctypes.addressof(problem), name, ctypes.addressof(operands), x.device, x.stream
+    ):
         _c.fail(status, x.device)
 
 

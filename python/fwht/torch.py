@@ -18,6 +18,7 @@ reorder operators that write one tensor and read another (pytorch issue 198031).
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, NoReturn
 
 import torch
@@ -335,9 +336,83 @@ def _(
     return _op_operator(x.movedim(in_dims[0], 0), operator, signs, dense, scale, transpose, variant), 0
 
 
+# What was asked for -> address of the struct, name of the variant, the struct, bytes of signs, entries of dense factors, and
+# for codes their layout.
+_by_operator, _quantized = _c.Cache(), _c.Cache()
+_c_transform_operands = _c.library.fwht_transform_operands
+_OPERANDS_SIZE = ctypes.sizeof(_c.Operands)
+
+
+def _is_eager(x: Tensor) -> bool:
+    """Nothing but the library needs to see this call, and x lies as a new tensor does."""
+    return (
+        not _is_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
+        and _forward_ad._current_level < 0 and x.is_contiguous()
+    )  # fmt: skip
+
+
+def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool:
+    if given is None or count == 0:
+        return given is None and count == 0
+    return (
+        type(given) in _PLAIN and given.numel() == count and given.dtype is dtype and given.is_contiguous()
+        and given.get_device() == device and not given.requires_grad
+    )  # fmt: skip
+
+
+def _known(cache: _c.Cache, key: Any, x: Tensor, signs: Any, dense: Any) -> Any:
+    """The entry of a call that went well before, if these operands need no sentence."""
+    entry = _fetch(cache, key)
+    if entry is None:
+        return None
+    device = x.get_device()
+    fits = _is_operand(signs, entry[3], torch.uint8, device) and _is_operand(dense, entry[4], x.dtype, device)
+    return entry if fits else None
+
+
+def _enqueue(entry: Any, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None) -> None:
+    source, device = x.data_ptr(), x.get_device()
+    if not source:  # no rows
+        return
+    operands = _c.Operands(
+        _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),
+        None if dense is None else dense.data_ptr(),
+    )  # fmt: skip
+    if scales is not None:
+        operands.scales, operands.scales_bytes = scales.data_ptr() or None, scales.untyped_storage().nbytes()
+        operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+    stream = _raw_stream(device) if device >= 0 else None
+    if status := _c_transform_operands(entry[0], entry[1], ctypes.addressof(operands), device, stream):
+        _c.fail(status, device)
+
+
+def _prepared(
+    x: Tensor, operator: str, has_signs: bool, scale: Any, transpose: bool, variant: str | None, encoding: str | None = None
+) -> tuple | None:
+    """After a call that went well: what the next one of its kind needs, if the variant reads x where it lies."""
+    text = operators.resolved(tuple(x.shape), operator, has_signs, transpose)
+    n, device, name = x.shape[-1], x.get_device(), _c.encoded(variant)
+    problem = _c.make_problem(
+        x.shape, _DTYPES[x.dtype], str(x.dtype), scale, in_place=False, device=device, in_stride=n, out_stride=n, variant=name,
+        threads=_get_num_threads() if device < 0 else 0, operator=text, encoding=encoding,
+    )  # fmt: skip
+    if _c.library.fwht_supports(problem, name, device):
+        return None
+    return (ctypes.addressof(problem), name, problem, *operators.operand_sizes(text))
+
+
 def transform_by_operator(
     x: Tensor, operator: str, signs: Any, dense: Any, scale: Any, transpose: bool, out: Any, variant: str | None
 ) -> Tensor:
+    key = None
+    if out is None and _is_eager(x):
+        device = x.get_device()
+        key = (x.shape, x.dtype, operator, signs is None, scale, transpose, variant, device if device >= 0 else -_get_num_threads())
+        entry = _known(_by_operator, key, x, signs, dense)
+        if entry is not None:
+            result = _empty_like(x)
+            _enqueue(entry, x, result, signs, dense)
+            return result
     for name, given in (("signs", signs), ("dense", dense)):
         if given is not None and not isinstance(given, Tensor):
             raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
@@ -349,7 +424,11 @@ def transform_by_operator(
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
     if out is None:
-        return _op_operator(x, operator, signs, dense, scale, transpose, variant)
+        result = _op_operator(x, operator, signs, dense, scale, transpose, variant)
+        entry = None if key is None else _prepared(x, operator, signs is not None, scale, transpose, variant)
+        if entry is not None:
+            _by_operator.put(key, entry)
+        return result
     _check_out(x, out)
     differentiated = _is_grad_enabled() and (x.requires_grad or out.requires_grad)
     if differentiated and out is not x:
@@ -415,6 +494,16 @@ def quantize(
     x: Tensor, encoding: str, operator: str, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
     variant: str | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    key = None
+    if _is_eager(x):
+        device = x.get_device()
+        where = device if device >= 0 else -_get_num_threads()
+        key = (x.shape, x.dtype, encoding, operator, signs is None, scale, tensor_scale is None, transpose, variant, where)
+        entry = _known(_quantized, key, x, signs, dense)
+        if entry is not None and (tensor_scale is None or (type(tensor_scale) is float and 0 < tensor_scale < math.inf)):
+            codes, scales = _encoded_outputs(x, entry[5])
+            _enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
+            return codes, scales
     if x.requires_grad and _is_grad_enabled():
         raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
     for name, given in (("signs", signs), ("dense", dense)):
@@ -426,7 +515,13 @@ def quantize(
         _quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
-    return _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+    result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+    if key is not None and x.dim() > 0:
+        layout = _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+        entry = _prepared(x, operator, signs is not None, scale, transpose, variant, layout.text)
+        if entry is not None:
+            _quantized.put(key, (*entry, layout))
+    return result
 
 
 # --- linear layers ---------------------------------------------------------------------------------------------------

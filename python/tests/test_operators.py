@@ -263,6 +263,33 @@ def test_gradients():
 
 
 @needs_torch
+@pytest.mark.parametrize("device", on_devices())
+def test_the_second_call_of_a_kind(device, monkeypatch):
+    """It goes straight into the library, with the same bits and the same refusals."""
+    import fwht.torch
+
+    x = integers(5, 768, device=device, dtype=torch.float16)
+    if why := fwht.supports(768, torch.float16, rows=5, device=device, inplace=False, operator="12x64").why_not:
+        pytest.skip(why)
+    one, other = (operators.random_signs(768, seed) for seed in (1, 2))
+    expected = [operators.transform(x.clone(), "12x64", None, signs=signs, out=torch.empty_like(x)) for signs in (one, other)]
+    assert torch.equal(operators.transform(x, "12x64", None, signs=one), expected[0])
+    dense = torch.eye(3, dtype=torch.float16, device=device)
+    assert torch.equal(operators.transform(x, "d3x256", dense=dense), operators.transform(x.view(5, 3, 256), "256").view(5, 768))
+
+    for words, given in (("contiguous elements of uint8", one.on(x).float()), ("contiguous elements of uint8", one.on(x)[:95])):
+        with pytest.raises(ValueError, match=words):
+            operators.transform(x, "12x64", None, signs=given)
+    with pytest.raises(RuntimeError, match="dense factors are not differentiated"):
+        operators.transform(x, "d3x256", dense=dense.clone().requires_grad_())
+    assert operators.transform(x[:0], "12x64", None, signs=one).shape == (0, 768)
+
+    monkeypatch.setattr(fwht.torch, "_op_operator", None)
+    for signs, wanted in zip((one, other), expected):
+        assert torch.equal(operators.transform(x, "12x64", None, signs=signs), wanted)
+
+
+@needs_torch
 def test_graphs():
     from torch._subclasses import FakeTensorMode
 
