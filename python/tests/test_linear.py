@@ -316,6 +316,13 @@ class TestCuda:
             with pytest.raises(ValueError, match="x is on cuda:0, the weights are on cuda:1"):
                 linear.forward(x.to("cuda:0"), second)
 
+    def test_memory_that_is_not_there(self):
+        """What fails underneath comes with the call, its place and the bytes: 2 TiB for rotated tokens."""
+        problem = linear._problem(1024, 1 << 30, 8, 128, "v1", "float16", 8192)
+        with pytest.raises(RuntimeError, match=r"fwht: cudaMalloc.* failed: cudaErrorMemoryAllocation .*2199023255568 bytes"):
+            linear._Plan(problem, "rotated_w4a16", 0)
+        torch.zeros(8, device="cuda").add_(1).cpu()  # the device works on
+
     def test_cuda_weights_from_numpy(self):
         given, _ = layer()
         with pytest.raises(TypeError, match="weights on a CUDA device are PyTorch tensors"):

@@ -309,6 +309,34 @@ def test_graphs():
     torch.library.opcheck(torch.ops.fwht.apply_operator.default, (x, "12x2", packed, None, 0.5))
 
 
+@needs_torch
+@pytest.mark.parametrize("device", on_devices()[-1:])
+def test_streams_and_capture(device):
+    """The first call of a kind and the short way of the second, behind a slow producer and in a CUDA graph."""
+    if not fwht.supports(768, torch.float16, rows=5, device=device, inplace=False, operator="12x64"):
+        pytest.skip("auto does not do it here")
+    source = integers(5, 768, device=device, dtype=torch.float16)
+
+    def both(x):
+        return operators.transform(x, "12x64", None), fwht.hadamard_quantize(x[:, :512].contiguous(), "e4m3:row").scales
+
+    expected = both(source)
+    x = torch.zeros_like(source)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(100_000_000)
+        x.copy_(source)
+        results = both(x)
+        torch.cuda.current_stream().synchronize()
+    assert all(torch.equal(a, b) for a, b in zip(results, expected))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = both(x)
+    x.copy_(2 * source)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, 2 * b) for a, b in zip(captured, expected))
+
+
 # --- support ---------------------------------------------------------------------------------------------------------
 
 

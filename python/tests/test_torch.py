@@ -599,6 +599,16 @@ class TestCuda:
             torch.cuda.synchronize()
             assert torch.equal(y, exact(source, 0.5)) and torch.equal(x, exact(source))
 
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("n", [64, 1024, 16384])
+    def test_a_nan_stays_in_its_row(self, n, dtype):
+        x = integers(5, n, device="cuda", dtype=dtype)
+        clean = fwht.hadamard_transform(x, 2.0**-7)
+        x[1, 3], x[3, n - 1] = float("nan"), float("inf")
+        y = fwht.hadamard_transform(x, 2.0**-7)
+        assert y[1].isnan().all() and not y[3].isfinite().any()
+        assert torch.equal(y[[0, 2, 4]], clean[[0, 2, 4]])
+
     def test_graph_trees(self):
         f = compiled(lambda t: fwht.hadamard_transform(t * 2, None), mode="reduce-overhead")
         x = torch.randn(8, 256, device="cuda")
