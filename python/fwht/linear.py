@@ -17,8 +17,7 @@ import functools
 import json
 import sys
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _c, array
 from ._plan import Variant, _device_number, _dtype_code, listed
@@ -33,8 +32,7 @@ _ON_HOST = ("cpu",)
 _MOST_TOKENS = 1 << 16
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
+class Packed(NamedTuple):
     """Weights as one variant reads them; made by `pack`."""
 
     k: int  # inputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -31,7 +30,7 @@ class GptqLinear(torch.nn.Module):
         self.register_buffer("bias", None if bias is None else bias.to(self._packed.weights.device), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = linear.forward(x, dataclasses.replace(self._packed, weights=self.weights, order=self.order))
+        y = linear.forward(x, self._packed._replace(weights=self.weights, order=self.order))
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
