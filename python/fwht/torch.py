@@ -35,7 +35,9 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _c_transform = _c.transform
 _empty_like = torch.empty_like
+_dense_layout = torch.strided
 _is_compiling = torch.compiler.is_compiling
+_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _increment_version = torch.autograd.graph.increment_version
 _functorch_active = torch._C._are_functorch_transforms_active
@@ -93,7 +95,10 @@ def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
         return _new_strided(x, scale, variant)
     device = x.get_device()
     key = (x.shape, x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
-    entry = _fetch(_contiguous, key)
+    try:
+        entry = _contiguous.get(key)
+    except TypeError:  # as in _fetch
+        entry = None
     if entry is None:
         problem = _problem(x, scale, variant, False)
         entry = _contiguous.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
@@ -346,7 +351,7 @@ _OPERANDS_SIZE = ctypes.sizeof(_c.Operands)
 def _is_eager(x: Tensor) -> bool:
     """Nothing but the library needs to see this call, and x lies as a new tensor does."""
     return (
-        not _is_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
+        not _is_dynamo_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
         and _forward_ad._current_level < 0 and x.is_contiguous()
     )  # fmt: skip
 
@@ -386,32 +391,44 @@ def _enqueue(entry: Any, x: Tensor, out: Tensor, signs: Any, dense: Any, scales:
         _c.fail(status, device)
 
 
-def _prepared(
-    x: Tensor, operator: str, has_signs: bool, scale: Any, transpose: bool, variant: str | None, encoding: str | None = None
-) -> tuple | None:
+def _is_like(x: Tensor, out: Any) -> bool:
+    """Rows of `out` lie as those of a new tensor would."""
+    return (
+        type(out) in _PLAIN and out.shape == x.shape and out.dtype is x.dtype and out.get_device() == x.get_device()
+        and out.is_contiguous() and not out.is_neg() and not (out.requires_grad and _is_grad_enabled())
+    )  # fmt: skip
+
+
+def _remember(
+    cache: _c.Cache, key: Any, x: Tensor, operator: str, has_signs: bool, scale: Any, transpose: bool, variant: str | None, *,
+    in_place: bool = False, layout: _quantize.Layout | None = None,
+) -> None:  # fmt: skip
     """After a call that went well: what the next one of its kind needs, if the variant reads x where it lies."""
     text = operators.resolved(tuple(x.shape), operator, has_signs, transpose)
     n, device, name = x.shape[-1], x.get_device(), _c.encoded(variant)
     problem = _c.make_problem(
-        x.shape, _DTYPES[x.dtype], str(x.dtype), scale, in_place=False, device=device, in_stride=n, out_stride=n, variant=name,
-        threads=_get_num_threads() if device < 0 else 0, operator=text, encoding=encoding,
+        x.shape, _DTYPES[x.dtype], str(x.dtype), scale, in_place=in_place, device=device, in_stride=n, out_stride=n, variant=name,
+        threads=_get_num_threads() if device < 0 else 0, operator=text, encoding=None if layout is None else layout.text,
     )  # fmt: skip
-    if _c.library.fwht_supports(problem, name, device):
-        return None
-    return (ctypes.addressof(problem), name, problem, *operators.operand_sizes(text))
+    if _c.library.fwht_supports(problem, name, device) == 0:
+        cache.put(key, (ctypes.addressof(problem), name, problem, *operators.operand_sizes(text), layout))
 
 
 def transform_by_operator(
     x: Tensor, operator: str, signs: Any, dense: Any, scale: Any, transpose: bool, out: Any, variant: str | None
 ) -> Tensor:
     key = None
-    if out is None and _is_eager(x):
+    if _is_eager(x) and (out is None or out is x or _is_like(x, out)):
         device = x.get_device()
-        key = (x.shape, x.dtype, operator, signs is None, scale, transpose, variant, device if device >= 0 else -_get_num_threads())
+        in_place = out is not None and out.data_ptr() == x.data_ptr()
+        where = device if device >= 0 else -_get_num_threads()
+        key = (x.shape, x.dtype, operator, signs is None, scale, transpose, variant, in_place, where)
         entry = _known(_by_operator, key, x, signs, dense)
         if entry is not None:
-            result = _empty_like(x)
+            result = _empty_like(x) if out is None else out
             _enqueue(entry, x, result, signs, dense)
+            if out is not None and not out.is_inference():
+                _increment_version(out)
             return result
     for name, given in (("signs", signs), ("dense", dense)):
         if given is not None and not isinstance(given, Tensor):
@@ -425,9 +442,8 @@ def transform_by_operator(
         _c.encoded(variant)
     if out is None:
         result = _op_operator(x, operator, signs, dense, scale, transpose, variant)
-        entry = None if key is None else _prepared(x, operator, signs is not None, scale, transpose, variant)
-        if entry is not None:
-            _by_operator.put(key, entry)
+        if key is not None:
+            _remember(_by_operator, key, x, operator, signs is not None, scale, transpose, variant)
         return result
     _check_out(x, out)
     differentiated = _is_grad_enabled() and (x.requires_grad or out.requires_grad)
@@ -436,6 +452,8 @@ def transform_by_operator(
     if differentiated or _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
         return out.copy_(_op_operator(x, operator, signs, dense, scale, transpose, variant))
     _run_operator(x, out, operator, signs, dense, scale, transpose, variant)
+    if key is not None:
+        _remember(_by_operator, key, x, operator, signs is not None, scale, transpose, variant, in_place=in_place)
     if not out.is_inference():
         _increment_version(out)
     return out
@@ -516,11 +534,9 @@ def quantize(
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
     result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
-    if key is not None and x.dim() > 0:
+    if key is not None:
         layout = _quantize.checked(tuple(x.shape), encoding, tensor_scale)
-        entry = _prepared(x, operator, signs is not None, scale, transpose, variant, layout.text)
-        if entry is not None:
-            _quantized.put(key, (*entry, layout))
+        _remember(_quantized, key, x, operator, signs is not None, scale, transpose, variant, layout=layout)
     return result
 
 
@@ -582,11 +598,24 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple:  # H_n is symmetric; differentiable again
-        return _Eager.apply(grad, ctx.scale, ctx.variant), None, None
+        return _apply(grad, ctx.scale, ctx.variant), None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         return _Eager.apply(tangent, ctx.scale, ctx.variant)
+
+
+class _EagerPlain(_Eager):
+    """The same for a plain tensor outside torch.func."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
+        ctx.scale, ctx.variant = scale, variant
+        return _new(x, scale, variant)
+
+
+# Past Function.apply, which looks for torch.func again: a microsecond.
+_apply_plain = super(torch.autograd.Function, _EagerPlain).apply
 
 
 class _Functional(torch.autograd.Function):
@@ -633,13 +662,13 @@ def _is_plain(x: Tensor) -> bool:
     """Nothing but the library needs to see this call."""
     return (
         type(x) in _PLAIN
+        and (x.is_cuda or x.is_cpu)
+        and x.layout is _dense_layout
+        and not x.is_neg()
         and not _functorch_active()
         and not _dispatch_modes()
         and not _function_modes()
         and not _is_tracing()
-        and x.layout is torch.strided
-        and (x.is_cpu or x.is_cuda)
-        and not x.is_neg()
     )
 
 
@@ -662,19 +691,20 @@ def _check_arguments(x: Tensor, scale: Any, variant: str | None) -> None:
     _c.encoded(variant)
 
 
-def _functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
-    if not _is_compiling():
-        if _is_plain(x) and not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
-            return _new(x, scale, variant)
-        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
-            _problem(x, scale, variant, False)  # refused
-        return _apply(x, scale, variant)
-    return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
+def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    """The call without `out` and `inplace`."""
+    if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
+        return (_apply_plain if x.requires_grad and _is_grad_enabled() else _new)(x, scale, variant)
+    if _is_compiling():
+        return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
+    if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+        _problem(x, scale, variant, False)  # refused
+    return _apply(x, scale, variant)
 
 
 def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None) -> Tensor:
     if out is None and not inplace:
-        return _functional(x, scale, variant)
+        return functional(x, scale, variant)
     if out is not None:
         if inplace:
             raise ValueError("fwht: out and inplace=True exclude each other")
@@ -688,7 +718,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
     if not _is_plain(x) or _forward_ad._current_level >= 0:
         _check_arguments(x, scale, variant)
         if grad or _functorch_active() or _forward_ad._current_level >= 0:
-            return x.copy_(_functional(x, scale, variant))
+            return x.copy_(functional(x, scale, variant))
         _op_(x, scale, variant)
         return x
     if grad:
@@ -722,7 +752,7 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
     if out is x:
         return transform(x, scale, None, True, variant)
     if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
-        return out.copy_(_functional(x, scale, variant))
+        return out.copy_(functional(x, scale, variant))
     _problem(x, scale, variant, True)  # n, dtype and scale first
     view, target = view_of(x), view_of(out)
     array.in_place_stride(target, "out")

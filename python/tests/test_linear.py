@@ -319,7 +319,7 @@ class TestCuda:
     def test_memory_that_is_not_there(self):
         """What fails underneath comes with the call, its place and the bytes: 2 TiB for rotated tokens."""
         problem = linear._problem(1024, 1 << 30, 8, 128, "v1", "float16", 8192)
-        with pytest.raises(RuntimeError, match=r"fwht: cudaMalloc.* failed: cudaErrorMemoryAllocation .*2199023255568 bytes"):
+        with pytest.raises(RuntimeError, match=r"fwht: cudaMalloc.* failed: cudaErrorMemoryAllocation .* with 2199023\d+ bytes"):
             linear._Plan(problem, "rotated_w4a16", 0)
         torch.zeros(8, device="cuda").add_(1).cpu()  # the device works on
 

@@ -141,6 +141,19 @@ def test_float64_on_the_cpu():
     assert is_close(fwht.hadamard_transform(x), x, 1.0)
 
 
+@devices
+def test_plain_tensors_do_not_go_through_the_dispatcher(device, monkeypatch):
+    monkeypatch.setattr(fwht.torch, "_op", None)
+    monkeypatch.setattr(fwht.torch, "_op_", None)
+    x = integers(3, 64, device=device).requires_grad_()
+    y = fwht.hadamard_transform(x, 0.5)
+    assert torch.equal(y, exact(x, 0.5)) and y.requires_grad
+    y.backward(torch.ones_like(y))
+    assert torch.equal(x.grad, exact(torch.ones_like(y), 0.5))
+    z = integers(3, 64, device=device)
+    assert torch.equal(fwht.hadamard_transform_(z.clone()), exact(z)) and torch.equal(fwht.hadamard_transform(z), exact(z))
+
+
 def test_parameters_subclasses_and_inference_tensors():
     p = torch.nn.Parameter(integers(3, 8))
     with torch.no_grad():
