@@ -614,7 +614,8 @@ class _EagerPlain(_Eager):
         return _new(x, scale, variant)
 
 
-# Past Function.apply, which looks for torch.func again: a microsecond.
+# Past Function.apply, which looks for torch.func again: a microsecond. As it does, for tensors that outlived torch.func:
+_unwrap_if_dead = torch._C._functorch.unwrap_if_dead
 _apply_plain = super(torch.autograd.Function, _EagerPlain).apply
 
 
@@ -694,7 +695,9 @@ def _check_arguments(x: Tensor, scale: Any, variant: str | None) -> None:
 def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     """The call without `out` and `inplace`."""
     if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
-        return (_apply_plain if x.requires_grad and _is_grad_enabled() else _new)(x, scale, variant)
+        if x.requires_grad and _is_grad_enabled():
+            return _apply_plain(_unwrap_if_dead(x), scale, variant)
+        return _new(x, scale, variant)
     if _is_compiling():
         return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
     if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):

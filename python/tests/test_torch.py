@@ -363,6 +363,18 @@ def test_func_transforms():
     assert torch.equal(vmap(operator, in_dims=1)(batch), f(batch.transpose(0, 1)))
 
 
+def test_a_tensor_that_outlived_a_func_transform():
+    kept = []
+
+    def f(t):
+        kept.append(t)
+        return fwht.hadamard_transform(t).sum()
+
+    x = integers(3, 8)
+    torch.func.grad(f)(x)
+    assert torch.equal(fwht.hadamard_transform(kept[0]), exact(x))
+
+
 def test_forward_mode():
     import torch.autograd.forward_ad as fwad
 
