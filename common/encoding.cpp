@@ -48,11 +48,30 @@ constexpr RecipeRow kRecipes[] = {
     {Recipe::te, "te"},
 };
 
+struct ScaleTypeRow {
+  ScaleType type;
+  std::string_view name;
+};
+constexpr ScaleTypeRow kScaleTypes[] = {
+    {ScaleType::none, "none"},   {ScaleType::f32, "f32"},   {ScaleType::f16, "f16"},
+    {ScaleType::ue8m0, "ue8m0"}, {ScaleType::e8m0, "e8m0"}, {ScaleType::e4m3, "e4m3"},
+};
+
+struct ElementRow {
+  Element element;
+  std::string_view name;
+};
+constexpr ElementRow kElements[] = {
+    {Element::none, "none"}, {Element::e4m3, "e4m3"}, {Element::e2m1, "e2m1"},
+    {Element::int8, "int8"}, {Element::int4, "int4"},
+};
+
 struct LayoutRow {
   ScaleLayout layout;
   std::string_view name;
 };
 constexpr LayoutRow kLayouts[] = {
+    {ScaleLayout::row_major, "row_major"},
     {ScaleLayout::mn_major, "mn"},
     {ScaleLayout::packed, "packed"},
     {ScaleLayout::swizzled_128x4, "128x4"},
@@ -68,31 +87,6 @@ const FormatRow& row_of(CodeFormat format) {
     if (row.format == format) return row;
   }
   throw BadRequest(concat("encoding format ", static_cast<int>(format), " is unknown"));
-}
-
-std::string_view name_of(ScaleLayout layout) {
-  for (const LayoutRow& row : kLayouts) {
-    if (row.layout == layout) return row.name;
-  }
-  return "row major";
-}
-
-std::string_view name_of(ScaleType type) {
-  switch (type) {
-    case ScaleType::none:
-      return "none";
-    case ScaleType::f32:
-      return "f32";
-    case ScaleType::f16:
-      return "f16";
-    case ScaleType::ue8m0:
-      return "ue8m0";
-    case ScaleType::e8m0:
-      return "e8m0";
-    case ScaleType::e4m3:
-      return "e4m3";
-  }
-  return "unknown";
 }
 
 /// The recipes of a format; the first is the default where nothing else decides.
@@ -246,6 +240,27 @@ std::string_view name_of(Recipe recipe) {
     if (row.recipe == recipe) return row.name;
   }
   return "none";
+}
+
+std::string_view name_of(Element element) {
+  for (const ElementRow& row : kElements) {
+    if (row.element == element) return row.name;
+  }
+  return "unknown";
+}
+
+std::string_view name_of(ScaleType type) {
+  for (const ScaleTypeRow& row : kScaleTypes) {
+    if (row.type == type) return row.name;
+  }
+  return "unknown";
+}
+
+std::string_view name_of(ScaleLayout layout) {
+  for (const LayoutRow& row : kLayouts) {
+    if (row.layout == layout) return row.name;
+  }
+  return "unknown";
 }
 
 Encoding make_encoding(CodeFormat format, ScaleGranularity scales) {

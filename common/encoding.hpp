@@ -192,5 +192,9 @@ Encoding parse_encoding(std::string_view text);
 
 std::string_view name_of(CodeFormat format);
 std::string_view name_of(Recipe recipe);
+std::string_view name_of(Element element);
+std::string_view name_of(ScaleType type);
+/// The word of the text form; "row_major" for the default, which the text leaves out.
+std::string_view name_of(ScaleLayout layout);
 
 }  // namespace fwht

@@ -56,8 +56,9 @@ class LinearPlan {
   /// written whole. Throws BadRequest for a null pointer, one that misses `kAlignment`, or y overlapping x.
   void execute(const LinearOperands& operands, Stream stream = nullptr) const;
 
-  /// The weights as this plan reads them. Never timed. Throws BadRequest where they are not valid or not those of the
-  /// problem; nothing is half packed.
+  /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant other than
+  /// auto share them. Never timed. Throws BadRequest where they are not valid or not those of the problem; nothing is
+  /// half packed.
   std::vector<std::byte> pack(const GptqWeights& weights) const;
   virtual std::int64_t packed_bytes() const = 0;
 

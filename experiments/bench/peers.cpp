@@ -20,7 +20,9 @@ class Request {
  public:
   Request(const Problem& problem, const DeviceInfo& device)
       : text_(to_string(problem)),
+        op_text_(to_string(problem.op)),
         problem_{text_.c_str(),
+                 op_text_.c_str(),
                  problem.n(),
                  problem.rows,
                  problem.scale,
@@ -32,16 +34,17 @@ class Request {
   const fwht_bench_problem* get() const { return &problem_; }
 
  private:
-  std::string text_;
+  std::string text_, op_text_;
   fwht_bench_problem problem_;
 };
 
 Support supports(const fwht_bench_peer& peer, const Problem& problem, const DeviceInfo& device) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 30;
   constexpr std::array kDtypes = {Dtype::f16, Dtype::bf16, Dtype::f32};
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
-  if (Support rows = require_sylvester(problem, 2, kLargest, kDtypes); !rows) return rows;
+  if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
+  if (problem.op.has_signs() || problem.op.has_dense())
+    return {"kernels of others are timed without signs and dense factors"};
   if (problem.in.row_stride != problem.n() || problem.out.row_stride != problem.n())
     return {"kernels of others are timed on contiguous rows"};
   Sentence why{};

@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-#define FWHT_BENCH_VERSION 1
+#define FWHT_BENCH_VERSION 2
 
-/* Contiguous rows of H_n on the current device. */
+/* Contiguous rows on the current device, multiplied by an operator of matrices that are known by name. */
 typedef struct fwht_bench_problem {
-  const char* text; /* "f16/n4096/r8192/out" */
+  const char* text;    /* "f16/n4096/r8192/out" */
+  const char* op_text; /* "4096" for H_n, "28x512" (docs/operators.md) */
   int64_t n, rows;
   double scale;
   int32_t dtype;    /* as fwht_dtype of fwht.h */

@@ -7,7 +7,7 @@
 
 namespace fwht::bench {
 
-/// Takes contiguous rows of H_n in device memory, what `peer` supports of them. Nothing is known of its arithmetic: it is
+/// Takes contiguous rows in device memory and operators without signs and dense factors, what `peer` supports of them. Nothing is known of its arithmetic: it is
 /// judged by harness::kPeerErrors. What its functions report becomes a reason or std::runtime_error. `peer` and
 /// `device` must outlive it. Throws BadRequest for a peer without name, settings or functions.
 sweep::Contestant contestant_of(const fwht_bench_peer& peer, const DeviceInfo& device);

@@ -27,6 +27,9 @@ int say(char* why, size_t size, const char* sentence) {
 std::int32_t supports_all(const fwht_bench_problem*, char*, size_t) {
   return 0;
 }
+std::int32_t supports_28(const fwht_bench_problem* problem, char* why, size_t size) {
+  return std::strcmp(problem->op_text, "28x16") == 0 ? 0 : say(why, size, problem->op_text);
+}
 std::int32_t supports_small(const fwht_bench_problem* problem, char* why, size_t size) {
   return problem->n <= 1024 ? 0 : say(why, size, "n above 1024");
 }
@@ -40,6 +43,7 @@ std::int32_t launch_naive(const fwht_bench_problem* problem, const void* in, voi
   try {
     Problem asked = parse_problem(problem->text);
     EXPECT_EQ(asked.n(), problem->n);
+    EXPECT_EQ(to_string(asked.op), problem->op_text);
     EXPECT_EQ(asked.rows, problem->rows);
     EXPECT_EQ(asked.placement == Placement::in_place, problem->in_place == 1);
     transform(naive::variant, {in, out}, asked, static_cast<Stream>(stream), problem->device);
@@ -78,7 +82,7 @@ TEST(Peers, AreRefusedWithoutWhatTheyNeed) {
   EXPECT_THROW(contestant_of(peer, device), BadRequest);
 }
 
-TEST(Peers, TakeContiguousRowsOfPowersOfTwo) {
+TEST(Peers, TakeContiguousRows) {
   const DeviceInfo device = h200_description();
   fwht_bench_peer peer = peer_with(launch_nothing);
   peer.supports = supports_small;
@@ -87,8 +91,13 @@ TEST(Peers, TakeContiguousRowsOfPowersOfTwo) {
   EXPECT_EQ(why_not("f16/n1024/r3"), "");
   EXPECT_EQ(why_not("f16/n2048/r3"), "n above 1024");
   EXPECT_EQ(why_not("bf16/n64/r3/ld72"), "kernels of others are timed on contiguous rows");
-  EXPECT_NE(why_not("f16/12x16/r3"), "");
+  EXPECT_EQ(why_not("f16/64+signs/r3"), "kernels of others are timed without signs and dense factors");
+  EXPECT_NE(why_not("f16/d12x16/r3"), "");
+  EXPECT_NE(why_not("f16/n64/r3>e4m3:row"), "");
   EXPECT_NE(why_not("f16/n64/r3/pdl"), "");
+  peer.supports = supports_28;
+  EXPECT_EQ(why_not("f16/28x16/r3"), "");
+  EXPECT_EQ(why_not("f16/12x16/r3"), "12x16");
   EXPECT_NE(contestant_of(peer, this_device()).supports(parse_problem("f16/n64/r3")).why_not,
             this_device().has_cuda() ? "?" : "");
 }

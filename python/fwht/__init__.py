@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, array, operators, quantize
+from . import _c, array, linear, operators, quantize
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "hadamard_quantize",
     "hadamard_transform",
     "hadamard_transform_",
+    "linear",
     "operators",
     "plan",
     "quantize",
@@ -37,17 +38,18 @@ __version__: str = _c.version
 _SUBMODULES = ("compat", "distributed", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
+_torch_functional: Any = None
 _Tensor: Any = None
 
 
 def _load_torch() -> bool:
     """Whether PyTorch is there to be used: fwht never imports it by itself."""
-    global _torch_transform, _Tensor
+    global _torch_transform, _torch_functional, _Tensor
     if sys.modules.get("torch") is None or not hasattr(sys.modules["torch"], "Tensor"):
         return False
     from . import torch as face
 
-    _Tensor, _torch_transform = face.Tensor, face.transform
+    _Tensor, _torch_transform, _torch_functional = face.Tensor, face.transform, face.functional
     return True
 
 
@@ -100,6 +102,8 @@ def hadamard_transform(
     Source: README.md, "What is computed"; docs/python.md.
     """
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
+        if out is None and not inplace:
+            return _torch_functional(x, scale, variant)
         return _torch_transform(x, scale, out, inplace, variant)
     return array.transform(x, scale, out, inplace, variant)
 

@@ -58,6 +58,31 @@ class Operands(ctypes.Structure):
     ]
 
 
+class LinearProblem(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("m", ctypes.c_int64),
+        ("n", ctypes.c_int64),
+        ("k", ctypes.c_int64),
+        ("group", ctypes.c_int64),
+        ("dtype", ctypes.c_int32),
+        ("zero_points", ctypes.c_int32),
+        ("rotation", ctypes.c_int64),
+        ("flags", ctypes.c_uint32),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class GptqWeights(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("qweight", ctypes.c_void_p),
+        ("qzeros", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("g_idx", ctypes.c_void_p),
+    ]
+
+
 class VariantInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -101,7 +126,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("supports", i32, [problem, text, i32]),
         # Addresses as plain integers: the conversion is the larger part of a call.
         ("transform", i32, [address, text, address, address, i32, address]),
-        ("transform_operands", i32, [problem, text, ctypes.POINTER(Operands), i32, address]),
+        ("transform_operands", i32, [address, text, address, i32, address]),
         ("operator_for", text, [ctypes.c_int64]),
         ("operator_transposed", text, [text]),
         ("operator_info_json", text, [text]),
@@ -111,6 +136,15 @@ def _load(path: str) -> ctypes.CDLL:
         ("plan_execute", i32, [address, address, address, address]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
+        ("linear_variant_count", size, []),
+        ("get_linear_variant", i32, [size, ctypes.POINTER(VariantInfo)]),
+        ("linear_supports", i32, [ctypes.POINTER(LinearProblem), text, i32]),
+        ("linear_plan_create", i32, [ctypes.POINTER(LinearProblem), text, i32, ctypes.POINTER(address)]),
+        ("linear_plan_info_json", text, [address]),
+        ("linear_plan_pack", i32, [address, ctypes.POINTER(GptqWeights), address, ctypes.c_int64]),
+        ("linear_plan_execute", i32, [address, address, address, address, address]),
+        ("linear_plan_destroy", None, [address]),
+        ("gptq_sort_rows", i32, [ctypes.POINTER(LinearProblem), ctypes.POINTER(GptqWeights), address, address]),
     ):
         function = getattr(library, "fwht_" + name)
         function.restype, function.argtypes = result, arguments

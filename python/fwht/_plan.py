@@ -18,15 +18,20 @@ class Variant(NamedTuple):
     memory: str
 
 
-def variants() -> list[Variant]:
-    """Every variant, in ladder order. One that was not built stays listed; `supports` gives the reason."""
+def listed(count: Any, get: Any) -> list[Variant]:
+    """The entries of a registry, by its two C functions."""
     found = []
-    for index in range(_c.library.fwht_variant_count()):
+    for index in range(count()):
         info = _c.VariantInfo(ctypes.sizeof(_c.VariantInfo))
-        if status := _c.library.fwht_get_variant(index, info):
+        if status := get(index, info):
             _c.fail(status)
         found.append(Variant(info.name.decode(), info.summary.decode(), "device" if info.on_device else "host"))
     return found
+
+
+def variants() -> list[Variant]:
+    """Every variant, in ladder order. One that was not built stays listed; `supports` gives the reason."""
+    return listed(_c.library.fwht_variant_count, _c.library.fwht_get_variant)
 
 
 def build_info() -> dict[str, Any]:

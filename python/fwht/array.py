@@ -94,6 +94,15 @@ def view_of(x: Any) -> View | None:
     return None
 
 
+def aligned_bytes(count: int) -> Any:
+    """Uninitialised NumPy bytes at a multiple of 16, as the library wants scales and packed weights."""
+    import numpy
+
+    memory = numpy.empty(count + 16, numpy.uint8)
+    start = -memory.ctypes.data % 16
+    return memory[start : start + count]
+
+
 def same_memory(x: View, out: View) -> bool:
     """Whether out is x. Raises ValueError for any other overlap."""
     if x.pointer == out.pointer and x.strides == out.strides:

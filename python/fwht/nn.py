@@ -6,9 +6,35 @@ from typing import Any
 
 import torch
 
-from . import hadamard_transform, operators
+from . import hadamard_transform, linear, operators
 
-__all__ = ["HadamardTransform", "rotate_linear"]
+__all__ = ["GptqLinear", "HadamardTransform", "rotate_linear"]
+
+
+class GptqLinear(torch.nn.Module):
+    """y = x W + bias with 4-bit weights of GPTQ's format, for few tokens (`fwht.linear`).
+
+    Args:
+        qweight, qzeros, scales, g_idx, options: as for `fwht.linear.pack`.
+        bias: (n,), or None.
+
+    Shape: (..., k) to (..., n). The packed weights move with the module, but only between devices of one kind; they are not part
+    of its state_dict, since their order is that of a kernel. Raises what `fwht.linear` raises. Not differentiable.
+    """
+
+    def __init__(self, qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, bias: Any = None, **options: Any):
+        super().__init__()
+        self._packed = linear.pack(qweight, qzeros, scales, g_idx, **options)
+        self.register_buffer("weights", self._packed.weights, persistent=False)
+        self.register_buffer("order", self._packed.order, persistent=False)
+        self.register_buffer("bias", None if bias is None else bias.to(self._packed.weights.device), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = linear.forward(x, self._packed._replace(weights=self.weights, order=self.order))
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return repr(self._packed).removeprefix("<fwht.linear.Packed ").removesuffix(">")
 
 
 class HadamardTransform(torch.nn.Module):

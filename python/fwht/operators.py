@@ -203,6 +203,13 @@ def resolved(shape: tuple[int, ...], operator: str, has_signs: bool, transpose: 
     return text
 
 
+@functools.lru_cache(1024)
+def operand_sizes(operator: str) -> tuple[int, int]:
+    """(bytes of signs, entries of dense factors) that an operator needs."""
+    about = _about(operator)
+    return _bytes_for(about["n"]) if about["signs"] != "none" else 0, about["dense_entries"]
+
+
 def run(
     x: array.View, out: array.View, operator: str, signs: Any, dense: Any, scale: float | None, variant: str | None,
     copy: Callable[[], None],
@@ -224,11 +231,10 @@ def run(
         return _c.library.fwht_supports(asked, name, out.device)
 
     first = problem(False, 0, 0)
-    about = _about(operator)
-    n = about["n"]
+    signs_bytes, dense_entries = operand_sizes(operator)
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
-    operands.signs = _operand("signs", signs, _bytes_for(n) if about["signs"] != "none" else 0, "uint8", operator, out)
-    operands.dense = _operand("dense", dense, about["dense_entries"], out.dtype_name, operator, out)
+    operands.signs = _operand("signs", signs, signs_bytes, "uint8", operator, out)
+    operands.dense = _operand("dense", dense, dense_entries, out.dtype_name, operator, out)
     in_place = array.same_memory(x, out)
     out_stride = array.in_place_stride(out, "x" if in_place else "out")
     in_stride = _c.row_stride(x.shape, x.strides)
@@ -251,7 +257,9 @@ def run(
         copy()
     operands.out = out.pointer
     operands.input = out.pointer if in_place or gather else x.pointer
-    if status := _c.library.fwht_transform_operands(made, name, operands, out.device, out.stream):
+    if status := _c.library.fwht_transform_operands(
+        ctypes.addressof(made), name, ctypes.addressof(operands), out.device, out.stream
+    ):
         _c.fail(status, out.device)
 
 

@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     element: str  # "e4m3", "e2m1", "int8", "int4"
     code_bits: int
     scale_type: str  # "none", "f32", "f16", "ue8m0", "e8m0", "e4m3"
-    layout: str  # "row_major", "mn_major", "packed", "128x4"
+    layout: str  # "row_major", "mn", "packed", "128x4"
     token: int  # elements of a row of the matrix of scales
     columns: int  # of that matrix; 0 where no scale is written
     whole_tensor: bool  # one scale for everything
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     def storage(self, elements: int) -> tuple[int, int, bool]:
         """(rows, columns, whether columns lie side by side) of the buffer, padding included, in elements of scale_dtype."""
         rows, columns = self.rows(elements), self.columns
-        if self.layout == "mn_major":
+        if self.layout == "mn":
             return _up(rows, 4), columns, False
         if self.layout == "packed":
             return _up(rows, 4), _up(columns, 4) // 4, False
@@ -177,10 +177,7 @@ def numpy_outputs(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, Any]:
         return codes, numpy.empty(0, numpy.float32)
     rows, columns, _ = layout.storage(_elements(shape))
     kind = "uint8" if layout.scale_dtype.startswith("float8") else layout.scale_dtype
-    size = rows * columns * numpy.dtype(kind).itemsize
-    memory = numpy.empty(size + 16, numpy.uint8)  # 16-byte aligned, as the library wants it
-    start = -memory.ctypes.data % 16
-    return codes, memory[start : start + size].view(kind)
+    return codes, array.aligned_bytes(rows * columns * numpy.dtype(kind).itemsize).view(kind)
 
 
 def shaped(layout: Layout, shape: tuple[int, ...], flat: Any, strided: Callable[..., Any]) -> Any:
@@ -201,7 +198,6 @@ def run(
     scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None,
 ) -> None:  # fmt: skip
     text = operators.resolved(tuple(x.shape), operator, signs is not None, transpose)
-    about = operators._about(text)
     name = _c.encoded(variant)
     if x.device != _c.HOST:
         _c.needs_cuda_build()
@@ -212,9 +208,9 @@ def run(
         variant=name, operator=text, encoding=encoding,
     )  # fmt: skip
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
-    count = operators._bytes_for(about["n"]) if about["signs"] != "none" else 0
-    operands.signs = operators._operand("signs", signs, count, "uint8", text, x)
-    operands.dense = operators._operand("dense", dense, about["dense_entries"], x.dtype_name, text, x)
+    signs_bytes, dense_entries = operators.operand_sizes(text)
+    operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", text, x)
+    operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, text, x)
     if status := _c.library.fwht_supports(problem, name, x.device):
         _c.fail(status, x.device)
     if 0 in x.shape:
@@ -222,7 +218,9 @@ def run(
     operands.input, operands.out, operands.scales = x.pointer, codes.pointer, scales
     operands.scales_bytes = scales_bytes
     operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
-    if status := _c.library.fwht_transform_operands(problem, name, operands, x.device, x.stream):
+    if status := _c.library.fwht_transform_operands(
+        ctypes.addressof(problem), name, ctypes.addressof(operands), x.device, x.stream
+    ):
         _c.fail(status, x.device)
 
 
@@ -276,7 +274,7 @@ def _scale_matrix(scales: Any, layout: Layout, rows: int, columns: int) -> Any:
         j = torch.arange(columns, device=scales.device)[None, :]
         tile = (i >> 7) * (_up(columns, 4) // 4) + (j >> 2)
         scales = scales.reshape(-1)[tile * 512 + (i & 31) * 16 + (i >> 5 & 3) * 4 + (j & 3)]
-    matrix = scales.reshape(rows, columns) if layout.layout != "mn_major" else scales
+    matrix = scales.reshape(rows, columns) if layout.layout != "mn" else scales
     if layout.scale_type == "e8m0":
         return torch.exp2(matrix.to(torch.float32) - 127)
     return matrix.to(torch.float32)

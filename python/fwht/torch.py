@@ -18,11 +18,13 @@ reorder operators that write one tensor and read another (pytorch issue 198031).
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, NoReturn
 
 import torch
 
 from . import _c, array, operators
+from . import linear as _linear
 from . import quantize as _quantize
 from .array import View
 
@@ -33,7 +35,9 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _c_transform = _c.transform
 _empty_like = torch.empty_like
+_dense_layout = torch.strided
 _is_compiling = torch.compiler.is_compiling
+_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _increment_version = torch.autograd.graph.increment_version
 _functorch_active = torch._C._are_functorch_transforms_active
@@ -91,7 +95,10 @@ def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
         return _new_strided(x, scale, variant)
     device = x.get_device()
     key = (x.shape, x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
-    entry = _fetch(_contiguous, key)
+    try:
+        entry = _contiguous.get(key)
+    except TypeError:  # as in _fetch
+        entry = None
     if entry is None:
         problem = _problem(x, scale, variant, False)
         entry = _contiguous.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
@@ -334,9 +341,95 @@ def _(
     return _op_operator(x.movedim(in_dims[0], 0), operator, signs, dense, scale, transpose, variant), 0
 
 
+# What was asked for -> address of the struct, name of the variant, the struct, bytes of signs, entries of dense factors, and
+# for codes their layout.
+_by_operator, _quantized = _c.Cache(), _c.Cache()
+_c_transform_operands = _c.library.fwht_transform_operands
+_OPERANDS_SIZE = ctypes.sizeof(_c.Operands)
+
+
+def _is_eager(x: Tensor) -> bool:
+    """Nothing but the library needs to see this call, and x lies as a new tensor does."""
+    return (
+        not _is_dynamo_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
+        and _forward_ad._current_level < 0 and x.is_contiguous()
+    )  # fmt: skip
+
+
+def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool:
+    if given is None or count == 0:
+        return given is None and count == 0
+    return (
+        type(given) in _PLAIN and given.numel() == count and given.dtype is dtype and given.is_contiguous()
+        and given.get_device() == device and not given.requires_grad
+    )  # fmt: skip
+
+
+def _known(cache: _c.Cache, key: Any, x: Tensor, signs: Any, dense: Any) -> Any:
+    """The entry of a call that went well before, if these operands need no sentence."""
+    entry = _fetch(cache, key)
+    if entry is None:
+        return None
+    device = x.get_device()
+    fits = _is_operand(signs, entry[3], torch.uint8, device) and _is_operand(dense, entry[4], x.dtype, device)
+    return entry if fits else None
+
+
+def _enqueue(entry: Any, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None) -> None:
+    source, device = x.data_ptr(), x.get_device()
+    if not source:  # no rows
+        return
+    operands = _c.Operands(
+        _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),
+        None if dense is None else dense.data_ptr(),
+    )  # fmt: skip
+    if scales is not None:
+        operands.scales, operands.scales_bytes = scales.data_ptr() or None, scales.untyped_storage().nbytes()
+        operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+    stream = _raw_stream(device) if device >= 0 else None
+    if status := _c_transform_operands(entry[0], entry[1], ctypes.addressof(operands), device, stream):
+        _c.fail(status, device)
+
+
+def _is_like(x: Tensor, out: Any) -> bool:
+    """Rows of `out` lie as those of a new tensor would."""
+    return (
+        type(out) in _PLAIN and out.shape == x.shape and out.dtype is x.dtype and out.get_device() == x.get_device()
+        and out.is_contiguous() and not out.is_neg() and not (out.requires_grad and _is_grad_enabled())
+    )  # fmt: skip
+
+
+def _remember(
+    cache: _c.Cache, key: Any, x: Tensor, operator: str, has_signs: bool, scale: Any, transpose: bool, variant: str | None, *,
+    in_place: bool = False, layout: _quantize.Layout | None = None,
+) -> None:  # fmt: skip
+    """After a call that went well: what the next one of its kind needs, if the variant reads x where it lies."""
+    text = operators.resolved(tuple(x.shape), operator, has_signs, transpose)
+    n, device, name = x.shape[-1], x.get_device(), _c.encoded(variant)
+    problem = _c.make_problem(
+        x.shape, _DTYPES[x.dtype], str(x.dtype), scale, in_place=in_place, device=device, in_stride=n, out_stride=n, variant=name,
+        threads=_get_num_threads() if device < 0 else 0, operator=text, encoding=None if layout is None else layout.text,
+    )  # fmt: skip
+    if _c.library.fwht_supports(problem, name, device) == 0:
+        cache.put(key, (ctypes.addressof(problem), name, problem, *operators.operand_sizes(text), layout))
+
+
 def transform_by_operator(
     x: Tensor, operator: str, signs: Any, dense: Any, scale: Any, transpose: bool, out: Any, variant: str | None
 ) -> Tensor:
+    key = None
+    if _is_eager(x) and (out is None or out is x or _is_like(x, out)):
+        device = x.get_device()
+        in_place = out is not None and out.data_ptr() == x.data_ptr()
+        where = device if device >= 0 else -_get_num_threads()
+        key = (x.shape, x.dtype, operator, signs is None, scale, transpose, variant, in_place, where)
+        entry = _known(_by_operator, key, x, signs, dense)
+        if entry is not None:
+            result = _empty_like(x) if out is None else out
+            _enqueue(entry, x, result, signs, dense)
+            if out is not None and not out.is_inference():
+                _increment_version(out)
+            return result
     for name, given in (("signs", signs), ("dense", dense)):
         if given is not None and not isinstance(given, Tensor):
             raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
@@ -348,7 +441,10 @@ def transform_by_operator(
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
     if out is None:
-        return _op_operator(x, operator, signs, dense, scale, transpose, variant)
+        result = _op_operator(x, operator, signs, dense, scale, transpose, variant)
+        if key is not None:
+            _remember(_by_operator, key, x, operator, signs is not None, scale, transpose, variant)
+        return result
     _check_out(x, out)
     differentiated = _is_grad_enabled() and (x.requires_grad or out.requires_grad)
     if differentiated and out is not x:
@@ -356,6 +452,8 @@ def transform_by_operator(
     if differentiated or _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
         return out.copy_(_op_operator(x, operator, signs, dense, scale, transpose, variant))
     _run_operator(x, out, operator, signs, dense, scale, transpose, variant)
+    if key is not None:
+        _remember(_by_operator, key, x, operator, signs is not None, scale, transpose, variant, in_place=in_place)
     if not out.is_inference():
         _increment_version(out)
     return out
@@ -414,6 +512,16 @@ def quantize(
     x: Tensor, encoding: str, operator: str, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
     variant: str | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    key = None
+    if _is_eager(x):
+        device = x.get_device()
+        where = device if device >= 0 else -_get_num_threads()
+        key = (x.shape, x.dtype, encoding, operator, signs is None, scale, tensor_scale is None, transpose, variant, where)
+        entry = _known(_quantized, key, x, signs, dense)
+        if entry is not None and (tensor_scale is None or (type(tensor_scale) is float and 0 < tensor_scale < math.inf)):
+            codes, scales = _encoded_outputs(x, entry[5])
+            _enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
+            return codes, scales
     if x.requires_grad and _is_grad_enabled():
         raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
     for name, given in (("signs", signs), ("dense", dense)):
@@ -425,7 +533,56 @@ def quantize(
         _quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check_operator(x, operator, signs, scale, transpose)
         _c.encoded(variant)
-    return _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+    result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+    if key is not None:
+        layout = _quantize.checked(tuple(x.shape), encoding, tensor_scale)
+        _remember(_quantized, key, x, operator, signs is not None, scale, transpose, variant, layout=layout)
+    return result
+
+
+# --- linear layers ---------------------------------------------------------------------------------------------------
+
+_library.define(
+    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant) -> Tensor"
+)
+
+
+def _linear_kernel(
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str
+) -> Tensor:
+    device, k = x.get_device(), x.shape[-1]
+    x = x.contiguous()
+    if x.data_ptr() % 16:
+        x = x.clone()  # a slice of a larger tensor
+    y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+    _linear.run(
+        x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
+        variant, weights.data_ptr(), device, _raw_stream(device) if device >= 0 else None,
+    )  # fmt: skip
+    return y
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("gptq_linear", _linear_kernel, _key)
+_op_linear = torch.ops.fwht.gptq_linear.default
+
+
+@torch.library.register_fake("fwht::gptq_linear")
+def _(x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str) -> Tensor:
+    return torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+
+
+def linear(x: Tensor, packed: _linear.Packed) -> Tensor:
+    _linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
+    if not isinstance(packed.weights, Tensor) or x.device != packed.weights.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(packed.weights, 'device', 'the host')}")
+    if x.requires_grad and _is_grad_enabled():
+        raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
+    if packed.order is not None:
+        x = x.index_select(-1, packed.order)
+    asked = (packed.weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
+    plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
+    return _linear_kernel(x, *asked) if plain else _op_linear(x, *asked)
 
 
 # --- autograd --------------------------------------------------------------------------------------------------------
@@ -441,11 +598,25 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple:  # H_n is symmetric; differentiable again
-        return _Eager.apply(grad, ctx.scale, ctx.variant), None, None
+        return _apply(grad, ctx.scale, ctx.variant), None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         return _Eager.apply(tangent, ctx.scale, ctx.variant)
+
+
+class _EagerPlain(_Eager):
+    """The same for a plain tensor outside torch.func."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
+        ctx.scale, ctx.variant = scale, variant
+        return _new(x, scale, variant)
+
+
+# Past Function.apply, which looks for torch.func again: a microsecond. As it does, for tensors that outlived torch.func:
+_unwrap_if_dead = torch._C._functorch.unwrap_if_dead
+_apply_plain = super(torch.autograd.Function, _EagerPlain).apply
 
 
 class _Functional(torch.autograd.Function):
@@ -492,13 +663,13 @@ def _is_plain(x: Tensor) -> bool:
     """Nothing but the library needs to see this call."""
     return (
         type(x) in _PLAIN
+        and (x.is_cuda or x.is_cpu)
+        and x.layout is _dense_layout
+        and not x.is_neg()
         and not _functorch_active()
         and not _dispatch_modes()
         and not _function_modes()
         and not _is_tracing()
-        and x.layout is torch.strided
-        and (x.is_cpu or x.is_cuda)
-        and not x.is_neg()
     )
 
 
@@ -521,19 +692,22 @@ def _check_arguments(x: Tensor, scale: Any, variant: str | None) -> None:
     _c.encoded(variant)
 
 
-def _functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
-    if not _is_compiling():
-        if _is_plain(x) and not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
-            return _new(x, scale, variant)
-        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
-            _problem(x, scale, variant, False)  # refused
-        return _apply(x, scale, variant)
-    return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
+def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    """The call without `out` and `inplace`."""
+    if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
+        if x.requires_grad and _is_grad_enabled():
+            return _apply_plain(_unwrap_if_dead(x), scale, variant)
+        return _new(x, scale, variant)
+    if _is_compiling():
+        return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
+    if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+        _problem(x, scale, variant, False)  # refused
+    return _apply(x, scale, variant)
 
 
 def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None) -> Tensor:
     if out is None and not inplace:
-        return _functional(x, scale, variant)
+        return functional(x, scale, variant)
     if out is not None:
         if inplace:
             raise ValueError("fwht: out and inplace=True exclude each other")
@@ -547,7 +721,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
     if not _is_plain(x) or _forward_ad._current_level >= 0:
         _check_arguments(x, scale, variant)
         if grad or _functorch_active() or _forward_ad._current_level >= 0:
-            return x.copy_(_functional(x, scale, variant))
+            return x.copy_(functional(x, scale, variant))
         _op_(x, scale, variant)
         return x
     if grad:
@@ -581,7 +755,7 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
     if out is x:
         return transform(x, scale, None, True, variant)
     if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
-        return out.copy_(_functional(x, scale, variant))
+        return out.copy_(functional(x, scale, variant))
     _problem(x, scale, variant, True)  # n, dtype and scale first
     view, target = view_of(x), view_of(out)
     array.in_place_stride(target, "out")

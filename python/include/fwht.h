@@ -1,4 +1,5 @@
-/* C ABI of fwht: y_r = scale * Op x_r for `rows` independent rows x_r of n elements each.
+/* C ABI of fwht: y_r = scale * Op x_r for `rows` independent rows x_r of n elements each; and linear layers with 4-bit
+ * weights.
  *
  * Plain C, no other header is needed. Every function is thread-safe, throws nothing and never synchronises a
  * stream. Functions that can fail return a status; fwht_last_error() has the sentence. Strings are UTF-8;
@@ -159,6 +160,79 @@ FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
 /* NULL is allowed. No launch of the plan may be pending, and no graph captured from it may be launched again.
  */
 FWHT_API void fwht_plan_destroy(fwht_plan* plan);
+
+/* --- linear layers with 4-bit weights ----------------------------------------------------------------------
+ * y[m][n] = x[m][k] W[k][n] for m tokens, x rotated first where the problem says so. W[i][c] = scales[g][c] (q - z) in
+ * GPTQ's format, g the group of row i. */
+
+typedef enum fwht_zero_points {
+  FWHT_ZERO_POINTS_V1 = 0,       /* files of version 1 store z - 1 */
+  FWHT_ZERO_POINTS_V2 = 1,       /* files of version 2 store z */
+  FWHT_ZERO_POINTS_SYMMETRIC = 2 /* none are stored, z = 8 */
+} fwht_zero_points;
+
+#define FWHT_WHOLE (-1)   /* as group: all rows; as rotation: H_k */
+#define FWHT_ACT_ORDER 4u /* of flags: rows belong to groups in any order, x comes in the order of the rows */
+
+typedef struct fwht_linear_problem {
+  size_t struct_size; /* sizeof(fwht_linear_problem) */
+  int64_t m;          /* tokens; 0 is a valid problem that does nothing */
+  int64_t n, k;       /* outputs and inputs: multiples of 8 */
+  int64_t group; /* rows that share scale and zero point: a multiple of 32 that divides k, or FWHT_WHOLE */
+  int32_t dtype; /* FWHT_F16 or FWHT_BF16, of x and y */
+  int32_t zero_points; /* fwht_zero_points */
+  int64_t rotation;    /* order of the matrix H / sqrt(order) by which blocks of x are multiplied; 0: none */
+  uint32_t flags;      /* FWHT_PROGRAMMATIC_LAUNCH, FWHT_ACT_ORDER */
+  int32_t threads;     /* as in fwht_problem */
+} fwht_linear_problem;
+
+#define FWHT_LINEAR_PROBLEM_INIT \
+  { sizeof(fwht_linear_problem), 0, 0, 0, 128, FWHT_F16, FWHT_ZERO_POINTS_V1, 0, 0u, 0 }
+
+/* The tensors of a file, in host memory. */
+typedef struct fwht_gptq_weights {
+  size_t struct_size;      /* sizeof(fwht_gptq_weights) */
+  const uint32_t* qweight; /* [k / 8][n]: nibble i of word (r, c) is q of row 8 r + i, column c */
+  const uint32_t*
+      qzeros; /* [groups][n / 8]: nibble j of word (g, c) is of column 8 c + j; NULL if symmetric */
+  const uint16_t* scales; /* [groups][n]: fp16 */
+  const int32_t* g_idx;   /* [k]: the group of each row; NULL: row / group */
+} fwht_gptq_weights;
+
+#define FWHT_GPTQ_WEIGHTS_INIT \
+  { sizeof(fwht_gptq_weights), NULL, NULL, NULL, NULL }
+
+typedef struct fwht_linear_plan fwht_linear_plan; /* opaque */
+
+FWHT_API size_t fwht_linear_variant_count(void);
+FWHT_API fwht_status fwht_get_linear_variant(size_t index, fwht_variant* variant);
+
+/* As fwht_supports. */
+FWHT_API fwht_status fwht_linear_supports(const fwht_linear_problem* problem, const char* variant,
+                                          int32_t device);
+
+/* As fwht_plan_create. Two plans of one variant other than "auto" whose problems differ only in m and flags read the
+ * same packed weights. */
+FWHT_API fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const char* variant,
+                                             int32_t device, fwht_linear_plan** plan);
+/* What was decided, as one JSON object: variant, problem (its text form), device, alignment (of every pointer),
+ * packed_bytes, promises (deterministic, batch_invariant, row_isolation), one_stream_at_a_time (executions must be
+ * ordered behind each other), settings. Valid as long as the plan. */
+FWHT_API const char* fwht_linear_plan_info_json(const fwht_linear_plan* plan);
+/* The weights as the plan reads them, into host memory of exactly `packed_bytes`; copy it to the device. Nothing is
+ * written unless the status is FWHT_OK. */
+FWHT_API fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_weights* weights,
+                                           void* packed, int64_t packed_bytes);
+/* x[m][k] and y[m][n], contiguous, and the packed weights, in the memory of the plan's device. Only enqueues. */
+FWHT_API fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed,
+                                              void* y, void* stream);
+/* As fwht_plan_destroy. */
+FWHT_API void fwht_linear_plan_destroy(fwht_linear_plan* plan);
+
+/* For kernels that want rows in the order of their groups: the [k / 8][n] words with their rows sorted, and the order
+ * [k], so that x[:, order] meets them. The tensors are then those of a problem without g_idx. */
+FWHT_API fwht_status fwht_gptq_sort_rows(const fwht_linear_problem* problem, const fwht_gptq_weights* weights,
+                                         uint32_t* qweight, int32_t* order);
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,7 @@
-// The C ABI: structs read, exceptions turned into a status and a message, answers as JSON.
-#include <algorithm>
+// The C ABI of transforms: fwht.h without the linear layers.
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
-#include <string_view>
-#include <type_traits>
-#include <variant>
 
 #include "common/encoding.hpp"
 #include "common/error.hpp"
@@ -18,6 +10,7 @@
 #include "common/provenance.hpp"
 #include "common/stream_query.hpp"
 #include "fwht.h"
+#include "python/src/abi.hpp"
 #include "python/src/device.hpp"
 #include "python/src/engine.hpp"
 #include "variants/registry.hpp"
@@ -32,59 +25,6 @@ struct fwht_plan {
 namespace fwht::c_abi {
 namespace {
 
-// --- errors ----------------------------------------------------------------------------------------------
-
-thread_local std::string last_error;
-
-fwht_status failed(fwht_status status, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();  // no memory for the sentence
-  }
-  return status;
-}
-
-template <class Body>
-fwht_status guarded(Body&& body) noexcept {
-  try {
-    body();
-    return FWHT_OK;
-  } catch (const Unsupported& error) {
-    return failed(FWHT_UNSUPPORTED, error.what());
-  } catch (const BadRequest& error) {
-    return failed(FWHT_BAD_REQUEST, error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(FWHT_FAILED, "the host is out of memory");
-  } catch (const std::exception& error) {
-    return failed(FWHT_FAILED, error.what());
-  } catch (...) {
-    return failed(FWHT_FAILED, "an unknown exception");
-  }
-}
-
-// --- structs ---------------------------------------------------------------------------------------------
-
-/// What the caller's struct says, the fields that it does not have as zero.
-template <class Struct>
-Struct read(const Struct* given, std::size_t smallest, const std::string& name) {
-  if (given == nullptr) throw BadRequest(name + " is a null pointer");
-  constexpr std::size_t kLargest = 4096;  // an uninitialised size is most likely larger
-  const std::size_t size = given->struct_size;
-  if (size < smallest || size > kLargest) {
-    throw BadRequest(name + ".struct_size=" + std::to_string(size) + " must be sizeof(" + name + "), here " +
-                     std::to_string(sizeof(Struct)));
-  }
-  Struct copy{};
-  std::memcpy(&copy, given, std::min(size, sizeof(Struct)));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-  if (std::any_of(bytes + std::min(size, sizeof(Struct)), bytes + size,
-                  [](auto byte) { return byte != 0; })) {
-    throw BadRequest(name + " has fields that this library (version " + fwht_version() + ") does not know");
-  }
-  return copy;
-}
-
 struct Request {
   Problem problem;
   std::int32_t threads = 0;
@@ -92,10 +32,7 @@ struct Request {
 
 Request read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
-  constexpr std::uint32_t kFlags = FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH;
-  if ((p.flags & ~kFlags) != 0)
-    throw BadRequest("flags=" + std::to_string(p.flags) +
-                     " has unknown bits; known: " + std::to_string(kFlags));
+  require_known_flags(p.flags, FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH);
   Request request;
   Problem& problem = request.problem;
   problem.op = p.op_text == nullptr ? Operator::sylvester(p.n) : parse_operator(p.op_text);
@@ -133,57 +70,6 @@ Operands read_operands(const fwht_operands* given) {
   return operands;
 }
 
-// --- JSON ------------------------------------------------------------------------------------------------
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", c);
-      out += escape;
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-/// Members of one object, in the order in which they are added.
-class Object {
- public:
-  Object& add(std::string_view key, std::string_view text) { return add_raw(key, quoted(text)); }
-  Object& add(std::string_view key, const char* text) { return add_raw(key, quoted(text)); }
-  Object& add(std::string_view key, bool value) { return add_raw(key, value ? "true" : "false"); }
-  Object& add(std::string_view key, std::int64_t value) { return add_raw(key, std::to_string(value)); }
-  Object& add(std::string_view key, double value) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%.17g", value);
-    const bool finite = value - value == 0.0;
-    return add_raw(key, finite ? digits : "null");
-  }
-  Object& add_raw(std::string_view key, std::string_view json) {
-    text_ += text_.empty() ? "{" : ", ";
-    text_ += quoted(key) + ": ";
-    text_ += json;
-    return *this;
-  }
-  std::string text() const { return text_.empty() ? "{}" : text_ + "}"; }
-
- private:
-  std::string text_;
-};
-
-std::string settings_json(const Settings& settings) {
-  Object object;
-  for (const auto& [name, value] : settings)
-    std::visit([&](const auto& v) { object.add(name, v); }, value);
-  return object.text();
-}
-
 std::string describe(const fwht_plan& plan) {
   const fwht::Numerics numerics = plan.plan->numerics();
   return Object()
@@ -209,54 +95,6 @@ std::string describe(const Operator& op) {
                                            : "first")
       .add("dense_entries", dense_entry_count(op))
       .text();
-}
-
-const char* name_of(ScaleType type) {
-  switch (type) {
-    case ScaleType::none:
-      return "none";
-    case ScaleType::f32:
-      return "f32";
-    case ScaleType::f16:
-      return "f16";
-    case ScaleType::ue8m0:
-      return "ue8m0";
-    case ScaleType::e8m0:
-      return "e8m0";
-    case ScaleType::e4m3:
-      return "e4m3";
-  }
-  return "";
-}
-
-const char* name_of(ScaleLayout layout) {
-  switch (layout) {
-    case ScaleLayout::row_major:
-      return "row_major";
-    case ScaleLayout::mn_major:
-      return "mn_major";
-    case ScaleLayout::packed:
-      return "packed";
-    case ScaleLayout::swizzled_128x4:
-      return "128x4";
-  }
-  return "";
-}
-
-const char* name_of(Element element) {
-  switch (element) {
-    case Element::none:
-      return "none";
-    case Element::e4m3:
-      return "e4m3";
-    case Element::e2m1:
-      return "e2m1";
-    case Element::int8:
-      return "int8";
-    case Element::int4:
-      return "int4";
-  }
-  return "";
 }
 
 std::string describe(const Encoding& encoding, std::int64_t n, std::int64_t rows) {
@@ -328,10 +166,6 @@ const char* fwht_version(void) {
   return FWHT_VERSION;
 }
 
-const char* fwht_last_error(void) {
-  return last_error.c_str();
-}
-
 const char* fwht_build_info_json(void) {
   static const std::string* const text = new std::string(describe_build());
   return text->c_str();
@@ -346,17 +180,7 @@ size_t fwht_variant_count(void) {
 }
 
 fwht_status fwht_get_variant(size_t index, fwht_variant* variant) {
-  return guarded([&] {
-    const fwht_variant known = read(variant, sizeof(fwht_variant), "fwht_variant");
-    if (index >= fwht::registry().size()) {
-      throw fwht::BadRequest("index=" + std::to_string(index) + " must be below " +
-                             std::to_string(fwht::registry().size()));
-    }
-    const fwht::Variant& found = *fwht::registry()[index];
-    // The registry's names are string literals, so they end in a null character.
-    *variant = {known.struct_size, found.name.data(), found.summary.data(),
-                found.memory == fwht::Memory::device ? 1 : 0};
-  });
+  return guarded([&] { describe_variant(fwht::registry(), index, variant); });
 }
 
 fwht_status fwht_supports(const fwht_problem* problem, const char* variant, int32_t device) {

@@ -9,6 +9,7 @@
 #include "common/error.hpp"
 #include "common/stream_query.hpp"
 #include "fwht.h"
+#include "variants/linear/registry.hpp"
 #include "variants/registry.hpp"
 #include "variants/transform.hpp"
 
@@ -39,33 +40,20 @@ const DeviceInfo& info_of(std::int32_t device) {
 }
 
 /// What a plan is made for: on the host, one with as many threads as the caller allows.
-const DeviceInfo& info_for(const Place& place) {
-  if (place.device >= 0 || place.threads == 0) return info_of(place.device);
+const DeviceInfo& info_for(std::int32_t device, std::int32_t threads) {
+  if (device >= 0 || threads == 0) return info_of(device);
   thread_local DeviceInfo host = host_info();
-  host.host_threads = std::min(host_info().host_threads, static_cast<int>(place.threads));
+  host.host_threads = std::min(host_info().host_threads, static_cast<int>(threads));
   return host;
 }
 
-/// validate, then a missing device, then what the variant says.
-void check(const Problem& problem, const Place& place) {
-  validate(problem);
-  const DeviceInfo& info = info_of(place.device);
-  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
-  if (const Support support = place.variant->supports(problem, info); !support)
-    throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
-}
-
-}  // namespace
-
-Place place_of(const char* name, std::int32_t device, std::int32_t threads) {
+template <class AnyVariant>
+Placed<AnyVariant> placed(const AnyVariant& variant, std::int32_t device, std::int32_t threads) {
   if (device < FWHT_HOST || device >= kMostDevices) {
     throw BadRequest("device=" + std::to_string(device) + " must be -1 (the host) or between 0 and " +
                      std::to_string(kMostDevices - 1));
   }
   if (threads < 0) throw BadRequest("threads=" + std::to_string(threads) + " must not be negative");
-  static const Variant& on_host = find_variant("cpu");
-  static const Variant& on_device = find_variant("auto");
-  const Variant& variant = name != nullptr ? find_variant(name) : device < 0 ? on_host : on_device;
   if ((variant.memory == Memory::device) != (device >= 0)) {
     throw Unsupported(std::string(variant.name) + " works on " +
                       (device < 0 ? "device memory, not on the host's" : "host memory, not on a device's"));
@@ -73,16 +61,54 @@ Place place_of(const char* name, std::int32_t device, std::int32_t threads) {
   return {&variant, device, threads};
 }
 
+/// validate, then a missing device, then what the variant says.
+template <class AnyProblem, class AnyVariant>
+void check(const AnyProblem& problem, const Placed<AnyVariant>& place) {
+  validate(problem);
+  const DeviceInfo& info = info_of(place.device);
+  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
+  if (const Support support = place.variant->supports(problem, info); !support)
+    throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
+}
+
+template <class AnyProblem, class AnyVariant>
+auto checked_plan(const AnyProblem& problem, const Placed<AnyVariant>& place) {
+  check(problem, place);
+  const DeviceInfo& info = info_for(place.device, place.threads);
+  if (place.device < 0) return place.variant->make_plan(problem, info);
+  const DeviceScope scope(place.device);
+  return place.variant->make_plan(problem, info);
+}
+
+}  // namespace
+
+Place place_of(const char* name, std::int32_t device, std::int32_t threads) {
+  static const Variant& on_host = find_variant("cpu");
+  static const Variant& on_device = find_variant("auto");
+  return placed(name != nullptr ? find_variant(name) : device < 0 ? on_host : on_device, device, threads);
+}
+
+LinearPlace linear_place_of(const char* name, std::int32_t device, std::int32_t threads) {
+  const char* const chosen = name != nullptr ? name : device < 0 ? "cpu" : "auto";
+  return placed(find_linear_variant(chosen), device, threads);
+}
+
 Support supports(const Problem& problem, const Place& place) {
   validate(problem);
   return place.variant->supports(problem, info_of(place.device));
 }
 
+Support supports(const LinearProblem& problem, const LinearPlace& place) {
+  validate(problem);
+  return place.variant->supports(problem, info_of(place.device));
+}
+
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place) {
-  check(problem, place);
-  if (place.device < 0) return place.variant->make_plan(problem, info_for(place));
-  const DeviceScope scope(place.device);
-  return place.variant->make_plan(problem, info_for(place));
+  return checked_plan(problem, place);
+}
+
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const LinearPlace& place) {
+  return checked_plan(problem, place);
 }
 
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream) {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "common/linear/variant.hpp"
 #include "common/variant.hpp"
 
 namespace fwht::c_abi {
@@ -19,22 +20,28 @@ class Unsupported : public std::runtime_error {
 };
 
 /// A variant, where it runs, and how many threads it may start there.
-struct Place {
-  const Variant* variant = nullptr;
+template <class AnyVariant>
+struct Placed {
+  const AnyVariant* variant = nullptr;
   std::int32_t device = 0;   ///< FWHT_HOST or the ordinal of a CUDA device
   std::int32_t threads = 0;  ///< of host variants; 0: all that the process may use
 };
+using Place = Placed<Variant>;
+using LinearPlace = Placed<LinearVariant>;
 
 /// `name` nullptr: "auto" on a CUDA device, "cpu" on the host. Throws BadRequest for an unknown name and for
 /// a `device` that is no device, Unsupported where the variant works on the other kind of memory.
 Place place_of(const char* name, std::int32_t device, std::int32_t threads);
+LinearPlace linear_place_of(const char* name, std::int32_t device, std::int32_t threads);
 
 /// Empty when supported. A missing device is a reason.
 Support supports(const Problem& problem, const Place& place);
+Support supports(const LinearProblem& problem, const LinearPlace& place);
 
 /// Throws BadRequest for an invalid problem, Unsupported with the variant's reason, std::runtime_error
 /// without the CUDA device.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place);
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const LinearPlace& place);
 
 /// By a plan that is made on first use and, on a device, kept (fwht::transform). Throws as make_plan and Plan::execute.
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream);

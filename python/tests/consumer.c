@@ -167,6 +167,65 @@ static void operators(void) {
          "no encoding");
 }
 
+/* One output of W = s (q - z) with s = 1/2, q = 9 and z = 1, for x of ones: 32 * 4. */
+static void linear_layers(void) {
+  uint32_t qweight[4 * 8], qzeros[1] = {0}, sorted[4 * 8];
+  uint16_t scales[8];
+  _Alignas(16) uint16_t x[32], y[8];
+  _Alignas(16) unsigned char packed[1024];
+  int32_t g_idx[32], order[32];
+  fwht_linear_plan* plan = NULL;
+  fwht_variant variant = {sizeof variant, NULL, NULL, 0};
+  fwht_linear_problem problem = FWHT_LINEAR_PROBLEM_INIT;
+  fwht_gptq_weights weights = FWHT_GPTQ_WEIGHTS_INIT;
+  int i;
+  for (i = 0; i < 32; ++i) {
+    qweight[i] = 0x99999999u;
+    x[i] = 0x3C00;
+    g_idx[i] = 0;
+  }
+  for (i = 0; i < 8; ++i)
+    scales[i] = 0x3800;
+  problem.m = 1;
+  problem.n = 8;
+  problem.k = 32;
+  problem.group = FWHT_WHOLE;
+  weights.qweight = qweight;
+  weights.qzeros = qzeros;
+  weights.scales = scales;
+  expect(fwht_linear_supports(&problem, NULL, FWHT_HOST) == FWHT_OK, "linear: supported");
+  expect(fwht_linear_supports(&problem, "w4a16_pipelined", FWHT_HOST) == FWHT_UNSUPPORTED,
+         "linear: the host's memory");
+  expect(fwht_linear_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_OK && plan != NULL,
+         "linear: plan");
+  expect(strstr(fwht_linear_plan_info_json(plan), "\"variant\": \"cpu\"") != NULL, "linear: info");
+  expect(fwht_linear_plan_pack(plan, &weights, packed, 7) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "packed_bytes=7"),
+         "linear: room for the packed weights");
+  expect(fwht_linear_plan_pack(plan, &weights, packed, 768) == FWHT_OK, "linear: pack");
+  expect(fwht_linear_plan_execute(plan, x, packed, y, NULL) == FWHT_OK && y[0] == 0x5800 && y[7] == 0x5800,
+         "linear: 128");
+  expect(fwht_linear_plan_execute(plan, x + 1, packed, y, NULL) == FWHT_BAD_REQUEST,
+         "linear: alignment of x");
+  fwht_linear_plan_destroy(plan);
+  fwht_linear_plan_destroy(NULL);
+  weights.g_idx = g_idx;
+  expect(fwht_gptq_sort_rows(&problem, &weights, sorted, order) == FWHT_OK && order[31] == 31 &&
+             memcmp(sorted, qweight, sizeof sorted) == 0,
+         "linear: rows in order stay");
+  g_idx[3] = 1;
+  expect(fwht_gptq_sort_rows(&problem, &weights, sorted, order) == FWHT_BAD_REQUEST,
+         "linear: a group that is none");
+  weights.qweight = NULL;
+  expect(fwht_gptq_sort_rows(&problem, &weights, sorted, order) == FWHT_BAD_REQUEST, "linear: no words");
+  problem.zero_points = 3;
+  expect(fwht_linear_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "linear: zero points");
+  expect(fwht_linear_variant_count() > 1 && fwht_get_linear_variant(0, &variant) == FWHT_OK &&
+             !variant.on_device,
+         "linear: variants");
+  expect(fwht_get_linear_variant(fwht_linear_variant_count(), &variant) == FWHT_BAD_REQUEST, "linear: index");
+}
+
 /* A caller compiled against an older header passes less, one against a newer header more. */
 static void versions(void) {
   struct newer {
@@ -211,6 +270,7 @@ int main(void) {
   plans();
   refusals();
   operators();
+  linear_layers();
   versions();
   variants();
   fwht_clear_plans();

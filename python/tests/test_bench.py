@@ -18,8 +18,8 @@ from fwht.bench import PEERS, Peer, Problem, agreement
 from fwht.bench import _library, _run, peers
 
 
-def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False):
-    return Problem(n, rows, dtype, n**-0.5 if scale is None else scale, in_place, 0)
+def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
+    return Problem(n, rows, dtype, n**-0.5 if scale is None else scale, in_place, 0, operator)
 
 
 # --- who can be used -------------------------------------------------------------------------------------------------
@@ -63,6 +63,12 @@ def test_what_a_peer_takes():
     assert "torch.float32 data are not offered" in core.why_not(problem(dtype=torch.float32))
     assert "scale=1.0 must be 1/sqrt(n)" in core.why_not(problem(scale=1.0))
     assert dao.why_not(problem(scale=1.0)) == "" and mm.why_not(problem(n=2**14)) != ""
+    assert dao.why_not(problem(n=14336, operator="28x512")) == dao.why_not(problem(n=40960, operator="20x2048")) == ""
+    assert dao.why_not(problem(n=4096, operator="4096")) == ""
+    for n, text in ((24576, "12x2048"), (24, "12x2"), (11008, "172x64"), (10944, "76x2x36x2")):
+        assert f"the operator {text} is not offered" in dao.why_not(problem(n=n, operator=text))
+    assert "the operator 28x512 is not offered" in core.why_not(problem(n=14336, operator="28x512"))
+    assert mm.why_not(problem(n=768, operator="12x64")) == ""
     through = peers.ThisPackage("cpu")
     assert "cpu works on host memory" in through.why_not(problem())
 
@@ -81,7 +87,31 @@ def test_butterflies_and_matrix(n):
     x = torch.from_numpy(np.random.default_rng(0).integers(-8, 8, (3, n))).float()
     expected = torch.from_numpy(truth(x.numpy(), 0.5)).float()
     assert torch.equal(peers.butterflies(x, 0.5), expected)
-    assert np.array_equal(peers.hadamard_matrix(n, 0.5, torch.float32, "cpu").numpy(), hadamard(n) * 0.5)
+    assert np.array_equal(peers.hadamard_matrix(n).numpy(), hadamard(n))
+
+
+@pytest.mark.parametrize(("m", "text"), [(12, "12x16"), (20, "20x16"), (28, "28tx16")])
+def test_another_matrix_of_the_same_order(m, text, monkeypatch):
+    """Rows and columns of ours exchanged and negated stand for the published library's."""
+    n, generator = 16 * m, torch.Generator().manual_seed(m)
+    ours = peers.operator_matrix(text, n)
+    sign = torch.where(torch.rand(2, m, generator=generator) < 0.5, -1.0, 1.0).double()
+    base = ours[::16, ::16][torch.randperm(m, generator=generator)][:, torch.randperm(m, generator=generator)]
+    base = sign[0][:, None] * base * sign[1]
+
+    def kernel(x, scale):
+        return (x.double() @ torch.kron(base, peers.hadamard_matrix(x.shape[-1] // m)) * scale).to(x.dtype)
+
+    monkeypatch.setattr(peers.Dao, "_load_special", lambda self, order: kernel if order == m else None)
+    dao, asked = peers.Dao(), problem(n=n, dtype=torch.float32, operator=text)
+    x = torch.randint(-8, 9, (asked.rows, n), generator=generator).float()
+    call = dao.make(asked._replace(scale=1.0))
+    result = call(x, x)
+    assert not torch.equal(result.double(), x.double() @ ours)
+    # Integers, but for sums of twelfths that should be 0.
+    torch.testing.assert_close(dao.delivered(result, asked).double(), x.double() @ ours, rtol=0, atol=1e-9)
+    plain = problem()
+    assert dao.delivered(result, plain) is result
 
 
 INTERPRETED = """
@@ -133,7 +163,7 @@ class Odd(Peer):
 
 def test_a_peer_behind_c_functions():
     answers = _library.Answers(Odd())
-    asked = _library._Problem(b"f16/n8/r3", 8, 3, 1.0, 0, 0, 0)
+    asked = _library._Problem(b"f16/n8/r3", b"8", 8, 3, 1.0, 0, 0, 0)
     buffer = ctypes.create_string_buffer(16)
     assert answers.struct.name == b"peer:odd"
     assert answers.struct.supports(asked, ctypes.addressof(buffer), 16) == 0

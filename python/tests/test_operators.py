@@ -263,6 +263,33 @@ def test_gradients():
 
 
 @needs_torch
+@pytest.mark.parametrize("device", on_devices())
+def test_the_second_call_of_a_kind(device, monkeypatch):
+    """It goes straight into the library, with the same bits and the same refusals."""
+    import fwht.torch
+
+    x = integers(5, 768, device=device, dtype=torch.float16)
+    if why := fwht.supports(768, torch.float16, rows=5, device=device, inplace=False, operator="12x64").why_not:
+        pytest.skip(why)
+    one, other = (operators.random_signs(768, seed) for seed in (1, 2))
+    expected = [operators.transform(x.clone(), "12x64", None, signs=signs, out=torch.empty_like(x)) for signs in (one, other)]
+    assert torch.equal(operators.transform(x, "12x64", None, signs=one), expected[0])
+    dense = torch.eye(3, dtype=torch.float16, device=device)
+    assert torch.equal(operators.transform(x, "d3x256", dense=dense), operators.transform(x.view(5, 3, 256), "256").view(5, 768))
+
+    for words, given in (("contiguous elements of uint8", one.on(x).float()), ("contiguous elements of uint8", one.on(x)[:95])):
+        with pytest.raises(ValueError, match=words):
+            operators.transform(x, "12x64", None, signs=given)
+    with pytest.raises(RuntimeError, match="dense factors are not differentiated"):
+        operators.transform(x, "d3x256", dense=dense.clone().requires_grad_())
+    assert operators.transform(x[:0], "12x64", None, signs=one).shape == (0, 768)
+
+    monkeypatch.setattr(fwht.torch, "_op_operator", None)
+    for signs, wanted in zip((one, other), expected):
+        assert torch.equal(operators.transform(x, "12x64", None, signs=signs), wanted)
+
+
+@needs_torch
 def test_graphs():
     from torch._subclasses import FakeTensorMode
 
@@ -280,6 +307,34 @@ def test_graphs():
     batch = integers(2, 3, 24)
     assert torch.equal(torch.vmap(operators.transform, in_dims=1)(batch), operators.transform(batch.transpose(0, 1)))
     torch.library.opcheck(torch.ops.fwht.apply_operator.default, (x, "12x2", packed, None, 0.5))
+
+
+@needs_torch
+@pytest.mark.parametrize("device", on_devices()[-1:])
+def test_streams_and_capture(device):
+    """The first call of a kind and the short way of the second, behind a slow producer and in a CUDA graph."""
+    if not fwht.supports(768, torch.float16, rows=5, device=device, inplace=False, operator="12x64"):
+        pytest.skip("auto does not do it here")
+    source = integers(5, 768, device=device, dtype=torch.float16)
+
+    def both(x):
+        return operators.transform(x, "12x64", None), fwht.hadamard_quantize(x[:, :512].contiguous(), "e4m3:row").scales
+
+    expected = both(source)
+    x = torch.zeros_like(source)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(100_000_000)
+        x.copy_(source)
+        results = both(x)
+        torch.cuda.current_stream().synchronize()
+    assert all(torch.equal(a, b) for a, b in zip(results, expected))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = both(x)
+    x.copy_(2 * source)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, 2 * b) for a, b in zip(captured, expected))
 
 
 # --- support ---------------------------------------------------------------------------------------------------------

@@ -162,6 +162,30 @@ def test_other_operators_strides_and_empty_tensors():
 
 
 @needs_torch
+@pytest.mark.parametrize("device", devices())
+def test_the_second_call_of_a_kind(device, monkeypatch):
+    """It goes straight into the library, with the same bits and the same refusals."""
+    import fwht.torch
+
+    x = torch.from_numpy(rows(9, 256)).to(device, torch.float16)
+    for encoding, first, second in (("e4m3:128,ue8m0,mn,deepgemm", None, None), ("nvfp4", 100.0, 200.0)):
+        writes(encoding, device, "float16")
+        fwht.hadamard_quantize(x, encoding, tensor_scale=first)
+        with monkeypatch.context() as patch:
+            patch.setattr(fwht.torch._quantized, "get", {}.get)
+            wanted = fwht.hadamard_quantize(x, encoding, tensor_scale=second)
+        with monkeypatch.context() as patch:
+            patch.setattr(fwht.torch, "_op_quantize", None)
+            got = fwht.hadamard_quantize(x, encoding, tensor_scale=second)
+        for a, b in zip(got, wanted):
+            assert a.shape == b.shape and a.stride() == b.stride() and torch.equal(a.float(), b.float())
+    with pytest.raises(ValueError, match="tensor_scale=-1.0 must be positive"):
+        fwht.hadamard_quantize(x, "nvfp4", tensor_scale=-1.0)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        fwht.hadamard_quantize(x.clone().requires_grad_(), "nvfp4", tensor_scale=1.0)
+
+
+@needs_torch
 def test_graphs():
     from torch._subclasses import FakeTensorMode
 

@@ -141,6 +141,19 @@ def test_float64_on_the_cpu():
     assert is_close(fwht.hadamard_transform(x), x, 1.0)
 
 
+@devices
+def test_plain_tensors_do_not_go_through_the_dispatcher(device, monkeypatch):
+    monkeypatch.setattr(fwht.torch, "_op", None)
+    monkeypatch.setattr(fwht.torch, "_op_", None)
+    x = integers(3, 64, device=device).requires_grad_()
+    y = fwht.hadamard_transform(x, 0.5)
+    assert torch.equal(y, exact(x, 0.5)) and y.requires_grad
+    y.backward(torch.ones_like(y))
+    assert torch.equal(x.grad, exact(torch.ones_like(y), 0.5))
+    z = integers(3, 64, device=device)
+    assert torch.equal(fwht.hadamard_transform_(z.clone()), exact(z)) and torch.equal(fwht.hadamard_transform(z), exact(z))
+
+
 def test_parameters_subclasses_and_inference_tensors():
     p = torch.nn.Parameter(integers(3, 8))
     with torch.no_grad():
@@ -348,6 +361,18 @@ def test_func_transforms():
     assert torch.equal(vmap(in_place)(batch), f(batch))
     operator = lambda t: torch.ops.fwht.hadamard_transform(t, 0.5)
     assert torch.equal(vmap(operator, in_dims=1)(batch), f(batch.transpose(0, 1)))
+
+
+def test_a_tensor_that_outlived_a_func_transform():
+    kept = []
+
+    def f(t):
+        kept.append(t)
+        return fwht.hadamard_transform(t).sum()
+
+    x = integers(3, 8)
+    torch.func.grad(f)(x)
+    assert torch.equal(fwht.hadamard_transform(kept[0]), exact(x))
 
 
 def test_forward_mode():
@@ -598,6 +623,16 @@ class TestCuda:
             graph.replay()
             torch.cuda.synchronize()
             assert torch.equal(y, exact(source, 0.5)) and torch.equal(x, exact(source))
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("n", [64, 1024, 16384])
+    def test_a_nan_stays_in_its_row(self, n, dtype):
+        x = integers(5, n, device="cuda", dtype=dtype)
+        clean = fwht.hadamard_transform(x, 2.0**-7)
+        x[1, 3], x[3, n - 1] = float("nan"), float("inf")
+        y = fwht.hadamard_transform(x, 2.0**-7)
+        assert y[1].isnan().all() and not y[3].isfinite().any()
+        assert torch.equal(y[[0, 2, 4]], clean[[0, 2, 4]])
 
     def test_graph_trees(self):
         f = compiled(lambda t: fwht.hadamard_transform(t * 2, None), mode="reduce-overhead")

@@ -14,7 +14,7 @@ import torch
 from .. import _c
 from .peers import Call, Peer, Problem
 
-VERSION = 1
+VERSION = 2
 _DTYPES = {_c.F16: torch.float16, _c.BF16: torch.bfloat16, _c.F32: torch.float32}
 # What the array interface calls as wide a number; it has no bfloat16.
 _TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4"}
@@ -23,6 +23,7 @@ _TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4"}
 class _Problem(ctypes.Structure):
     _fields_ = [
         ("text", ctypes.c_char_p),
+        ("op_text", ctypes.c_char_p),
         ("n", ctypes.c_int64),
         ("rows", ctypes.c_int64),
         ("scale", ctypes.c_double),
@@ -98,6 +99,12 @@ def _tensor(pointer: int, problem: Problem) -> torch.Tensor:
     return flat.view(problem.dtype)
 
 
+def _problem_of(given: _Problem) -> Problem:
+    return Problem(
+        given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device, given.op_text.decode()
+    )
+
+
 class Answers:
     """A peer as the three C functions. Must live as long as the library calls them."""
 
@@ -122,9 +129,7 @@ class Answers:
             self._forget()
             self._call = None
             self._text = given.text
-            self._problem = Problem(
-                given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device
-            )
+            self._problem = _problem_of(given)
         return self._problem
 
     def _forget(self) -> None:
@@ -138,10 +143,7 @@ class Answers:
 
     def _supports(self, asked: Any, why: int, size: int) -> int:
         def answer() -> str:
-            given = asked.contents
-            return self._peer.why_not(
-                Problem(given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device)
-            )
+            return self._peer.why_not(_problem_of(asked.contents))
 
         return _reported(answer, why, size)
 
@@ -163,7 +165,7 @@ class Answers:
                     if problem.in_place:
                         return "it did not work in place"
                     if deliver:
-                        out.copy_(result)
+                        out.copy_(self._peer.delivered(result, problem))
                     else:
                         self._outputs[source] = result
             return ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import operator
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +20,7 @@ import torch
 
 
 class Problem(NamedTuple):
-    """Contiguous rows of n elements, multiplied by scale * H_n in natural order."""
+    """Contiguous rows of n elements, multiplied by scale * Op: H_n in natural order where no operator is named."""
 
     n: int
     rows: int
@@ -26,6 +28,11 @@ class Problem(NamedTuple):
     scale: float
     in_place: bool
     device: int
+    operator: str = ""  # its text: "28x512" (docs/operators.md)
+
+    @property
+    def is_sylvester(self) -> bool:
+        return self.operator in ("", str(self.n))
 
     @property
     def orthonormal(self) -> bool:
@@ -65,19 +72,28 @@ class Peer:
         return {"torch": torch.__version__}
 
     def why_not(self, problem: Problem) -> str:
-        smallest, largest = self.lengths
         if problem.dtype not in self.dtypes:
             return f"{problem.dtype} data are not offered"
-        if not smallest <= problem.n <= largest:
-            return f"n={problem.n} must be between {smallest} and {largest}"
+        if why := self.why_not_operator(problem):
+            return why
         if self.writes != "both" and problem.in_place != (self.writes == "in"):
             return "the result never replaces the input" if self.writes == "out" else "the result replaces the input"
         if not self.scales and not problem.orthonormal:
             return f"scale={problem.scale} must be 1/sqrt(n)"
         return ""
 
+    def why_not_operator(self, problem: Problem) -> str:
+        smallest, largest = self.lengths
+        if not problem.is_sylvester:
+            return f"the operator {problem.operator} is not offered"
+        return "" if smallest <= problem.n <= largest else f"n={problem.n} must be between {smallest} and {largest}"
+
     def make(self, problem: Problem) -> Call:
         raise NotImplementedError
+
+    def delivered(self, result: torch.Tensor, problem: Problem) -> torch.Tensor:
+        """The problem's result from the peer's, for the check; another tensor only where the peer has another matrix."""
+        return result
 
 
 def _version(distribution: str) -> dict[str, str]:
@@ -93,13 +109,27 @@ class Installed(Peer):
     module = ""
     function = "hadamard_transform"
     distribution = ""
+    takes = "scale"  # the field of Problem that is its second argument
 
     @functools.cache
     def load(self) -> Any:
         return getattr(importlib.import_module(self.module), self.function)
 
+    def make(self, problem: Problem) -> Call:
+        call, argument = self.load(), getattr(problem, self.takes)
+        return lambda x, out: call(x, argument)
+
     def settings(self) -> dict[str, str]:
         return {**super().settings(), "module": self.module, **_version(self.distribution or self.module.split(".")[0])}
+
+
+class Operator(Installed):
+    """An operator that a package registers in torch.ops when it is imported."""
+
+    @functools.cache
+    def load(self) -> Any:
+        importlib.import_module(self.module)
+        return operator.attrgetter(self.function)(torch.ops)
 
 
 class Checkout(Installed):
@@ -169,9 +199,50 @@ class Dao(Checkout):
     )  # fmt: skip
     lengths = (8, 2**15)
 
+    def why_not_operator(self, problem: Problem) -> str:
+        if problem.is_sylvester:
+            return super().why_not_operator(problem)
+        if self._special(problem) is None:
+            return f"the operator {problem.operator} is not offered; there are m x 2^k with m = 12, 20, 28 or 40, k = 2 to 10"
+        return ""
+
+    @staticmethod
+    def _special(problem: Problem) -> tuple[int, str] | None:
+        """(m, Op_m) where the problem's operator is Op_m on the slow index and H_(n / m) on the fast one."""
+        match = re.fullmatch(r"(\d+)(t?)x(\d+)", problem.operator)
+        if match is None or not _is_power_of_two(int(match[3])):
+            return None
+        first = int(match[1])
+        for m in (12, 20, 28, 40):
+            if m % first == 0 and _is_power_of_two(m // first) and problem.n % m == 0 and 4 <= problem.n // m <= 1024:
+                return m, match[1] + match[2] + (f"x{m // first}" if m > first else "")
+        return None
+
+    @functools.cache
+    def _load_special(self, m: int) -> Call:
+        self.load()
+        return getattr(importlib.import_module(f"{self.module}.fast_hadamard_transform_interface"), f"hadamard_transform_{m}N")
+
     def make(self, problem: Problem) -> Call:
-        call, scale = self.load(), problem.scale
+        if problem.is_sylvester:
+            return super().make(problem)
+        call, scale = self._load_special(self._special(problem)[0]), problem.scale  # type: ignore[index]
         return lambda x, out: call(x, scale)
+
+    def delivered(self, result: torch.Tensor, problem: Problem) -> torch.Tensor:
+        """Its Hadamard matrix of order m is another one: the result is taken from the one to the other in float64, which
+        keeps errors at their size, and rounded once more."""
+        if problem.is_sylvester:
+            return result
+        m, ours = self._special(problem)  # type: ignore[misc]
+        theirs = self._load_special(m)(torch.eye(4 * m, device=result.device), 1.0)[::4, ::4].double()
+        change = theirs.T @ operator_matrix(ours, m).to(result.device) / m
+        rows = result.double().view(-1, m, problem.n // m)
+        return torch.einsum("rmq,mj->rjq", rows, change).reshape(result.shape).to(result.dtype)
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
 
 
 class HadaCore(Checkout):
@@ -184,29 +255,19 @@ class HadaCore(Checkout):
     dtypes = _HALVES
     writes = "both"
     scales = False
-
-    def make(self, problem: Problem) -> Call:
-        call, in_place = self.load(), problem.in_place
-        return lambda x, out: call(x, in_place)
+    takes = "in_place"
 
 
-class Vllm(Installed):
+class Vllm(Operator):
     name = "vllm"
     summary = "HadaCore as vLLM ships it (torch.ops._C.hadacore_transform)"
     module = "vllm._C"
+    function = "_C.hadacore_transform"
     distribution = "vllm"
     dtypes = _HALVES
     writes = "both"
     scales = False
-
-    @functools.cache
-    def load(self) -> Any:
-        importlib.import_module(self.module)
-        return torch.ops._C.hadacore_transform
-
-    def make(self, problem: Problem) -> Call:
-        call, in_place = self.load(), problem.in_place
-        return lambda x, out: call(x, in_place)
+    takes = "in_place"
 
 
 class Sglang(Installed):
@@ -216,40 +277,38 @@ class Sglang(Installed):
     distribution = "sglang"
     lengths = (8, 2**15)
 
-    def make(self, problem: Problem) -> Call:
-        call, scale = self.load(), problem.scale
-        return lambda x, out: call(x, scale)
 
-
-class SglKernel(Installed):
+class SglKernel(Operator):
     name = "sgl_kernel"
     summary = "SGLang's older kernel (torch.ops.sgl_kernel.fast_hadamard_transform)"
     module = "sgl_kernel"
+    function = "sgl_kernel.fast_hadamard_transform"
     distribution = "sgl-kernel"
     lengths = (8, 2**15)
 
-    @functools.cache
-    def load(self) -> Any:
-        importlib.import_module(self.module)
-        return torch.ops.sgl_kernel.fast_hadamard_transform
 
-    def make(self, problem: Problem) -> Call:
-        call, scale = self.load(), problem.scale
-        return lambda x, out: call(x, scale)
-
-
-def hadamard_matrix(n: int, scale: float, dtype: torch.dtype, device: Any) -> torch.Tensor:
-    """scale * H_n in natural order, rounded to dtype."""
-    h = torch.full((1, 1), scale, dtype=torch.float64, device=device)
+def hadamard_matrix(n: int) -> torch.Tensor:
+    """H_n in natural order, float64."""
+    h = torch.ones(1, 1, dtype=torch.float64)
     while h.shape[0] < n:
         h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])
-    return h.to(dtype)
+    return h
+
+
+def operator_matrix(text: str, n: int) -> torch.Tensor:
+    """The matrix of order n by which an operator multiplies row vectors, float64: its transpose."""
+    from .. import operators
+
+    return operators.transform(torch.eye(n), text, variant="cpu").double()
 
 
 class Matmul(Peer):
     name = "matmul"
     summary = "torch.mm with the matrix, whose entries are rounded to the data's type; float32 without TF32"
     lengths = (2, 2**13)
+
+    def why_not_operator(self, problem: Problem) -> str:
+        return super().why_not_operator(problem._replace(operator=""))  # it takes every matrix
 
     def load(self) -> Any:
         return torch.mm
@@ -259,7 +318,9 @@ class Matmul(Peer):
 
     def make(self, problem: Problem) -> Call:
         torch.backends.cuda.matmul.allow_tf32 = False
-        matrix = hadamard_matrix(problem.n, problem.scale, problem.dtype, f"cuda:{problem.device}")
+        n = problem.n
+        matrix = hadamard_matrix(n) if problem.is_sylvester else operator_matrix(problem.operator, n)
+        matrix = (matrix * problem.scale).to(f"cuda:{problem.device}", problem.dtype)
         return lambda x, out: torch.mm(x, matrix, out=out)
 
 
@@ -340,11 +401,16 @@ class ThisPackage(Peer):
 
         return fwht.supports(
             problem.n, problem.dtype, rows=problem.rows, device=problem.device, inplace=problem.in_place,
-            variant=self.variant,
+            variant=self.variant, operator=None if problem.is_sylvester else problem.operator,
         ).why_not  # fmt: skip
 
     def make(self, problem: Problem) -> Call:
         call, scale, variant = self.load(), problem.scale, self.variant
+        if not problem.is_sylvester:
+            from ..operators import transform
+
+            text = problem.operator
+            return lambda x, out: transform(x, text, scale, out=out, variant=variant)
         if problem.in_place:
             return lambda x, out: call(x, scale, inplace=True, variant=variant)
         return lambda x, out: call(x, scale, variant=variant)

@@ -1,0 +1,338 @@
+"""Linear layers with 4-bit weights for few tokens: y = x W, with W as GPTQ stores it.
+
+    from fwht import linear
+    weights = linear.pack(qweight, qzeros, scales, g_idx, device="cuda")    # once
+    y = linear.forward(x, weights)
+
+    layer = fwht.nn.GptqLinear(qweight, qzeros, scales, g_idx, device="cuda")    # the same as a module
+
+W[i][c] = scales[g][c] * (q - z) for input i and output c, g the group of input i. A kernel reads the weights in an order of
+its own, into which `pack` brings them; what they are packed for (`Packed.variant`) is what multiplies them later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import sys
+import threading
+from typing import Any, NamedTuple
+
+from . import _c, array
+from ._plan import Variant, _device_number, _dtype_code, listed
+
+__all__ = ["Packed", "forward", "pack", "supports", "variants"]
+
+WHOLE = -1  # as group: all rows
+_ZERO_POINTS = {"v1": 0, "v2": 1, "symmetric": 2}
+# The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.
+_ON_DEVICE = ("rotated_w4a16", "w4a16_pipelined", "w4a16_splitk_f32", "dequantize_then_dense")
+_ON_HOST = ("cpu",)
+_MOST_TOKENS = 1 << 16
+
+
+class Packed(NamedTuple):
+    """Weights as one variant reads them; made by `pack`."""
+
+    k: int  # inputs
+    n: int  # outputs
+    group: int  # inputs that share scales and zero points; -1: all
+    zero_points: str  # "v1", "v2", "symmetric"
+    dtype: str  # of x and y: "float16" or "bfloat16"
+    rotation: int  # order of the matrix by which blocks of x are multiplied first; 0: none
+    variant: str
+    weights: Any  # uint8, on the device of x
+    order: Any  # x[..., order] meets the weights; None: x as it is
+
+    def __repr__(self) -> str:
+        return f"<fwht.linear.Packed {self.k} x {self.n} {self.dtype}, groups of {self.group}, for {self.variant}>"
+
+
+def variants() -> list[Variant]:
+    """Every variant of linear layers, in ladder order; `supports` says why one refuses."""
+    return listed(_c.library.fwht_linear_variant_count, _c.library.fwht_get_linear_variant)
+
+
+def _problem(m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int) -> _c.LinearProblem:
+    threads = 0
+    if (torch := sys.modules.get("torch")) is not None:
+        threads = torch.get_num_threads()
+    return _c.LinearProblem(
+        ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _ZERO_POINTS[zero_points], rotation, 0, threads
+    )
+
+
+def supports(
+    k: int, n: int, *, m: int = 1, group: int = 128, zero_points: str = "v1", dtype: Any = "float16", rotation: int = 0,
+    device: Any = None, variant: str | None = None,
+) -> str:  # fmt: skip
+    """Why a layer of k inputs and n outputs cannot be done for m tokens, in one sentence; "" where it can. Nothing is launched.
+
+    variant: None: any of those that `pack` chooses from. Other arguments as for `pack`.
+    """
+    number = _device_number(device)
+    if zero_points not in _ZERO_POINTS:
+        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_ZERO_POINTS)}")
+    problem = _problem(m, k, n, group, zero_points, _dtype_code(dtype)[1], rotation)
+    return _choice(problem, variant, number)[1]
+
+
+def _choice(problem: _c.LinearProblem, variant: str | None, device: int) -> tuple[str, str]:
+    """The variant, and why it does not do the problem."""
+    names = (variant,) if variant is not None else _ON_DEVICE if device >= 0 else _ON_HOST
+    reasons = []
+    for name in names:
+        status = _c.library.fwht_linear_supports(problem, _c.encoded(name), device)
+        if status == 0:
+            return name, ""
+        if status != 2:
+            _c.fail(status, device)
+        reasons.append(_c.last_error() if variant is not None else f"{name}: {_c.last_error()}")
+    return names[0], "; ".join(reasons)
+
+
+class _Tensor:
+    """A tensor of a file, in contiguous host memory."""
+
+    def __init__(self, name: str, given: Any, dtypes: tuple[str, ...]):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(given, torch.Tensor):
+            self.kept = given.detach().cpu().contiguous()
+            self.address, kind = self.kept.data_ptr(), str(self.kept.dtype).removeprefix("torch.")
+        else:
+            import numpy
+
+            if not isinstance(given, numpy.ndarray):
+                raise TypeError(f"fwht: {name} is a {type(given).__name__}, not a PyTorch tensor or NumPy array")
+            self.kept = numpy.ascontiguousarray(given)
+            self.address, kind = self.kept.ctypes.data, self.kept.dtype.name
+        if kind not in dtypes:
+            raise TypeError(f"fwht: {name} has dtype {kind}; it must be {' or '.join(dtypes)}")
+        self.name, self.shape = name, tuple(self.kept.shape)
+
+    def require(self, shape: tuple[int, ...]) -> None:
+        if self.shape != shape:
+            raise ValueError(f"fwht: {self.name} has shape {self.shape}; it must be {shape}")
+
+
+def pack(
+    qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, *, zero_points: str | None = None, dtype: Any = None,
+    rotation: int = 0, device: Any = None, variant: str | None = None,
+) -> Packed:  # fmt: skip
+    """Weights of GPTQ's format in the order in which a kernel reads them. Takes seconds for large layers, on the host.
+
+    Args: tensors as in a checkpoint, PyTorch (any device) or NumPy.
+        qweight: (k / 8, n), int32 or uint32: eight inputs in a word, the first in the lowest bits.
+        qzeros: (groups, n / 8), int32 or uint32: eight outputs in a word; None: symmetric weights, z = 8.
+        scales: (groups, n), float16. k / groups inputs share one.
+        g_idx: (k,), int32: the group of each input; None: in order. Where inputs are out of order (act-order), their rows are
+            sorted, every group must have as many, and `forward` takes x in the order of g_idx and sorts it.
+        zero_points: "v1" (default: the file stores z - 1, as GPTQ's checkpoint_format "gptq" does), "v2" ("gptq_v2": z), or
+            "symmetric" without qzeros.
+        dtype: of x and y: float16 (default) or bfloat16.
+        rotation: x is multiplied by H / sqrt(order) first: 0 not at all, an order by blocks, -1 by H_k.
+        device: where x will be; None: where qweight is.
+        variant: a name of `variants()`, not "auto"; None: the first of those that suit the device and support the layer.
+
+    Raises:
+        ValueError: tensors of other shapes, a group outside 0 .. groups - 1, scales that are not finite, lengths that are no
+            multiples of 8.
+        TypeError: tensors of other dtypes.
+        NotImplementedError: no variant does this layer, with the reasons.
+
+    Source: Frantar et al., GPTQ (arXiv 2210.17323); docs/linear.md.
+    """
+    words, halves = ("int32", "uint32"), ("float16",)
+    q, s = _Tensor("qweight", qweight, words), _Tensor("scales", scales, halves)
+    if zero_points is None:
+        zero_points = "symmetric" if qzeros is None else "v1"
+    if zero_points not in _ZERO_POINTS:
+        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_ZERO_POINTS)}")
+    if (zero_points == "symmetric") != (qzeros is None):
+        raise ValueError(f"fwht: zero_points={zero_points!r}, but qzeros are {'missing' if qzeros is None else 'given'}")
+    if len(q.shape) != 2 or len(s.shape) != 2 or 0 in q.shape or 0 in s.shape:
+        raise ValueError(f"fwht: qweight {q.shape} must be (k / 8, n) and scales {s.shape} (groups, n)")
+    k, n, groups = 8 * q.shape[0], q.shape[1], s.shape[0]
+    s.require((groups, n))
+    if k % groups:
+        raise ValueError(f"fwht: k={k} is no multiple of the {groups} groups that scales have")
+    z = None if qzeros is None else _Tensor("qzeros", qzeros, words)
+    if z is not None:
+        z.require((groups, n // 8))
+    group = WHOLE if groups == 1 else k // groups
+    order_of = None if g_idx is None else _Tensor("g_idx", g_idx, ("int32",))
+    if order_of is not None:
+        order_of.require((k,))
+
+    torch = sys.modules.get("torch")
+    of_torch = torch is not None and isinstance(qweight, torch.Tensor)
+    where = _device_number((qweight.device if of_torch else "cpu") if device is None else device)
+    if where >= 0:
+        _c.needs_cuda_build()
+        if not of_torch:
+            raise TypeError("fwht: weights on a CUDA device are PyTorch tensors; pass torch.from_numpy(qweight) and the others so")
+    kind = _dtype_code("float16" if dtype is None else dtype)[1].removeprefix("torch.")
+    problem = _problem(1, k, n, group, zero_points, kind, rotation)
+    chosen, why_not = _choice(problem, variant, where)
+    if chosen == "auto":
+        raise ValueError("fwht: variant='auto' packs for one number of tokens; name another of fwht.linear.variants()")
+    if why_not:
+        raise NotImplementedError(f"fwht: {why_not}")
+
+    tensors = _c.GptqWeights(
+        ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
+        None if order_of is None else order_of.address,
+    )  # fmt: skip
+    memory = _TorchMemory() if of_torch else _NumpyMemory()
+    order = None
+    if order_of is not None:
+        order, words = memory.integers(k), memory.integers(k // 8 * n)
+        if status := _c.library.fwht_gptq_sort_rows(problem, tensors, memory.address(words), memory.address(order)):
+            _c.fail(status)
+        tensors.qweight, tensors.g_idx = memory.address(words), None
+        if order.tolist() == list(range(k)):
+            order = None
+    plan = _Plan(problem, chosen, where)
+    packed = memory.bytes(plan.info["packed_bytes"])
+    if status := _c.library.fwht_linear_plan_pack(plan.handle, tensors, memory.address(packed), plan.info["packed_bytes"]):
+        _c.fail(status)
+    if of_torch:
+        on = torch.device("cpu") if where < 0 else torch.device("cuda", where)
+        packed, order = packed.to(on), None if order is None else order.to(on)
+    return Packed(k, n, group, zero_points, kind, rotation, chosen, packed, order)
+
+
+class _TorchMemory:
+    """Host memory at multiples of 16 bytes."""
+
+    def bytes(self, count: int) -> Any:
+        return sys.modules["torch"].empty(count, dtype=sys.modules["torch"].uint8)
+
+    def integers(self, count: int) -> Any:
+        return sys.modules["torch"].empty(count, dtype=sys.modules["torch"].int32)
+
+    def address(self, given: Any) -> int:
+        return given.data_ptr()
+
+
+class _NumpyMemory:
+    def bytes(self, count: int) -> Any:
+        return array.aligned_bytes(count)
+
+    def integers(self, count: int) -> Any:
+        return array.aligned_bytes(4 * count).view("int32")
+
+    def address(self, given: Any) -> int:
+        return given.ctypes.data
+
+
+# --- execution -------------------------------------------------------------------------------------------------------
+
+
+class _Plan:
+    def __init__(self, problem: _c.LinearProblem, variant: str, device: int):
+        handle = ctypes.c_void_p()
+        if status := _c.library.fwht_linear_plan_create(problem, variant.encode(), device, ctypes.byref(handle)):
+            _c.fail(status, device)
+        self.handle = handle.value
+        self.info = json.loads(_c.library.fwht_linear_plan_info_json(self.handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) and _c is not None:  # None: the interpreter ends
+            _c.library.fwht_linear_plan_destroy(self.handle)
+
+
+# Plans are kept: one that owns memory may have been captured in a CUDA graph.
+_plans: dict[Any, _Plan] = {}
+_making = threading.Lock()
+
+
+def clear_plans() -> int:
+    """Destroys the plans of linear layers and returns how many there were. Only when none of their launches is pending and no
+    CUDA graph captured from them will be replayed."""
+    with _making:
+        count = len(_plans)
+        _plans.clear()
+    return count
+
+
+def _plan_for(asked: tuple, variant: str, device: int, stream: int | None) -> _Plan:
+    """asked: m, k, n, group, zero_points, dtype, rotation. Executions of some plans must be ordered: one a stream."""
+    key = (asked, variant, device, stream)
+    plan = _plans.get(key)
+    if plan is None:
+        with _making:
+            plan = _plans.get(key)
+            if plan is None:
+                plan = _plans[key] = _Plan(_problem(*asked), variant, device)
+    return plan
+
+
+@functools.lru_cache(1024)
+def _most_tokens(asked: tuple, variant: str, device: int) -> int:
+    """The largest power of two that the variant does in one launch."""
+    m = _MOST_TOKENS
+    while m > 1 and _c.library.fwht_linear_supports(_problem(m, *asked[1:]), variant.encode(), device):
+        m //= 2
+    return m
+
+
+def run(
+    x: int, y: int, m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, variant: str, weights: int,
+    device: int, stream: int | None,
+) -> None:  # fmt: skip
+    """m contiguous tokens at the address x, in slices of what the variant does in one launch."""
+    asked = (min(m, 1), k, n, group, zero_points, dtype, rotation)
+    most = _most_tokens(asked, variant, device)
+    for first in range(0, m, most):
+        count = min(most, m - first)
+        plan = _plan_for((count, *asked[1:]), variant, device, stream)
+        if status := _c.library.fwht_linear_plan_execute(plan.handle, x + 2 * first * k, weights, y + 2 * first * n, stream):
+            _c.fail(status, device)
+
+
+def forward(x: Any, weights: Packed) -> Any:
+    """y[..., :] = x[..., :] W.
+
+    Args:
+        x: (..., k), of the dtype and on the device that the weights were packed for; a PyTorch tensor, or a NumPy array on the
+            host. Rows that are not contiguous, and inputs out of order (act-order), are copied first.
+        weights: of `pack`.
+
+    Returns: a new contiguous array (..., n) like x, by the sums and roundings of the variant (docs/linear.md). More tokens than a
+    variant takes at once go in slices. Not differentiable. A compiled graph keeps it as the node `fwht::gptq_linear`.
+
+    Raises:
+        ValueError: another length or device than that of the weights. TypeError: another dtype or type.
+        RuntimeError: x requires grad while gradients are enabled; CUDA failed.
+    """
+    if not isinstance(weights, Packed):
+        raise TypeError(f"fwht: weights are a {type(weights).__name__}; fwht.linear.pack makes them")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        from .torch import linear
+
+        return linear(x, weights)
+    import numpy
+
+    if not isinstance(x, numpy.ndarray):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    if not isinstance(weights.weights, numpy.ndarray):
+        raise TypeError("fwht: x is a NumPy array, and the weights were packed from PyTorch tensors")
+    check(x.shape, x.dtype.name, weights)
+    if weights.order is not None:
+        x = x[..., weights.order]
+    source = array.aligned_bytes(x.nbytes).view(x.dtype).reshape(x.shape)  # the library reads from multiples of 16 bytes
+    source[...] = x
+    y = array.aligned_bytes(x.nbytes // weights.k * weights.n).view(x.dtype).reshape((*x.shape[:-1], weights.n))
+    run(source.ctypes.data, y.ctypes.data, x.size // weights.k, weights.k, weights.n, weights.group, weights.zero_points,
+        weights.dtype, weights.rotation, weights.variant, weights.weights.ctypes.data, _c.HOST, None)  # fmt: skip
+    return y
+
+
+def check(shape: tuple, dtype: str, weights: Packed) -> None:
+    if len(shape) == 0 or shape[-1] != weights.k:
+        raise ValueError(f"fwht: x has shape {tuple(shape)}; its last dimension must be k={weights.k}")
+    if dtype != weights.dtype:
+        raise TypeError(f"fwht: x has dtype {dtype}; the weights were packed for {weights.dtype}")

@@ -1,0 +1,95 @@
+// What every function of the C ABI is made of: structs read, exceptions turned into a status and a message, answers as
+// JSON.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "common/error.hpp"
+#include "common/variant.hpp"
+#include "fwht.h"
+#include "python/src/engine.hpp"
+
+namespace fwht::c_abi {
+
+/// Keeps the message for fwht_last_error() of this thread and returns the status.
+fwht_status failed(fwht_status status, const char* message) noexcept;
+
+template <class Body>
+fwht_status guarded(Body&& body) noexcept {
+  try {
+    body();
+    return FWHT_OK;
+  } catch (const Unsupported& error) {
+    return failed(FWHT_UNSUPPORTED, error.what());
+  } catch (const BadRequest& error) {
+    return failed(FWHT_BAD_REQUEST, error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(FWHT_FAILED, "the host is out of memory");
+  } catch (const std::exception& error) {
+    return failed(FWHT_FAILED, error.what());
+  } catch (...) {
+    return failed(FWHT_FAILED, "an unknown exception");
+  }
+}
+
+/// What the caller's struct says, the fields that it does not have as zero.
+template <class Struct>
+Struct read(const Struct* given, std::size_t smallest, const std::string& name) {
+  if (given == nullptr) throw BadRequest(name + " is a null pointer");
+  constexpr std::size_t kLargest = 4096;  // an uninitialised size is most likely larger
+  const std::size_t size = given->struct_size;
+  if (size < smallest || size > kLargest) {
+    throw BadRequest(name + ".struct_size=" + std::to_string(size) + " must be sizeof(" + name + "), here " +
+                     std::to_string(sizeof(Struct)));
+  }
+  Struct copy{};
+  std::memcpy(&copy, given, std::min(size, sizeof(Struct)));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + std::min(size, sizeof(Struct)), bytes + size,
+                  [](auto byte) { return byte != 0; })) {
+    throw BadRequest(name + " has fields that this library (version " + fwht_version() + ") does not know");
+  }
+  return copy;
+}
+
+/// Throws BadRequest for bits that are not of `known`.
+void require_known_flags(std::uint32_t flags, std::uint32_t known);
+
+/// Entry `index` of a registry, of transforms or linear layers.
+template <class Registry>
+void describe_variant(const Registry& registry, std::size_t index, fwht_variant* variant) {
+  const fwht_variant known = read(variant, sizeof(fwht_variant), "fwht_variant");
+  if (index >= registry.size()) {
+    throw BadRequest("index=" + std::to_string(index) + " must be below " + std::to_string(registry.size()));
+  }
+  const auto& found = *registry[index];
+  // The registry's names are string literals, so they end in a null character.
+  *variant = {known.struct_size, found.name.data(), found.summary.data(),
+              found.memory == Memory::device ? 1 : 0};
+}
+
+/// Members of one JSON object, in the order in which they are added.
+class Object {
+ public:
+  Object& add(std::string_view key, std::string_view text);
+  Object& add(std::string_view key, const char* text) { return add(key, std::string_view(text)); }
+  Object& add(std::string_view key, bool value) { return add_raw(key, value ? "true" : "false"); }
+  Object& add(std::string_view key, std::int64_t value) { return add_raw(key, std::to_string(value)); }
+  Object& add(std::string_view key, double value);
+  Object& add_raw(std::string_view key, std::string_view json);
+  std::string text() const { return text_.empty() ? "{}" : text_ + "}"; }
+
+ private:
+  std::string text_;
+};
+
+std::string settings_json(const Settings& settings);
+
+}  // namespace fwht::c_abi

@@ -1,0 +1,197 @@
+// The C ABI of linear layers with 4-bit weights.
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "common/error.hpp"
+#include "common/linear/variant.hpp"
+#include "common/linear/weights.hpp"
+#include "common/stream_query.hpp"
+#include "fwht.h"
+#include "python/src/abi.hpp"
+#include "python/src/engine.hpp"
+#include "variants/linear/registry.hpp"
+
+struct fwht_linear_plan {
+  std::unique_ptr<fwht::LinearPlan> plan;
+  fwht::c_abi::LinearPlace place;
+  std::string info;
+};
+
+namespace fwht::c_abi {
+namespace {
+
+struct LinearRequest {
+  LinearProblem problem;
+  std::int32_t threads = 0;
+};
+
+ZeroPoints zero_points_of(std::int32_t value) {
+  switch (value) {
+    case FWHT_ZERO_POINTS_V1:
+      return ZeroPoints::v1;
+    case FWHT_ZERO_POINTS_V2:
+      return ZeroPoints::v2;
+    case FWHT_ZERO_POINTS_SYMMETRIC:
+      return ZeroPoints::symmetric;
+    default:
+      throw BadRequest("zero_points=" + std::to_string(value) + " must be between 0 and 2");
+  }
+}
+
+LinearRequest read_linear_problem(const fwht_linear_problem* given) {
+  const fwht_linear_problem p = read(given, offsetof(fwht_linear_problem, rotation), "fwht_linear_problem");
+  require_known_flags(p.flags, FWHT_PROGRAMMATIC_LAUNCH | FWHT_ACT_ORDER);
+  LinearRequest request;
+  LinearProblem& problem = request.problem;
+  problem.m = p.m;
+  problem.n = p.n;
+  problem.k = p.k;
+  problem.dtype = static_cast<Dtype>(p.dtype);
+  problem.group = p.group;
+  problem.zero_points = zero_points_of(p.zero_points);
+  problem.act_order = (p.flags & FWHT_ACT_ORDER) != 0;
+  problem.rotation = p.rotation;
+  problem.programmatic_launch = (p.flags & FWHT_PROGRAMMATIC_LAUNCH) != 0;
+  request.threads = p.threads;
+  return request;
+}
+
+template <class Entry>
+std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t count) {
+  if (from == nullptr && count > 0) throw BadRequest(std::string(name) + " is a null pointer");
+  return std::vector<Entry>(from, from + count);
+}
+
+/// The caller's tensors, of the sizes that the problem says.
+GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* given) {
+  const fwht_gptq_weights w = read(given, sizeof(fwht_gptq_weights), "fwht_gptq_weights");
+  validate(problem);
+  GptqWeights weights;
+  weights.n = problem.n;
+  weights.k = problem.k;
+  weights.group = problem.group;
+  weights.zero_points = problem.zero_points;
+  const std::int64_t groups = problem.groups();
+  weights.qweight = copied("qweight", w.qweight, problem.k / 8 * problem.n);
+  weights.qzeros = copied("qzeros", w.qzeros, problem.symmetric() ? 0 : groups * (problem.n / 8));
+  weights.scales = copied("scales", w.scales, groups * problem.n);
+  if (w.g_idx != nullptr) weights.g_idx = copied("g_idx", w.g_idx, problem.k);
+  return weights;
+}
+
+std::string describe(const fwht_linear_plan& plan) {
+  const LinearNumerics numerics = plan.plan->numerics();
+  return Object()
+      .add("variant", plan.place.variant->name)
+      .add("problem", to_string(plan.plan->problem()))
+      .add("device", std::int64_t{plan.place.device})
+      .add("alignment", static_cast<std::int64_t>(LinearPlan::kAlignment))
+      .add("packed_bytes", plan.plan->packed_bytes())
+      .add("deterministic", numerics.deterministic)
+      .add("batch_invariant", numerics.batch_invariant)
+      .add("row_isolation", numerics.row_isolation)
+      .add("one_stream_at_a_time", plan.plan->one_stream_at_a_time())
+      .add_raw("settings", settings_json(plan.plan->settings()))
+      .text();
+}
+
+const fwht_linear_plan& required(const fwht_linear_plan* plan) {
+  if (plan == nullptr) throw BadRequest("plan is a null pointer");
+  return *plan;
+}
+
+}  // namespace
+}  // namespace fwht::c_abi
+
+using namespace fwht::c_abi;
+
+extern "C" {
+
+size_t fwht_linear_variant_count(void) {
+  return fwht::linear_registry().size();
+}
+
+fwht_status fwht_get_linear_variant(size_t index, fwht_variant* variant) {
+  return guarded([&] { describe_variant(fwht::linear_registry(), index, variant); });
+}
+
+fwht_status fwht_linear_supports(const fwht_linear_problem* problem, const char* variant, int32_t device) {
+  return guarded([&] {
+    const LinearRequest request = read_linear_problem(problem);
+    const fwht::Support support =
+        supports(request.problem, linear_place_of(variant, device, request.threads));
+    if (!support) throw Unsupported(support.why_not);
+  });
+}
+
+fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const char* variant, int32_t device,
+                                    fwht_linear_plan** plan) {
+  return guarded([&] {
+    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
+    *plan = nullptr;
+    const LinearRequest request = read_linear_problem(problem);
+    auto made = std::make_unique<fwht_linear_plan>();
+    made->place = linear_place_of(variant, device, request.threads);
+    made->plan = make_plan(request.problem, made->place);
+    made->info = describe(*made);
+    *plan = made.release();
+  });
+}
+
+const char* fwht_linear_plan_info_json(const fwht_linear_plan* plan) {
+  return plan == nullptr ? "" : plan->info.c_str();
+}
+
+fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_weights* weights,
+                                  void* packed, int64_t packed_bytes) {
+  return guarded([&] {
+    const fwht::LinearPlan& made = *required(plan).plan;
+    if (packed == nullptr) throw fwht::BadRequest("packed is a null pointer");
+    if (packed_bytes != made.packed_bytes()) {
+      throw fwht::BadRequest("packed_bytes=" + std::to_string(packed_bytes) + " must be " +
+                             std::to_string(made.packed_bytes()));
+    }
+    const std::vector<std::byte> bytes = made.pack(read_weights(made.problem(), weights));
+    std::memcpy(packed, bytes.data(), bytes.size());
+  });
+}
+
+fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed, void* y,
+                                     void* stream) {
+  return guarded([&] {
+    const fwht_linear_plan& made = required(plan);
+    if (made.place.device < 0) {
+      made.plan->execute({x, packed, y});
+    } else {
+      const fwht::DeviceScope scope(made.place.device);
+      made.plan->execute({x, packed, y}, static_cast<fwht::Stream>(stream));
+    }
+  });
+}
+
+void fwht_linear_plan_destroy(fwht_linear_plan* plan) {
+  guarded([&] {
+    const std::unique_ptr<fwht_linear_plan> owned(plan);
+    if (owned == nullptr || owned->place.device < 0) return;
+    const fwht::DeviceScope scope(owned->place.device);
+    owned->plan.reset();
+  });
+}
+
+fwht_status fwht_gptq_sort_rows(const fwht_linear_problem* problem, const fwht_gptq_weights* weights,
+                                uint32_t* qweight, int32_t* order) {
+  return guarded([&] {
+    if (qweight == nullptr) throw fwht::BadRequest("qweight is a null pointer");
+    if (order == nullptr) throw fwht::BadRequest("order is a null pointer");
+    const fwht::GptqWeights given = read_weights(read_linear_problem(problem).problem, weights);
+    fwht::validate(given);
+    const fwht::GptqWeights sorted = fwht::sorted_rows(given);
+    const std::vector<std::int32_t> rows = fwht::row_order(given);
+    std::memcpy(qweight, sorted.qweight.data(), sorted.qweight.size() * sizeof(uint32_t));
+    std::memcpy(order, rows.data(), rows.size() * sizeof(int32_t));
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,329 @@
+"""Linear layers with 4-bit weights: NumPy arrays on the host; PyTorch tensors on the CPU always, on CUDA where there is a
+device. One-hot inputs give every weight, rounded once; sums of small integers are exact."""
+
+import numpy as np
+import pytest
+
+import fwht
+from fwht import linear
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
+CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
+devices = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="no CUDA device, or built without CUDA"))]
+)
+
+
+def layer(k=256, n=24, group=64, zeros="v1", act=False, integers=False, seed=0):
+    """(qweight, qzeros, scales, g_idx or None), and W in float64."""
+    generator = np.random.default_rng(seed)
+    groups = k // group
+    q = generator.integers(0, 16, (k, n))
+    lowest = 1 if zeros == "v1" else 0
+    z = np.full((groups, n), 8) if zeros == "symmetric" else generator.integers(lowest, lowest + 16, (groups, n))
+    scales = np.ones((groups, n)) if integers else generator.uniform(0.01, 0.1, (groups, n))
+    scales = scales.astype(np.float16)
+    g_idx = np.repeat(np.arange(groups), group)
+    if act:
+        g_idx = generator.permutation(g_idx)
+    qweight = np.zeros((k // 8, n), np.int64)
+    for i in range(8):
+        qweight |= q[i::8] << (4 * i)
+    qzeros = np.zeros((groups, n // 8), np.int64)
+    for j in range(8):
+        qzeros |= (z[:, j::8] - lowest) << (4 * j)
+    given = (
+        qweight.astype(np.uint32).view(np.int32), None if zeros == "symmetric" else qzeros.astype(np.uint32).view(np.int32), scales,
+        g_idx.astype(np.int32) if act else None,
+    )  # fmt: skip
+    return given, scales[g_idx].astype(np.float64) * (q - z[g_idx])
+
+
+def tensors(given, device="cpu"):
+    return tuple(None if t is None else torch.from_numpy(t.copy()).to(device) for t in given)
+
+
+LAYERS = {
+    "v1": {}, "v2": {"zeros": "v2"}, "symmetric": {"zeros": "symmetric"}, "act": {"act": True}, "groups of 32": {"group": 32},
+    "one group": {"group": 256}, "wide": {"k": 512, "n": 72, "group": 128},
+}  # fmt: skip
+form = pytest.mark.parametrize("form", LAYERS.values(), ids=LAYERS)
+
+
+def pack(given, zeros="v1", **options):
+    return linear.pack(*given, zero_points=None if zeros == "symmetric" else zeros, **options)
+
+
+@form
+def test_every_weight(form):
+    given, w = layer(**form)
+    packed = pack(given, form.get("zeros", "v1"))
+    y = linear.forward(np.eye(len(w), dtype=np.float16), packed)
+    assert packed.variant == "cpu" and y.dtype == np.float16
+    assert np.array_equal(y, w.astype(np.float16))
+
+
+@form
+def test_integer_sums(form):
+    given, w = layer(**form, integers=True)
+    x = np.zeros((2, 3, len(w)), np.float16)
+    x[..., ::8] = np.random.default_rng(1).integers(-1, 2, x[..., ::8].shape)
+    y = linear.forward(x, pack(given, form.get("zeros", "v1")))
+    assert y.shape == (2, 3, w.shape[1]) and np.array_equal(y, x.astype(np.float64) @ w)
+
+
+def test_sorted_and_trivial_g_idx():
+    given, w = layer(act=True)
+    packed = linear.pack(*given)
+    assert np.array_equal(given[3][packed.order], np.sort(given[3]))
+    in_order, _ = layer()
+    assert linear.pack(*in_order[:3], np.repeat(np.arange(4, dtype=np.int32), 64)).order is None
+
+
+@pytest.mark.parametrize("rotation", [64, -1])
+def test_rotation(rotation):
+    given, w = layer(integers=True)
+    order = len(w) if rotation == -1 else rotation
+    x = np.zeros((3, len(w)), np.float16)
+    x[:, ::16] = np.random.default_rng(1).integers(-1, 2, x[:, ::16].shape)
+    rotated = fwht.hadamard_transform(x.astype(np.float64).reshape(-1, order).astype(np.float32), None).reshape(x.shape)
+    y = linear.forward(x, linear.pack(*given, rotation=rotation))
+    assert np.array_equal(y, (rotated.astype(np.float64) @ w).astype(np.float16))
+
+
+def test_slices_give_the_same_bits(monkeypatch):
+    given, w = layer()
+    packed = linear.pack(*given)
+    x = np.random.default_rng(2).standard_normal((7, len(w))).astype(np.float16)
+    whole = linear.forward(x, packed)
+    asked = []
+    monkeypatch.setattr(linear, "_most_tokens", lambda *_: 3)
+    monkeypatch.setattr(linear, "_plan_for", lambda asked_, *rest, make=linear._plan_for: asked.append(asked_[0]) or make(asked_, *rest))
+    assert np.array_equal(linear.forward(x, packed), whole) and asked == [3, 3, 1]
+
+
+def test_no_tokens_and_odd_addresses():
+    given, w = layer()
+    packed = linear.pack(*given)
+    assert linear.forward(np.empty((0, 256), np.float16), packed).shape == (0, 24)
+    memory = np.zeros(2 * 256 + 1, np.float16)
+    memory[1:] = np.tile(np.eye(256, dtype=np.float16)[5], 2)
+    assert np.array_equal(linear.forward(memory[1:].reshape(2, 256), packed), np.stack([w[5], w[5]]).astype(np.float16))
+
+
+def test_variants_and_support():
+    known = {variant.name: variant.memory for variant in linear.variants()}
+    assert known["cpu"] == "host" and known["w4a16_pipelined"] == "device"
+    assert linear.supports(4096, 4096, device="cpu") == ""
+    assert "w4a16_splitk works on device memory" in linear.supports(4096, 4096, device="cpu", variant="w4a16_splitk")
+    with pytest.raises(ValueError, match="n = 12 outputs: a positive multiple of 8"):
+        linear.supports(4096, 12, device="cpu")
+    assert linear.clear_plans() >= 0 and linear._plans == {}
+
+
+def changed(given, index, value):
+    return tuple(value if i == index else tensor for i, tensor in enumerate(given))
+
+
+def test_bad_input():
+    given, _ = layer()
+    q, z, s, _ = given
+
+    def refused(kind, words, *args, **options):
+        with pytest.raises(kind) as caught:
+            linear.pack(*args, **options)
+        assert words in str(caught.value), caught.value
+        assert str(caught.value).startswith("fwht: ")
+
+    refused(TypeError, "qweight is a list", q.tolist(), z, s)
+    refused(TypeError, "qweight has dtype int64; it must be int32 or uint32", q.astype(np.int64), z, s)
+    refused(TypeError, "scales has dtype float32; it must be float16", q, z, s.astype(np.float32))
+    refused(ValueError, "qzeros has shape (4, 2); it must be (4, 3)", q, z[:, :2], s)
+    refused(ValueError, "scales has shape (4, 23); it must be (4, 24)", q, z, s[:, :23])
+    refused(ValueError, "k=256 is no multiple of the 3 groups", q, z, s[:3])
+    refused(ValueError, "zero_points='v1', but qzeros are missing", q, None, s, zero_points="v1")
+    refused(ValueError, "zero_points='v3' must be one of v1, v2, symmetric", q, z, s, zero_points="v3")
+    refused(ValueError, "g_idx of row 7 is 4, groups are 0 to 3", q, z, s, np.where(np.arange(256) == 7, 4, 0).astype(np.int32))
+    refused(ValueError, "rows in g_idx", q, z, s, np.zeros(256, np.int32))
+    refused(ValueError, "the scale of group 1, column 2 is nan", q, z, np.where(np.arange(96).reshape(4, 24) == 26, np.float16("nan"), s))
+    refused(ValueError, "group 16: a multiple of 32", q, np.tile(z, (4, 1)), np.tile(s, (4, 1)))
+    refused(ValueError, "x and y are f16 or bf16, not f32", q, z, s, dtype="float32")
+    refused(ValueError, "a rotation of order 3", q, z, s, rotation=3)
+    refused(ValueError, "unknown linear layer 'marlin'", q, z, s, variant="marlin")
+    refused(ValueError, "variant='auto' packs for one number of tokens", q, z, s, variant="auto")
+    refused(NotImplementedError, "w4a16_pipelined works on device memory", q, z, s, variant="w4a16_pipelined")
+
+    packed = linear.pack(*given)
+    for kind, words, x in (
+        (ValueError, "its last dimension must be k=256", np.zeros((2, 128), np.float16)),
+        (ValueError, "its last dimension must be k=256", np.zeros((), np.float16)),
+        (TypeError, "x has dtype float32; the weights were packed for float16", np.zeros((2, 256), np.float32)),
+        (TypeError, "x is a builtins.list", [0.0] * 256),
+    ):
+        with pytest.raises(kind) as caught:
+            linear.forward(x, packed)
+        assert words in str(caught.value)
+    with pytest.raises(TypeError, match="weights are a tuple"):
+        linear.forward(np.zeros(256, np.float16), given)
+
+
+# --- PyTorch ---------------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+@devices
+@form
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_torch_weights_and_sums(device, form, dtype):
+    kind = getattr(torch, dtype)
+    given, w = layer(**form)
+    packed = pack(tensors(given), form.get("zeros", "v1"), device=device, dtype=kind)
+    y = linear.forward(torch.eye(len(w), dtype=kind, device=device), packed)
+    assert torch.equal(y.cpu(), torch.from_numpy(w).to(kind))
+
+    given, w = layer(**form, integers=True)
+    packed = pack(tensors(given, device), form.get("zeros", "v1"), dtype=dtype)
+    x = torch.zeros(2, 9, len(w), dtype=kind)
+    x[..., ::16] = torch.randint(-1, 2, (2, 9, len(w) // 16), generator=torch.Generator().manual_seed(3)).to(kind)
+    for part in (x, x[:, :1], x[0, 0]):
+        y = linear.forward(part.to(device), packed)
+        assert torch.equal(y.cpu(), (part.double() @ torch.from_numpy(w)).to(kind))
+
+
+@needs_torch
+@devices
+@pytest.mark.parametrize("rotation", [64, -1])
+def test_torch_rotation(device, rotation):
+    given, w = layer(k=1024, group=128, integers=True)
+    order = 1024 if rotation == -1 else rotation
+    x = torch.zeros(5, 1024, dtype=torch.float16)
+    x[:, ::64] = torch.randint(-1, 2, (5, 16), generator=torch.Generator().manual_seed(3)).half() * 32
+    rotated = fwht.hadamard_transform(x.double().float().view(-1, order), None).view(x.shape).half()
+    packed = linear.pack(*tensors(given), rotation=rotation, device=device)
+    y = linear.forward(x.to(device), packed)
+    assert torch.equal(y.cpu(), (rotated.double() @ torch.from_numpy(w)).half())
+
+
+@needs_torch
+@devices
+def test_torch_strides_addresses_and_empty(device):
+    given, w = layer(integers=True)
+    packed = linear.pack(*tensors(given), device=device)
+    x = torch.zeros(6, 512, dtype=torch.float16, device=device)
+    x[:, ::32] = 1
+    half = x[:, ::2]  # elements at a distance of two
+    assert torch.equal(linear.forward(half, packed), linear.forward(half.contiguous(), packed))
+    flat = torch.zeros(257, dtype=torch.float16, device=device)
+    flat[1:] = half[0]
+    assert torch.equal(linear.forward(flat[1:], packed), linear.forward(half[0].contiguous(), packed))
+    assert linear.forward(x[:0, :256], packed).shape == (0, 24)
+
+
+@needs_torch
+@devices
+@pytest.mark.parametrize("act", [False, True])
+def test_torch_graphs(device, act):
+    given, w = layer(act=act)
+    module = fwht.nn.GptqLinear(*tensors(given), bias=torch.arange(24, dtype=torch.float16), device=device)
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(4)).half().to(device)
+    y = module(x)
+    plain = linear.forward(x, module._packed) + torch.arange(24, device=device).half()
+    assert torch.equal(y, plain)
+    assert torch.equal(torch.compile(module, fullgraph=True, backend="aot_eager")(x), y)
+    traced = torch.export.export(module, (x,)).graph
+    assert any("gptq_linear" in str(node.target) for node in traced.nodes)
+    torch.library.opcheck(
+        torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", 0, module._packed.variant),
+        test_utils=("test_schema", "test_faketensor"),
+    )  # fmt: skip
+
+
+@needs_torch
+@devices
+def test_torch_bad_input(device):
+    given, _ = layer()
+    packed = linear.pack(*tensors(given), device=device)
+    x = torch.zeros(2, 256, dtype=torch.float16, device=device)
+    with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+        linear.forward(x.clone().requires_grad_(), packed)
+    with torch.no_grad():
+        assert linear.forward(x.clone().requires_grad_(), packed).shape == (2, 24)
+    with pytest.raises(ValueError, match="x is on meta"):
+        linear.forward(x.to("meta"), packed)
+    with pytest.raises(TypeError, match="packed for float16"):
+        linear.forward(x.float(), packed)
+    with pytest.raises(TypeError, match="packed from PyTorch tensors"):
+        linear.forward(np.zeros((2, 256), np.float16), packed)
+
+
+@pytest.mark.skipif(not CUDA, reason="no CUDA device, or this libfwht was built without CUDA")
+class TestCuda:
+    def test_variants_agree(self):
+        given, w = layer(k=1024, n=64, group=128, integers=True)
+        x = torch.zeros(16, 1024, dtype=torch.float16)
+        x[:, ::64] = 1
+        expected = (x.double() @ torch.from_numpy(w)).half()
+        for variant in linear.variants():
+            if variant.memory == "host" or variant.name == "auto":
+                continue
+            if why := linear.supports(1024, 64, m=16, device="cuda", variant=variant.name):
+                assert variant.name == "rotated_w4a16" and "rotation" in why
+                continue
+            packed = linear.pack(*tensors(given), device="cuda", variant=variant.name)
+            assert torch.equal(linear.forward(x.cuda(), packed).cpu(), expected), variant.name
+
+    def test_more_tokens_than_one_launch_takes(self):
+        given, w = layer(k=1024, n=64, group=128, integers=True)
+        packed = linear.pack(*tensors(given), device="cuda")
+        x = torch.zeros(2500, 1024, dtype=torch.float16)
+        x[:, ::64] = torch.randint(-1, 2, (2500, 16), generator=torch.Generator().manual_seed(5)).half()
+        assert torch.equal(linear.forward(x.cuda(), packed).cpu(), (x.double() @ torch.from_numpy(w)).half())
+
+    @pytest.mark.parametrize("rotation", [0, -1])
+    def test_streams_and_graphs(self, rotation):
+        given, w = layer(k=1024, n=64, group=128)
+        packed = linear.pack(*tensors(given), device="cuda", rotation=rotation)
+        x = torch.randn(4, 1024, generator=torch.Generator().manual_seed(6)).half().cuda()
+        y = linear.forward(x, packed)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            assert torch.equal(linear.forward(x, packed), y)
+            graph, held = torch.cuda.CUDAGraph(), x.clone()
+            side.synchronize()
+            with torch.cuda.graph(graph, stream=side):
+                captured = linear.forward(held, packed)
+        held.copy_(2 * x)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(captured, linear.forward(2 * x, packed))
+
+    @pytest.mark.skipif(not CUDA or torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+    def test_another_device_than_the_current_one(self):
+        given, w = layer(k=1024, n=64, group=128)
+        for rotation in (0, -1):
+            first = linear.pack(*tensors(given), device="cuda:0", rotation=rotation)
+            second = linear.pack(*tensors(given), device="cuda:1", rotation=rotation)
+            x = torch.randn(4, 1024, generator=torch.Generator().manual_seed(6)).half()
+            y = linear.forward(x.to("cuda:1"), second)
+            assert torch.cuda.current_device() == 0 and y.device.index == 1
+            assert torch.equal(y.cpu(), linear.forward(x.to("cuda:0"), first).cpu())
+            with pytest.raises(ValueError, match="x is on cuda:0, the weights are on cuda:1"):
+                linear.forward(x.to("cuda:0"), second)
+
+    def test_memory_that_is_not_there(self):
+        """What fails underneath comes with the call, its place and the bytes: 2 TiB for rotated tokens."""
+        problem = linear._problem(1024, 1 << 30, 8, 128, "v1", "float16", 8192)
+        with pytest.raises(RuntimeError, match=r"fwht: cudaMalloc.* failed: cudaErrorMemoryAllocation .* with 2199023\d+ bytes"):
+            linear._Plan(problem, "rotated_w4a16", 0)
+        torch.zeros(8, device="cuda").add_(1).cpu()  # the device works on
+
+    def test_cuda_weights_from_numpy(self):
+        given, _ = layer()
+        with pytest.raises(TypeError, match="weights on a CUDA device are PyTorch tensors"):
+            linear.pack(*given, device="cuda")
