@@ -15,6 +15,8 @@
 #include <string>
 #include <thread>
 
+#include "experiments/program_fixture.hpp"
+
 namespace fwht {
 namespace {
 
@@ -26,49 +28,7 @@ constexpr const char* kAnalysis = FWHT_ANALYSIS_PROGRAM;
 constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
 constexpr const char* kProfile = FWHT_PROFILE_PROGRAM;
 
-struct Ended {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string text_of(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-class Programs : public testing::Test {
- protected:
-  Programs() {
-    folder = fs::path(testing::TempDir()) / "programs_test" /
-             testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-
-  Ended run(const std::string& program, const std::string& arguments, const std::string& out = "out") {
-    const std::string command =
-        "cd '" + folder.string() + "' && '" + program + "' " + arguments + " >" + out + " 2>err";
-    const int status = std::system(command.c_str());
-    Ended ended{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"),
-                text_of(folder / "err")};
-    fs::remove(folder / "out");
-    fs::remove(folder / "err");
-    return ended;
-  }
-
-  void expect_refused(const std::string& program, const std::string& arguments, const std::string& part) {
-    SCOPED_TRACE(arguments);
-    const Ended ended = run(program, arguments);
-    EXPECT_EQ(ended.code, 2);
-    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
-    EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
-    EXPECT_EQ(ended.out, "");
-    EXPECT_TRUE(fs::is_empty(folder)) << "something was written";
-  }
-
-  fs::path folder;
-};
+using Programs = ProgramFixture;
 
 TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--grid nope", "unknown grid 'nope'");
@@ -271,7 +231,7 @@ TEST_F(Programs, AFolderOfAnotherBuildIsLeftAlone) {
 TEST_F(Programs, AFullStandardOutputIsAFailure) {
   for (const char* arguments :
        {"--list", "--list-json", "--list-grids", "--help", "--dry-run --grid smoke"}) {
-    const Ended ended = run(kSweep, arguments, "/dev/full");
+    const Ended ended = run(kSweep, arguments, "", "/dev/full");
     EXPECT_EQ(ended.code, 1) << arguments;
     EXPECT_EQ(ended.err, "fwht_sweep: failed: standard output takes no more\n");
   }

@@ -17,7 +17,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -26,6 +25,7 @@
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/schema.hpp"
+#include "experiments/program_fixture.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
 
@@ -231,17 +231,6 @@ TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
       ADD_FAILURE() << error.what() << " for\n" << text;
     }
   });
-}
-
-struct Ended {
-  int code = -1;  // -1: by a signal
-  std::string out, err;
-};
-
-std::string text_of(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 // Every file below a folder with its bytes.

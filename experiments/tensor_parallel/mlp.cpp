@@ -13,6 +13,7 @@
 #include "common/parallel_for.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/operators.hpp"
+#include "reference/rounding.hpp"
 
 namespace fwht::tensor_parallel {
 namespace {
@@ -358,6 +359,102 @@ std::vector<std::uint16_t> integer_tokens(const MlpShape& shape, std::int64_t m,
   return tokens;
 }
 
+namespace {
+
+/// Of one rounding to fp16, which falls evenly on +-half the spacing of numbers.
+double rounding_variance(double x) {
+  const double ulp = reference::ulp_of(format_of(Dtype::f16), x);
+  return ulp * ulp / 12.0;
+}
+
+/// What the roundings of the local transforms leave in the sum over the ranks, m x n1.
+std::vector<double> variance_after_sum(const sharded::ShardedProblem& rotation,
+                                       const reference::Matrix& hidden) {
+  const std::int64_t shard = rotation.shard(), ranks = rotation.ranks;
+  reference::Matrix local = Eigen::Map<const reference::Matrix>(hidden.data(), rotation.rows * ranks, shard);
+  reference::ExactOperator(rotation.local).apply(local, rotation.scale);
+  std::vector<double> variance(at(hidden.size()));
+  for (std::int64_t row = 0; row < rotation.rows; ++row) {
+    for (std::int64_t c = 0; c < shard; ++c) {
+      double sum = 0.0;
+      for (std::int64_t r = 0; r < ranks; ++r)
+        sum += rounding_variance(local(row * ranks + r, c));
+      for (std::int64_t s = 0; s < ranks; ++s)
+        variance[at(row * rotation.n + s * shard + c)] = rotation.mix_scale * rotation.mix_scale * sum;
+    }
+  }
+  return variance;
+}
+
+/// The rank whose part of W_down has row i (without act-order).
+std::int64_t rank_of_row(const MlpProblem& problem, std::int64_t i) {
+  const std::int64_t shard = problem.shard();
+  return problem.rotation == Rotation::all_to_all ? i % shard / (shard / problem.ranks) : i / shard;
+}
+
+/// Of rounding a + b, both stored in fp16: what is left over is a multiple of the finer one's spacing g, so
+/// nothing where the sum's spacing ulp is no coarser, else ulp^2 / 12 (1 + 2 (g / ulp)^2).
+double addition_variance(double a, double b) {
+  const Format format = format_of(Dtype::f16);
+  const double grid = std::min(reference::ulp_of(format, a), reference::ulp_of(format, b));
+  const double ulp = reference::ulp_of(format, a + b);
+  return ulp <= grid ? 0.0 : (ulp * ulp + 2.0 * grid * grid) / 12.0;
+}
+
+/// Every rank rounds its part, every addition its sum. The order of additions is not known: the worst one, set
+/// of parts by set of parts.
+double variance_of_reduction(const std::vector<double>& parts) {
+  const std::size_t sets = std::size_t{1} << parts.size();
+  std::vector<double> sum(sets, 0.0), worst(sets, 0.0);
+  for (std::size_t set = 1; set < sets; ++set) {
+    const std::size_t lowest = set & (~set + 1);
+    sum[set] = sum[set ^ lowest] + parts[static_cast<std::size_t>(std::countr_zero(lowest))];
+    if (set == lowest) worst[set] = rounding_variance(sum[set]);
+    for (std::size_t some = (set - 1) & set; some != 0; some = (some - 1) & set) {
+      worst[set] = std::max(worst[set],
+                            worst[some] + worst[set ^ some] + addition_variance(sum[some], sum[set ^ some]));
+    }
+  }
+  return worst.back();
+}
+
+/// Relative, of a tensor core's sum of `terms` products: 3.8e-8 a pass of 16 (docs/numerics.md).
+double truncation_of(std::int64_t terms) {
+  return 3.8e-8 * static_cast<double>(terms) / 16.0;
+}
+
+double squares(const std::vector<double>& values) {
+  return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+}
+
+/// What sum e^2 exceeds with probability exp(-t) at most, for errors with these variances: Laurent and Massart
+/// (2000), lemma 1, sum l + 2 sqrt(t sum l^2) + 2 t max l, l the eigenvalues of the errors' covariance. The
+/// columns of one row share the errors of h, so of C columns and K effective rows of random weights sum l^2 is
+/// (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
+double largest_squares(const MlpProblem& problem, const std::vector<double>& of_h,
+                       const std::vector<double>& of_y, std::size_t columns) {
+  constexpr double kT = 20.7;  // exp(-20.7) = 1e-9
+  double sum = 0.0, sum2 = 0.0, most = 0.0;
+  for (std::int64_t row = 0; row < problem.m; ++row) {
+    double h = 0.0, h2 = 0.0;
+    for (std::int64_t i = 0; i < problem.shape.n1; ++i) {
+      const double v = of_h[at(row * problem.shape.n1 + i)];
+      h += v;
+      h2 += v * v;
+    }
+    const double shared = static_cast<double>(columns) * h2 / (h * h);  // C / K
+    for (std::size_t c = 0; c < columns; ++c) {
+      const double v = of_y[at(row) * columns + c];
+      sum += v;
+      sum2 += (1.0 + shared) * v * v;
+      most = std::max(most, (1.0 + std::sqrt(shared)) * (1.0 + std::sqrt(shared)) * v);
+    }
+  }
+  return sum + 2.0 * std::sqrt(kT * sum2) + 2.0 * kT * most;
+}
+
+}  // namespace
+
 MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,
                    const std::vector<std::uint16_t>& tokens, const std::vector<std::int64_t>& columns) {
   const MlpShape& shape = problem.shape;
@@ -375,27 +472,56 @@ MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,
       hidden(row, c) = shape.gated ? sums[at(c)] * sums[at(shape.n1 + c)] : sums[at(c)];
   }
   MlpTruth truth;
+  std::vector<double> variance;  // of the errors of h as W_down meets it; empty: none
   truth.hidden.assign(hidden.data(), hidden.data() + hidden.size());
   if (problem.rotation != Rotation::none) {
     // Blocks, or what whole_operator says, on whole rows.
     const bool blocks = problem.rotation == Rotation::blocks || problem.rotation == Rotation::block_diagonal;
     const sharded::ShardedProblem rotation = rotation_of(problem);
     const Operator op = blocks ? rotation.local : sharded::whole_operator(rotation);
+    const bool spread = problem.rotation == Rotation::all_to_all && problem.ranks > 1;
+    if (spread) variance = variance_after_sum(rotation, hidden);
     reference::Matrix parts = Eigen::Map<reference::Matrix>(hidden.data(), hidden.size() / op.n(), op.n());
     reference::ExactOperator(op).apply(parts, orthonormal_scale(op.n()));
     std::copy_n(parts.data(), parts.size(), hidden.data());
+    variance.resize(at(hidden.size()), 0.0);
+    for (std::int64_t i = 0; i < hidden.size(); ++i)
+      variance[at(i)] += rounding_variance(hidden.data()[i]);
   }
   truth.y.assign(at(problem.m) * columns.size(), 0.0);
+  std::vector<double> error(truth.y.size(), 0.0), bias(truth.y.size(), 0.0);
   parallel_for(static_cast<std::int64_t>(columns.size()), reference::default_threads(),
                [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<double> parts(at(problem.ranks * problem.m));
                  for (std::int64_t c = begin; c < end; ++c) {
+                   std::fill(parts.begin(), parts.end(), 0.0);
                    for (std::int64_t i = 0; i < shape.n1; ++i) {
                      const double w = weights.down.weight(i, columns[at(c)]);
-                     for (std::int64_t row = 0; row < problem.m; ++row)
-                       truth.y[at(row) * columns.size() + at(c)] += hidden(row, i) * w;
+                     const std::int64_t first = rank_of_row(problem, i) * problem.m;
+                     for (std::int64_t row = 0; row < problem.m; ++row) {
+                       parts[at(first + row)] += hidden(row, i) * w;
+                       if (!variance.empty())
+                         error[at(row) * columns.size() + at(c)] += variance[at(row * shape.n1 + i)] * w * w;
+                     }
+                   }
+                   for (std::int64_t row = 0; row < problem.m; ++row) {
+                     std::vector<double> of_ranks;
+                     for (int rank = 0; rank < problem.ranks; ++rank)
+                       of_ranks.push_back(parts[at(rank * problem.m + row)]);
+                     const std::size_t at_y = at(row) * columns.size() + at(c);
+                     truth.y[at_y] = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0);
+                     if (variance.empty()) continue;
+                     error[at_y] += variance_of_reduction(of_ranks);
+                     for (const double part : of_ranks)
+                       bias[at_y] += truncation_of(problem.shard()) * std::fabs(part);
                    }
                  }
                });
+  if (!variance.empty()) {
+    const double length2 = squares(truth.y);
+    truth.rel_l2_bound = std::sqrt(largest_squares(problem, variance, error, columns.size()) / length2) +
+                         std::sqrt(squares(bias) / length2);
+  }
   return truth;
 }
 

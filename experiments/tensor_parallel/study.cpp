@@ -55,14 +55,6 @@ struct Checked {
   double bound = 0.0;   ///< what rel_l2 may be; 0: exact
 };
 
-/// What the relative error of `elements` results may be: root mean square of `roundings` roundings to fp16,
-/// 5 % for what the model leaves out, and six standard deviations of the estimate.
-double rounding_bound(int roundings, std::int64_t elements) {
-  constexpr double kRms = 0.42466 / 2048.0;
-  return kRms * std::sqrt(static_cast<double>(roundings)) *
-         (1.05 + 6.0 / std::sqrt(2.0 * static_cast<double>(elements)));
-}
-
 /// This rank's executions against the truth.
 class Checker {
  public:
@@ -93,14 +85,8 @@ class Checker {
       }
     }
     checked.rel_l2 = std::sqrt(error2 / truth2);
-    if (problem_.rotation != Rotation::none) {
-      // h is exact; then the transform, the sum over ranks (twice where it is spread), y, and each addition
-      // of the all-reduce.
-      const int spread = problem_.rotation == Rotation::all_to_all && problem_.ranks > 1 ? 2 : 1;
-      checked.bound =
-          rounding_bound(spread + problem_.ranks, problem_.m * static_cast<std::int64_t>(columns_.size()));
-      checked.wrong += checked.rel_l2 <= checked.bound ? 0.0 : 1.0;
-    }
+    checked.bound = truth_.rel_l2_bound;
+    checked.wrong += checked.rel_l2 <= checked.bound ? 0.0 : 1.0;
     return checked;
   }
 

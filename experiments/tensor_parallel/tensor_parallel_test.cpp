@@ -1,19 +1,16 @@
 // fwht_tensor_parallel as a user meets it, on simulated ranks.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/device_info.hpp"
 #include "common/nccl.hpp"
 #include "experiments/harness/csv.hpp"
+#include "experiments/program_fixture.hpp"
 #include "experiments/tensor_parallel/study.hpp"
 
 namespace fwht::tensor_parallel {
@@ -21,48 +18,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Ended {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string text_of(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-class Program : public testing::Test {
+class Program : public ProgramFixture {
  protected:
-  Program() {
-    folder = fs::path(testing::TempDir()) / "tensor_parallel_test" /
-             testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-
   Ended run(const std::string& arguments, const std::string& environment = "") {
-    const std::string command = "cd '" + folder.string() + "' && " + environment + " '" +
-                                FWHT_TENSOR_PARALLEL_PROGRAM + "' " + arguments + " >out 2>err";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder / "out"), text_of(folder / "err")};
+    return ProgramFixture::run(FWHT_TENSOR_PARALLEL_PROGRAM, arguments, environment);
   }
 
   void expect_refused(const std::string& arguments, const std::string& part,
                       const std::string& environment = "") {
-    SCOPED_TRACE(arguments);
-    const Ended ended = run(arguments, environment);
-    EXPECT_EQ(ended.code, 2);
-    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
-    EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
-    EXPECT_FALSE(fs::exists(folder / "results"));
+    ProgramFixture::expect_refused(FWHT_TENSOR_PARALLEL_PROGRAM, arguments, part, environment);
   }
 
   std::vector<harness::CsvRow> rows_of(const char* table) const {
     return harness::read_csv(folder / "results" / table, harness::table_schema(table).columns);
   }
-
-  fs::path folder;
 };
 
 TEST_F(Program, ChecksEveryAlgorithmOnSimulatedRanks) {

@@ -1,4 +1,4 @@
-"""Rows over processes of torch.distributed (gloo), against the whole matrix in float64."""
+"""Rows over processes of torch.distributed (gloo; NCCL where there are GPUs), against the whole matrix in float64."""
 
 import os
 import socket
@@ -27,29 +27,36 @@ def integers(n):
     return torch.from_numpy(np.random.default_rng(n).integers(-1, 2, (3, 2, n))).float()
 
 
-def one_rank(rank, ranks, port, n, folder):
+def one_rank(rank, ranks, port, n, folder, backend):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    device = torch.device("cuda", rank) if backend == "nccl" else torch.device("cpu")
+    if backend == "nccl":
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group(backend, rank=rank, world_size=ranks)
     shard = slice(rank * n // ranks, (rank + 1) * n // ranks)
     for form in over_ranks.FORMS:
         for dtype in (torch.float32, torch.float16):
-            x = integers(n)[..., shard].to(dtype)
+            x = integers(n)[..., shard].to(device, dtype)
             y = over_ranks.hadamard_transform(x, 1.0, form=form)
-            assert y.dtype == dtype and y.shape == x.shape
-            torch.save(y.float(), f"{folder}/{form}_{str(dtype)[6:]}_{rank}")
-        torch.save(over_ranks.hadamard_transform(integers(n)[..., shard], form=form), f"{folder}/{form}_ortho_{rank}")
+            assert y.dtype == dtype and y.shape == x.shape and y.device == device
+            torch.save(y.float().cpu(), f"{folder}/{form}_{str(dtype)[6:]}_{rank}")
+        y = over_ranks.hadamard_transform(integers(n)[..., shard].to(device), form=form)
+        torch.save(y.cpu(), f"{folder}/{form}_ortho_{rank}")
     with pytest.raises(ValueError, match=f"a shard of {ranks + 1} columns is not divisible by {ranks} ranks"):
-        over_ranks.hadamard_transform(torch.zeros(1, ranks + 1))
+        over_ranks.hadamard_transform(torch.zeros(1, ranks + 1, device=device))
     with pytest.raises(RuntimeError, match="not differentiable"):
-        over_ranks.hadamard_transform(torch.zeros(1, 8, requires_grad=True))
+        over_ranks.hadamard_transform(torch.zeros(1, 8, device=device, requires_grad=True))
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_give_the_exact_whole(ranks, tmp_path):
+def test_ranks_give_the_exact_whole(ranks, backend, tmp_path):
+    if backend == "nccl" and torch.cuda.device_count() < ranks:
+        pytest.skip(f"{ranks} GPUs are needed, this machine has {torch.cuda.device_count()}")
     n = 1024
-    mp.spawn(one_rank, (ranks, free_port(), n, str(tmp_path)), ranks)
+    mp.spawn(one_rank, (ranks, free_port(), n, str(tmp_path), backend), ranks)
     x = integers(n).double()
     for form in over_ranks.FORMS:
         matrix = torch.from_numpy(hadamard(n))
