@@ -277,6 +277,7 @@ TEST_F(ResultsFolderTest, SaysHowToGoOn) {
     EXPECT_EQ(error.what(), "the disk is full; " + hint);
   }
   for (const int signal : {SIGTERM, SIGINT}) {
+    const auto kept = std::signal(signal, SIG_DFL);  // a test run in the background may ignore it
     testing::internal::CaptureStderr();
     EXPECT_EQ(write_folder(folder, 1, argv,
                            [&] {
@@ -284,6 +285,7 @@ TEST_F(ResultsFolderTest, SaysHowToGoOn) {
                              return 0;
                            }),
               128 + signal);
+    std::signal(signal, kept);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("interrupted; " + hint), std::string::npos);
   }
 }
