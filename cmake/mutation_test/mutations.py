@@ -130,7 +130,7 @@ MUTATIONS = [
     _m("noise from all pairs", "analysis/load.py", "quantile(0.95)", "quantile(1.0)", _python("test_load.py", "repeatability")),
     _m("ties by time alone", "analysis/tables.py", 'rows.assign(exact=_exactness(rows))', 'rows.assign(exact=0)', _python("test_tables.py", "most_exact")),
     _m("slower within the repetitions", "analysis/tables.py", '(both["time_min_us_b"] > both["time_max_us_a"]) & ', "", _python("test_tables.py", "beyond_the_repetitions")),
-    _m("others are recommended", "analysis/tables.py", ' & ~rows["peer"].astype(bool)]', "]", _python("test_tables.py", "never_recommended")),
+    _m("others are recommended", "analysis/tables.py", '[~rows["peer"].astype(bool)]', "", _python("test_tables.py", "never_recommended")),
     _m("markup of a folder", "analysis/report.py", "autoescape=True", "autoescape=False", _python("test_report.py", "escaped")),
     _m("exit code of a refusal", "analysis/cli.py", 'print(f"error: {error}", file=sys.stderr)\n        return 2', 'print(f"error: {error}", file=sys.stderr)\n        return 1',
        _python("test_load.py", "exit_code_2")),
