@@ -140,7 +140,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
-  if (!problem.op.is_sylvester()) return {"kronecker"};
+  if (!problem.op.is_sylvester()) return {"kronecker", "factors"};
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};
 }
