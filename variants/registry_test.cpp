@@ -317,6 +317,8 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
   const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
                                                   "76x2x36x2", "4x12",   "128x32"};
+  // Orders up to 32, in f32, without signs.
+  const std::set<std::string_view> kTakenByNaive{"12x64", "28x512", "4x12", "128x32"};
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {
       for (const Dtype dtype : kAllDtypes) {
@@ -336,8 +338,10 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
                 machine.name != "no CUDA" && (variant->name == "factors" || forwards(*variant));
             const bool by_matmul = machine.name != "no CUDA" && dtype != Dtype::f32 &&
                                    kTakenByMatmul.contains(text) && variant->name == "matmul";
+            const bool by_naive = machine.name != "no CUDA" && dtype == Dtype::f32 &&
+                                  kTakenByNaive.contains(text) && variant->name == "naive";
             const bool expected = row != nullptr && (kTakesEveryOperator.contains(variant->name) ||
-                                                     by_kronecker || by_factors || by_matmul);
+                                                     by_kronecker || by_naive || by_factors || by_matmul);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;
