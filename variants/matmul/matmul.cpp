@@ -33,9 +33,11 @@ Numerics numerics_of(const Problem& problem) {
   Step& last = numerics.steps.back();
   last.sum_rms = chain_rms(problem.n());
   // The accumulator of a tensor core truncates after every 16 terms; the k-th of K partial sums has k / K of the
-  // result's mean square.
-  const double blocks = static_cast<double>(problem.n()) / 16.0;
-  last.sum_bias = kTruncationBias * (blocks + 1.0) / 2.0;
+  // result's mean square. That is one chain; how many the library makes of it is not known.
+  const double blocks = static_cast<double>(problem.n()) / 16.0,
+               one_chain = kTruncationBias * (blocks + 1.0) / 2.0;
+  last.sum_bias = one_chain / 2.0;
+  last.sum_bias_margin = -one_chain / 2.0;
   // The library chooses tiles, and with them the order of the sums, by the shape.
   Promises& promises = numerics.promises;
   promises.xor_shift_exact = promises.modulation_exact = false;
