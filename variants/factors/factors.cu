@@ -6,7 +6,7 @@
 // it stores. One rounding, at the store.
 //
 // Bit card (28 x 512, one row a block of 512 threads):
-//   stage 1    28 digits, stride 512     thread: rows 8 r .. 8 r + 7 of the matrix, columns q, q + 128, q + 256, q + 384
+//   stage 1    28 digits, stride 512     thread: rows 8 r .. 8 r + 7 of the matrix, columns 4 q .. 4 q + 3
 //   stage 2    b5-b8                     thread: 16 numbers, 32 apart
 //   store      b0-b1 in a thread's vector, b2-b4 between lanes by shuffles, scale, rounding
 #include <algorithm>
@@ -31,7 +31,6 @@ struct Work {
   std::int64_t rows, stride_in, stride_out;
   const std::uint8_t *signs_first, *signs_last;  // null: none
   float scale;
-  bool whole_vectors;  // four elements of a row are aligned, and never of two rows
 };
 
 __device__ bool is_negative(const std::uint8_t* signs, int i) {
@@ -64,70 +63,120 @@ __device__ void store_four(typename Storage<dtype>::Element* to, const float (&x
   }
 }
 
-/// Rows from global memory, the signs that come first multiplied in.
-template <Dtype dtype>
+/// -1 where the bit is set, else 1.
+__device__ float sign_of(unsigned bits, int i) {
+  return (bits >> i & 1U) != 0 ? -1.0F : 1.0F;
+}
+
+/// Row and column of an element among a block's rows.
+struct Place {
+  int row, column;
+  __device__ Place(const Work& work, int at)
+      : row(work.rows_per_block == 1 ? 0 : at / work.n), column(at - row * work.n) {}
+};
+
+/// Rows from global memory, the signs that come first multiplied in. `vectors`: four elements of a row are aligned, and never of two rows.
+template <Dtype dtype, bool vectors>
 __device__ void load_rows(const Work& work, const typename Storage<dtype>::Element* in, int elements,
                           float* x) {
+  constexpr int kStep = vectors ? kPerThread : 1;
 #pragma unroll 4
-  for (int at = kPerThread * static_cast<int>(threadIdx.x); at < elements;
-       at += kPerThread * static_cast<int>(blockDim.x)) {
-    float four[kPerThread] = {};
-    if (work.whole_vectors) {
-      const int row = work.rows_per_block == 1 ? 0 : at / work.n;
-      load_four<dtype>(in + row * work.stride_in + (at - row * work.n), four);
-    }
+  for (int at = kStep * static_cast<int>(threadIdx.x); at < elements;
+       at += kStep * static_cast<int>(blockDim.x)) {
+    const Place place(work, at);
+    const auto* const from = in + place.row * work.stride_in + place.column;
+    if constexpr (vectors) {
+      float four[kPerThread];
+      load_four<dtype>(from, four);
+      if (work.signs_first != nullptr) {
+        const unsigned bits = work.signs_first[place.column >> 3] >> (place.column & 4);
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      if (at + i >= elements) break;
-      const int row = work.rows_per_block == 1 ? 0 : (at + i) / work.n, column = at + i - row * work.n;
-      float value =
-          work.whole_vectors ? four[i] : Storage<dtype>::to_float(in[row * work.stride_in + column]);
-      if (work.signs_first != nullptr && is_negative(work.signs_first, column)) value = -value;
-      x[at + i] = value;
+        for (int i = 0; i < kPerThread; ++i)
+          four[i] *= sign_of(bits, i);
+      }
+      *reinterpret_cast<float4*>(x + at) = make_float4(four[0], four[1], four[2], four[3]);
+    } else {
+      const float value = Storage<dtype>::to_float(*from);
+      const bool negative = work.signs_first != nullptr && is_negative(work.signs_first, place.column);
+      x[at] = negative ? -value : value;
     }
   }
 }
 
+/// The columns of one item of a product. Adjacent ones, where the stride is a multiple of four, move together.
+template <bool adjacent>
+struct Columns {
+  int at[adjacent ? 1 : kTileColumns];  // index of digit 0
+  int count;                            // of those that exist
+
+  __device__ Columns(const Stage& stage, int elements, int quad) : at{}, count(kTileColumns) {
+    if constexpr (adjacent) {
+      at[0] = stage.first_of(stage.column_of(elements, quad, 0));
+    } else {
+      const int columns = stage.columns(elements), quads = stage.quads(elements);
+      count = (columns - quad + quads - 1) / quads;
+#pragma unroll
+      for (int c = 0; c < kTileColumns; ++c)
+        at[c] = stage.first_of(min(stage.column_of(elements, quad, c), columns - 1));
+    }
+  }
+  __device__ void load(const float* digit, float (&values)[kTileColumns]) const {
+    if constexpr (adjacent) {
+      const float4 four = *reinterpret_cast<const float4*>(digit + at[0]);
+      values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
+    } else {
+#pragma unroll
+      for (int c = 0; c < kTileColumns; ++c)
+        values[c] = digit[at[c]];
+    }
+  }
+  __device__ void store(float* digit, const float (&values)[kTileColumns]) const {
+    if constexpr (adjacent) {
+      *reinterpret_cast<float4*>(digit + at[0]) = make_float4(values[0], values[1], values[2], values[3]);
+    } else {
+#pragma unroll
+      for (int c = 0; c < kTileColumns; ++c) {
+        if (c < count) digit[at[c]] = values[c];
+      }
+    }
+  }
+};
+
 /// Every column times the matrix, the results over the data.
+template <bool adjacent>
 __device__ void multiply(const Stage& stage, int elements, float* x) {
-  const int columns = stage.columns(elements), quads = stage.quads(elements), items = stage.items(elements);
-  const int padded = stage.padded_order();
+  const int quads = stage.quads(elements), items = stage.items(elements), padded = stage.padded_order();
   for (int first = 0; first < items; first += static_cast<int>(blockDim.x)) {
     const int item = first + static_cast<int>(threadIdx.x);
-    const int tile_row = item / quads * kTileRows, quad = item % quads;
+    const int tile_row = item / quads * kTileRows;
+    const Columns<adjacent> columns(stage, elements, item < items ? item % quads : 0);
     float sums[kTileRows][kTileColumns] = {};
-    int column_at[kTileColumns];
-#pragma unroll
-    for (int c = 0; c < kTileColumns; ++c)
-      column_at[c] = stage.first_of(min(quad + c * quads, columns - 1));
     if (item < items) {
       const float* entries = stage.entries + tile_row;
-      const float* digits = x;
-#pragma unroll 4
+      const float* digit = x;
+#pragma unroll 2
       for (int j = 0; j < stage.order; ++j) {
         const float4 low = __ldg(reinterpret_cast<const float4*>(entries)),
                      high = __ldg(reinterpret_cast<const float4*>(entries) + 1);
         const float matrix[kTileRows] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        float values[kTileColumns];
+        columns.load(digit, values);
 #pragma unroll
-        for (int c = 0; c < kTileColumns; ++c) {
-          const float value = digits[column_at[c]];
+        for (int i = 0; i < kTileRows; ++i) {
 #pragma unroll
-          for (int i = 0; i < kTileRows; ++i)
-            sums[i][c] = fmaf(matrix[i], value, sums[i][c]);
+          for (int c = 0; c < kTileColumns; ++c)
+            sums[i][c] = fmaf(matrix[i], values[c], sums[i][c]);
         }
         entries += padded;
-        digits += stage.stride;
+        digit += stage.stride;
       }
     }
     if (!stage.items_are_apart()) __syncthreads();
     if (item < items) {
+      float* digit = x + tile_row * stage.stride;
 #pragma unroll
-      for (int c = 0; c < kTileColumns; ++c) {
-        if (quad + c * quads >= columns) break;
-#pragma unroll
-        for (int i = 0; i < kTileRows; ++i) {
-          if (tile_row + i < stage.order) x[column_at[c] + (tile_row + i) * stage.stride] = sums[i][c];
-        }
+      for (int i = 0; i < kTileRows; ++i, digit += stage.stride) {
+        if (tile_row + i < stage.order) columns.store(digit, sums[i]);
       }
     }
   }
@@ -177,50 +226,55 @@ __device__ void finish_in_warp(int levels, float (&x)[kPerThread]) {
   for (int level = 2; level < kStoreLevels; ++level) {
     if (level >= levels) return;
     const int lane_bit = 1 << (level - 2);
-    const bool upper = (threadIdx.x & lane_bit) != 0;
+    const float sign = (threadIdx.x & lane_bit) != 0 ? -1.0F : 1.0F;  // the upper one subtracts itself
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      const float other = __shfl_xor_sync(0xFFFFFFFFU, x[i], lane_bit);
-      x[i] = upper ? other - x[i] : x[i] + other;
-    }
+    for (int i = 0; i < kPerThread; ++i)
+      x[i] = fmaf(sign, x[i], __shfl_xor_sync(0xFFFFFFFFU, x[i], lane_bit));
   }
 }
 
 /// Rows to global memory: the fastest bits, the scale, the signs that come last, the one rounding.
-template <Dtype dtype>
+template <Dtype dtype, bool vectors>
 __device__ void store_rows(const Work& work, const float* x, int elements,
                            typename Storage<dtype>::Element* out) {
   const int warp_first = kPerThread * (static_cast<int>(threadIdx.x) & ~31),
             lane_first = kPerThread * (static_cast<int>(threadIdx.x) & 31);
+  // All lanes of a warp go on together.
   for (int warp_at = warp_first; warp_at < elements; warp_at += kPerThread * static_cast<int>(blockDim.x)) {
     const int at = warp_at + lane_first;
-    float four[kPerThread];
+    float four[kPerThread] = {};
+    if constexpr (vectors) {
+      if (at < elements) load_four<Dtype::f32>(x + at, four);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i)
-      four[i] = at + i < elements ? x[at + i] : 0.0F;
+      for (int i = 0; i < kPerThread; ++i)
+        if (at + i < elements) four[i] = x[at + i];
+    }
     finish_in_warp(work.store_levels, four);
-#pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      four[i] *= work.scale;
-      if (work.signs_last != nullptr && at + i < elements && is_negative(work.signs_last, (at + i) % work.n))
-        four[i] = -four[i];
-    }
     if (at >= elements) continue;
-    if (work.whole_vectors) {
-      const int row = work.rows_per_block == 1 ? 0 : at / work.n;
-      store_four<dtype>(out + row * work.stride_out + (at - row * work.n), four);
-      continue;
-    }
+    if constexpr (vectors) {
+      const Place place(work, at);
+      unsigned bits = 0;
+      if (work.signs_last != nullptr) bits = work.signs_last[place.column >> 3] >> (place.column & 4);
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      if (at + i >= elements) break;
-      const int row = work.rows_per_block == 1 ? 0 : (at + i) / work.n;
-      out[row * work.stride_out + (at + i - row * work.n)] = Storage<dtype>::from_float(four[i]);
+      for (int i = 0; i < kPerThread; ++i)
+        four[i] *= work.scale * sign_of(bits, i);
+      store_four<dtype>(out + place.row * work.stride_out + place.column, four);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPerThread; ++i) {
+        if (at + i >= elements) break;
+        const Place place(work, at + i);
+        const bool negative = work.signs_last != nullptr && is_negative(work.signs_last, place.column);
+        const float value = four[i] * work.scale;
+        out[place.row * work.stride_out + place.column] =
+            Storage<dtype>::from_float(negative ? -value : value);
+      }
     }
   }
 }
 
-template <Dtype dtype>
+template <Dtype dtype, bool vectors>
 __global__ void __launch_bounds__(kMostThreads)
     rows_by_factors(const __grid_constant__ Work work, const typename Storage<dtype>::Element* in,
                     typename Storage<dtype>::Element* out) {
@@ -230,13 +284,14 @@ __global__ void __launch_bounds__(kMostThreads)
   const int rows = static_cast<int>(min(std::int64_t{work.rows_per_block}, work.rows - first_row));
   const int elements = rows * work.n;
 
-  load_rows<dtype>(work, in + first_row * work.stride_in, elements, x);
+  load_rows<dtype, vectors>(work, in + first_row * work.stride_in, elements, x);
   for (int s = 0; s < work.stage_count; ++s) {
     __syncthreads();
     const Stage& stage = work.stages[s];
     switch (stage.levels) {
       case 0:
-        multiply(stage, elements, x);
+        stage.columns_are_adjacent() ? multiply<true>(stage, elements, x)
+                                     : multiply<false>(stage, elements, x);
         break;
       case 1:
         butterflies<1>(stage, elements, x);
@@ -252,7 +307,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
   __syncthreads();
-  store_rows<dtype>(work, x, elements, out + first_row * work.stride_out);
+  store_rows<dtype, vectors>(work, x, elements, out + first_row * work.stride_out);
 }
 
 /// A dense factor as a stage wants it, a thread an entry; the padding stays zero.
@@ -296,8 +351,10 @@ class FactorsPlan final : public Plan {
       if (stage.levels == 0) stage.entries = tables_.as<float>() + begins[s];
     }
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
-      FWHT_CUDA(cudaFuncSetAttribute(rows_by_factors<dtype()>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes())));
+      for (const auto kernel : {rows_by_factors<dtype(), false>, rows_by_factors<dtype(), true>}) {
+        FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(shared_bytes())));
+      }
     });
   }
 
@@ -325,7 +382,9 @@ class FactorsPlan final : public Plan {
     if (problem().op.has_dense()) write_dense<dtype>(static_cast<const Element*>(operands.dense), stream);
     const Work work = work_for(operands);
     const auto blocks = static_cast<unsigned>(ceil_div(work.rows, work.rows_per_block));
-    rows_by_factors<dtype><<<blocks, static_cast<unsigned>(program_.threads), shared_bytes(), stream>>>(
+    const auto kernel =
+        whole_vectors(operands) ? rows_by_factors<dtype, true> : rows_by_factors<dtype, false>;
+    kernel<<<blocks, static_cast<unsigned>(program_.threads), shared_bytes(), stream>>>(
         work, static_cast<const Element*>(operands.in), static_cast<Element*>(operands.out));
     FWHT_CUDA(cudaGetLastError());
   }
@@ -345,6 +404,16 @@ class FactorsPlan final : public Plan {
     }
   }
 
+  /// Four elements of a row are aligned, and never of two rows.
+  bool whole_vectors(const Operands& operands) const {
+    const Problem& p = problem();
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
+    return p.n() % kPerThread == 0 && p.in.row_stride % kPerThread == 0 &&
+           p.out.row_stride % kPerThread == 0 &&
+           addresses % static_cast<std::uintptr_t>(kPerThread * bytes_of(p.dtype())) == 0;
+  }
+
   Work work_for(const Operands& operands) const {
     const Problem& p = problem();
     Work work{};
@@ -359,11 +428,6 @@ class FactorsPlan final : public Plan {
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     (p.op.signs_come_last() ? work.signs_last : work.signs_first) = signs;
     work.scale = static_cast<float>(p.scale);
-    const auto addresses =
-        reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
-    work.whole_vectors = p.n() % kPerThread == 0 && p.in.row_stride % kPerThread == 0 &&
-                         p.out.row_stride % kPerThread == 0 &&
-                         addresses % static_cast<std::uintptr_t>(kPerThread * bytes_of(p.dtype())) == 0;
     return work;
   }
 

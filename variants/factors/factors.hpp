@@ -36,8 +36,13 @@ struct Stage {
   /// Index of digit 0 of a column.
   constexpr int first_of(int column) const { return column / stride * (order * stride) + column % stride; }
 
-  // Products: item = (rows of the matrix, one of `quads`); its columns are quad, quad + quads, ...
+  // Products: item = (rows of the matrix, one of `quads`). Its columns are adjacent where that makes four adjacent
+  // numbers in memory; else they are spread, so that neighbouring threads have neighbouring columns.
+  constexpr bool columns_are_adjacent() const { return stride % kTileColumns == 0; }
   constexpr int quads(int elements) const { return (columns(elements) + kTileColumns - 1) / kTileColumns; }
+  constexpr int column_of(int elements, int quad, int c) const {
+    return columns_are_adjacent() ? kTileColumns * quad + c : quad + c * quads(elements);
+  }
   constexpr int items(int elements) const { return padded_order() / kTileRows * quads(elements); }
   /// Items overwrite nothing that others read.
   constexpr bool items_are_apart() const { return order <= kTileRows; }

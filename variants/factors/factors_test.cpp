@@ -47,11 +47,14 @@ TEST(Factors, ItemsOfAProductCoverTheMatrixTimesTheColumnsAndFitTheThreads) {
       std::set<std::pair<int, int>> sums;  // row of the matrix, column of the data
       for (int item = 0; item < stage.items(elements); ++item) {
         for (int c = 0; c < kTileColumns; ++c) {
-          const int column = item % quads + c * quads;
+          const int column = stage.column_of(elements, item % quads, c);
           for (int i = 0; i < kTileRows; ++i) {
             const int row = item / quads * kTileRows + i;
             if (column >= columns || row >= stage.order) continue;
             EXPECT_TRUE(sums.emplace(row, column).second) << text;
+            if (stage.columns_are_adjacent()) {
+              EXPECT_EQ(stage.first_of(column), stage.first_of(column - c) + c) << text;
+            }
           }
         }
       }
