@@ -228,14 +228,14 @@ def table(
 
 @app.command()
 def tune(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="results folder of the grid tune", show_default=False)],
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="results folders of the grid tune, oldest first", show_default=False)],
     output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the table instead of printing it")] = None,
     allow_dirty: Dirty = False,
 ) -> int:
     """The tuning table of the variant auto, from a sweep over the grid tune."""
     from .tune import table_text
 
-    text = table_text(results, allow_dirty=allow_dirty)
+    text = table_text(*results, allow_dirty=allow_dirty)
     if output is None:
         print(text, end="")
         return 0

@@ -101,6 +101,21 @@ def test_the_command_writes_the_table(tmp_path, capsys):
 
 def test_the_shipped_table_is_what_its_results_folder_says():
     text = tune.SHIPPED.read_text(encoding="utf-8")
-    folder = ROOT / RESULTS / tune.source_of(text)
-    assert folder.is_dir(), f"the shipped table names {folder.name}, which is no committed results folder"
-    assert tune.table_text(folder) == text
+    folders = [ROOT / RESULTS / name for name in tune.sources_of(text)]
+    for folder in folders:
+        assert folder.is_dir(), f"the shipped table names {folder.name}, which is no committed results folder"
+    assert tune.table_text(*folders) == text
+
+
+def test_a_table_from_several_folders(tmp_path):
+    """Row lengths that were measured later are added; what both have is the newer one's."""
+    older = FolderWriter()
+    for n in [1 << k for k in range(6, 16)]:
+        older.measure("mma_split", "f16", n, 1 << 15, "replay")
+    newer = FolderWriter()
+    newer.measure("wgmma", "f16", 64, 1 << 15, "replay", time_us=0.01, limit_us=0.01, fraction_of_limit=1.0)
+    newer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512")
+    text = tune.table_text(older.write(tmp_path / "older"), newer.write(tmp_path / "newer"))
+    assert "# source: older newer" in text.splitlines()
+    assert tune.sources_of(text) == ["older", "newer"]
+    assert "f16,64,32768,in,wgmma" in text and "f16,14336,917504,in,kronecker" in text

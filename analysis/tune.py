@@ -63,21 +63,25 @@ def before_the_split(results: pd.DataFrame) -> pd.Series:
     return (results["variant"] == "mma_split") & ((results["dtype"] == "f32") | (results["n"] <= LARGEST_SPLIT_OFF))
 
 
-def table_text(path: Path, *, allow_dirty: bool = False) -> str:
-    """The table as a file for FWHT_TUNING, from one results folder of a CUDA device; ResultsError for one that is no sweep over
-    the grid tune: `auto` trusts the table at every row length."""
-    folder = load_folder(path, allow_dirty=allow_dirty)
-    device = folder.context["device"]
-    if not folder.on_gpu:
-        raise ResultsError(f"{path} was not measured on a CUDA device")
+def table_text(*paths: Path, allow_dirty: bool = False) -> str:
+    """The table as a file for FWHT_TUNING, from results folders of one CUDA device, oldest first; ResultsError where they are no
+    sweep over the grid tune: `auto` trusts the table at every row length."""
+    folders = [load_folder(path, allow_dirty=allow_dirty) for path in paths]
+    device = folders[0].context["device"]
+    for folder in folders:
+        if not folder.on_gpu:
+            raise ResultsError(f"{folder.path} was not measured on a CUDA device")
+        if folder.device != folders[0].device:
+            raise ResultsError(f"{folder.name} was measured on {folder.device}, {folders[0].name} on {folders[0].device}")
+    names = " ".join(folder.name for folder in folders)
     lines = [
         TITLE,
         f"# device: {device['name']}",
         f"# compute_capability: {device['compute_capability'].replace('.', '')}",
         f"# sm_count: {device['sm_count']}",
-        f"# source: {folder.name}",
+        f"# source: {names}",
     ]
-    results = merge(folder.device, [folder]).results
+    results = merge(folders[0].device, folders).results
     renamed = before_the_split(results)
     if renamed.any():
         lines.append(NAMES)
@@ -86,14 +90,14 @@ def table_text(path: Path, *, allow_dirty: bool = False) -> str:
     lengths = found.groupby("dtype")["n"].nunique()
     if (lengths < LEAST_LENGTHS).any():
         raise ResultsError(
-            f"{folder.name} has {lengths.min()} row lengths in {lengths.idxmin()}, a tuning table needs {LEAST_LENGTHS}; ./testbed tune measures them"
+            f"{names} has {lengths.min()} row lengths in {lengths.idxmin()}, a tuning table needs {LEAST_LENGTHS}; ./testbed tune measures them"
         )
     return "\n".join(lines) + "\n" + found.to_csv(index=False, lineterminator="\n")
 
 
-def source_of(text: str) -> str:
-    """The results folder that a table names."""
+def sources_of(text: str) -> list[str]:
+    """The results folders that a table names."""
     for line in text.splitlines():
         if line.startswith("# source: "):
-            return line.removeprefix("# source: ")
+            return line.removeprefix("# source: ").split()
     raise ResultsError("the tuning table names no source")

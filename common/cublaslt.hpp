@@ -16,12 +16,20 @@ const std::string& why_not();
 /// How the right operand lies in memory.
 enum class Right { rows_of_k, rows_of_n };  ///< [k][n], or transposed: [n][k]
 
-/// d[m][n] = alpha a[m][k] b, all row-major and contiguous, in one 16-bit storage type or in f32, fp32 sums. The kernel is
-/// the first choice of the library's heuristic; partial sums are never rounded to 16 bits.
+/// Distances of row starts in elements; 0: rows follow each other.
+struct RowStrides {
+  std::int64_t a = 0, d = 0;
+};
+
+/// d[m][n] = alpha a[m][k] b, all row-major, b contiguous, in one 16-bit storage type or in f32, fp32 sums. The kernel is
+/// the first choice of the library's heuristic for pointers of kAlignment bytes; partial sums are never rounded to 16 bits.
 class Matmul {
  public:
+  static constexpr std::size_t kAlignment = 16;
+
   /// Throws BadRequest where why_not() does or the library offers no kernel, std::runtime_error for its other errors.
-  Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha = 1.0F);
+  Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha = 1.0F,
+         RowStrides strides = {});
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;

@@ -119,7 +119,8 @@ struct Matmul::State {
   }
 };
 
-Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha) {
+Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha,
+               RowStrides strides) {
   if (!why_not().empty()) throw BadRequest(why_not());
   const Library& lib = library();
   state_ = std::make_unique<State>();
@@ -137,8 +138,10 @@ Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Righ
   check(right == Right::rows_of_n ? lib.cublasLtMatrixLayoutCreate(&s.b, type, depth, columns, k)
                                   : lib.cublasLtMatrixLayoutCreate(&s.b, type, columns, depth, n),
         "cublasLtMatrixLayoutCreate");
-  check(lib.cublasLtMatrixLayoutCreate(&s.a, type, depth, rows, k), "cublasLtMatrixLayoutCreate");
-  check(lib.cublasLtMatrixLayoutCreate(&s.d, type, columns, rows, n), "cublasLtMatrixLayoutCreate");
+  check(lib.cublasLtMatrixLayoutCreate(&s.a, type, depth, rows, strides.a == 0 ? k : strides.a),
+        "cublasLtMatrixLayoutCreate");
+  check(lib.cublasLtMatrixLayoutCreate(&s.d, type, columns, rows, strides.d == 0 ? n : strides.d),
+        "cublasLtMatrixLayoutCreate");
 
   cublasLtMatmulPreference_t preference = nullptr;
   check(lib.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
@@ -147,6 +150,11 @@ Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Righ
                                            sizeof kWorkspace);
   lib.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                            &reductions, sizeof reductions);
+  constexpr std::uint32_t kBytes = kAlignment;  // the library assumes 256 otherwise
+  for (const auto pointer :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    lib.cublasLtMatmulPreferenceSetAttribute(preference, pointer, &kBytes, sizeof kBytes);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t status = lib.cublasLtMatmulAlgoGetHeuristic(s.handle, s.product, s.b, s.a, s.d, s.d,
@@ -177,11 +185,11 @@ std::int64_t Matmul::version() {
 struct Matmul::State {};
 
 const std::string& why_not() {
-  static const std::string text = "built without the header cublasLt.h";
+  static const std::string text = "built without cuBLASLt: its header was not found";
   return text;
 }
 
-Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float) {
+Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float, RowStrides) {
   throw BadRequest(why_not());
 }
 Matmul::~Matmul() = default;

@@ -6,11 +6,11 @@ namespace fwht::cublaslt {
 struct Matmul::State {};
 
 const std::string& why_not() {
-  static const std::string text = "built without CUDA";
+  static const std::string text = "built without cuBLASLt: it comes with CUDA";
   return text;
 }
 
-Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float) {
+Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float, RowStrides) {
   throw BadRequest(why_not());
 }
 Matmul::~Matmul() = default;

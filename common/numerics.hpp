@@ -57,6 +57,8 @@ struct Step {
   double sum_rms = 0.0;
   /// Systematic relative error of the sums: kTruncationBias for each pass with a truncating accumulator.
   double sum_bias = 0.0;
+  /// How far that error may lie to either side, where the order of the sums is a library's own.
+  double sum_bias_margin = 0.0;
 
   /// Tensor-core blocks: the index bits that the rest of the four K bits run over. They select blocks of a
   /// block-diagonal matrix. Bit L + b is bit b of the row number.
@@ -138,6 +140,13 @@ struct Numerics {
     for (const Step& step : steps)
       bias += step.sum_bias;
     return bias;
+  }
+  /// How far it may lie to either side.
+  double sum_bias_margin() const {
+    double margin = 0.0;
+    for (const Step& step : steps)
+      margin += step.sum_bias_margin;
+    return margin;
   }
 };
 

@@ -97,7 +97,8 @@ void Comparison::Sums::add_row(const Problem& problem, std::int64_t row, const d
   double row_error2 = 0.0, row_expected2 = 0.0, worst_error = -1.0;
   Element worst{{row, -1}, 0.0, 0.0, 0.0};
   for (std::int64_t i = 0; i < problem.n(); ++i) {
-    const double y = expected[i], got = load_element(problem.dtype(), output, row * problem.row_stride() + i);
+    const double y = expected[i],
+                 got = load_element(problem.dtype(), output, row * problem.out.row_stride + i);
     const double zone = bounds ? bounds[i] : std::fabs(y) * limits.overflow_slack;
     const Element element{{row, i}, y, got, zone};
     ++stats.elements;
@@ -303,7 +304,7 @@ Verdict compare_exact_with(const Problem& problem, const void* got, const Want& 
   std::string first;
   for (std::int64_t r = 0; r < problem.rows; ++r) {
     for (std::int64_t i = 0; i < problem.n(); ++i) {
-      const double a = want(r, i), b = load_element(problem.dtype(), got, r * problem.row_stride() + i);
+      const double a = want(r, i), b = load_element(problem.dtype(), got, r * problem.out.row_stride + i);
       if (same_class_or_value(a, b)) continue;
       if (wrong++ == 0)
         first = fmt::format("row {} column {}: expected exactly {:.9g}, got {:.9g}", r, i, a, b);
@@ -318,7 +319,7 @@ Verdict compare_exact_with(const Problem& problem, const void* got, const Want& 
 
 Verdict compare_exact(const Problem& problem, const void* want, const void* got) {
   return compare_exact_with(problem, got, [&](std::int64_t r, std::int64_t i) {
-    return load_element(problem.dtype(), want, r * problem.row_stride() + i);
+    return load_element(problem.dtype(), want, r * problem.out.row_stride + i);
   });
 }
 

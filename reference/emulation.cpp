@@ -95,7 +95,7 @@ void load_row(const Problem& problem, const void* data, std::int64_t row, float*
 
 void store_row(const Problem& problem, const float* from, void* data, std::int64_t row) {
   for (std::int64_t i = 0; i < problem.n(); ++i)
-    store_exact(problem.dtype(), data, row * problem.row_stride() + i, from[i]);
+    store_exact(problem.dtype(), data, row * problem.out.row_stride + i, from[i]);
 }
 
 void butterfly(float* row, std::int64_t n, std::int64_t half) {

@@ -224,6 +224,11 @@ struct Moments {
   }
 };
 
+/// How large the systematic error may be.
+double largest_gain(const Numerics& numerics, const Problem& problem) {
+  return std::fabs(predicted_gain(numerics, problem)) + numerics.sum_bias_margin();
+}
+
 /// Variance of the fp32 butterflies' error in one element, whatever their order. The error of a level reaches
 /// output i from a coset of m = 1, 2, 4 .. n/2 indices with their mean square there, which is the mean square
 /// of y over the same coset (the levels left over are orthonormal). That coset holds i; of the others only
@@ -263,7 +268,7 @@ class VarianceWalk {
         fp32_rms_(numerics.sum_rms()),
         fp32_in_steps_(problem.dtype() == Dtype::f32),
         order_is_open_(any_step(numerics, is_in_open_order)),
-        gamma_(std::fabs(predicted_gain(numerics, problem))),
+        gamma_(largest_gain(numerics, problem)),
         unit_(format_of(problem.dtype()).unit_roundoff()),
         floor_(0.5 * quantum_of(format_of(problem.dtype()))),
         overflow_(overflow_threshold(format_)),
@@ -364,7 +369,7 @@ class RigorousWalk {
   RigorousWalk(const Numerics& numerics, const Problem& problem)
       : n_(problem.n()),
         fp_(is_all_fp64(numerics) ? 0x1p-53 : kU32),
-        gamma_(std::fabs(predicted_gain(numerics, problem))),
+        gamma_(largest_gain(numerics, problem)),
         format_(format_of(problem.dtype())),
         hard_(hard_bound(numerics, problem)),
         stages_(rounded_stages(numerics, problem)) {
@@ -601,8 +606,7 @@ HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
   const double eps = is_all_fp64(numerics)                  ? 0x1p-53
                      : any_step(numerics, is_in_open_order) ? kChained * kU32
                                                             : kU32;
-  double growth =
-      (1.0 + std::fabs(predicted_gain(numerics, problem))) * std::pow(1.0 + u, numerics.roundings());
+  double growth = (1.0 + largest_gain(numerics, problem)) * std::pow(1.0 + u, numerics.roundings());
   const int passes = passes_of(numerics);
   growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
   if (any_step(numerics, is_split)) growth *= std::pow(1.0 + kSplit, passes);
@@ -692,8 +696,8 @@ double additions_of(const Numerics& numerics, const Problem& problem) {
 /// times the sum of magnitudes, which in norm is at most sqrt(m) times as large as the result.
 HardBound operator_hard_bound(const Numerics& numerics, const Problem& problem, double eps) {
   const Format format = format_of(problem.dtype());
-  double growth = (1.0 + std::fabs(predicted_gain(numerics, problem))) * (1.0 + format.unit_roundoff()) *
-                  (1.0 + eps);  // the scale
+  double growth =
+      (1.0 + largest_gain(numerics, problem)) * (1.0 + format.unit_roundoff()) * (1.0 + eps);  // the scale
   for (const Step& step : numerics.steps) {
     growth *= std::pow(1.0 + eps, step.levels());
     if (is_split(step)) growth *= std::pow(1.0 + kSplit, step.levels() / 4 + 1);
@@ -730,7 +734,7 @@ Limits operator_limits(const Numerics& numerics, const Problem& problem, InputCl
   const double eps = is_all_fp64(numerics)                  ? 0x1p-53
                      : any_step(numerics, is_in_open_order) ? kChained * kU32
                                                             : kU32;
-  const double gamma = std::fabs(predicted_gain(numerics, problem)), sums = numerics.sum_rms() * kU32;
+  const double gamma = largest_gain(numerics, problem), sums = numerics.sum_rms() * kU32;
   const double rounding = numerics.steps.back().rounding_rms / kRoundingRms;
   const double additions = std::pow(1.0 + eps, additions_of(numerics, problem) + 1.0) - 1.0;
   const double size = std::fabs(problem.scale) * largest_entries(exact);
@@ -783,19 +787,21 @@ bool statistics_apply(const Numerics& numerics, const Problem& problem, InputCla
 
 Verdict judge_statistics(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
                          InputClass input_class) {
-  const double gamma = predicted_gain(numerics, problem);
+  const double gamma = predicted_gain(numerics, problem), margin = numerics.sum_bias_margin();
   Window rms = rms_window(numerics, problem, stats.expected_rms, stats.finite);
   double gain_allowed = gain_tolerance(numerics, problem, stats.finite);
   if (stats.predicted_rel_l2) {
-    rms = around(std::hypot(*stats.predicted_rel_l2, gamma),
-                 prediction_margin(numerics) + kSigmas * stats.predicted_spread);
+    const double relative = prediction_margin(numerics) + kSigmas * stats.predicted_spread;
+    const double least = std::max(std::fabs(gamma) - margin, 0.0), most = std::fabs(gamma) + margin;
+    rms = {around(std::hypot(*stats.predicted_rel_l2, least), relative).low,
+           around(std::hypot(*stats.predicted_rel_l2, most), relative).high};
     gain_allowed = kSigmas * stats.predicted_gain_spread + lattice_gain(numerics, problem);
   }
   if (!rms.contains(stats.rel_l2)) {
     return incorrect(window_message("T1", "the relative L2 error", stats.rel_l2, rms, problem, input_class));
   }
   const double shared = measured_gain(numerics, problem);
-  const Window gain{shared - gain_allowed, shared + gain_allowed};
+  const Window gain{shared - margin - gain_allowed, shared + margin + gain_allowed};
   if (!gain.contains(stats.gain)) {
     return incorrect(window_message("T3", "the gain error", stats.gain, gain, problem, input_class));
   }
@@ -822,7 +828,9 @@ Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& 
 bool exact_result(const Numerics& numerics, const Problem& problem, const Operands& operands, int threads) {
   if (!numerics.promises.integer_exact) return false;
   if (any_step(numerics, is_fp64)) {
-    store_rows(problem, expected(problem, operands, 0, -1, threads), operands.out, 0, threads);
+    Problem results = problem;  // whose rows lie as those of the output
+    results.in = problem.out;
+    store_rows(results, expected(problem, operands, 0, -1, threads), operands.out, 0, threads);
     return true;
   }
   Numerics in_order = numerics;  // sums are exact, whatever their order
@@ -862,7 +870,7 @@ Checked check(const Problem& problem, const Numerics& numerics, InputClass input
   result.stats = comparison.stats();
   result.verdict = judge(result.stats, numerics, problem, input_class);
   if (!result.verdict || !is_exact_integer(input_class) || problem.rows == 0) return result;
-  std::vector<unsigned char> bytes(static_cast<std::size_t>(problem.span_bytes()));
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(problem.span_bytes_out()));
   Operands exactly = operands;
   exactly.out = bytes.data();
   if (exact_result(numerics, problem, exactly, threads)) {

@@ -45,6 +45,39 @@ TEST(Predicted, GainCarriesTheStoredConstantAndTheFp32Scale) {
   EXPECT_NEAR(predicted_gain(truncating, even), -3.8e-8, 1e-16);
 }
 
+// A gain that the steps leave open is allowed, and no larger one.
+TEST(Predicted, GainMayLieWithinTheMarginOfTheSums) {
+  const Problem problem = make_problem(Dtype::f32, 64, 64);
+  const Storage in(problem, InputClass::normal, 5);
+  for (const double gain : {0.0, 3e-6, -3e-6, 2e-5}) {
+    Storage out(problem);
+    store_rows(problem, expected(problem, in.data()) * (1.0 + gain), out.data());
+    Numerics numerics = single_rounding(Sums::fp64, problem);
+    EXPECT_EQ(static_cast<bool>(check(problem, numerics, InputClass::normal, in.data(), out.data()).verdict),
+              gain == 0.0)
+        << gain;
+    numerics.steps.front().sum_bias_margin = 4e-6;
+    EXPECT_EQ(static_cast<bool>(check(problem, numerics, InputClass::normal, in.data(), out.data()).verdict),
+              std::fabs(gain) < 4e-6)
+        << gain;
+  }
+}
+
+TEST(Check, ReadsTheOutputWhereItsRowsLie) {
+  for (const char* text : {"f16/n64/r5/out/ldo72", "f16/n64/r5/out/ld72/ldo64", "f16/12x16/r5/out/ldo200"}) {
+    const Problem problem = parse_problem(text);
+    std::vector<std::byte> in(static_cast<std::size_t>(problem.span_bytes()), std::byte{0xFF}),
+        out(static_cast<std::size_t>(problem.span_bytes_out()), std::byte{0xFF});
+    write_input(problem, InputClass::normal, 5, in.data());
+    const Numerics numerics = single_rounding_by_factors(Sums::fp32, problem);
+    emulate(problem, numerics, Operands{in.data(), out.data()});
+    EXPECT_TRUE(check(problem, numerics, InputClass::normal, in.data(), out.data()).verdict) << text;
+    const std::int64_t last = 4 * problem.out.row_stride + problem.n() - 1;
+    store_element(Dtype::f16, out.data(), last, load_element(Dtype::f16, out.data(), last) + 1.0);
+    EXPECT_FALSE(check(problem, numerics, InputClass::normal, in.data(), out.data()).verdict) << text;
+  }
+}
+
 /// E[x (rounded(x) - x)] / E[x^2] of a normal number of deviation `sigma`, summed over the cells of the
 /// format: with Phi and phi of the standard normal, a cell that rounds to c has c [-s phi] - [s^2 Phi - s t
 /// phi].

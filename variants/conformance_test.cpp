@@ -252,7 +252,8 @@ int dtypes_that_run(const Variant& variant) {
 bool needs_another_machine(const Variant& variant) {
   return std::all_of(std::begin(kAllDtypes), std::end(kAllDtypes), [&](Dtype dtype) {
     const std::string why_not = why_nothing_is_supported(variant, dtype);
-    return why_not.find("compute capability") != std::string::npos || why_not.starts_with("built without");
+    return why_not.find("compute capability") != std::string::npos || why_not.starts_with("built without") ||
+           why_not.find("cannot be loaded") != std::string::npos;
   });
 }
 

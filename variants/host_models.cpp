@@ -2,6 +2,7 @@
 
 #include "common/bits.hpp"
 #include "variants/butterflies/butterflies.hpp"
+#include "variants/factors/factors.hpp"
 #include "variants/hadacore/hadacore.hpp"
 #include "variants/naive/naive.hpp"
 #include "variants/warp_shuffle/warp_shuffle.hpp"
@@ -29,6 +30,7 @@ constexpr Entry kModels[] = {
     {&warp_shuffle::variant,
      [](const Problem& p, const DeviceInfo&) { return single_rounding(Sums::fp32, p); }},
     {&butterflies::variant, [](const Problem& p, const DeviceInfo&) { return butterflies::numerics_of(p); }},
+    {&factors::variant, [](const Problem& p, const DeviceInfo&) { return factors::numerics_of(p); }},
     {&hadacore::variant, hadacore_numerics<hadacore::Table::tuned, hadacore::Accumulator::narrow>},
     {&hadacore::published_variant,
      hadacore_numerics<hadacore::Table::published, hadacore::Accumulator::narrow>},

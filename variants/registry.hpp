@@ -17,7 +17,9 @@ namespace butterflies { extern const Variant variant; }
 namespace hadacore { extern const Variant variant, published_variant, f32_variant; }
 namespace mma_split { extern const Variant variant; }
 namespace wgmma { extern const Variant variant; }
+namespace factors { extern const Variant variant; }
 namespace kronecker { extern const Variant variant; }
+namespace matmul { extern const Variant variant; }
 namespace kokkos { extern const Variant serial_variant, openmp_variant, cuda_variant; }
 namespace automatic { extern const Variant variant; }
 namespace rotate_then_quantize { extern const Variant variant; }

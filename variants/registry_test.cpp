@@ -64,7 +64,9 @@ const std::vector<Golden> kGolden = {
   {"hadacore_f32",  kF16Bf16,       {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
+  {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       kNone,        kNone,        kNone,        8, true, true, "sm_90a"},
+  {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
@@ -83,13 +85,13 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "kronecker"}},
-  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64"}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "kronecker"}},
-  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64"}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "kronecker"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "kronecker"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "kronecker"}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul"}},
+  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul"}},
+  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"fp8 of the fp32 result",     "bf16/n4096/r5>e4m3:row/f32",       "e4m3:row/f32", {"cpu", "cpu_f64", "mma_split"}},
@@ -101,7 +103,7 @@ const std::vector<Extra> kExtras = {
   {"NVFP4",                      "bf16/n4096/r5>nvfp4",              "nvfp4",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"a wider output",             "f16/n4096/r5/out/to-f32",          "f32",        {}},
   {"a narrower output",          "f32/n4096/r5/out/to-bf16",         "bf16",       {}},
-  {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64", "wgmma"}},
+  {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64", "wgmma", "matmul"}},
   {"a narrower row stride out",  "f32/n4096/r5/out/ld8192/ldo4096",  "8192",       {"cpu", "cpu_f64"}},
 };
 // clang-format on
@@ -272,12 +274,15 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
             !forwards(*variant) || (variant->name != "auto" && !problem.encoding.is_plain())
                 ? offered_by(variant->name)
                 : std::any_of(registry().begin(), registry().end(), [&](const Variant* other) {
-                    return other->memory == Memory::device && !forwards(*other) && offered_by(other->name) &&
-                           other->supports(problem, machine.device);
+                    // It does not fall back to matmul where there is a fast transform.
+                    const bool asked = other->name != "matmul" || !problem.op.is_sylvester();
+                    return asked && other->memory == Memory::device && !forwards(*other) &&
+                           offered_by(other->name) && other->supports(problem, machine.device);
                   });
-        // kronecker takes no Sylvester operator, so that its machine tells what the others' plain answer does.
-        const bool runs_there =
-            variant->name == "kronecker" ? machine.name == "H200" : static_cast<bool>(plain);
+        // These take no plain Sylvester operator, so that their machine tells what the others' plain answer does.
+        const bool runs_there = variant->name == "kronecker" ? machine.name == "H200"
+                                : variant->name == "factors" ? machine.name != "no CUDA"
+                                                             : static_cast<bool>(plain);
         if (missing_backend(golden_row(*variant, problem.dtype()), answer)) continue;
         EXPECT_EQ(static_cast<bool>(answer), offered && runs_there) << where << ": " << answer.why_not;
         if (!answer) {
@@ -309,6 +314,11 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
                                                      "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",
                                                      "signs+4096", "28x128+signs"};
+  // Matrices known by name, rows of a multiple of 8 elements up to 16384.
+  const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
+                                                  "76x2x36x2", "4x12",   "128x32"};
+  // Orders up to 32, in f32, without signs.
+  const std::set<std::string_view> kTakenByNaive{"12x64", "28x512", "4x12", "128x32"};
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {
       for (const Dtype dtype : kAllDtypes) {
@@ -320,12 +330,18 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             Problem problem = make_problem(dtype, parse_operator(text), 5, Placement::out_of_place);
             problem.set_row_stride(problem.n() + gap);
             const Support answer = variant->supports(problem, machine.device);
-            if (answer.why_not.starts_with("built without")) continue;
+            if (answer.why_not.starts_with("built without") || missing_backend(row, answer)) continue;
             const bool by_kronecker = machine.name == "H200" && dtype != Dtype::f32 &&
                                       kTakenByKronecker.contains(text) &&
                                       (variant->name == "kronecker" || forwards(*variant));
-            const bool expected =
-                row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker);
+            const bool by_factors =
+                machine.name != "no CUDA" && (variant->name == "factors" || forwards(*variant));
+            const bool by_matmul = machine.name != "no CUDA" && dtype != Dtype::f32 &&
+                                   kTakenByMatmul.contains(text) && variant->name == "matmul";
+            const bool by_naive = machine.name != "no CUDA" && dtype == Dtype::f32 &&
+                                  kTakenByNaive.contains(text) && variant->name == "naive";
+            const bool expected = row != nullptr && (kTakesEveryOperator.contains(variant->name) ||
+                                                     by_kronecker || by_naive || by_factors || by_matmul);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;

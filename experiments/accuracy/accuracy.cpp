@@ -6,6 +6,7 @@
 
 #include "common/bits.hpp"
 #include "reference/lattice.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::accuracy {
 
@@ -14,6 +15,21 @@ using harness::CsvRow;
 using reference::InputClass;
 
 namespace {
+
+/// Of the judged part, whose truth is `expected`.
+reference::Limits limits_of(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                            const reference::Matrix& input, const reference::Matrix& expected) {
+  if (problem.op.is_sylvester()) return reference::limits_for(numerics, problem, input_class, input);
+  const reference::ExactOperator exact(problem.op, problem.dtype(), nullptr, nullptr);
+  return reference::operator_limits(numerics, problem, input_class, exact, input, expected);
+}
+
+/// What holds for any row.
+reference::HardBound hard_bound_of(const Numerics& numerics, const Problem& problem,
+                                   const reference::Limits& limits) {
+  if (problem.op.is_sylvester()) return reference::hard_bound(numerics, problem);
+  return {limits.row_relative, limits.row_absolute};
+}
 
 /// Rounding errors that are independent given the data, so that the sum of their variances predicts the
 /// error.
@@ -28,7 +44,7 @@ std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements, std::size_t se
 }
 
 Problem problem_of(const Case& c, std::int64_t rows, std::size_t seeds) {
-  return make_problem(c.dtype, c.n, rows * static_cast<std::int64_t>(seeds));
+  return make_problem(c.dtype, operator_for(c.n), rows * static_cast<std::int64_t>(seeds));
 }
 
 Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> seeds)
@@ -49,7 +65,10 @@ Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> se
 Samples::Measured Samples::judge(const harness::Performer::Result& result) const {
   Measured measured;
   measured.numerics = result.numerics;
-  const reference::HardBound hard = reference::hard_bound(result.numerics, problem_);
+  const reference::Matrix input = reference::load_rows(judged_, raw_.data());
+  const reference::Matrix judged_truth = expected_.topRows(judged_.rows);
+  const reference::Limits limits = limits_of(result.numerics, judged_, case_.input, input, judged_truth);
+  const reference::HardBound hard = hard_bound_of(result.numerics, problem_, limits);
   reference::Limits rows;
   rows.row_relative = hard.relative;
   rows.row_absolute = hard.absolute;
@@ -58,10 +77,8 @@ Samples::Measured Samples::judge(const harness::Performer::Result& result) const
   all.add(0, expected_, result.output.data(), rows);
   measured.stats = all.stats();
 
-  const reference::Matrix input = reference::load_rows(judged_, raw_.data());
-  const reference::Limits limits = reference::limits_for(result.numerics, judged_, case_.input, input);
   reference::Comparison part(judged_);
-  part.add(0, expected_.topRows(judged_.rows), result.output.data(), limits);
+  part.add(0, judged_truth, result.output.data(), limits);
   const reference::ErrorStats judged = part.stats();
   measured.verdict = reference::judge(judged, result.numerics, judged_, case_.input);
   if (measured.verdict) measured.verdict = reference::judge_elements(measured.stats, problem_);
@@ -69,6 +86,8 @@ Samples::Measured Samples::judge(const harness::Performer::Result& result) const
     measured.verdict = reference::incorrect("memory in front of or behind the data was written");
 
   if (!roundings_are_independent(case_.input) || judged.expected_rms == 0.0) return measured;
+  // Other operators: the prediction of one rounding, where there is one.
+  if (!problem_.op.is_sylvester() && !limits.prediction) return measured;
   const reference::Prediction prediction =
       limits.prediction ? *limits.prediction
                         : reference::running_variance(result.numerics, judged_, input).prediction;
@@ -100,33 +119,33 @@ CsvRow measured_row(const Samples& samples, const Samples::Measured& measured) {
   const auto ratio = [&](std::optional<double> to) {
     return csv_number(to && *to > 0.0 ? std::optional(stats.rel_l2 / *to) : std::nullopt);
   };
-  return {
-      {"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
-      {"elements", std::to_string(samples.problem().elements())},
-      {"status", measured.verdict ? "ok" : "incorrect"},
-      {"message", measured.verdict ? "" : measured.verdict.message},
-      {"rel_l2", csv_number(stats.rel_l2)},
-      {"rel_l2_min_row", csv_number(stats.rel_l2_min_row)},
-      {"rel_l2_mean_row", csv_number(stats.rel_l2_mean_row)},
-      {"rel_l2_max_row", csv_number(stats.rel_l2_max_row)},
-      {"predicted_rel_l2", csv_number(predicted)},
-      {"ratio", ratio(predicted)},
-      {"predicted_for_data", csv_number(measured.predicted_for_data)},
-      {"ratio_for_data", ratio(measured.predicted_for_data)},
-      {"window", csv_number(ratio_window(stats.finite))},
-      {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
-      {"gain", csv_number(stats.gain)},
-      {"predicted_gain", csv_number(samples.what().input == InputClass::normal
-                                        ? reference::normal_data_gain(measured.numerics, samples.problem())
-                                        : reference::measured_gain(measured.numerics, samples.problem()))},
-      {"gain_spread", csv_number(measured.gain_spread)},
-      {"mean_signed_error", csv_number(stats.mean_signed_error)},
-      {"bit_match", csv_number(stats.bit_match)},
-      {"ulp_histogram", fmt::format("{}", fmt::join(stats.ulp_histogram, ";"))},
-      {"nonfinite", std::to_string(stats.nonfinite)},
-      {"unexpected_nan", std::to_string(stats.unexpected_nan)},
-      {"unexpected_infinity", std::to_string(stats.unexpected_infinity)},
-      {"missing_nonfinite", std::to_string(stats.missing_nonfinite)}};
+  return {{"seeds", fmt::format("{}", fmt::join(samples.seeds(), ";"))},
+          {"elements", std::to_string(samples.problem().elements())},
+          {"status", measured.verdict ? "ok" : "incorrect"},
+          {"message", measured.verdict ? "" : measured.verdict.message},
+          {"rel_l2", csv_number(stats.rel_l2)},
+          {"rel_l2_min_row", csv_number(stats.rel_l2_min_row)},
+          {"rel_l2_mean_row", csv_number(stats.rel_l2_mean_row)},
+          {"rel_l2_max_row", csv_number(stats.rel_l2_max_row)},
+          {"predicted_rel_l2", csv_number(predicted)},
+          {"ratio", ratio(predicted)},
+          {"predicted_for_data", csv_number(measured.predicted_for_data)},
+          {"ratio_for_data", ratio(measured.predicted_for_data)},
+          {"window", csv_number(ratio_window(stats.finite))},
+          {"max_error_over_rms", csv_number(stats.max_error_over_rms)},
+          {"gain", csv_number(stats.gain)},
+          {"predicted_gain",
+           csv_number(samples.what().input == InputClass::normal && samples.problem().op.is_sylvester()
+                          ? reference::normal_data_gain(measured.numerics, samples.problem())
+                          : reference::measured_gain(measured.numerics, samples.problem()))},
+          {"gain_spread", csv_number(measured.gain_spread)},
+          {"mean_signed_error", csv_number(stats.mean_signed_error)},
+          {"bit_match", csv_number(stats.bit_match)},
+          {"ulp_histogram", fmt::format("{}", fmt::join(stats.ulp_histogram, ";"))},
+          {"nonfinite", std::to_string(stats.nonfinite)},
+          {"unexpected_nan", std::to_string(stats.unexpected_nan)},
+          {"unexpected_infinity", std::to_string(stats.unexpected_infinity)},
+          {"missing_nonfinite", std::to_string(stats.missing_nonfinite)}};
 }
 
 }  // namespace fwht::accuracy

@@ -15,7 +15,7 @@ namespace fwht::accuracy {
 
 struct Case {
   Dtype dtype = Dtype::f16;
-  std::int64_t n = 0;
+  std::int64_t n = 0;  ///< rows are multiplied by operator_for(n)
   reference::InputClass input = reference::InputClass::normal;
 };
 

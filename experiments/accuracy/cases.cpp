@@ -22,6 +22,10 @@ const std::vector<InputClass> kQuickInputs = {InputClass::normal, InputClass::un
                                               InputClass::outlier_channels, InputClass::massive_channel,
                                               InputClass::fa3_mixture};
 
+// Row lengths of models: short and long, small and large base orders, two of them, one that is not symmetric.
+const std::vector<std::int64_t> kWidths = {768, 2880, 7168, 11008, 13440, 13696, 14336, 28672};
+const std::vector<InputClass> kWidthInputs = {InputClass::normal, InputClass::outlier_channels};
+
 // All residues of log2 n mod 4, one to four roundings of hadacore, one and several blocks of a row.
 const std::vector<std::int64_t> kClassLengths = {16, 128, 1024, 4096, 32768};
 const std::vector<InputClass> kClasses = {
@@ -36,8 +40,9 @@ struct Block {
 };
 
 std::vector<Block> blocks_of(const Selection& selection) {
-  std::vector<Block> blocks = {{kQuickLengths, kQuickInputs}};
-  if (selection.analysis) blocks = {{all_lengths(), {InputClass::normal}}, {kClassLengths, kClasses}};
+  std::vector<Block> blocks = {{kQuickLengths, kQuickInputs}, {kWidths, kWidthInputs}};
+  if (selection.analysis)
+    blocks = {{all_lengths(), {InputClass::normal}}, {kClassLengths, kClasses}, {kWidths, kWidthInputs}};
   if (!selection.lengths.empty()) {
     blocks = {{selection.lengths, selection.analysis ? kClasses : kQuickInputs}};
   }

@@ -40,7 +40,8 @@ bool parse(Options& options, int argc, const char* const* argv) {
       "--analysis", options.analysis,
       "the whole analysis: n = 2 to 65536, twelve kinds of input, 2^22 elements (default: a quick summary)");
   app.add_option("--dtype", options.dtypes, "f16, bf16, f32 (default: all)");
-  app.add_option("--n", options.n, "row lengths: 4096, 2^12, 16..256 (default: 16 to 32768)");
+  app.add_option("--n", options.n,
+                 "row lengths: 4096, 2^12, 16..256, 14336 (default: 16 to 32768, and some of models)");
   app.add_option("--input", options.inputs,
                  "input classes (default: normal, uniform, outlier_channels, massive_channel, fa3_mixture)");
   app.add_option("--seed", options.seeds, "seeds (default: 1, 2, 3)")->delimiter(',');

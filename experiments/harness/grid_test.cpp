@@ -137,10 +137,13 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
       EXPECT_TRUE(has(widths, to_string(make_problem(dtype, op, 16)).c_str(), Mode::replay)) << n;
       EXPECT_TRUE(has(widths, to_string(make_problem(dtype, op, (1 << 26) / n)).c_str(), Mode::replay)) << n;
     }
-    EXPECT_TRUE(
-        has(widths, to_string(make_problem(Dtype::f16, op, (1 << 23) / n)).c_str(), Mode::alternating))
-        << n;
+    for (const std::int64_t elements : {1 << 23, 1 << 24})
+      EXPECT_TRUE(
+          has(widths, to_string(make_problem(Dtype::f16, op, elements / n)).c_str(), Mode::alternating))
+          << n;
   }
+  EXPECT_TRUE(has(load_grid("tune"), "f32/28x512/r1", Mode::replay))
+      << "auto chooses at row lengths of models too";
   const Grid paper = load_grid("paper");
   EXPECT_TRUE(has(paper, "f16/n2/r256", Mode::replay));
   EXPECT_TRUE(has(paper, "bf16/n32768/r8192", Mode::replay));

@@ -68,13 +68,14 @@ std::set<Dtype> dtypes_of(const std::vector<std::string>& lists) {
   return dtypes;
 }
 
-// The grid's shapes with other row counts: every n and dtype once for each.
+// The grid's shapes with other row counts: every operator and dtype once for each.
 std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::set<std::int64_t>& rows) {
   if (rows.empty()) return problems;
   std::vector<Problem> changed;
   for (const Problem& problem : problems) {
     for (const std::int64_t count : rows) {
-      const Problem other = make_problem(problem.dtype(), problem.n(), count, problem.placement);
+      Problem other = problem;
+      other.rows = count;
       if (std::find(changed.begin(), changed.end(), other) == changed.end()) changed.push_back(other);
     }
   }

@@ -32,7 +32,9 @@ constexpr const char* kText =
     "f16,4096,131072,in,wgmma\n"
     "f16,4096,8388608,out,warp_shuffle\n"
     "bf16,4096,8192,in,mma_split\n"
-    "bf16,4096,67108864,in,mma_split\n";
+    "bf16,4096,67108864,in,mma_split\n"
+    "f16,14336,131072,in,kronecker\n"
+    "f16,14336,67108864,in,factors\n";
 
 std::string variant_for(const TuningTable& table, const char* problem) {
   const Choice* choice = table.nearest(parse_problem(problem));
@@ -50,7 +52,7 @@ std::string refusal(const std::string& text) {
 
 TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   const TuningTable table = parse_tuning_table(kText, "t.csv");
-  EXPECT_EQ(table.choices.size(), 5U);
+  EXPECT_EQ(table.choices.size(), 7U);
   EXPECT_EQ(table.device, "a test");
   EXPECT_EQ(variant_for(table, "f16/n4096/r1"), "mma_split");
   EXPECT_EQ(variant_for(table, "f16/n4096/r0"), "mma_split");
@@ -62,6 +64,10 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "bf16/n4096/r1/out"), "mma_split") << "else that of in place";
   EXPECT_EQ(variant_for(table, "f32/n4096/r1"), "");
   EXPECT_EQ(variant_for(table, "f16/n8192/r1"), "");
+  EXPECT_EQ(variant_for(table, "f16/28x512/r1"), "kronecker");
+  EXPECT_EQ(variant_for(table, "f16/28x512/r4000"), "factors");
+  EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "signs cost nothing";
+  EXPECT_EQ(variant_for(table, "f16/4096+signs/r1"), "") << "the row of 4096 is for Sylvester alone";
   EXPECT_FALSE(table.is_one_for_all(Dtype::f16, 4096));
   EXPECT_TRUE(table.is_one_for_all(Dtype::bf16, 4096));
 }
@@ -84,16 +90,16 @@ TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
   EXPECT_EQ(refusal("hello"), "tuning table t.csv, line 1: the first line is not '# fwht tuning table 1'");
   std::string text = kText;
   EXPECT_EQ(refusal(text + "f16,4096\n"),
-            "tuning table t.csv, line 12: 2 cells, not the 5 of dtype,n,elements,placement,variant");
+            "tuning table t.csv, line 14: 2 cells, not the 5 of dtype,n,elements,placement,variant");
   EXPECT_NE(refusal(text + "f16,4096,-3,in,wgmma\n").find("'-3' is no positive number"), std::string::npos);
   EXPECT_NE(refusal(text + "f16,4096,8,inside,wgmma\n").find("unknown placement 'inside'"),
             std::string::npos);
   EXPECT_EQ(refusal(text + "f16,4096,8,in,auto\n"),
-            "tuning table t.csv, line 12: auto cannot be the choice: it is what chooses");
+            "tuning table t.csv, line 14: auto cannot be the choice: it is what chooses");
   EXPECT_EQ(refusal(text + "f16,4096,8,in,cpu\n"),
-            "tuning table t.csv, line 12: cpu cannot be the choice: it works in host memory");
+            "tuning table t.csv, line 14: cpu cannot be the choice: it works in host memory");
   EXPECT_TRUE(refusal(text + "f16,4096,8,in,nosuch\n")
-                  .starts_with("tuning table t.csv, line 12: unknown variant 'nosuch'; known: "));
+                  .starts_with("tuning table t.csv, line 14: unknown variant 'nosuch'; known: "));
   EXPECT_NE(refusal(text + "f8,4096,8,in,wgmma\n").find("f8"), std::string::npos);
   EXPECT_EQ(refusal("# fwht tuning table 1\n"), "tuning table t.csv names no sm_count");
 }
@@ -136,6 +142,14 @@ TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
   }
 }
 
+TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
+  for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
+    const Problem problem = parse_problem(text);
+    EXPECT_EQ(preferred_variants(problem), (std::vector<std::string_view>{"kronecker", "factors"})) << text;
+    EXPECT_TRUE(variant.supports(problem, a100_description())) << text;
+  }
+}
+
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
   const TuningTable& table = shipped_table();
   EXPECT_TRUE(table.is_for(h200_description()));
@@ -143,7 +157,7 @@ TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
     const Variant& chosen = find_variant(choice.variant);
     EXPECT_EQ(chosen.memory, Memory::device);
     const Problem problem =
-        make_problem(choice.dtype, choice.n, choice.elements / choice.n, choice.placement);
+        make_problem(choice.dtype, operator_for(choice.n), choice.elements / choice.n, choice.placement);
     const Support support = chosen.supports(problem, h200_description());
     EXPECT_TRUE(support || support.why_not.starts_with("built without"))
         << choice.variant << ": " << support.why_not;
@@ -171,16 +185,21 @@ TEST(Auto, SaysWhyTheWidestCandidateRefuses) {
   EXPECT_EQ(variant.supports(make_problem(Dtype::f16, 128, 1), DeviceInfo{}).why_not, "no CUDA device");
 }
 
-/// What auto is asked for: every dtype and row length, few rows to many, both placements, with gaps.
+/// What auto is asked for: every dtype and row length 2^k, some of models, few rows to many, both placements, with
+/// gaps.
 std::vector<Problem> many_problems(std::int64_t most_elements) {
+  std::vector<std::int64_t> lengths{768, 2880, 11008, 13696, 14336, 28672};
+  for (std::int64_t n = 2; n <= 65536; n *= 2)
+    lengths.push_back(n);
   std::vector<Problem> problems;
   for (const Dtype dtype : kAllDtypes) {
-    for (std::int64_t n = 2; n <= 65536; n *= 2) {
+    for (const std::int64_t n : lengths) {
       for (std::int64_t elements = 1 << 10; elements <= most_elements; elements *= 16) {
         for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
           for (const std::int64_t gap : {0, 1, 8}) {
             for (const bool programmatic : {false, true}) {
-              Problem problem = make_problem(dtype, n, std::max<std::int64_t>(elements / n, 1), placement);
+              Problem problem =
+                  make_problem(dtype, operator_for(n), std::max<std::int64_t>(elements / n, 1), placement);
               problem.set_row_stride(n + gap);
               problem.programmatic_launch = programmatic;
               problems.push_back(problem);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "common/bits.hpp"
 #include "common/error.hpp"
 #include "common/text.hpp"
 #include "variants/registry.hpp"
@@ -84,6 +85,9 @@ bool TuningTable::is_for(const DeviceInfo& info) const {
 }
 
 const Choice* TuningTable::nearest(const Problem& problem) const {
+  // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and transposes
+  // cost nothing that would change the choice.
+  if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;
   const auto nearest_of = [&](Placement placement) {
     const Choice* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
@@ -140,7 +144,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
-  if (!problem.op.is_sylvester()) return {"kronecker"};
+  if (!problem.op.is_sylvester()) return {"kronecker", "factors"};
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};
 }

@@ -11,7 +11,8 @@
 
 namespace fwht::automatic {
 
-/// One measured point: `variant` was the fastest of its candidates on `elements` elements in rows of n.
+/// One measured point: `variant` was the fastest of its candidates on `elements` elements in rows of n, which
+/// were multiplied by operator_for(n).
 struct Choice {
   Dtype dtype;
   std::int64_t n, elements;
@@ -25,7 +26,7 @@ struct Choice {
 ///   # device: NVIDIA H200
 ///   # compute_capability: 90
 ///   # sm_count: 132
-///   # source: the results folder that it was made from
+///   # source: the results folder that it was made from; or several, with blanks between them
 ///   dtype,n,elements,placement,variant
 ///   f16,4096,8388608,in,mma_split
 struct TuningTable {
@@ -38,7 +39,8 @@ struct TuningTable {
   bool is_for(const DeviceInfo& info) const;
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
-  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none.
+  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none, and
+  /// for rows of 2^k elements whose operator is not Sylvester's alone.
   const Choice* nearest(const Problem& problem) const;
 
   /// All problems of this dtype and n meet the same choice.
@@ -52,7 +54,8 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 const TuningTable& shipped_table();
 
 /// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
-/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster.
+/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster. Operators of
+/// several factors, or with signs: those tensor cores, then fp32 arithmetic.
 std::vector<std::string_view> preferred_variants(const Problem& problem);
 
 }  // namespace fwht::automatic

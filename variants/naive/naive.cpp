@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/bits.hpp"
+#include "common/text.hpp"
 
 namespace fwht::naive {
 
@@ -32,7 +33,32 @@ double intermediate_growth(Dtype dtype, std::int64_t n) {
   return largest;
 }
 
+std::vector<FactorStage> factor_stages(const Operator& op) {
+  std::vector<FactorStage> stages;
+  std::int64_t stride = op.n();
+  for (const Factor& factor : op.factors()) {
+    const int index = static_cast<int>(&factor - op.factors().data());
+    stride /= factor.order;
+    if (factor.basis != Basis::sylvester) {
+      stages.push_back({index, static_cast<int>(factor.order), stride});
+      continue;
+    }
+    for (std::int64_t half = 1; half < factor.order; half *= 2)
+      stages.push_back({index, 2, half * stride});
+  }
+  return stages;
+}
+
 Numerics numerics_of(const Problem& problem) {
+  if (!problem.op.is_sylvester()) {
+    Numerics by_factors = single_rounding_by_factors(Sums::fp32, problem);
+    for (Step& step : by_factors.steps) {  // fused multiply-add
+      if (step.factor >= 0 &&
+          problem.op.factors()[static_cast<std::size_t>(step.factor)].basis == Basis::dense)
+        step.sums = Sums::fp32_any_order;
+    }
+    return by_factors;
+  }
   Numerics numerics = single_rounding(Sums::fp32, problem);
   if (problem.dtype() == Dtype::f32) return numerics;
   numerics.steps.clear();
@@ -53,7 +79,19 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
-  return require_sylvester(problem, 2, kLargestN);
+  if (problem.dtype() != Dtype::f32 || problem.op.is_sylvester() || problem.op.has_signs())
+    return require_sylvester(problem, 2, kLargestN);
+  if (Support rows = require_plain_rows(problem); !rows) return rows;
+  if (problem.n() < 2 || problem.n() > kLargestN)
+    return {concat("n=", problem.n(), " must be between 2 and ", kLargestN)};
+  for (const Factor& factor : problem.op.factors()) {
+    const bool is_sylvester = factor.basis == Basis::sylvester;
+    if (is_sylvester ? is_power_of_two(factor.order) : factor.order <= kLargestOrder) continue;
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant: factors are powers of two, or ", "have an order up to ",
+                   kLargestOrder)};
+  }
+  return {};
 }
 
 }  // namespace

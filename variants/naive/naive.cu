@@ -9,9 +9,13 @@
 //   stage s >= 3   b_s     partners in two vectors of one thread, 2^s apart   two vectors in, two vectors out
 // Consecutive threads take consecutive vectors, so every access of a warp is 512 contiguous bytes.
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
+#include "common/device_array.cuh"
+#include "common/hadamard_matrices.hpp"
 #include "common/static_dispatch.hpp"
 #include "common/storage.cuh"
 #include "variants/naive/naive.hpp"
@@ -81,6 +85,30 @@ __global__ void __launch_bounds__(kThreads)
   const float sum = a + b, difference = a - b;
   out[low] = Storage<dtype>::from_float(sum * factor);
   out[high] = Storage<dtype>::from_float(difference * factor);
+}
+
+/// A factor, or one bit of a Sylvester factor, on f32 data of any operator: one column a thread.
+__global__ void __launch_bounds__(kThreads)
+    stage_of_factor(FactorStage stage, const float* entries, bool transposed, const float* in, float* out,
+                    std::int64_t columns, std::int64_t columns_per_row, std::int64_t row_stride,
+                    float scale) {
+  const std::int64_t item = global_thread();
+  if (item >= columns) return;
+  const std::int64_t row = item / columns_per_row;
+  const std::int64_t at = row * row_stride + stage.first_of(item - row * columns_per_row);
+  float x[kLargestOrder];
+#pragma unroll
+  for (int j = 0; j < kLargestOrder; ++j)
+    x[j] = j < stage.order ? in[at + j * stage.stride] : 0.0F;
+  for (int i = 0; i < stage.order; ++i) {
+    float sum = 0.0F;
+#pragma unroll
+    for (int j = 0; j < kLargestOrder; ++j) {
+      if (j < stage.order)
+        sum = fmaf(entries[transposed ? j * stage.order + i : i * stage.order + j], x[j], sum);
+    }
+    out[at + i * stage.stride] = sum * scale;
+  }
 }
 
 unsigned blocks_for(std::int64_t items) {
@@ -164,9 +192,64 @@ class NaivePlan final : public Plan {
   std::vector<float> factors_;
 };
 
+/// An operator of several factors, on f32 data.
+class FactorPlan final : public Plan {
+ public:
+  explicit FactorPlan(const Problem& problem) : Plan(problem), stages_(factor_stages(problem.op)) {
+    std::vector<float> tables{1.0F, 1.0F, 1.0F, -1.0F};  // one bit of a Sylvester factor
+    for (const Factor& factor : problem.op.factors()) {
+      begins_.push_back(tables.size());
+      if (factor.basis != Basis::hadamard) continue;
+      const SignMatrix& matrix = hadamard_matrix(factor.order);
+      for (int i = 0; i < matrix.order(); ++i) {
+        for (int j = 0; j < matrix.order(); ++j)
+          tables.push_back(static_cast<float>(matrix(i, j)));
+      }
+    }
+    tables_ = DeviceArray(tables.data(), tables.size() * sizeof(float));
+  }
+
+  Numerics numerics() const override { return numerics_of(problem()); }
+  Settings settings() const override {
+    return {{"stages", static_cast<std::int64_t>(stages_.size())},
+            {"threads", std::int64_t{kThreads}},
+            {"passes_over_memory", static_cast<std::int64_t>(stages_.size())}};
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const Problem& p = problem();
+    const std::span<const Factor> factors = p.op.factors();
+    const float* in = static_cast<const float*>(operands.in);
+    float* const out = static_cast<float*>(operands.out);
+    const float* dense = static_cast<const float*>(operands.dense);
+    for (const FactorStage& stage : stages_) {
+      const Factor& factor = factors[static_cast<std::size_t>(stage.factor)];
+      const float* entries = tables_.as<float>();
+      if (factor.basis == Basis::hadamard) entries += begins_[static_cast<std::size_t>(stage.factor)];
+      if (factor.basis == Basis::dense) {
+        entries = dense;
+        dense += factor.order * factor.order;
+      }
+      const std::int64_t per_row = p.n() / stage.order, columns = p.rows * per_row;
+      const bool is_last = &stage == &stages_.back();
+      stage_of_factor<<<blocks_for(columns), kThreads, 0, stream>>>(
+          stage, entries, factor.transposed, in, out, columns, per_row, p.row_stride(),
+          is_last ? static_cast<float>(p.scale) : 1.0F);
+      in = out;
+    }
+    FWHT_CUDA(cudaGetLastError());
+  }
+
+  std::vector<FactorStage> stages_;
+  std::vector<std::size_t> begins_;  // of each factor's table
+  DeviceArray tables_;
+};
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo&) {
+  if (!problem.op.is_sylvester()) return std::make_unique<FactorPlan>(problem);
   return std::make_unique<NaivePlan>(problem);
 }
 

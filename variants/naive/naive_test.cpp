@@ -43,6 +43,23 @@ TEST(Naive, FactorsMultiplyToTheScaleAndKeepIntermediatesSmall) {
   }
 }
 
+TEST(Naive, EveryStageOfAnOperatorMeetsEachElementOnce) {
+  for (const char* text : {"12x64", "28x16", "4x12", "12x2x20x2", "16xd6", "d5tx16"}) {
+    const Operator op = parse_operator(text);
+    std::int64_t product = 1;
+    for (const FactorStage& stage : factor_stages(op)) {
+      product *= stage.order;
+      std::vector<int> seen(static_cast<std::size_t>(op.n()));
+      for (std::int64_t column = 0; column < op.n() / stage.order; ++column) {
+        for (int digit = 0; digit < stage.order; ++digit)
+          ++seen.at(static_cast<std::size_t>(stage.first_of(column) + digit * stage.stride));
+      }
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << text;
+    }
+    EXPECT_EQ(product, op.n()) << text;
+  }
+}
+
 TEST(Naive, EveryStageIsAStepThatRounds) {
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, 512, 1);

@@ -1,0 +1,83 @@
+#include "variants/matmul/matmul.hpp"
+
+#include <array>
+
+#include "common/cublaslt.hpp"
+#include "common/hadamard_matrices.hpp"
+#include "common/text.hpp"
+
+namespace fwht::matmul {
+
+MatrixSigns matrix_signs(const Operator& op) {
+  MatrixSigns signs;
+  std::int64_t stride = op.n();
+  for (const Factor& factor : op.factors()) {
+    stride /= factor.order;
+    FactorSigns& of = signs.factors[signs.count++];
+    of.order = factor.order;
+    of.stride = stride;
+    of.transposed = factor.transposed;
+    if (factor.basis == Basis::hadamard) {
+      const SignMatrix& matrix = hadamard_matrix(factor.order);
+      of.bits = matrix.words().data();
+      of.words_per_row = matrix.words_per_row();
+    }
+  }
+  return signs;
+}
+
+Numerics numerics_of(const Problem& problem) {
+  Numerics numerics = single_rounding_by_factors(Sums::fp32_any_order, problem);
+  for (Step& step : numerics.steps)
+    step.sum_rms = 0.0;
+  Step& last = numerics.steps.back();
+  last.sum_rms = chain_rms(problem.n());
+  // The accumulator of a tensor core truncates after every 16 terms; the k-th of K partial sums has k / K of the
+  // result's mean square. That is one chain; how many the library makes of it is not known.
+  const double blocks = static_cast<double>(problem.n()) / 16.0,
+               one_chain = kTruncationBias * (blocks + 1.0) / 2.0;
+  last.sum_bias = one_chain / 2.0;
+  last.sum_bias_margin = -one_chain / 2.0;
+  // The library chooses tiles, and with them the order of the sums, by the shape.
+  Promises& promises = numerics.promises;
+  promises.xor_shift_exact = promises.modulation_exact = false;
+  promises.batch_invariant = promises.layout_invariant = false;
+  return numerics;
+}
+
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  constexpr std::array kDtypes{Dtype::f16, Dtype::bf16};
+  if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
+  if (problem.op.has_signs() || problem.op.has_dense()) {
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes factors known by name, without signs")};
+  }
+  const std::int64_t n = problem.n();
+  for (const Factor& factor : problem.op.factors()) {
+    if (factor.basis == Basis::sylvester && !is_power_of_two(factor.order))
+      return {concat("n=", n, " must be a power of two between ", kMultiple, " and ", kLargestN)};
+  }
+  if (n % kMultiple != 0 || n > kLargestN)
+    return {concat("n=", n, " must be a multiple of ", kMultiple, " up to ", kLargestN)};
+  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
+    if (stride % kMultiple != 0)
+      return {concat("row_stride=", stride, " must be a multiple of ", kMultiple, " elements")};
+  }
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
+  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
+  // A machine that is only described has no files to look for.
+  const bool is_this_machine = device.driver_version > 0;
+  return {is_this_machine ? cublaslt::why_not() : std::string()};
+}
+
+}  // namespace
+
+const Variant variant{
+    "matmul", "the dense n x n matrix by cuBLASLt: what libraries without a fast transform fall back to",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::matmul
