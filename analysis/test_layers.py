@@ -71,8 +71,8 @@ def test_fused_output_stands_beside_the_pair(tmp_path):
     assert parts["fused-share"].frame["fraction_of_limit"].to_list() == pytest.approx([0.75, 0.9375])
 
 
-def linear_writer() -> FolderWriter:
-    writer = gpu_folder(**TINY)
+def linear_writer(writer: FolderWriter | None = None) -> FolderWriter:
+    writer = writer or gpu_folder(**TINY)
     for m, times in ((1, {"ours": 5, "w4a16_splitk": 15, "w4a16_data_parallel": 30, "dense_fp16": 12}), (64, {"ours": 16, "dense_fp16": 12})):
         for variant, time in (*times.items(), ("auto", 5)):
             writer.tables["linear.csv"].append(
@@ -97,8 +97,8 @@ def test_linear_layers_stand_beside_the_others(tmp_path):
     assert len(parts["linear-all"].frame) == len(device.tables["linear.csv"]) == 8
 
 
-def parallel_writer() -> FolderWriter:
-    writer = gpu_folder(**TINY)
+def parallel_writer(writer: FolderWriter | None = None) -> FolderWriter:
+    writer = writer or gpu_folder(**TINY)
     for m in (1, 16):
         for algorithm, rotation, time in (("naive", "none", 60), ("tp_aware", "none", 48), ("tp_aware", "blocks", 50)):
             key = {"shape": "llama-70b", "m": m, "ranks": 2, "algorithm": algorithm, "rotation": rotation}
@@ -112,6 +112,17 @@ def parallel_writer() -> FolderWriter:
             writer.tables["tensor_parallel_model.csv"].append(
                 key | {"source": "assumed", "gemms_us": 1, "between_us": 2, "reduce_us": 3, "model_us": 6}
             )
+    return writer
+
+
+def every_section(writer: FolderWriter) -> FolderWriter:
+    """Rows of every family, so that the page has all of its sections."""
+    linear_writer(parallel_writer(writer))
+    for rows in (1, 16, 4681):
+        writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512")
+    for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
+        for n in (128, 512):
+            writer.measure(variant, "f16", n, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
     return writer
 
 
