@@ -166,13 +166,13 @@ def each(build: Callable[[Device], Parts]) -> Callable[[list[Device]], Parts]:
 
 def published_parts(devices: list[Device]) -> Parts:
     device = newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0)
-    if device is None:
-        return
-    yield charts.speed(device)
-    yield charts.error_against_speed(device)
-    both = tables.beside_published(device)
-    yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
-    yield table("paper", tables.published_speedups(device))
+    if device is not None:
+        yield charts.speed(device)
+        yield charts.error_against_speed(device)
+        both = tables.beside_published(device)
+        yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
+        yield table("paper", tables.published_speedups(device))
+    yield from each(lambda d: iter([table("peers", tables.beside_peers(d))]))(devices)
 
 
 def best_parts(family: str, device: Device) -> Table:

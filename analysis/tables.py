@@ -396,6 +396,17 @@ def fused(device: Device) -> pd.DataFrame:
     return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
 
 
+def beside_peers(device: Device) -> pd.DataFrame:
+    """Kernels of others that this run timed itself (python -m fwht.bench), beside the best variant on the same problem: `peer`, `peer_us`,
+    `ratio` (its time over ours), `peer_rel_l2`."""
+    ok = correct(device.results)
+    key = [c for c in PROBLEM if c != "elements"]
+    others = ok[ok["peer"].astype(bool)][["variant", *key, "time_us", "rel_l2"]]
+    both = best(device.results).merge(others.rename(columns={"variant": "peer_name"}), on=key, suffixes=("", "_peer"))
+    both = both.assign(peer=both["peer_name"].astype(str).str.removeprefix("peer:"), ratio=both["time_us_peer"] / both["time_us"])
+    return both.rename(columns={"time_us_peer": "peer_us", "rel_l2_peer": "peer_rel_l2"}).sort_values(["peer", *key], key=display_rank, ignore_index=True)
+
+
 def not_ok(device: Device) -> pd.DataFrame:
     """Measurements without a time: incorrect or failed, with the message."""
     rows = device.results[device.results["status"] != "ok"]

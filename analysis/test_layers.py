@@ -56,6 +56,14 @@ def test_who_supports_what(tmp_path):
     assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
 
 
+def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=5, limit_us=4, fraction_of_limit=0.8)
+    writer.measure("peer:dao", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=12, limit_us=4, fraction_of_limit=1 / 3, rel_l2="3e-4")
+    (row,) = parts_of(device_of(writer, tmp_path))["peers"].frame.itertuples()
+    assert (row.peer, row.variant, row.n, row.time_us, row.peer_us, row.ratio, row.peer_rel_l2) == ("dao", "kronecker", 14336, 5, 12, 2.4, 3e-4)
+
+
 def test_fused_output_stands_beside_the_pair(tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     times = {("mma_split", "e4m3:row"): 10, ("rotate_then_quantize", "e4m3:row"): 15, ("mma_split", "nvfp4:128x4"): 8, ("rotate_then_quantize", "int8:row"): 9}
