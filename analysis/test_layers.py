@@ -91,6 +91,16 @@ def linear_writer(writer: FolderWriter | None = None) -> FolderWriter:
     return writer
 
 
+def test_a_rotation_in_front_stands_beside_the_layer_alone(tmp_path):
+    writer = linear_writer()
+    turned = next(r for r in writer.tables["linear.csv"] if r["variant"] == "ours") | {"variant": "rotated", "rotation": 128}
+    writer.tables["linear.csv"].append(turned | {"time_us": 6, "time_min_us": 6, "time_max_us": 6, "fraction_of_limit": 4 / 6})
+    device = device_of(writer, tmp_path)
+    (row,) = parts_of(device)["linear-rotated"].frame.itertuples()
+    assert (row.variant, row.alone_us, row.added_us) == ("rotated", 5, 1)
+    assert set(layers.linear(device)["layer"]) == {"n = k = 4096, rotation 0", "n = k = 4096, rotation 128"}
+
+
 def test_linear_layers_stand_beside_the_others(tmp_path):
     device = device_of(linear_writer(), tmp_path)
     parts = parts_of(device)
@@ -164,8 +174,9 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
 
 def test_a_run_without_them_has_none_of_these_sections(tmp_path):
     device = device_of(gpu_folder(**TINY), tmp_path)
-    for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, layers.against_pieces,
-                  tables.fused):
+    queries = (layers.linear, layers.linear_best, layers.rotated, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces,
+               layers.against_pieces, tables.fused, tables.beside_peers)  # fmt: skip
+    for query in queries:
         assert len(query(device)) == 0, query.__name__
 
 
