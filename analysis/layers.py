@@ -127,13 +127,20 @@ WITHIN = 0.15  # a layer and the sum of its pieces, each measured alone
 
 
 def against_pieces(device: Device) -> pd.DataFrame:
-    """Per ranks and rotation: the least and the greatest time of a layer over the sum of its pieces, and how many lie within WITHIN of 1."""
+    """Per ranks and rotation: the least and the greatest time of a layer over the sum of its pieces, and how many lie within WITHIN of 1; the
+    same over the model that was fitted to the pieces (`least_fitted`, `greatest_fitted`), where there is one."""
     rows = parallel(device)
     if rows.empty:
         return rows
-    rows = rows.assign(ratio=rows["time_us"] / rows["pieces_us"])
-    groups = rows.dropna(subset=["ratio"]).groupby(["ranks", "rotation"], sort=False)["ratio"]
-    return groups.agg(layers="count", least="min", greatest="max", within=lambda r: int(((r - 1).abs() <= WITHIN).sum())).reset_index()
+    model = device.tables.get("tensor_parallel_model.csv", pd.DataFrame(columns=[*LAYER, "algorithm", "rotation", "source", "model_us"]))
+    fitted = model[model["source"] == "fitted"][[*LAYER, "algorithm", "rotation", "model_us"]].rename(columns={"model_us": "fitted_us"})
+    rows = rows.merge(fitted, on=[*LAYER, "algorithm", "rotation"], how="left")
+    rows = rows.assign(ratio=rows["time_us"] / rows["pieces_us"], fitted=rows["time_us"] / rows["fitted_us"].astype(float))
+    groups = rows.dropna(subset=["ratio"]).groupby(["ranks", "rotation"], sort=False)
+    return groups.agg(
+        layers=("ratio", "count"), least=("ratio", "min"), greatest=("ratio", "max"), within=("ratio", lambda r: int(((r - 1).abs() <= WITHIN).sum())),
+        least_fitted=("fitted", "min"), greatest_fitted=("fitted", "max"),
+    ).reset_index()  # fmt: skip
 
 
 def pieces(device: Device) -> pd.DataFrame:

@@ -231,7 +231,10 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
         wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
         far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
         far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
-        values |= {"ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
+        bounds = layers.against_pieces(parallel)
+        fitted = bounds[["least_fitted", "greatest_fitted"]].dropna()
+        values |= {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
+                   "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
                    "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
                    "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
     return values

@@ -152,7 +152,8 @@ def test_layers_over_several_gpus(tmp_path):
     assert set(parts["tp-pieces"].frame["what"]) == {"naive", "tp_aware", "tp_aware, blocks"} and len(parts["tp-pieces"].frame) == 6
     assert set(parts["tp-model"].frame["ratio"]) == {1.25}
     bounds = parts["tp-bounds"].frame.set_index("rotation")
-    assert bounds.loc["none", ["layers", "within"]].to_list() == [4, 4] and bounds["greatest"]["none"] == pytest.approx(48 / 46)
+    assert bounds.loc["none", ["layers", "within"]].to_list() == [4, 4] and bounds["greatest_fitted"].isna().all()
+    assert bounds["greatest"]["none"] == pytest.approx(48 / 46)
     assert len(parts["tp-pieces-table"].frame) == 18 and len(parts["tp-model-table"].frame) == 6
     assert parts["tp-speedup-table"].frame["naive_us"].to_list() == [60, 60]
 
@@ -166,8 +167,11 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     for name, time in (("transform", 4), ("all_to_all", 6), ("all_gather", 7)):
         writer.tables["tensor_parallel_pieces.csv"].append(piece | {"piece": name, "time_us": time})
     device = device_of(writer, tmp_path)
+    device.tables["tensor_parallel_model.csv"].loc[0, ["source", "model_us"]] = ["fitted", 48.0]
     found = layers.rotations(device).set_index("rotation")
     assert found.loc["all_to_all", ["added_us", "over_alone"]].to_list() == [12, 1.2] and found["over_alone"].isna()["blocks"].all()
+    bounds = layers.against_pieces(device).set_index("rotation")
+    assert bounds.loc["none", ["least_fitted", "greatest_fitted"]].to_list() == [1.25, 1.25] and bounds["least_fitted"].isna()["blocks"]
     own = layers.pieces(device)
     assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
 
@@ -189,7 +193,7 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
     assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.speedup_table(device)
     assert "| llama-70b, 16 | 2.0 |" in pages.rotation_table(device)
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
-    assert "2 NVIDIA H200 linked by NVLink" in text and "layers take 1.25 to 1.25 times" in text and "20261120T100000Z_0123456789_h200" in text
+    assert "2 NVIDIA H200 linked by NVLink" in text and "Layers take 1.25 to 1.25 times the bound" in text and "20261120T100000Z_0123456789_h200" in text
     for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 
