@@ -131,7 +131,7 @@ def which(
         "variant": found["variant"],
         "time": found["time_us"].map(tables.time_text),
         "of a copy": found["fraction_of_limit"].map(tables.percent),
-        "error / one rounding": found["over_ideal"].map(tables.fixed),
+        **({"relative error": found["rel_l2"].map(tables.significant)} if encoding else {"error / one rounding": found["over_ideal"].map(tables.fixed)}),
         "": ["best", *("as fast" if tied else "" for tied in found["ties"][1:])],
     }
     print(pd.DataFrame(text).to_string(index=False))

@@ -3,6 +3,7 @@
 import pytest
 
 from analysis import layers, pages, report, tables
+from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import Device, load
 from analysis.test_report import TINY
@@ -54,6 +55,15 @@ def test_who_supports_what(tmp_path):
     found = tables.support(device_of(gpu_folder(**TINY), tmp_path)).set_index(["variant", "dtype"])
     assert found.loc[("wgmma", "f16"), ["takes", "refuses"]].to_list() == ["4096", "16"]
     assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
+
+
+def test_which_gives_the_relative_error_of_codes(tmp_path, capsys):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    writer.measure("mma_split", "f16", 512, 1 << 26, "replay", encoding="e4m3:row", rel_l2="0.0257")
+    folder = writer.write(tmp_path / "run")
+    assert main(["which", "--n", "512", "--rows", "131072", "--encoding", "e4m3:row", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "relative error" in out and "0.0257" in out and "one rounding" not in out
 
 
 def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
