@@ -12,7 +12,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -571,8 +571,9 @@ def not_built(listing: dict) -> list[str]:
     ]
 
 
-def variants_page(listing: dict) -> str:
-    """docs/variants.md; ResultsError for a list of another shape."""
+def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
+    """docs/variants.md: powers of two from the list, row lengths m 2^k and codes as the newest runs of a GPU met them. ResultsError for
+    a list of another shape."""
     try:
         named = {entry["dtype"] for variant in listing["variants"] for entry in variant["support"]}
         dtypes = [dtype for dtype in DTYPES if dtype in named]
@@ -585,9 +586,21 @@ def variants_page(listing: dict) -> str:
             if not placements:
                 reasons.append((variant["name"], next(r["reason"] for s in variant["support"] for r in s["refused"])))
         support = table(["variant", "runs on", *dtypes, "in place / out of place"], rows, numeric=False)
-        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons)
+        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons, special=_special_support(devices))
     except (KeyError, TypeError, StopIteration) as error:
         raise ResultsError(f"the support list lacks {error}") from None
+
+
+def _special_support(devices: Sequence[Device]) -> str:
+    """Row lengths m 2^k and codes that variants took, of the newest run of each."""
+    wanted = (lambda d: (d.results["family"] == "width").any(), lambda d: len(tables.fused(d)) > 0)
+    found = {id(d): d for d in (newest(devices, w) for w in wanted) if d is not None}
+    frames = [tables.support(d, special=True) for d in found.values()]
+    rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
+    kept = rows[rows["takes"] != ""].drop_duplicates()
+    lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
+    return table(["variant", "dtype", "result", "placement", "n"],
+                 [[escaped(r.variant), r.dtype, escaped(r.output), r.placement, n] for r, n in zip(kept.itertuples(), lengths)], numeric=False)  # fmt: skip
 
 
 def _powers(ns: set[int]) -> str:
@@ -635,7 +648,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     if measured:
         found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])
     if support is not None:
-        found[root / "docs" / "variants.md"] = variants_page(support)
+        found[root / "docs" / "variants.md"] = variants_page(support, devices)
     return found
 
 

@@ -365,9 +365,15 @@ def decode(device: Device) -> pd.DataFrame:
     return best(rows[rows["rows"].isin(counts)])
 
 
-def support(device: Device) -> pd.DataFrame:
-    """Which row lengths the variants took and refused in this run: columns variant, dtype, placement, output, takes, refuses."""
-    both = pd.concat([correct(device.results).assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
+def support(device: Device, *, special=False) -> pd.DataFrame:
+    """Which row lengths the variants took and refused in this run: columns variant, dtype, placement, output, takes, refuses. What a
+    forwarding variant took, the one that it picked takes too. `special`: row lengths m 2^k and codes alone."""
+    ok = correct(device.results)
+    picked = ok[ok["picked"] != ""].assign(variant=lambda rows: rows["picked"])
+    both = pd.concat([ok.assign(answer="takes"), picked.assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
+    both = both[~both["variant"].astype(str).str.startswith("peer:")]
+    if special:
+        both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
     output = both["encoding"].astype(str).str.split(r"[:,/]").str[0].replace("", "rows")
     both = both.assign(output=output, placement=both["placement"].map(layout_of))
     if both.empty:

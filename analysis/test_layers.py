@@ -215,4 +215,10 @@ def test_tables_of_widths_and_fused_output(wide, tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
         writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
-    assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(device_of(writer, tmp_path / "fused"))
+    fused = device_of(writer, tmp_path / "fused")
+    assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(fused)
+    lines = pages._special_support([wide, fused]).splitlines()[2:]
+    assert sorted(lines) == [
+        "| auto | f16 | rows | in place | 14336 |", "| kronecker | f16 | rows | in place | 14336 |", "| mma_split | f16 | e4m3 | in place | 512 |",
+        "| rotate_then_quantize | f16 | e4m3 | in place | 512 |",
+    ]  # fmt: skip
