@@ -73,53 +73,25 @@ def _cause(row) -> str:
     return "wide" if row.input in ("outlier_channels", "fa3_mixture", "student3") else "binade"
 
 
+RANGES = {"low": ("ratio", "min"), "high": ("ratio", "max"), "low_for_data": ("ratio_for_data", "min"), "high_for_data": ("ratio_for_data", "max")}
+
+
 def ratio_summary(device: Device) -> pd.DataFrame:
     """Per variant, source and dtype: cases, range of both ratios, how many deviate, how many of them are explained."""
     table = ratios(device)
-    rows = []
-    for (variant, source, dtype), part in table.groupby(["variant", "source", "dtype"], sort=False):
-        outside = part[~part["inside"]]
-        rows.append(
-            {
-                "variant": variant,
-                "source": source,
-                "dtype": dtype,
-                "cases": len(part),
-                "low": part["ratio"].min(),
-                "high": part["ratio"].max(),
-                "low_for_data": part["ratio_for_data"].min(),
-                "high_for_data": part["ratio_for_data"].max(),
-                "outside": len(outside),
-                "explained": int(outside["explained"].sum()),
-            }
-        )
-    columns = [
-        "variant", "source", "dtype", "cases", "low", "high", "low_for_data", "high_for_data", "outside", "explained",
-    ]  # fmt: skip
-    return _in_order(pd.DataFrame(rows, columns=columns), device)
+    table = table.assign(outside=~table["inside"], explained=table["explained"] & ~table["inside"])
+    groups = table.groupby(["variant", "source", "dtype"], sort=False)
+    return _in_order(groups.agg(cases=("ratio", "size"), **RANGES, outside=("outside", "sum"), explained=("explained", "sum")).reset_index(), device)
 
 
 def findings(device: Device) -> pd.DataFrame:
     """Deviations from the formula, by cause: count, variants, inputs, range of n and of the ratio."""
     table = ratios(device)
-    rows = []
-    for cause, part in table[table["cause"] != ""].groupby("cause", sort=False):
-        rows.append(
-            {
-                "cause": cause,
-                "words": CAUSES.get(cause, "none of the known causes"),
-                "cases": len(part),
-                "variants": ", ".join(tables.ordered(part["variant"], device.variants)),
-                "inputs": ", ".join(tables.ordered(part["input"], CONTINUOUS)),
-                "smallest_n": int(part["n"].min()),
-                "largest_n": int(part["n"].max()),
-                "low": part["ratio"].min(),
-                "high": part["ratio"].max(),
-                "low_for_data": part["ratio_for_data"].min(),
-                "high_for_data": part["ratio_for_data"].max(),
-            }
-        )
-    return pd.DataFrame(rows)
+    names = {"variants": ("variant", lambda v: ", ".join(tables.ordered(v, device.variants))),
+             "inputs": ("input", lambda v: ", ".join(tables.ordered(v, CONTINUOUS)))}  # fmt: skip
+    groups = table[table["cause"] != ""].groupby("cause", sort=False)
+    found = groups.agg(cases=("ratio", "size"), **names, smallest_n=("n", "min"), largest_n=("n", "max"), **RANGES).reset_index()
+    return found.assign(words=[CAUSES.get(cause, "none of the known causes") for cause in found["cause"]])
 
 
 def digit(quoted: float, digits: int = 3) -> float:
@@ -132,43 +104,28 @@ def hadacore(device: Device) -> pd.DataFrame:
 
     `within`: at most 1 % from a number that rounds to the quoted digits. More cannot be asked of three digits.
     """
-    table = device.accuracy
-    table = table[(table["variant"] == "hadacore_published") & (table["input"] == "normal")]
-    rows = []
-    for (dtype, n), quoted in HADACORE.items():
-        half = digit(quoted) / 2
-        for row in table[(table["dtype"] == dtype) & (table["n"] == n)].itertuples():
-            error = float(row.rel_l2)
-            rows.append(
-                {
-                    "dtype": dtype,
-                    "n": n,
-                    "source": row.source,
-                    "quoted": quoted,
-                    "rel_l2": error,
-                    "ratio": error / quoted,
-                    "within": 0.99 * (quoted - half) <= error <= 1.01 * (quoted + half),
-                    "kernel": tables.published_errors().get(("hadacore", dtype, n), math.nan),
-                    "elements": int(row.elements),
-                }
-            )
-    columns = ["dtype", "n", "source", "quoted", "rel_l2", "ratio", "within", "kernel", "elements"]
-    return pd.DataFrame(rows, columns=columns)
+    table = _published_normal(device)
+    quoted = pd.Series(HADACORE, name="quoted").rename_axis(["dtype", "n"]).reset_index()
+    both = quoted.merge(table, on=["dtype", "n"]).merge(_kernel_errors(), on=["dtype", "n"], how="left")
+    half = both["quoted"].map(digit) / 2
+    within = (0.99 * (both["quoted"] - half) <= both["rel_l2"]) & (both["rel_l2"] <= 1.01 * (both["quoted"] + half))
+    return both.assign(ratio=both["rel_l2"] / both["quoted"], within=within)
 
 
 def against_published_kernel(device: Device) -> pd.DataFrame:
     """`hadacore_published` over the published kernel as measured on an H200, 16-bit normal data, every common n."""
-    table = device.accuracy
-    table = table[
-        (table["variant"] == "hadacore_published") & (table["input"] == "normal") & table["rel_l2"].notna() & table["source"].isin(["measured", "emulated"])
-    ]
-    known = tables.published_errors().get("hadacore")
-    rows = [
-        {"dtype": row.dtype, "n": row.n, "ratio": float(row.rel_l2) / known[(row.dtype, row.n)]}
-        for row in table.itertuples()
-        if (row.dtype, row.n) in known.index
-    ]
-    return pd.DataFrame(rows, columns=["dtype", "n", "ratio"])
+    table = _published_normal(device)
+    both = table[table["rel_l2"].notna() & table["source"].isin(["measured", "emulated"])].merge(_kernel_errors(), on=["dtype", "n"])
+    return both.assign(ratio=both["rel_l2"] / both["kernel"])[["dtype", "n", "ratio"]]
+
+
+def _published_normal(device: Device) -> pd.DataFrame:
+    table = device.accuracy[(device.accuracy["variant"] == "hadacore_published") & (device.accuracy["input"] == "normal")]
+    return table[["dtype", "n", "source", "rel_l2", "elements"]].astype({"n": int, "rel_l2": float})
+
+
+def _kernel_errors() -> pd.DataFrame:
+    return tables.published_errors().get("hadacore").rename("kernel").reset_index()
 
 
 def gains(device: Device, dtype: str) -> pd.DataFrame:
@@ -195,11 +152,7 @@ def _in_order(table: pd.DataFrame, device: Device) -> pd.DataFrame:
     source = {name: i for i, name in enumerate(SOURCES)}
     keys = {"variant": rank, "source": source, "dtype": {"f16": 0, "bf16": 1, "f32": 2}}
     by = [c for c in ("dtype", "variant", "source", "n") if c in table.columns]
-    return table.sort_values(
-        by,
-        key=lambda column: column.map(keys[column.name]) if column.name in keys else column,
-        ignore_index=True,
-    )
+    return table.sort_values(by, key=lambda column: column.map(keys[column.name]) if column.name in keys else column, ignore_index=True)
 
 
 # -------------------------------------------------------------------------------------------------- the probes
@@ -211,25 +164,18 @@ def probe_summary(device: Device) -> pd.DataFrame:
     keys = ["source", "instruction", "operand", "accumulator"]
     for key, part in device.tables["probes.csv"].groupby(keys, sort=False):
         values = part.set_index("probe")
-        random = values.loc[["random", "chain_of_4"]] if {"random", "chain_of_4"} <= set(values.index) else None
+        random = values.reindex(["random", "chain_of_4"])[["vectors", "mismatches"]].sum(min_count=2)
+
+        def value(probe: str, values=values) -> float:
+            return float(values["value"].get(probe, math.nan))
+
         rows.append(
             dict(zip(keys, key, strict=True))
-            | {
-                "fraction_bits": _value(values, "fraction_bits"),
-                "fused_products": _value(values, "fused_products"),
-                "vectors": int(random["vectors"].sum()) if random is not None else 0,
-                "mismatches": int(random["mismatches"].sum()) if random is not None else -1,
-                "order": _value(values, "xor_shift"),
-                "order_vectors": int(values["vectors"].get("xor_shift", 0)),
-                "gain": _value(values, "truncation_gain"),
-                "agrees": bool((part["status"] == "ok").all()),
-            }
-        )
+            | {"fraction_bits": value("fraction_bits"), "fused_products": value("fused_products"), "vectors": int(random.fillna(0)["vectors"]),
+               "mismatches": int(random.fillna(-1)["mismatches"]), "order": value("xor_shift"), "order_vectors": int(values["vectors"].get("xor_shift", 0)),
+               "gain": value("truncation_gain"), "agrees": bool((part["status"] == "ok").all())}
+        )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def _value(values: pd.DataFrame, probe: str) -> float:
-    return float(values["value"].get(probe, math.nan))
 
 
 # ------------------------------------------------------------------------------------------------ scale placement
@@ -237,19 +183,11 @@ def _value(values: pd.DataFrame, probe: str) -> float:
 
 def overflow_onset(device: Device) -> pd.DataFrame:
     """Per variant, n and shape: the smallest 2-norm over 65504 at which a finite result came out infinite or NaN."""
-    keys = ["variant", "source", "n", "shape"]
-    rows = []
-    for key, part in device.tables["overflow.csv"].groupby(keys, sort=False):
-        bad = part[part["spurious_rows"] > 0]
-        rows.append(
-            dict(zip(keys, key, strict=True))
-            | {
-                "onset": bad["norm_over_limit"].min() if len(bad) else math.nan,
-                "largest_tested": part.loc[part["overflowing_rows"] < part["rows"], "norm_over_limit"].max(),
-                "spurious_values": int(bad["spurious_values"].max()) if len(bad) else 0,
-            }
-        )
-    return pd.DataFrame(rows)
+    table = device.tables["overflow.csv"]
+    norm = table["norm_over_limit"]
+    table = table.assign(onset=norm.where(table["spurious_rows"] > 0), largest_tested=norm.where(table["overflowing_rows"] < table["rows"]))
+    groups = table.groupby(["variant", "source", "n", "shape"], sort=False)
+    return groups.agg(onset=("onset", "min"), largest_tested=("largest_tested", "max"), spurious_values=("spurious_values", "max")).reset_index()
 
 
 # ------------------------------------------------------------------------------------------------ quantization
@@ -294,32 +232,14 @@ def attention_table(device: Device, d: int, n: int) -> pd.DataFrame:
     Methods that rotate: the median over variants, with the range over variants beside it.
     """
     table = device.tables["attention.csv"]
-    table = table[(table["d"] == d) & (table["n"] == n) & (table["status"] == "ok")]
-    rows = []
-    for (method, choice), part in table.groupby(["method", "choice"], sort=False):
-        middle = part.sort_values("rmse").iloc[(len(part) - 1) // 2]
-        rows.append(
-            {
-                "method": method,
-                "choice": choice,
-                "rmse": middle["rmse"],
-                "rmse_mean": middle["rmse_mean"],
-                "rmse_spread": middle["rmse_spread"],
-                "standard_error": middle["rmse_spread"] / math.sqrt(middle["heads"]),
-                "published": middle["published"],
-                "ratio": middle["rmse"] / middle["published"] if middle["published"] > 0 else math.nan,
-                "variants": len(part),
-                "low": part["rmse"].min(),
-                "high": part["rmse"].max(),
-                "heads": int(middle["heads"]),
-                "rows_per_head": int(middle["rows_per_head"]),
-            }
-        )
-    frame = pd.DataFrame(rows)
-    if frame.empty:
-        return frame
+    table = table[(table["d"] == d) & (table["n"] == n) & (table["status"] == "ok")].sort_values("rmse", kind="stable")
+    groups = table.groupby(["choice", "method"], sort=False)
+    middle = table[groups.cumcount() == (groups["rmse"].transform("size") - 1) // 2]
+    found = middle.merge(groups["rmse"].agg(variants="size", low="min", high="max").reset_index(), on=["choice", "method"])
+    ratio = (found["rmse"] / found["published"]).where(found["published"] > 0)
+    found = found.assign(standard_error=found["rmse_spread"] / np.sqrt(found["heads"]), ratio=ratio)
     order = {name: i for i, name in enumerate((*CHOICES, *METHODS))}
-    return frame.sort_values(["choice", "method"], key=lambda c: c.map(order), ignore_index=True)
+    return found.sort_values(["choice", "method"], key=lambda c: c.map(order), ignore_index=True)
 
 
 def attention_shapes(device: Device, *, published=False) -> list[tuple[int, int]]:
@@ -343,60 +263,33 @@ def requirements(device: Device) -> list[Requirement]:
     found = []
     table = ratios(device)
     if len(table):
-        bad = table[table["cause"] == "unexplained"]
-        outside = int((~table["inside"]).sum())
-        found.append(
-            Requirement(
-                "measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the model holds",
-                bad.empty,
-                f"{len(table)} cases, {outside} outside the formula's window, {outside - len(bad)} of them explained",
-            )
-        )
+        outside, bad = int((~table["inside"]).sum()), int((table["cause"] == "unexplained").sum())
+        found.append(Requirement("measured / predicted inside 1 +- (0.02 + 6.9 / sqrt N), or explained by a cause that the model holds", bad == 0,
+                                 f"{len(table)} cases, {outside} outside the formula's window, {outside - bad} of them explained"))  # fmt: skip
     quoted = hadacore(device)
     quoted = quoted[quoted["source"] != "emulated_a100"]
     if len(quoted):
         worst = quoted["ratio"].iloc[(quoted["ratio"] - 1).abs().argmax()]
+        detail = f"{int(quoted['within'].sum())} of {len(quoted)}, the farthest {100 * (worst - 1):+.2f} % from the digits as printed"
         kernel = against_published_kernel(device)["ratio"]
-        found.append(
-            Requirement(
-                "HadaCore's errors reproduced within 1 % of a number that rounds to the figure's three digits",
-                bool(quoted["within"].all()),
-                f"{int(quoted['within'].sum())} of {len(quoted)}, the farthest {100 * (worst - 1):+.2f} %"
-                " from the digits as printed"
-                + (
-                    f"; against the published kernel itself at {len(kernel)} sizes and types"
-                    f" {100 * (kernel.min() - 1):+.2f} to {100 * (kernel.max() - 1):+.2f} %"
-                    if len(kernel)
-                    else ""
-                ),
-            )
-        )
+        if len(kernel):
+            span = f"{100 * (kernel.min() - 1):+.2f} to {100 * (kernel.max() - 1):+.2f} %"
+            detail += f"; against the published kernel itself at {len(kernel)} sizes and types {span}"
+        words = "HadaCore's errors reproduced within 1 % of a number that rounds to the figure's three digits"
+        found.append(Requirement(words, bool(quoted["within"].all()), detail))
     fp8 = attention_table(device, 128, 8448)
     # A sample of rows, as a host takes it, misses the few rows with outliers that dominate, or has too many.
     if len(fp8) and (fp8["rows_per_head"] == 8448).all():
         default = fp8[fp8["choice"] == "default"].set_index("method")
-        judged = ("fp8_baseline", "fp8_fa3")
-        found.append(
-            Requirement(
-                "FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n = 8448, with the default choices",
-                all(abs(default["ratio"].get(method, math.nan) - 1) <= 0.2 for method in judged),
-                "; ".join(
-                    f"{method} {100 * (row.ratio - 1):+.1f} +- {100 * row.standard_error / row.published:.1f} %" + _other_choices(fp8, method, row.published)
-                    for method in judged
-                    if method in default.index
-                    for row in [default.loc[method]]
-                ),
-            )
-        )
+        judged = default[default.index.isin(["fp8_baseline", "fp8_fa3"])]
+        details = [f"{method} {100 * (row['ratio'] - 1):+.1f} +- {100 * row['standard_error'] / row['published']:.1f} %"
+                   + _other_choices(fp8, str(method), row["published"]) for method, row in judged.iterrows()]  # fmt: skip
+        found.append(Requirement("FP8 baseline and FlashAttention-3 rows within 20 % of the published ones at d = 128, n = 8448, with the default choices",
+                                 len(judged) == 2 and bool(((judged["ratio"] - 1).abs() <= 0.2).all()), "; ".join(details)))  # fmt: skip
     probes = device.tables["probes.csv"][device.tables["probes.csv"]["source"] == "measured"]  # what is emulated is the model itself
     if len(probes):
-        found.append(
-            Requirement(
-                "the tensor cores add as the model says",
-                bool((probes["status"] == "ok").all()),
-                f"{int((probes['status'] == 'ok').sum())} of {len(probes)} probes agree",
-            )
-        )
+        agree = int((probes["status"] == "ok").sum())
+        found.append(Requirement("the tensor cores add as the model says", agree == len(probes), f"{agree} of {len(probes)} probes agree"))
     return found
 
 

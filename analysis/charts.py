@@ -190,7 +190,7 @@ def chart(id: str, frame: pd.DataFrame, mark: str | dict, encoding: dict[str, An
 
 def rule(value: float, channel: str = "y") -> dict[str, Any]:
     """A thin line at a value."""
-    return {"mark": {"type": "rule", "strokeDash": [3, 3], "opacity": 0.6}, "encoding": {channel: {"datum": value}}}
+    return {"mark": {"type": "rule", "strokeDash": [3, 3], "opacity": 0.6, "aria": False}, "encoding": {channel: {"datum": value}}}
 
 
 # ------------------------------------------------------------------------------------------------------- README and docs

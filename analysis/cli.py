@@ -17,7 +17,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
                   help="Tables, charts, pages and answers from results folders.")  # fmt: skip
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, which some versions of typer bring themselves
-Folders = Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="results folders", show_default=False)]
 MaybeFolders = Annotated[
     list[Path] | None, typer.Argument(metavar="[RESULTS...]", help="results folders; without any the newest committed ones", show_default=False)
 ]
@@ -132,7 +131,7 @@ def which(
         "variant": found["variant"],
         "time": found["time_us"].map(tables.time_text),
         "of a copy": found["fraction_of_limit"].map(tables.percent),
-        "error / one rounding": found["over_ideal"].map(tables.fixed),
+        **({"relative error": found["rel_l2"].map(tables.significant)} if encoding else {"error / one rounding": found["over_ideal"].map(tables.fixed)}),
         "": ["best", *("as fast" if tied else "" for tied in found["ties"][1:])],
     }
     print(pd.DataFrame(text).to_string(index=False))
@@ -188,42 +187,6 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
     print(f"{len(worse)} slower by more than {100 * threshold:g} % beyond their repetitions, or no longer correct:")
     print(worse[columns[:-2]].round(4).head(20).to_string(index=False), end="\n\n")
     return 1
-
-
-@app.command()
-def table(
-    results: Folders,
-    dtype: Annotated[Dtype | None, typer.Option(help="only this type")] = None,
-    mode: Annotated[str | None, typer.Option(help="only this mode")] = None,
-    variant: Annotated[str | None, typer.Option(help="all measurements of this variant instead of the best of each problem")] = None,
-    every: Annotated[bool, typer.Option("--all", help="all sizes, not one per regime")] = False,
-    allow_dirty: Dirty = False,
-    allow_incomplete: Incomplete = False,
-    allow_mixed: Mixed = False,
-) -> int:
-    """Which variant is best, in the terminal."""
-    from . import tables
-
-    for device in load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed):
-        print(device.label)
-        rows = device.results
-        for column, wanted in (("dtype", dtype), ("mode", mode), ("variant", variant)):
-            if wanted and not (rows[column] == wanted).any():
-                raise ResultsError(f"no measurement with {column} {wanted}; there is {', '.join(sorted(set(rows[column])))}")
-            rows = rows[rows[column] == wanted] if wanted else rows
-        shown = rows[rows["status"] == "ok"] if variant else tables.best(rows)
-        for (kind, how), part in shown.groupby(["dtype", "mode"], sort=False):
-            sizes = [s.elements for s in tables.sizes(rows[rows["mode"] == how], kind, device.l2_bytes)]
-            part = part if every or (part["family"] != "transform").any() else part[part["elements"].isin(sizes)]
-            text = part[["operator", "encoding", "rows", "layout", "variant"]].assign(
-                time_us=part["time_us"].map("{:.3f}".format),
-                of_limit=part["fraction_of_limit"].map("{:.3f}".format),
-                noisy=part["noisy"].map({True: "noisy", False: ""}),
-            )
-            print(f"\n{kind}, {how}\n{text.to_string(index=False) if len(text) else 'nothing to show'}")
-        good = device.results["status"] == "ok"
-        print(f"\n{good.sum()} ok, {(~good).sum()} incorrect or failed, {(good & device.results['noisy']).sum()} noisy\n")
-    return 0
 
 
 @app.command()

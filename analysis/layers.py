@@ -31,9 +31,11 @@ def linear(device: Device) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = rows[(rows["memory"] == "device") & (rows["variant"] != "auto")]
-    words = ["" if r == "0" else f", rotated {r}" for r in rows["rotation"].astype(str)]
-    layer = [f"n = k = {n}" if n == k else f"n = {n}, k = {k}" for n, k in zip(rows["n"], rows["k"])]
-    return rows.assign(layer=[a + b for a, b in zip(layer, words)], over_ideal=rows["rel_l2"] / rows["one_rounding_rel_l2"])
+    layer = pd.Series([f"n = k = {n}" if n == k else f"n = {n}, k = {k}" for n, k in zip(rows["n"], rows["k"])], index=rows.index, dtype=object)
+    for column in key_of(device, "linear.csv", "variant", "memory", "m", "n", "k"):
+        if rows[column].nunique() > 1:  # what tells the layers of this run apart
+            layer = layer + f", {column.replace('_', ' ')} " + rows[column].astype(str)
+    return rows.assign(layer=layer, over_ideal=rows["rel_l2"] / rows["one_rounding_rel_l2"])
 
 
 def linear_best(device: Device) -> pd.DataFrame:
@@ -48,6 +50,18 @@ def linear_best(device: Device) -> pd.DataFrame:
     varied = [c for c in key if c in ("m", "n", "k") or best[c].nunique() > 1]
     over = [c for c in best if str(c).startswith("over_")]
     return best[[*varied, "variant", "time_us", "limit_us", "fraction_of_limit", *over]]
+
+
+def rotated(device: Device) -> pd.DataFrame:
+    """Layers with a rotation of x in front, beside the fastest variant without: `alone_us`, `added_us`."""
+    rows = linear(device)
+    if rows.empty:
+        return rows
+    key = key_of(device, "linear.csv", "variant", "memory", "rotation")
+    turned = rows["rotation"].astype(str) != "0"
+    alone = rows[~turned].groupby(key, sort=False)["time_us"].min().rename("alone_us").reset_index()
+    both = rows[turned].merge(alone, on=key)
+    return both.assign(added_us=both["time_us"] - both["alone_us"])
 
 
 def split_over_data_parallel(device: Device) -> pd.DataFrame:
@@ -113,13 +127,20 @@ WITHIN = 0.15  # a layer and the sum of its pieces, each measured alone
 
 
 def against_pieces(device: Device) -> pd.DataFrame:
-    """Per ranks and rotation: the least and the greatest time of a layer over the sum of its pieces, and how many lie within WITHIN of 1."""
+    """Per ranks and rotation: the least and the greatest time of a layer over the sum of its pieces, and how many lie within WITHIN of 1; the
+    same over the model that was fitted to the pieces (`least_fitted`, `greatest_fitted`), where there is one."""
     rows = parallel(device)
     if rows.empty:
         return rows
-    rows = rows.assign(ratio=rows["time_us"] / rows["pieces_us"])
-    groups = rows.dropna(subset=["ratio"]).groupby(["ranks", "rotation"], sort=False)["ratio"]
-    return groups.agg(layers="count", least="min", greatest="max", within=lambda r: int(((r - 1).abs() <= WITHIN).sum())).reset_index()
+    model = device.tables.get("tensor_parallel_model.csv", pd.DataFrame(columns=[*LAYER, "algorithm", "rotation", "source", "model_us"]))
+    fitted = model[model["source"] == "fitted"][[*LAYER, "algorithm", "rotation", "model_us"]].rename(columns={"model_us": "fitted_us"})
+    rows = rows.merge(fitted, on=[*LAYER, "algorithm", "rotation"], how="left")
+    rows = rows.assign(ratio=rows["time_us"] / rows["pieces_us"], fitted=rows["time_us"] / rows["fitted_us"].astype(float))
+    groups = rows.dropna(subset=["ratio"]).groupby(["ranks", "rotation"], sort=False)
+    return groups.agg(
+        layers=("ratio", "count"), least=("ratio", "min"), greatest=("ratio", "max"), within=("ratio", lambda r: int(((r - 1).abs() <= WITHIN).sum())),
+        least_fitted=("fitted", "min"), greatest_fitted=("fitted", "max"),
+    ).reset_index()  # fmt: skip
 
 
 def pieces(device: Device) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,57 +24,11 @@ import pandas as pd
 
 from .load import ResultsError, writing
 
-STUDIES = ("occupancy", "coalescing", "stalls", "roofline")
-STALLS = (
-    "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle",
-    "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction",
-    "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
-)  # fmt: skip
-# Exists on some devices only: there a missing one is no defect of the profile.
-OPTIONAL = {
-    "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
-    "sm__sass_data_bytes_mem_shared_op_stsm.sum",
-    "launch__occupancy_limit_barriers",
-}
-COMMON = (
-    "gpu__time_duration.sum", "sm__cycles_elapsed.max", "launch__sm_count", "launch__grid_size",
-    "launch__block_size",
-)  # fmt: skip
-METRICS: dict[str, tuple[str, ...]] = {
-    "occupancy": (
-        "launch__registers_per_thread", "launch__shared_mem_per_block", "launch__occupancy_limit_registers",
-        "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_blocks",
-        "launch__occupancy_limit_warps", "launch__occupancy_limit_barriers",
-        "sm__maximum_warps_per_active_cycle_pct", "sm__warps_active.avg.pct_of_peak_sustained_active",
-        "sm__cycles_active.avg",
-    ),
-    "coalescing": (
-        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-        "l1tex__m_xbar2l1tex_read_bytes.sum", "l1tex__m_l1tex2xbar_write_bytes.sum",
-        "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
-        "dram__bytes_read.sum", "dram__bytes_write.sum",
-        "l1tex__data_pipe_lsu_wavefronts.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-        "sm__sass_data_bytes_mem_shared_op_ld.sum", "sm__sass_data_bytes_mem_shared_op_ldsm.sum",
-        "sm__sass_data_bytes_mem_shared_op_st.sum", "sm__sass_data_bytes_mem_shared_op_stsm.sum",
-    ),
-    "stalls": (
-        "smsp__inst_executed.sum", "smsp__issue_active.sum", "smsp__warps_eligible.avg.per_cycle_active",
-        *(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in STALLS),
-    ),
-    "roofline": (
-        "smsp__inst_executed.sum", "sm__inst_executed_pipe_fma.sum", "sm__inst_executed_pipe_alu.sum",
-        "sm__pipe_tensor_cycles_active.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
-        "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum",
-        "dram__bytes_read.sum", "dram__bytes_write.sum",
-    ),
-}  # fmt: skip
+ASKED = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text(encoding="utf-8"))
+STALLS, OPTIONAL, COMMON = (tuple(ASKED[name]) for name in ("stalls", "optional", "common"))
+METRICS = {study: tuple(m.format(reason=reason) for m in metrics for reason in (STALLS if "{" in m else ("",)))
+           for study, metrics in ASKED["studies"].items()}  # fmt: skip
+STUDIES = tuple(METRICS)
 BASE_UNITS = {"gpu__time_duration.sum": ("ns", "nsecond"), "dram__bytes_read.sum": ("byte",),
               "l1tex__m_xbar2l1tex_read_bytes.sum": ("byte",)}  # fmt: skip
 

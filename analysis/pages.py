@@ -12,7 +12,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +231,10 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
         wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
         far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
         far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
-        values |= {"ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
+        bounds = layers.against_pieces(parallel)
+        fitted = bounds[["least_fitted", "greatest_fitted"]].dropna()
+        values |= {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
+                   "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
                    "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
                    "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
     return values
@@ -287,52 +290,36 @@ class Findings:
         """By n: share of the limit and verdict of the counters at each size; costs of an element at the largest size."""
         own = self.profile.problems[self.profile.problems["variant"] == variant]
         dtype = next(d for d in DTYPES if (own["dtype"] == d).any())
-        own = own[own["dtype"] == dtype]
-        sizes = [size for size in profile.REGIMES if (own["regime"] == size).any()]
+        sizes = [size for size in profile.REGIMES if ((own["dtype"] == dtype) & (own["regime"] == size)).any()]
         rows = []
-        for n in sorted(own["n"].unique()):
+        for n in sorted(own.loc[own["dtype"] == dtype, "n"].unique()):
             found = {s: row for s in sizes if (row := self.rows.get((variant, n, s, dtype)))}
             last = list(found.values())[-1]
-            rows.append(
-                [
-                    str(n),
-                    *(f"{self.share(found[s])}; {found[s]['bound_by']}" if s in found else NONE for s in sizes),
-                    fixed(last["lsu_words"], 1),
-                    fixed(last["issue_slots"], 1),
-                    fixed(last["registers"], 0),
-                    f"{fixed(last['resident_blocks'], 0)} ({last['limiter']})",
-                ]
-            )
+            verdicts = (f"{self.share(found[s])}; {found[s]['bound_by']}" if s in found else NONE for s in sizes)
+            costs = (fixed(last["lsu_words"], 1), fixed(last["issue_slots"], 1), fixed(last["registers"], 0))
+            rows.append([str(n), *verdicts, *costs, f"{fixed(last['resident_blocks'], 0)} ({last['limiter']})"])
         header = [f"{dtype}: n", *(f"{s}, {profile.MODE_OF[s]}" for s in sizes), "LSU words/el", "issue slots/el", "registers", "blocks/SM"]
         return table(header, rows, numeric=False)
 
     def published_table(self) -> str:
         """Where the published designs lose against the best variant, row length by row length."""
-        rows = []
         sizes = (profile.L2_SIZED, profile.DRAM_SIZED)
+
+        def cells(row: dict | None) -> list[str]:
+            best = None if row is None else self._best(row)
+            return [NONE if row is None else f"{self.share(row)}; {row['bound_by']}",
+                    NONE if best is None else f"{escaped(best['variant'])} {percent(best['fraction_of_limit'])}"]  # fmt: skip
+
+        rows = []
         for design in ("warp_shuffle", "hadacore_published"):
             for n in sorted({key[1] for key in self.rows if key[0] == design and key[3] == "f16" and key[2] in sizes}):
-                cells = []
-                for size in sizes:
-                    row = self.rows.get((design, n, size, "f16"))
-                    best = None if row is None else self._best(row)
-                    cells += [
-                        NONE if row is None else f"{self.share(row)}; {row['bound_by']}",
-                        NONE if best is None else f"{escaped(best['variant'])} {percent(best['fraction_of_limit'])}",
-                    ]
-                rows.append([design, str(n), *cells])
+                rows.append([design, str(n), *(cell for size in sizes for cell in cells(self.rows.get((design, n, size, "f16"))))])
         return table(["design", "n", *(t for s in sizes for t in (f"{s}, {profile.MODE_OF[s]}", "best variant"))], rows, numeric=False)
 
     def _best(self, row: dict) -> pd.Series | None:
-        best = self.best
-        found = best[
-            (best["n"] == row["n"])
-            & (best["elements"] == row["elements"])
-            & (best["dtype"] == row["dtype"])
-            & (best["mode"] == profile.MODE_OF[row["regime"]])
-            & (best["layout"] == "in place")
-            & (best["family"] == "transform")
-        ]
+        wanted = {name: row[name] for name in ("n", "elements", "dtype")}
+        wanted |= {"mode": profile.MODE_OF[row["regime"]], "layout": "in place", "family": "transform"}
+        found = self.best[np.logical_and.reduce([self.best[name] == value for name, value in wanted.items()])]
         return found.iloc[0] if len(found) else None
 
     def gain_table(self) -> str:
@@ -345,43 +332,15 @@ class Findings:
     def portability_table(self) -> str:
         """Kokkos' kernels beside those they compete with, at DRAM size; bf16 costs what f16 does."""
         rows = []
-        for dtype in ("f16", "f32"):
-            for n in (64, 1024, 4096, 8192, 16384, 32768):
-                found = [self.rows.get((v, n, profile.DRAM_SIZED, dtype)) for v in PORTABILITY]
-                for r in found if found[-1] else ():
-                    if r:
-                        rows.append(
-                            [
-                                dtype,
-                                str(n),
-                                r["variant"],
-                                self.share(r),
-                                fixed(r["lsu_words"], 1),
-                                fixed(r["shared_words"], 1),
-                                fixed(r["issue_slots"], 1),
-                                fixed(r["registers"], 0),
-                                fixed(r["resident_blocks"], 0),
-                                f"{percent(r['occupancy_possible'])} / {percent(r['occupancy'])}",
-                                r["bound_by"],
-                            ]
-                        )
-        return table(
-            [
-                "dtype",
-                "n",
-                "variant",
-                "of limit",
-                "LSU words/el",
-                "scratch words/el",
-                "issue slots/el",
-                "registers",
-                "blocks/SM",
-                "occupancy possible / achieved",
-                "bound by",
-            ],
-            rows,
-            numeric=False,
-        )
+        for dtype, n in ((d, n) for d in ("f16", "f32") for n in (64, 1024, 4096, 8192, 16384, 32768)):
+            found = [self.rows.get((v, n, profile.DRAM_SIZED, dtype)) for v in PORTABILITY]
+            for r in (r for r in found if r and found[-1]):
+                costs = (fixed(r[c], d) for c, d in (("lsu_words", 1), ("shared_words", 1), ("issue_slots", 1), ("registers", 0), ("resident_blocks", 0)))
+                occupancy = f"{percent(r['occupancy_possible'])} / {percent(r['occupancy'])}"
+                rows.append([dtype, str(n), r["variant"], self.share(r), *costs, occupancy, r["bound_by"]])
+        header = ["dtype", "n", "variant", "of limit", "LSU words/el", "scratch words/el", "issue slots/el", "registers", "blocks/SM",
+                  "occupancy possible / achieved", "bound by"]  # fmt: skip
+        return table(header, rows, numeric=False)
 
 
 def findings_page(device: Device, folder: Folder) -> str:
@@ -480,15 +439,9 @@ def _a100(device: Device) -> dict | None:
     factor = both["rel_l2_a100"].astype(float) / both["rel_l2"].astype(float)
     f16, bf16 = factor[(both["dtype"] == "f16") & (both["n"] >= 16)], factor[both["dtype"] == "bf16"]
     every = device.accuracy[device.accuracy["source"] == "emulated_a100"]
-    outside = every[every["status"] == "incorrect"]
-    return {
-        "f16": (f16.min(), f16.max()),
-        "bf16": (bf16.min(), bf16.max()),
-        "outside": len(outside),
-        "rows": len(every),
-        "least": outside["n"].min(),
-        "greatest": outside["n"].max(),
-    }
+    outside = every.loc[every["status"] == "incorrect", "n"]
+    return {"f16": (f16.min(), f16.max()), "bf16": (bf16.min(), bf16.max()), "outside": len(outside), "rows": len(every),
+            "least": outside.min(), "greatest": outside.max()}  # fmt: skip
 
 
 def _gains(device: Device) -> dict | None:
@@ -504,14 +457,9 @@ def _gains(device: Device) -> dict | None:
     judged = every.dropna(subset=["deviations"])
     far = judged[judged["deviations"].abs() > 3]
     beyond = (far["gain"] - far["predicted_gain"]).abs() > 0.025 * far["dtype"].map(tables.UNIT_ROUNDOFF).astype(float)
-    return {
-        "table": table(["normal data", "gain", "standard deviation", "predicted", "in standard deviations"], rows, numeric="rest"),
-        "rows": len(judged),
-        "far": len(far),
-        "places": ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples())),
-        "farthest": judged["deviations"].loc[judged["deviations"].abs().idxmax()],
-        "beyond": int(beyond.sum()),
-    }
+    return {"table": table(["normal data", "gain", "standard deviation", "predicted", "in standard deviations"], rows, numeric="rest"),
+            "rows": len(judged), "far": len(far), "places": ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples())),
+            "farthest": judged["deviations"].loc[judged["deviations"].abs().idxmax()], "beyond": int(beyond.sum())}  # fmt: skip
 
 
 def _probes(device: Device, source: str) -> dict | None:
@@ -525,17 +473,9 @@ def _probes(device: Device, source: str) -> dict | None:
         return low if low == high else f"{low} to {high}"
 
     wide = own[own["accumulator"] == "f32"]["gain"]
-    return {
-        "name": _name(device),
-        "count": len(own),
-        "bits": span(own["fraction_bits"]),
-        "fused": span(own["fused_products"]),
-        "mismatches": own["mismatches"].sum(),
-        "vectors": own["vectors"].sum(),
-        "order": f"{own['order'].sum():.0f}",
-        "order_vectors": own["order_vectors"].sum(),
-        "gain": wide.min() if len(wide) else None,
-    }
+    return {"name": _name(device), "count": len(own), "bits": span(own["fraction_bits"]), "fused": span(own["fused_products"]),
+            "mismatches": own["mismatches"].sum(), "vectors": own["vectors"].sum(), "order": f"{own['order'].sum():.0f}",
+            "order_vectors": own["order_vectors"].sum(), "gain": wide.min() if len(wide) else None}  # fmt: skip
 
 
 def _overflow(device: Device) -> dict | None:
@@ -567,16 +507,9 @@ def _rotation(device: Device) -> dict | None:
     formats = tables.ordered(part["format"], accuracy.FORMATS)
     rows = []
     for name in tables.ordered(part["input"], accuracy.CONTINUOUS):
-        cells = part[part["input"] == name].set_index("format")
-        rows.append(
-            [
-                name,
-                *(
-                    f"{significant(cells['rel_l2_plain'][f], 2)} → {significant(cells['rel_l2_rotated'][f], 2)} ({cells['gain_db'][f]:+.1f})"
-                    for f in formats
-                ),
-            ]
-        )
+        cells = part[part["input"] == name].set_index("format")[["rel_l2_plain", "rel_l2_rotated", "gain_db"]]
+        found = cells.reindex(formats).itertuples(index=False, name=None)
+        rows.append([name, *(f"{significant(plain, 2)} → {significant(rotated, 2)} ({gained:+.1f})" for plain, rotated, gained in found)])
     bulk = gain[gain["format"].isin(["e4m3", "nvfp4", "mxfp4"])]
     seen, adds = accuracy.transform_visibility(device, n), []
     for dtype in ("f16", "bf16"):
@@ -585,15 +518,8 @@ def _rotation(device: Device) -> dict | None:
             if len(own):
                 low, high = own.iloc[0], own.iloc[-1]
                 adds.append(f"{dtype} to {fmt} {100 * low['added']:+.1f} % ({low['variant']}) to {100 * high['added']:+.1f} % ({high['variant']})")
-    return {
-        "n": n,
-        "hurts": int((gain["gain_db"] < -0.5).sum()),
-        "cases": len(gain),
-        "most_e4m3": gain.groupby("format")["gain_db"].max()["e4m3"],
-        "table": table(["input", *formats], rows, numeric="rest"),
-        "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()],
-        "adds": adds,
-    }
+    return {"n": n, "hurts": int((gain["gain_db"] < -0.5).sum()), "cases": len(gain), "most_e4m3": gain.groupby("format")["gain_db"].max()["e4m3"],
+            "table": table(["input", *formats], rows, numeric="rest"), "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()], "adds": adds}  # fmt: skip
 
 
 def _attention(device: Device) -> dict | None:
@@ -603,17 +529,8 @@ def _attention(device: Device) -> dict | None:
     d, n = (128, 8448) if (128, 8448) in shapes else shapes[-1]
     frame = accuracy.attention_table(device, d, n)
     default = frame[frame["choice"] == "default"]
-    rows = [
-        [
-            r.method,
-            significant(r.rmse),
-            f"{significant(r.rmse_mean)} ± {significant(r.standard_error, 1)}",
-            significant(r.rmse_spread, 2),
-            significant(r.published, 2),
-            fixed(r.ratio),
-        ]
-        for r in default.itertuples()
-    ]
+    rows = [[r.method, significant(r.rmse), f"{significant(r.rmse_mean)} ± {significant(r.standard_error, 1)}", significant(r.rmse_spread, 2),
+             significant(r.published, 2), fixed(r.ratio)] for r in default.itertuples()]  # fmt: skip
     published = default.set_index("method")["published"]
     others = [f"{choice}: " + ", ".join(f"{r.method} {r.rmse / published.get(r.method, math.nan):.2f}" for r in part.itertuples())
               for choice, part in frame[frame["choice"] != "default"].groupby("choice", sort=False)]  # fmt: skip
@@ -654,8 +571,9 @@ def not_built(listing: dict) -> list[str]:
     ]
 
 
-def variants_page(listing: dict) -> str:
-    """docs/variants.md; ResultsError for a list of another shape."""
+def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
+    """docs/variants.md: powers of two from the list, row lengths m 2^k and codes as the newest runs of a GPU met them. ResultsError for
+    a list of another shape."""
     try:
         named = {entry["dtype"] for variant in listing["variants"] for entry in variant["support"]}
         dtypes = [dtype for dtype in DTYPES if dtype in named]
@@ -668,9 +586,21 @@ def variants_page(listing: dict) -> str:
             if not placements:
                 reasons.append((variant["name"], next(r["reason"] for s in variant["support"] for r in s["refused"])))
         support = table(["variant", "runs on", *dtypes, "in place / out of place"], rows, numeric=False)
-        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons)
+        return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons, special=_special_support(devices))
     except (KeyError, TypeError, StopIteration) as error:
         raise ResultsError(f"the support list lacks {error}") from None
+
+
+def _special_support(devices: Sequence[Device]) -> str:
+    """Row lengths m 2^k and codes that variants took, of the newest run of each."""
+    wanted = (lambda d: (d.results["family"] == "width").any(), lambda d: len(tables.fused(d)) > 0)
+    found = {id(d): d for d in (newest(devices, w) for w in wanted) if d is not None}
+    frames = [tables.support(d, special=True) for d in found.values()]
+    rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
+    kept = rows[rows["takes"] != ""].drop_duplicates()
+    lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
+    return table(["variant", "dtype", "result", "placement", "n"],
+                 [[escaped(r.variant), r.dtype, escaped(r.output), r.placement, n] for r, n in zip(kept.itertuples(), lengths)], numeric=False)  # fmt: skip
 
 
 def _powers(ns: set[int]) -> str:
@@ -718,7 +648,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     if measured:
         found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])
     if support is not None:
-        found[root / "docs" / "variants.md"] = variants_page(support)
+        found[root / "docs" / "variants.md"] = variants_page(support, devices)
     return found
 
 

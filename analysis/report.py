@@ -166,13 +166,13 @@ def each(build: Callable[[Device], Parts]) -> Callable[[list[Device]], Parts]:
 
 def published_parts(devices: list[Device]) -> Parts:
     device = newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0)
-    if device is None:
-        return
-    yield charts.speed(device)
-    yield charts.error_against_speed(device)
-    both = tables.beside_published(device)
-    yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
-    yield table("paper", tables.published_speedups(device))
+    if device is not None:
+        yield charts.speed(device)
+        yield charts.error_against_speed(device)
+        both = tables.beside_published(device)
+        yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
+        yield table("paper", tables.published_speedups(device))
+    yield from each(lambda d: iter([table("peers", tables.beside_peers(d))]))(devices)
 
 
 def best_parts(family: str, device: Device) -> Table:
@@ -236,6 +236,7 @@ def linear_parts(device: Device) -> Parts:
         yield chart("linear-share", lines, "line", style | {"y": share}, facet="layer")
         yield chart("linear-time", lines, "line", style | {"y": charts.field("time_us", "µs", log=2)}, facet="layer", free=True)
         yield table("linear-best", layers.linear_best(device))
+        yield table("linear-rotated", layers.rotated(device))
         yield table("linear-paper", layers.split_over_data_parallel(device))
     yield table("linear-rotation", layers.rows_of(device, "linear_rotation.csv"))
     every = device.tables.get("linear.csv", pd.DataFrame())

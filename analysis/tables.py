@@ -365,9 +365,15 @@ def decode(device: Device) -> pd.DataFrame:
     return best(rows[rows["rows"].isin(counts)])
 
 
-def support(device: Device) -> pd.DataFrame:
-    """Which row lengths the variants took and refused in this run: columns variant, dtype, placement, output, takes, refuses."""
-    both = pd.concat([correct(device.results).assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
+def support(device: Device, *, special=False) -> pd.DataFrame:
+    """Which row lengths the variants took and refused in this run: columns variant, dtype, placement, output, takes, refuses. What a
+    forwarding variant took, the one that it picked takes too. `special`: row lengths m 2^k and codes alone."""
+    ok = correct(device.results)
+    picked = ok[ok["picked"] != ""].assign(variant=lambda rows: rows["picked"])
+    both = pd.concat([ok.assign(answer="takes"), picked.assign(answer="takes"), device.unsupported.assign(answer="refuses")], ignore_index=True)
+    both = both[~both["variant"].astype(str).str.startswith("peer:")]
+    if special:
+        both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
     output = both["encoding"].astype(str).str.split(r"[:,/]").str[0].replace("", "rows")
     both = both.assign(output=output, placement=both["placement"].map(layout_of))
     if both.empty:
@@ -394,6 +400,17 @@ def fused(device: Device) -> pd.DataFrame:
     few = [f"{rows} row{'s' * (rows > 1)}" if size == "small" else size or "between" for size, rows in zip(sizes, both["rows"])]
     places = [f"{size}, {mode}" for size, mode in zip(few, both["mode"])]
     return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
+
+
+def beside_peers(device: Device) -> pd.DataFrame:
+    """Kernels of others that this run timed itself (python -m fwht.bench), beside the best variant on the same problem: `peer`, `peer_us`,
+    `ratio` (its time over ours), `peer_rel_l2`."""
+    ok = correct(device.results)
+    key = [c for c in PROBLEM if c != "elements"]
+    others = ok[ok["peer"].astype(bool)][["variant", *key, "time_us", "rel_l2"]]
+    both = best(device.results).merge(others.rename(columns={"variant": "peer_name"}), on=key, suffixes=("", "_peer"))
+    both = both.assign(peer=both["peer_name"].astype(str).str.removeprefix("peer:"), ratio=both["time_us_peer"] / both["time_us"])
+    return both.rename(columns={"time_us_peer": "peer_us", "rel_l2_peer": "peer_rel_l2"}).sort_values(["peer", *key], key=display_rank, ignore_index=True)
 
 
 def not_ok(device: Device) -> pd.DataFrame:

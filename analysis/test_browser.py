@@ -10,6 +10,7 @@ import pytest
 from analysis import report, tables
 from analysis.conftest import gpu_folder
 from analysis.load import committed_folders, load
+from analysis.test_layers import every_section
 from analysis.test_pages import with_auto
 from analysis.test_report import SCRIPT, TINY, hostile
 
@@ -230,9 +231,12 @@ def test_tables_are_printed_in_full_or_say_what_is_left_out(opened):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_serious_finding_of_axe(opened, device, theme):
+def test_no_serious_finding_of_axe(opened, tmp_path, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="skipped: the Python package axe-playwright-python is missing")
+    device = load([every_section(with_auto(gpu_folder(**TINY))).write(tmp_path / "20261120T100000Z_0123456789_h200")])[0]
     page = explore(opened([device]))
+    sections = set(page.evaluate("[...document.querySelectorAll('section')].map((section) => section.id)"))
+    assert {"best-width", "best-encoded", "linear", "several-gpus"} <= sections
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     for part in page.locator("[data-chart], [data-table]").all():

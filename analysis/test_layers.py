@@ -3,6 +3,7 @@
 import pytest
 
 from analysis import layers, pages, report, tables
+from analysis.cli import main
 from analysis.conftest import FolderWriter, gpu_folder
 from analysis.load import Device, load
 from analysis.test_report import TINY
@@ -56,6 +57,23 @@ def test_who_supports_what(tmp_path):
     assert found.loc[("naive", "f16"), ["takes", "refuses", "output"]].to_list() == ["16, 4096", "", "rows"]
 
 
+def test_which_gives_the_relative_error_of_codes(tmp_path, capsys):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    writer.measure("mma_split", "f16", 512, 1 << 26, "replay", encoding="e4m3:row", rel_l2="0.0257")
+    folder = writer.write(tmp_path / "run")
+    assert main(["which", "--n", "512", "--rows", "131072", "--encoding", "e4m3:row", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "relative error" in out and "0.0257" in out and "one rounding" not in out
+
+
+def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=5, limit_us=4, fraction_of_limit=0.8)
+    writer.measure("peer:dao", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=12, limit_us=4, fraction_of_limit=1 / 3, rel_l2="3e-4")
+    (row,) = parts_of(device_of(writer, tmp_path))["peers"].frame.itertuples()
+    assert (row.peer, row.variant, row.n, row.time_us, row.peer_us, row.ratio, row.peer_rel_l2) == ("dao", "kronecker", 14336, 5, 12, 2.4, 3e-4)
+
+
 def test_fused_output_stands_beside_the_pair(tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     times = {("mma_split", "e4m3:row"): 10, ("rotate_then_quantize", "e4m3:row"): 15, ("mma_split", "nvfp4:128x4"): 8, ("rotate_then_quantize", "int8:row"): 9}
@@ -71,8 +89,8 @@ def test_fused_output_stands_beside_the_pair(tmp_path):
     assert parts["fused-share"].frame["fraction_of_limit"].to_list() == pytest.approx([0.75, 0.9375])
 
 
-def linear_writer() -> FolderWriter:
-    writer = gpu_folder(**TINY)
+def linear_writer(writer: FolderWriter | None = None) -> FolderWriter:
+    writer = writer or gpu_folder(**TINY)
     for m, times in ((1, {"ours": 5, "w4a16_splitk": 15, "w4a16_data_parallel": 30, "dense_fp16": 12}), (64, {"ours": 16, "dense_fp16": 12})):
         for variant, time in (*times.items(), ("auto", 5)):
             writer.tables["linear.csv"].append(
@@ -81,6 +99,16 @@ def linear_writer() -> FolderWriter:
                  "limit_us": 4, "limit_kernel": "read", "fraction_of_limit": 4 / time, "bytes_read": 8724480, "bytes_written": 8192, "rel_l2": 3e-4,
                  "predicted_rel_l2": 3e-4, "one_rounding_rel_l2": 2e-4, "settings": "{}", "message": ""})  # fmt: skip
     return writer
+
+
+def test_a_rotation_in_front_stands_beside_the_layer_alone(tmp_path):
+    writer = linear_writer()
+    turned = next(r for r in writer.tables["linear.csv"] if r["variant"] == "ours") | {"variant": "rotated", "rotation": 128}
+    writer.tables["linear.csv"].append(turned | {"time_us": 6, "time_min_us": 6, "time_max_us": 6, "fraction_of_limit": 4 / 6})
+    device = device_of(writer, tmp_path)
+    (row,) = parts_of(device)["linear-rotated"].frame.itertuples()
+    assert (row.variant, row.alone_us, row.added_us) == ("rotated", 5, 1)
+    assert set(layers.linear(device)["layer"]) == {"n = k = 4096, rotation 0", "n = k = 4096, rotation 128"}
 
 
 def test_linear_layers_stand_beside_the_others(tmp_path):
@@ -97,8 +125,8 @@ def test_linear_layers_stand_beside_the_others(tmp_path):
     assert len(parts["linear-all"].frame) == len(device.tables["linear.csv"]) == 8
 
 
-def parallel_writer() -> FolderWriter:
-    writer = gpu_folder(**TINY)
+def parallel_writer(writer: FolderWriter | None = None) -> FolderWriter:
+    writer = writer or gpu_folder(**TINY)
     for m in (1, 16):
         for algorithm, rotation, time in (("naive", "none", 60), ("tp_aware", "none", 48), ("tp_aware", "blocks", 50)):
             key = {"shape": "llama-70b", "m": m, "ranks": 2, "algorithm": algorithm, "rotation": rotation}
@@ -115,6 +143,17 @@ def parallel_writer() -> FolderWriter:
     return writer
 
 
+def every_section(writer: FolderWriter) -> FolderWriter:
+    """Rows of every family, so that the page has all of its sections."""
+    linear_writer(parallel_writer(writer))
+    for rows in (1, 16, 4681):
+        writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512")
+    for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
+        for n in (128, 512):
+            writer.measure(variant, "f16", n, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
+    return writer
+
+
 def test_layers_over_several_gpus(tmp_path):
     parts = parts_of(device_of(parallel_writer(), tmp_path))
     gains = parts["tp-speedup"].frame.set_index("m")
@@ -123,7 +162,8 @@ def test_layers_over_several_gpus(tmp_path):
     assert set(parts["tp-pieces"].frame["what"]) == {"naive", "tp_aware", "tp_aware, blocks"} and len(parts["tp-pieces"].frame) == 6
     assert set(parts["tp-model"].frame["ratio"]) == {1.25}
     bounds = parts["tp-bounds"].frame.set_index("rotation")
-    assert bounds.loc["none", ["layers", "within"]].to_list() == [4, 4] and bounds["greatest"]["none"] == pytest.approx(48 / 46)
+    assert bounds.loc["none", ["layers", "within"]].to_list() == [4, 4] and bounds["greatest_fitted"].isna().all()
+    assert bounds["greatest"]["none"] == pytest.approx(48 / 46)
     assert len(parts["tp-pieces-table"].frame) == 18 and len(parts["tp-model-table"].frame) == 6
     assert parts["tp-speedup-table"].frame["naive_us"].to_list() == [60, 60]
 
@@ -137,16 +177,20 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     for name, time in (("transform", 4), ("all_to_all", 6), ("all_gather", 7)):
         writer.tables["tensor_parallel_pieces.csv"].append(piece | {"piece": name, "time_us": time})
     device = device_of(writer, tmp_path)
+    device.tables["tensor_parallel_model.csv"].loc[0, ["source", "model_us"]] = ["fitted", 48.0]
     found = layers.rotations(device).set_index("rotation")
     assert found.loc["all_to_all", ["added_us", "over_alone"]].to_list() == [12, 1.2] and found["over_alone"].isna()["blocks"].all()
+    bounds = layers.against_pieces(device).set_index("rotation")
+    assert bounds.loc["none", ["least_fitted", "greatest_fitted"]].to_list() == [1.25, 1.25] and bounds["least_fitted"].isna()["blocks"]
     own = layers.pieces(device)
     assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
 
 
 def test_a_run_without_them_has_none_of_these_sections(tmp_path):
     device = device_of(gpu_folder(**TINY), tmp_path)
-    for query in (layers.linear, layers.linear_best, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces, layers.against_pieces,
-                  tables.fused):
+    queries = (layers.linear, layers.linear_best, layers.rotated, layers.split_over_data_parallel, layers.speedups, layers.rotations, layers.pieces,
+               layers.against_pieces, tables.fused, tables.beside_peers)  # fmt: skip
+    for query in queries:
         assert len(query(device)) == 0, query.__name__
 
 
@@ -159,7 +203,7 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
     assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.speedup_table(device)
     assert "| llama-70b, 16 | 2.0 |" in pages.rotation_table(device)
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
-    assert "2 NVIDIA H200 linked by NVLink" in text and "layers take 1.25 to 1.25 times" in text and "20261120T100000Z_0123456789_h200" in text
+    assert "2 NVIDIA H200 linked by NVLink" in text and "Layers take 1.25 to 1.25 times the bound" in text and "20261120T100000Z_0123456789_h200" in text
     for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 
@@ -171,4 +215,10 @@ def test_tables_of_widths_and_fused_output(wide, tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
         writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
-    assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(device_of(writer, tmp_path / "fused"))
+    fused = device_of(writer, tmp_path / "fused")
+    assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(fused)
+    lines = pages._special_support([wide, fused]).splitlines()[2:]
+    assert sorted(lines) == [
+        "| auto | f16 | rows | in place | 14336 |", "| kronecker | f16 | rows | in place | 14336 |", "| mma_split | f16 | e4m3 | in place | 512 |",
+        "| rotate_then_quantize | f16 | e4m3 | in place | 512 |",
+    ]  # fmt: skip

@@ -223,14 +223,6 @@ def test_gains_over_the_published_kernels(device):
     assert tables.gains(replace(device, name="Another GPU"), "wgmma") == [] and tables.gains(device, "nobody") == []
 
 
-def test_table_on_the_command_line(gpu, capsys):
-    assert main(["table", str(gpu), "--dtype", "f16", "--mode", "cold"]) == 0
-    out = capsys.readouterr().out
-    assert "f16, cold" in out and "replay" not in out and "wgmma" in out
-    assert main(["table", str(gpu), "--variant", "wgmm"]) == 2
-    assert "there is hadacore, naive, warp_shuffle, wgmma" in capsys.readouterr().err
-
-
 def test_which_takes_the_nearest_row_count_and_its_mode(gpu, device):
     _, found = tables.which([device], "bf16", 4096, 9)
     assert set(found["rows"]) == {8} and set(found["mode"]) == {"replay"}
