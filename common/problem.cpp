@@ -13,7 +13,8 @@
 namespace fwht {
 namespace {
 
-constexpr std::string_view kForm = "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][>e4m3:row]";
+constexpr std::string_view kForm =
+    "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][/rms][>e4m3:row]";
 
 /// "28x512", "d53x256", "signs+12": not a word of the other parts.
 bool is_operator(std::string_view word) {
@@ -55,7 +56,8 @@ std::int64_t Problem::useful_flops() const {
 
 bool operator==(const Problem& a, const Problem& b) {
   return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
-         a.scale == b.scale && a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
+         a.prologue == b.prologue && a.scale == b.scale && a.placement == b.placement &&
+         a.programmatic_launch == b.programmatic_launch;
 }
 
 std::size_t hash_of(const Problem& problem) {
@@ -78,6 +80,10 @@ std::size_t hash_of(const Problem& problem) {
     mix(array.dtype);
     mix(array.row_stride);
   }
+  mix(problem.prologue.kind);
+  mix(problem.prologue.width);
+  mix(problem.prologue.interleaved);
+  mix(problem.prologue.heads);
   mix(problem.encoding.format);
   mix(problem.encoding.scales.kind);
   mix(problem.encoding.scales.group);
@@ -149,6 +155,7 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
+  validate(problem.prologue, n, problem.rows);
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
   if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
       !(n == 1 && problem.out.row_stride == 1)) {
@@ -171,6 +178,7 @@ std::string to_string(const Problem& problem) {
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
   if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
+  if (!problem.prologue.is_none()) text += concat("/", to_string(problem.prologue));
   if (!problem.encoding.is_plain()) text += concat(">", to_string(problem.encoding));
   return text;
 }
@@ -201,6 +209,8 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::in_place;
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
+    } else if (is_prologue(word)) {
+      problem.prologue = parse_prologue(word);
     } else if (word.starts_with("to-")) {
       to = parse_dtype(word.substr(3));
     } else if (word.starts_with("ldo")) {

@@ -1,4 +1,4 @@
-// What is asked of a variant: y_r = encode(scale * Op x_r) for `rows` independent rows x_r.
+// What is asked of a variant: y_r = encode(scale * Op P(x_r)) for `rows` independent rows x_r.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include "common/dtype.hpp"
 #include "common/encoding.hpp"
 #include "common/operator.hpp"
+#include "common/prologue.hpp"
 
 namespace fwht {
 
@@ -28,6 +29,7 @@ struct Array {
 struct Problem {
   Operator op;            ///< what rows are multiplied by; its order is the row length n
   std::int64_t rows = 0;  ///< number of rows; 0 is a valid problem that does nothing
+  Prologue prologue;      ///< what rows are put through first; none by default
   Array in, out;          ///< out.dtype is what rows are rounded to before they are encoded
   Encoding encoding;      ///< plain: the rows themselves are written
   double scale = 0.0;     ///< applied once, in fp32
@@ -80,13 +82,14 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
 
 /// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
 /// row stride below n, different strides or an encoding in place, an unknown dtype, placement or operator, an
-/// encoding that does not fit n or rows, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
+/// encoding or prologue that does not fit n or rows, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
 /// offsets. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of
 /// the output), "/to-bf16" (dtype of the output), "/s1" (scale), "/pdl" (programmatic dependent launch).
-/// Another operator than Sylvester's stands in place of n: "f16/28x512/r64". An encoding follows at the end:
+/// Another operator than Sylvester's stands in place of n: "f16/28x512/r64". A prologue is a word of its own:
+/// "bf16/n128/r64/rope64". An encoding follows at the end:
 /// "bf16/n4096/r8192>e4m3:row".
 std::string to_string(const Problem& problem);
 

@@ -25,6 +25,8 @@ std::span<const Check> all_checks() {
       {"EncodedCodes", encoded_codes, false, false, true},
       {"EncodedIntermediate", encoded_intermediate, false, false, true},
       {"EncodedShapes", encoded_shapes, false, false, true},
+      {"EncodedInBulk", encoded_in_bulk, true, false, true},
+      {"Prologues", prologues, false, false, true},
       {"SmoothInputs", smooth_inputs},
       {"StructuredInputs", structured_inputs},
       {"ScaleSweep", scale_sweep},

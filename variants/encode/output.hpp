@@ -28,7 +28,14 @@ struct Output {
   ScaleLayout layout;
   bool rounds_first;  // Intermediate::storage
   bool pads;          // zeros are written behind the scales
+  /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has found it.
+  std::uint32_t* largest = nullptr;
 };
+
+/// Whether the one scale of the tensor follows from its numbers, so that it takes a pass of its own.
+inline bool finds_tensor_scale(const Encoding& encoding) {
+  return encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
+}
 
 /// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors are used
 /// only where they are far from the ends of the range: see is_ordinary(). Rounding to f16 first has a grid that does
@@ -70,8 +77,8 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   return out;
 }
 
-/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, or for a
-/// whole row; rows on the 16-byte grid. Otherwise a sentence.
+/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, for a whole
+/// row or for the tensor; rows on the 16-byte grid. Otherwise a sentence.
 Support supports(const Problem& problem);
 
 }  // namespace fwht::encoder

@@ -78,6 +78,8 @@ __device__ __forceinline__ void store_scale(const Output& out, const Scale& scal
   } else if (out.layout == ScaleLayout::packed) {
     static_cast<std::uint8_t*>(out.scales)[position] =
         static_cast<std::uint8_t>(__float_as_uint(scale.number) >> 23);
+  } else if (Form::element == Element::int4 && out.rule.in_f16) {
+    static_cast<std::uint16_t*>(out.scales)[position] = static_cast<std::uint16_t>(f16_bits_of(scale.number));
   } else {
     static_cast<float*>(out.scales)[position] = scale.number;
   }
@@ -228,12 +230,19 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
       scale[s].factor = out.rule.given_factor;
   } else {
     float maximum[Shared::kScales];
-    find_maxima<Form, Shared>(out, x, lane, maximum, meet);
+    if (out.largest != nullptr) {
 #pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s) {
-      maximum[s] = rounded_maximum<dtype>(out, maximum[s]);
-      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
+      for (int s = 0; s < Shared::kScales; ++s)
+        maximum[s] = larger(__uint_as_float(*out.largest), out.rule.floor);
+    } else {
+      find_maxima<Form, Shared>(out, x, lane, maximum, meet);
+#pragma unroll
+      for (int s = 0; s < Shared::kScales; ++s)
+        maximum[s] = rounded_maximum<dtype>(out, maximum[s]);
     }
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
 #pragma unroll
@@ -309,7 +318,8 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
       } else {
         store_all.template operator()<false, false>();
       }
-    } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
+    } else if constexpr ((Form::element == Element::e4m3 && Form::family == Family::f32) ||
+                         (Form::element == Element::int4 && dtype == Dtype::f16)) {
       if (out.rule.codes == Codes::by_quotient) {
         store_all.template operator()<true, false>();
       } else {
@@ -321,6 +331,10 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   }
 
   if (out.rule.given) return;
+  if (out.largest != nullptr) {
+    if (where.row(0) == 0 && where.column(0) == 0) store_scale<Form>(out, scale[0], 0);
+    return;
+  }
 #pragma unroll
   for (int s = 0; s < Shared::kScales; ++s) {
     const int v =

@@ -1,24 +1,52 @@
 // mma_split: the end of a kernel that writes codes and scales.
 #pragma once
 
+#include <type_traits>
+
 #include "variants/encode/row_encoder.cuh"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/storage_rows.cuh"
 
 namespace fwht::mma_split {
 
-/// @tparam Form  encoder::Form: element, family of scales, what shares one
-template <class Form>
+/// Behind the exchange: the whole vectors that a warp takes of each warp of the row.
+template <Tile tile>
+__device__ __forceinline__ void take_share_of_row(const DeviceWarp<tile>& warp, int self,
+                                                  float (&x)[tile.kept() * tile.warps_per_row][8]) {
+  constexpr Tile here = tile;
+  constexpr int kWarps = tile.warps_per_row;
+  static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
+  const int first = here.vector_taken(self);
+#pragma unroll
+  for (int v = 0; v < tile.kept(); ++v) {
+    float gathered[kWarps][8];
+    rows::exchange_get(warp, first + v, 0, gathered);
+#pragma unroll
+    for (int from = 0; from < kWarps; ++from) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        x[v * kWarps + from][e] = gathered[from][e];
+    }
+  }
+}
+
+/// @tparam Form      encoder::Form: element, family of scales, what shares one
+/// @tparam prepares  rows are put through a prologue first
+template <class Form, bool prepares = false>
 struct EncodedRows {
-  using Arguments = EncodedBatch;
+  using Arguments = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+  template <Tile tile, Access access>
+  using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
-                                                    const RowAccess<tile, access>& io, int self,
+                                                    const RowAccess<tile, access>& io,
+                                                    const Prologue<tile, access>& prologue, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
+    const bool repaired =
+        Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
@@ -42,22 +70,9 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
                                                             const RowAccess<tile, access>&, int self) {
-    constexpr Tile here = tile;
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
-    static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
-    const int first = here.vector_taken(self);
     float x[kKept * kWarps][8];
-#pragma unroll
-    for (int v = 0; v < kKept; ++v) {
-      float gathered[kWarps][8];
-      rows::exchange_get(warp, first + v, 0, gathered);
-#pragma unroll
-      for (int from = 0; from < kWarps; ++from) {
-#pragma unroll
-        for (int e = 0; e < 8; ++e)
-          x[v * kWarps + from][e] = gathered[from][e];
-      }
-    }
+    take_share_of_row<tile>(warp, self, x);
     struct {
       int self;
       __device__ std::uint32_t row(int) const { return blockIdx.x; }
