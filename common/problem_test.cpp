@@ -26,7 +26,8 @@ TEST(Problem, TextFormGoesThereAndBack) {
   for (const char* text : {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
                            "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1",
                            "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32", "bf16/n128/r8/out/rms",
-                           "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i"}) {
+                           "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i",
+                           "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32"}) {
     EXPECT_EQ(to_string(parse_problem(text)), text);
   }
   EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
@@ -60,7 +61,10 @@ TEST(Problem, HashesAsAValue) {
                                        "f16/n4096/r8/rope64",
                                        "f16/n4096/r8/rope128",
                                        "f16/n4096/r8/rope64i",
-                                       "f16/n4096/r8/rope64h4"};
+                                       "f16/n4096/r8/rope64h4",
+                                       "f16/n4096/r8/page64x2>e4m3:row",
+                                       "f16/n4096/r8/page32x2>e4m3:row",
+                                       "f16/n4096/r8/page64x3>e4m3:row"};
   for (const char* text : texts) {
     hashes.insert(hash_of(parse_problem(text)));
     EXPECT_EQ(hash_of(parse_problem(text)), hash_of(parse_problem(text)));
@@ -127,6 +131,14 @@ TEST(Problem, RefusesNonsenseWithValueAndLimit) {
                            "f16/n8/r3/rope4h2",
                            "f16/n8/r1/rope4x",
                            "f16/n8/r1/rmsnorm",
+                           "f16/n8/r1/page4x4",
+                           "f16/n8/r1/page4>e4m3:row",
+                           "f16/n8/r1/page0x4>e4m3:row",
+                           "f16/n8/r1/page4x0>e4m3:row",
+                           "f16/n8/r1/page4x4>e4m3:tensor",
+                           "f16/n8/r2/page4x4>e4m3:row,t16",
+                           "f16/n4/r2/page4x4>e4m3:row",
+                           "f16/n8/r2/page4x4>e4m3:row,mn,ldo16",
                            "f16/r1",
                            "",
                            "f16/n4611686018427387904/r4"}) {

@@ -26,8 +26,9 @@ enum class Memory { host, device };
 /// What a plan is executed on. Which of them a plan needs follows from its problem.
 struct Operands {
   const void* in = nullptr;
-  void* out = nullptr;     ///< rows, or codes where the problem has an encoding
-  void* scales = nullptr;  ///< of the encoding, where writes_scales(); Problem::scale_bytes_out() bytes
+  void* out = nullptr;  ///< rows, or codes where the problem has an encoding, or pages
+  /// Of the encoding, where writes_scales(), unless pages hold them; Problem::scale_bytes_out() bytes.
+  void* scales = nullptr;
   /// Where the operator has signs: one bit an element of a row, set for -1 (pack_signs in
   /// common/operator_data).
   const void* signs = nullptr;
@@ -41,6 +42,8 @@ struct Operands {
   /// each group of Prologue::heads rows, which the caller answers for.
   const float* cos_sin = nullptr;
   const std::int64_t* positions = nullptr;
+  /// Where Problem::paging: the place of each row; no two rows have one place.
+  const std::int64_t* slots = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
   float tensor_scale = 1.0F;
@@ -114,10 +117,11 @@ Support require_ordinary_launch(const Problem& problem);
 /// which a newer device would compile for itself, does not wait.
 Support require_programmatic_launch(const DeviceInfo& device);
 
-/// A sentence for problems with a prologue: for variants that have none.
+/// A sentence for problems with a prologue, or with pages: for variants that have none.
 Support require_no_prologue(const Problem& problem);
+Support require_no_pages(const Problem& problem);
 
-/// No prologue, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
+/// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
 /// offered.
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes = kAllDtypes);
 

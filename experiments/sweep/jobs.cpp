@@ -98,21 +98,16 @@ std::string Job::name() const {
 }
 
 Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
-  return {
-      std::string(variant.name), variant.memory,
-      [&](const Problem& problem) {
-        if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
-          return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
-        if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32)
-          return Support{
-              "the sweep judges codes by the variant's own stored rows, and /f32 quantizes other numbers; "
-              "the conformance suite compares them on integer rows"};
-        const Support support = variant.supports(problem, device);
-        return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
-      },
-      [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
-        return harness::transform_subject(variant, plan(variant, problem, device), truths);
-      }};
+  return {std::string(variant.name), variant.memory,
+          [&](const Problem& problem) {
+            if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
+              return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
+            const Support support = variant.supports(problem, device);
+            return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
+          },
+          [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
+            return harness::transform_subject(variant, plan(variant, problem, device), truths);
+          }};
 }
 
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,

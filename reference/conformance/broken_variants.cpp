@@ -100,14 +100,34 @@ class BrokenPlan final : public Plan {
       for (float& value : values)
         value = std::isnan(value) ? 0.0F : value;
     }
+    Problem apart = p;
+    apart.paging = {};
     reference::Encoded encoded =
-        reference::quantize(p, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
+        reference::quantize(apart, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
     if (has(Defect::swaps_half_bytes) && code_bits(p.encoding.format) == 4) {
       for (std::byte& byte : encoded.codes)
         byte = byte >> 4 | byte << 4;
     }
+    if (!p.paging.is_none()) return write_pages(p, encoded, operands);
     write_codes(p, encoded, operands);
     write_scales(p, encoded, operands);
+  }
+
+  void write_pages(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
+    const auto code_bytes = p.code_bytes_of_row(), scale_bytes = p.scale_bytes_of_row();
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      std::int64_t slot = operands.slots[row];
+      if (slot < 0 || slot >= p.paging.tokens * p.paging.pages) {
+        if (!has(Defect::writes_left_out_rows)) continue;
+        slot = 0;
+      }
+      const std::int64_t in_page = slot % p.paging.tokens;
+      auto* const page = static_cast<std::byte*>(operands.out) + slot / p.paging.tokens * p.page_bytes();
+      std::memcpy(page + in_page * code_bytes, encoded.codes.data() + row * code_bytes,
+                  static_cast<std::size_t>(code_bytes));
+      std::memcpy(page + p.paging.tokens * code_bytes + in_page * scale_bytes,
+                  encoded.scales.data() + row * scale_bytes, static_cast<std::size_t>(scale_bytes));
+    }
   }
 
   void write_codes(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
@@ -327,6 +347,7 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   Problem problem = asked;  // every encoding and prologue of the storage types
   problem.encoding = {};
   if (asked.dtype() != Dtype::f64) problem.prologue = {};
+  problem.paging = {};
   if (!asked.encoding.is_plain()) problem.out.row_stride = problem.in.row_stride;
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (!problem.op.is_sylvester()) return require_plain_rows(problem);
@@ -414,6 +435,7 @@ std::span<const Broken> broken_variants() {
       broken<skips_prologue>("skips_prologue", "Prologues"),
       broken<swaps_pairs>("swaps_pairs", "Prologues"),
       broken<drops_epsilon>("drops_epsilon", "Prologues"),
+      broken<writes_left_out_rows>("writes_left_out_rows", "Pages"),
       broken<no_settings>("no_settings", "Declarations"),
       broken<supports_anything>("supports_anything", "UnsupportedProblems"),
   };

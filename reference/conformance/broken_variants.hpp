@@ -56,6 +56,7 @@ enum class Defect {
   skips_prologue,           ///< transforms rows as they are
   swaps_pairs,              ///< turns neighbours where halves are asked for, and the other way round
   drops_epsilon,            ///< normalizes without the number that is added
+  writes_left_out_rows,     ///< rows without a place go to the first one
   no_settings,              ///< reports nothing about itself
   supports_anything         ///< also orders for which no Hadamard matrix exists
 };

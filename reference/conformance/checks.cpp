@@ -27,6 +27,7 @@ std::span<const Check> all_checks() {
       {"EncodedShapes", encoded_shapes, false, false, true},
       {"EncodedInBulk", encoded_in_bulk, true, false, true},
       {"Prologues", prologues, false, false, true},
+      {"Pages", pages, false, false, true},
       {"SmoothInputs", smooth_inputs},
       {"StructuredInputs", structured_inputs},
       {"ScaleSweep", scale_sweep},

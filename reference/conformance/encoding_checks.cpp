@@ -362,6 +362,54 @@ void prologues(Session& session) {
   }
 }
 
+// F6. Pages: where rows go, codes and scales lie as the unpaged problem has them; all else is left alone.
+void pages(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    if (n % 8 != 0 || (!session.on_device() && n != 32 && n != 128)) continue;
+    for (const std::string_view text :
+         {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "int4:row", "mxfp4:rceil"}) {
+      if (token_length(parse_encoding(text), n) != n) continue;  // a scale of several rows has no page
+      for (const Prologue& prologue : {Prologue{}, Prologue{Prologue::Kind::rope, n / 2}}) {
+        for (const Paging& paging : {Paging{64, 3}, Paging{1, 150}, Paging{200, 1}}) {
+          Problem problem = make_problem(session.dtype(), n, 131);
+          problem.prologue = prologue;
+          const std::optional<Problem> apart = wanted(session, problem, text);
+          if (!apart) continue;
+          Problem paged = *apart;
+          paged.paging = paging;
+          if (const Support support = session.support(paged); !support) {
+            session.skip(support.why_not);
+            continue;
+          }
+          const Bytes input = edge_rows(paged);
+          const EncodedBytes from = session.execute_encoded(*session.plan(*apart), input);
+          const EncodedBytes got = session.execute_encoded(*session.plan(paged), input);
+          Bytes want(got.codes.size(), std::byte{kPoisonByte});
+          const std::vector<std::int64_t> slots = slots_of(paged);
+          const auto code_bytes = static_cast<std::size_t>(paged.code_bytes_of_row()),
+                     scale_bytes = static_cast<std::size_t>(paged.scale_bytes_of_row()),
+                     tokens = static_cast<std::size_t>(paging.tokens);
+          for (std::size_t row = 0; row < slots.size(); ++row) {
+            if (slots[row] < 0 || slots[row] >= paging.tokens * paging.pages) continue;
+            const auto slot = static_cast<std::size_t>(slots[row]);
+            const std::size_t page = slot / tokens * tokens * (code_bytes + scale_bytes);
+            std::copy_n(from.codes.begin() + static_cast<std::ptrdiff_t>(row * code_bytes), code_bytes,
+                        want.begin() + static_cast<std::ptrdiff_t>(page + slot % tokens * code_bytes));
+            std::copy_n(from.scales.begin() + static_cast<std::ptrdiff_t>(row * scale_bytes), scale_bytes,
+                        want.begin() + static_cast<std::ptrdiff_t>(page + tokens * code_bytes +
+                                                                   slot % tokens * scale_bytes));
+          }
+          if (want == got.codes) continue;
+          const auto at = std::mismatch(want.begin(), want.end(), got.codes.begin()).first - want.begin();
+          session.fail(fmt::format("{}: byte {} of the pages: {:#04x}, not {:#04x}", to_string(paged), at,
+                                   static_cast<int>(got.codes[static_cast<std::size_t>(at)]),
+                                   static_cast<int>(want[static_cast<std::size_t>(at)])));
+        }
+      }
+    }
+  }
+}
+
 // For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding.
 void small_encodings(Session& session) {
   for (const std::int64_t n : session.sizes()) {

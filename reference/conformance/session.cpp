@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "common/error.hpp"
@@ -71,6 +72,18 @@ PrologueData::PrologueData(const Problem& problem) {
   }
 }
 
+std::vector<std::int64_t> slots_of(const Problem& problem) {
+  const Paging& paging = problem.paging;
+  if (paging.is_none()) return {};
+  std::vector<std::int64_t> slots(static_cast<std::size_t>(paging.tokens * paging.pages));
+  std::iota(slots.begin(), slots.end(), std::int64_t{0});
+  std::shuffle(slots.begin(), slots.end(), std::mt19937_64(97));
+  slots.resize(static_cast<std::size_t>(problem.rows), -1);
+  for (std::size_t row = 3; row < slots.size(); row += 11)
+    slots[row] = row % 2 == 0 ? -1 : paging.tokens * paging.pages;
+  return slots;
+}
+
 void PrologueData::add_to(Operands& operands) const {
   if (!weight.empty()) operands.weight = weight.data();
   if (!cos_sin.empty()) operands.cos_sin = cos_sin.data();
@@ -116,6 +129,7 @@ void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t 
 }
 
 void Session::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
+  if (!problem.paging.is_none()) return;  // judged as a whole
   const std::int64_t bits =
       problem.encoding.is_plain() ? 8 * bytes_of(problem.out.dtype) : code_bits(problem.encoding.format);
   if (problem.out.row_stride != problem.n()) {
@@ -174,7 +188,7 @@ Bytes Session::run(const Plan& plan, const Bytes& input, const Execution& how, f
     operands.dense = dense.data();
   }
   const PrologueData prologue(problem);
-  Buffer weight, cos_sin, positions;
+  Buffer weight, cos_sin, positions, slots;
   const auto place = [&](const auto& values, Buffer& buffer) -> const void* {
     if (values.empty()) return nullptr;
     buffer = Buffer(variant_.memory, values.size() * sizeof(values[0]));
@@ -185,8 +199,9 @@ Bytes Session::run(const Plan& plan, const Bytes& input, const Execution& how, f
   operands.cos_sin = static_cast<const float*>(place(prologue.cos_sin, cos_sin));
   operands.positions = static_cast<const std::int64_t*>(place(prologue.positions, positions));
   operands.epsilon = prologue.epsilon;
+  operands.slots = static_cast<const std::int64_t*>(place(slots_of(problem), slots));
   Buffer scale_buffer;
-  if (writes_scales(problem.encoding)) {
+  if (writes_scales(problem.encoding) && problem.paging.is_none()) {
     scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
     scale_buffer = Buffer(variant_.memory, scales.size());
     scale_buffer.poison(how.poison);

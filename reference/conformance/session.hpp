@@ -49,9 +49,12 @@ struct PrologueData {
   float epsilon = 0.0F;
 };
 
+/// Places of rows in pages: in no order, some of none.
+std::vector<std::int64_t> slots_of(const Problem& problem);
+
 /// What an encoded problem leaves behind.
 struct EncodedBytes {
-  Bytes codes, scales;
+  Bytes codes, scales;  ///< pages lie in `codes`
 };
 
 struct Report {

@@ -226,6 +226,7 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   Problem problem = asked;  // every encoding and prologue of the others is offered
   problem.encoding = {};
   problem.prologue = {};
+  problem.paging = {};
   // H_1 with an encoding is a quantizer alone.
   if (problem.op.is_sylvester()) return require_sylvester(problem, encoded ? 1 : 2, kLargestN, kDtypes);
   if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;

@@ -213,7 +213,8 @@ __device__ __forceinline__ float rounded_maximum(const Output& out, float maximu
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            row(v), column(v): of the first element; row_step(v), column_step(v): the same from
+/// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v, column);
+///                         row(v), column(v): of the first element; row_step(v), column_step(v): the same from
 ///                         vector 0, constants; exists(v); lane(); leads_row(); asks_for_nan(): whether any of
 ///                         the warp's elements may be NaN
 /// @param meet             see find_maxima()
@@ -260,6 +261,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   std::uint8_t* const first_code =
       out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
   const auto codes_at = [&](int v) {
+    if constexpr (Where::has_places()) return out.codes + where.code_offset(v);
     return first_code + where.row_step(v) * std::uint64_t{out.row_bytes} +
            where.column_step(v) * Form::bits / 8;
   };
@@ -341,10 +343,13 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
         Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
     const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
     if (mine && where.exists(v)) {
-      store_scale<Form>(
-          out, scale[s],
-          position_of(out, static_cast<std::uint32_t>(where.row(v)),
-                      Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group));
+      const std::uint32_t column =
+          Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
+      if constexpr (Where::has_places()) {
+        store_scale<Form>(out, scale[s], where.scale_position(v, column));
+      } else {
+        store_scale<Form>(out, scale[s], position_of(out, static_cast<std::uint32_t>(where.row(v)), column));
+      }
     }
   }
 }

@@ -15,9 +15,10 @@ struct EncodedBatch {
 };
 using EncodedKernel = void (*)(EncodedBatch);
 
-/// The same where rows are put through a prologue first.
+/// The same where rows are put through a prologue first, or go to pages.
 struct PreparedBatch : EncodedBatch {
   PrologueArguments prologue;
+  PlacesArguments places;
 };
 using PreparedKernel = void (*)(PreparedBatch);
 

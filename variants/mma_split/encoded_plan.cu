@@ -126,7 +126,9 @@ class EncodedPlan final : public Plan {
         {rows::batch_of(problem(), id_.tile(), factors(problem()), multiprocessors_, operands.in, nullptr),
          encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()),
                             factors(problem()).last)},
-        prologue_of(problem(), operands)};
+        prologue_of(problem(), operands),
+        places_of(problem(), operands)};
+    if (!problem().paging.is_none()) batch.out.scales = operands.out;
     if (kernels_.find_largest != nullptr) {
       batch.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
       FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, largest_.bytes(), stream));

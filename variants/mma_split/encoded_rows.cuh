@@ -30,6 +30,36 @@ __device__ __forceinline__ void take_share_of_row(const DeviceWarp<tile>& warp, 
   }
 }
 
+/// The place of a row of codes, and of its scales.
+template <class Form>
+struct Places {
+  const encoder::Output& out;
+  const PlacesArguments& pages;
+
+  __device__ std::int64_t slot(std::uint32_t row) const {
+    return pages.slots == nullptr ? std::int64_t{row} : pages.slots[row];
+  }
+  __device__ bool exists(std::uint32_t row) const {
+    if (pages.slots == nullptr) return true;
+    const std::int64_t place = pages.slots[row];
+    return place >= 0 && place < pages.count;
+  }
+  __device__ std::uint64_t code_offset(std::uint32_t row, int column) const {
+    const auto in_row = static_cast<std::uint64_t>(column * Form::bits / 8);
+    if (pages.slots == nullptr) return row * std::uint64_t{out.row_bytes} + in_row;
+    const auto place = static_cast<std::uint64_t>(slot(row)),
+               tokens = static_cast<std::uint64_t>(pages.tokens);
+    return place / tokens * static_cast<std::uint64_t>(pages.page_bytes) + place % tokens * out.row_bytes +
+           in_row;
+  }
+  __device__ std::int64_t scale_position(std::uint32_t row, std::uint32_t column) const {
+    if (pages.slots == nullptr) return encoder::position_of(out, row, column);
+    const std::int64_t place = slot(row);
+    return place / pages.tokens * pages.scales_of_a_page + pages.first_scale +
+           place % pages.tokens * out.scale_columns + column;
+  }
+};
+
 /// @tparam Form      encoder::Form: element, family of scales, what shares one
 /// @tparam prepares  rows are put through a prologue first
 template <class Form, bool prepares = false>
@@ -48,17 +78,30 @@ struct EncodedRows {
     const bool repaired =
         Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
     struct {
+      const Arguments& arguments;
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
       __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
       __device__ int column(int v) const { return io.column(v); }
       __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
       __device__ int column_step(int v) const { return io.column_step(v); }
-      __device__ bool exists(int v) const { return io.exists(v); }
+      __device__ bool exists(int v) const {
+        if constexpr (prepares) return io.exists(v) && places_of(arguments).exists(row(v));
+        return io.exists(v);
+      }
+      __device__ static constexpr bool has_places() { return prepares; }
+      __device__ std::uint64_t code_offset(int v) const {
+        if constexpr (prepares) return io.exists(v) ? places_of(arguments).code_offset(row(v), column(v)) : 0;
+        return 0;
+      }
+      __device__ std::int64_t scale_position(int v, std::uint32_t at) const {
+        if constexpr (prepares) return places_of(arguments).scale_position(row(v), at);
+        return 0;
+      }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return lane() == 0; }
       __device__ bool asks_for_nan() const { return repaired; }
-    } const where{io, repaired};
+    } const where{arguments, io, repaired};
     encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
                                                              [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
@@ -74,6 +117,7 @@ struct EncodedRows {
     float x[kKept * kWarps][8];
     take_share_of_row<tile>(warp, self, x);
     struct {
+      const Arguments& arguments;
       int self;
       __device__ std::uint32_t row(int) const { return blockIdx.x; }
       __device__ int column(int i) const {
@@ -86,10 +130,22 @@ struct EncodedRows {
         return column_behind_exchange(row, 0, i, 0);
       }
       __device__ static bool asks_for_nan() { return true; }
-      __device__ static bool exists(int) { return true; }
+      __device__ bool exists(int) const {
+        if constexpr (prepares) return places_of(arguments).exists(blockIdx.x);
+        return true;
+      }
+      __device__ static constexpr bool has_places() { return prepares; }
+      __device__ std::uint64_t code_offset(int v) const {
+        if constexpr (prepares) return places_of(arguments).code_offset(blockIdx.x, column(v));
+        return 0;
+      }
+      __device__ std::int64_t scale_position(int, std::uint32_t at) const {
+        if constexpr (prepares) return places_of(arguments).scale_position(blockIdx.x, at);
+        return 0;
+      }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
-    } const where{self};
+    } const where{arguments, self};
     __shared__ float maxima[kWarps];
     encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
@@ -104,6 +160,10 @@ struct EncodedRows {
   }
 
  private:
+  __device__ static Places<Form> places_of(const Arguments& arguments) {
+    return {arguments.out, arguments.places};
+  }
+
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.
   template <Tile tile, class Where>
   __device__ static void pad(const Arguments& arguments, const Where& where, int self) {

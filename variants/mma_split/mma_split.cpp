@@ -43,6 +43,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     if (Support prologue = supports_prologue(problem); !prologue) return prologue;
     rows.encoding = {};
     rows.prologue = {};
+    rows.paging = {};
     rows.out.row_stride = rows.in.row_stride;
     if (takes_signs(problem.op)) rows.op = Operator::sylvester(problem.n());
   }

@@ -1,4 +1,4 @@
-// mma_split: what a kernel is told of a prologue.
+// mma_split: what a kernel is told of a prologue, and of pages.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,30 @@ inline PrologueArguments prologue_of(const Problem& problem, const Operands& ope
           operands.positions};
 }
 
-/// Signs count as a prologue here: whatever comes between the loads and the first stage.
+/// Where rows of codes go: Problem::paging.
+struct PlacesArguments {
+  const std::int64_t* slots;  // nullptr: row after row
+  std::int64_t count;         // of places
+  std::int64_t tokens, page_bytes;
+  std::int64_t first_scale;       // of a page, in scales
+  std::int64_t scales_of_a_page;  // from page to page, in scales: bytes of a page over those of a scale
+};
+
+inline PlacesArguments places_of(const Problem& problem, const Operands& operands) {
+  const Paging& paging = problem.paging;
+  if (paging.is_none()) return {};
+  const std::int64_t bytes = scale_bytes(problem.encoding);
+  return {operands.slots,
+          paging.tokens * paging.pages,
+          paging.tokens,
+          problem.page_bytes(),
+          paging.tokens * problem.code_bytes_of_row() / bytes,
+          problem.page_bytes() / bytes};
+}
+
+/// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one launch.
 inline bool has_prologue(const Problem& problem) {
-  return !problem.prologue.is_none() || problem.op.has_signs();
+  return !problem.prologue.is_none() || problem.op.has_signs() || !problem.paging.is_none();
 }
 
 }  // namespace fwht::mma_split
