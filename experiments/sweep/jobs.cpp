@@ -98,16 +98,19 @@ std::string Job::name() const {
 }
 
 Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
-  return {std::string(variant.name), variant.memory,
-          [&](const Problem& problem) {
-            if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
-              return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
-            const Support support = variant.supports(problem, device);
-            return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
-          },
-          [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
-            return harness::transform_subject(variant, plan(variant, problem, device), truths);
-          }};
+  return {
+      std::string(variant.name), variant.memory,
+      [&](const Problem& problem) {
+        if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
+          return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
+        if (&variant == &automatic::variant && !problem.encoding.is_plain())
+          return Support{"encoded rows of auto are timed under the name of the variant whose plans they are"};
+        const Support support = variant.supports(problem, device);
+        return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
+      },
+      [&](const Problem& problem, const std::shared_ptr<harness::TruthCache>& truths) {
+        return harness::transform_subject(variant, plan(variant, problem, device), truths);
+      }};
 }
 
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,
