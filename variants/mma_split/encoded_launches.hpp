@@ -42,9 +42,11 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
           Scaling::results};
 }
 
-/// Of rows that are put through a prologue first: any number, any distance apart.
+/// Of rows that are put through a prologue first: the launch of many, any distance apart.
 constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
-  return encoded_kernel(dtype, log_n, false, joins);
+  KernelId id = encoded_kernel(dtype, log_n, true, joins);
+  id.access = Access::vectors;
+  return id;
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of

@@ -17,11 +17,15 @@ bool takes_signs(const Operator& op) {
          op.with_signs() == Operator::sylvester(op.n()).with_signs();
 }
 
-/// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector.
+/// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at a time.
 Support supports_prologue(const Problem& problem) {
   const Prologue& prologue = problem.prologue;
+  constexpr std::int64_t kLargest = 256, kAlignment = 8;
+  if (!problem.paging.is_none() && problem.page_bytes() % kAlignment != 0) {
+    return {concat("pages of ", problem.paging.tokens, " rows have ", problem.page_bytes(),
+                   " bytes, which must be a multiple of ", kAlignment, " for this variant")};
+  }
   if (prologue.kind != Prologue::Kind::rope) return {};
-  constexpr std::int64_t kLargest = 256;
   if (is_power_of_two(prologue.width) && prologue.width >= 16 && prologue.width <= kLargest &&
       prologue.heads >> 31 == 0)
     return {};

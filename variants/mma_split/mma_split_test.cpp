@@ -465,6 +465,9 @@ TEST(MmaSplitEncoded, TakesSignsInFrontAndWidthsThatLieInWholeVectors) {
             std::string::npos);
   EXPECT_NE(why("bf16/n128/r8/rope8>e4m3:row").find("width=8"), std::string::npos);
   EXPECT_NE(why("bf16/n1024/r8/rope512>e4m3:row").find("width=512"), std::string::npos);
+  EXPECT_EQ(why("bf16/n128/r8/page64x3>e4m3:row"), "");
+  EXPECT_EQ(why("bf16/n64/r8/page1x3>e4m3:row"),
+            "pages of 1 rows have 68 bytes, which must be a multiple of 8 for this variant");
 }
 
 }  // namespace
