@@ -6,13 +6,14 @@
 
 #include "common/problem.hpp"
 #include "common/variant.hpp"
-#include "variants/encode/scales.hpp"
+#include "variants/encode/short_codes.hpp"
 
 namespace fwht::encoder {
 
 /// The argument of row_encoder.cuh.
 struct Output {
   Rule rule;
+  ShortRule brief;
   std::uint8_t* codes;
   void* scales;
   std::uint32_t row_bytes;  // of codes, from row to row
@@ -26,6 +27,7 @@ struct Output {
   int log_group;                      // of groups that lie in one vector of a warp
   int lanes;                          // of such a group
   ScaleLayout layout;
+  bool direct;        // scales lie at row * row_step + column * column_step and are stored as they are
   bool rounds_first;  // Intermediate::storage
   bool pads;          // zeros are written behind the scales
 };
@@ -48,6 +50,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
   Output out;
   out.rule = rule_of(encoding, operands.tensor_scale);
+  out.brief = short_rule_of(out.rule);
   out.codes = static_cast<std::uint8_t*>(operands.out);
   out.scales = operands.scales;
   out.row_bytes = static_cast<std::uint32_t>(problem.out.row_stride * code_bits(encoding.format) / 8);
@@ -64,6 +67,8 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.log_group = log2_floor(group);
   out.lanes = static_cast<int>(group / 8);
   out.layout = encoding.layout;
+  out.direct = out.rows_per_token == 1 &&
+               (encoding.layout == ScaleLayout::row_major || encoding.layout == ScaleLayout::mn_major);
   out.rounds_first = encoding.intermediate == Intermediate::storage;
   out.pads = padding_is_zero(encoding.layout) &&
              scale_positions(encoding.layout, shape.rows, shape.columns) != shape.rows * shape.columns;

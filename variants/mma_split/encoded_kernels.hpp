@@ -16,6 +16,6 @@ using EncodedKernel = void (*)(EncodedBatch);
 
 /// What a kernel is compiled for; nullptr where it is not.
 template <Dtype dtype, CodeFormat format>
-EncodedKernel find_encoded(const KernelId& id, bool joins_vectors);
+EncodedKernel find_encoded(const KernelId& id, bool joins_vectors, bool rounded_first);
 
 }  // namespace fwht::mma_split

@@ -34,10 +34,11 @@ constexpr Launch encoded_launch(int log_n, bool many_dense, bool joins) {
   }
 }
 
-constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins) {
-  const Launch launch = encoded_launch(log_n, many_dense, joins);
+/// Kernels for numbers that are not rounded first have the launches of many rows alone.
+constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded) {
+  const Launch launch = encoded_launch(log_n, many_dense || !rounded, joins);
   // Addresses of a block's only row cost little.
-  const bool dense = many_dense && launch.form == rows::Form::in_warps;
+  const bool dense = rounded && many_dense && launch.form == rows::Form::in_warps;
   return {dtype,           log_n, launch, dense ? Access::dense : Access::vectors, Trigger::behind_loads,
           Scaling::results};
 }
@@ -46,6 +47,11 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
 /// a warp, 256 elements.
 constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
+}
+
+/// Whether the kernels of storage_encoder.cuh take the encoding.
+constexpr bool is_rounded_first(const Encoding& encoding) {
+  return encoding.intermediate == Intermediate::storage;
 }
 
 /// Elements of a group as the kernel sees it.

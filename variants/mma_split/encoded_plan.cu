@@ -10,22 +10,22 @@ namespace fwht::mma_split {
 namespace {
 
 template <Dtype dtype>
-EncodedKernel find(CodeFormat format, const KernelId& id, bool joins) {
+EncodedKernel find(CodeFormat format, const KernelId& id, bool joins, bool rounded) {
   switch (format) {
     case CodeFormat::plain:
       return nullptr;
     case CodeFormat::e4m3:
-      return find_encoded<dtype, CodeFormat::e4m3>(id, joins);
+      return find_encoded<dtype, CodeFormat::e4m3>(id, joins, rounded);
     case CodeFormat::int8:
-      return find_encoded<dtype, CodeFormat::int8>(id, joins);
+      return find_encoded<dtype, CodeFormat::int8>(id, joins, rounded);
     case CodeFormat::int4:
-      return find_encoded<dtype, CodeFormat::int4>(id, joins);
+      return find_encoded<dtype, CodeFormat::int4>(id, joins, rounded);
     case CodeFormat::mxfp8:
-      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins);
+      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins, rounded);
     case CodeFormat::mxfp4:
-      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins);
+      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins, rounded);
     case CodeFormat::nvfp4:
-      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins);
+      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins, rounded);
   }
   return nullptr;
 }
@@ -39,10 +39,11 @@ class EncodedPlan final : public Plan {
     // A wave of warps with four vectors each; below it more warps are better.
     const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
     const bool joins = joins_vectors(problem.encoding, problem.n());
-    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins);
+    const bool rounded = is_rounded_first(problem.encoding);
+    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
     const CodeFormat format = problem.encoding.format;
-    kernel_ =
-        dtype == Dtype::f16 ? find<Dtype::f16>(format, id_, joins) : find<Dtype::bf16>(format, id_, joins);
+    kernel_ = dtype == Dtype::f16 ? find<Dtype::f16>(format, id_, joins, rounded)
+                                  : find<Dtype::bf16>(format, id_, joins, rounded);
     if (kernel_ == nullptr) throw std::logic_error("mma_split: no kernel is compiled for this encoding");
     if (shared_bytes() > 48 * 1024) {
       FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));

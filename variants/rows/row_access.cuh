@@ -223,7 +223,7 @@ class RowAccess {
   /// compiler puts off until the vectors before it have been transformed.
   __device__ std::int64_t offset_to_load(int v) const {
     constexpr Tile here = tile;
-    if constexpr (kRowPerBlock) {
+    if constexpr (kRowPerBlock || tile.rows_per_warp() == 1) {
       return offset(v);
     } else if constexpr (access == Access::dense) {
       return block_offset() + ((whole(v) ? number_ + 32 * v : first_of_warp_) << tile.log_vector());
@@ -231,10 +231,11 @@ class RowAccess {
       return whole(v) ? offset(v) : block_offset() + rows_apart(here.row_of_vector(first_of_warp_));
     }
   }
-  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row
-  /// have been asked before, see warp_is_idle.
+  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row, or hold
+  /// one, have been asked before, see warp_is_idle.
   __device__ bool whole(int v) const {
-    return kRowPerBlock || row(v) + ((1 << tile.log_rows_per_vector()) - 1) < rows_;
+    return kRowPerBlock || tile.rows_per_warp() == 1 ||
+           row(v) + ((1 << tile.log_rows_per_vector()) - 1) < rows_;
   }
   __device__ bool element_exists(int v, int e) const {
     return kRowPerBlock || row(v) + (e >> tile.element_bits()) < rows_;
