@@ -28,6 +28,8 @@ struct Output {
   int lanes;                          // of such a group
   ScaleLayout layout;
   bool direct;        // scales lie at row * row_step + column * column_step and are stored as they are
+  bool swizzled;      // ScaleLayout::swizzled_128x4 with one row per token
+  std::uint32_t tile_columns;  // of that
   bool rounds_first;  // Intermediate::storage
   bool pads;          // zeros are written behind the scales
 };
@@ -69,6 +71,8 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.layout = encoding.layout;
   out.direct = out.rows_per_token == 1 &&
                (encoding.layout == ScaleLayout::row_major || encoding.layout == ScaleLayout::mn_major);
+  out.swizzled = out.rows_per_token == 1 && encoding.layout == ScaleLayout::swizzled_128x4;
+  out.tile_columns = static_cast<std::uint32_t>(ceil_div(shape.columns, 4));
   out.rounds_first = encoding.intermediate == Intermediate::storage;
   out.pads = padding_is_zero(encoding.layout) &&
              scale_positions(encoding.layout, shape.rows, shape.columns) != shape.rows * shape.columns;

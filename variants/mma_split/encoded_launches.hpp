@@ -43,6 +43,11 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
           Scaling::results};
 }
 
+/// Whether a warp takes several tiles, one after the other.
+constexpr bool takes_turns(const KernelId& id) {
+  return id.access == Access::dense;
+}
+
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of
 /// a warp, 256 elements.
 constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {

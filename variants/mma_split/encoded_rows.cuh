@@ -18,7 +18,7 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
+    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, io.block(), self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
@@ -33,7 +33,7 @@ struct EncodedRows {
     } const where{io, repaired};
     encode<tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, self);
+      pad<tile>(arguments, io.block(), self);
   }
 
   /// Behind the exchange: a warp's share of a row.
@@ -84,7 +84,7 @@ struct EncodedRows {
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, self);
+      pad<tile>(arguments, blockIdx.x, self);
   }
 
  private:
@@ -100,17 +100,17 @@ struct EncodedRows {
 
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.
   template <Tile tile>
-  __device__ __noinline__ static void pad(const Arguments& arguments, int self) {
+  __device__ __noinline__ static void pad(const Arguments& arguments, unsigned block, int self) {
     const encoder::Output& out = arguments.out;
     const int lane = rows::lane_of_warp();
     for (int i = lane; i < tile.rows_per_warp(); i += 32) {
       if (tile.warps_per_row > 1 && self > 0) break;
       const std::int64_t row =
-          std::int64_t{blockIdx.x} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
+          std::int64_t{block} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
       if (row % out.rows_per_token == 0 && row / out.rows_per_token < out.scale_rows)
         encoder::pad_columns(out, row / out.rows_per_token);
     }
-    if (blockIdx.x != arguments.rows.last_block) return;
+    if (block != arguments.rows.last_block) return;
     if constexpr (tile.warps_per_row > 1) {
       encoder::pad_rows(out, static_cast<int>(threadIdx.x), tile.threads);
     } else if (self == 0) {

@@ -21,11 +21,11 @@ namespace fwht::mma_split {
 /// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of the
 /// lane, where that belongs to the row.
 template <Tile tile, Access access, class Take>
-__device__ __forceinline__ void transform_rows_alone(const Batch& batch, int warp_of_block,
+__device__ __forceinline__ void transform_rows_alone(const Batch& batch, unsigned block, int warp_of_block,
                                                      const Take& take) {
   constexpr int kVectors = tile.vectors_of_row();
   const DeviceWarp<tile> warp(batch, nullptr);
-  const RowAccess<tile, access> io(batch, warp_of_block);
+  const RowAccess<tile, access> io(batch, warp_of_block, block);
 #pragma unroll 1
   for (int first = 0; first < tile.vectors; first += kVectors) {
 #pragma unroll 1
@@ -53,7 +53,8 @@ __device__ __forceinline__ void transform_rows_alone(const Batch& batch, int war
 template <Tile tile, Access access>
 __device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_block) {
   transform_rows_alone<tile, access>(
-      batch, warp_of_block, [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
+      batch, blockIdx.x, warp_of_block,
+      [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
         std::uint32_t words[4];
         rows::round_to_words<tile.dtype>(batch, x, words);
         if (mine) io.store(v, words);
@@ -62,10 +63,10 @@ __device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_bl
 
 /// The rows in fp32, as a warp has them before they are scaled.
 template <Tile tile, Access access>
-__device__ __noinline__ void take_rows_alone(const Batch& batch, int warp_of_block,
+__device__ __noinline__ void take_rows_alone(const Batch& batch, unsigned block, int warp_of_block,
                                              float (&rows)[tile.vectors][8]) {
   transform_rows_alone<tile, access>(
-      batch, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
+      batch, block, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
           if (mine) rows[v][e] = x[e];
@@ -114,14 +115,14 @@ struct NonFiniteRepair {
     return true;
   }
 
-  /// The same, but the exact rows come back in x.
+  /// The same, but the exact rows, which may be those of another block, come back in x.
   template <Tile tile, Access access>
-  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
+  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, unsigned block, int self,
                                    float (&x)[tile.vectors][8], bool failed) {
     if (!warp.any(failed)) [[likely]]
       return false;
     float again[tile.vectors][8];  // so that only these live in memory
-    take_rows_alone<tile, access>(batch, self, again);
+    take_rows_alone<tile, access>(batch, block, self, again);
 #pragma unroll
     for (int v = 0; v < tile.vectors; ++v) {
 #pragma unroll
