@@ -27,11 +27,11 @@ struct Output {
   int log_group;                      // of groups that lie in one vector of a warp
   int lanes;                          // of such a group
   ScaleLayout layout;
-  bool direct;        // scales lie at row * row_step + column * column_step and are stored as they are
-  bool swizzled;      // ScaleLayout::swizzled_128x4 with one row per token
+  bool direct;    // scales lie at row * row_step + column * column_step and are stored as they are
+  bool swizzled;  // ScaleLayout::swizzled_128x4 with one row per token
   std::uint32_t tile_columns;  // of that
-  bool rounds_first;  // Intermediate::storage
-  bool pads;          // zeros are written behind the scales
+  bool rounds_first;           // Intermediate::storage
+  bool pads;                   // zeros are written behind the scales
 };
 
 /// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors are used

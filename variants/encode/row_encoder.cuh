@@ -252,8 +252,7 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
         Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
     if (!out.direct && out.swizzled && Form::family != Family::f32) {
       const std::uint32_t tile = (row >> 7) * out.tile_columns + (column >> 2);
-      const std::uint32_t position =
-          tile * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (column & 3);
+      const std::uint32_t position = tile * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (column & 3);
       static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
     } else if (!out.direct) {
       store_scale_in_tiles<Form>(out, scale[s].number, scale[s].code, row, column);

@@ -55,8 +55,8 @@ class EncodedPlan final : public Plan {
     grid_ = blocks();
     if (takes_turns(id_)) {
       int per_sm = 0;
-      FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-          &per_sm, kernel_, id_.tile().threads, static_cast<std::size_t>(shared_bytes())));
+      FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel_, id_.tile().threads,
+                                                              static_cast<std::size_t>(shared_bytes())));
       grid_ = std::min(grid_, std::int64_t{per_sm} * multiprocessors_);
     }
   }
@@ -68,7 +68,8 @@ class EncodedPlan final : public Plan {
 
   Settings settings() const override {
     const Tile tile = id_.tile();
-    return {{"kernel", std::string(takes_turns(id_) ? "rows_in_turns" : (tile.warps_per_row == 1 ? "rows_in_warps" : "rows_across_warps"))},
+    return {{"kernel", std::string(tile.warps_per_row == 1 ? "rows_in_warps" : "rows_across_warps") +
+                           (takes_turns(id_) ? " in turns" : "")},
             {"rows_per_block", std::int64_t{tile.rows_per_block()}},
             {"warps_per_row", std::int64_t{tile.warps_per_row}},
             {"vectors_per_lane", std::int64_t{tile.vectors}},
@@ -81,10 +82,7 @@ class EncodedPlan final : public Plan {
 
  private:
   std::int64_t blocks() const { return ceil_div(problem().rows, id_.tile().rows_per_block()); }
-  int shared_bytes() const {
-    if (takes_turns(id_)) return 2 * 16 * id_.tile().vectors * id_.tile().threads;
-    return 4 * id_.tile().exchange_words();
-  }
+  int shared_bytes() const { return encoded_shared_bytes(id_); }
 
   void enqueue(const Operands& operands, Stream stream) const override {
     const EncodedBatch batch{

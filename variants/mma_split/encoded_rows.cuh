@@ -18,7 +18,8 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, io.block(), self, x, failed);
+    const bool repaired =
+        Repair::template take_rows<tile, access>(arguments.rows, warp, io.block(), self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
@@ -40,7 +41,15 @@ struct EncodedRows {
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>&, int self) {
+                                                            const RowAccess<tile, access>& io, int self) {
+    store_share_of_row<tile, access>(arguments, warp, io, self, [] {});
+  }
+  /// `gathered` is called when the warp has its share.
+  template <Tile tile, Access access, class Gathered>
+  __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
+                                                            const DeviceWarp<tile>& warp,
+                                                            const RowAccess<tile, access>& io, int self,
+                                                            const Gathered& gathered) {
     constexpr Tile here = tile;
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
     static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
@@ -48,18 +57,20 @@ struct EncodedRows {
     float x[kKept * kWarps][8];
 #pragma unroll
     for (int v = 0; v < kKept; ++v) {
-      float gathered[kWarps][8];
-      rows::exchange_get(warp, first + v, 0, gathered);
+      float share[kWarps][8];
+      rows::exchange_get(warp, first + v, 0, share);
 #pragma unroll
       for (int from = 0; from < kWarps; ++from) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
-          x[v * kWarps + from][e] = gathered[from][e];
+          x[v * kWarps + from][e] = share[from][e];
       }
     }
+    gathered();
     struct {
       int self;
-      __device__ std::uint32_t row(int) const { return blockIdx.x; }
+      unsigned block;
+      __device__ std::uint32_t row(int) const { return block; }
       __device__ int column(int i) const {
         constexpr Tile row = tile;
         return column_behind_exchange(row, self, i, lane());
@@ -73,7 +84,7 @@ struct EncodedRows {
       __device__ static bool exists(int) { return true; }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
-    } const where{self};
+    } const where{self, io.block()};
     __shared__ float maxima[kWarps];
     encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
@@ -84,7 +95,7 @@ struct EncodedRows {
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, blockIdx.x, self);
+      pad<tile>(arguments, io.block(), self);
   }
 
  private:
@@ -105,8 +116,7 @@ struct EncodedRows {
     const int lane = rows::lane_of_warp();
     for (int i = lane; i < tile.rows_per_warp(); i += 32) {
       if (tile.warps_per_row > 1 && self > 0) break;
-      const std::int64_t row =
-          std::int64_t{block} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
+      const std::int64_t row = std::int64_t{block} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
       if (row % out.rows_per_token == 0 && row / out.rows_per_token < out.scale_rows)
         encoder::pad_columns(out, row / out.rows_per_token);
     }

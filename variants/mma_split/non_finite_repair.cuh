@@ -76,9 +76,9 @@ __device__ __noinline__ void take_rows_alone(const Batch& batch, unsigned block,
 /// The exact path of a warp that shares its row: up to the exchange, one vector after the other, by way of
 /// the words of the exchange buffer that this warp alone writes before the barrier.
 template <Tile tile, Access access>
-__device__ __noinline__ void put_again(const Batch& batch, float* exchange, int self) {
+__device__ __noinline__ void put_again(const Batch& batch, unsigned block, float* exchange, int self) {
   DeviceWarp<tile> warp(batch, exchange);
-  const RowAccess<tile, access> io(batch, self);
+  const RowAccess<tile, access> io(batch, self, block);
 #pragma unroll 1
   for (int v = 0; v < tile.vectors; ++v) {
     std::uint32_t words[4];
@@ -137,12 +137,12 @@ struct NonFiniteRepair {
   /// what failed is put like anything else and the barrier votes; where they are few, that would only make
   /// the barrier longer.
   template <Tile tile, Access access>
-  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, int self,
+  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, unsigned block, int self,
                                       const float (&x)[tile.vectors][8], bool failed) {
     float* const exchange = rows::exchange_of_block();
     if constexpr (tile.vectors < 4) {
       if (warp.any(failed)) [[unlikely]] {
-        put_again<tile, access>(batch, exchange, self);
+        put_again<tile, access>(batch, block, exchange, self);
       } else {
         rows::exchange_put(warp, self, x);
       }
@@ -150,7 +150,7 @@ struct NonFiniteRepair {
     } else {
       rows::exchange_put(warp, self, x);
       if (__syncthreads_or(failed)) [[unlikely]] {
-        if (warp.any(failed)) put_again<tile, access>(batch, exchange, self);
+        if (warp.any(failed)) put_again<tile, access>(batch, block, exchange, self);
         __syncthreads();
       }
     }

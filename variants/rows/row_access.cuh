@@ -93,8 +93,7 @@ class RowAccess {
 
   /// Where vector v of the lane begins, and whether it is there at all.
   __device__ std::uint32_t row_of_batch(int v) const {
-    return block_ * static_cast<std::uint32_t>(tile.rows_per_block()) +
-           static_cast<std::uint32_t>(row(v));
+    return block_ * static_cast<std::uint32_t>(tile.rows_per_block()) + static_cast<std::uint32_t>(row(v));
   }
   __device__ int column(int v) const {
     constexpr Tile here = tile;
