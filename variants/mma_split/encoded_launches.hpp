@@ -72,7 +72,10 @@ constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
 
 /// Whether the kernels of storage_encoder.cuh take the encoding.
 constexpr bool is_rounded_first(const Encoding& encoding) {
-  return encoding.intermediate == Intermediate::storage;
+  const bool finds_scale_of_tensor =
+      encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
+  return encoding.intermediate == Intermediate::storage && encoding.recipe != Recipe::quarot &&
+         !finds_scale_of_tensor;
 }
 
 /// Elements of a group as the kernel sees it.
