@@ -45,10 +45,9 @@ __device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype
 /// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
 /// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
 /// (k << steps) + lane % 2^steps, over as many lanes.
-template <int steps, int vectors, class Maximum>
+template <int steps, int step = 0, int vectors, class Maximum>
 __device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
-#pragma unroll
-  for (int step = 0; step < steps; ++step) {
+  if constexpr (step < steps) {
     const bool upper = (lane >> step & 1) != 0;
 #pragma unroll
     for (int i = 0; i < vectors >> (step + 1); ++i) {
@@ -56,6 +55,7 @@ __device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int l
       const Maximum given = upper ? maximum[2 * i] : maximum[2 * i + 1];
       maximum[i] = larger_of(kept, from_lane_across(given, 1 << step));
     }
+    spread_maxima<steps, step + 1>(maximum, lane);
   }
 }
 

@@ -210,6 +210,26 @@ FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float 
   }
 }
 
+/// Four codes of eight bits under a scale that is_short(); see short_codes().
+template <class Form, Dtype dtype, bool by_quotient>
+FWHT_WARP_CODE std::uint32_t short_codes_of_four(const ShortFactor& factor, const float (&y)[4]) {
+  const float first = float_of(factor.bits), rest = float_of(factor.rest);
+  if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
+    std::uint32_t integers[4];
+    FWHT_UNROLL
+    for (int e = 0; e < 4; ++e)
+      integers[e] = bits_of(fused_multiply_add(y[e], first, 0x1.8p23F));
+    return gather_bytes<0>(integers[0], integers[1], integers[2], integers[3]);
+  } else {
+    float q[4];
+    FWHT_UNROLL
+    for (int e = 0; e < 4; ++e)
+      q[e] = by_quotient ? fused_multiply_add(y[e], first, multiply(y[e], rest)) : multiply(y[e], first);
+    return Form::element == Element::e4m3 ? e4m3_codes(q[0], q[1], q[2], q[3])
+                                          : int8_codes(q[0], q[1], q[2], q[3]);
+  }
+}
+
 /// Codes of eight numbers under a scale that is_short().
 ///
 /// @tparam by_quotient  e4m3: Codes::by_quotient
@@ -226,24 +246,21 @@ FWHT_WARP_CODE void short_codes(const ShortFactor& factor, const std::uint32_t (
       unpack_pair<Dtype::bf16>(multiply_bf16(pairs[i], factor.bits), q[2 * i], q[2 * i + 1]);
     codes_of_numbers<Form>(q, words);
   } else {
-    const float first = float_of(factor.bits), rest = float_of(factor.rest);
+    const float first = float_of(factor.bits);
     float y[8];
     FWHT_UNROLL
     for (int i = 0; i < 4; ++i)
       unpack_pair<dtype>(pairs[i], y[2 * i], y[2 * i + 1]);
     if constexpr (Form::element == Element::e2m1) {
       words[0] = e2m1_magnitudes<clamps>(y, first) | signs_of_pairs(pairs);
-    } else if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
-      std::uint32_t integers[8];
-      FWHT_UNROLL
-      for (int e = 0; e < 8; ++e)
-        integers[e] = bits_of(fused_multiply_add(y[e], first, 0x1.8p23F));
-      words[0] = gather_bytes<0>(integers[0], integers[1], integers[2], integers[3]);
-      words[1] = gather_bytes<0>(integers[4], integers[5], integers[6], integers[7]);
+    } else if constexpr (Form::bits == 8) {
+      const float lower[4] = {y[0], y[1], y[2], y[3]}, upper[4] = {y[4], y[5], y[6], y[7]};
+      words[0] = short_codes_of_four<Form, dtype, by_quotient>(factor, lower);
+      words[1] = short_codes_of_four<Form, dtype, by_quotient>(factor, upper);
     } else {
       FWHT_UNROLL
       for (int e = 0; e < 8; ++e)
-        y[e] = by_quotient ? fused_multiply_add(y[e], first, multiply(y[e], rest)) : multiply(y[e], first);
+        y[e] = multiply(y[e], first);
       codes_of_numbers<Form>(y, words);
     }
   }

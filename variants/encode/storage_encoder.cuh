@@ -92,6 +92,15 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
 
 // ---- groups that the short arithmetic does not fit
 
+/// The code of one number, whatever it is.
+template <class Form>
+__device__ __noinline__ std::uint32_t code_of_any(const Rule& rule, float scale, float factor, float y) {
+  const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
+  std::uint32_t words[Form::words];
+  codes_of_numbers<Form>(q, words);
+  return words[0] & ((1U << Form::bits) - 1);
+}
+
 /// What the exact path takes and gives, in memory.
 template <class Form, class Shared, int vectors>
 struct Exactly {
