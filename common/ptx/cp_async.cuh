@@ -16,17 +16,6 @@ __device__ inline void cp_async_cg_shared_global_16(void* shared, const void* gl
                : "memory");
 }
 
-/// cp.async.commit_group (same chapter): the copies since the last one are a group. sm_80.
-__device__ inline void cp_async_commit_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/// cp.async.wait_group (same chapter): all of this thread's groups but the last `pending` have landed. sm_80.
-template <int pending>
-__device__ inline void cp_async_wait_group() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
 /// cp.async.wait_all (same chapter): every copy of this thread so far has landed. sm_80.
 __device__ inline void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -101,34 +101,24 @@ __device__ __noinline__ std::uint32_t code_of_any(const Rule& rule, float scale,
   return words[0] & ((1U << Form::bits) - 1);
 }
 
-/// What the exact path takes and gives, in memory.
-template <class Form, class Shared, int vectors>
-struct Exactly {
-  std::uint32_t pairs[vectors][4];
-  float maximum[Shared::kScales];
-  Scale scale[Shared::kScales];
-  std::uint32_t codes[vectors][Form::words];
-};
-
-template <class Form, class Shared, Dtype dtype, int vectors_of_row, int vectors>
-__device__ __noinline__ void encode_exactly(const Rule& rule, int lane, Exactly<Form, Shared, vectors>& all) {
-#pragma unroll 1
-  for (int s = 0; s < Shared::kScales; ++s)
-    all.scale[s] = scale_of<Form::family, false>(rule, all.maximum[s]);
-#pragma unroll 1
-  for (int v = 0; v < vectors; ++v) {
-    const int owner = (lane & ~(Shared::kOwners - 1)) | (v & (Shared::kOwners - 1));
-    Scale scale = all.scale[Form::whole_row ? v / vectors_of_row : v >> Shared::kSteps];
-    scale.factor = __shfl_sync(0xFFFFFFFFU, scale.factor, owner);
-    scale.number = __shfl_sync(0xFFFFFFFFU, scale.number, owner);
-    float q[8];
+/// Codes of a vector, one call each: values go by registers, and what calls take by reference would lie in memory on
+/// every way.
+template <class Form, Dtype dtype>
+__device__ __forceinline__ void codes_one_by_one(const Rule& rule, const Scale& scale,
+                                                 const std::uint32_t (&pairs)[4],
+                                                 std::uint32_t (&codes)[Form::words]) {
 #pragma unroll
-    for (int w = 0; w < 4; ++w)
-      unpack_pair<dtype>(all.pairs[v][w], q[2 * w], q[2 * w + 1]);
+  for (int w = 0; w < Form::words; ++w)
+    codes[w] = 0;
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
-      q[e] = number_to_round<Form>(rule, scale, q[e]);
-    codes_of_numbers<Form>(q, all.codes[v]);
+  for (int w = 0; w < 4; ++w) {
+    float y[2];
+    unpack_pair<dtype>(pairs[w], y[0], y[1]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int bit = (2 * w + i) * Form::bits;
+      codes[bit / 32] |= code_of_any<Form>(rule, scale.number, scale.factor, y[i]) << (bit % 32);
+    }
   }
 }
 
@@ -198,26 +188,13 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
                                                                                      codes);
   };
   if (!is_short_for_all) [[unlikely]] {
-    Exactly<Form, Shared, vectors> all;
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      all.maximum[s] = maximum[s];
+      scale[s] = scale_of_any<Form>(out.rule, maximum[s]);
 #pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-#pragma unroll
-      for (int w = 0; w < 4; ++w)
-        all.pairs[v][w] = pairs[v][w];
-    }
-    encode_exactly<Form, Shared, dtype, vectors_of_row>(out.rule, lane, all);
-#pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s)
-      scale[s] = all.scale[s];
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-#pragma unroll
-      for (int w = 0; w < Form::words; ++w)
-        codes[v][w] = all.codes[v][w];
-    }
+    for (int v = 0; v < vectors; ++v)
+      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
+                                    codes[v]);
   } else if constexpr (Form::family == Family::e4m3) {
     bool clamps = false;
 #pragma unroll

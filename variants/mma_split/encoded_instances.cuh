@@ -8,7 +8,6 @@
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/encoded_rows.cuh"
 #include "variants/mma_split/rows_across_warps.cuh"
-#include "variants/mma_split/rows_in_turns.cuh"
 #include "variants/mma_split/rows_in_warps.cuh"
 
 namespace fwht::mma_split {
@@ -17,12 +16,7 @@ template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
   constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
-  if constexpr (takes_turns(id) && id.launch.form == rows::Form::across_warps) {
-    return shared_rows_in_turns<dtype, log_n, code, id.access, id.scaling, tiles_in_shared(id) == 1,
-                                NonFiniteRepair, EncodedRows<Form>>;
-  } else if constexpr (takes_turns(id)) {
-    return rows_in_turns<dtype, log_n, code, id.access, id.scaling, NonFiniteRepair, EncodedRows<Form>>;
-  } else if constexpr (id.launch.form == rows::Form::in_warps) {
+  if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
                          EncodedRows<Form>>;
   } else {

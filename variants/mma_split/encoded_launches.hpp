@@ -39,29 +39,8 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
   const Launch launch = encoded_launch(log_n, many_dense || !rounded, joins);
   // Addresses of a block's only row cost little.
   const bool dense = rounded && many_dense && launch.form == rows::Form::in_warps;
-  const bool turns = rounded && many_dense;
-  return {dtype,
-          log_n,
-          launch,
-          dense ? Access::dense : Access::vectors,
-          turns ? Trigger::at_end : Trigger::behind_loads,
+  return {dtype,           log_n, launch, dense ? Access::dense : Access::vectors, Trigger::behind_loads,
           Scaling::results};
-}
-
-/// Whether a warp takes several tiles, or a block several rows, one after the other.
-constexpr bool takes_turns(const KernelId& id) {
-  return id.trigger == Trigger::at_end;
-}
-/// Tiles of a warp that have their own place in shared memory, the one it works on included. A warp that shares its row
-/// copies the next one when it has the last one in registers; where that would cost resident rows, to its part of the
-/// exchange buffer, when all have their share.
-constexpr int tiles_in_shared(const KernelId& id) {
-  if (!takes_turns(id)) return 0;
-  if (id.launch.form == rows::Form::in_warps) return 2;
-  return id.log_n <= 12 ? 1 : 0;
-}
-constexpr int encoded_shared_bytes(const KernelId& id) {
-  return 4 * id.tile().exchange_words() + tiles_in_shared(id) * 16 * id.launch.vectors * id.launch.threads;
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of

@@ -1,5 +1,4 @@
 // mma_split: the plan of problems whose output is encoded.
-#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 
@@ -52,13 +51,6 @@ class EncodedPlan final : public Plan {
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
     registers_ = attributes.numRegs;
-    grid_ = blocks();
-    if (takes_turns(id_)) {
-      int per_sm = 0;
-      FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel_, id_.tile().threads,
-                                                              static_cast<std::size_t>(shared_bytes())));
-      grid_ = std::min(grid_, std::int64_t{per_sm} * multiprocessors_);
-    }
   }
 
   /// Vectors are loaded and stored whole.
@@ -68,12 +60,11 @@ class EncodedPlan final : public Plan {
 
   Settings settings() const override {
     const Tile tile = id_.tile();
-    return {{"kernel", std::string(tile.warps_per_row == 1 ? "rows_in_warps" : "rows_across_warps") +
-                           (takes_turns(id_) ? " in turns" : "")},
+    return {{"kernel", std::string(tile.warps_per_row == 1 ? "rows_in_warps" : "rows_across_warps")},
             {"rows_per_block", std::int64_t{tile.rows_per_block()}},
             {"warps_per_row", std::int64_t{tile.warps_per_row}},
             {"vectors_per_lane", std::int64_t{tile.vectors}},
-            {"blocks", grid_},
+            {"blocks", blocks()},
             {"threads", std::int64_t{tile.threads}},
             {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")},
             {"registers", std::int64_t{registers_}},
@@ -82,7 +73,7 @@ class EncodedPlan final : public Plan {
 
  private:
   std::int64_t blocks() const { return ceil_div(problem().rows, id_.tile().rows_per_block()); }
-  int shared_bytes() const { return encoded_shared_bytes(id_); }
+  int shared_bytes() const { return 4 * id_.tile().exchange_words(); }
 
   void enqueue(const Operands& operands, Stream stream) const override {
     const EncodedBatch batch{
@@ -93,7 +84,7 @@ class EncodedPlan final : public Plan {
     programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     programmatic.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(grid_));
+    config.gridDim = dim3(static_cast<unsigned>(blocks()));
     config.blockDim = dim3(static_cast<unsigned>(id_.tile().threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
     config.stream = stream;
@@ -105,7 +96,6 @@ class EncodedPlan final : public Plan {
   KernelId id_;
   EncodedKernel kernel_ = nullptr;
   int multiprocessors_, compute_capability_, registers_ = 0;
-  std::int64_t grid_ = 0;
 };
 
 }  // namespace

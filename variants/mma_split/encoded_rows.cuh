@@ -12,14 +12,19 @@ template <class Form>
 struct EncodedRows {
   using Arguments = EncodedBatch;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  /// While the data are on their way: a launch finds none of its arguments in the constant cache, and the epilogue would
+  /// wait for each line of them.
+  __device__ static void fetch_arguments(const Arguments& arguments) {
+    const encoder::Output& out = arguments.out;
+    asm volatile("" ::"f"(out.brief.above), "f"(out.last), "r"(out.lanes));
+  }
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired =
-        Repair::template take_rows<tile, access>(arguments.rows, warp, io.block(), self, x, failed);
+    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
     struct {
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
@@ -34,22 +39,14 @@ struct EncodedRows {
     } const where{io, repaired};
     encode<tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, io.block(), self);
+      pad<tile>(arguments, self);
   }
 
   /// Behind the exchange: a warp's share of a row.
   template <Tile tile, Access access, Scaling scaling>
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>& io, int self) {
-    store_share_of_row<tile, access>(arguments, warp, io, self, [] {});
-  }
-  /// `gathered` is called when the warp has its share.
-  template <Tile tile, Access access, class Gathered>
-  __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
-                                                            const DeviceWarp<tile>& warp,
-                                                            const RowAccess<tile, access>& io, int self,
-                                                            const Gathered& gathered) {
+                                                            const RowAccess<tile, access>&, int self) {
     constexpr Tile here = tile;
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
     static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
@@ -57,20 +54,18 @@ struct EncodedRows {
     float x[kKept * kWarps][8];
 #pragma unroll
     for (int v = 0; v < kKept; ++v) {
-      float share[kWarps][8];
-      rows::exchange_get(warp, first + v, 0, share);
+      float gathered[kWarps][8];
+      rows::exchange_get(warp, first + v, 0, gathered);
 #pragma unroll
       for (int from = 0; from < kWarps; ++from) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
-          x[v * kWarps + from][e] = share[from][e];
+          x[v * kWarps + from][e] = gathered[from][e];
       }
     }
-    gathered();
     struct {
       int self;
-      unsigned block;
-      __device__ std::uint32_t row(int) const { return block; }
+      __device__ std::uint32_t row(int) const { return blockIdx.x; }
       __device__ int column(int i) const {
         constexpr Tile row = tile;
         return column_behind_exchange(row, self, i, lane());
@@ -84,7 +79,7 @@ struct EncodedRows {
       __device__ static bool exists(int) { return true; }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
-    } const where{self, io.block()};
+    } const where{self};
     __shared__ float maxima[kWarps];
     encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
@@ -95,7 +90,7 @@ struct EncodedRows {
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, io.block(), self);
+      pad<tile>(arguments, self);
   }
 
  private:
@@ -111,16 +106,17 @@ struct EncodedRows {
 
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.
   template <Tile tile>
-  __device__ __noinline__ static void pad(const Arguments& arguments, unsigned block, int self) {
+  __device__ __noinline__ static void pad(const Arguments& arguments, int self) {
     const encoder::Output& out = arguments.out;
     const int lane = rows::lane_of_warp();
     for (int i = lane; i < tile.rows_per_warp(); i += 32) {
       if (tile.warps_per_row > 1 && self > 0) break;
-      const std::int64_t row = std::int64_t{block} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
+      const std::int64_t row =
+          std::int64_t{blockIdx.x} * tile.rows_per_block() + self * tile.rows_per_warp() + i;
       if (row % out.rows_per_token == 0 && row / out.rows_per_token < out.scale_rows)
         encoder::pad_columns(out, row / out.rows_per_token);
     }
-    if (block != arguments.rows.last_block) return;
+    if (blockIdx.x != arguments.rows.last_block) return;
     if constexpr (tile.warps_per_row > 1) {
       encoder::pad_rows(out, static_cast<int>(threadIdx.x), tile.threads);
     } else if (self == 0) {

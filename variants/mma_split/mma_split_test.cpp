@@ -383,7 +383,7 @@ TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);
-      EXPECT_LE(encoded_shared_bytes(id), 227 * 1024) << describe(size);
+      EXPECT_LE(4 * tile.exchange_words(), 227 * 1024) << describe(size);
       if (id.launch.form != rows::Form::across_warps) continue;
       std::set<int> columns;  // of vectors: all of the row, each once, those of a group of 256 in one warp
       for (int self = 0; self < tile.warps_per_row; ++self) {

@@ -21,11 +21,11 @@ namespace fwht::mma_split {
 /// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of the
 /// lane, where that belongs to the row.
 template <Tile tile, Access access, class Take>
-__device__ __forceinline__ void transform_rows_alone(const Batch& batch, unsigned block, int warp_of_block,
+__device__ __forceinline__ void transform_rows_alone(const Batch& batch, int warp_of_block,
                                                      const Take& take) {
   constexpr int kVectors = tile.vectors_of_row();
   const DeviceWarp<tile> warp(batch, nullptr);
-  const RowAccess<tile, access> io(batch, warp_of_block, block);
+  const RowAccess<tile, access> io(batch, warp_of_block);
 #pragma unroll 1
   for (int first = 0; first < tile.vectors; first += kVectors) {
 #pragma unroll 1
@@ -53,8 +53,7 @@ __device__ __forceinline__ void transform_rows_alone(const Batch& batch, unsigne
 template <Tile tile, Access access>
 __device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_block) {
   transform_rows_alone<tile, access>(
-      batch, blockIdx.x, warp_of_block,
-      [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
+      batch, warp_of_block, [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
         std::uint32_t words[4];
         rows::round_to_words<tile.dtype>(batch, x, words);
         if (mine) io.store(v, words);
@@ -63,10 +62,10 @@ __device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_bl
 
 /// The rows in fp32, as a warp has them before they are scaled.
 template <Tile tile, Access access>
-__device__ __noinline__ void take_rows_alone(const Batch& batch, unsigned block, int warp_of_block,
+__device__ __noinline__ void take_rows_alone(const Batch& batch, int warp_of_block,
                                              float (&rows)[tile.vectors][8]) {
   transform_rows_alone<tile, access>(
-      batch, block, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
+      batch, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
           if (mine) rows[v][e] = x[e];
@@ -76,9 +75,9 @@ __device__ __noinline__ void take_rows_alone(const Batch& batch, unsigned block,
 /// The exact path of a warp that shares its row: up to the exchange, one vector after the other, by way of
 /// the words of the exchange buffer that this warp alone writes before the barrier.
 template <Tile tile, Access access>
-__device__ __noinline__ void put_again(const Batch& batch, unsigned block, float* exchange, int self) {
+__device__ __noinline__ void put_again(const Batch& batch, float* exchange, int self) {
   DeviceWarp<tile> warp(batch, exchange);
-  const RowAccess<tile, access> io(batch, self, block);
+  const RowAccess<tile, access> io(batch, self);
 #pragma unroll 1
   for (int v = 0; v < tile.vectors; ++v) {
     std::uint32_t words[4];
@@ -115,14 +114,14 @@ struct NonFiniteRepair {
     return true;
   }
 
-  /// The same, but the exact rows, which may be those of another block, come back in x.
+  /// The same, but the exact rows come back in x.
   template <Tile tile, Access access>
-  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, unsigned block, int self,
+  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
                                    float (&x)[tile.vectors][8], bool failed) {
     if (!warp.any(failed)) [[likely]]
       return false;
     float again[tile.vectors][8];  // so that only these live in memory
-    take_rows_alone<tile, access>(batch, block, self, again);
+    take_rows_alone<tile, access>(batch, self, again);
 #pragma unroll
     for (int v = 0; v < tile.vectors; ++v) {
 #pragma unroll
@@ -137,12 +136,12 @@ struct NonFiniteRepair {
   /// what failed is put like anything else and the barrier votes; where they are few, that would only make
   /// the barrier longer.
   template <Tile tile, Access access>
-  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, unsigned block, int self,
+  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, int self,
                                       const float (&x)[tile.vectors][8], bool failed) {
     float* const exchange = rows::exchange_of_block();
     if constexpr (tile.vectors < 4) {
       if (warp.any(failed)) [[unlikely]] {
-        put_again<tile, access>(batch, block, exchange, self);
+        put_again<tile, access>(batch, exchange, self);
       } else {
         rows::exchange_put(warp, self, x);
       }
@@ -150,7 +149,7 @@ struct NonFiniteRepair {
     } else {
       rows::exchange_put(warp, self, x);
       if (__syncthreads_or(failed)) [[unlikely]] {
-        if (warp.any(failed)) put_again<tile, access>(batch, block, exchange, self);
+        if (warp.any(failed)) put_again<tile, access>(batch, exchange, self);
         __syncthreads();
       }
     }

@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
+  Writer::fetch_arguments(arguments);
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
   DeviceWarp<tile> warp(batch, rows::exchange_of_block());
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
 
   const bool failed = Repair::template needed<tile>(warp, x);
   Next::reached(Trigger::before_exchange);
-  Repair::template put_and_meet<tile, access>(batch, warp, io.block(), self, x, failed);
+  Repair::template put_and_meet<tile, access>(batch, warp, self, x, failed);
   Next::reached(Trigger::behind_exchange);
 
   // y = scale 2^k H x over the bits that count warps, rounded once

@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
+  if constexpr (access != Access::dense) Writer::fetch_arguments(arguments);
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
   const DeviceWarp<tile> warp(batch, nullptr);

@@ -8,6 +8,7 @@ namespace fwht::mma_split {
 struct StorageRows {
   using Arguments = Batch;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments; }
+  __device__ static void fetch_arguments(const Arguments&) {}
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>

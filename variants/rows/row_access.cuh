@@ -44,13 +44,11 @@ class RowAccess {
  public:
   using Bits = std::conditional_t<tile.dtype == Dtype::f32, std::uint32_t, std::uint16_t>;
 
-  /// `block`: which block's rows, where it is not this one's.
-  __device__ RowAccess(const Batch& batch, int warp, unsigned block = blockIdx.x)
-      : batch_(batch), block_(block) {
+  __device__ RowAccess(const Batch& batch, int warp) : batch_(batch) {
     constexpr Tile here = tile;  // an object that device code can call
     number_ = here.first_vector(warp, lane_of_warp());
     first_of_warp_ = here.first_vector(warp, 0);
-    rows_ = block == batch.last_block ? batch.rows_of_last_block : tile.rows_per_block();
+    rows_ = blockIdx.x == batch.last_block ? batch.rows_of_last_block : tile.rows_per_block();
     row_ = kRowPerBlock ? 0 : here.row_of_vector(number_);
     if constexpr (access == Access::dense) {
       offset_ = block_offset() + (number_ << tile.log_vector());
@@ -66,10 +64,10 @@ class RowAccess {
   __device__ void work_out_addresses_first() { asm volatile("" : "+l"(offset_)); }
 
   /// Whether a warp lies behind the last row; the same in all of its lanes.
-  __device__ static bool warp_is_idle(const Batch& batch, int warp, unsigned block = blockIdx.x) {
+  __device__ static bool warp_is_idle(const Batch& batch, int warp) {
     constexpr Tile here = tile;
     if constexpr (kRowPerBlock) return false;
-    return block == batch.last_block &&
+    return blockIdx.x == batch.last_block &&
            here.row_of_vector(here.first_vector(warp, 0)) >= batch.rows_of_last_block;
   }
 
@@ -93,7 +91,8 @@ class RowAccess {
 
   /// Where vector v of the lane begins, and whether it is there at all.
   __device__ std::uint32_t row_of_batch(int v) const {
-    return block_ * static_cast<std::uint32_t>(tile.rows_per_block()) + static_cast<std::uint32_t>(row(v));
+    return blockIdx.x * static_cast<std::uint32_t>(tile.rows_per_block()) +
+           static_cast<std::uint32_t>(row(v));
   }
   __device__ int column(int v) const {
     constexpr Tile here = tile;
@@ -109,18 +108,6 @@ class RowAccess {
   }
   __device__ bool exists(int v) const {
     return whole(v);
-  }
-  __device__ unsigned block() const {
-    return block_;
-  }
-
-  /// Starts copies of all vectors of the lane to shared memory, vector v to slots + 32 v. For rows of whole vectors.
-  __device__ void copy_to(uint4* slots) const {
-    const Bits* first = in() + offset_;
-    asm("" : "+l"(first));
-#pragma unroll
-    for (int v = 0; v < tile.vectors; ++v)
-      ptx::cp_async_cg_shared_global_16(slots + 32 * v, place_to_load(first, v));
   }
 
   /// All vectors of the lane. Their addresses come first, so that the loads are issued back to back: the
@@ -213,11 +200,11 @@ class RowAccess {
   }
   __device__ std::int64_t block_offset() const {
     if constexpr (access == Access::dense) {
-      return std::int64_t{block_} * (std::int64_t{tile.rows_per_block()} << tile.log_n);
+      return std::int64_t{blockIdx.x} * (std::int64_t{tile.rows_per_block()} << tile.log_n);
     } else if constexpr (access == Access::vectors && kRowPerBlock) {
-      return std::int64_t{block_} * static_cast<std::uint32_t>(batch_.row_stride);
+      return std::int64_t{blockIdx.x} * static_cast<std::uint32_t>(batch_.row_stride);
     }
-    return block_ * batch_.block_stride;
+    return blockIdx.x * batch_.block_stride;
   }
   __device__ std::int64_t row_begin() const {
     return kRowPerBlock ? block_offset() : block_offset() + rows_apart(row_);
@@ -290,7 +277,6 @@ class RowAccess {
   }
 
   const Batch& batch_;
-  unsigned block_;
   std::int64_t offset_;
   int number_, first_of_warp_, row_, rows_;
 };
