@@ -14,6 +14,7 @@
 
 #include "common/ptx/global.cuh"
 #include "common/ptx/mma.cuh"
+#include "common/ptx/pairs.cuh"
 #include "common/storage.cuh"
 #include "variants/encode/output.hpp"
 
@@ -21,32 +22,52 @@ namespace fwht::encoder {
 
 // ---- maxima
 
+__device__ __forceinline__ float larger_of(float a, float b) {
+  return fmaxf(a, b);
+}
+/// The largest magnitudes of both halves of pairs, with any sign.
+template <Dtype dtype>
+struct LargestPair {
+  std::uint32_t pair;
+};
+template <Dtype dtype>
+__device__ __forceinline__ LargestPair<dtype> larger_of(LargestPair<dtype> a, LargestPair<dtype> b) {
+  return {ptx::max_xorsign_abs_x2<dtype>(a.pair, b.pair)};
+}
+__device__ __forceinline__ float from_lane_across(float x, int lane_mask) {
+  return __shfl_xor_sync(0xFFFFFFFFU, x, lane_mask);
+}
+template <Dtype dtype>
+__device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype> x, int lane_mask) {
+  return {__shfl_xor_sync(0xFFFFFFFFU, x.pair, lane_mask)};
+}
+
 /// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
 /// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
 /// (k << steps) + lane % 2^steps, over as many lanes.
-template <int steps, int vectors>
-__device__ __forceinline__ void spread_maxima(float (&maximum)[vectors], int lane) {
-#pragma unroll
-  for (int step = 0; step < steps; ++step) {
+template <int steps, int step = 0, int vectors, class Maximum>
+__device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
+  if constexpr (step < steps) {
     const bool upper = (lane >> step & 1) != 0;
 #pragma unroll
     for (int i = 0; i < vectors >> (step + 1); ++i) {
-      const float kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
-      const float given = upper ? maximum[2 * i] : maximum[2 * i + 1];
-      maximum[i] = fmaxf(kept, __shfl_xor_sync(0xFFFFFFFFU, given, 1 << step));
+      const Maximum kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
+      const Maximum given = upper ? maximum[2 * i] : maximum[2 * i + 1];
+      maximum[i] = larger_of(kept, from_lane_across(given, 1 << step));
     }
+    spread_maxima<steps, step + 1>(maximum, lane);
   }
 }
 
 /// Over the lanes of a group, from `step` on.
-template <int scales, int vectors>
-__device__ __forceinline__ void maxima_of_lanes(float (&maximum)[vectors], int step, int lanes) {
+template <int scales, int vectors, class Maximum>
+__device__ __forceinline__ void maxima_of_lanes(Maximum (&maximum)[vectors], int step, int lanes) {
 #pragma unroll
   for (int i = 0; i < 5; ++i) {
     if (step >= lanes) return;
 #pragma unroll
     for (int s = 0; s < scales; ++s)
-      maximum[s] = fmaxf(maximum[s], __shfl_xor_sync(0xFFFFFFFFU, maximum[s], step));
+      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step));
     step *= 2;
   }
 }
@@ -210,6 +231,42 @@ __device__ __forceinline__ float rounded_maximum(const Output& out, float maximu
   return larger(y[0], out.rule.floor);
 }
 
+/// Out of the way of layouts without tiles.
+template <class Form>
+__device__ __noinline__ void store_scale_in_tiles(const Output& out, float number, std::uint32_t code,
+                                                  std::uint32_t row, std::uint32_t column) {
+  store_scale<Form>(out, {number, 0.0F, code}, position_of(out, row, column));
+}
+
+/// The scales that the lane has and that are its to store.
+template <class Form, class Shared, int vectors_of_row, class Where>
+__device__ __forceinline__ void store_scales(const Output& out, const Scale (&scale)[Shared::kScales],
+                                             const Where& where) {
+  const int lane = where.lane();
+#pragma unroll
+  for (int s = 0; s < Shared::kScales; ++s) {
+    const int v =
+        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
+    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
+    if (!mine || !where.exists(v)) continue;
+    const std::uint32_t row = where.row(v);
+    const std::uint32_t column =
+        Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
+    if (!out.direct && out.swizzled && Form::family != Family::f32) {
+      const std::uint32_t tile = (row >> 7) * out.tile_columns + (column >> 2);
+      const std::uint32_t position = tile * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (column & 3);
+      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
+    } else if (!out.direct) {
+      store_scale_in_tiles<Form>(out, scale[s].number, scale[s].code, row, column);
+    } else if (const std::uint32_t position = row * out.row_step + column * out.column_step;
+               Form::family == Family::f32) {
+      static_cast<float*>(out.scales)[position] = scale[s].number;
+    } else {
+      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
+    }
+  }
+}
+
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
@@ -337,21 +394,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
     if (where.row(0) == 0 && where.column(0) == 0) store_scale<Form>(out, scale[0], 0);
     return;
   }
-#pragma unroll
-  for (int s = 0; s < Shared::kScales; ++s) {
-    const int v =
-        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
-    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
-    if (mine && where.exists(v)) {
-      const std::uint32_t column =
-          Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
-      if constexpr (Where::has_places()) {
-        store_scale<Form>(out, scale[s], where.scale_position(v, column));
-      } else {
-        store_scale<Form>(out, scale[s], position_of(out, static_cast<std::uint32_t>(where.row(v)), column));
-      }
-    }
-  }
+  store_scales<Form, Shared, vectors_of_row>(out, scale, where);
 }
 
 }  // namespace fwht::encoder

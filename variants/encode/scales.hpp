@@ -32,11 +32,14 @@ enum class Codes : std::uint8_t {
 };
 
 /// What a kernel is compiled for.
-template <Element element_, Family family_, bool whole_row_>
+///
+/// @tparam rounded_  numbers are rounded to the storage type first, and the rule is one of storage_encoder.cuh
+template <Element element_, Family family_, bool whole_row_, bool rounded_ = false>
 struct Form {
   static constexpr Element element = element_;
   static constexpr Family family = family_;
   static constexpr bool whole_row = whole_row_;
+  static constexpr bool rounded = rounded_;
   static constexpr int bits = element == Element::e4m3 || element == Element::int8 ? 8 : 4;
   static constexpr int words = bits / 4;  // of a vector
 };

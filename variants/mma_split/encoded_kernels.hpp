@@ -24,7 +24,7 @@ using PreparedKernel = void (*)(PreparedBatch);
 
 /// What a kernel is compiled for; nullptr where it is not.
 template <Dtype dtype, CodeFormat format>
-EncodedKernel find_encoded(const KernelId& id, bool joins_vectors);
+EncodedKernel find_encoded(const KernelId& id, bool joins_vectors, bool rounded_first);
 
 /// nullptr where it is not compiled.
 template <Dtype dtype, CodeFormat format>

@@ -38,28 +38,28 @@ PreparedKernel find_with_prologue(CodeFormat format, int log_n, bool joins) {
 }
 
 template <Dtype dtype>
-EncodedKernel find(CodeFormat format, const KernelId& id, bool joins) {
+EncodedKernel find(CodeFormat format, const KernelId& id, bool joins, bool rounded) {
   switch (format) {
     case CodeFormat::plain:
       return nullptr;
     case CodeFormat::e4m3:
-      return find_encoded<dtype, CodeFormat::e4m3>(id, joins);
+      return find_encoded<dtype, CodeFormat::e4m3>(id, joins, rounded);
     case CodeFormat::int8:
-      return find_encoded<dtype, CodeFormat::int8>(id, joins);
+      return find_encoded<dtype, CodeFormat::int8>(id, joins, rounded);
     case CodeFormat::int4:
-      return find_encoded<dtype, CodeFormat::int4>(id, joins);
+      return find_encoded<dtype, CodeFormat::int4>(id, joins, rounded);
     case CodeFormat::mxfp8:
-      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins);
+      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins, rounded);
     case CodeFormat::mxfp4:
-      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins);
+      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins, rounded);
     case CodeFormat::nvfp4:
-      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins);
+      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins, rounded);
   }
   return nullptr;
 }
 
 template <Dtype dtype>
-Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins) {
+Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool rounded) {
   const CodeFormat format = problem.encoding.format;
   const bool two_passes = encoder::finds_tensor_scale(problem.encoding);
   const auto pointer = [](auto kernel) {
@@ -70,7 +70,7 @@ Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins) {
     return {pointer(find_with_prologue<dtype>(format, id.log_n, joins)),
             two_passes ? pointer(find_prepared_largest<dtype>(id.log_n)) : nullptr};
   }
-  return {pointer(find<dtype>(format, id, joins)), two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
+  return {pointer(find<dtype>(format, id, joins, rounded)), two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
 }
 
 class EncodedPlan final : public Plan {
@@ -82,11 +82,12 @@ class EncodedPlan final : public Plan {
     // A wave of warps with four vectors each; below it more warps are better.
     const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
     const bool joins = joins_vectors(problem.encoding, problem.n());
+    const bool rounded = is_rounded_first(problem.encoding);
     id_ = has_prologue(problem)
               ? prepared_kernel(dtype, log_n, joins)
-              : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins);
-    kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins)
-                                   : kernels_for<Dtype::bf16>(problem, id_, joins);
+              : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
+    kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins, rounded)
+                                   : kernels_for<Dtype::bf16>(problem, id_, joins, rounded);
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
       if (kernel == nullptr || shared_bytes() <= 48 * 1024) continue;
       FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));

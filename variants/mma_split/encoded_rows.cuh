@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "variants/encode/row_encoder.cuh"
+#include "variants/encode/storage_encoder.cuh"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/storage_rows.cuh"
 
@@ -68,6 +68,12 @@ struct EncodedRows {
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  /// While the data are on their way: a launch finds none of its arguments in the constant cache, and the epilogue would
+  /// wait for each line of them.
+  __device__ static void fetch_arguments(const Arguments& arguments) {
+    const encoder::Output& out = arguments.out;
+    asm volatile("" ::"f"(out.brief.above), "f"(out.last), "r"(out.lanes));
+  }
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
@@ -102,10 +108,9 @@ struct EncodedRows {
       __device__ bool leads_row() const { return lane() == 0; }
       __device__ bool asks_for_nan() const { return repaired; }
     } const where{arguments, io, repaired};
-    encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
-                                                             [](float maximum) { return maximum; });
+    encode<tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, where, self);
+      pad<tile>(arguments, self);
   }
 
   /// Behind the exchange: a warp's share of a row.
@@ -147,7 +152,7 @@ struct EncodedRows {
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
     } const where{arguments, self};
     __shared__ float maxima[kWarps];
-    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
+    encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
       __syncthreads();
 #pragma unroll
@@ -156,7 +161,7 @@ struct EncodedRows {
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, where, self);
+      pad<tile>(arguments, self);
   }
 
  private:
@@ -164,9 +169,19 @@ struct EncodedRows {
     return {arguments.out, arguments.places};
   }
 
+  template <Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
+  __device__ __forceinline__ static void encode(const encoder::Output& out, float (&x)[vectors][8],
+                                                const Where& where, const Meet& meet) {
+    if constexpr (Form::rounded) {
+      encoder::encode_rounded<Form, dtype, vectors_of_row>(out, x, where, meet);
+    } else {
+      encoder::encode<Form, dtype, vectors_of_row>(out, x, where, meet);
+    }
+  }
+
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.
-  template <Tile tile, class Where>
-  __device__ static void pad(const Arguments& arguments, const Where& where, int self) {
+  template <Tile tile>
+  __device__ __noinline__ static void pad(const Arguments& arguments, int self) {
     const encoder::Output& out = arguments.out;
     const int lane = rows::lane_of_warp();
     for (int i = lane; i < tile.rows_per_warp(); i += 32) {

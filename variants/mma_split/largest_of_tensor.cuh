@@ -20,6 +20,7 @@ struct LargestOfTensor {
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  __device__ static void fetch_arguments(const Arguments&) {}
 
   /// A warp that holds whole rows. Where a row does not exist, there is another one of the warp again, or zeros.
   template <Tile tile, Access access, Scaling scaling, class Repair>
@@ -58,11 +59,12 @@ struct LargestOfTensor {
   }
 };
 
+/// For the kernels that do not round first, which are those of scales of the tensor.
 template <Dtype dtype>
 EncodedKernel find_largest(const KernelId& id) {
   EncodedKernel found = nullptr;
-  const auto try_one = [&]<int log_n, bool many_dense>() {
-    constexpr KernelId kId = encoded_kernel(dtype, log_n, many_dense, log_n > 8);
+  const auto try_one = [&]<int log_n>() {
+    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false);
     constexpr rows::LaunchCode kCode = rows::code_of(kId.launch);
     if (id != kId) return;
     if constexpr (kId.launch.form == rows::Form::in_warps) {
@@ -74,8 +76,7 @@ EncodedKernel find_largest(const KernelId& id) {
     }
   };
   [&]<int... offset>(std::integer_sequence<int, offset...>) {
-    (try_one.template operator()<kSmallestLogN + offset, false>(), ...);
-    (try_one.template operator()<kSmallestLogN + offset, true>(), ...);
+    (try_one.template operator()<kSmallestLogN + offset>(), ...);
   }
   (std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1>{});
   return found;

@@ -378,9 +378,9 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (const auto& [many_dense, joins] :
-         {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
-      const KernelId id = encoded_kernel(size.dtype, size.log_n, many_dense, joins);
+    for (int which = 0; which < 8; ++which) {
+      const KernelId id =
+          encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0, (which & 4) != 0);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);

@@ -10,6 +10,7 @@ struct StorageRows {
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments; }
   template <Tile tile, Access access>
   using Prologue = NoPrologue<tile, access>;
+  __device__ static void fetch_arguments(const Arguments&) {}
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
