@@ -68,6 +68,7 @@ Support supports_encoding(const Problem& problem) {
   const auto refuse = [&](const auto&... why) -> Support {
     return {concat("the encoding ", to_string(encoding), " is not offered by this variant: ", why...)};
   };
+  if (encoder::finds_tensor_scale(encoding)) return refuse("it needs a pass over the whole tensor first");
   if (encoding.intermediate != Intermediate::storage)
     return refuse("numbers are rounded to the storage type first");
   if (encoding.format != CodeFormat::e4m3 && encoding.format != CodeFormat::int8)
@@ -94,6 +95,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
+  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
+  if (Support pages = require_no_pages(problem); !pages) return pages;
   if (!problem.encoding.is_plain()) {
     if (Support encoding = supports_encoding(problem); !encoding) return encoding;
   }
