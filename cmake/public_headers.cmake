@@ -4,7 +4,7 @@
 set(FWHT_PUBLIC_HEADERS
   common/communicator.hpp common/device_info.hpp common/dtype.hpp common/encoding.hpp common/error.hpp
   common/hadamard_matrices.hpp common/nccl.hpp common/numerics.hpp common/operator.hpp common/operator_data.hpp
-  common/problem.hpp common/scale_layout.hpp common/variant.hpp
+  common/problem.hpp common/prologue.hpp common/scale_layout.hpp common/variant.hpp
   variants/registry.hpp variants/sharded/sharded.hpp variants/transform.hpp)
 
 # Writes the rewritten headers of `source_dir` to `folder`.

@@ -1,5 +1,6 @@
 #include "common/problem.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -13,7 +14,8 @@
 namespace fwht {
 namespace {
 
-constexpr std::string_view kForm = "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][>e4m3:row]";
+constexpr std::string_view kForm =
+    "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][/rms][/page64x100][>e4m3:row]";
 
 /// "28x512", "d53x256", "signs+12": not a word of the other parts.
 bool is_operator(std::string_view word) {
@@ -46,6 +48,7 @@ std::int64_t Problem::bytes_written() const {
 
 std::int64_t Problem::span_bytes_out() const {
   if (encoding.is_plain()) return span_of(out) * bytes_of(out.dtype);
+  if (!paging.is_none()) return paging.pages * page_bytes();
   return ceil_div(span_of(out) * code_bits(encoding.format), 8);
 }
 
@@ -55,7 +58,8 @@ std::int64_t Problem::useful_flops() const {
 
 bool operator==(const Problem& a, const Problem& b) {
   return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
-         a.scale == b.scale && a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
+         a.prologue == b.prologue && a.paging == b.paging && a.scale == b.scale &&
+         a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
 }
 
 std::size_t hash_of(const Problem& problem) {
@@ -78,6 +82,12 @@ std::size_t hash_of(const Problem& problem) {
     mix(array.dtype);
     mix(array.row_stride);
   }
+  mix(problem.prologue.kind);
+  mix(problem.prologue.width);
+  mix(problem.prologue.interleaved);
+  mix(problem.prologue.heads);
+  mix(problem.paging.tokens);
+  mix(problem.paging.pages);
   mix(problem.encoding.format);
   mix(problem.encoding.scales.kind);
   mix(problem.encoding.scales.group);
@@ -119,6 +129,27 @@ void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::
   }
 }
 
+void validate_paging(const Problem& problem) {
+  const Paging& paging = problem.paging;
+  if (paging == Paging{}) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (paging.tokens < 1 || paging.pages < 1 || paging.tokens > kMost ||
+      paging.pages > kMost / paging.tokens) {
+    throw BadRequest(concat("pages=", paging.pages, " of tokens=", paging.tokens,
+                            " must be at least one of one and at most ", kMost, " places together"));
+  }
+  const Encoding& encoding = problem.encoding;
+  const std::int64_t n = problem.n();
+  const bool own_scales = encoding.scales.kind == ScaleGranularity::Kind::row ||
+                          encoding.scales.kind == ScaleGranularity::Kind::group;
+  if (encoding.is_plain() || !own_scales || !writes_scales(encoding) || token_length(encoding, n) != n ||
+      encoding.layout != ScaleLayout::row_major || n % 8 != 0 || problem.out.row_stride != n) {
+    throw BadRequest(concat("pages hold rows of codes, n=", n,
+                            " a multiple of 8, each with scales of its own, row-major; the encoding is '",
+                            to_string(encoding), "', the row stride of out ", problem.out.row_stride));
+  }
+}
+
 void validate_dtype(Dtype dtype, std::string_view name) {
   if (format_of(dtype).bytes == 0) {
     throw BadRequest(
@@ -149,6 +180,8 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
+  validate(problem.prologue, n, problem.rows);
+  validate_paging(problem);
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
   if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
       !(n == 1 && problem.out.row_stride == 1)) {
@@ -171,6 +204,8 @@ std::string to_string(const Problem& problem) {
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
   if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
+  if (!problem.prologue.is_none()) text += concat("/", to_string(problem.prologue));
+  if (!problem.paging.is_none()) text += concat("/page", problem.paging.tokens, "x", problem.paging.pages);
   if (!problem.encoding.is_plain()) text += concat(">", to_string(problem.encoding));
   return text;
 }
@@ -201,6 +236,12 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::in_place;
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
+    } else if (word.starts_with("page")) {
+      const std::size_t times = std::min(word.find('x'), word.size());
+      problem.paging.tokens = integer(word.substr(4, times - 4));
+      problem.paging.pages = integer(word.substr(std::min(times + 1, word.size())));
+    } else if (is_prologue(word)) {
+      problem.prologue = parse_prologue(word);
     } else if (word.starts_with("to-")) {
       to = parse_dtype(word.substr(3));
     } else if (word.starts_with("ldo")) {

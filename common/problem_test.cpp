@@ -25,7 +25,9 @@ TEST(Problem, TextFormGoesThereAndBack) {
   EXPECT_EQ(parse_problem("f32/n8/r0").rows, 0);
   for (const char* text : {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
                            "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1",
-                           "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32"}) {
+                           "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32", "bf16/n128/r8/out/rms",
+                           "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i",
+                           "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32"}) {
     EXPECT_EQ(to_string(parse_problem(text)), text);
   }
   EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
@@ -54,7 +56,15 @@ TEST(Problem, HashesAsAValue) {
                                        "f16/n4096/r8>e4m3:tensor",
                                        "f16/n4096/r8>int8:32",
                                        "f16/n4096/r8>int8:64",
-                                       "f16/n4096/r8>e4m3:row/f32"};
+                                       "f16/n4096/r8>e4m3:row/f32",
+                                       "f16/n4096/r8/rms",
+                                       "f16/n4096/r8/rope64",
+                                       "f16/n4096/r8/rope128",
+                                       "f16/n4096/r8/rope64i",
+                                       "f16/n4096/r8/rope64h4",
+                                       "f16/n4096/r8/page64x2>e4m3:row",
+                                       "f16/n4096/r8/page32x2>e4m3:row",
+                                       "f16/n4096/r8/page64x3>e4m3:row"};
   for (const char* text : texts) {
     hashes.insert(hash_of(parse_problem(text)));
     EXPECT_EQ(hash_of(parse_problem(text)), hash_of(parse_problem(text)));
@@ -104,8 +114,34 @@ TEST(Problem, CountsUsefulWork) {
 }
 
 TEST(Problem, RefusesNonsenseWithValueAndLimit) {
-  for (const char* text : {"f16", "f16/n0/r1", "f16/n8/r-1", "f16/n8/r1/ld7", "f16/n8/r1/snan", "f8/n8/r1",
-                           "f16/n8/r1/zzz", "f16/n8x/r1", "f16/r1", "", "f16/n4611686018427387904/r4"}) {
+  for (const char* text : {"f16",
+                           "f16/n0/r1",
+                           "f16/n8/r-1",
+                           "f16/n8/r1/ld7",
+                           "f16/n8/r1/snan",
+                           "f8/n8/r1",
+                           "f16/n8/r1/zzz",
+                           "f16/n8x/r1",
+                           "f16/28x512/r1/rms",
+                           "f16/n8/r1/rope",
+                           "f16/n8/r1/rope3",
+                           "f16/n8/r1/rope16",
+                           "f16/n8/r1/rope0",
+                           "f16/n8/r1/rope4h0",
+                           "f16/n8/r3/rope4h2",
+                           "f16/n8/r1/rope4x",
+                           "f16/n8/r1/rmsnorm",
+                           "f16/n8/r1/page4x4",
+                           "f16/n8/r1/page4>e4m3:row",
+                           "f16/n8/r1/page0x4>e4m3:row",
+                           "f16/n8/r1/page4x0>e4m3:row",
+                           "f16/n8/r1/page4x4>e4m3:tensor",
+                           "f16/n8/r2/page4x4>e4m3:row,t16",
+                           "f16/n4/r2/page4x4>e4m3:row",
+                           "f16/n8/r2/page4x4>e4m3:row,mn,ldo16",
+                           "f16/r1",
+                           "",
+                           "f16/n4611686018427387904/r4"}) {
     EXPECT_THROW(parse_problem(text), BadRequest) << text;
   }
   try {

@@ -40,7 +40,8 @@ void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
 }
 
 void check_scales(const Operands& operands, const Problem& problem) {
-  check_extra("scales", operands.scales, writes_scales(problem.encoding), problem);
+  check_extra("scales", operands.scales, writes_scales(problem.encoding) && problem.paging.is_none(),
+              problem);
   const float given = operands.tensor_scale;
   if (!needs_tensor_scale(problem.encoding)) {
     if (given == 1.0F) return;
@@ -68,6 +69,28 @@ void check_scale_buffer(const Operands& operands, const Problem& problem) {
   refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
 }
 
+void check_prologue(const Operands& operands, const Problem& problem) {
+  const bool norm = problem.prologue.kind == Prologue::Kind::rms_norm;
+  const bool rope = problem.prologue.kind == Prologue::Kind::rope;
+  check_extra("weight", operands.weight, norm, problem);
+  check_extra("cos_sin", operands.cos_sin, rope, problem);
+  check_extra("positions", operands.positions, rope, problem);
+  check_extra("slots", operands.slots, !problem.paging.is_none(), problem);
+  for (const auto& [name, pointer] : {std::pair{"weight", operands.weight},
+                                      std::pair{"cos_sin", static_cast<const void*>(operands.cos_sin)}}) {
+    if (address_of(pointer) % kScaleAlignment == 0) continue;
+    throw BadRequest(concat(name, "=", hex(address_of(pointer)), " must be aligned to ", kScaleAlignment,
+                            " bytes for ", to_string(problem)));
+  }
+  const float epsilon = operands.epsilon;
+  const float most = norm ? std::numeric_limits<float>::max() : 0.0F;
+  if (epsilon >= 0.0F && epsilon <= most) return;
+  throw BadRequest(norm ? concat("epsilon=", static_cast<double>(epsilon),
+                                 " must be finite and not negative for ", to_string(problem))
+                        : concat("epsilon=", static_cast<double>(epsilon), " is given, but ",
+                                 to_string(problem), " has none"));
+}
+
 void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
   if (problem.placement == Placement::in_place) {
     if (in == out) return;
@@ -92,6 +115,7 @@ void Plan::execute(const Operands& operands, Stream stream) const {
   check_scales(operands, problem_);
   check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
   check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
+  check_prologue(operands, problem_);
   check_placement(problem_, in, out);
   check_scale_buffer(operands, problem_);
   enqueue(operands, stream);
@@ -131,7 +155,19 @@ Support require_programmatic_launch(const DeviceInfo& device) {
 #endif
 }
 
+Support require_no_prologue(const Problem& problem) {
+  if (problem.prologue.is_none()) return {};
+  return {concat("the prologue ", to_string(problem.prologue), " is not offered by this variant")};
+}
+
+Support require_no_pages(const Problem& problem) {
+  if (problem.paging.is_none()) return {};
+  return {concat("pages of ", problem.paging.tokens, " rows are not offered by this variant")};
+}
+
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes) {
+  if (Support pages = require_no_pages(problem); !pages) return pages;
+  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
   if (!problem.encoding.is_plain()) {
     return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
   }

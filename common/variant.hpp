@@ -26,14 +26,24 @@ enum class Memory { host, device };
 /// What a plan is executed on. Which of them a plan needs follows from its problem.
 struct Operands {
   const void* in = nullptr;
-  void* out = nullptr;     ///< rows, or codes where the problem has an encoding
-  void* scales = nullptr;  ///< of the encoding, where writes_scales(); Problem::scale_bytes_out() bytes
+  void* out = nullptr;  ///< rows, or codes where the problem has an encoding, or pages
+  /// Of the encoding, where writes_scales(), unless pages hold them; Problem::scale_bytes_out() bytes.
+  void* scales = nullptr;
   /// Where the operator has signs: one bit an element of a row, set for -1 (pack_signs in
   /// common/operator_data).
   const void* signs = nullptr;
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
   /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
   const void* dense = nullptr;
+  /// Prologue rms: n weights in the input's dtype, and the number that is added to the mean square, on the host.
+  const void* weight = nullptr;
+  float epsilon = 0.0F;
+  /// Prologue rope: fp32 [positions, width], per position width / 2 cosines, then as many sines; and the position of
+  /// each group of Prologue::heads rows, which the caller answers for.
+  const float* cos_sin = nullptr;
+  const std::int64_t* positions = nullptr;
+  /// Where Problem::paging: the place of each row; no two rows have one place.
+  const std::int64_t* slots = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
   float tensor_scale = 1.0F;
@@ -65,7 +75,7 @@ class Plan {
   /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
   /// BadRequest before anything is launched for a null pointer among the operands that the problem needs, an
   /// operand that it does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of the
-  /// tensor that is not positive and finite, too few bytes for the scales, in != out for an in-place plan, or
+  /// tensor that is not positive and finite, a negative epsilon, too few bytes for the scales, in != out for an in-place plan, or
   /// overlapping spans for an out-of-place one.
   void execute(const Operands& operands, Stream stream = nullptr) const;
   /// Short form for problems without scales, signs and dense factors.
@@ -107,12 +117,16 @@ Support require_ordinary_launch(const Problem& problem);
 /// which a newer device would compile for itself, does not wait.
 Support require_programmatic_launch(const DeviceInfo& device);
 
-/// No encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
+/// A sentence for problems with a prologue, or with pages: for variants that have none.
+Support require_no_prologue(const Problem& problem);
+Support require_no_pages(const Problem& problem);
+
+/// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
 /// offered.
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes = kAllDtypes);
 
 /// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no
-/// signs, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the first part
+/// signs, no prologue, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the first part
 /// that is not offered.
 Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
                           std::span<const Dtype> dtypes = kAllDtypes);

@@ -209,6 +209,40 @@ TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
   EXPECT_TRUE(says(refusal(dense, memory.data(), memory.data()), "dense is a null pointer"));
 }
 
+TEST(Plan, ChecksTheOperandsOfAPrologue) {
+  const RecordingPlan norm(parse_problem("bf16/n8/r4/rms>e4m3:row"), 2);
+  Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
+  const auto refusal_of = [](const Plan& plan, const Operands& given) -> std::string {
+    try {
+      plan.execute(given);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal_of(norm, operands).find("weight is a null pointer"), std::string::npos);
+  operands.weight = memory.data() + 768;
+  for (const float bad : {-1e-6F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    operands.epsilon = bad;
+    EXPECT_NE(refusal_of(norm, operands).find("must be finite and not negative"), std::string::npos) << bad;
+  }
+  EXPECT_EQ(norm.enqueued, 0);
+  operands.epsilon = 0.0F;
+  EXPECT_EQ(refusal_of(norm, operands), "");
+
+  const RecordingPlan rope(parse_problem("bf16/n8/r4/rope4>e4m3:row"), 2);
+  EXPECT_NE(refusal_of(rope, operands).find("weight is given, but"), std::string::npos);
+  operands.weight = nullptr;
+  EXPECT_NE(refusal_of(rope, operands).find("cos_sin is a null pointer"), std::string::npos);
+  operands.cos_sin = reinterpret_cast<const float*>(memory.data());
+  EXPECT_NE(refusal_of(rope, operands).find("positions is a null pointer"), std::string::npos);
+  operands.positions = reinterpret_cast<const std::int64_t*>(memory.data());
+  operands.epsilon = 0.5F;
+  EXPECT_NE(refusal_of(rope, operands).find("epsilon=0.5 is given, but"), std::string::npos);
+  operands.epsilon = 0.0F;
+  EXPECT_EQ(refusal_of(rope, operands), "");
+}
+
 TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   const auto refusal_of = [](const Plan& plan, const Operands& operands) -> std::string {
     try {

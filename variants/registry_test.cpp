@@ -93,7 +93,9 @@ const std::vector<Extra> kExtras = {
   {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker"}},
   {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
-  {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "rotate_then_quantize"}},
+  {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"fp8, a scale of many rows",  "bf16/n4096/r8>e4m3:row,t16384",    "t16384",     {"cpu", "cpu_f64", "rotate_then_quantize"}},
+  {"int4 in fp16",               "f16/n4096/r5>int4:row,quarot",     "quarot",     {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8 of the fp32 result",     "bf16/n4096/r5>e4m3:row/f32",       "e4m3:row/f32", {"cpu", "cpu_f64", "mma_split"}},
   {"int8",                       "bf16/n4096/r5>int8:row",           "int8:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"int8 in groups",             "f16/n4096/r5>int8:128",            "int8:128",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
@@ -101,6 +103,10 @@ const std::vector<Extra> kExtras = {
   {"MXFP8",                      "bf16/n4096/r5>mxfp8",              "mxfp8",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"MXFP4",                      "bf16/n4096/r5>mxfp4",              "mxfp4",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"NVFP4",                      "bf16/n4096/r5>nvfp4",              "nvfp4",      {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
+  {"a norm in front of codes",   "bf16/n4096/r5/rms>e4m3:row",       "rms",        {"cpu", "cpu_f64", "mma_split"}},
+  {"a norm in front of rows",    "bf16/n4096/r5/out/rms",            "rms",        {"cpu", "cpu_f64"}},
+  {"turned pairs, then codes",   "bf16/n4096/r5/rope64>mxfp4",       "rope64",     {"cpu", "cpu_f64", "mma_split"}},
+  {"pages of codes",             "bf16/n4096/r5/page64x9>e4m3:row",  "pages of 64", {"cpu", "cpu_f64", "mma_split"}},
   {"a wider output",             "f16/n4096/r5/out/to-f32",          "f32",        {}},
   {"a narrower output",          "f32/n4096/r5/out/to-bf16",         "bf16",       {}},
   {"a wider row stride out",     "f16/n4096/r5/out/ldo8192",         "8192",       {"cpu", "cpu_f64", "wgmma", "matmul"}},
@@ -269,15 +275,17 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
             fmt::format("{} on {}: {}, {}", variant->name, machine.name, extra.what, extra.problem);
         const Support plain = variant->supports(make_problem(problem.dtype(), 4096, 5), machine.device);
         const Support answer = variant->supports(problem, machine.device);
-        // auto offers what a device variant offers on that machine.
+        // auto offers what another device variant offers on that machine, two launches among them.
+        const bool encoded = !problem.encoding.is_plain();
         const bool offered =
-            !forwards(*variant) || (variant->name != "auto" && !problem.encoding.is_plain())
+            !forwards(*variant) || (variant->name != "auto" && encoded)
                 ? offered_by(variant->name)
                 : std::any_of(registry().begin(), registry().end(), [&](const Variant* other) {
                     // It does not fall back to matmul where there is a fast transform.
                     const bool asked = other->name != "matmul" || !problem.op.is_sylvester();
-                    return asked && other->memory == Memory::device && !forwards(*other) &&
-                           offered_by(other->name) && other->supports(problem, machine.device);
+                    return asked && other->memory == Memory::device && other->name != "auto" &&
+                           (encoded || !forwards(*other)) && offered_by(other->name) &&
+                           other->supports(problem, machine.device);
                   });
         // These take no plain Sylvester operator, so that their machine tells what the others' plain answer does.
         const bool runs_there = variant->name == "kronecker" ? machine.name == "H200"

@@ -89,6 +89,27 @@ Verdict plain_result(const Variant& variant, const Problem& problem, TruthCache&
   return checked.verdict;
 }
 
+/// The fp32 results of all rows where the truth's are integers whose sums are exact, as plans of these steps must have
+/// them; empty where they are not exact.
+Bytes exact_values(const Problem& problem, const Numerics& numerics, const Truth& truth) {
+  Problem wide = make_problem(Dtype::f32, problem.op, truth.period.rows);
+  wide.scale = problem.scale;
+  Bytes input(static_cast<std::size_t>(wide.span_bytes())), period(input.size());
+  for (std::int64_t row = 0; row < wide.rows; ++row) {
+    for (std::int64_t i = 0; i < wide.n(); ++i) {
+      const double value =
+          load_element(problem.dtype(), truth.raw.data(), row * truth.period.row_stride() + i);
+      store_element(Dtype::f32, input.data(), row * wide.n() + i, value);
+    }
+  }
+  if (!reference::exact_result(numerics, wide, input.data(), period.data())) return {};
+  Bytes all(static_cast<std::size_t>(problem.elements() * bytes_of(Dtype::f32)));
+  for (std::size_t at = 0; at < all.size(); at += period.size())
+    std::copy_n(period.begin(), std::min(period.size(), all.size() - at),
+                all.begin() + static_cast<std::ptrdiff_t>(at));
+  return all;
+}
+
 /// Relative L2 error of the codes of the truth's rows.
 double error_of_codes(Problem problem, const Truth& truth, const Array& array, const Bytes& values) {
   const std::int64_t token_rows = token_length(problem.encoding, problem.n()) / problem.n();
@@ -122,17 +143,69 @@ Operands encoded_operands(const Problem& problem, const void* in, void* out) {
   return operands;
 }
 
+namespace {
+
+/// What one execution on the rows leaves in the output block.
+Bytes executed(const Plan& plan, const Bytes& rows, Slices& slices) {
+  slices.fill(rows);
+  plan.execute(encoded_operands(plan.problem(), slices.in(0), slices.out(0)));
+  synchronize(slices.memory());
+  Bytes got(static_cast<std::size_t>(encoded_block(plan.problem()).bytes));
+  slices.output().download(got.data(), got.size());
+  return got;
+}
+
+Verdict compare(const Problem& problem, const reference::Encoded& want, const Bytes& got) {
+  Verdict verdict = compare_scales(problem, want.scales, got.data() + encoded_block(problem).scales_at);
+  return verdict ? compare_codes(problem, want.codes, got) : verdict;
+}
+
+/// Codes of the fp32 result itself, which nobody stores: bit for bit on integer rows, whose fp32 result follows from the
+/// plan's steps; the error on rows of `input`, from the plan's own codes.
+EncodedChecked check_of_fp32(const Plan& plan, TruthCache& truths, reference::InputClass input,
+                             std::uint64_t seed, Slices& slices) {
+  const Problem& problem = plan.problem();
+  const Problem plain = plain_of(problem);
+  const float tensor_scale = encoded_operands(problem, nullptr, nullptr).tensor_scale;
+  EncodedChecked checked;
+  const Truth& integers = truths.of(plain, reference::InputClass::integers, seed);
+  const Bytes values = exact_values(plain, plan.numerics(), integers);
+  if (values.empty()) {
+    checked.verdict = reference::incorrect("integer rows have no exact fp32 result by the plan's steps");
+    return checked;
+  }
+  const Bytes of_integers = executed(plan, integers.raw, slices);
+  const reference::Encoded want =
+      reference::quantize(problem, {Dtype::f32, problem.n()}, values.data(), tensor_scale, threads());
+  checked.verdict = compare(problem, want, of_integers);
+  if (!checked.verdict) {
+    checked.verdict.message = "integer rows: " + checked.verdict.message;
+    return checked;
+  }
+  const Truth& truth = truths.of(plain, input, seed);
+  const Bytes got = executed(plan, truth.raw, slices);
+  const reference::Matrix numbers = reference::dequantize(
+      problem, got.data(), got.data() + encoded_block(problem).scales_at, tensor_scale, threads());
+  const Eigen::Index rows = std::min(truth.period.rows, problem.rows);
+  const auto expected = truth.expected.topRows(rows);
+  checked.rel_l2 = (numbers.topRows(rows) - expected).norm() / expected.norm();
+  return checked;
+}
+
+}  // namespace
+
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
                              reference::InputClass input, std::uint64_t seed, Slices& slices) {
   const Problem& problem = plan.problem();
+  if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32) {
+    EncodedChecked checked = check_of_fp32(plan, truths, input, seed, slices);
+    if (!slices.output().guards_intact() || !slices.input().guards_intact())
+      checked.verdict = reference::incorrect("memory in front of or behind the data was written");
+    return checked;
+  }
   const Problem plain = plain_of(problem);
-  slices.fill(truths.input_of(plain, input, seed));
   const Operands operands = encoded_operands(problem, slices.in(0), slices.out(0));
-  plan.execute(operands);
-  synchronize(slices.memory());
-  const EncodedBlock block = encoded_block(problem);
-  Bytes got(static_cast<std::size_t>(block.bytes));
-  slices.output().download(got.data(), got.size());
+  const Bytes got = executed(plan, truths.input_of(plain, input, seed), slices);
   EncodedChecked checked;
   if (!slices.output().guards_intact() || !slices.input().guards_intact()) {
     checked.verdict = reference::incorrect("memory in front of or behind the data was written");
@@ -147,8 +220,7 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   }
   const reference::Encoded want =
       reference::quantize(problem, plain.out, values.data(), operands.tensor_scale, threads());
-  checked.verdict = compare_scales(problem, want.scales, got.data() + block.scales_at);
-  if (checked.verdict) checked.verdict = compare_codes(problem, want.codes, got);
+  checked.verdict = compare(problem, want, got);
   checked.rel_l2 = error_of_codes(problem, truths.of(plain, input, seed), plain.out, values);
   return checked;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "experiments/harness/encoded.hpp"
 #include "experiments/harness/transform.hpp"
 #include "reference/emulation.hpp"
 #include "variants/host_models.hpp"
@@ -55,6 +56,28 @@ Performer::Result Performer::run(const Problem& problem, const std::vector<std::
   result.guards_intact = slices.output().guards_intact();
   result.numerics = plan->numerics();
   return result;
+}
+
+bool Performer::encodes(const Problem& problem) const {
+  return source_ == Source::measured && static_cast<bool>(variant_->supports(problem, *device_));
+}
+
+Performer::Encoded Performer::encode(const Problem& problem, const std::vector<std::byte>& input,
+                                     float tensor_scale, Workspace& workspace) const {
+  const auto plan = fwht::plan(*variant_, problem, *device_);
+  Slices& slices = workspace.get(describe(*variant_, problem).buffers);
+  slices.fill(input);
+  Operands operands = encoded_operands(problem, slices.in(0), slices.out(0));
+  operands.tensor_scale = tensor_scale;
+  plan->execute(operands);
+  synchronize(variant_->memory);
+  Encoded encoded;
+  encoded.codes.resize(static_cast<std::size_t>(problem.span_bytes_out()));
+  encoded.scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
+  slices.output().download(encoded.codes.data(), encoded.codes.size());
+  slices.output().download(encoded.scales.data(), encoded.scales.size(),
+                           static_cast<std::size_t>(encoded_block(problem).scales_at));
+  return encoded;
 }
 
 namespace {

@@ -37,6 +37,14 @@ class Performer {
     std::vector<std::byte> output;
     bool guards_intact = true;  ///< nothing was written in front of or behind the data
   };
+  /// Whether it runs here and writes codes itself.
+  bool encodes(const Problem& problem) const;
+  struct Encoded {
+    std::vector<std::byte> codes, scales;
+  };
+  /// One launch of the encoded problem.
+  Encoded encode(const Problem& problem, const std::vector<std::byte>& input, float tensor_scale,
+                 Workspace& workspace) const;
   /// Transforms contiguous rows in place, on a copy. Throws what the plan throws.
   Result run(const Problem& problem, const std::vector<std::byte>& input, Workspace& workspace) const;
 

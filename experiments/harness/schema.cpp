@@ -318,6 +318,7 @@ std::vector<Table> make_tables() {
        "tokens cast to a format without rotation, after an exact one, and after each variant's",
        {performer(), source(), dtype(), length(), input(),
         string("format", optional_key, "number format; empty where the task failed"),
+        string("quantizer", optional, "who made the codes: own, the variant itself, or the reference"),
         positive(integer("elements", optional, "elements", "that were cast")),
         rel_l2("relative L2 error of the token"),
         not_negative(number("bulk_rel_l2", optional, "", "the same over the columns without outliers")),

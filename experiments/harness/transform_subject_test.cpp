@@ -40,6 +40,39 @@ TEST(Transform, IsCheckedAndMeasured) {
   EXPECT_EQ(*std::min_element(timing.each_us.begin(), timing.each_us.end()), timing.min_us);
 }
 
+/// A plan whose codes another plan writes.
+class Forwards final : public Plan {
+ public:
+  Forwards(const Problem& problem, std::unique_ptr<Plan> inner) : Plan(problem), inner_(std::move(inner)) {}
+  Numerics numerics() const override { return inner_->numerics(); }
+  Settings settings() const override { return inner_->settings(); }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override { inner_->execute(operands, stream); }
+  std::unique_ptr<Plan> inner_;
+};
+
+TEST(Transform, CodesOfEitherIntermediateAreJudged) {
+  const DeviceInfo device = this_device();
+  Bench bench(device);
+  for (const char* text : {"bf16/n128/r64>e4m3:row", "bf16/n128/r64>e4m3:row/f32",
+                           "f16/n256/r9000>int8:row/f32", "bf16/n128/r64>nvfp4:128x4/f32"}) {
+    const Subject subject = cpu_subject(text);
+    const Judgement judgement = subject.check(bench.slice(subject));
+    EXPECT_TRUE(judgement.verdict) << text << ": " << judgement.verdict.message;
+    EXPECT_GT(std::stod(judgement.columns.at("rel_l2")), 1e-3) << text;
+    EXPECT_LT(std::stod(judgement.columns.at("rel_l2")), 0.15) << text;
+  }
+  // Codes of the other intermediate are wrong, both ways.
+  for (const auto& [asked, written] : {std::pair{"bf16/n128/r64>int8:row/f32", "bf16/n128/r64>int8:row"},
+                                       {"bf16/n128/r64>int8:row", "bf16/n128/r64>int8:row/f32"}}) {
+    auto plan = std::make_unique<Forwards>(parse_problem(asked),
+                                           fwht::plan(cpu::variant, parse_problem(written), device));
+    const Subject subject = transform_subject(cpu::variant, std::move(plan), std::make_shared<TruthCache>());
+    EXPECT_FALSE(subject.check(bench.slice(subject)).verdict) << asked;
+  }
+}
+
 TEST(Transform, SubjectsOfOtherBuffersAreNotMeasuredTogether) {
   const DeviceInfo device = this_device();
   Bench bench(device);

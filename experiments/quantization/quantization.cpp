@@ -6,9 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
-#include "experiments/quantization/formats.hpp"
+#include "experiments/harness/performer.hpp"
+#include "reference/quantize.hpp"
 
 namespace fwht::quantization {
 
@@ -18,75 +17,29 @@ using reference::Matrix;
 
 namespace {
 
-float largest_of(std::span<const float> values) {
-  float largest = 0.0F;
-  for (const float x : values)
-    largest = std::max(largest, std::fabs(x));
-  return largest;
+/// The number of the tensor that a recipe asks for.
+float tensor_scale_of(const Encoding& encoding, double largest) {
+  return encoding.recipe == Recipe::te ? static_cast<float>(448.0 * 6.0 / largest) : 1.0F;
 }
 
-template <class Round>
-void cast(std::span<const float> from, std::span<float> to, float scale, const Round& round) {
-  for (std::size_t i = 0; i < from.size(); ++i)
-    to[i] = scale > 0.0F ? round(from[i] / scale) * scale : 0.0F;
-}
-
-template <class Body>
-void in_blocks(std::span<const float> from, std::span<float> to, std::size_t block, const Body& body) {
-  for (std::size_t first = 0; first < from.size(); first += block) {
-    const std::size_t count = std::min(block, from.size() - first);
-    body(from.subspan(first, count), to.subspan(first, count));
-  }
-}
-
-const auto kToE4m3 = [](float x) { return round_to(kE4m3, x); };
-const auto kToE2m1 = [](float x) { return round_to(kE2m1, x); };
-
-void mxfp4(std::span<const float> from, std::span<float> to) {
-  const float largest = largest_of(from);
-  cast(from, to, largest > 0.0F ? power_of_two(std::max(exponent_of(largest) - 2, -126)) : 0.0F, kToE2m1);
-}
-
-void nvfp4(std::span<const float> token, std::span<float> to) {
-  const float token_scale = largest_of(token) / (kE4m3.largest * kE2m1.largest);
-  in_blocks(token, to, 16, [&](auto from, auto into) {
-    const float wanted = token_scale > 0.0F ? largest_of(from) / kE2m1.largest / token_scale : 0.0F;
-    cast(from, into, round_to(kE4m3, wanted) * token_scale, kToE2m1);
-  });
+Problem encoded_problem(const Format& format, Problem problem) {
+  problem.encoding = parse_encoding(format.encoding);
+  problem.placement = Placement::out_of_place;
+  return problem;
 }
 
 }  // namespace
 
-std::string_view name_of(Format format) {
-  switch (format) {
-    case Format::int8:
-      return "int8";
-    case Format::int4:
-      return "int4";
-    case Format::e4m3:
-      return "e4m3";
-    case Format::mxfp4:
-      return "mxfp4";
-    case Format::nvfp4:
-      return "nvfp4";
-  }
-  return "";
-}
-
-void quantize(Format format, std::span<const float> token, std::span<float> quantized) {
-  if (token.size() != quantized.size()) throw BadRequest("a token and its quantized form differ in length");
-  switch (format) {
-    case Format::int8:
-      return cast(token, quantized, largest_of(token) / 127.0F, round_to_integer);
-    case Format::int4:
-      return cast(token, quantized, largest_of(token) / 7.0F, round_to_integer);
-    case Format::e4m3:
-      return cast(token, quantized, largest_of(token) / kE4m3.largest, kToE4m3);
-    case Format::mxfp4:
-      return in_blocks(token, quantized, 32, [](auto from, auto to) { mxfp4(from, to); });
-    case Format::nvfp4:
-      return nvfp4(token, quantized);
-  }
+Matrix quantized(const Format& format, const Matrix& values) {
+  const Problem problem = encoded_problem(format, make_problem(Dtype::f32, values.cols(), values.rows()));
+  std::vector<float> numbers(static_cast<std::size_t>(values.size()));
+  std::transform(values.data(), values.data() + values.size(), numbers.begin(),
+                 [](double x) { return static_cast<float>(x); });
+  const float tensor_scale = tensor_scale_of(problem.encoding, values.cwiseAbs().maxCoeff());
+  const int threads = reference::default_threads();
+  const reference::Encoded encoded =
+      reference::quantize(problem, problem.in, numbers.data(), tensor_scale, threads);
+  return reference::dequantize(problem, encoded.codes.data(), encoded.scales.data(), tensor_scale, threads);
 }
 
 Tokens::Tokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::int64_t rows,
@@ -106,14 +59,6 @@ Tokens::Tokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::in
   reference::transform(exact_, problem_.scale);
 }
 
-std::vector<CsvRow> Tokens::rows(Cast cast) const {
-  return cast == Cast::plain ? rows_for(plain_, plain_, false) : rows_for(exact_, exact_, true);
-}
-
-std::vector<CsvRow> Tokens::rows(const std::vector<std::byte>& rotated) const {
-  return rows_for(reference::load_rows(problem_, rotated.data()), exact_, true);
-}
-
 namespace {
 
 /// Sums over tokens.
@@ -127,32 +72,24 @@ constexpr double kBulk = 6.0;
 
 }  // namespace
 
-std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bool rotated) const {
-  const auto count = static_cast<std::size_t>(truth.cols());
+template <class Quantize>
+std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bool rotated,
+                                     const Quantize& quantize) const {
   const double transform_error = (cast - truth).norm() / truth.norm();
   std::vector<CsvRow> rows;
-  for (const Format format : kFormats) {
-    Matrix error(truth.rows(), truth.cols());
+  for (const Format& format : kFormats) {
+    if (parse_encoding(format.encoding).scales.group > truth.cols()) continue;
+    const Numbers numbers = quantize(format);
+    Matrix error = numbers.values - truth;
     std::vector<Sums> sums(static_cast<std::size_t>(truth.rows()));
-    parallel_for(truth.rows(), reference::default_threads(), [&](std::int64_t begin, std::int64_t end) {
-      std::vector<float> token(count);
-      for (std::int64_t r = begin; r < end; ++r) {
-        for (std::size_t i = 0; i < count; ++i)
-          token[i] = static_cast<float>(cast(r, static_cast<Eigen::Index>(i)));
-        const double peak = largest_of(token);
-        quantize(format, token, token);
-        Sums& s = sums[static_cast<std::size_t>(r)];
-        for (std::size_t i = 0; i < count; ++i) {
-          const auto c = static_cast<Eigen::Index>(i);
-          error(r, c) = token[i] - truth(r, c);
-          s.nonzero += truth(r, c) != 0.0;
-          s.lost += truth(r, c) != 0.0 && token[i] == 0.0F;
-        }
-        s.error2 = error.row(r).squaredNorm();
-        s.truth2 = truth.row(r).squaredNorm();
-        s.peak = peak / std::sqrt(s.truth2 / static_cast<double>(count));
-      }
-    });
+    for (Eigen::Index r = 0; r < truth.rows(); ++r) {
+      Sums& s = sums[static_cast<std::size_t>(r)];
+      s.nonzero = (truth.row(r).array() != 0.0).count();
+      s.lost = (truth.row(r).array() != 0.0 && numbers.values.row(r).array() == 0.0).count();
+      s.error2 = error.row(r).squaredNorm();
+      s.truth2 = truth.row(r).squaredNorm();
+      s.peak = cast.row(r).cwiseAbs().maxCoeff() / std::sqrt(s.truth2 / static_cast<double>(truth.cols()));
+    }
     // Back to the columns of the token: the transform is its own inverse, the signs as well.
     if (rotated) reference::transform(error, problem_.scale);
     Sums all;
@@ -173,7 +110,8 @@ std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bo
     }
     const auto elements = static_cast<double>(truth.size());
     rows.push_back(
-        {{"format", std::string(name_of(format))},
+        {{"format", std::string(format.name)},
+         {"quantizer", std::string(numbers.quantizer)},
          {"elements", std::to_string(truth.size())},
          {"rel_l2", csv_number(std::sqrt(all.error2 / all.truth2))},
          {"bulk_rel_l2", csv_number(std::sqrt(all.bulk_error2 / all.bulk2))},
@@ -183,6 +121,28 @@ std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bo
          {"transform_rel_l2", csv_number(transform_error)}});
   }
   return rows;
+}
+
+std::vector<CsvRow> Tokens::rows(Cast cast) const {
+  const Matrix& values = cast == Cast::plain ? plain_ : exact_;
+  return rows_for(values, values, cast == Cast::exact, [&](const Format& format) {
+    return Numbers{quantized(format, values), "reference"};
+  });
+}
+
+std::vector<CsvRow> Tokens::rows(const harness::Performer& performer, harness::Workspace& workspace) const {
+  const Matrix rotated =
+      reference::load_rows(problem_, performer.run(problem_, signed_raw_, workspace).output.data());
+  const double largest = rotated.cwiseAbs().maxCoeff();
+  return rows_for(rotated, exact_, true, [&](const Format& format) -> Numbers {
+    const Problem problem = encoded_problem(format, problem_);
+    if (!performer.encodes(problem)) return {quantized(format, rotated), "reference"};
+    const float tensor_scale = tensor_scale_of(problem.encoding, largest);
+    const harness::Performer::Encoded made = performer.encode(problem, signed_raw_, tensor_scale, workspace);
+    return {reference::dequantize(problem, made.codes.data(), made.scales.data(), tensor_scale,
+                                  reference::default_threads()),
+            "own"};
+  });
 }
 
 namespace {
@@ -242,9 +202,7 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
       if (!performer.supports(make_problem(kind.dtype, kind.n, kElements / kind.n))) continue;
       all.push_back({identity(kind, performer.name(), harness::name_of(performer.source())), kRows,
                      [cache, kind, &performer, &workspace = setup.workspace] {
-                       const Tokens& tokens = cache->of(kind);
-                       return tokens.rows(
-                           performer.run(tokens.problem(), tokens.signed_raw(), workspace).output);
+                       return cache->of(kind).rows(performer, workspace);
                      }});
     }
   };

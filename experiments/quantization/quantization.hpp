@@ -15,21 +15,20 @@
 
 namespace fwht::quantization {
 
-/// How one token (a row) is cast. Scales are fp32 unless the format says otherwise.
-enum class Format {
-  int8,   ///< symmetric, scale = max|x| / 127 a token
-  int4,   ///< symmetric, scale = max|x| / 7 a token
-  e4m3,   ///< scale = max|x| / 448 a token
-  mxfp4,  ///< e2m1, blocks of 32 that share a power of two: 2^(floor(log2 max|x|) - 2) (OCP MX)
-  nvfp4   ///< e2m1, blocks of 16 with an e4m3 scale, over an fp32 scale a token: max|x| / (448 * 6)
+/// How tokens (rows) are cast: an encoding under the name that tables know it by. NVFP4 has the largest number of
+/// all tokens for its tensor.
+struct Format {
+  std::string_view name, encoding;
 };
-inline constexpr std::array kFormats = {Format::int8, Format::int4, Format::e4m3, Format::mxfp4,
-                                        Format::nvfp4};
-std::string_view name_of(Format format);
+inline constexpr std::array kFormats = {
+    Format{"int8", "int8:row"},     Format{"int4", "int4:row"},
+    Format{"int4:128", "int4:128"}, Format{"e4m3", "e4m3:row,sglang_token"},
+    Format{"e4m3:128", "e4m3:128"}, Format{"mxfp8", "mxfp8"},
+    Format{"mxfp4", "mxfp4"},       Format{"mxfp4:rceil", "mxfp4:rceil"},
+    Format{"nvfp4", "nvfp4"}};
 
-/// Writes the numbers that the quantized token stands for. Both spans have the token's length; they may be
-/// equal.
-void quantize(Format format, std::span<const float> token, std::span<float> quantized);
+/// What the codes of `values` (tokens x length, quantized from fp32) stand for, by the reference quantizer.
+reference::Matrix quantized(const Format& format, const reference::Matrix& values);
 
 /// One kind of token, and what is done to it in FP64.
 class Tokens {
@@ -47,12 +46,19 @@ class Tokens {
   };
   /// A row of quantization.csv for each format, without the columns of who rotated.
   std::vector<harness::CsvRow> rows(Cast cast) const;
-  /// The same where `rotated` (storage of the problem) is what a variant made of signed_raw().
-  std::vector<harness::CsvRow> rows(const std::vector<std::byte>& rotated) const;
+  /// The same by a variant. Where it runs here and takes the format's encoding, the codes are its own, written by
+  /// the kernel that rotates (column quantizer); elsewhere the reference quantizes the rows that it rotated.
+  std::vector<harness::CsvRow> rows(const harness::Performer& performer, harness::Workspace& workspace) const;
 
  private:
+  /// What the codes of a format stand for, and who made them.
+  struct Numbers {
+    reference::Matrix values;
+    std::string_view quantizer;
+  };
+  template <class Quantize>
   std::vector<harness::CsvRow> rows_for(const reference::Matrix& cast, const reference::Matrix& truth,
-                                        bool rotated) const;
+                                        bool rotated, const Quantize& quantize) const;
 
   Problem problem_;
   std::vector<std::byte> signed_raw_;

@@ -103,10 +103,8 @@ Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
       [&](const Problem& problem) {
         if (&variant == &rotate_then_quantize::variant && problem.encoding.is_plain())
           return Support{"rows without an encoding are timed as those of auto, whose plans they are"};
-        if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32)
-          return Support{
-              "the sweep judges codes by the variant's own stored rows, and /f32 quantizes other numbers; "
-              "the conformance suite compares them on integer rows"};
+        if (&variant == &automatic::variant && !problem.encoding.is_plain())
+          return Support{"encoded rows of auto are timed under the name of the variant whose plans they are"};
         const Support support = variant.supports(problem, device);
         return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;
       },

@@ -11,6 +11,7 @@
 
 #include "common/bits.hpp"
 #include "reference/operators.hpp"
+#include "reference/prologue.hpp"
 #include "reference/quantize.hpp"
 
 namespace fwht::conformance {
@@ -62,6 +63,20 @@ class BrokenPlan final : public Plan {
  private:
   bool has(Defect which) const { return defect == which; }
 
+  /// The input as the unfused kernel stores it, with what is broken about that.
+  std::vector<std::byte> put_through_prologue(const Operands& given) const {
+    const auto* in = static_cast<const std::byte*>(given.in);
+    std::vector<std::byte> rows(in, in + problem().span_bytes());
+    Problem p = problem();
+    Operands operands = given;
+    if (has(Defect::skips_prologue)) return rows;
+    if (has(Defect::swaps_pairs) && p.prologue.kind == Prologue::Kind::rope)
+      p.prologue.interleaved = !p.prologue.interleaved;
+    if (has(Defect::drops_epsilon)) operands.epsilon = 0.0F;
+    reference::apply_prologue(p, operands, rows.data());
+    return rows;
+  }
+
   /// Sound rows in fp32, quantized by the reference, with what is broken about that.
   void enqueue_encoded(const Operands& operands) const {
     Problem p = problem();
@@ -85,14 +100,34 @@ class BrokenPlan final : public Plan {
       for (float& value : values)
         value = std::isnan(value) ? 0.0F : value;
     }
+    Problem apart = p;
+    apart.paging = {};
     reference::Encoded encoded =
-        reference::quantize(p, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
+        reference::quantize(apart, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
     if (has(Defect::swaps_half_bytes) && code_bits(p.encoding.format) == 4) {
       for (std::byte& byte : encoded.codes)
         byte = byte >> 4 | byte << 4;
     }
+    if (!p.paging.is_none()) return write_pages(p, encoded, operands);
     write_codes(p, encoded, operands);
     write_scales(p, encoded, operands);
+  }
+
+  void write_pages(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
+    const auto code_bytes = p.code_bytes_of_row(), scale_bytes = p.scale_bytes_of_row();
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      std::int64_t slot = operands.slots[row];
+      if (slot < 0 || slot >= p.paging.tokens * p.paging.pages) {
+        if (!has(Defect::writes_left_out_rows)) continue;
+        slot = 0;
+      }
+      const std::int64_t in_page = slot % p.paging.tokens;
+      auto* const page = static_cast<std::byte*>(operands.out) + slot / p.paging.tokens * p.page_bytes();
+      std::memcpy(page + in_page * code_bytes, encoded.codes.data() + row * code_bytes,
+                  static_cast<std::size_t>(code_bytes));
+      std::memcpy(page + p.paging.tokens * code_bytes + in_page * scale_bytes,
+                  encoded.scales.data() + row * scale_bytes, static_cast<std::size_t>(scale_bytes));
+    }
   }
 
   void write_codes(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
@@ -133,8 +168,13 @@ class BrokenPlan final : public Plan {
 
   void enqueue(const Operands& given, Stream) const override {
     const Problem& p = problem();
-    if (!p.encoding.is_plain()) return enqueue_encoded(given);
     Operands operands = given;
+    std::vector<std::byte> prepared;
+    if (!p.prologue.is_none()) {
+      prepared = put_through_prologue(given);
+      operands.in = prepared.data();
+    }
+    if (!p.encoding.is_plain()) return enqueue_encoded(operands);
     ++runs_;
     if (has(Defect::ignores_offset)) {
       operands.in = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(operands.in) / 16 * 16);
@@ -304,8 +344,10 @@ class BrokenPlan final : public Plan {
 };
 
 Support supports(const Problem& asked, const DeviceInfo&) {
-  Problem problem = asked;  // every encoding of the storage types
+  Problem problem = asked;  // every encoding and prologue of the storage types
   problem.encoding = {};
+  if (asked.dtype() != Dtype::f64) problem.prologue = {};
+  problem.paging = {};
   if (!asked.encoding.is_plain()) problem.out.row_stride = problem.in.row_stride;
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (!problem.op.is_sylvester()) return require_plain_rows(problem);
@@ -390,6 +432,10 @@ std::span<const Broken> broken_variants() {
       broken<writes_code_gaps>("writes_code_gaps", "EncodedShapes"),
       broken<nan_codes_are_zero>("nan_codes_are_zero", "EncodedCodes EncodedShapes"),
       broken<stale_scale>("stale_scale", "EncodedCodes EncodedIntermediate EncodedShapes"),
+      broken<skips_prologue>("skips_prologue", "Prologues"),
+      broken<swaps_pairs>("swaps_pairs", "Prologues"),
+      broken<drops_epsilon>("drops_epsilon", "Prologues"),
+      broken<writes_left_out_rows>("writes_left_out_rows", "Pages"),
       broken<no_settings>("no_settings", "Declarations"),
       broken<supports_anything>("supports_anything", "UnsupportedProblems"),
   };

@@ -53,6 +53,10 @@ enum class Defect {
   writes_code_gaps,         ///< zeros between rows of codes
   nan_codes_are_zero,       ///< NaN gives the code of zero
   stale_scale,              ///< never writes the last scale
+  skips_prologue,           ///< transforms rows as they are
+  swaps_pairs,              ///< turns neighbours where halves are asked for, and the other way round
+  drops_epsilon,            ///< normalizes without the number that is added
+  writes_left_out_rows,     ///< rows without a place go to the first one
   no_settings,              ///< reports nothing about itself
   supports_anything         ///< also orders for which no Hadamard matrix exists
 };

@@ -33,6 +33,9 @@ void operator_shapes(Session& session);
 void encoded_codes(Session& session);
 void encoded_intermediate(Session& session);
 void encoded_shapes(Session& session);
+void encoded_in_bulk(Session& session);
+void prologues(Session& session);
+void pages(Session& session);
 
 // Statistical: tolerances derived from the steps.
 void smooth_inputs(Session& session);

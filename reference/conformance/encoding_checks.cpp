@@ -9,7 +9,9 @@
 #include <random>
 
 #include "common/error.hpp"
+#include "common/operator_data.hpp"
 #include "reference/conformance/checks.hpp"
+#include "reference/prologue.hpp"
 #include "reference/quantize.hpp"
 
 namespace fwht::conformance {
@@ -103,6 +105,7 @@ std::vector<float> tensor_scales(const Encoding& encoding) {
 /// Where `got` and `want` differ first in the rows of codes; empty when nowhere.
 std::string difference_of_codes(const Problem& problem, const Bytes& want, const Bytes& got,
                                 const Array& array, const Bytes& values) {
+  if (problem.out.row_stride == problem.n() && std::equal(want.begin(), want.end(), got.begin())) return {};
   const int bits = code_bits(problem.encoding.format);
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     const std::int64_t first = row * problem.out.row_stride;
@@ -162,6 +165,27 @@ Problem plain_problem(const Problem& problem) {
   return plain;
 }
 
+/// As the kernel in front of an unfused chain stores them; the operands are those of PrologueData.
+void put_through_prologue(const Problem& problem, Bytes& rows) {
+  Operands operands;
+  const PrologueData data(problem);
+  data.add_to(operands);
+  reference::apply_prologue(problem, operands, rows.data());
+}
+
+/// Signs first, those of OperatorData.
+void multiply_by_signs(const Problem& problem, Bytes& rows) {
+  const OperatorData data(problem.op, problem.dtype());
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t column = 0; column < problem.n(); ++column) {
+      const std::int64_t element = row * problem.row_stride() + column;
+      if (!sign_is_negative(data.signs.data(), column)) continue;
+      set_bits(problem.dtype(), rows.data(), element,
+               bits_at(problem.dtype(), rows.data(), element) ^ sign_bit(problem.dtype()));
+    }
+  }
+}
+
 /// For large problems: quantize in parallel.
 int threads_for(const Problem& problem) {
   return static_cast<int>(std::clamp<std::int64_t>(problem.elements() >> 16, 1, 16));
@@ -172,6 +196,12 @@ void judge(Session& session, const Problem& problem, const Bytes& input, const s
            const Execution& how = {}) {
   Problem plain = plain_problem(problem);
   Bytes rows = input;
+  put_through_prologue(problem, rows);
+  plain.prologue = {};
+  if (problem.op.has_signs() && !session.supports(plain)) {  // signs are exact: in the rows, or in the kernel
+    plain.op = Operator(problem.op.factors());
+    multiply_by_signs(problem, rows);
+  }
   if (!session.supports(plain)) {  // strides that only encoded rows may have
     plain.set_row_stride(plain.n());
     rows = Bytes(static_cast<std::size_t>(plain.span_bytes()));
@@ -260,10 +290,122 @@ void encoded_codes(Session& session) {
       if (problem) judge(session, *problem, edge_rows(*problem), "tokens of several rows");
     }
   }
-  for (const Operator& op : session.operators()) {
+  for (const Operator& op : session.asked_operators()) {
     for (const std::string_view text : {"e4m3:row", "int4:row", "mxfp8"}) {
       const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), op, kinds), text);
       if (problem) judge(session, *problem, edge_rows(*problem), "rows of all kinds");
+    }
+  }
+}
+
+// F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Row lengths take turns.
+void encoded_in_bulk(Session& session) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 24;
+  const Bytes input =
+      make_input(make_problem(session.dtype(), 64, kElements / 64), InputClass::normal, kSeed);
+  const std::vector<std::int64_t>& sizes = session.sizes();
+  std::size_t turn = 0;
+  for (const std::string_view text : all_encodings()) {
+    std::optional<Problem> problem;
+    for (std::size_t i = 0; i < sizes.size() && !problem; ++i) {
+      const std::int64_t n = sizes[(turn + i) % sizes.size()];
+      problem = encoded(make_problem(session.dtype(), n, kElements / n), text);
+      if (problem && !session.supports(*problem)) problem.reset();
+    }
+    ++turn;
+    if (problem) {
+      judge(session, *problem, input, "2^24 numbers");
+    } else {
+      session.skip(fmt::format("the encoding {} has no row length here", text));
+    }
+  }
+}
+
+// F5. Prologues: the bits of the chain of a kernel that stores its rows, the variant's own transform, and the
+// reference's quantizer. Plain results too, where they are offered.
+void prologues(Session& session) {
+  constexpr auto kKinds = static_cast<std::int64_t>(Row::count);
+  for (const std::int64_t n : session.sizes()) {
+    if (!session.on_device() && n != 4 && n != 32 && n != 128) continue;
+    std::vector<Prologue> all{{Prologue::Kind::rms_norm}};
+    for (const std::int64_t width : {n / 2, std::min<std::int64_t>(n, 64)}) {
+      for (const bool interleaved : {false, true}) {
+        for (const std::int64_t heads : {1, 4})
+          all.push_back({Prologue::Kind::rope, width, interleaved, heads});
+      }
+    }
+    for (const Prologue& prologue : all) {
+      for (const bool signs : {false, true}) {
+        Problem problem = make_problem(session.dtype(), n, n <= 256 ? 4 * kKinds + 4 : 2 * kKinds + 2);
+        if (signs) problem.op = problem.op.with_signs();
+        problem.prologue = prologue;
+        problem.set_row_stride(signs ? n + 8 : n);
+        for (const std::string_view text : {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "e4m3:32",
+                                            "int8:tensor", "mxfp4:rceil", "nvfp4:128x4"}) {
+          if (const std::optional<Problem> asked = wanted(session, problem, text))
+            judge(session, *asked, edge_rows(*asked), "prologue");
+        }
+        problem.placement = Placement::out_of_place;
+        if (const Support support = session.support(problem); !support) {
+          session.skip(support.why_not);
+          continue;
+        }
+        const Bytes input = edge_rows(problem);
+        Bytes rows = input;
+        put_through_prologue(problem, rows);
+        Problem bare = problem;
+        bare.prologue = {};
+        session.expect_same_rows(bare, session.execute(bare, rows), problem, session.execute(problem, input),
+                                 "prologue");
+      }
+    }
+  }
+}
+
+// F6. Pages: where rows go, codes and scales lie as the unpaged problem has them; all else is left alone.
+void pages(Session& session) {
+  for (const std::int64_t n : session.sizes()) {
+    if (n % 8 != 0 || (!session.on_device() && n != 32 && n != 128)) continue;
+    for (const std::string_view text :
+         {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "int4:row", "mxfp4:rceil"}) {
+      if (token_length(parse_encoding(text), n) != n) continue;  // a scale of several rows has no page
+      for (const Prologue& prologue : {Prologue{}, Prologue{Prologue::Kind::rope, n / 2}}) {
+        for (const Paging& paging : {Paging{64, 3}, Paging{1, 150}, Paging{200, 1}}) {
+          Problem problem = make_problem(session.dtype(), n, 131);
+          problem.prologue = prologue;
+          const std::optional<Problem> apart = wanted(session, problem, text);
+          if (!apart) continue;
+          Problem paged = *apart;
+          paged.paging = paging;
+          if (const Support support = session.support(paged); !support) {
+            session.skip(support.why_not);
+            continue;
+          }
+          const Bytes input = edge_rows(paged);
+          const EncodedBytes from = session.execute_encoded(*session.plan(*apart), input);
+          const EncodedBytes got = session.execute_encoded(*session.plan(paged), input);
+          Bytes want(got.codes.size(), std::byte{kPoisonByte});
+          const std::vector<std::int64_t> slots = slots_of(paged);
+          const auto code_bytes = static_cast<std::size_t>(paged.code_bytes_of_row()),
+                     scale_bytes = static_cast<std::size_t>(paged.scale_bytes_of_row()),
+                     tokens = static_cast<std::size_t>(paging.tokens);
+          for (std::size_t row = 0; row < slots.size(); ++row) {
+            if (slots[row] < 0 || slots[row] >= paging.tokens * paging.pages) continue;
+            const auto slot = static_cast<std::size_t>(slots[row]);
+            const std::size_t page = slot / tokens * tokens * (code_bytes + scale_bytes);
+            std::copy_n(from.codes.begin() + static_cast<std::ptrdiff_t>(row * code_bytes), code_bytes,
+                        want.begin() + static_cast<std::ptrdiff_t>(page + slot % tokens * code_bytes));
+            std::copy_n(from.scales.begin() + static_cast<std::ptrdiff_t>(row * scale_bytes), scale_bytes,
+                        want.begin() + static_cast<std::ptrdiff_t>(page + tokens * code_bytes +
+                                                                   slot % tokens * scale_bytes));
+          }
+          if (want == got.codes) continue;
+          const auto at = std::mismatch(want.begin(), want.end(), got.codes.begin()).first - want.begin();
+          session.fail(fmt::format("{}: byte {} of the pages: {:#04x}, not {:#04x}", to_string(paged), at,
+                                   static_cast<int>(got.codes[static_cast<std::size_t>(at)]),
+                                   static_cast<int>(want[static_cast<std::size_t>(at)])));
+        }
+      }
     }
   }
 }

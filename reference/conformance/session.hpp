@@ -37,9 +37,24 @@ struct OperatorData {
   Bytes dense;
 };
 
+/// What a prologue needs beside rows, on the host: weights near 1, angles of all quadrants, positions in no order.
+struct PrologueData {
+  explicit PrologueData(const Problem& problem);
+  /// Pointers into this object.
+  void add_to(Operands& operands) const;
+
+  Bytes weight;
+  std::vector<float> cos_sin;
+  std::vector<std::int64_t> positions;
+  float epsilon = 0.0F;
+};
+
+/// Places of rows in pages: in no order, some of none.
+std::vector<std::int64_t> slots_of(const Problem& problem);
+
 /// What an encoded problem leaves behind.
 struct EncodedBytes {
-  Bytes codes, scales;
+  Bytes codes, scales;  ///< pages lie in `codes`
 };
 
 struct Report {
@@ -84,6 +99,8 @@ class Session {
 
   /// Supported operators of several factors, or with signs.
   const std::vector<Operator>& operators() const { return operators_; }
+  /// All of them, because encoded results may have more.
+  const std::vector<Operator>& asked_operators() const { return asked_operators_; }
 
   Support support(const Problem& problem) const { return variant_.supports(problem, device_); }
   bool supports(const Problem& problem) const { return static_cast<bool>(support(problem)); }
@@ -130,7 +147,7 @@ class Session {
   Dtype dtype_;
   DeviceInfo device_;
   std::vector<std::int64_t> sizes_, large_sizes_;
-  std::vector<Operator> operators_;
+  std::vector<Operator> operators_, asked_operators_;
   Report report_;
 };
 

@@ -150,6 +150,23 @@ TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   }
 }
 
+// One kernel where it serves, else two launches; also where the table knows the rows' own fastest variant.
+TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
+  const auto first = [](const char* text) -> std::string_view {
+    const std::vector<const Variant*> found = candidates(parse_problem(text), h200_description());
+    return found.empty() ? "none" : found.front()->name;
+  };
+  EXPECT_EQ(first("bf16/n128/r4096>e4m3:row"), "mma_split");
+  EXPECT_EQ(first("f16/n16384/r64>nvfp4:128x4"), "mma_split");
+  EXPECT_EQ(first("bf16/n4096/r64>e4m3:tensor"), "mma_split");
+  EXPECT_EQ(first("f16/n4096/r64>int4:row,quarot"), "mma_split");
+  EXPECT_EQ(first("bf16/n128/r64>e4m3:row,t8192"), "rotate_then_quantize") << "a scale of several rows";
+  EXPECT_EQ(first("bf16/n32/r64>mxfp8"), "rotate_then_quantize") << "shorter than a row of mma_split";
+  EXPECT_EQ(first("bf16/n32768/r64>int4:row"), "rotate_then_quantize");
+  EXPECT_EQ(first("bf16/n32768/r64>e4m3:tensor"), "rotate_then_quantize") << "no pass over the tensor in wgmma";
+  EXPECT_EQ(first("bf16/n32/r64>mxfp8/f32"), "none") << "two launches have no fp32 result";
+}
+
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
   const TuningTable& table = shipped_table();
   EXPECT_TRUE(table.is_for(h200_description()));

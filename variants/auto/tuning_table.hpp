@@ -55,7 +55,8 @@ const TuningTable& shipped_table();
 
 /// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
 /// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster. Operators of
-/// several factors, or with signs: those tensor cores, then fp32 arithmetic.
+/// several factors, or with signs: those tensor cores, then fp32 arithmetic. Encoded results: one kernel where there is one,
+/// else two launches.
 std::vector<std::string_view> preferred_variants(const Problem& problem);
 
 }  // namespace fwht::automatic

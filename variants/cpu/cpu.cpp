@@ -10,8 +10,8 @@
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
 // by both.
 //
-// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Encoded results:
-// cpu/encoder, token by token.
+// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Prologues: cpu/prologue, on
+// the widened row. Encoded results: cpu/encoder, token by token.
 //
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
@@ -28,6 +28,7 @@
 #include "common/text.hpp"
 #include "variants/cpu/encoder.hpp"
 #include "variants/cpu/kronecker.hpp"
+#include "variants/cpu/prologue.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -146,6 +147,7 @@ class CpuPlan final : public Plan {
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     const auto sums_of = [&](std::int64_t row, Scratch<Sum>& scratch) {
       widen<dtype>(static_cast<const char*>(operands.in) + row * in_bytes, scratch.row.data(), problem().n());
+      if constexpr (dtype != Dtype::f64) put_through_prologue(operands, row, scratch.row.data());
       if (product) {
         product->apply(scratch.row.data(), scratch.sums.data());
       } else {
@@ -163,6 +165,14 @@ class CpuPlan final : public Plan {
                                 problem().n(), static_cast<Sum>(problem().scale));
       }
     });
+  }
+
+  template <class Sum>
+  void put_through_prologue(const Operands& operands, std::int64_t number, Sum* row) const {
+    if (problem().prologue.is_none()) return;
+    std::vector<float> numbers(row, row + problem().n());  // exact: they are of the storage type
+    apply_prologue(problem(), operands, number, numbers.data());
+    std::copy(numbers.begin(), numbers.end(), row);
   }
 
   /// Rows of whole tokens, in fp32 as they are to be quantized.
@@ -211,8 +221,12 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   const bool encoded = !asked.encoding.is_plain();
   if (encoded && asked.dtype() == Dtype::f64)
     return {concat("the encoding ", to_string(asked.encoding), " is not offered for f64 data")};
-  Problem problem = asked;  // every encoding of the others is offered
+  if (!asked.prologue.is_none() && asked.dtype() == Dtype::f64)
+    return {concat("the prologue ", to_string(asked.prologue), " is not offered for f64 data")};
+  Problem problem = asked;  // every encoding and prologue of the others is offered
   problem.encoding = {};
+  problem.prologue = {};
+  problem.paging = {};
   // H_1 with an encoding is a quantizer alone.
   if (problem.op.is_sylvester()) return require_sylvester(problem, encoded ? 1 : 2, kLargestN, kDtypes);
   if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;

@@ -179,6 +179,16 @@ void Encoder::write(std::int64_t token, const float* values) const {
   const std::int64_t n = problem_.n();
   const bool halves = code_bits(encoding.format) == 4;
   auto* codes = static_cast<std::uint8_t*>(operands_.out);
+  auto* scales = static_cast<std::byte*>(operands_.scales);
+  if (const Paging& paging = problem_.paging; !paging.is_none()) {  // a token is a row: as if it were row 0
+    const std::int64_t slot = operands_.slots[token], in_page = slot % paging.tokens;
+    if (slot < 0 || slot >= paging.tokens * paging.pages) return;
+    auto* const page = codes + slot / paging.tokens * problem_.page_bytes();
+    codes = page + in_page * problem_.code_bytes_of_row();
+    scales = reinterpret_cast<std::byte*>(page) + paging.tokens * problem_.code_bytes_of_row() +
+             in_page * problem_.scale_bytes_of_row();
+    token = 0;
+  }
   for (std::int64_t first = 0; first < token_; first += group_) {
     Scale scale = tensor_;
     if (encoding.scales.kind != Kind::tensor) {
@@ -186,8 +196,7 @@ void Encoder::write(std::int64_t token, const float* values) const {
       const std::int64_t position =
           scale_position(encoding.layout, token, first / group_, shape_.rows, shape_.columns);
       const int bytes = scale_bytes(encoding);
-      std::memcpy(static_cast<std::byte*>(operands_.scales) + position * bytes, &scale.stored,
-                  static_cast<std::size_t>(bytes));
+      std::memcpy(scales + position * bytes, &scale.stored, static_cast<std::size_t>(bytes));
     }
     for (std::int64_t i = first; i < first + group_; ++i) {
       const std::int64_t row = token * token_rows() + i / n, element = row * problem_.out.row_stride + i % n;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "common/dtype.hpp"
 #include "variants/rows/warp_program.hpp"
 
 namespace fwht::encoder {
@@ -76,6 +77,26 @@ FWHT_WARP_CODE float quotient(float a, float b, float r) {
   const float q = multiply(a, r);
   const float excess = fused_multiply_add(q, b, -a);
   return fused_multiply_add(-excess, r, q);
+}
+
+/// fp16 bits of x, rounded to nearest even; and the number that they are.
+FWHT_WARP_CODE std::uint32_t f16_bits_of(float x) {
+#ifdef __CUDA_ARCH__
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+#else
+  return float_to_f16(x);
+#endif
+}
+FWHT_WARP_CODE float rounded_to_f16(float x) {
+#ifdef __CUDA_ARCH__
+  float rounded;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(rounded) : "h"(static_cast<std::uint16_t>(f16_bits_of(x))));
+  return rounded;
+#else
+  return f16_to_float(float_to_f16(x));
+#endif
 }
 
 /// Bytes of a and b (a's are 0..3, b's 4..7) by the four low hexadecimal digits of `selector`, low first.

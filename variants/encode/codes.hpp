@@ -70,21 +70,26 @@ FWHT_WARP_CODE std::uint32_t int8_codes(float a, float b, float c, float d) {
   return gather_bytes<0>(nearest_integer(a), nearest_integer(b), nearest_integer(c), nearest_integer(d));
 }
 
-/// Codes of eight numbers between -8.5 and 7.5, the first in the lowest half byte.
+/// Codes of eight numbers between -8.5 and 7.5, the first in the lowest half byte: numbers of base 16 by
+/// multiply-add, each 8 larger so that it is not negative.
 FWHT_WARP_CODE std::uint32_t int4_codes(const float (&x)[8]) {
-  std::uint32_t pairs[4];
+  constexpr float kShift = 0x1.8p23F + 8.0F;
+  constexpr std::uint32_t kOnTop = 0x4B400000U * 0x11111111U;
+  std::uint32_t code[8];  // on top of 0x4B400000
   FWHT_UNROLL
-  for (int i = 0; i < 4; ++i)
-    pairs[i] = (nearest_integer(x[2 * i]) & 15U) | nearest_integer(x[2 * i + 1]) << 4;
-  return gather_bytes<0>(pairs[0], pairs[1], pairs[2], pairs[3]);
+  for (int i = 0; i < 8; ++i)
+    code[i] = bits_of(add(x[i], kShift));
+  const std::uint32_t low = (code[3] * 16 + code[2]) * 256 + (code[1] * 16 + code[0]);
+  const std::uint32_t high = (code[7] * 16 + code[6]) * 256 + (code[5] * 16 + code[4]);
+  return (high * 65536 + low - kOnTop) ^ 0x88888888U;
 }
 
 // ---- e2m1
 
-/// Codes of y * factor for eight numbers, the first in the lowest half byte. Without `clamps` no product may
-/// reach 7 or be NaN: it would spill into its neighbours. With it NaN gives 6, with the sign of y.
+/// Codes of |y| * factor for eight numbers, the first in the lowest half byte. Without `clamps` no product may
+/// reach 7 or be NaN: it would spill into its neighbours. With it NaN gives 6.
 template <bool clamps>
-FWHT_WARP_CODE std::uint32_t e2m1_codes(const float (&y)[8], float factor) {
+FWHT_WARP_CODE std::uint32_t e2m1_magnitudes(const float (&y)[8], float factor) {
   std::uint32_t code[8];  // on top of 0x4B000000
   FWHT_UNROLL
   for (int i = 0; i < 8; ++i) {
@@ -98,9 +103,15 @@ FWHT_WARP_CODE std::uint32_t e2m1_codes(const float (&y)[8], float factor) {
   constexpr std::uint32_t kOnTop = 0xFB000000U;  // 0x4B000000 (1 + 16 + ... + 16^7) modulo 2^32
   const std::uint32_t low = (code[3] * 16 + code[2]) * 256 + (code[1] * 16 + code[0]);
   const std::uint32_t high = (code[7] * 16 + code[6]) * 256 + (code[5] * 16 + code[4]);
+  return high * 65536 + low - kOnTop;
+}
+
+/// The same with the signs of y.
+template <bool clamps>
+FWHT_WARP_CODE std::uint32_t e2m1_codes(const float (&y)[8], float factor) {
   const std::uint32_t even = gather_bytes<3>(bits_of(y[0]), bits_of(y[2]), bits_of(y[4]), bits_of(y[6]));
   const std::uint32_t odd = gather_bytes<3>(bits_of(y[1]), bits_of(y[3]), bits_of(y[5]), bits_of(y[7]));
-  return (high * 65536 + low - kOnTop) | (odd & 0x80808080U) | (even >> 4 & 0x08080808U);
+  return e2m1_magnitudes<clamps>(y, factor) | (odd & 0x80808080U) | (even >> 4 & 0x08080808U);
 }
 
 }  // namespace fwht::encoder

@@ -151,6 +151,7 @@ constexpr RecipeCase kRecipes[] = {
     {"e4m3:tensor,vllm_static", 128, 0.37F},
     {"int8:row", 128, 1.0F},
     {"int4:32", 128, 1.0F},
+    {"int4:64,quarot", 128, 1.0F},
     {"mxfp8", 128, 1.0F},
     {"mxfp8:rceil", 128, 1.0F},
     {"mxfp4", 128, 1.0F},
@@ -184,7 +185,7 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
     for (int e = 0; e < 8; ++e)
       q[e] = number_to_round<Form>(rule, scale, y[e]);
     codes_of_numbers<Form>(q, words);
-  } else if (rule.codes == Codes::by_quotient && Form::element == Element::e4m3) {
+  } else if (rule.codes == Codes::by_quotient && Form::family == Family::f32) {
     codes_of<Form, true, false>(scale, y, words);
   } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
     codes_of<Form, false, true>(scale, y, words);
@@ -194,6 +195,7 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
   for (int e = 0; e < 8; ++e)
     codes[e] = words[e * Form::bits / 32] >> (e * Form::bits % 32) & ((1U << Form::bits) - 1);
   stored = Form::family == Family::f32 ? bits_of(scale.number) : scale.code;
+  if (rule.in_f16) stored = f16_bits_of(scale.number);
   if (!short_way || rule.given) return;
   // The same of numbers without a last factor of 32, which goes into that of the group.
   float x[8];
@@ -201,7 +203,7 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
     x[e] = y[e] / 32;
   const Scale folded{scale.number / 32, scale.factor * 32, scale.code};
   std::uint32_t again[Form::words];
-  if (rule.codes == Codes::by_quotient && Form::element == Element::e4m3) {
+  if (rule.codes == Codes::by_quotient && Form::family == Family::f32) {
     codes_of<Form, true, false>(folded, x, again);
   } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
     codes_of<Form, false, true>(folded, x, again);
@@ -285,9 +287,8 @@ TEST(EncoderSupport, SaysWhatIsNotOffered) {
             refusal("e4m3:row,t1024", "1024 elements share a scale, and a row has n=128"));
   EXPECT_EQ(why("bf16/n128/r8/ld132/out>e4m3:row"),
             refusal("e4m3:row", "row_stride=132 of the input must be a multiple of 8 below 2^32"));
-  EXPECT_EQ(why("bf16/n128/r8/out>e4m3:tensor"),
-            refusal("e4m3:tensor", "it needs a pass over the whole tensor first"));
-  EXPECT_EQ(why("f16/n128/r8/out>int4:row,quarot"), refusal("int4:row,quarot", "its arithmetic is in fp16"));
+  EXPECT_EQ(why("bf16/n128/r8/out>e4m3:tensor"), "");
+  EXPECT_EQ(why("f16/n128/r8/out>int4:row,quarot"), "");
 }
 
 TEST(EncoderOutput, GroupsTokensAndPaddingAreCounted) {

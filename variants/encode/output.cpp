@@ -14,9 +14,6 @@ Support supports(const Problem& problem) {
   const auto refuse = [&](const auto&... why) -> Support {
     return {concat("the encoding ", to_string(encoding), " is not offered by this variant: ", why...)};
   };
-  if (encoding.recipe == Recipe::quarot) return refuse("its arithmetic is in fp16");
-  if (encoding.scales.kind == Kind::tensor && !needs_tensor_scale(encoding))
-    return refuse("it needs a pass over the whole tensor first");
   if (encoding.scales.kind == Kind::row && token_length(encoding, n) != n)
     return refuse(token_length(encoding, n), " elements share a scale, and a row has n=", n);
   const std::int64_t smallest = encoding.format == CodeFormat::nvfp4 ? 16 : 32;

@@ -6,13 +6,14 @@
 
 #include "common/problem.hpp"
 #include "common/variant.hpp"
-#include "variants/encode/scales.hpp"
+#include "variants/encode/short_codes.hpp"
 
 namespace fwht::encoder {
 
 /// The argument of row_encoder.cuh.
 struct Output {
   Rule rule;
+  ShortRule brief;
   std::uint8_t* codes;
   void* scales;
   std::uint32_t row_bytes;  // of codes, from row to row
@@ -26,9 +27,19 @@ struct Output {
   int log_group;                      // of groups that lie in one vector of a warp
   int lanes;                          // of such a group
   ScaleLayout layout;
-  bool rounds_first;  // Intermediate::storage
-  bool pads;          // zeros are written behind the scales
+  bool direct;    // scales lie at row * row_step + column * column_step and are stored as they are
+  bool swizzled;  // ScaleLayout::swizzled_128x4 with one row per token
+  std::uint32_t tile_columns;  // of that
+  bool rounds_first;           // Intermediate::storage
+  bool pads;                   // zeros are written behind the scales
+  /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has found it.
+  std::uint32_t* largest = nullptr;
 };
+
+/// Whether the one scale of the tensor follows from its numbers, so that it takes a pass of its own.
+inline bool finds_tensor_scale(const Encoding& encoding) {
+  return encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
+}
 
 /// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors are used
 /// only where they are far from the ends of the range: see is_ordinary(). Rounding to f16 first has a grid that does
@@ -48,6 +59,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
   Output out;
   out.rule = rule_of(encoding, operands.tensor_scale);
+  out.brief = short_rule_of(out.rule);
   out.codes = static_cast<std::uint8_t*>(operands.out);
   out.scales = operands.scales;
   out.row_bytes = static_cast<std::uint32_t>(problem.out.row_stride * code_bits(encoding.format) / 8);
@@ -64,14 +76,18 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.log_group = log2_floor(group);
   out.lanes = static_cast<int>(group / 8);
   out.layout = encoding.layout;
+  out.direct = out.rows_per_token == 1 && !out.rule.in_f16 &&
+               (encoding.layout == ScaleLayout::row_major || encoding.layout == ScaleLayout::mn_major);
+  out.swizzled = out.rows_per_token == 1 && encoding.layout == ScaleLayout::swizzled_128x4;
+  out.tile_columns = static_cast<std::uint32_t>(ceil_div(shape.columns, 4));
   out.rounds_first = encoding.intermediate == Intermediate::storage;
   out.pads = padding_is_zero(encoding.layout) &&
              scale_positions(encoding.layout, shape.rows, shape.columns) != shape.rows * shape.columns;
   return out;
 }
 
-/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, or for a
-/// whole row; rows on the 16-byte grid. Otherwise a sentence.
+/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, for a whole
+/// row or for the tensor; rows on the 16-byte grid. Otherwise a sentence.
 Support supports(const Problem& problem);
 
 }  // namespace fwht::encoder

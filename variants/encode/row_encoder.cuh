@@ -14,6 +14,7 @@
 
 #include "common/ptx/global.cuh"
 #include "common/ptx/mma.cuh"
+#include "common/ptx/pairs.cuh"
 #include "common/storage.cuh"
 #include "variants/encode/output.hpp"
 
@@ -21,32 +22,52 @@ namespace fwht::encoder {
 
 // ---- maxima
 
+__device__ __forceinline__ float larger_of(float a, float b) {
+  return fmaxf(a, b);
+}
+/// The largest magnitudes of both halves of pairs, with any sign.
+template <Dtype dtype>
+struct LargestPair {
+  std::uint32_t pair;
+};
+template <Dtype dtype>
+__device__ __forceinline__ LargestPair<dtype> larger_of(LargestPair<dtype> a, LargestPair<dtype> b) {
+  return {ptx::max_xorsign_abs_x2<dtype>(a.pair, b.pair)};
+}
+__device__ __forceinline__ float from_lane_across(float x, int lane_mask) {
+  return __shfl_xor_sync(0xFFFFFFFFU, x, lane_mask);
+}
+template <Dtype dtype>
+__device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype> x, int lane_mask) {
+  return {__shfl_xor_sync(0xFFFFFFFFU, x.pair, lane_mask)};
+}
+
 /// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
 /// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
 /// (k << steps) + lane % 2^steps, over as many lanes.
-template <int steps, int vectors>
-__device__ __forceinline__ void spread_maxima(float (&maximum)[vectors], int lane) {
-#pragma unroll
-  for (int step = 0; step < steps; ++step) {
+template <int steps, int step = 0, int vectors, class Maximum>
+__device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
+  if constexpr (step < steps) {
     const bool upper = (lane >> step & 1) != 0;
 #pragma unroll
     for (int i = 0; i < vectors >> (step + 1); ++i) {
-      const float kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
-      const float given = upper ? maximum[2 * i] : maximum[2 * i + 1];
-      maximum[i] = fmaxf(kept, __shfl_xor_sync(0xFFFFFFFFU, given, 1 << step));
+      const Maximum kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
+      const Maximum given = upper ? maximum[2 * i] : maximum[2 * i + 1];
+      maximum[i] = larger_of(kept, from_lane_across(given, 1 << step));
     }
+    spread_maxima<steps, step + 1>(maximum, lane);
   }
 }
 
 /// Over the lanes of a group, from `step` on.
-template <int scales, int vectors>
-__device__ __forceinline__ void maxima_of_lanes(float (&maximum)[vectors], int step, int lanes) {
+template <int scales, int vectors, class Maximum>
+__device__ __forceinline__ void maxima_of_lanes(Maximum (&maximum)[vectors], int step, int lanes) {
 #pragma unroll
   for (int i = 0; i < 5; ++i) {
     if (step >= lanes) return;
 #pragma unroll
     for (int s = 0; s < scales; ++s)
-      maximum[s] = fmaxf(maximum[s], __shfl_xor_sync(0xFFFFFFFFU, maximum[s], step));
+      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step));
     step *= 2;
   }
 }
@@ -78,6 +99,8 @@ __device__ __forceinline__ void store_scale(const Output& out, const Scale& scal
   } else if (out.layout == ScaleLayout::packed) {
     static_cast<std::uint8_t*>(out.scales)[position] =
         static_cast<std::uint8_t>(__float_as_uint(scale.number) >> 23);
+  } else if (Form::element == Element::int4 && out.rule.in_f16) {
+    static_cast<std::uint16_t*>(out.scales)[position] = static_cast<std::uint16_t>(f16_bits_of(scale.number));
   } else {
     static_cast<float*>(out.scales)[position] = scale.number;
   }
@@ -208,10 +231,47 @@ __device__ __forceinline__ float rounded_maximum(const Output& out, float maximu
   return larger(y[0], out.rule.floor);
 }
 
+/// Out of the way of layouts without tiles.
+template <class Form>
+__device__ __noinline__ void store_scale_in_tiles(const Output& out, float number, std::uint32_t code,
+                                                  std::uint32_t row, std::uint32_t column) {
+  store_scale<Form>(out, {number, 0.0F, code}, position_of(out, row, column));
+}
+
+/// The scales that the lane has and that are its to store.
+template <class Form, class Shared, int vectors_of_row, class Where>
+__device__ __forceinline__ void store_scales(const Output& out, const Scale (&scale)[Shared::kScales],
+                                             const Where& where) {
+  const int lane = where.lane();
+#pragma unroll
+  for (int s = 0; s < Shared::kScales; ++s) {
+    const int v =
+        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
+    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
+    if (!mine || !where.exists(v)) continue;
+    const std::uint32_t row = where.row(v);
+    const std::uint32_t column =
+        Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
+    if (!out.direct && out.swizzled && Form::family != Family::f32) {
+      const std::uint32_t tile = (row >> 7) * out.tile_columns + (column >> 2);
+      const std::uint32_t position = tile * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (column & 3);
+      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
+    } else if (!out.direct) {
+      store_scale_in_tiles<Form>(out, scale[s].number, scale[s].code, row, column);
+    } else if (const std::uint32_t position = row * out.row_step + column * out.column_step;
+               Form::family == Family::f32) {
+      static_cast<float*>(out.scales)[position] = scale[s].number;
+    } else {
+      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
+    }
+  }
+}
+
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            row(v), column(v): of the first element; row_step(v), column_step(v): the same from
+/// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v, column);
+///                         row(v), column(v): of the first element; row_step(v), column_step(v): the same from
 ///                         vector 0, constants; exists(v); lane(); leads_row(); asks_for_nan(): whether any of
 ///                         the warp's elements may be NaN
 /// @param meet             see find_maxima()
@@ -228,12 +288,19 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
       scale[s].factor = out.rule.given_factor;
   } else {
     float maximum[Shared::kScales];
-    find_maxima<Form, Shared>(out, x, lane, maximum, meet);
+    if (out.largest != nullptr) {
 #pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s) {
-      maximum[s] = rounded_maximum<dtype>(out, maximum[s]);
-      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
+      for (int s = 0; s < Shared::kScales; ++s)
+        maximum[s] = larger(__uint_as_float(*out.largest), out.rule.floor);
+    } else {
+      find_maxima<Form, Shared>(out, x, lane, maximum, meet);
+#pragma unroll
+      for (int s = 0; s < Shared::kScales; ++s)
+        maximum[s] = rounded_maximum<dtype>(out, maximum[s]);
     }
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
 #pragma unroll
@@ -251,6 +318,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   std::uint8_t* const first_code =
       out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
   const auto codes_at = [&](int v) {
+    if constexpr (Where::has_places()) return out.codes + where.code_offset(v);
     return first_code + where.row_step(v) * std::uint64_t{out.row_bytes} +
            where.column_step(v) * Form::bits / 8;
   };
@@ -309,7 +377,8 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
       } else {
         store_all.template operator()<false, false>();
       }
-    } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
+    } else if constexpr ((Form::element == Element::e4m3 && Form::family == Family::f32) ||
+                         (Form::element == Element::int4 && dtype == Dtype::f16)) {
       if (out.rule.codes == Codes::by_quotient) {
         store_all.template operator()<true, false>();
       } else {
@@ -321,18 +390,11 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   }
 
   if (out.rule.given) return;
-#pragma unroll
-  for (int s = 0; s < Shared::kScales; ++s) {
-    const int v =
-        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
-    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
-    if (mine && where.exists(v)) {
-      store_scale<Form>(
-          out, scale[s],
-          position_of(out, static_cast<std::uint32_t>(where.row(v)),
-                      Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group));
-    }
+  if (out.largest != nullptr) {
+    if (where.row(0) == 0 && where.column(0) == 0) store_scale<Form>(out, scale[0], 0);
+    return;
   }
+  store_scales<Form, Shared, vectors_of_row>(out, scale, where);
 }
 
 }  // namespace fwht::encoder

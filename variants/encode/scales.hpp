@@ -32,11 +32,14 @@ enum class Codes : std::uint8_t {
 };
 
 /// What a kernel is compiled for.
-template <Element element_, Family family_, bool whole_row_>
+///
+/// @tparam rounded_  numbers are rounded to the storage type first, and the rule is one of storage_encoder.cuh
+template <Element element_, Family family_, bool whole_row_, bool rounded_ = false>
 struct Form {
   static constexpr Element element = element_;
   static constexpr Family family = family_;
   static constexpr bool whole_row = whole_row_;
+  static constexpr bool rounded = rounded_;
   static constexpr int bits = element == Element::e4m3 || element == Element::int8 ? 8 : 4;
   static constexpr int words = bits / 4;  // of a vector
 };
@@ -49,6 +52,7 @@ struct Rule {
   float smallest = 0.0F;                        // of s
   bool divides = true;                          // s = a / M, not a * (1 / M)
   bool power_of_two = false;                    // s is rounded up to 2^k
+  bool in_f16 = false;                          // s, and y / s, are rounded to fp16
   Codes codes = Codes::by_reciprocal;
   // Family::e8m0
   std::uint32_t round_up = 0;  // added to the bits of the maximum before its exponent is taken
@@ -119,9 +123,12 @@ inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
       rule.code_of_maximum = tensor_scale * (1.0F / 6.0F);
       rule.number_of_code = 1.0F / tensor_scale;
       break;
+    case Recipe::quarot:
+      rule.in_f16 = true;
+      rule.codes = Codes::by_quotient;
+      break;
     case Recipe::vllm_tensor:
     case Recipe::sglang_token:
-    case Recipe::quarot:
     case Recipe::none:
       break;
   }
@@ -140,7 +147,8 @@ struct Scale {
 template <Family family>
 FWHT_WARP_CODE bool is_ordinary(const Rule& rule, float maximum) {
   const bool in_range = maximum >= 0x1p-64F && maximum <= 0x1p64F;
-  if (family == Family::f32) return in_range;
+  // In fp16 s = a / 7 must be a normal number: then |y| / s does not exceed 7.5 either.
+  if (family == Family::f32) return in_range && (!rule.in_f16 || (maximum >= 0x1p-10F && maximum <= 0x1p16F));
   if (family == Family::e8m0) return in_range || maximum == 0.0F;
   const bool tensor_in_range = rule.number_of_code >= 0x1p-64F && rule.number_of_code <= 0x1p64F;
   return tensor_in_range && maximum <= std::numeric_limits<float>::max();
@@ -157,6 +165,7 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
       s = ordinary ? quotient(maximum, rule.limit, rule.per_limit) : divide(maximum, rule.limit);
     s = larger(s, rule.smallest);
     if (rule.power_of_two) s = float_of((bits_of(s) + 0x7FFFFFU) & 0x7F800000U);
+    if (rule.in_f16) s = rounded_to_f16(s);
     const bool ratio = rule.codes == Codes::by_ratio;
     const float above = ratio ? rule.limit : 1.0F, below = ratio ? maximum : s;
     scale.number = s;
@@ -202,6 +211,10 @@ FWHT_WARP_CODE float number_to_round(const Rule& rule, const Scale& scale, float
                                                                                   : multiply(y, scale.factor);
   if (Form::element == Element::e2m1) return q != q ? std::numeric_limits<float>::infinity() : q;
   if (Form::element == Element::e4m3) return q;
+  if (Form::element == Element::int4 && rule.in_f16) {  // a scale that lost digits lets y / s exceed -7
+    const float in_f16 = rounded_to_f16(q);
+    return in_f16 != in_f16 ? 0.0F : fminf(fmaxf(in_f16, -8.0F), 7.0F);
+  }
   const float most = rule.limit;
   return q != q ? 0.0F : fminf(fmaxf(q, -most), most);
 }
@@ -229,6 +242,11 @@ FWHT_WARP_CODE void codes_of(const Scale& scale, const float (&y)[8], std::uint3
     FWHT_UNROLL
     for (int e = 0; e < 8; ++e)
       q[e] = by_quotient ? quotient(y[e], scale.number, scale.factor) : multiply(y[e], scale.factor);
+    if (by_quotient && Form::element == Element::int4) {  // in fp16, as the rule says
+      FWHT_UNROLL
+      for (int e = 0; e < 8; ++e)
+        q[e] = rounded_to_f16(q[e]);
+    }
     codes_of_numbers<Form>(q, words);
   }
 }

@@ -162,6 +162,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
                      to_string(problem.op), ", which a kernel of its own prepares")};
     }
   }
+  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
+  if (Support pages = require_no_pages(problem); !pages) return pages;
   if (!problem.encoding.is_plain()) {
     return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
   }

@@ -13,6 +13,7 @@
 #include "common/operator.hpp"
 #include "common/ptx/fragments.hpp"
 #include "common/variant.hpp"
+#include "variants/rows/signs.hpp"
 
 namespace fwht::kronecker {
 
@@ -197,10 +198,7 @@ constexpr int Launch::second_bytes() const {
   return 4 * second_words(shape.second);
 }
 
-/// Signs of eight elements, bit i for element i: those of the two 16-bit numbers of word `word`.
-constexpr std::uint32_t pair_signs(std::uint32_t eight, int word) {
-  return (eight << (15 - 2 * word) & 0x8000U) | (eight << (30 - 2 * word) & 0x80000000U);
-}
+using rows::pair_signs;
 
 /// H8 in bf16 as the 8 x 8 operand B of m16n8k8; the same word twice is H8 above H8 as that of m16n8k16.
 constexpr std::uint32_t eight_point_fragment(int lane) {

@@ -2,6 +2,6 @@
 
 namespace fwht::mma_split {
 
-template EncodedKernel find_encoded<Dtype::f16, CodeFormat::int8>(const KernelId&, bool);
+template EncodedKernel find_encoded<Dtype::f16, CodeFormat::int8>(const KernelId&, bool, bool);
 
 }  // namespace fwht::mma_split

@@ -14,7 +14,7 @@ namespace fwht::mma_split {
 
 template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
-  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row);
+  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
   if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
@@ -26,21 +26,25 @@ EncodedKernel encoded_instance() {
 }
 
 template <Dtype dtype, CodeFormat format>
-EncodedKernel find_encoded(const KernelId& id, bool joins) {
+EncodedKernel find_encoded(const KernelId& id, bool joins, bool rounded) {
   constexpr Element kElement = element_of(format);
   constexpr encoder::Family kFamily = encoder::family_of(format);
   EncodedKernel found = nullptr;
-  const auto try_one = [&]<int log_n, bool many_dense>() {
-    if (!joins && id == encoded_kernel(dtype, log_n, many_dense, false))
-      found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, false>>();
-    if constexpr (kFamily == encoder::Family::f32 && log_n > 8) {
-      if (joins && id == encoded_kernel(dtype, log_n, many_dense, true))
-        found = encoded_instance<dtype, log_n, many_dense, encoder::Form<kElement, kFamily, true>>();
+  const auto try_form = [&]<int log_n, bool many_dense, class Form>() {
+    if (joins == Form::whole_row && rounded == Form::rounded &&
+        id == encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded)) {
+      found = encoded_instance<dtype, log_n, many_dense, Form>();
     }
   };
+  const auto try_one = [&]<int log_n, bool many_dense, bool rounds>() {
+    try_form.template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, false, rounds>>();
+    if constexpr (kFamily == encoder::Family::f32 && log_n > 8)
+      try_form.template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, true, rounds>>();
+  };
   [&]<int... offset>(std::integer_sequence<int, offset...>) {
-    (try_one.template operator()<kSmallestLogN + offset, false>(), ...);
-    (try_one.template operator()<kSmallestLogN + offset, true>(), ...);
+    (try_one.template operator()<kSmallestLogN + offset, false, true>(), ...);
+    (try_one.template operator()<kSmallestLogN + offset, true, true>(), ...);
+    (try_one.template operator()<kSmallestLogN + offset, true, false>(), ...);
   }
   (std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1>{});
   return found;

@@ -34,18 +34,32 @@ constexpr Launch encoded_launch(int log_n, bool many_dense, bool joins) {
   }
 }
 
-constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins) {
-  const Launch launch = encoded_launch(log_n, many_dense, joins);
+/// Kernels for numbers that are not rounded first have the launches of many rows alone.
+constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded) {
+  const Launch launch = encoded_launch(log_n, many_dense || !rounded, joins);
   // Addresses of a block's only row cost little.
-  const bool dense = many_dense && launch.form == rows::Form::in_warps;
+  const bool dense = rounded && many_dense && launch.form == rows::Form::in_warps;
   return {dtype,           log_n, launch, dense ? Access::dense : Access::vectors, Trigger::behind_loads,
           Scaling::results};
+}
+
+/// Of rows that are put through a prologue first: the launch of many, any distance apart.
+constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
+  return encoded_kernel(dtype, log_n, true, joins, false);
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of
 /// a warp, 256 elements.
 constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
+}
+
+/// Whether the kernels of storage_encoder.cuh take the encoding.
+constexpr bool is_rounded_first(const Encoding& encoding) {
+  const bool finds_scale_of_tensor =
+      encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
+  return encoding.intermediate == Intermediate::storage && encoding.recipe != Recipe::quarot &&
+         !finds_scale_of_tensor;
 }
 
 /// Elements of a group as the kernel sees it.

@@ -3,31 +3,74 @@
 #include <stdexcept>
 
 #include "common/cuda_check.hpp"
+#include "common/memory.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
 
 namespace fwht::mma_split {
 namespace {
 
+/// What serves a plan; kernels with a prologue take a PreparedBatch, whose front the others take.
+struct Kernels {
+  const void* encode = nullptr;
+  const void* find_largest = nullptr;  // of the tensor; nullptr where it is not asked for
+};
+
 template <Dtype dtype>
-EncodedKernel find(CodeFormat format, const KernelId& id, bool joins) {
+PreparedKernel find_with_prologue(CodeFormat format, int log_n, bool joins) {
   switch (format) {
     case CodeFormat::plain:
       return nullptr;
     case CodeFormat::e4m3:
-      return find_encoded<dtype, CodeFormat::e4m3>(id, joins);
+      return find_prepared<dtype, CodeFormat::e4m3>(log_n, joins);
     case CodeFormat::int8:
-      return find_encoded<dtype, CodeFormat::int8>(id, joins);
+      return find_prepared<dtype, CodeFormat::int8>(log_n, joins);
     case CodeFormat::int4:
-      return find_encoded<dtype, CodeFormat::int4>(id, joins);
+      return find_prepared<dtype, CodeFormat::int4>(log_n, joins);
     case CodeFormat::mxfp8:
-      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins);
+      return find_prepared<dtype, CodeFormat::mxfp8>(log_n, joins);
     case CodeFormat::mxfp4:
-      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins);
+      return find_prepared<dtype, CodeFormat::mxfp4>(log_n, joins);
     case CodeFormat::nvfp4:
-      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins);
+      return find_prepared<dtype, CodeFormat::nvfp4>(log_n, joins);
   }
   return nullptr;
+}
+
+template <Dtype dtype>
+EncodedKernel find(CodeFormat format, const KernelId& id, bool joins, bool rounded) {
+  switch (format) {
+    case CodeFormat::plain:
+      return nullptr;
+    case CodeFormat::e4m3:
+      return find_encoded<dtype, CodeFormat::e4m3>(id, joins, rounded);
+    case CodeFormat::int8:
+      return find_encoded<dtype, CodeFormat::int8>(id, joins, rounded);
+    case CodeFormat::int4:
+      return find_encoded<dtype, CodeFormat::int4>(id, joins, rounded);
+    case CodeFormat::mxfp8:
+      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins, rounded);
+    case CodeFormat::mxfp4:
+      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins, rounded);
+    case CodeFormat::nvfp4:
+      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins, rounded);
+  }
+  return nullptr;
+}
+
+template <Dtype dtype>
+Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool rounded) {
+  const CodeFormat format = problem.encoding.format;
+  const bool two_passes = encoder::finds_tensor_scale(problem.encoding);
+  const auto pointer = [](auto kernel) {
+    if (kernel == nullptr) throw std::logic_error("mma_split: no kernel is compiled for this encoding");
+    return reinterpret_cast<const void*>(kernel);
+  };
+  if (has_prologue(problem)) {
+    return {pointer(find_with_prologue<dtype>(format, id.log_n, joins)),
+            two_passes ? pointer(find_prepared_largest<dtype>(id.log_n)) : nullptr};
+  }
+  return {pointer(find<dtype>(format, id, joins, rounded)), two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
 }
 
 class EncodedPlan final : public Plan {
@@ -39,21 +82,25 @@ class EncodedPlan final : public Plan {
     // A wave of warps with four vectors each; below it more warps are better.
     const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
     const bool joins = joins_vectors(problem.encoding, problem.n());
-    id_ = encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins);
-    const CodeFormat format = problem.encoding.format;
-    kernel_ =
-        dtype == Dtype::f16 ? find<Dtype::f16>(format, id_, joins) : find<Dtype::bf16>(format, id_, joins);
-    if (kernel_ == nullptr) throw std::logic_error("mma_split: no kernel is compiled for this encoding");
-    if (shared_bytes() > 48 * 1024) {
-      FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
+    const bool rounded = is_rounded_first(problem.encoding);
+    id_ = has_prologue(problem)
+              ? prepared_kernel(dtype, log_n, joins)
+              : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
+    kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins, rounded)
+                                   : kernels_for<Dtype::bf16>(problem, id_, joins, rounded);
+    for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
+      if (kernel == nullptr || shared_bytes() <= 48 * 1024) continue;
+      FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
     }
     cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
+    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernels_.encode));
     registers_ = attributes.numRegs;
+    if (kernels_.find_largest != nullptr) largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
   }
 
   /// Vectors are loaded and stored whole.
   std::size_t alignment() const override { return 16; }
+  bool one_stream_at_a_time() const override { return kernels_.find_largest != nullptr; }
 
   Numerics numerics() const override { return numerics_of(problem(), compute_capability_); }
 
@@ -67,7 +114,8 @@ class EncodedPlan final : public Plan {
             {"threads", std::int64_t{tile.threads}},
             {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{shared_bytes()}}};
+            {"shared_bytes", std::int64_t{shared_bytes()}},
+            {"passes", std::int64_t{kernels_.find_largest == nullptr ? 1 : 2}}};
   }
 
  private:
@@ -75,10 +123,22 @@ class EncodedPlan final : public Plan {
   int shared_bytes() const { return 4 * id_.tile().exchange_words(); }
 
   void enqueue(const Operands& operands, Stream stream) const override {
-    const EncodedBatch batch{
-        rows::batch_of(problem(), id_.tile(), factors(problem()), multiprocessors_, operands.in, nullptr),
-        encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()),
-                           factors(problem()).last)};
+    PreparedBatch batch{
+        {rows::batch_of(problem(), id_.tile(), factors(problem()), multiprocessors_, operands.in, nullptr),
+         encoder::output_of(problem(), operands, group_in_row(problem().encoding, problem().n()),
+                            factors(problem()).last)},
+        prologue_of(problem(), operands),
+        places_of(problem(), operands)};
+    if (!problem().paging.is_none()) batch.out.scales = operands.out;
+    if (kernels_.find_largest != nullptr) {
+      batch.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
+      FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, largest_.bytes(), stream));
+      launch(kernels_.find_largest, batch, stream, false);  // behind a memset
+    }
+    launch(kernels_.encode, batch, stream, problem().programmatic_launch);
+  }
+
+  void launch(const void* kernel, PreparedBatch& batch, Stream stream, bool overlaps) const {
     cudaLaunchAttribute programmatic{};
     programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     programmatic.val.programmaticStreamSerializationAllowed = 1;
@@ -88,12 +148,14 @@ class EncodedPlan final : public Plan {
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
     config.stream = stream;
     config.attrs = &programmatic;
-    config.numAttrs = problem().programmatic_launch ? 1 : 0;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, batch));
+    config.numAttrs = overlaps ? 1 : 0;
+    void* arguments[] = {&batch};
+    FWHT_CUDA(cudaLaunchKernelExC(&config, kernel, arguments));
   }
 
   KernelId id_;
-  EncodedKernel kernel_ = nullptr;
+  Kernels kernels_;
+  Buffer largest_;
   int multiprocessors_, compute_capability_, registers_ = 0;
 };
 

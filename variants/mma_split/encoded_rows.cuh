@@ -1,40 +1,116 @@
 // mma_split: the end of a kernel that writes codes and scales.
 #pragma once
 
-#include "variants/encode/row_encoder.cuh"
+#include <type_traits>
+
+#include "variants/encode/storage_encoder.cuh"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/storage_rows.cuh"
 
 namespace fwht::mma_split {
 
-/// @tparam Form  encoder::Form: element, family of scales, what shares one
+/// Behind the exchange: the whole vectors that a warp takes of each warp of the row.
+template <Tile tile>
+__device__ __forceinline__ void take_share_of_row(const DeviceWarp<tile>& warp, int self,
+                                                  float (&x)[tile.kept() * tile.warps_per_row][8]) {
+  constexpr Tile here = tile;
+  constexpr int kWarps = tile.warps_per_row;
+  static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
+  const int first = here.vector_taken(self);
+#pragma unroll
+  for (int v = 0; v < tile.kept(); ++v) {
+    float gathered[kWarps][8];
+    rows::exchange_get(warp, first + v, 0, gathered);
+#pragma unroll
+    for (int from = 0; from < kWarps; ++from) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        x[v * kWarps + from][e] = gathered[from][e];
+    }
+  }
+}
+
+/// The place of a row of codes, and of its scales.
 template <class Form>
+struct Places {
+  const encoder::Output& out;
+  const PlacesArguments& pages;
+
+  __device__ std::int64_t slot(std::uint32_t row) const {
+    return pages.slots == nullptr ? std::int64_t{row} : pages.slots[row];
+  }
+  __device__ bool exists(std::uint32_t row) const {
+    if (pages.slots == nullptr) return true;
+    const std::int64_t place = pages.slots[row];
+    return place >= 0 && place < pages.count;
+  }
+  __device__ std::uint64_t code_offset(std::uint32_t row, int column) const {
+    const auto in_row = static_cast<std::uint64_t>(column * Form::bits / 8);
+    if (pages.slots == nullptr) return row * std::uint64_t{out.row_bytes} + in_row;
+    const auto place = static_cast<std::uint64_t>(slot(row)),
+               tokens = static_cast<std::uint64_t>(pages.tokens);
+    return place / tokens * static_cast<std::uint64_t>(pages.page_bytes) + place % tokens * out.row_bytes +
+           in_row;
+  }
+  __device__ std::int64_t scale_position(std::uint32_t row, std::uint32_t column) const {
+    if (pages.slots == nullptr) return encoder::position_of(out, row, column);
+    const std::int64_t place = slot(row);
+    return place / pages.tokens * pages.scales_of_a_page + pages.first_scale +
+           place % pages.tokens * out.scale_columns + column;
+  }
+};
+
+/// @tparam Form      encoder::Form: element, family of scales, what shares one
+/// @tparam prepares  rows are put through a prologue first
+template <class Form, bool prepares = false>
 struct EncodedRows {
-  using Arguments = EncodedBatch;
+  using Arguments = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+  template <Tile tile, Access access>
+  using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  /// While the data are on their way: a launch finds none of its arguments in the constant cache, and the epilogue would
+  /// wait for each line of them.
+  __device__ static void fetch_arguments(const Arguments& arguments) {
+    const encoder::Output& out = arguments.out;
+    asm volatile("" ::"f"(out.brief.above), "f"(out.last), "r"(out.lanes));
+  }
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
-                                                    const RowAccess<tile, access>& io, int self,
+                                                    const RowAccess<tile, access>& io,
+                                                    const Prologue<tile, access>& prologue, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired = Repair::template take_rows<tile, access>(arguments.rows, warp, self, x, failed);
+    const bool repaired =
+        Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
     struct {
+      const Arguments& arguments;
       const RowAccess<tile, access>& io;
       bool repaired;  // only there may be NaN
       __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
       __device__ int column(int v) const { return io.column(v); }
       __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
       __device__ int column_step(int v) const { return io.column_step(v); }
-      __device__ bool exists(int v) const { return io.exists(v); }
+      __device__ bool exists(int v) const {
+        if constexpr (prepares) return io.exists(v) && places_of(arguments).exists(row(v));
+        return io.exists(v);
+      }
+      __device__ static constexpr bool has_places() { return prepares; }
+      __device__ std::uint64_t code_offset(int v) const {
+        if constexpr (prepares) return io.exists(v) ? places_of(arguments).code_offset(row(v), column(v)) : 0;
+        return 0;
+      }
+      __device__ std::int64_t scale_position(int v, std::uint32_t at) const {
+        if constexpr (prepares) return places_of(arguments).scale_position(row(v), at);
+        return 0;
+      }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return lane() == 0; }
       __device__ bool asks_for_nan() const { return repaired; }
-    } const where{io, repaired};
-    encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
-                                                             [](float maximum) { return maximum; });
+    } const where{arguments, io, repaired};
+    encode<tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, [](float maximum) { return maximum; });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, where, self);
+      pad<tile>(arguments, self);
   }
 
   /// Behind the exchange: a warp's share of a row.
@@ -42,23 +118,11 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
                                                             const RowAccess<tile, access>&, int self) {
-    constexpr Tile here = tile;
     constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
-    static_assert(tile.parts() == 1 && tile.rows_per_block() == 1);
-    const int first = here.vector_taken(self);
     float x[kKept * kWarps][8];
-#pragma unroll
-    for (int v = 0; v < kKept; ++v) {
-      float gathered[kWarps][8];
-      rows::exchange_get(warp, first + v, 0, gathered);
-#pragma unroll
-      for (int from = 0; from < kWarps; ++from) {
-#pragma unroll
-        for (int e = 0; e < 8; ++e)
-          x[v * kWarps + from][e] = gathered[from][e];
-      }
-    }
+    take_share_of_row<tile>(warp, self, x);
     struct {
+      const Arguments& arguments;
       int self;
       __device__ std::uint32_t row(int) const { return blockIdx.x; }
       __device__ int column(int i) const {
@@ -71,12 +135,24 @@ struct EncodedRows {
         return column_behind_exchange(row, 0, i, 0);
       }
       __device__ static bool asks_for_nan() { return true; }
-      __device__ static bool exists(int) { return true; }
+      __device__ bool exists(int) const {
+        if constexpr (prepares) return places_of(arguments).exists(blockIdx.x);
+        return true;
+      }
+      __device__ static constexpr bool has_places() { return prepares; }
+      __device__ std::uint64_t code_offset(int v) const {
+        if constexpr (prepares) return places_of(arguments).code_offset(blockIdx.x, column(v));
+        return 0;
+      }
+      __device__ std::int64_t scale_position(int, std::uint32_t at) const {
+        if constexpr (prepares) return places_of(arguments).scale_position(blockIdx.x, at);
+        return 0;
+      }
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
-    } const where{self};
+    } const where{arguments, self};
     __shared__ float maxima[kWarps];
-    encoder::encode<Form, tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
+    encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
       if (where.lane() == 0) maxima[self] = maximum;
       __syncthreads();
 #pragma unroll
@@ -85,13 +161,27 @@ struct EncodedRows {
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]
-      pad<tile>(arguments, where, self);
+      pad<tile>(arguments, self);
   }
 
  private:
+  __device__ static Places<Form> places_of(const Arguments& arguments) {
+    return {arguments.out, arguments.places};
+  }
+
+  template <Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
+  __device__ __forceinline__ static void encode(const encoder::Output& out, float (&x)[vectors][8],
+                                                const Where& where, const Meet& meet) {
+    if constexpr (Form::rounded) {
+      encoder::encode_rounded<Form, dtype, vectors_of_row>(out, x, where, meet);
+    } else {
+      encoder::encode<Form, dtype, vectors_of_row>(out, x, where, meet);
+    }
+  }
+
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.
-  template <Tile tile, class Where>
-  __device__ static void pad(const Arguments& arguments, const Where& where, int self) {
+  template <Tile tile>
+  __device__ __noinline__ static void pad(const Arguments& arguments, int self) {
     const encoder::Output& out = arguments.out;
     const int lane = rows::lane_of_warp();
     for (int i = lane; i < tile.rows_per_warp(); i += 32) {

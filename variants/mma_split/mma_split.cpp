@@ -11,6 +11,28 @@
 namespace fwht::mma_split {
 namespace {
 
+/// One Sylvester factor, signs first.
+bool takes_signs(const Operator& op) {
+  return op.has_signs() && !op.signs_come_last() &&
+         op.with_signs() == Operator::sylvester(op.n()).with_signs();
+}
+
+/// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at a time.
+Support supports_prologue(const Problem& problem) {
+  const Prologue& prologue = problem.prologue;
+  constexpr std::int64_t kLargest = 256, kAlignment = 8;
+  if (!problem.paging.is_none() && problem.page_bytes() % kAlignment != 0) {
+    return {concat("pages of ", problem.paging.tokens, " rows have ", problem.page_bytes(),
+                   " bytes, which must be a multiple of ", kAlignment, " for this variant")};
+  }
+  if (prologue.kind != Prologue::Kind::rope) return {};
+  if (is_power_of_two(prologue.width) && prologue.width >= 16 && prologue.width <= kLargest &&
+      prologue.heads >> 31 == 0)
+    return {};
+  return {concat("the prologue ", to_string(prologue), " is not offered by this variant: width=",
+                 prologue.width, " must be a power of two from 16 to ", kLargest)};
+}
+
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
@@ -22,8 +44,12 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   Problem rows = problem;
   if (!problem.encoding.is_plain()) {
     if (Support encoding = encoder::supports(problem); !encoding) return encoding;
+    if (Support prologue = supports_prologue(problem); !prologue) return prologue;
     rows.encoding = {};
+    rows.prologue = {};
+    rows.paging = {};
     rows.out.row_stride = rows.in.row_stride;
+    if (takes_signs(problem.op)) rows.op = Operator::sylvester(problem.n());
   }
   if (Support strides = require_one_row_stride(rows); !strides) return strides;
   if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;

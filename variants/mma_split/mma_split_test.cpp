@@ -18,6 +18,7 @@
 #include "variants/mma_split/encoded_launches.hpp"
 #include "variants/mma_split/host_program.hpp"
 #include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/prologue.hpp"
 #include "variants/mma_split/split_program.hpp"
 
 namespace fwht::mma_split {
@@ -377,9 +378,9 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (const auto& [many_dense, joins] :
-         {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
-      const KernelId id = encoded_kernel(size.dtype, size.log_n, many_dense, joins);
+    for (int which = 0; which < 8; ++which) {
+      const KernelId id =
+          encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0, (which & 4) != 0);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);
@@ -413,6 +414,60 @@ TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
   EXPECT_FALSE(joined("e4m3:256", 4096));
   EXPECT_EQ(group_in_row(parse_encoding("e4m3:row"), 128), 128);
   EXPECT_EQ(group_in_row(parse_encoding("mxfp4"), 128), 32);
+}
+
+TEST(MmaSplitEncoded, PagesHoldCodesAndThenScales) {
+  const std::array<std::int64_t, 8> slots{};
+  Operands operands;
+  operands.slots = slots.data();
+  // The key cache of DeepSeek-V3.2's indexer: 132 bytes per token, fp32 scales; and its form in four bits, 68 bytes.
+  const PlacesArguments keys =
+      places_of(parse_problem("bf16/n128/r8/page64x3>e4m3:128,ue8m0,deepseek_v32"), operands);
+  EXPECT_EQ(keys.page_bytes, 64 * 132);
+  EXPECT_EQ(keys.count, 192);
+  EXPECT_EQ(keys.first_scale, 64 * 128 / 4);
+  EXPECT_EQ(keys.scales_of_a_page, 64 * 132 / 4);
+  const PlacesArguments short_keys = places_of(parse_problem("bf16/n128/r8/page64x3>mxfp4"), operands);
+  EXPECT_EQ(short_keys.page_bytes, 64 * 68);
+  EXPECT_EQ(short_keys.first_scale, 64 * 64);
+  EXPECT_EQ(short_keys.scales_of_a_page, 64 * 68);
+  EXPECT_EQ(places_of(parse_problem("bf16/n128/r8>mxfp4"), operands).slots, nullptr) << "row after row";
+}
+
+TEST(MmaSplitEncoded, PrologueArgumentsAreThoseOfTheProblem) {
+  const Problem rope = parse_problem("bf16/n128/r64/rope64ih32>e4m3:row");
+  Operands operands;
+  const std::array<std::int64_t, 2> positions{};
+  operands.positions = positions.data();
+  const PrologueArguments asked = prologue_of(rope, operands);
+  EXPECT_EQ(asked.kind, Prologue::Kind::rope);
+  EXPECT_EQ(asked.width, 64);
+  EXPECT_EQ(asked.heads, 32U);
+  EXPECT_TRUE(asked.interleaved);
+  EXPECT_EQ(asked.positions, positions.data());
+  EXPECT_EQ(asked.signs, nullptr);
+  EXPECT_TRUE(has_prologue(rope));
+  EXPECT_TRUE(has_prologue(parse_problem("bf16/128+signs/r64>e4m3:row")));
+  EXPECT_TRUE(has_prologue(parse_problem("bf16/n128/r8/page64x3>mxfp4")));
+  EXPECT_FALSE(has_prologue(parse_problem("bf16/n128/r64>e4m3:row")));
+}
+
+TEST(MmaSplitEncoded, TakesSignsInFrontAndWidthsThatLieInWholeVectors) {
+  const auto why = [](const char* text) {
+    return variant.supports(parse_problem(text), h200_description()).why_not;
+  };
+  EXPECT_EQ(why("bf16/4096+signs/r5>e4m3:row"), "");
+  EXPECT_EQ(why("f16/128+signs/r8/rope64>mxfp4"), "");
+  EXPECT_NE(why("bf16/signs+4096/r5>e4m3:row").find("the operator signs+4096 is not offered"),
+            std::string::npos);
+  EXPECT_NE(why("bf16/4096+signs/r5").find("the operator 4096+signs is not offered"), std::string::npos);
+  EXPECT_NE(why("bf16/n128/r8/rope48>e4m3:row").find("width=48 must be a power of two from 16 to 256"),
+            std::string::npos);
+  EXPECT_NE(why("bf16/n128/r8/rope8>e4m3:row").find("width=8"), std::string::npos);
+  EXPECT_NE(why("bf16/n1024/r8/rope512>e4m3:row").find("width=512"), std::string::npos);
+  EXPECT_EQ(why("bf16/n128/r8/page64x3>e4m3:row"), "");
+  EXPECT_EQ(why("bf16/n64/r8/page1x3>e4m3:row"),
+            "pages of 1 rows have 68 bytes, which must be a multiple of 8 for this variant");
 }
 
 }  // namespace

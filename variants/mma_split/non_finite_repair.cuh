@@ -15,14 +15,15 @@
 #include <cstdint>
 
 #include "variants/mma_split/device_warp.cuh"
+#include "variants/mma_split/prologue.cuh"
 
 namespace fwht::mma_split {
 
 /// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of the
 /// lane, where that belongs to the row.
-template <Tile tile, Access access, class Take>
-__device__ __forceinline__ void transform_rows_alone(const Batch& batch, int warp_of_block,
-                                                     const Take& take) {
+template <Tile tile, Access access, class Prologue, class Take>
+__device__ __forceinline__ void transform_rows_alone(const Batch& batch, const Prologue& prologue,
+                                                     int warp_of_block, const Take& take) {
   constexpr int kVectors = tile.vectors_of_row();
   const DeviceWarp<tile> warp(batch, nullptr);
   const RowAccess<tile, access> io(batch, warp_of_block);
@@ -35,7 +36,7 @@ __device__ __forceinline__ void transform_rows_alone(const Batch& batch, int war
       for (int v = 0; v < kVectors; ++v) {
         std::uint32_t data[4];
         float one[1][8];
-        io.load(first + v, data);
+        prologue.load(io, first + v, data);
         transform_alone<tile>(warp, row, data, one);
 #pragma unroll
         for (int e = 0; e < 8; ++e)
@@ -50,10 +51,11 @@ __device__ __forceinline__ void transform_rows_alone(const Batch& batch, int war
 }
 
 /// The rows in the storage type, to memory.
-template <Tile tile, Access access>
-__device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_block) {
+template <Tile tile, Access access, class Prologue>
+__device__ __noinline__ void store_rows_alone(const Batch& batch, Prologue prologue, int warp_of_block) {
   transform_rows_alone<tile, access>(
-      batch, warp_of_block, [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
+      batch, prologue, warp_of_block,
+      [&](const RowAccess<tile, access>& io, int v, const float(&x)[8], bool mine) {
         std::uint32_t words[4];
         rows::round_to_words<tile.dtype>(batch, x, words);
         if (mine) io.store(v, words);
@@ -61,11 +63,12 @@ __device__ __noinline__ void store_rows_alone(const Batch& batch, int warp_of_bl
 }
 
 /// The rows in fp32, as a warp has them before they are scaled.
-template <Tile tile, Access access>
-__device__ __noinline__ void take_rows_alone(const Batch& batch, int warp_of_block,
+template <Tile tile, Access access, class Prologue>
+__device__ __noinline__ void take_rows_alone(const Batch& batch, Prologue prologue, int warp_of_block,
                                              float (&rows)[tile.vectors][8]) {
   transform_rows_alone<tile, access>(
-      batch, warp_of_block, [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
+      batch, prologue, warp_of_block,
+      [&](const RowAccess<tile, access>&, int v, const float(&x)[8], bool mine) {
 #pragma unroll
         for (int e = 0; e < 8; ++e)
           if (mine) rows[v][e] = x[e];
@@ -74,15 +77,15 @@ __device__ __noinline__ void take_rows_alone(const Batch& batch, int warp_of_blo
 
 /// The exact path of a warp that shares its row: up to the exchange, one vector after the other, by way of
 /// the words of the exchange buffer that this warp alone writes before the barrier.
-template <Tile tile, Access access>
-__device__ __noinline__ void put_again(const Batch& batch, float* exchange, int self) {
+template <Tile tile, Access access, class Prologue>
+__device__ __noinline__ void put_again(const Batch& batch, Prologue prologue, float* exchange, int self) {
   DeviceWarp<tile> warp(batch, exchange);
   const RowAccess<tile, access> io(batch, self);
 #pragma unroll 1
   for (int v = 0; v < tile.vectors; ++v) {
     std::uint32_t words[4];
     float one[1][8];
-    io.load(v, words);
+    prologue.load(io, v, words);
     transform_alone<tile>(warp, 0, words, one);
     rows::put_vector(warp, self, v, one[0]);
   }
@@ -105,23 +108,23 @@ struct NonFiniteRepair {
 
   /// A warp that holds whole rows: if any lane's results failed, does and stores its rows exactly, and says
   /// so.
-  template <Tile tile, Access access>
-  __device__ static bool stored_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
-                                     bool failed) {
+  template <Tile tile, Access access, class Prologue>
+  __device__ static bool stored_rows(const Batch& batch, const DeviceWarp<tile>& warp,
+                                     const Prologue& prologue, int self, bool failed) {
     if (!warp.any(failed)) [[likely]]
       return false;
-    store_rows_alone<tile, access>(batch, self);
+    store_rows_alone<tile, access>(batch, prologue, self);
     return true;
   }
 
   /// The same, but the exact rows come back in x.
-  template <Tile tile, Access access>
-  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, int self,
-                                   float (&x)[tile.vectors][8], bool failed) {
+  template <Tile tile, Access access, class Prologue>
+  __device__ static bool take_rows(const Batch& batch, const DeviceWarp<tile>& warp, const Prologue& prologue,
+                                   int self, float (&x)[tile.vectors][8], bool failed) {
     if (!warp.any(failed)) [[likely]]
       return false;
     float again[tile.vectors][8];  // so that only these live in memory
-    take_rows_alone<tile, access>(batch, self, again);
+    take_rows_alone<tile, access>(batch, prologue, self, again);
 #pragma unroll
     for (int v = 0; v < tile.vectors; ++v) {
 #pragma unroll
@@ -135,13 +138,13 @@ struct NonFiniteRepair {
   /// vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many,
   /// what failed is put like anything else and the barrier votes; where they are few, that would only make
   /// the barrier longer.
-  template <Tile tile, Access access>
-  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, int self,
-                                      const float (&x)[tile.vectors][8], bool failed) {
+  template <Tile tile, Access access, class Prologue>
+  __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
+                                      int self, const float (&x)[tile.vectors][8], bool failed) {
     float* const exchange = rows::exchange_of_block();
     if constexpr (tile.vectors < 4) {
       if (warp.any(failed)) [[unlikely]] {
-        put_again<tile, access>(batch, exchange, self);
+        put_again<tile, access>(batch, prologue, exchange, self);
       } else {
         rows::exchange_put(warp, self, x);
       }
@@ -149,7 +152,7 @@ struct NonFiniteRepair {
     } else {
       rows::exchange_put(warp, self, x);
       if (__syncthreads_or(failed)) [[unlikely]] {
-        if (warp.any(failed)) put_again<tile, access>(batch, exchange, self);
+        if (warp.any(failed)) put_again<tile, access>(batch, prologue, exchange, self);
         __syncthreads();
       }
     }

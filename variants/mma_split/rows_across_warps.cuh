@@ -23,7 +23,8 @@ namespace fwht::mma_split {
 /// @tparam trigger  where the next kernel of the stream is let in: anywhere but at_start
 /// @tparam scaling  constants: the scale is 2^-k, so the matrices have it and the results are not multiplied
 /// @tparam Repair   what is done about infinities and NaN
-/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh)
+/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh); and what rows
+///                  are put through first (prologue.cuh)
 template <Dtype dtype, int log_n, rows::LaunchCode code, Access access, Trigger trigger, Scaling scaling,
           class Repair = NonFiniteRepair, class Writer = StorageRows>
 __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of(code).blocks_per_sm)
@@ -45,6 +46,9 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
+  Writer::fetch_arguments(arguments);
+  const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
+  prologue.apply(io, words);
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
   DeviceWarp<tile> warp(batch, rows::exchange_of_block());
@@ -57,7 +61,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
 
   const bool failed = Repair::template needed<tile>(warp, x);
   Next::reached(Trigger::before_exchange);
-  Repair::template put_and_meet<tile, access>(batch, warp, self, x, failed);
+  Repair::template put_and_meet<tile, access>(batch, warp, prologue, self, x, failed);
   Next::reached(Trigger::behind_exchange);
 
   // y = scale 2^k H x over the bits that count warps, rounded once

@@ -21,7 +21,8 @@ namespace fwht::mma_split {
 /// @tparam trigger  where the next kernel of the stream is let in: at_end, behind_loads or behind_matrices
 /// @tparam scaling  constants: the scale is 2^-k, so the matrices have it and the results are not multiplied
 /// @tparam Repair   what is done about infinities and NaN
-/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh)
+/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh); and what rows
+///                  are put through first (prologue.cuh)
 template <Dtype dtype, int log_n, rows::LaunchCode code, Access access, Trigger trigger, Scaling scaling,
           class Repair = NonFiniteRepair, class Writer = StorageRows>
 __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of(code).blocks_per_sm)
@@ -41,6 +42,9 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
+  if constexpr (access != Access::dense) Writer::fetch_arguments(arguments);
+  const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
+  prologue.apply(io, words);
 
   // x = 2^-k H words over b0..b7: exact first stage, split into bf16 hi + lo, second stage
   const DeviceWarp<tile> warp(batch, nullptr);
@@ -53,7 +57,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
 
   // y = scale 2^k x, rounded once
   const bool failed = Repair::template needed<tile>(warp, x);
-  Writer::template store_rows<tile, access, scaling, Repair>(arguments, warp, io, self, x, failed);
+  Writer::template store_rows<tile, access, scaling, Repair>(arguments, warp, io, prologue, self, x, failed);
 }
 
 }  // namespace fwht::mma_split

@@ -8,13 +8,17 @@ namespace fwht::mma_split {
 struct StorageRows {
   using Arguments = Batch;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments; }
+  template <Tile tile, Access access>
+  using Prologue = NoPrologue<tile, access>;
+  __device__ static void fetch_arguments(const Arguments&) {}
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& batch, const DeviceWarp<tile>& warp,
-                                                    const RowAccess<tile, access>& io, int self,
+                                                    const RowAccess<tile, access>& io,
+                                                    const Prologue<tile, access>& prologue, int self,
                                                     const float (&x)[tile.vectors][8], bool failed) {
-    if (Repair::template stored_rows<tile, access>(batch, warp, self, failed)) return;
+    if (Repair::template stored_rows<tile, access>(batch, warp, prologue, self, failed)) return;
     rows::store_rows<scaling>(batch, io, x);
   }
 

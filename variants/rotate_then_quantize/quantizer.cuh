@@ -85,7 +85,8 @@ __device__ __forceinline__ void codes_of_vector(const Output& out, const Scale& 
     } else {
       encoder::codes_of<Form, false, false>(scale, y, words);
     }
-  } else if (Form::element == Element::e4m3 && Form::family == Family::f32 &&
+  } else if (((Form::element == Element::e4m3 && Form::family == Family::f32) ||
+              Form::element == Element::int4) &&
              out.rule.codes == encoder::Codes::by_quotient) {
     encoder::codes_of<Form, true, false>(scale, y, words);
   } else {
@@ -114,7 +115,11 @@ __device__ __forceinline__ bool is_short(const Output& out, bool finite, float l
 template <class Form>
 __device__ __forceinline__ void store_scale_of_group(const Rows& rows, const Scale& scale,
                                                      std::int64_t group) {
-  if (rows.out.rule.given || rows.largest != nullptr) return;
+  if (rows.out.rule.given) return;
+  if (rows.out.largest != nullptr) {
+    if (group == 0) encoder::store_scale<Form>(rows.out, scale, 0);
+    return;
+  }
   if (rows.out.layout == ScaleLayout::row_major) return encoder::store_scale<Form>(rows.out, scale, group);
   std::int64_t row = 0, column = 0;
   if (rows.log_columns >= 0) {
@@ -148,10 +153,12 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
     float y[1][8];
     unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[0]);
     const std::uint32_t pattern = largest_of_lanes(largest_pattern(words[v]), out.lanes);
-    float largest = number_of_pattern<dtype>(pattern);
+    float largest =
+        out.largest != nullptr ? __uint_as_float(*out.largest) : number_of_pattern<dtype>(pattern);
     const bool ordinary =
         __all_sync(0xFFFFFFFFU, is_short<Form>(out, pattern < kInfinityPattern<dtype>, largest));
-    if (!ordinary) largest = __uint_as_float(largest_of_lanes(largest_number(y), out.lanes));
+    if (!ordinary && out.largest == nullptr)
+      largest = __uint_as_float(largest_of_lanes(largest_number(y), out.lanes));
     const Scale scale = scale_for<Form>(out, ordinary, largest);
 
     std::uint32_t codes[Form::words];
@@ -225,8 +232,8 @@ __global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows
        group += step) {
     const std::int64_t begin = group * rows.group, end = min(begin + rows.group, rows.elements);
     float largest = 0.0F;
-    if (rows.largest != nullptr) {
-      largest = __uint_as_float(*rows.largest);
+    if (out.largest != nullptr) {
+      largest = __uint_as_float(*out.largest);
     } else if (!out.rule.given) {
       for (std::int64_t e = begin + lane; e < end; e += 32)
         largest = fmaxf(largest, fabsf(number(e)));
@@ -244,19 +251,50 @@ __global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows
       out.codes[to / kPerByte] = static_cast<std::uint8_t>(codes[0]);
     }
     if (lane == 0) store_scale_of_group<Form>(rows, scale, group);
-    if (rows.largest != nullptr && lane == 0 && group == 0) encoder::store_scale<Form>(out, scale, 0);
   }
 }
 
+/// Most warps find a larger number in memory already, so that few of them meet in an atomic operation.
+__device__ __forceinline__ void leave_largest(const Rows& rows, float largest) {
+  const std::uint32_t bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest));
+  if ((threadIdx.x & 31) == 0 && bits > *rows.out.largest) atomicMax(rows.out.largest, bits);
+}
+
+/// Of contiguous rows on the 16-byte grid.
+template <Dtype dtype, int vectors>
+__global__ void __launch_bounds__(128) find_largest_in_vectors(const __grid_constant__ Rows rows) {
+  const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
+  const std::int64_t first = (warp * vectors * 32 + (threadIdx.x & 31)) * 8;
+  std::uint32_t words[vectors][4] = {};
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    if (const std::int64_t element = first + v * 256; element < rows.elements)
+      ptx::ld_global_v4(words[v], static_cast<const std::uint16_t*>(rows.in) + element);
+  }
+  std::uint32_t pattern = 0;
+#pragma unroll
+  for (int v = 0; v < vectors; ++v)
+    pattern = max(pattern, largest_pattern(words[v]));
+  float largest = number_of_pattern<dtype>(pattern);
+  if (pattern > kInfinityPattern<dtype>) {  // NaN, which do not count
+    float y[vectors][8];
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+      unpack<dtype>(make_uint4(words[v][0], words[v][1], words[v][2], words[v][3]), y[v]);
+    largest = __uint_as_float(largest_number(y));
+  }
+  leave_largest(rows, largest);
+}
+
+/// Of rows any distance apart.
 template <Dtype dtype>
-__global__ void __launch_bounds__(256) find_largest(const __grid_constant__ Rows rows) {
+__global__ void __launch_bounds__(128) find_largest_of_any(const __grid_constant__ Rows rows) {
   const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
   float largest = 0.0F;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < rows.elements; e += step)
     largest = fmaxf(largest, fabsf(Storage<dtype>::to_float(in[e / rows.n * rows.in_stride + e % rows.n])));
-  const std::uint32_t bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest));
-  if ((threadIdx.x & 31) == 0) atomicMax(const_cast<std::uint32_t*>(rows.largest), bits);
+  leave_largest(rows, largest);
 }
 
 // ---- instances

@@ -13,8 +13,7 @@ struct Rows {
   const void* in;
   std::int64_t elements, token, group;  // group: elements that share a scale
   std::int64_t n, in_stride, out_stride;
-  int log_columns;               // of the matrix of scales; -1 where their number is no power of two
-  const std::uint32_t* largest;  // of the tensor, as bits of fp32; otherwise nullptr
+  int log_columns;  // of the matrix of scales; -1 where their number is no power of two
 };
 using Kernel = void (*)(Rows);
 
@@ -35,8 +34,8 @@ struct Launch {
 template <Dtype dtype, CodeFormat format>
 Kernel find_kernel(const Launch& launch);
 
-/// Finds the largest |y| of the tensor, as bits of fp32 in Rows::largest, which must be zero before.
+/// Finds the largest |y| of the tensor, as bits of fp32 in Output::largest, which must be zero before.
 template <Dtype dtype>
-Kernel largest_kernel();
+Kernel largest_kernel(Reader reader);
 
 }  // namespace fwht::rotate_then_quantize

@@ -15,8 +15,6 @@ Support supports_encoding(const Problem& problem) {
     return {concat("the encoding ", to_string(encoding),
                    " quantizes fp32 results; rows between two launches are in ", name_of(problem.dtype()))};
   }
-  if (encoding.recipe == Recipe::quarot)
-    return {concat("the recipe ", name_of(encoding.recipe), " is not offered by this variant")};
   if (code_bits(encoding.format) == 4 && encoding.scales.group % 2 != 0)
     return {concat("group=", encoding.scales.group, " must be a multiple of 2, as two codes share a byte")};
   if (problem.n() == 1 && !problem.contiguous())

@@ -13,8 +13,8 @@
 namespace fwht::rotate_then_quantize {
 
 template <Dtype dtype>
-Kernel largest_kernel() {
-  return find_largest<dtype>;
+Kernel largest_kernel(Reader reader) {
+  return reader == Reader::vectors ? find_largest_in_vectors<dtype, 4> : find_largest_of_any<dtype>;
 }
 
 namespace {
@@ -37,15 +37,11 @@ std::int64_t group_of(const Problem& problem) {
   return 256;
 }
 
-bool finds_tensor_scale(const Encoding& encoding) {
-  return encoding.scales.kind == Kind::tensor && writes_scales(encoding);
-}
-
 Launch launch_of(const Problem& problem) {
   const std::int64_t group = group_of(problem), elements = problem.elements();
   const auto blocks_of = [](std::int64_t work, std::int64_t each) { return ceil_div(work, each); };
   const bool whole_vectors = problem.contiguous() && group % 8 == 0 && elements % 8 == 0;
-  if (whole_vectors && !finds_tensor_scale(problem.encoding)) {
+  if (whole_vectors) {
     if (is_power_of_two(group) && group <= 256) {
       // Below a wave of warps with four vectors each, more warps are better.
       const int vectors = elements <= std::int64_t{1} << 21 ? 1 : 4;
@@ -95,9 +91,11 @@ class TwoLaunches final : public Plan {
                   : kernel_for<Dtype::bf16>(problem.encoding.format, launch_);
     if (kernel_ == nullptr)
       throw std::logic_error("rotate_then_quantize: no kernel is compiled for this encoding");
-    find_largest_ = f16 ? largest_kernel<Dtype::f16>() : largest_kernel<Dtype::bf16>();
+    find_largest_ =
+        f16 ? largest_kernel<Dtype::f16>(launch_.reader) : largest_kernel<Dtype::bf16>(launch_.reader);
     if (rotation_) workspace_ = Buffer(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
-    if (finds_tensor_scale(problem.encoding)) largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
+    if (encoder::finds_tensor_scale(problem.encoding))
+      largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
   }
 
   std::size_t alignment() const override {
@@ -149,14 +147,16 @@ class TwoLaunches final : public Plan {
               p.n(),
               p.in.row_stride,
               p.out.row_stride,
-              log_columns,
-              static_cast<const std::uint32_t*>(largest_.data())};
+              log_columns};
+    what.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
     if (what.out.pads)
       FWHT_CUDA(cudaMemsetAsync(operands.scales, 0, static_cast<std::size_t>(p.scale_bytes_out()), stream));
-    if (what.largest != nullptr) {
-      FWHT_CUDA(cudaMemsetAsync(const_cast<std::uint32_t*>(what.largest), 0, sizeof(std::uint32_t), stream));
-      launch(find_largest_, {Reader::any, 1, 256, std::min<std::int64_t>(ceil_div(p.elements(), 256), 2048)},
-             what, stream);
+    if (what.out.largest != nullptr) {
+      FWHT_CUDA(cudaMemsetAsync(what.out.largest, 0, sizeof(std::uint32_t), stream));
+      const std::int64_t blocks = launch_.reader == Reader::vectors
+                                      ? ceil_div(p.elements(), 128 * 4 * 8)
+                                      : std::min<std::int64_t>(ceil_div(p.elements(), 128), 4096);
+      launch(find_largest_, {launch_.reader, 4, 128, blocks}, what, stream);
     }
     launch(kernel_, launch_, what, stream);
   }

@@ -118,13 +118,15 @@ class RowAccess {
       for (int v = 0; v < tile.vectors; ++v)
         load(v, words[v]);
     } else {
-      std::int64_t from[tile.vectors];
+      const Bits* first = in() + offset_;
+      asm("" : "+l"(first));  // the others lie at distances from it
+      const Bits* from[tile.vectors];
 #pragma unroll
       for (int v = 0; v < tile.vectors; ++v)
-        from[v] = offset_to_load(v);
+        from[v] = place_to_load(first, v);
 #pragma unroll
       for (int v = 0; v < tile.vectors; ++v)
-        ptx::ld_global_v4(words[v], in() + from[v]);
+        ptx::ld_global_v4(words[v], from[v]);
     }
   }
 
@@ -221,20 +223,22 @@ class RowAccess {
   }
   /// Where a row does not exist, the warp's first vector instead of a load under a predicate, which the
   /// compiler puts off until the vectors before it have been transformed.
-  __device__ std::int64_t offset_to_load(int v) const {
+  __device__ const Bits* place_to_load(const Bits* first, int v) const {
     constexpr Tile here = tile;
-    if constexpr (kRowPerBlock) {
-      return offset(v);
+    if constexpr (kRowPerBlock || tile.rows_per_warp() == 1) {
+      return first + (offset(v) - offset_);
     } else if constexpr (access == Access::dense) {
-      return block_offset() + ((whole(v) ? number_ + 32 * v : first_of_warp_) << tile.log_vector());
+      const int ahead = whole(v) ? 32 * v : first_of_warp_ - number_;
+      return first + (ahead << tile.log_vector());
     } else {
-      return whole(v) ? offset(v) : block_offset() + rows_apart(here.row_of_vector(first_of_warp_));
+      return in() + (whole(v) ? offset(v) : block_offset() + rows_apart(here.row_of_vector(first_of_warp_)));
     }
   }
-  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row
-  /// have been asked before, see warp_is_idle.
+  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row, or hold
+  /// one, have been asked before, see warp_is_idle.
   __device__ bool whole(int v) const {
-    return kRowPerBlock || row(v) + ((1 << tile.log_rows_per_vector()) - 1) < rows_;
+    return kRowPerBlock || tile.rows_per_warp() == 1 ||
+           row(v) + ((1 << tile.log_rows_per_vector()) - 1) < rows_;
   }
   __device__ bool element_exists(int v, int e) const {
     return kRowPerBlock || row(v) + (e >> tile.element_bits()) < rows_;

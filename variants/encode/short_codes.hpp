@@ -1,0 +1,269 @@
+// Codes of numbers of 16 bits, which numbers rounded to the storage type are: fewer instructions than codes of any
+// fp32 numbers, and the same bits. A pair is two such numbers in a word, the first one in the lower half.
+//
+//   y / s to e4m3        r = 1 / s rounded down and rest = 1 / s - r: y r + y rest, rounded once. Numbers of 8 or 11 bits are so
+//                        far from the middles between codes, or on them, that this and the quotient have the same code.
+//   y (127 / a) to int8  one fused multiply-add, for bf16: only y = a / 2 comes near the middle of two integers, and a factor
+//                        that is one unit larger decides as the rounded product does
+//   y 2^k                for bf16 exact in bf16: two products per instruction. To e2m1, also its three roundings, additions
+//                        to 128, 130, 132, whose last place is 1.
+//
+// short_codes_test.cpp compares all significands of y and a with the plain arithmetic.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/dtype.hpp"
+#include "variants/encode/scales.hpp"
+
+#ifdef __CUDACC__
+#include "common/ptx/pairs.cuh"
+#endif
+
+namespace fwht::encoder {
+
+// ---- pairs
+
+/// Both numbers as fp32.
+template <Dtype dtype>
+FWHT_WARP_CODE void unpack_pair(std::uint32_t pair, float& low, float& high) {
+  if constexpr (dtype == Dtype::bf16) {
+    low = float_of(pair << 16);
+    high = float_of(pair & 0xFFFF0000U);
+  } else {
+#ifdef __CUDA_ARCH__
+    ptx::cvt_f32_f16x2(pair, low, high);
+#else
+    low = f16_to_float(static_cast<std::uint16_t>(pair & 0xFFFFU));
+    high = f16_to_float(static_cast<std::uint16_t>(pair >> 16));
+#endif
+  }
+}
+
+/// a b + c of bf16 pairs, rounded once.
+FWHT_WARP_CODE std::uint32_t multiply_add_bf16(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+#ifdef __CUDA_ARCH__
+  return ptx::fma_rn_bf16x2(a, b, c);
+#else
+  const auto of_half = [&](int shift) {
+    const auto number = [&](std::uint32_t pair) {
+      return static_cast<double>(float_of((pair >> shift & 0xFFFFU) << 16));
+    };
+    const double exact = number(a) * number(b) + number(c);
+    int exponent = 0;
+    const double significand = std::frexp(exact, &exponent);
+    const double rounded = std::ldexp(std::nearbyint(std::ldexp(significand, 8)), exponent - 8);
+    return (bits_of(static_cast<float>(exact == 0.0 ? exact : rounded)) >> 16) << shift;
+  };
+  return of_half(0) | of_half(16);
+#endif
+}
+
+/// a b of bf16 pairs: with -0 added, a zero keeps its sign.
+FWHT_WARP_CODE std::uint32_t multiply_bf16(std::uint32_t a, std::uint32_t b) {
+  return multiply_add_bf16(a, b, 0x80008000U);
+}
+
+FWHT_WARP_CODE std::uint32_t magnitudes_bf16(std::uint32_t a) {
+#ifdef __CUDA_ARCH__
+  return ptx::abs_x2<Dtype::bf16>(a);
+#else
+  return a & 0x7FFF7FFFU;
+#endif
+}
+
+/// min(a, 6) of bf16 pairs that are not negative.
+FWHT_WARP_CODE std::uint32_t limited_bf16(std::uint32_t a) {
+  constexpr std::uint32_t kSix = 0x40C040C0U;
+#ifdef __CUDA_ARCH__
+  return ptx::min_bf16x2(a, kSix);
+#else
+  const auto of_half = [&](std::uint32_t mask) {
+    return (a & mask) < (kSix & mask) ? a & mask : kSix & mask;
+  };
+  return of_half(0xFFFFU) | of_half(0xFFFF0000U);
+#endif
+}
+
+/// The smallest of the signed halves.
+FWHT_WARP_CODE std::uint32_t smallest_halves(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+#ifdef __CUDA_ARCH__
+  return __vimin3_s16x2(a, b, c);
+#else
+  const auto of_half = [&](int shift) {
+    const auto half = [&](std::uint32_t word) { return static_cast<std::int16_t>(word >> shift & 0xFFFFU); };
+    std::int16_t least = half(a) < half(b) ? half(a) : half(b);
+    least = least < half(c) ? least : half(c);
+    return std::uint32_t{static_cast<std::uint16_t>(least)} << shift;
+  };
+  return of_half(0) | of_half(16);
+#endif
+}
+
+/// Bytes of a and b, as select_bytes has them, that are 0xFF where the byte's highest bit is set and else 0.
+template <std::uint32_t selector>
+FWHT_WARP_CODE std::uint32_t select_signs(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t signs;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(signs) : "r"(a), "r"(b), "n"(selector | 0x8888U));
+  return signs;
+#else
+  const std::uint32_t bytes = select_bytes(a, b, selector);
+  return (bytes >> 7 & 0x01010101U) * 0xFFU;
+#endif
+}
+
+/// Bit 3 of half byte i is the sign of number i of four pairs.
+FWHT_WARP_CODE std::uint32_t signs_of_pairs(const std::uint32_t (&pairs)[4]) {
+  const std::uint32_t first = select_signs<0x7351>(pairs[0], pairs[1]),
+                      second = select_signs<0x7351>(pairs[2], pairs[3]);
+  const std::uint32_t even = select_bytes(first, second, 0x5410), odd = select_bytes(first, second, 0x7632);
+  return (even & 0x08080808U) | (odd & 0x80808080U);
+}
+
+// ---- codes
+
+/// e2m1 codes of |y| times a power of two for eight numbers of bf16.
+FWHT_WARP_CODE std::uint32_t e2m1_magnitudes_of_bf16(const std::uint32_t (&pairs)[4], std::uint32_t factor) {
+  std::uint32_t codes[4];  // in the bytes 0 and 2, on top of 0x43004300
+  FWHT_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t c = limited_bf16(multiply_bf16(magnitudes_bf16(pairs[i]), factor));
+    codes[i] = smallest_halves(multiply_add_bf16(c, 0x40004000U, 0x43004300U),   // 2 c + 128
+                               multiply_add_bf16(c, 0x3F803F80U, 0x43024302U),   // c + 130
+                               multiply_add_bf16(c, 0x3F003F00U, 0x43044304U));  // c / 2 + 132
+  }
+  const std::uint32_t first = select_bytes(codes[0], codes[1], 0x6240),
+                      second = select_bytes(codes[2], codes[3], 0x6240);
+  const std::uint32_t even = select_bytes(first, second, 0x5410), odd = select_bytes(first, second, 0x7632);
+  return odd * 16 + even;
+}
+
+/// What the numbers of a group are multiplied by.
+struct ShortFactor {
+  /// fp32; for numbers of bf16 and powers of two a pair of bf16
+  std::uint32_t bits = 0;
+  /// e4m3, Codes::by_quotient: what 1 / s exceeds the factor by, fp32
+  std::uint32_t rest = 0;
+};
+
+template <class Form, Dtype dtype>
+inline constexpr bool kMultipliesPairs = Form::family == Family::e8m0&& dtype == Dtype::bf16;
+
+/// Whether codes are made of magnitudes in pairs.
+template <class Form, Dtype dtype>
+inline constexpr bool kNeedsMagnitudes = kMultipliesPairs<Form, dtype>&& Form::element == Element::e2m1;
+
+/// Groups of zeros are ordinary here: whatever the scale, their codes are zeros.
+template <Family family>
+FWHT_WARP_CODE bool is_short(const Rule& rule, float maximum) {
+  return is_ordinary<family>(rule, maximum) || (family == Family::f32 && maximum == 0.0F);
+}
+
+/// Rule of Family::f32 as numbers that take the place of branches.
+struct ShortRule {
+  float correction = 0.0F;                   // 1 / M where s = a / M, or 0
+  std::uint32_t up = 0, keep = 0xFFFFFFFFU;  // s = (s + up) & keep on its bits
+  std::uint32_t ratio = 0;                   // the factor is above / below: bits of a here, of s elsewhere
+  float above = 1.0F;                        // M or 1
+  std::uint32_t lower = 0;                   // -1 where factors are rounded down, for Codes::by_quotient
+};
+
+inline ShortRule short_rule_of(const Rule& rule) {
+  ShortRule brief;
+  if (rule.divides) brief.correction = rule.per_limit;
+  if (rule.power_of_two) brief.up = 0x7FFFFFU, brief.keep = 0x7F800000U;
+  if (rule.codes == Codes::by_ratio) brief.ratio = 0xFFFFFFFFU, brief.above = rule.limit;
+  if (rule.codes == Codes::by_quotient) brief.lower = 0xFFFFFFFFU;
+  return brief;
+}
+
+/// Scale and factor of a group.
+///
+/// @param maximum  is_short()
+template <class Form, Dtype dtype>
+FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float maximum, Scale& scale,
+                                ShortFactor& factor) {
+  if constexpr (Form::family != Family::f32) {
+    scale = scale_of<Form::family, true>(rule, maximum);
+    factor.bits = bits_of(scale.factor);
+    if constexpr (kMultipliesPairs<Form, dtype>) factor.bits = select_bytes(factor.bits, 0, 0x3232);
+  } else {
+    const float a_by_m = multiply(maximum, rule.per_limit);
+    const float excess = fused_multiply_add(a_by_m, rule.limit, -maximum);
+    const float s = larger(fused_multiply_add(-excess, brief.correction, a_by_m), rule.smallest);
+    scale.number = float_of((bits_of(s) + brief.up) & brief.keep);
+    const float below = float_of((bits_of(maximum) & brief.ratio) | (bits_of(scale.number) & ~brief.ratio));
+    const float r = corrected_reciprocal(below, approximate_reciprocal(below));
+    float f = quotient(brief.above, below, r), rest = 0.0F;
+    if constexpr (Form::element == Element::e4m3) {
+      if (fused_multiply_add(scale.number, f, -1.0F) > 0.0F) f = float_of(bits_of(f) + brief.lower);
+      rest = multiply(fused_multiply_add(-scale.number, f, 1.0F), f);
+    }
+    if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
+      const bool ties = multiply(maximum, f) == rule.limit;
+      if (ties && fused_multiply_add(maximum, f, -rule.limit) < 0.0F) f = float_of(bits_of(f) + 1);
+    }
+    if (maximum == 0.0F) f = 0.0F, rest = 0.0F;
+    factor = {bits_of(f), bits_of(rest)};
+  }
+}
+
+/// Four codes of eight bits under a scale that is_short(); see short_codes().
+template <class Form, Dtype dtype, bool by_quotient>
+FWHT_WARP_CODE std::uint32_t short_codes_of_four(const ShortFactor& factor, const float (&y)[4]) {
+  const float first = float_of(factor.bits), rest = float_of(factor.rest);
+  if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
+    std::uint32_t integers[4];
+    FWHT_UNROLL
+    for (int e = 0; e < 4; ++e)
+      integers[e] = bits_of(fused_multiply_add(y[e], first, 0x1.8p23F));
+    return gather_bytes<0>(integers[0], integers[1], integers[2], integers[3]);
+  } else {
+    float q[4];
+    FWHT_UNROLL
+    for (int e = 0; e < 4; ++e)
+      q[e] = by_quotient ? fused_multiply_add(y[e], first, multiply(y[e], rest)) : multiply(y[e], first);
+    return Form::element == Element::e4m3 ? e4m3_codes(q[0], q[1], q[2], q[3])
+                                          : int8_codes(q[0], q[1], q[2], q[3]);
+  }
+}
+
+/// Codes of eight numbers under a scale that is_short().
+///
+/// @tparam by_quotient  e4m3: Codes::by_quotient
+/// @tparam clamps       e2m1, numbers that are not multiplied in pairs: whether products may exceed 6
+template <class Form, Dtype dtype, bool by_quotient, bool clamps>
+FWHT_WARP_CODE void short_codes(const ShortFactor& factor, const std::uint32_t (&pairs)[4],
+                                std::uint32_t (&words)[Form::words]) {
+  if constexpr (kNeedsMagnitudes<Form, dtype>) {
+    words[0] = e2m1_magnitudes_of_bf16(pairs, factor.bits) | signs_of_pairs(pairs);
+  } else if constexpr (kMultipliesPairs<Form, dtype>) {
+    float q[8];
+    FWHT_UNROLL
+    for (int i = 0; i < 4; ++i)
+      unpack_pair<Dtype::bf16>(multiply_bf16(pairs[i], factor.bits), q[2 * i], q[2 * i + 1]);
+    codes_of_numbers<Form>(q, words);
+  } else {
+    const float first = float_of(factor.bits);
+    float y[8];
+    FWHT_UNROLL
+    for (int i = 0; i < 4; ++i)
+      unpack_pair<dtype>(pairs[i], y[2 * i], y[2 * i + 1]);
+    if constexpr (Form::element == Element::e2m1) {
+      words[0] = e2m1_magnitudes<clamps>(y, first) | signs_of_pairs(pairs);
+    } else if constexpr (Form::bits == 8) {
+      const float lower[4] = {y[0], y[1], y[2], y[3]}, upper[4] = {y[4], y[5], y[6], y[7]};
+      words[0] = short_codes_of_four<Form, dtype, by_quotient>(factor, lower);
+      words[1] = short_codes_of_four<Form, dtype, by_quotient>(factor, upper);
+    } else {
+      FWHT_UNROLL
+      for (int e = 0; e < 8; ++e)
+        y[e] = multiply(y[e], first);
+      codes_of_numbers<Form>(y, words);
+    }
+  }
+}
+
+}  // namespace fwht::encoder

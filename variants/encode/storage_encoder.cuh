@@ -1,0 +1,231 @@
+// The epilogue of row_encoder.cuh where numbers are rounded to the storage type first, as they are by default: the
+// rounded numbers stay in pairs, so maxima take one instruction for two of them, and codes the short ways of
+// short_codes.hpp.
+//
+// Bit card: as row_encoder.cuh. A lane holds vectors of eight consecutive elements, four words each.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "variants/encode/row_encoder.cuh"
+#include "variants/encode/short_codes.hpp"
+
+namespace fwht::encoder {
+
+// ---- numbers
+
+/// y = last * x, rounded to pairs.
+template <Dtype dtype, int vectors>
+__device__ __forceinline__ void round_to_pairs(const Output& out, float (&x)[vectors][8],
+                                               std::uint32_t (&pairs)[vectors][4]) {
+  if (out.last != 1.0F) {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        x[v][e] = multiply(x[v][e], out.last);
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      pairs[v][w] = dtype == Dtype::bf16 ? ptx::cvt_rn_bf16x2_f32(x[v][2 * w], x[v][2 * w + 1])
+                                         : ptx::cvt_rn_f16x2_f32(x[v][2 * w], x[v][2 * w + 1]);
+    }
+  }
+}
+
+// ---- maxima
+
+/// Signs are left in until the end, unless codes need the magnitudes too.
+template <class Form, Dtype dtype>
+__device__ __forceinline__ LargestPair<dtype> largest_of_vector(const std::uint32_t (&pairs)[4]) {
+  const auto larger = [&](int w) {
+    if constexpr (kNeedsMagnitudes<Form, dtype>)
+      return ptx::max_x2<dtype>(ptx::abs_x2<dtype>(pairs[w]), ptx::abs_x2<dtype>(pairs[w + 1]));
+    return ptx::max_xorsign_abs_x2<dtype>(pairs[w], pairs[w + 1]);
+  };
+  if constexpr (kNeedsMagnitudes<Form, dtype>) return {ptx::max_x2<dtype>(larger(0), larger(2))};
+  return {ptx::max_xorsign_abs_x2<dtype>(larger(0), larger(2))};
+}
+
+/// Of both halves; a NaN counts as 0.
+template <Dtype dtype>
+__device__ __forceinline__ float largest_of_pair(LargestPair<dtype> largest) {
+  float low, high;
+  unpack_pair<dtype>(largest.pair, low, high);
+  return fmaxf(fmaxf(fabsf(low), fabsf(high)), 0.0F);
+}
+
+/// Largest |y| of the groups that the lane has scales of; see find_maxima() for `meet`.
+template <class Form, class Shared, Dtype dtype, int vectors, class Meet>
+__device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
+                                                     const std::uint32_t (&pairs)[vectors][4], int lane,
+                                                     float (&maximum)[Shared::kScales], const Meet& meet) {
+  LargestPair<dtype> of_vector[vectors];
+#pragma unroll
+  for (int v = 0; v < vectors; ++v)
+    of_vector[v] = largest_of_vector<Form, dtype>(pairs[v]);
+  if constexpr (Form::whole_row) {
+    constexpr int kJoined = vectors / Shared::kScales;
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      LargestPair<dtype> of_row = of_vector[s * kJoined];
+#pragma unroll
+      for (int v = 1; v < kJoined; ++v)
+        of_row = larger_of(of_row, of_vector[s * kJoined + v]);
+      // Numbers that are not negative are ordered like their bits.
+      const std::uint32_t bits = __float_as_uint(largest_of_pair(of_row));
+      maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, bits)));
+    }
+  } else {
+    spread_maxima<Shared::kSteps>(of_vector, lane);
+    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      maximum[s] = largest_of_pair(of_vector[s]);
+  }
+}
+
+// ---- groups that the short arithmetic does not fit
+
+/// The code of one number, whatever it is.
+template <class Form>
+__device__ __noinline__ std::uint32_t code_of_any(const Rule& rule, float scale, float factor, float y) {
+  const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
+  std::uint32_t words[Form::words];
+  codes_of_numbers<Form>(q, words);
+  return words[0] & ((1U << Form::bits) - 1);
+}
+
+/// Codes of a vector, one call each: values go by registers, and what calls take by reference would lie in memory on
+/// every way.
+template <class Form, Dtype dtype>
+__device__ __forceinline__ void codes_one_by_one(const Rule& rule, const Scale& scale,
+                                                 const std::uint32_t (&pairs)[4],
+                                                 std::uint32_t (&codes)[Form::words]) {
+#pragma unroll
+  for (int w = 0; w < Form::words; ++w)
+    codes[w] = 0;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    float y[2];
+    unpack_pair<dtype>(pairs[w], y[0], y[1]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int bit = (2 * w + i) * Form::bits;
+      codes[bit / 32] |= code_of_any<Form>(rule, scale.number, scale.factor, y[i]) << (bit % 32);
+    }
+  }
+}
+
+// ---- all of it
+
+/// Codes of all vectors under scales that are all short.
+template <class Form, class Shared, Dtype dtype, int vectors_of_row, bool by_quotient, bool clamps,
+          int vectors>
+__device__ __forceinline__ void short_codes_of_vectors(const ShortFactor (&factor)[Shared::kScales],
+                                                       const std::uint32_t (&pairs)[vectors][4], int lane,
+                                                       std::uint32_t (&codes)[vectors][Form::words]) {
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    ShortFactor of_vector = factor[Form::whole_row ? v / vectors_of_row : v >> Shared::kSteps];
+    if constexpr (!Form::whole_row && Shared::kSteps > 0) {
+      const int owner = (lane & ~(Shared::kOwners - 1)) | (v & (Shared::kOwners - 1));
+      of_vector.bits = __shfl_sync(0xFFFFFFFFU, of_vector.bits, owner);
+      if constexpr (by_quotient) of_vector.rest = __shfl_sync(0xFFFFFFFFU, of_vector.rest, owner);
+    }
+    short_codes<Form, dtype, by_quotient, clamps>(of_vector, pairs[v], codes[v]);
+  }
+}
+
+/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is encoded.
+/// Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left to that one.
+template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
+__device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vectors][8], const Where& where,
+                                               const Meet& meet) {
+  using Shared = Sharing<Form, vectors, vectors_of_row>;
+  const int lane = where.lane();
+  std::uint32_t pairs[vectors][4];
+  round_to_pairs<dtype>(out, x, pairs);
+
+  // Scales.
+  float maximum[Shared::kScales];
+  Scale scale[Shared::kScales];
+  ShortFactor factor[Shared::kScales];
+  bool is_short_for_all = true;
+  if (out.rule.given) {
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      factor[s].bits = bits_of(out.rule.given_factor);
+  } else {
+    find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, lane, maximum, meet);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      maximum[s] = larger(maximum[s], out.rule.floor);
+      is_short_for_all &= is_short<Form::family>(out.rule, maximum[s]);
+      short_scale<Form, dtype>(out.rule, out.brief, maximum[s], scale[s], factor[s]);
+    }
+    // A NaN among the data is in every element of its row, and in no maximum.
+    if (where.asks_for_nan()) {
+#pragma unroll
+      for (int v = 0; v < vectors; v += vectors_of_row) {
+        float first, second;
+        unpack_pair<dtype>(pairs[v][0], first, second);
+        is_short_for_all &= first == first;
+      }
+    }
+    is_short_for_all = __all_sync(0xFFFFFFFFU, is_short_for_all);
+  }
+
+  // Codes.
+  std::uint32_t codes[vectors][Form::words];
+  const auto short_ones = [&]<bool by_quotient, bool clamps>() {
+    short_codes_of_vectors<Form, Shared, dtype, vectors_of_row, by_quotient, clamps>(factor, pairs, lane,
+                                                                                     codes);
+  };
+  if (!is_short_for_all) [[unlikely]] {
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      scale[s] = scale_of_any<Form>(out.rule, maximum[s]);
+#pragma unroll
+    for (int v = 0; v < vectors; ++v)
+      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
+                                    codes[v]);
+  } else if constexpr (Form::family == Family::e4m3) {
+    bool clamps = false;
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      clamps |= code_is_coarse(scale[s]);
+    if (__any_sync(0xFFFFFFFFU, clamps)) {
+      short_ones.template operator()<false, true>();
+    } else {
+      short_ones.template operator()<false, false>();
+    }
+  } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
+    if (out.rule.codes == Codes::by_quotient) {
+      short_ones.template operator()<true, false>();
+    } else {
+      short_ones.template operator()<false, false>();
+    }
+  } else {
+    short_ones.template operator()<false, !kMultipliesPairs<Form, dtype>>();
+  }
+
+  // One address, and constant distances where the vectors lie in one row.
+  std::uint8_t* const first_code =
+      out.codes + where.row(0) * std::uint64_t{out.row_bytes} + where.column(0) * Form::bits / 8;
+#pragma unroll
+  for (int v = 0; v < vectors; ++v) {
+    ptx::st_global_if(
+        where.exists(v),
+        first_code + where.row_step(v) * std::uint64_t{out.row_bytes} + where.column_step(v) * Form::bits / 8,
+        codes[v]);
+  }
+  if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scale, where);
+}
+
+}  // namespace fwht::encoder

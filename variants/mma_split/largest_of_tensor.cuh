@@ -1,0 +1,85 @@
+// mma_split: the pass that finds the scale of a whole tensor: rows are transformed as for their codes, and leave their
+// largest |y|, rounded as the codes' numbers are.
+//
+// Most warps find a larger number in memory already, so that few of them meet in an atomic operation.
+#pragma once
+
+#include <utility>
+
+#include "variants/mma_split/encoded_kernels.hpp"
+#include "variants/mma_split/encoded_rows.cuh"
+#include "variants/mma_split/rows_across_warps.cuh"
+#include "variants/mma_split/rows_in_warps.cuh"
+
+namespace fwht::mma_split {
+
+/// @tparam prepares  rows are put through a prologue first
+template <bool prepares = false>
+struct LargestOfTensor {
+  using Arguments = std::conditional_t<prepares, PreparedBatch, EncodedBatch>;
+  template <Tile tile, Access access>
+  using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
+  __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  __device__ static void fetch_arguments(const Arguments&) {}
+
+  /// A warp that holds whole rows. Where a row does not exist, there is another one of the warp again, or zeros.
+  template <Tile tile, Access access, Scaling scaling, class Repair>
+  __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
+                                                    const RowAccess<tile, access>&,
+                                                    const Prologue<tile, access>& prologue, int self,
+                                                    float (&x)[tile.vectors][8], bool failed) {
+    Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
+    leave_largest<tile>(arguments.out, x);
+  }
+
+  /// Behind the exchange: a warp's share of a row.
+  template <Tile tile, Access access, Scaling scaling>
+  __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
+                                                            const DeviceWarp<tile>& warp,
+                                                            const RowAccess<tile, access>&, int self) {
+    float x[tile.kept() * tile.warps_per_row][8];
+    take_share_of_row<tile>(warp, self, x);
+    leave_largest<tile>(arguments.out, x);
+  }
+
+ private:
+  template <Tile tile, int vectors>
+  __device__ __forceinline__ static void leave_largest(const encoder::Output& out,
+                                                       const float (&x)[vectors][8]) {
+    float largest = 0.0F;  // what fmaxf makes of NaN
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        largest = fmaxf(largest, fabsf(x[v][e]));
+    }
+    largest = encoder::rounded_maximum<tile.dtype>(out, largest);
+    const std::uint32_t bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest));
+    if (rows::lane_of_warp() == 0 && bits > *out.largest) atomicMax(out.largest, bits);
+  }
+};
+
+/// For the kernels that do not round first, which are those of scales of the tensor.
+template <Dtype dtype>
+EncodedKernel find_largest(const KernelId& id) {
+  EncodedKernel found = nullptr;
+  const auto try_one = [&]<int log_n>() {
+    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false);
+    constexpr rows::LaunchCode kCode = rows::code_of(kId.launch);
+    if (id != kId) return;
+    if constexpr (kId.launch.form == rows::Form::in_warps) {
+      found = rows_in_warps<dtype, log_n, kCode, kId.access, kId.trigger, kId.scaling, NonFiniteRepair,
+                            LargestOfTensor<>>;
+    } else {
+      found = rows_across_warps<dtype, log_n, kCode, kId.access, kId.trigger, kId.scaling, NonFiniteRepair,
+                                LargestOfTensor<>>;
+    }
+  };
+  [&]<int... offset>(std::integer_sequence<int, offset...>) {
+    (try_one.template operator()<kSmallestLogN + offset>(), ...);
+  }
+  (std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1>{});
+  return found;
+}
+
+}  // namespace fwht::mma_split

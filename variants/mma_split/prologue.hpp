@@ -1,0 +1,62 @@
+// mma_split: what a kernel is told of a prologue, and of pages.
+#pragma once
+
+#include <cstdint>
+
+#include "common/problem.hpp"
+#include "common/variant.hpp"
+
+namespace fwht::mma_split {
+
+struct PrologueArguments {
+  Prologue::Kind kind;
+  bool interleaved;
+  int width;
+  std::uint32_t heads;
+  float epsilon;
+  const std::uint8_t* signs;  // one bit per element; nullptr: none
+  const void* weight;
+  const float* cos_sin;
+  const std::int64_t* positions;
+};
+
+inline PrologueArguments prologue_of(const Problem& problem, const Operands& operands) {
+  const Prologue& prologue = problem.prologue;
+  return {prologue.kind,
+          prologue.interleaved,
+          static_cast<int>(prologue.width),
+          static_cast<std::uint32_t>(prologue.heads),
+          operands.epsilon,
+          static_cast<const std::uint8_t*>(operands.signs),
+          operands.weight,
+          operands.cos_sin,
+          operands.positions};
+}
+
+/// Where rows of codes go: Problem::paging.
+struct PlacesArguments {
+  const std::int64_t* slots;  // nullptr: row after row
+  std::int64_t count;         // of places
+  std::int64_t tokens, page_bytes;
+  std::int64_t first_scale;       // of a page, in scales
+  std::int64_t scales_of_a_page;  // from page to page, in scales: bytes of a page over those of a scale
+};
+
+inline PlacesArguments places_of(const Problem& problem, const Operands& operands) {
+  const Paging& paging = problem.paging;
+  if (paging.is_none()) return {};
+  const std::int64_t bytes = scale_bytes(problem.encoding);
+  return {operands.slots,
+          paging.tokens * paging.pages,
+          paging.tokens,
+          problem.page_bytes(),
+          paging.tokens * problem.code_bytes_of_row() / bytes,
+          problem.page_bytes() / bytes};
+}
+
+/// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one launch.
+inline bool has_prologue(const Problem& problem) {
+  return !problem.prologue.is_none() || problem.op.has_signs() || !problem.paging.is_none();
+}
+
+}  // namespace fwht::mma_split
