@@ -15,6 +15,8 @@
 #include "common/cuda_check.hpp"
 #include "common/device_array.cuh"
 #include "common/hadamard_matrices.hpp"
+#include "common/ptx/global.cuh"
+#include "common/ptx/shared.cuh"
 #include "common/static_dispatch.hpp"
 #include "common/storage.cuh"
 #include "variants/factors/factors.hpp"
@@ -52,15 +54,26 @@ __device__ void load_four(const typename Storage<dtype>::Element* from, float (&
   }
 }
 
+/// The compiler splits the store of a struct, so that it is one instruction by name.
 template <Dtype dtype>
 __device__ void store_four(typename Storage<dtype>::Element* to, const float (&x)[kPerThread]) {
   if constexpr (dtype == Dtype::f32) {
-    *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+    const std::uint32_t words[] = {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+                                   __float_as_uint(x[3])};
+    ptx::st_global_if(true, to, words);
   } else {
     const auto low = Storage<dtype>::from_float2(x[0], x[1]), high = Storage<dtype>::from_float2(x[2], x[3]);
-    *reinterpret_cast<uint2*>(to) =
-        make_uint2(reinterpret_cast<const unsigned&>(low), reinterpret_cast<const unsigned&>(high));
+    const std::uint32_t words[] = {reinterpret_cast<const std::uint32_t&>(low),
+                                   reinterpret_cast<const std::uint32_t&>(high)};
+    ptx::st_global_if(true, to, words);
   }
+}
+
+/// The same in shared memory, as fp32.
+__device__ void store_four_shared(float* to, const float (&x)[4]) {
+  ptx::st_shared_v4(
+      static_cast<std::uint32_t>(__cvta_generic_to_shared(to)),
+      {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])});
 }
 
 /// -1 where the bit is set, else 1.
@@ -94,7 +107,7 @@ __device__ void load_rows(const Work& work, const typename Storage<dtype>::Eleme
         for (int i = 0; i < kPerThread; ++i)
           four[i] *= sign_of(bits, i);
       }
-      *reinterpret_cast<float4*>(x + at) = make_float4(four[0], four[1], four[2], four[3]);
+      store_four_shared(x + at, four);
     } else {
       const float value = Storage<dtype>::to_float(*from);
       const bool negative = work.signs_first != nullptr && is_negative(work.signs_first, place.column);
@@ -132,7 +145,7 @@ struct Columns {
   }
   __device__ void store(float* digit, const float (&values)[kTileColumns]) const {
     if constexpr (adjacent) {
-      *reinterpret_cast<float4*>(digit + at[0]) = make_float4(values[0], values[1], values[2], values[3]);
+      store_four_shared(digit + at[0], values);
     } else {
 #pragma unroll
       for (int c = 0; c < kTileColumns; ++c) {
