@@ -67,6 +67,18 @@ std::optional<Choice> choice_for(const Operator& op) {
   return best;
 }
 
+std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
+  const std::optional<Parts> parts = parts_of(op);
+  if (!parts || op.is_sylvester()) return std::nullopt;
+  for (const Launch& launch : kFewRows) {
+    const int order = order_in(launch, *parts);
+    if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0
+    const Choice choice{launch, order, parts->slow, parts->second};
+    if (choice.cluster() > 1 && rows * choice.cluster() <= sm_count) return choice;
+  }
+  return std::nullopt;
+}
+
 bool is_negative(const Factor& factor, int order, int i, int j) {
   const auto m = static_cast<int>(factor.order);
   const int inner = order / m, row = i / inner, column = j / inner;
@@ -122,6 +134,8 @@ Numerics numerics_of(const Problem& problem) {
   Step& last = numerics.steps.back();
   last.sum_rms = std::hypot(last.sum_rms, kSplitRms);
   last.sum_bias = 2 * kTruncationBias;
+  // Few rows are cut otherwise, and then hi + lo sees other numbers.
+  numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
   numerics.promises.infinity_exact = false;  // the head of an infinity less itself
   numerics.promises.xor_shift_exact =
       false;  // k steps are chained with truncation, in an order that a shift permutes

@@ -36,6 +36,10 @@ struct Shape {
   /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that divides
   /// them, at most 64.
   constexpr int line() const { return std::min(64, columns & -columns); }
+  /// Results of rows that are shorter than a line of 64 columns leave in lines of 64 all the same, several rows of X
+  /// in each: what a tensor copy takes for a line does not depend on what it holds.
+  constexpr bool packed() const { return columns < 64 && 64 % columns == 0; }
+  constexpr int out_line() const { return packed() ? 64 : line(); }
   /// fp32 accumulators of a thread: a warp's 16 rows, all columns.
   constexpr int accumulators() const { return tile_columns() / 2; }
   /// Bytes of one k step: a box of the tensor maps, and what one warp stores.
@@ -51,17 +55,28 @@ struct Launch {
   /// Warps keep their part of the matrix in registers, where there is room for it. Otherwise they keep the signs
   /// and expand them anew, four k steps at a time.
   bool held = true;
+  /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of the
+  /// product. For so few rows that every block has one tile.
+  bool spread = false;
   constexpr bool operator==(const Launch&) const = default;
 
-  constexpr int warps() const { return 4 * ((shape.warpgroups() + passes - 1) / passes); }  ///< of a team
+  constexpr int warps() const {  ///< of a team
+    return spread ? 4 : 4 * ((shape.warpgroups() + passes - 1) / passes);
+  }
   constexpr int threads() const { return teams * warps() * 32; }
+  /// Spread: tensor copies, and the barriers that they complete; so many k steps each.
+  constexpr int pieces() const { return (shape.k_steps() + 6) / 7; }
+  constexpr int piece_steps() const { return (shape.k_steps() + pieces() - 1) / pieces(); }
+
   /// Tiles, then the warps' staging of results, then the second matrix, then barriers and tile numbers.
-  constexpr int slot_bytes() const { return teams * slots * shape.tile_bytes(); }
+  constexpr int slot_bytes() const {
+    return spread ? pieces() * piece_steps() * shape.box_bytes() : teams * slots * shape.tile_bytes();
+  }
   constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
   constexpr int shared_bytes() const {
-    return slot_bytes() + staging_bytes() + second_bytes() + teams * slots * 24;
+    return slot_bytes() + staging_bytes() + second_bytes() + (spread ? 8 * pieces() : teams * slots * 24);
   }
 };
 
@@ -122,6 +137,16 @@ inline constexpr Launch kLaunches[] = {
     {{132, 224, 1, 56}, 2, 1, 1, 3, false},  // 29568
 };
 
+/// Launches for few long rows, a line wide.
+inline constexpr Launch kFewRows[] = {
+    {.shape = {112, 64}, .slots = 1, .spread = true},  // to 7168
+    {.shape = {176, 64}, .slots = 1, .spread = true},  // to 11264
+    {.shape = {224, 64}, .slots = 1, .spread = true},  // to 14336
+    {.shape = {320, 64}, .slots = 1, .spread = true},  // to 20480
+    {.shape = {448, 64}, .slots = 1, .spread = true},  // to 28672
+    {.shape = {428, 32}, .slots = 1, .spread = true},  // 13696
+};
+
 /// How an operator is served: the launch, the order of its rows as matrices, which may be below the launch's,
 /// and its matrices; `second` has order 1 where there is one only.
 struct Choice {
@@ -129,12 +154,19 @@ struct Choice {
   int order = 0;
   Factor slow, second;
   bool operator==(const Choice&) const = default;
+
+  /// Blocks that make a tile together.
+  int cluster() const { return launch.spread ? (order + 63) / 64 : 1; }
 };
 
 /// The launch for F_m (x) S, or F_m (x) S (x) H_f (x) S: a matrix on the slow index, Sylvester behind it,
 /// perhaps a second named matrix and Sylvester again; with signs, Sylvester alone. None where no launch has the
 /// columns and k steps.
 std::optional<Choice> choice_for(const Operator& op);
+
+/// The same for few long rows: one of kFewRows, where every block of a cluster has a multiprocessor to itself.
+/// None otherwise.
+std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count);
 
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.
 Numerics numerics_of(const Problem& problem);
@@ -160,6 +192,13 @@ constexpr int swizzle(int row, int line) {
 constexpr int box_byte(int row, int piece, int line) {
   const int pieces = line / 8;
   return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
+}
+/// The same in the staging of results, for piece `piece` of all columns of a tile. Packed: the rows of X behind one
+/// another, cut into lines of 128 bytes.
+constexpr int staged_byte(const Shape& shape, int row, int piece) {
+  if (!shape.packed()) return box_byte(row, piece, shape.line());
+  const int pieces = shape.columns / 8, byte = 16 * ((piece / pieces * 16 + row) * pieces + piece % pieces);
+  return byte ^ ((byte >> 7 & 7) << 4);
 }
 
 // The matrix of stage 1 as sign bits: one 32-bit word of a lane holds the fragments of operand A for four k

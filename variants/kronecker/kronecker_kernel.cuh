@@ -8,6 +8,7 @@
 
 #include "common/ptx/bulk_copy.cuh"
 #include "common/ptx/fragments.hpp"
+#include "common/ptx/global.cuh"
 #include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "common/ptx/mma.cuh"
@@ -29,6 +30,13 @@ struct Maps {
   CUtensorMap in, out;
 };
 
+/// Where lanes write results themselves.
+struct Rows {
+  std::byte* out;
+  std::int64_t stride_bytes;
+  int count;
+};
+
 struct Work {
   const std::uint32_t* signs;                    ///< sign_table
   const std::uint32_t* fragments;                ///< of a dense factor; null where `signs` are the matrix
@@ -37,6 +45,8 @@ struct Work {
   unsigned* counter;  ///< tiles handed out beyond the first ones; zero between launches
   int tiles, order;
   float scale;
+  Rows rows;
+  bool by_lanes;  ///< rows are no whole number of the output's lines
 };
 
 template <Dtype dtype>
@@ -74,13 +84,19 @@ struct HeldMatrix {
   }
 };
 
+struct Nothing {
+  __device__ void operator()(int /*step*/) const {}
+};
+
 /// Stage 1, exact: the matrix times the raw tile at shared address `tile`, one wgmma for every 16 rows.
-template <Dtype dtype, int columns, int line, int k_steps>
+/// `before_step(s)` waits for what step s reads.
+template <Dtype dtype, int columns, int line, int k_steps, class Before = Nothing>
 __device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_steps>& matrix,
-                            std::uint32_t tile) {
+                            std::uint32_t tile, Before before_step = {}) {
   ptx::wgmma_fence();
 #pragma unroll
   for (int s = 0; s < k_steps; ++s) {
+    before_step(s);
     const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
     ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
   }
@@ -204,23 +220,31 @@ class TileTickets {
   unsigned drawn_ = 0;
 };
 
-/// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
-/// @param first  row of X that the box begins with
-template <int columns, int tile_columns, int line>
-__device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
-  constexpr int kPieces = line / 8, kBlock = 16 * kPieces;
-#pragma unroll 2
-  for (int i = lane; i < 2 * tile_columns; i += 32) {
-    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ swizzle(row, line);
-    const int column = (i / kBlock * line + 8 * piece) % columns;
-    if (first + row >= order) continue;
-    const std::uint32_t eight = __ldg(signs + ((first + row) * columns + column) / 8);
-    std::uint32_t words[4];
-    ptx::ld_shared_v4(words, box + 16 * i);
+/// The signs of eight elements from `element` of a row on.
+__device__ inline void flip(std::uint32_t (&words)[4], const std::uint8_t* signs, int element) {
+  const std::uint32_t eight = __ldg(signs + element / 8);
 #pragma unroll
-    for (int w = 0; w < 4; ++w)
-      words[w] ^= pair_signs(eight, w);
-    ptx::st_shared_v4(box + 16 * i, words);
+  for (int w = 0; w < 4; ++w)
+    words[w] ^= pair_signs(eight, w);
+}
+
+/// Multiplies the elements of a box by their signs where it lies in shared memory.
+/// @tparam staged  as results, see staged_byte
+/// @param first    row of X that the box begins with
+template <int columns, int tile_rows, bool staged>
+__device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
+  constexpr Shape shape{16, columns, tile_rows};
+  constexpr int kPieces = shape.tile_columns() / 8;
+#pragma unroll 2
+  for (int i = lane; i < 16 * kPieces; i += 32) {
+    const int row = i / kPieces, piece = i % kPieces, column = 8 * piece % columns;
+    if (first + row >= order) continue;
+    const std::uint32_t at =
+        box + (staged ? staged_byte(shape, row, piece) : box_byte(row, piece, shape.line()));
+    std::uint32_t words[4];
+    ptx::ld_shared_v4(words, at);
+    flip(words, signs, (first + row) * columns + column);
+    ptx::st_shared_v4(at, words);
   }
 }
 
@@ -241,11 +265,12 @@ __device__ std::uint32_t rounded_pair(float low, float high) {
 }
 
 /// A warp's 16 rows of results on their way out: staged in shared memory, then one box of the output's map.
-template <int line>
+template <int columns, int tile_rows>
 class BoxWriter {
  public:
   __device__ BoxWriter(std::uint32_t staging, int lane)
-      : staging_(staging), first_(staging + box_byte((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4, line)) {}
+      : staging_(staging),
+        first_(staging + staged_byte(shape(), (lane & 7) + (lane >> 3 & 1) * 8, lane >> 4)) {}
 
   __device__ std::uint32_t staging() const { return staging_; }
   /// Until the staging may be written again.
@@ -257,27 +282,52 @@ class BoxWriter {
   /// first, then of the second.
   template <Dtype dtype>
   __device__ void put(int tile, const float (&x)[4], const float (&y)[4], float scale) const {
-    constexpr int kPieces = line / 8;
     const std::uint32_t words[4] = {
         rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
         rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
-    ptx::stmatrix_x4((first_ ^ ((tile % kPieces) << 4)) + tile / kPieces * (16 * 2 * line), words);
+    // A block of lines holds the 16 rows of X, of a line of columns or, packed, of a row of the tile.
+    constexpr int kPieces = (shape().packed() ? columns : shape().line()) / 8, kBlock = 16 * 16 * kPieces;
+    const int block = tile / kPieces, exchanged = shape().packed() ? block * (kBlock / 128) & 7 : 0;
+    ptx::stmatrix_x4((first_ ^ ((tile % kPieces ^ exchanged) << 4)) + block * kBlock, words);
   }
-  __device__ void send(const CUtensorMap& map, int box, int row, int lane) const {
+  __device__ void send(const CUtensorMap& map, const Work& work, int box, int row, int lane) const {
+    if constexpr (shape().packed()) {
+      if (work.by_lanes) return store(work, box, row, lane);
+    }
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, 16 * box, 0, row, staging_);
+    constexpr int kLines = shape().packed() ? 16 * columns / 64 : 16;
+    if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, kLines * box, 0, row, staging_);
     ptx::bulk_copy_commit_group();
+  }
+  /// The same by the lanes, 16 bytes each.
+  __device__ void store(const Work& work, int box, int row, int lane) const {
+    constexpr int kPieces = shape().tile_columns() / 8;
+    __syncwarp();
+#pragma unroll(tile_rows == 1 ? columns / 16 : 1)
+    for (int i = lane; i < 16 * kPieces; i += 32) {
+      const int x = 16 * box + i / kPieces, piece = i % kPieces, row_of_tile = 8 * piece / columns;
+      std::uint32_t words[4];
+      ptx::ld_shared_v4(words, staging_ + staged_byte(shape(), i / kPieces, piece));
+      ptx::st_global_if(x < work.order && row + row_of_tile < work.rows.count,
+                        work.rows.out + (row + row_of_tile) * work.rows.stride_bytes +
+                            2 * (x * columns + 8 * piece % columns),
+                        words);
+    }
   }
 
  private:
+  static constexpr Shape shape() {
+    return {16, columns, tile_rows};
+  }
+
   std::uint32_t staging_, first_;
 };
 
 /// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
-template <Dtype dtype, int line, int registers>
+template <Dtype dtype, class Writer, int registers>
 __device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale,
-                       const BoxWriter<line>& writer) {
+                       const Writer& writer) {
   static_assert(registers % 16 == 0);
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 4) {
@@ -293,9 +343,9 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
 
 /// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
 /// is an operand A, hi and lo side by side in k. Two groups at once share the words.
-template <Dtype dtype, int second, int line, int registers>
+template <Dtype dtype, int second, class Writer, int registers>
 __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
-                                 float scale, const BoxWriter<line>& writer, int lane) {
+                                 float scale, const Writer& writer, int lane) {
   constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
 #pragma unroll
   for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
@@ -346,14 +396,15 @@ __global__ void __launch_bounds__(
       {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held};
   constexpr Shape shape = launch.shape;
   constexpr int kLine = shape.line(), kColumns = shape.tile_columns(), kBoxes = k_steps,
-                kWarps = launch.warps(), kBoxBytes = shape.box_bytes();
+                kWarps = launch.warps(), kBoxBytes = shape.box_bytes(),
+                kStagingBoxes = launch.staging_boxes();
   using Matrix = std::conditional_t<held, HeldMatrix<dtype, k_steps>, SignedMatrix<dtype, k_steps>>;
   static_assert(!held || passes == 1);
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
   const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
-  const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
+  const int team = teams == 1 ? 0 : warp_of_block / kWarps, warp = warp_of_block - team * kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
   const int all_teams = static_cast<int>(gridDim.x) * teams;
   const int first_tile = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
@@ -374,25 +425,28 @@ __global__ void __launch_bounds__(
     }
     ptx::griddepcontrol_launch_dependents();
   }
-  // Warps behind the matrix's last row have no rows of the product.
-  const auto own_block = [&](int pass) { return pass * kWarps + warp < kBoxes ? pass * kWarps + warp : 0; };
+  if (threadIdx.x == 32) ptx::prefetch_tensormap(&maps.out);
+  // The box of the product that a warp makes in a pass; there may be none. Teams begin at other warps, so that what
+  // the last pass leaves over is not always the same scheduler's work.
+  const int warp_of_pass = passes == 1 ? warp : (warp + team) % kWarps;
+  const auto own_box = [&](int pass) { return pass * kWarps + warp_of_pass; };
   Matrix matrix[passes];
 #pragma unroll
   for (int pass = 0; pass < passes; ++pass)
-    matrix[pass] = Matrix(work, own_block(pass), lane);
+    matrix[pass] = Matrix(work, own_box(pass) < kBoxes ? own_box(pass) : 0, lane);
   if constexpr (second > 1) {
     for (int i = static_cast<int>(threadIdx.x); i < second_words(second); i += launch.threads())
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
-  const BoxWriter<kLine> writer(
-      ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes, lane);
+  const BoxWriter<columns, tile_rows> writer(
+      ptx::shared_address(staging) + (team * kStagingBoxes + min(warp, kStagingBoxes - 1)) * kBoxBytes, lane);
   TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
   float d[shape.accumulators()];
-  int staged_row = -1, staged_box = warp;
+  int staged_row = -1, staged_box = 0;
 #pragma unroll 1
   for (;;) {
     tiles.wait_full();
@@ -402,8 +456,8 @@ __global__ void __launch_bounds__(
     if (work.signs_first != nullptr) {
 #pragma unroll 1
       for (int box = warp; box < kBoxes; box += kWarps)
-        flip_signs<columns, kColumns, kLine>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
-                                             work.order, lane);
+        flip_signs<columns, tile_rows, false>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
+                                              work.order, lane);
       ptx::fence_proxy_async_shared();
       if constexpr (teams == 1)
         __syncthreads();
@@ -412,14 +466,14 @@ __global__ void __launch_bounds__(
     }
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
-      const int box = pass * kWarps + warp;
+      const int box = own_box(pass);
       const bool has_rows = box < kBoxes;
       constexpr int kLastPass = passes - 1;
 
       ptx::pin_accumulators(d);
       exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
       if (staged_row >= 0) {
-        writer.send(maps.out, staged_box, staged_row, lane);
+        writer.send(maps.out, work, staged_box, staged_row, lane);
         staged_row = -1;
       }
       int next_tile = 0;
@@ -453,7 +507,7 @@ __global__ void __launch_bounds__(
         }
         if (work.signs_last != nullptr) {
           __syncwarp();
-          flip_signs<columns, kColumns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+          flip_signs<columns, tile_rows, true>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
         }
         staged_row = tile_rows * tile;
         staged_box = box;
@@ -462,7 +516,7 @@ __global__ void __launch_bounds__(
     tiles.advance();
     __syncwarp();
   }
-  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
+  if (staged_row >= 0) writer.send(maps.out, work, staged_box, staged_row, lane);
   ptx::bulk_copy_wait_group_read<0>();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a

@@ -10,9 +10,11 @@
 
 namespace fwht::kronecker {
 
-/// The kernel of one of kLaunches.
+/// The kernel of one of kLaunches, and of one of kFewRows.
 Kernel kernel_f16(const Launch& launch);
 Kernel kernel_bf16(const Launch& launch);
+Kernel few_rows_kernel_f16(const Launch& launch);
+Kernel few_rows_kernel_bf16(const Launch& launch);
 
 /// A plan by any launch and its kernel.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
