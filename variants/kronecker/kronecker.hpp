@@ -58,6 +58,8 @@ struct Launch {
   /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of the
   /// product. For so few rows that every block has one tile.
   bool spread = false;
+  /// Lanes store results from registers, 8 bytes each, so that the memory of the staging holds tiles.
+  bool direct = false;
   constexpr bool operator==(const Launch&) const = default;
 
   constexpr int warps() const {  ///< of a team
@@ -72,7 +74,9 @@ struct Launch {
   constexpr int slot_bytes() const {
     return spread ? pieces() * piece_steps() * shape.box_bytes() : teams * slots * shape.tile_bytes();
   }
-  constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
+  constexpr int staging_boxes() const {  ///< of a team
+    return direct ? 0 : std::min(warps(), shape.k_steps());
+  }
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
   constexpr int shared_bytes() const {

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(128)
   }
   const HeldMatrix<dtype, k_steps> matrix(work, box, lane);
   const Stage2Constants constants(lane);
-  const BoxWriter<columns, 1> writer(staging + warp * shape.box_bytes(), lane);
+  BoxWriter<columns, 1> writer(staging + warp * shape.box_bytes(), lane);
   __syncthreads();  // the barriers are there
   const auto wait_for = [&](int piece) { ptx::mbarrier_wait_parity(full + 8 * piece, 0); };
   if (work.signs_first != nullptr) {
@@ -79,11 +79,9 @@ __global__ void __launch_bounds__(128)
   // Stage 2. In place, nobody may store before all blocks have read.
   if (has_rows) {
     rows::register_butterflies<4, columns / 2>(d);
-    finish<dtype>(d, constants, work.scale, writer);
-    if (work.signs_last != nullptr) {
-      __syncwarp();
-      flip_signs<columns, 1, true>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
-    }
+    writer.begin(work, box, row, lane);
+    finish<dtype>(d, constants, work, writer);
+    writer.end(work, lane);
   }
   ptx::barrier_cluster_wait();
   if (has_rows) writer.store(work, box, row, lane);
