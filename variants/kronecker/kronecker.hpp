@@ -225,16 +225,28 @@ constexpr int fragment_index(int k_steps, int block, int step, int lane) {
   return ((block * k_steps + step) * 32 + lane) * 4;
 }
 
-/// Words of the second matrix in shared memory: the 8 x 8 operands B of its 8 input columns `from` and output
-/// columns `to`, four of them side by side for one load.
+// The second matrix: `second` = 2 f 2^l columns, F = H_f (x) S_(2^l) of half as many. S_2 of the lowest bit is a
+// butterfly inside a register pair; the sums and the differences of eight columns side by side are then one half of a
+// column tile, and those of the next eight the other half, which is what the words of F are ordered by.
+
+/// Column tiles of the sums: every one holds eight entries of F's rows, the last perhaps fewer.
+constexpr int second_tiles(int second) {
+  return (second / 2 + 7) / 8;
+}
+/// Row or column of F that is row or column `i` (0..7) of the operand B of tile `tile`.
+constexpr int second_entry(int tile, int i) {
+  return 8 * tile + i / 2 + 4 * (i % 2);
+}
+/// Words of F in shared memory: the 8 x 8 operands B of its tiles `from` and `to`, four of them side by side for one
+/// load.
 constexpr int second_quads(int second) {
-  return (second / 8 + 3) / 4;
+  return (second_tiles(second) + 3) / 4;
 }
 constexpr int second_word_index(int second, int to, int from, int lane) {
   return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
 }
 constexpr int second_words(int second) {
-  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
+  return second == 1 ? 0 : second_tiles(second) * second_quads(second) * 128;
 }
 constexpr int Launch::second_bytes() const {
   return 4 * second_words(shape.second);
@@ -261,7 +273,7 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
-/// The words of H_f (x) S_(second / f), or its transpose, as bf16.
+/// The words of F = H_f (x) S_(second / f / 2), or its transpose, as bf16; zero beyond its order.
 std::vector<std::uint32_t> second_table(int second, const Factor& factor);
 
 }  // namespace fwht::kronecker

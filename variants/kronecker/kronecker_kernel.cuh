@@ -411,19 +411,27 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
   }
 }
 
-/// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
-/// is an operand A, hi and lo side by side in k. Two groups at once share the words.
+/// The same with a second matrix F, whose words lie at shared address `table`, see second_entry: of every group of
+/// `second` columns, the sums and the differences of neighbours are operands A, hi and lo side by side in k.
 template <Dtype dtype, int second, class Writer, int registers>
 __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
                                  const Work& work, const Writer& writer, int lane) {
-  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
+  constexpr int kColumnTiles = second / 8, kTiles = second_tiles(second);
 #pragma unroll
-  for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
-    std::uint32_t halves[kTogether * kTiles][4];
-    float x[kTogether * kTiles][4];
+  for (int first = 0; first < registers / 4; first += kColumnTiles) {
+    __syncwarp();  // or the compiler begins several groups, for which there are no registers
+    std::uint32_t halves[2 * kTiles][4];  // sums, then differences
+    float x[2 * kTiles][4];
 #pragma unroll
-    for (int i = 0; i < 4 * kTogether * kTiles; ++i)
-      x[i / 4][i % 4] = d[4 * first + i];
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      // Register i of tile t: entries 8 t + 4 (i & 1) + lane, rows 8 (i / 2) from the group's rows on.
+      const int tile = i / 4, column_tile = 2 * tile + (i & 1), row = i >> 1 & 1;
+      const bool exists = column_tile < kColumnTiles;
+      const float even = exists ? d[4 * (first + column_tile) + 2 * row] : 0.0F,
+                  odd = exists ? d[4 * (first + column_tile) + 2 * row + 1] : 0.0F;
+      x[tile][i % 4] = even + odd;
+      x[kTiles + tile][i % 4] = even - odd;
+    }
     rows::split(halves, x, constants.minus_identity);
 #pragma unroll
     for (int to = 0; to < kTiles; ++to) {
@@ -433,18 +441,24 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
         ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
                           table + 4 * second_word_index(second, to, 4 * quad, lane));
       }
+      float sums[2][4];
 #pragma unroll
       for (int from = 0; from < kTiles; ++from) {
         const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
 #pragma unroll
-        for (int g = 0; g < kTogether; ++g) {
-          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
+        for (int parity = 0; parity < 2; ++parity) {
           if (from == 0) {
-            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
+            ptx::mma_sync_m16n8k16_f32_bf16(sums[parity], halves[parity * kTiles], b);
           } else {
-            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
+            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums[parity], halves[parity * kTiles + from], b);
           }
         }
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int column_tile = 2 * to + (i & 1), parity = i >> 1 & 1, row = i >> 2;
+        if (column_tile < kColumnTiles)
+          d[4 * (first + column_tile) + 2 * row + parity] = sums[parity][2 * row + (i & 1)];
       }
     }
   }
