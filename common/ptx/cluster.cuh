@@ -1,4 +1,5 @@
-// Blocks of a cluster (PTX ISA, "Special Registers: %cluster_ctarank" and "barrier.cluster"). Needs sm_90.
+// Blocks of a cluster (PTX ISA, "Special Registers: %cluster_ctarank, %clusterid" and "barrier.cluster"). Needs
+// sm_90.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,13 @@ __device__ inline std::uint32_t cluster_ctarank() {
   std::uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
+}
+
+/// %clusterid.x: this cluster's number in a grid of one dimension.
+__device__ inline std::uint32_t clusterid() {
+  std::uint32_t id;
+  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
+  return id;
 }
 
 /// barrier.cluster.arrive.release.aligned: all threads of the block together.

@@ -38,8 +38,8 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 // The instruction takes its N / 2 accumulators one by one, and every other operand has its number behind
 // theirs.
 // clang-format off
-#define FWHT_NAMES_32 \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+#define FWHT_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define FWHT_NAMES_32 FWHT_NAMES_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
@@ -57,6 +57,8 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 #define FWHT_SUMS_64(i) FWHT_SUMS_32(i), FWHT_SUMS_32((i) + 32)
 
 // form(N, type, names of the accumulators, names of six more operands, the accumulators)
+#define FWHT_N32(form, type) \
+  form(32, type, FWHT_NAMES_16, "%16", "%17", "%18", "%19", "%20", "%21", FWHT_SUMS_16(0))
 #define FWHT_N64(form, type) \
   form(64, type, FWHT_NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", FWHT_SUMS_32(0))
 #define FWHT_N128(form, type) \
@@ -89,14 +91,17 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
 
 #define FWHT_WGMMA(form)                                                                        \
-  static_assert(columns == 64 || columns == 128 || columns == 144 || columns == 224 || columns == 256, \
+  static_assert(columns == 32 || columns == 64 || columns == 128 || columns == 144 || columns == 224 || \
+                    columns == 256, \
                 "no other widths are used"); \
   constexpr bool kF16 = dtype == Dtype::f16;                                                    \
+  if constexpr (kF16 && columns == 32) FWHT_N32(form, "f16"); \
   if constexpr (kF16 && columns == 64) FWHT_N64(form, "f16"); \
   if constexpr (kF16 && columns == 128) FWHT_N128(form, "f16"); \
   if constexpr (kF16 && columns == 144) FWHT_N144(form, "f16"); \
   if constexpr (kF16 && columns == 224) FWHT_N224(form, "f16"); \
   if constexpr (kF16 && columns == 256) FWHT_N256(form, "f16"); \
+  if constexpr (!kF16 && columns == 32) FWHT_N32(form, "bf16"); \
   if constexpr (!kF16 && columns == 64) FWHT_N64(form, "bf16"); \
   if constexpr (!kF16 && columns == 128) FWHT_N128(form, "bf16"); \
   if constexpr (!kF16 && columns == 144) FWHT_N144(form, "bf16"); \
@@ -128,6 +133,7 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 #undef FWHT_N144
 #undef FWHT_N128
 #undef FWHT_N64
+#undef FWHT_N32
 #undef FWHT_SUMS_64
 #undef FWHT_SUMS_32
 #undef FWHT_SUMS_16
@@ -137,5 +143,6 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 #undef FWHT_NAMES_72
 #undef FWHT_NAMES_64
 #undef FWHT_NAMES_32
+#undef FWHT_NAMES_16
 
 }  // namespace fwht::ptx

@@ -44,7 +44,7 @@ std::optional<Parts> parts_of(const Operator& op) {
 int order_in(const Launch& launch, const Parts& parts) {
   const Shape& shape = launch.shape;
   const std::int64_t second = parts.second.order * parts.behind;
-  if (parts.second.order == 1 ? shape.second != 1 : shape.second != second) return 0;
+  if (parts.second.order == 1 ? shape.second != 1 : shape.second != second || parts.behind == 1) return 0;
   const std::int64_t n = parts.slow.order * parts.sylvester * second, order = n / shape.columns;
   const bool fits = n % shape.columns == 0 && order % parts.slow.order == 0 &&
                     is_power_of_two(order / parts.slow.order) && order <= 16 * shape.k_steps();
@@ -65,6 +65,18 @@ std::optional<Choice> choice_for(const Operator& op) {
     if (!best || launch.shape.k_steps() < best->launch.shape.k_steps()) best = choice;
   }
   return best;
+}
+
+std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
+  const std::optional<Parts> parts = parts_of(op);
+  if (!parts || op.is_sylvester()) return std::nullopt;
+  for (const Launch& launch : kFewRows) {
+    const int order = order_in(launch, *parts);
+    if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0
+    const Choice choice{launch, order, parts->slow, parts->second};
+    if (choice.cluster() > 1 && rows * choice.cluster() <= sm_count) return choice;
+  }
+  return std::nullopt;
 }
 
 bool is_negative(const Factor& factor, int order, int i, int j) {
@@ -101,13 +113,17 @@ std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Facto
 
 std::vector<std::uint32_t> second_table(int second, const Factor& factor) {
   std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(second)));
-  for (int to = 0; to < second / 8; ++to) {
-    for (int from = 0; from < second / 8; ++from) {
+  if (second == 1) return words;
+  const int order = second / 2;
+  for (int to = 0; to < second_tiles(second); ++to) {
+    for (int from = 0; from < second_tiles(second); ++from) {
       for (int lane = 0; lane < 32; ++lane) {
         std::uint32_t& word = words[static_cast<std::size_t>(second_word_index(second, to, from, lane))];
         for (int half = 0; half < 2; ++half) {
-          const int row = 8 * to + ptx::b_column(lane), column = 8 * from + ptx::b_row(lane, 0, half);
-          word |= (is_negative(factor, second, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
+          const int row = second_entry(to, ptx::b_column(lane)),
+                    column = second_entry(from, ptx::b_row(lane, 0, half));
+          if (row >= order || column >= order) continue;
+          word |= (is_negative(factor, order, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
         }
       }
     }
@@ -122,6 +138,8 @@ Numerics numerics_of(const Problem& problem) {
   Step& last = numerics.steps.back();
   last.sum_rms = std::hypot(last.sum_rms, kSplitRms);
   last.sum_bias = 2 * kTruncationBias;
+  // Few rows are cut otherwise, and then hi + lo sees other numbers.
+  numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
   numerics.promises.infinity_exact = false;  // the head of an infinity less itself
   numerics.promises.xor_shift_exact =
       false;  // k steps are chained with truncation, in an order that a shift permutes

@@ -52,28 +52,49 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
-CUtensorMap map_of(const void* data, const Array& array, std::int64_t rows, const Shape& shape, int order) {
+/// A tensor of four dimensions, the fastest first, and the boxes that are copied from or to it. The first has no
+/// stride.
+struct Tensor {
+  cuuint64_t extents[4], strides[3];  ///< strides in bytes
+  cuuint32_t box[4];
+};
+
+/// Rows as matrices: the columns of a line, rows of the matrix, lines side by side, rows of the problem. A box has
+/// `box_rows` rows of the matrix.
+Tensor matrices(const Array& array, std::int64_t rows, const Shape& shape, int order, int box_rows) {
   const auto columns = static_cast<cuuint64_t>(shape.columns), line = static_cast<cuuint64_t>(shape.line());
-  const cuuint64_t extents[4] = {line, static_cast<cuuint64_t>(order), columns / line,
-                                 static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[3] = {columns * 2, line * 2, static_cast<cuuint64_t>(array.row_stride) * 2};
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(line), 16, static_cast<cuuint32_t>(columns / line),
-                             static_cast<cuuint32_t>(shape.rows)},
-                   steps[4] = {1, 1, 1, 1};
-  const CUtensorMapSwizzle swizzle = line == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : line == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
+  return {{line, static_cast<cuuint64_t>(order), columns / line, static_cast<cuuint64_t>(rows)},
+          {columns * 2, line * 2, static_cast<cuuint64_t>(array.row_stride) * 2},
+          {static_cast<cuuint32_t>(line), static_cast<cuuint32_t>(box_rows),
+           static_cast<cuuint32_t>(columns / line), static_cast<cuuint32_t>(shape.rows)}};
+}
+
+/// Rows as lines of 64 elements, see Shape::packed: a line, lines, 1, rows of the problem.
+Tensor packed_lines(const Array& array, std::int64_t rows, const Shape& shape, int order) {
+  const auto elements = static_cast<cuuint64_t>(order) * static_cast<cuuint64_t>(shape.columns);
+  return {{64, elements / 64, 1, static_cast<cuuint64_t>(rows)},
+          {128, 128, static_cast<cuuint64_t>(array.row_stride) * 2},
+          {64, static_cast<cuuint32_t>(16 * shape.columns / 64), 1, static_cast<cuuint32_t>(shape.rows)}};
+}
+
+CUtensorMap map_of(const void* data, Dtype dtype, const Tensor& tensor) {
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const CUtensorMapSwizzle swizzle = tensor.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : tensor.box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                           : CU_TENSOR_MAP_SWIZZLE_32B;
   const CUtensorMapDataType type =
-      array.dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+      dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   CUtensorMap map;
-  const CUresult result = encode_tiled()(
-      &map, type, 4, const_cast<void*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encode_tiled()(&map, type, 4, const_cast<void*>(data), tensor.extents, tensor.strides, tensor.box,
+                     steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
-    throw std::runtime_error("cuTensorMapEncodeTiled failed with error " +
-                             std::to_string(static_cast<int>(result)) + " for " + std::to_string(rows) +
-                             " rows of " + std::to_string(order) + " x " + std::to_string(shape.columns) +
-                             ", row stride " + std::to_string(array.row_stride));
+    throw std::runtime_error(
+        "cuTensorMapEncodeTiled failed with error " + std::to_string(static_cast<int>(result)) + " for " +
+        std::to_string(tensor.extents[3]) + " rows of " + std::to_string(tensor.extents[1]) + " x " +
+        std::to_string(tensor.extents[0] * tensor.extents[2]) + ", row stride " +
+        std::to_string(tensor.strides[2]) + " bytes");
   }
   return map;
 }
@@ -156,7 +177,8 @@ class KroneckerPlan final : public Plan {
     FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks_per_sm_, kernel_, launch_.threads(), static_cast<std::size_t>(launch_.shared_bytes())));
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
-    blocks_ = std::min((tiles_ + launch_.teams - 1) / launch_.teams, resident);
+    blocks_ = launch_.spread ? tiles_ * choice_.cluster()
+                             : std::min((tiles_ + launch_.teams - 1) / launch_.teams, resident);
   }
 
   std::size_t alignment() const override { return 16; }
@@ -172,6 +194,7 @@ class KroneckerPlan final : public Plan {
             {"blocks", blocks_},
             {"threads", std::int64_t{launch_.threads()}},
             {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
+            {"cluster", std::int64_t{choice_.cluster()}},
             {"teams", std::int64_t{launch_.teams}},
             {"slots", std::int64_t{launch_.slots}},
             {"registers", std::int64_t{registers_}},
@@ -181,8 +204,13 @@ class KroneckerPlan final : public Plan {
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
-    const Maps maps{map_of(operands.in, p.in, p.rows, launch_.shape, choice_.order),
-                    map_of(operands.out, p.out, p.rows, launch_.shape, choice_.order)};
+    const Shape& shape = launch_.shape;
+    const int order = choice_.order, box_rows = launch_.spread ? 16 * launch_.piece_steps() : 16;
+    const bool by_lanes = shape.packed() && order * shape.columns % 64 != 0;
+    const Tensor out = shape.packed() && !by_lanes ? packed_lines(p.out, p.rows, shape, order)
+                                                   : matrices(p.out, p.rows, shape, order, 16);
+    const Maps maps{map_of(operands.in, p.dtype(), matrices(p.in, p.rows, shape, order, box_rows)),
+                    map_of(operands.out, p.dtype(), out)};
     if (is_dense()) expand(operands.dense, stream);
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     const Work work{workspace_.signs(),
@@ -193,17 +221,26 @@ class KroneckerPlan final : public Plan {
                     workspace_.counter(),
                     static_cast<int>(tiles_),
                     choice_.order,
-                    static_cast<float>(p.scale)};
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+                    static_cast<float>(p.scale),
+                    {static_cast<std::byte*>(operands.out), 2 * p.out.row_stride, static_cast<int>(p.rows)},
+                    by_lanes};
+    cudaLaunchAttribute attributes[2]{};
+    unsigned count = 0;
+    if (p.programmatic_launch) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (choice_.cluster() > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {static_cast<unsigned>(choice_.cluster()), 1, 1};
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(blocks_));
     config.blockDim = dim3(static_cast<unsigned>(launch_.threads()));
     config.dynamicSmemBytes = static_cast<std::size_t>(launch_.shared_bytes());
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = p.programmatic_launch ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = count;
     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, maps, work));
   }
 
@@ -230,9 +267,13 @@ class KroneckerPlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  const bool f16 = problem.dtype() == Dtype::f16;
+  if (const std::optional<Choice> few = few_rows_choice_for(problem.op, problem.rows, device.sm_count)) {
+    return make_plan(problem, device, *few,
+                     f16 ? few_rows_kernel_f16(few->launch) : few_rows_kernel_bf16(few->launch));
+  }
   const Choice choice = *choice_for(problem.op);
-  return make_plan(problem, device, choice,
-                   problem.dtype() == Dtype::f16 ? kernel_f16(choice.launch) : kernel_bf16(choice.launch));
+  return make_plan(problem, device, choice, f16 ? kernel_f16(choice.launch) : kernel_bf16(choice.launch));
 }
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,

@@ -10,9 +10,11 @@
 
 namespace fwht::kronecker {
 
-/// The kernel of one of kLaunches.
+/// The kernel of one of kLaunches, and of one of kFewRows.
 Kernel kernel_f16(const Launch& launch);
 Kernel kernel_bf16(const Launch& launch);
+Kernel few_rows_kernel_f16(const Launch& launch);
+Kernel few_rows_kernel_bf16(const Launch& launch);
 
 /// A plan by any launch and its kernel.
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
@@ -29,11 +31,12 @@ Kernel kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
     ((whole_steps(wanted) == whole_steps(kLaunches[which])
-          ? void(found = transform_rows<dtype, kLaunches[which].shape.k_steps(),
-                                        kLaunches[which].shape.columns, kLaunches[which].shape.rows,
-                                        kLaunches[which].shape.second, kLaunches[which].teams,
-                                        kLaunches[which].slots, kLaunches[which].blocks_per_sm,
-                                        kLaunches[which].passes, kLaunches[which].held>)
+          ? void(found =
+                     transform_rows<dtype, kLaunches[which].shape.k_steps(), kLaunches[which].shape.columns,
+                                    kLaunches[which].shape.rows, kLaunches[which].shape.second,
+                                    kLaunches[which].teams, kLaunches[which].slots,
+                                    kLaunches[which].blocks_per_sm, kLaunches[which].passes,
+                                    kLaunches[which].held, kLaunches[which].direct>)
           : void()),
      ...);
   }

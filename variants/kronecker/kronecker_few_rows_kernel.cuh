@@ -1,0 +1,107 @@
+// The kernel of kronecker for few long rows.
+//
+// One row keeps one multiprocessor busy for microseconds, most of them behind stage 1. Here the blocks of a
+// cluster make a row together, a warpgroup each. Every block reads all of the row, a line wide, so that one tensor
+// copy brings many k steps, and makes 64 rows of the product: nothing but one barrier is exchanged. Bits are owned
+// as in kronecker_kernel.cuh, with the rank in the cluster above the warp. Lanes store the results themselves: a
+// tensor copy out would start later.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include "common/ptx/cluster.cuh"
+#include "variants/kronecker/kronecker_kernels.hpp"
+
+namespace fwht::kronecker {
+
+/// The arguments are those of a Launch that is spread, whose order is 16 k_steps.
+template <Dtype dtype, int k_steps, int columns>
+__global__ void __launch_bounds__(128)
+    spread_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr Launch launch{.shape = {16 * k_steps, columns}, .slots = 1, .spread = true};
+  constexpr Shape shape = launch.shape;
+  constexpr int kLine = shape.line(), kPieces = launch.pieces(), kSteps = launch.piece_steps();
+  static_assert(kLine == columns, "a piece is one box");
+  extern __shared__ __align__(1024) std::byte shared[];
+  const int lane = static_cast<int>(threadIdx.x & 31U);
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int box = static_cast<int>(ptx::cluster_ctarank()) * 4 + warp;  // that this warp makes
+  const int row = static_cast<int>(ptx::clusterid());
+  const std::uint32_t tile = ptx::shared_address(shared), staging = tile + launch.slot_bytes(),
+                      full = staging + launch.staging_bytes();
+  const bool has_rows = 16 * box < work.order;
+
+  if (threadIdx.x == 0) {
+    for (int piece = 0; piece < kPieces; ++piece)
+      ptx::mbarrier_init(full + 8 * piece, 1);
+    ptx::fence_mbarrier_init();
+    ptx::griddepcontrol_wait();
+#pragma unroll 1
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const std::uint32_t barrier = full + 8 * piece, bytes = kSteps * shape.box_bytes();
+      ptx::mbarrier_arrive_expect_tx(barrier, bytes);
+      ptx::tensor_copy_global_to_shared_4d(tile + piece * bytes, &maps.in, 0, 16 * kSteps * piece, 0, row,
+                                           barrier);
+    }
+    ptx::griddepcontrol_launch_dependents();
+  }
+  const HeldMatrix<dtype, k_steps> matrix(work, box, lane);
+  const Stage2Constants constants(lane);
+  BoxWriter<columns, 1> writer(staging + warp * shape.box_bytes(), lane);
+  __syncthreads();  // the barriers are there
+  const auto wait_for = [&](int piece) { ptx::mbarrier_wait_parity(full + 8 * piece, 0); };
+  if (work.signs_first != nullptr) {
+#pragma unroll 1
+    for (int piece = 0; piece < kPieces; ++piece)
+      wait_for(piece);
+#pragma unroll 1
+    for (int step = warp; step < k_steps; step += 4)
+      flip_signs<columns, 1, false>(tile + step * shape.box_bytes(), work.signs_first, 16 * step, work.order,
+                                    lane);
+    ptx::fence_proxy_async_shared();
+    __syncthreads();
+  }
+
+  // Stage 1, exact.
+  float d[shape.accumulators()];
+  exact_stage<dtype, columns, kLine>(d, matrix, tile, [&](int s) {
+    if (s % kSteps != 0) return;
+    wait_for(s / kSteps);
+    ptx::wgmma_fence();
+  });
+  ptx::barrier_cluster_arrive();  // this block has read all of the row
+  ptx::wgmma_wait_group<0>();
+  ptx::pin_accumulators(d);
+
+  // Stage 2. In place, nobody may store before all blocks have read.
+  if (has_rows) {
+    rows::register_butterflies<4, columns / 2>(d);
+    writer.begin(work, box, row, lane);
+    finish<dtype>(d, constants, work, writer);
+    writer.end(work, lane);
+  }
+  ptx::barrier_cluster_wait();
+  if (has_rows) writer.store(work, box, row, lane);
+#else
+  __trap();  // `supports` says no where there is no code for sm_90a
+#endif
+}
+
+template <Dtype dtype>
+Kernel few_rows_kernel_of(const Launch& wanted) {
+  Kernel found = nullptr;
+  [&]<std::size_t... which>(std::index_sequence<which...>) {
+    ((wanted == kFewRows[which]
+          ? void(found = spread_rows<dtype, kFewRows[which].shape.k_steps(), kFewRows[which].shape.columns>)
+          : void()),
+     ...);
+  }
+  (std::make_index_sequence<std::size(kFewRows)>{});
+  if (found == nullptr) throw std::logic_error("kronecker: a launch that is not in the table of few rows");
+  return found;
+}
+
+}  // namespace fwht::kronecker
