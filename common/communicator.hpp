@@ -27,7 +27,8 @@ class Communicator {
   int size() const { return size_; }
   Memory memory() const { return memory_; }
 
-  /// receive[r] = send of rank r, for all r: size() pieces of `bytes` bytes in rank order.
+  /// receive[r] = send of rank r, for all r: size() pieces of `bytes` bytes in rank order. `send` may be where
+  /// it ends up, receive[rank()].
   virtual void all_gather(const void* send, void* receive, std::int64_t bytes, Stream stream) = 0;
   /// receive[r] = piece `rank()` of what rank r sends: both are size() pieces of `bytes` bytes.
   virtual void all_to_all(const void* send, void* receive, std::int64_t bytes, Stream stream) = 0;

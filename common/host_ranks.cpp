@@ -160,7 +160,8 @@ class HostCommunicator final : public Communicator {
   }
 
   static void copy(void* to, std::int64_t offset, const std::byte* from, std::int64_t bytes) {
-    std::memcpy(static_cast<std::byte*>(to) + offset, from, static_cast<std::size_t>(bytes));
+    std::byte* const there = static_cast<std::byte*>(to) + offset;
+    if (there != from) std::memcpy(there, from, static_cast<std::size_t>(bytes));
   }
 
   Shared& shared_;

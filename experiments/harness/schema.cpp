@@ -371,7 +371,8 @@ std::vector<Table> make_tables() {
             number("min_us", optional, "us", "of the replays"),
             number("max_us", optional, "us", "of the replays"),
             number("pieces_us", optional, "us", "sum of the times of its pieces, each measured alone"),
-            number("model_us", optional, "us", "what the cost model says"),
+            number("model_us", optional, "us",
+                   "the lower line: the cost model with published bandwidth and measured collectives"),
             number("published_speedup", optional, "",
                    "the best speed-up of tp_aware over naive that arXiv 2402.04925 gives for the shape"),
             integer("layers", optional, "layers", "in one graph, each with weights of its own"),
@@ -384,7 +385,8 @@ std::vector<Table> make_tables() {
        "one row per piece of such a layer, measured alone",
        with_parallel_key(
            {string("piece", key,
-                   "projection, collective or move; between: all pieces between the projections"),
+                   "projection, collective or move; between: all pieces between the projections; "
+                   "all_to_all of a layer that gathers: no part of it, to compare with"),
             number("time_us", required, "us", "as in tensor_parallel.csv"),
             number("min_us", required, "us", "of the replays"),
             number("max_us", required, "us", "of the replays"),
@@ -398,13 +400,17 @@ std::vector<Table> make_tables() {
         integer("ranks", key, "ranks", "GPUs; 16 are two hosts of 8"),
         string("algorithm", key, "how column- and row-parallel layer meet"),
         string("rotation", key, "what turns h in between"),
-        one_of(
-            "source", required, {"from_measured", "extrapolated", "assumed"},
-            "built from measured pieces; extrapolated beyond four ranks; with assumed links between hosts"),
+        one_of("source", required, {"fitted", "from_measured", "extrapolated", "assumed"},
+               "fitted to the pieces of this run, which measured the layer; from published bandwidth and "
+               "measured "
+               "collectives, where nothing was timed; extrapolated to other numbers of ranks; with assumed "
+               "links "
+               "between hosts"),
         number("gemms_us", required, "us", "reading the weights"),
         number("between_us", required, "us", "from one projection to the other"),
         number("reduce_us", required, "us", "the all-reduce"),
-        number("model_us", required, "us", "the sum")}},
+        number("model_us", required, "us",
+               "the sum, times what a layer takes over its pieces where that was measured")}},
       {"tests.csv",
        "./testbed (analysis/times.py)",
        "one row per test case that was to run on the machine of the results",

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "common/error.hpp"
 
@@ -45,6 +47,62 @@ double measured_us(Collective collective, int ranks, double kib) {
   return low.of(collective) + share * (high->of(collective) - low.of(collective));
 }
 
+double matrix_bytes(std::int64_t k, std::int64_t n, std::int64_t group) {
+  const auto weights = static_cast<double>(k) * static_cast<double>(n);
+  return weights * (0.5 + 2.5 / static_cast<double>(group));  // nibble; scale and zero point of a group
+}
+
+/// Rows of W_down lie in groups of 32.
+bool has_small_groups(const MlpProblem& problem) {
+  return problem.algorithm == Algorithm::local_sort && problem.rotation == Rotation::none;
+}
+
+double up_bytes(const MlpProblem& problem) {
+  return matrix_bytes(problem.shape.k1, problem.shape.up_columns() / problem.ranks, problem.group);
+}
+
+double down_bytes(const MlpProblem& problem, std::int64_t rows) {
+  return matrix_bytes(rows == 0 ? problem.shard() : rows, problem.shape.n2,
+                      has_small_groups(problem) ? 32 : problem.group);
+}
+
+double time_of(const ProjectionTime& projection, double bytes) {
+  return projection.fixed_us + bytes / projection.bytes_per_us;
+}
+
+/// Of fp16 rows, as collective_us counts them.
+double handed_in(const MlpProblem& problem, Collective collective) {
+  return 2.0 * static_cast<double>(problem.m) *
+         static_cast<double>(collective == Collective::all_reduce ? problem.shape.n2 : problem.shard());
+}
+
+struct Point {
+  double bytes, us;
+};
+
+/// Least squares; a line through less than two places says nothing.
+ProjectionTime line_through(const std::vector<Point>& points, const ProjectionTime& otherwise) {
+  double n = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
+  for (const Point& point : points) {
+    n += 1.0;
+    x += point.bytes;
+    y += point.us;
+    xx += point.bytes * point.bytes;
+    xy += point.bytes * point.us;
+  }
+  const double spread = n * xx - x * x;
+  if (n < 2.0 || !(spread > 1e-6 * n * xx)) return otherwise;
+  const double slope = (n * xy - x * y) / spread;
+  return {(y - slope * x) / n, 1.0 / slope};
+}
+
+double median_of(std::vector<double> values, double otherwise) {
+  if (values.empty()) return otherwise;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
+}
+
 /// What a rank receives, in units of what it hands in.
 double received(Collective collective, int ranks) {
   const double t = ranks;
@@ -68,6 +126,7 @@ double collective_us(Collective collective, int ranks, double bytes, const Machi
     time = four + doublings * (four - two) +
            (measured_us(collective, 4, kib) - four) * received(collective, ranks) / received(collective, 4);
   }
+  time *= machine.collective_factor[static_cast<int>(collective)];
   if (ranks > machine.ranks_per_host) {
     const double outside = 1.0 - static_cast<double>(machine.ranks_per_host) / ranks;
     time +=
@@ -76,40 +135,80 @@ double collective_us(Collective collective, int ranks, double bytes, const Machi
   return time;
 }
 
+Machine fitted(std::span<const MeasuredLayer> layers, std::int64_t m, Machine machine) {
+  std::vector<Point> projections, small_groups;
+  std::vector<double> moves, transforms, blocks, factors, ratios[3];
+  constexpr std::pair<const char*, Collective> kCollectives[] = {{"all_reduce", Collective::all_reduce},
+                                                                 {"all_gather", Collective::all_gather},
+                                                                 {"all_to_all", Collective::all_to_all}};
+  for (const MeasuredLayer& layer : layers) {
+    if (layer.problem.m != m) continue;
+    const auto piece = [&](const char* name, const auto& use) {
+      if (const auto found = layer.pieces.find(name); found != layer.pieces.end()) use(found->second);
+    };
+    piece("gemm_up", [&](double us) { projections.push_back({up_bytes(layer.problem), us}); });
+    piece("gemm_down", [&](double us) {
+      (has_small_groups(layer.problem) ? small_groups : projections)
+          .push_back({down_bytes(layer.problem, layer.down_rows), us});
+    });
+    piece("transform", [&](double us) {
+      (layer.problem.rotation == Rotation::blocks ? blocks : transforms).push_back(us);
+    });
+    for (const char* name : {"permute", "pick", "chunk", "pack", "add_signs", "activation"})
+      piece(name, [&](double us) { moves.push_back(us); });
+    for (const auto& [name, collective] : kCollectives) {
+      piece(name, [&, which = collective](double us) {
+        ratios[static_cast<int>(which)].push_back(
+            us / collective_us(which, layer.problem.ranks, handed_in(layer.problem, which), {}));
+      });
+    }
+  }
+  machine.projection = line_through(projections, machine.projection);
+  machine.small_groups = line_through(small_groups, machine.projection);
+  machine.move_us = median_of(moves, machine.move_us);
+  machine.transform_us = median_of(transforms, machine.transform_us);
+  machine.blocks_us = median_of(blocks, machine.blocks_us);
+  for (int i = 0; i < 3; ++i)
+    machine.collective_factor[i] = median_of(ratios[i], machine.collective_factor[i]);
+  for (const MeasuredLayer& layer : layers) {
+    if (layer.problem.m == m)
+      factors.push_back(layer.time_us / predict(layer.problem, machine, layer.down_rows).total());
+  }
+  machine.layer_factor *= median_of(factors, 1.0);
+  return machine;
+}
+
 Prediction predict(const MlpProblem& problem, const Machine& machine, std::int64_t down_rows) {
   validate(problem);
-  const auto matrix_bytes = [](std::int64_t k, std::int64_t n, std::int64_t group) {
-    const auto weights = static_cast<double>(k) * static_cast<double>(n);
-    return weights * (0.5 + 2.5 / static_cast<double>(group));  // nibble; scale and zero point of a group
-  };
   const MlpShape& shape = problem.shape;
-  const bool sorted_here = problem.algorithm == Algorithm::local_sort && problem.rotation == Rotation::none;
-  const std::int64_t rows = down_rows == 0 ? problem.shard() : down_rows;
-  const double shard_bytes = 2.0 * static_cast<double>(problem.m * problem.shard());
   const auto exchange = [&](Collective collective) {
-    return collective_us(collective, problem.ranks, shard_bytes, machine);
+    return collective_us(collective, problem.ranks, handed_in(problem, collective), machine);
   };
 
   Prediction prediction;
   prediction.measured = problem.ranks <= 4 && problem.ranks <= machine.ranks_per_host;
-  prediction.gemms = (matrix_bytes(shape.k1, shape.up_columns() / problem.ranks, problem.group) +
-                      matrix_bytes(rows, shape.n2, sorted_here ? 32 : problem.group)) /
-                     machine.weight_bytes_per_us;
-  prediction.reduce = collective_us(Collective::all_reduce, problem.ranks,
-                                    2.0 * static_cast<double>(problem.m * shape.n2), machine);
+  prediction.factor = machine.layer_factor;
+  prediction.gemms = time_of(machine.projection, up_bytes(problem)) +
+                     time_of(has_small_groups(problem) ? machine.small_groups : machine.projection,
+                             down_bytes(problem, down_rows));
+  prediction.reduce = exchange(Collective::all_reduce);
   if (shape.gated) prediction.between += machine.move_us;
   switch (problem.rotation) {
     case Rotation::none:
       break;
     case Rotation::blocks:
+      prediction.between += machine.blocks_us;
+      return prediction;
     case Rotation::block_diagonal:
       prediction.between += machine.transform_us;
       return prediction;
     case Rotation::all_to_all:
       prediction.between += machine.transform_us;
       if (problem.ranks > 1) {
-        prediction.between += exchange(Collective::all_to_all) + machine.move_us +
-                              (problem.m > 1 ? machine.move_us : 0.0);  // pieces are packed unless one row
+        const bool whole_rows = rotation_of(problem).exchange == sharded::Exchange::rows;
+        const bool packs = !whole_rows && problem.m > 1;
+        prediction.between += exchange(whole_rows ? Collective::all_gather : Collective::all_to_all) +
+                              (packs ? 2 : 1) * machine.move_us;
       }
       return prediction;
     case Rotation::gather:

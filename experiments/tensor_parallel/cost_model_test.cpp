@@ -27,8 +27,10 @@ TEST(CostModel, ExtrapolatesBeyondFourByLatencyAndBytes) {
               1e-9);
   // Two hosts: one latency more, and the bytes that cross.
   const Machine machine;
+  Machine one_host;
+  one_host.ranks_per_host = 16;
   EXPECT_NEAR(collective_us(Collective::all_gather, 16, 50e3) -
-                  collective_us(Collective::all_gather, 16, 50e3, {.ranks_per_host = 16}),
+                  collective_us(Collective::all_gather, 16, 50e3, one_host),
               machine.host_latency_us + 50e3 * 15 * 0.5 / machine.host_bytes_per_us, 1e-9);
 }
 
@@ -76,6 +78,53 @@ TEST(CostModel, LocalSortPaysForItsScalesAndFilling) {
   const MlpProblem problem{llama, 1, 4, Algorithm::local_sort};
   EXPECT_GT(predict(problem, {}, 7168 * 3 / 2).gemms, predict(problem).gemms);
   EXPECT_GT(predict(problem).gemms, predict({llama, 1, 4, Algorithm::tp_aware}).gemms);
+}
+
+std::map<std::string, double> pieces_of(const MlpProblem& problem, const Machine& machine) {
+  const auto collective = [&](Collective which, std::int64_t elements) {
+    return collective_us(which, problem.ranks, 2.0 * static_cast<double>(elements), machine);
+  };
+  const double bytes =
+      static_cast<double>(problem.shape.k1 * problem.shape.n1 / problem.ranks) * (0.5 + 2.5 / 128);
+  const double gemm = machine.projection.fixed_us + bytes / machine.projection.bytes_per_us;
+  std::map<std::string, double> pieces = {
+      {"gemm_up", gemm},
+      {"gemm_down", gemm},
+      {"all_reduce", collective(Collective::all_reduce, problem.m * problem.shape.n2)}};
+  if (problem.algorithm == Algorithm::naive) {
+    pieces["all_gather"] = collective(Collective::all_gather, problem.m * problem.shard());
+    pieces["permute"] = pieces["chunk"] = machine.move_us;
+  }
+  return pieces;
+}
+
+TEST(CostModel, FindsTheMachineThatThePiecesWereMeasuredOn) {
+  Machine machine;
+  machine.projection = {4.5, 3.7e6};
+  machine.move_us = 2.25;
+  machine.collective_factor[static_cast<int>(Collective::all_gather)] = 1.25;
+  machine.layer_factor = 1.04;
+  std::vector<MeasuredLayer> layers;
+  for (const char* shape : {"llama-70b", "granite-20b"}) {
+    for (const Algorithm algorithm : {Algorithm::naive, Algorithm::tp_aware}) {
+      for (const std::int64_t m : {1, 4}) {
+        const MlpProblem problem{parse_shape(shape), m, 2, algorithm};
+        layers.push_back({problem, 0, predict(problem, machine).total(), pieces_of(problem, machine)});
+      }
+    }
+  }
+  const Machine found = fitted(layers, 4);
+  EXPECT_NEAR(found.projection.fixed_us, 4.5, 1e-6);
+  EXPECT_NEAR(found.projection.bytes_per_us, 3.7e6, 1.0);
+  EXPECT_NEAR(found.move_us, 2.25, 1e-9);
+  EXPECT_NEAR(found.collective_factor[static_cast<int>(Collective::all_gather)], 1.25, 1e-9);
+  EXPECT_NEAR(found.layer_factor, 1.04, 1e-9);
+  EXPECT_EQ(found.transform_us, machine.transform_us) << "no layer shows one";
+  // So another layer is predicted as that machine would take it.
+  const MlpProblem eight{parse_shape("llama-70b"), 4, 8, Algorithm::naive};
+  EXPECT_NEAR(predict(eight, found).total(), predict(eight, machine).total(), 1e-6);
+  const Machine none = fitted({}, 4);
+  EXPECT_EQ(predict(eight, none).total(), predict(eight).total());
 }
 
 TEST(CostModel, PublishedSpeedUpsAreTheAbstracts) {

@@ -164,8 +164,16 @@ void RankLayer::build_pieces() {
     }
     if (rotation_->packs()) add("pack", [this](int, Stream stream) { rotation_->pack(stream); });
     if (exchanges) {
-      add(problem_.rotation == Rotation::gather ? "all_gather" : "all_to_all",
+      const bool by_rows = rotation_->problem().exchange == sharded::Exchange::rows;
+      add(problem_.rotation == Rotation::gather || by_rows ? "all_gather" : "all_to_all",
           [this, hidden](int, Stream stream) { rotation_->exchange(hidden->data(), stream); });
+      if (problem_.rotation == Rotation::all_to_all && by_rows) {
+        Buffer *sent = &scratch(m * shard), *received = &scratch(m * shard);
+        references_.push_back({"all_to_all", [this, sent, received, m, shard](int, Stream stream) {
+                                 communicator_.all_to_all(sent->data(), received->data(),
+                                                          m * shard * 2 / problem_.ranks, stream);
+                               }});
+      }
       add(problem_.rotation == Rotation::gather ? "transform_rows" : "add_signs",
           [this, rotated](int, Stream stream) { rotation_->complete(rotated->data(), stream); });
     }

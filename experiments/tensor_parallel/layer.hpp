@@ -59,6 +59,9 @@ class RankLayer {
 
   /// In order. The last one is the all-reduce, in place on the output; without ranks there is none.
   const std::vector<Piece>& pieces() const { return pieces_; }
+  /// No part of the layer, but what a rotation over ranks is measured by: the all-to-all of one shard, where
+  /// the layer exchanges in another way.
+  const std::vector<Piece>& references() const { return references_; }
   /// The whole layer, or all but the all-reduce.
   void enqueue(int layer, Stream stream, bool reduce = true) const;
 
@@ -79,7 +82,7 @@ class RankLayer {
   std::vector<std::unique_ptr<Buffer>> scratch_;
   Buffer tokens_, output_, picked_;
   std::int64_t picked_count_ = 0;
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_, references_;
 };
 
 /// out[row][i] = act(in[row][i]) * in[row][width + i], i < width: fp32, rounded once to fp16.

@@ -8,9 +8,12 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -138,6 +141,15 @@ class Watchdog {
   std::thread thread_;
 };
 
+struct Spread {
+  double least = std::numeric_limits<double>::infinity(), most = 0.0;
+  void add(double value) {
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  std::string text() const { return fmt::format("{:.2f} to {:.2f}", least, most); }
+};
+
 /// Rank 0's table and screen.
 class Reporter {
  public:
@@ -157,16 +169,41 @@ class Reporter {
                      text("shape"), text("m"), text("ranks"), text("algorithm"), text("rotation"),
                      text("status"), text("time_us"), text("pieces_us"), text("model_us"), text("reason"))
               << std::flush;
+    if (!text("time_us").empty()) {
+      const double ratio = std::stod(text("time_us")) / std::stod(text("pieces_us"));
+      of_pieces_.add(ratio);
+      layers_.push_back(point.measured);
+    }
     watchdog_.one_more_done();
+  }
+
+  const std::vector<MeasuredLayer>& layers() const { return layers_; }
+
+  /// How well the pieces, each measured alone, and the model fitted to them make up the layers.
+  void summarize() const {
+    if (layers_.empty()) return;
+    Spread of_model;
+    std::map<std::int64_t, Machine> machines;
+    for (const MeasuredLayer& layer : layers_) {
+      const std::int64_t m = layer.problem.m;
+      if (!machines.contains(m)) machines[m] = fitted(layers_, m);
+      of_model.add(layer.time_us / predict(layer.problem, machines[m], layer.down_rows).total());
+    }
+    std::cout << fmt::format(
+        "a layer takes {} times the sum of its pieces, {} times the model fitted to them\n",
+        of_pieces_.text(), of_model.text());
   }
 
  private:
   harness::ResultsFolder& folder_;
   Watchdog& watchdog_;
+  Spread of_pieces_;
+  std::vector<MeasuredLayer> layers_;
 };
 
 /// The model's rows that an earlier run has not written.
-void add_model(harness::ResultsFolder& folder, const StudyOptions& study) {
+void add_model(harness::ResultsFolder& folder, const StudyOptions& study,
+               std::span<const MeasuredLayer> layers) {
   const auto key_of = [](const harness::CsvRow& row) {
     return fmt::format("{}/{}/{}/{}/{}", row.at("shape"), row.at("m"), row.at("ranks"), row.at("algorithm"),
                        row.at("rotation"));
@@ -174,7 +211,7 @@ void add_model(harness::ResultsFolder& folder, const StudyOptions& study) {
   std::set<std::string> known;
   for (const harness::CsvRow& row : folder.rows("tensor_parallel_model.csv"))
     known.insert(key_of(row));
-  for (const harness::CsvRow& row : model_rows(study)) {
+  for (const harness::CsvRow& row : model_rows(study, layers)) {
     if (known.insert(key_of(row)).second) folder.table("tensor_parallel_model.csv").append(row);
   }
 }
@@ -286,7 +323,6 @@ int run(int argc, const char* const* argv) {
   }
   harness::ResultsFolder folder = harness::ResultsFolder::open(
       options.output, options.resume, gather_provenance(argc, argv, device), run_info(study, options.host));
-  add_model(folder, study);
   Reporter report(folder, watchdog);
   if (is_process) {
     all_right = run_process(study, place, cache, std::ref(report));
@@ -294,6 +330,8 @@ int run(int argc, const char* const* argv) {
     for (const int count : ranks)
       all_right = run_threads(study, options, count, cache, report) && all_right;
   }
+  report.summarize();
+  add_model(folder, study, report.layers());
   folder.finish();
   return all_right ? 0 : 1;
 }

@@ -427,13 +427,15 @@ double squares(const std::vector<double>& values) {
   return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
 }
 
-/// What sum e^2 exceeds with probability exp(-t) at most, for errors with these variances: Laurent and Massart
-/// (2000), lemma 1, sum l + 2 sqrt(t sum l^2) + 2 t max l, l the eigenvalues of the errors' covariance. The
-/// columns of one row share the errors of h, so of C columns and K effective rows of random weights sum l^2 is
+/// What sum (e + b)^2 exceeds with a probability of 2 exp(-t) at most, for errors e with these variances and known
+/// ones b: sum l + 2 sqrt(t sum l^2) + 2 t max l for e alone (Laurent and Massart 2000, lemma 1), l the
+/// eigenvalues of the errors' covariance; |b|^2; 2 sqrt(2 t max l) |b| for both (a Gaussian tail). The columns of
+/// one row share the errors of h, so of C columns and K effective rows of random weights sum l^2 is
 /// (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
 double largest_squares(const MlpProblem& problem, const std::vector<double>& of_h,
-                       const std::vector<double>& of_y, std::size_t columns) {
+                       const std::vector<double>& of_y, const std::vector<double>& known) {
   constexpr double kT = 20.7;  // exp(-20.7) = 1e-9
+  const std::size_t columns = of_y.size() / at(problem.m);
   double sum = 0.0, sum2 = 0.0, most = 0.0;
   for (std::int64_t row = 0; row < problem.m; ++row) {
     double h = 0.0, h2 = 0.0;
@@ -450,7 +452,9 @@ double largest_squares(const MlpProblem& problem, const std::vector<double>& of_
       most = std::max(most, (1.0 + std::sqrt(shared)) * (1.0 + std::sqrt(shared)) * v);
     }
   }
-  return sum + 2.0 * std::sqrt(kT * sum2) + 2.0 * kT * most;
+  const double known2 = squares(known);
+  return sum + 2.0 * std::sqrt(kT * sum2) + 2.0 * kT * most + known2 +
+         2.0 * std::sqrt(2.0 * kT * most * known2);
 }
 
 }  // namespace
@@ -518,9 +522,7 @@ MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,
                  }
                });
   if (!variance.empty()) {
-    const double length2 = squares(truth.y);
-    truth.rel_l2_bound = std::sqrt(largest_squares(problem, variance, error, columns.size()) / length2) +
-                         std::sqrt(squares(bias) / length2);
+    truth.rel_l2_bound = std::sqrt(largest_squares(problem, variance, error, bias) / squares(truth.y));
   }
   return truth;
 }

@@ -117,7 +117,7 @@ struct MlpTruth {
   std::vector<double> y;
   /// What the relative L2 error of such columns may be: 0 without rotation, where integers stay exact. With one,
   /// from the variance of every rounding on the way (docs/numerics.md, "Layers over ranks"); a layer that rounds
-  /// as it says exceeds it with a probability below 1e-9.
+  /// as it says exceeds it with a probability of 2e-9 at most.
   double rel_l2_bound = 0.0;
 };
 MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,

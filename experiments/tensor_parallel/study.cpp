@@ -120,7 +120,7 @@ class RankStudy {
       : options_(options), communicator_(communicator), device_(device), cache_(cache) {}
 
   PointResult run_point(const MlpProblem& problem) {
-    PointResult result{key_of(problem, options_), {}};
+    PointResult result{key_of(problem, options_), {}, {}};
     validate(problem);
     const bool rotated = problem.rotation != Rotation::none;
     const auto weights = cache_.of(problem.shape, problem.group, !rotated, options_.seed);
@@ -144,6 +144,8 @@ class RankStudy {
     result.layer["model_us"] = csv_number(predict(problem, {}, share.down.k).total());
     if (published_speedup(problem.shape.name) > 0.0)
       result.layer["published_speedup"] = csv_number(published_speedup(problem.shape.name));
+    result.measured.problem = problem;
+    result.measured.down_rows = share.down.k;
     if (options_.timed && checked.wrong == 0.0) time(problem, layer, result);
     return result;
   }
@@ -207,12 +209,14 @@ class RankStudy {
       row["layers"] = std::to_string(layers);
       row["replays"] = std::to_string(timing.replays);
     };
-    put(result.layer, time_parts(
-                          [&](Stream stream) {
-                            for (int i = 0; i < layers; ++i)
-                              layer.enqueue(i, stream);
-                          },
-                          layers));
+    const Timing whole = time_parts(
+        [&](Stream stream) {
+          for (int i = 0; i < layers; ++i)
+            layer.enqueue(i, stream);
+        },
+        layers);
+    put(result.layer, whole);
+    result.measured.time_us = whole.time_us;
     double sum = 0.0;
     const auto time_piece = [&](const std::string& name, const std::function<void(int, Stream)>& enqueue) {
       CsvRow row = key_of(problem, options_);
@@ -225,6 +229,7 @@ class RankStudy {
           layers);
       put(row, timing);
       result.pieces.push_back(std::move(row));
+      result.measured.pieces[name] = timing.time_us;
       return timing.time_us;
     };
     std::vector<const Piece*> between;
@@ -238,6 +243,8 @@ class RankStudy {
           piece->enqueue(i, stream);
       });
     }
+    for (const Piece& piece : layer.references())
+      time_piece(piece.name, piece.enqueue);
     result.layer["pieces_us"] = csv_number(sum);
   }
 
@@ -286,7 +293,7 @@ bool run_study(const StudyOptions& options, Communicator& communicator, const De
   RankStudy study(options, communicator, device, cache);
   bool all_right = true;
   for (const MlpProblem& point : points_of(options, communicator.size())) {
-    PointResult result{key_of(point, options), {}};
+    PointResult result{key_of(point, options), {}, {}};
     try {
       result = study.run_point(point);
     } catch (const BadRequest& error) {  // every rank says the same
@@ -305,15 +312,34 @@ bool run_study(const StudyOptions& options, Communicator& communicator, const De
   return all_right;
 }
 
-std::vector<CsvRow> model_rows(const StudyOptions& options) {
+namespace {
+
+const MeasuredLayer* measured_as(std::span<const MeasuredLayer> layers, const MlpProblem& point) {
+  const auto found = std::find_if(layers.begin(), layers.end(), [&](const MeasuredLayer& layer) {
+    return to_string(layer.problem) == to_string(point);
+  });
+  return found == layers.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<CsvRow> model_rows(const StudyOptions& options, std::span<const MeasuredLayer> layers) {
+  std::map<std::int64_t, Machine> machines;
+  for (const std::int64_t m : options.tokens)
+    machines[m] = fitted(layers, m);
   std::vector<CsvRow> rows;
   for (const int ranks : {1, 2, 4, 8, 16}) {
     for (const MlpProblem& point : points_of(options, ranks)) {
       CsvRow row = key_of(point, options);
       row.erase("variant");
       try {
-        const Prediction prediction = predict(point);
-        row["source"] = prediction.measured ? "from_measured" : ranks > 8 ? "assumed" : "extrapolated";
+        const MeasuredLayer* known = measured_as(layers, point);
+        const Prediction prediction =
+            predict(point, machines[point.m], known == nullptr ? 0 : known->down_rows);
+        row["source"] = ranks > 8                               ? "assumed"
+                        : known != nullptr                      ? "fitted"
+                        : layers.empty() && prediction.measured ? "from_measured"
+                                                                : "extrapolated";
         row["gemms_us"] = csv_number(prediction.gemms);
         row["between_us"] = csv_number(prediction.between);
         row["reduce_us"] = csv_number(prediction.reduce);

@@ -5,12 +5,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/communicator.hpp"
 #include "common/device_info.hpp"
 #include "experiments/harness/csv.hpp"
+#include "experiments/tensor_parallel/cost_model.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
 
 namespace fwht::tensor_parallel {
@@ -37,6 +39,7 @@ std::vector<MlpProblem> points_of(const StudyOptions& options, int ranks);
 struct PointResult {
   harness::CsvRow layer;
   std::vector<harness::CsvRow> pieces;
+  MeasuredLayer measured;  ///< time_us 0: not timed
 };
 
 /// Weights of a shape, made once and shared by the ranks of a process.
@@ -58,7 +61,9 @@ class WeightsCache {
 bool run_study(const StudyOptions& options, Communicator& communicator, const DeviceInfo& device,
                WeightsCache& cache, const std::function<void(const PointResult&)>& report);
 
-/// What the model says of every point, T = 1 .. 8 and two hosts of eight: rows of tensor_parallel_model.csv.
-std::vector<harness::CsvRow> model_rows(const StudyOptions& options);
+/// What the model says of every point, T = 1 .. 8 and two hosts of eight: rows of tensor_parallel_model.csv. By
+/// the machine that is fitted to `layers`, or by what is published where there are none.
+std::vector<harness::CsvRow> model_rows(const StudyOptions& options,
+                                        std::span<const MeasuredLayer> layers = {});
 
 }  // namespace fwht::tensor_parallel

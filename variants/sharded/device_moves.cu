@@ -1,7 +1,10 @@
 // Moves on the device: a thread moves 16 bytes (swap_outer), adds the T parts of 16 bytes with all T sign
 // patterns (add_with_signs: every part is read once), or picks one element (pick_columns). A few hundred KB
 // at most; each is one wave of small blocks.
+#include <type_traits>
+
 #include "common/cuda_check.hpp"
+#include "common/ptx/griddepcontrol.cuh"
 #include "common/storage.cuh"
 #include "variants/sharded/device_moves.hpp"
 #include "variants/sharded/moves.hpp"
@@ -25,6 +28,7 @@ __global__ void swap_outer_kernel(const uint4* in, uint4* out, std::int64_t oute
   if (item >= outer * inner * vectors) return;
   const std::int64_t block = item / vectors, v = item % vectors;
   const std::int64_t a = block / inner, b = block % inner;
+  ptx::griddepcontrol_wait();
   out[(b * outer + a) * vectors + v] = in[item];
 }
 
@@ -35,16 +39,16 @@ __global__ void take_chunk_kernel(const uint4* in, uint4* out, std::int64_t rows
 }
 
 template <Dtype dtype, int ranks>
-__global__ void add_with_signs_kernel(const uint4* in, uint4* out, std::int64_t rows, std::int64_t vectors,
-                                      float scale) {
-  const std::int64_t item = this_item();
-  if (item >= rows * vectors) return;
+__global__ void add_with_signs_kernel(const uint4* in, uint4* out, Parts of_vectors, float scale) {
+  const std::int64_t vectors = of_vectors.width, item = this_item();
+  if (item >= of_vectors.rows * vectors) return;
   const std::int64_t row = item / vectors, v = item % vectors;
+  ptx::griddepcontrol_wait();
   constexpr int kPerVector = Storage<dtype>::kPerVector;
   float parts[ranks][kPerVector];
 #pragma unroll
   for (int r = 0; r < ranks; ++r)
-    unpack<dtype>(in[(r * rows + row) * vectors + v], parts[r]);
+    unpack<dtype>(in[r * of_vectors.rank_stride + row * of_vectors.row_stride + v], parts[r]);
 #pragma unroll
   for (int s = 0; s < ranks; ++s) {
     float sums[kPerVector];
@@ -70,39 +74,51 @@ __global__ void pick_columns_kernel(const std::uint16_t* in, std::uint16_t* out,
   out[std::int64_t{row} * count + i] = from[std::int64_t{row} * width];
 }
 
+/// `programmatic`: the kernel waits by griddepcontrol before it reads, so it may be launched early.
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), std::int64_t items, bool programmatic, Stream stream,
+            std::type_identity_t<Parameters>... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks_for(items);
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = programmatic ? 1 : 0;
+  FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
 template <Dtype dtype>
-void add_with_signs_of(const uint4* in, uint4* out, std::int64_t rows, int ranks, std::int64_t vectors,
-                       float scale, Stream stream) {
-  const unsigned blocks = blocks_for(rows * vectors);
-  switch (ranks) {
+void add_with_signs_of(const uint4* in, uint4* out, const Parts& of_vectors, float scale, bool programmatic,
+                       Stream stream) {
+  const auto add = [&](auto kernel) {
+    launch(kernel, of_vectors.rows * of_vectors.width, programmatic, stream, in, out, of_vectors, scale);
+  };
+  switch (of_vectors.ranks) {
     case 1:
-      add_with_signs_kernel<dtype, 1><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
-      break;
+      return add(add_with_signs_kernel<dtype, 1>);
     case 2:
-      add_with_signs_kernel<dtype, 2><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
-      break;
+      return add(add_with_signs_kernel<dtype, 2>);
     case 4:
-      add_with_signs_kernel<dtype, 4><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
-      break;
+      return add(add_with_signs_kernel<dtype, 4>);
     case 8:
-      add_with_signs_kernel<dtype, 8><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
-      break;
+      return add(add_with_signs_kernel<dtype, 8>);
     case 16:
-      add_with_signs_kernel<dtype, 16><<<blocks, kThreads, 0, stream>>>(in, out, rows, vectors, scale);
-      break;
+      return add(add_with_signs_kernel<dtype, 16>);
     default:
-      break;  // validate() refuses it
+      return;  // validate() refuses it
   }
 }
 
 }  // namespace
 
 void swap_outer(const void* in, void* out, std::int64_t outer, std::int64_t inner, std::int64_t bytes,
-                Stream stream) {
+                bool programmatic, Stream stream) {
   const std::int64_t vectors = bytes / 16;
-  swap_outer_kernel<<<blocks_for(outer * inner * vectors), kThreads, 0, stream>>>(
-      static_cast<const uint4*>(in), static_cast<uint4*>(out), outer, inner, vectors);
-  FWHT_CUDA(cudaGetLastError());
+  launch(swap_outer_kernel, outer * inner * vectors, programmatic, stream, static_cast<const uint4*>(in),
+         static_cast<uint4*>(out), outer, inner, vectors);
 }
 
 void take_chunk(const void* in, void* out, std::int64_t rows, std::int64_t stride_bytes, std::int64_t bytes,
@@ -112,25 +128,23 @@ void take_chunk(const void* in, void* out, std::int64_t rows, std::int64_t strid
   FWHT_CUDA(cudaGetLastError());
 }
 
-void add_with_signs(Dtype dtype, const void* in, void* out, std::int64_t rows, int ranks, std::int64_t width,
-                    float scale, Stream stream) {
-  const std::int64_t vectors = width * bytes_of(dtype) / 16;
+void add_with_signs(Dtype dtype, const void* in, void* out, const Parts& parts, float scale,
+                    bool programmatic, Stream stream) {
+  const std::int64_t per_vector = 16 / bytes_of(dtype);
+  const Parts of_vectors{parts.ranks, parts.rows, parts.width / per_vector, parts.rank_stride / per_vector,
+                         parts.row_stride / per_vector};
   const auto* from = static_cast<const uint4*>(in);
   auto* to = static_cast<uint4*>(out);
   switch (dtype) {
     case Dtype::f16:
-      add_with_signs_of<Dtype::f16>(from, to, rows, ranks, vectors, scale, stream);
-      break;
+      return add_with_signs_of<Dtype::f16>(from, to, of_vectors, scale, programmatic, stream);
     case Dtype::bf16:
-      add_with_signs_of<Dtype::bf16>(from, to, rows, ranks, vectors, scale, stream);
-      break;
+      return add_with_signs_of<Dtype::bf16>(from, to, of_vectors, scale, programmatic, stream);
     case Dtype::f32:
-      add_with_signs_of<Dtype::f32>(from, to, rows, ranks, vectors, scale, stream);
-      break;
+      return add_with_signs_of<Dtype::f32>(from, to, of_vectors, scale, programmatic, stream);
     case Dtype::f64:
-      break;  // validate() refuses it
+      return;  // validate() refuses it
   }
-  FWHT_CUDA(cudaGetLastError());
 }
 
 void pick_columns(const void* in, void* out, const std::int32_t* columns, std::int64_t rows,

@@ -12,13 +12,13 @@ namespace {
 
 }  // namespace
 
-void swap_outer(const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) {
+void swap_outer(const void*, void*, std::int64_t, std::int64_t, std::int64_t, bool, Stream) {
   missing();
 }
 void take_chunk(const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) {
   missing();
 }
-void add_with_signs(Dtype, const void*, void*, std::int64_t, int, std::int64_t, float, Stream) {
+void add_with_signs(Dtype, const void*, void*, const Parts&, float, bool, Stream) {
   missing();
 }
 void pick_columns(const void*, void*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t, Stream) {

@@ -9,14 +9,14 @@ namespace fwht::sharded {
 namespace {
 
 template <class Load, class Store>
-void add_on_host(std::int64_t rows, int ranks, std::int64_t width, float scale, const Load& load,
-                 const Store& store) {
+void add_on_host(const Parts& parts, float scale, const Load& load, const Store& store) {
+  const auto& [ranks, rows, width, rank_stride, row_stride] = parts;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (int s = 0; s < ranks; ++s) {
       for (std::int64_t j = 0; j < width; ++j) {
         float sum = 0.0F;
         for (int r = 0; r < ranks; ++r) {
-          const float x = load((r * rows + row) * width + j);
+          const float x = load(r * rank_stride + row * row_stride + j);
           sum += static_cast<float>(
                      hadamard_sign(static_cast<std::uint64_t>(s), static_cast<std::uint64_t>(r))) *
                  x;
@@ -30,8 +30,8 @@ void add_on_host(std::int64_t rows, int ranks, std::int64_t width, float scale, 
 }  // namespace
 
 void swap_outer(Memory memory, const void* in, void* out, std::int64_t outer, std::int64_t inner,
-                std::int64_t bytes, Stream stream) {
-  if (memory == Memory::device) return device::swap_outer(in, out, outer, inner, bytes, stream);
+                std::int64_t bytes, bool programmatic, Stream stream) {
+  if (memory == Memory::device) return device::swap_outer(in, out, outer, inner, bytes, programmatic, stream);
   for (std::int64_t a = 0; a < outer; ++a) {
     for (std::int64_t b = 0; b < inner; ++b) {
       std::memcpy(static_cast<std::byte*>(out) + (b * outer + a) * bytes,
@@ -50,24 +50,24 @@ void take_chunk(Memory memory, const void* in, void* out, std::int64_t rows, std
   }
 }
 
-void add_with_signs(Memory memory, Dtype dtype, const void* in, void* out, std::int64_t rows, int ranks,
-                    std::int64_t width, float scale, Stream stream) {
+void add_with_signs(Memory memory, Dtype dtype, const void* in, void* out, const Parts& parts, float scale,
+                    bool programmatic, Stream stream) {
   if (memory == Memory::device)
-    return device::add_with_signs(dtype, in, out, rows, ranks, width, scale, stream);
+    return device::add_with_signs(dtype, in, out, parts, scale, programmatic, stream);
   const auto* in16 = static_cast<const std::uint16_t*>(in);
   auto* out16 = static_cast<std::uint16_t*>(out);
   switch (dtype) {
     case Dtype::f16:
       return add_on_host(
-          rows, ranks, width, scale, [&](std::int64_t i) { return f16_to_float(in16[i]); },
+          parts, scale, [&](std::int64_t i) { return f16_to_float(in16[i]); },
           [&](std::int64_t i, float y) { out16[i] = float_to_f16(y); });
     case Dtype::bf16:
       return add_on_host(
-          rows, ranks, width, scale, [&](std::int64_t i) { return bf16_to_float(in16[i]); },
+          parts, scale, [&](std::int64_t i) { return bf16_to_float(in16[i]); },
           [&](std::int64_t i, float y) { out16[i] = float_to_bf16(y); });
     case Dtype::f32:
       return add_on_host(
-          rows, ranks, width, scale, [&](std::int64_t i) { return static_cast<const float*>(in)[i]; },
+          parts, scale, [&](std::int64_t i) { return static_cast<const float*>(in)[i]; },
           [&](std::int64_t i, float y) { static_cast<float*>(out)[i] = y; });
     case Dtype::f64:
       return;  // validate() refuses it

@@ -3,7 +3,7 @@
 //
 //   form            operator                communication        result at rank q
 //   block_diagonal  I_T (x) local           none                 columns q n/T .. (q+1) n/T - 1
-//   all_to_all      H_T (x) local           one all-to-all       of every shard s, columns q n/T^2 .. of it
+//   all_to_all      H_T (x) local           one exchange         of every shard s, columns q n/T^2 .. of it
 //   gather          operator_for(n)         one all-gather       columns q n/T .. (q+1) n/T - 1
 //
 // all_to_all leaves the result spread otherwise than the input was: what comes next (a row-parallel layer)
@@ -30,6 +30,17 @@ constexpr std::string_view name_of(Form form) {
 /// Throws BadRequest for another text.
 Form parse_form(std::string_view text);
 
+/// What the ranks of all_to_all send after the local transform.
+///   pieces   to each rank what it needs, by an all-to-all; several rows are packed by receiver before
+///   rows     whole rows to every rank, by an all-gather: T times the bytes, nothing to pack
+enum class Exchange { pieces, rows };
+
+constexpr std::string_view name_of(Exchange exchange) {
+  return exchange == Exchange::pieces ? "pieces" : "rows";
+}
+/// The quicker one as measured with NCCL on GPUs linked by NVLink (docs/several_gpus.md).
+Exchange quickest_exchange(int ranks, std::int64_t shard_bytes);
+
 struct ShardedProblem {
   Form form = Form::all_to_all;
   Dtype dtype = Dtype::f16;
@@ -37,8 +48,9 @@ struct ShardedProblem {
   std::int64_t n = 0;  ///< columns of a whole row
   std::int64_t rows = 0;
   int ranks = 1;
-  double scale = 0.0;      ///< of the local transform
-  double mix_scale = 1.0;  ///< all_to_all: of the sum over the ranks
+  double scale = 0.0;                    ///< of the local transform
+  double mix_scale = 1.0;                ///< all_to_all: of the sum over the ranks
+  Exchange exchange = Exchange::pieces;  ///< of all_to_all; the same bits either way
 
   constexpr std::int64_t shard() const { return n / ranks; }
   /// all_to_all: columns that one rank sends to one other, n/T^2.
@@ -89,8 +101,8 @@ class ShardedPlan {
   /// all_to_all: the rows' pieces, by receiver. Nothing where packs() is false.
   void pack(Stream stream) const;
   /// One row's pieces lie by receiver already.
-  bool packs() const { return problem_.form == Form::all_to_all && problem_.ranks > 1 && problem_.rows > 1; }
-  /// all_to_all: the pieces. gather: in -> whole rows in parts. block_diagonal: nothing.
+  bool packs() const { return exchanges(Exchange::pieces) && problem_.rows > 1; }
+  /// all_to_all: the pieces or rows. gather: in -> whole rows in parts. block_diagonal: nothing.
   void exchange(const void* in, Stream stream) const;
   /// all_to_all: adds what came with the signs of H_T. gather: transforms whole rows, keeps the chunk.
   void complete(void* out, Stream stream) const;
@@ -100,8 +112,14 @@ class ShardedPlan {
   const Plan& local_plan() const { return *local_; }
 
  private:
+  bool exchanges(Exchange what) const {
+    return problem_.form == Form::all_to_all && problem_.ranks > 1 && problem_.exchange == what;
+  }
+  void* transformed() const;
+
   ShardedProblem problem_;
   Communicator& communicator_;
+  bool programmatic_;  ///< kernels behind an exchange may be launched while it runs
   std::unique_ptr<Plan> local_;
   struct Workspace;
   std::unique_ptr<Workspace> workspace_;

@@ -74,10 +74,21 @@ Values exact_result(const ShardedProblem& problem, const Values& x) {
   return y;
 }
 
-ShardedProblem integer_problem(Form form, Dtype dtype, std::int64_t n, std::int64_t rows, int ranks) {
-  ShardedProblem problem = make_sharded_problem(form, dtype, n, rows, ranks);
-  problem.scale = problem.mix_scale = 1.0;
-  return problem;
+constexpr Form kForms[] = {Form::block_diagonal, Form::all_to_all, Form::gather};
+
+/// In every form; all_to_all by both exchanges.
+std::vector<ShardedProblem> integer_problems(Dtype dtype, std::int64_t n, std::int64_t rows, int ranks) {
+  std::vector<ShardedProblem> problems;
+  const auto add = [&](Form form, Exchange exchange) {
+    ShardedProblem problem = make_sharded_problem(form, dtype, n, rows, ranks);
+    problem.scale = problem.mix_scale = 1.0;
+    problem.exchange = exchange;
+    problems.push_back(problem);
+  };
+  for (const Form form : kForms)
+    add(form, Exchange::pieces);
+  add(Form::all_to_all, Exchange::rows);
+  return problems;
 }
 
 /// Transforms this rank's share of `x` and compares every element with the exact whole.
@@ -113,8 +124,6 @@ void expect_exact(const ShardedProblem& problem, Communicator& communicator, con
   }
 }
 
-constexpr Form kForms[] = {Form::block_diagonal, Form::all_to_all, Form::gather};
-
 TEST(Sharded, ResultColumnsAreEveryColumnOnce) {
   for (const Form form : kForms) {
     for (const int ranks : {1, 2, 4, 8}) {
@@ -130,13 +139,12 @@ TEST(Sharded, ResultColumnsAreEveryColumnOnce) {
 }
 
 TEST(Sharded, SimulatedRanksGiveTheExactWhole) {
-  for (const Form form : kForms) {
-    for (const int ranks : {1, 2, 4, 8}) {
-      for (const std::int64_t n :
-           {std::int64_t{28672}, std::int64_t{24576}, std::int64_t{4096}, std::int64_t{1536}}) {
-        const Dtype dtype = n == 4096 ? Dtype::f32 : n == 1536 ? Dtype::bf16 : Dtype::f16;
-        const std::int64_t rows = n == 4096 ? 1 : 3;
-        const ShardedProblem problem = integer_problem(form, dtype, n, rows, ranks);
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (const std::int64_t n :
+         {std::int64_t{28672}, std::int64_t{24576}, std::int64_t{4096}, std::int64_t{1536}}) {
+      const Dtype dtype = n == 4096 ? Dtype::f32 : n == 1536 ? Dtype::bf16 : Dtype::f16;
+      const std::int64_t rows = n == 4096 ? 1 : 3;
+      for (const ShardedProblem& problem : integer_problems(dtype, n, rows, ranks)) {
         const Values x = integer_rows(rows, n, 40), expected = exact_result(problem, x);
         HostRanks group(ranks, 20s);
         run_ranks(ranks, group.meeting(), [&](int rank) {
@@ -246,7 +254,8 @@ TEST(Sharded, SignsOfTheSumAreThoseOfSylvester) {
       x.insert(x.end(), static_cast<std::size_t>(rows * width), std::int64_t{1} << r);
     const std::vector<std::byte> in = to_storage(x, Dtype::f32);
     std::vector<std::byte> out(in.size());
-    add_with_signs(Memory::host, Dtype::f32, in.data(), out.data(), rows, ranks, width, 1.0F, nullptr);
+    const Parts parts{ranks, rows, width, rows * width, width};
+    add_with_signs(Memory::host, Dtype::f32, in.data(), out.data(), parts, 1.0F, false, nullptr);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto s = static_cast<unsigned>(static_cast<std::int64_t>(i) / width % ranks);
       float expected = 0.0F;
@@ -276,12 +285,11 @@ TEST_P(ShardedGpu, GivesTheExactWholeTwoHundredTimes) {
     const DeviceScope scope(rank);
     const auto communicator =
         nccl::connect(id, {rank, ranks, rank}, 60s, [&meeting] { return meeting.reason(); });
-    for (const Form form : kForms) {
-      for (const std::int64_t n : {std::int64_t{28672}, std::int64_t{12288}, std::int64_t{4096}}) {
-        for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{5}, std::int64_t{16}}) {
-          if (form != Form::gather || rows == 16) {
-            const ShardedProblem problem =
-                integer_problem(form, n == 4096 ? Dtype::bf16 : Dtype::f16, n, rows, ranks);
+    for (const std::int64_t n : {std::int64_t{28672}, std::int64_t{12288}, std::int64_t{4096}}) {
+      for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{5}, std::int64_t{16}}) {
+        for (const ShardedProblem& problem :
+             integer_problems(n == 4096 ? Dtype::bf16 : Dtype::f16, n, rows, ranks)) {
+          if (problem.form != Form::gather || rows == 16) {
             const Values x = integer_rows(rows, n, 24), expected = exact_result(problem, x);
             expect_exact(problem, *communicator, find_variant("auto"), device, x, expected,
                          n == 28672 && rows == 16 ? 200 : 3);
