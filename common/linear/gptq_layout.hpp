@@ -9,6 +9,8 @@
 
 namespace fwht {
 
+inline constexpr const char* kGptqPacking = "gptq";  ///< LinearPlan::packing
+
 /// Byte offsets, each a multiple of 256.
 struct GptqLayout {
   std::int64_t qzeros = 0, scales = 0, g_idx = 0, bytes = 0;

@@ -61,6 +61,9 @@ class LinearPlan {
   /// half packed.
   std::vector<std::byte> pack(const GptqWeights& weights) const;
   virtual std::int64_t packed_bytes() const = 0;
+  /// Names the layout of packed weights. Plans for the same weights whose names are equal read the same block: for other
+  /// numbers of tokens, it need be packed and kept only once.
+  virtual std::string packing() const = 0;
 
   virtual LinearNumerics numerics() const = 0;
   virtual Settings settings() const = 0;

@@ -37,4 +37,30 @@ __device__ inline std::uint32_t mapa(std::uint32_t address, int rank) {
   return there;
 }
 
+/// ld.shared::cluster.v2.f32: two numbers of the block that `address` belongs to, see mapa; 8-byte aligned.
+__device__ inline float2 ld_shared_cluster_v2(std::uint32_t address) {
+  float2 pair;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+               : "=f"(pair.x), "=f"(pair.y)
+               : "r"(address)
+               : "memory");
+  return pair;
+}
+
+/// ld.shared::cluster.v4.f32: four numbers, 16-byte aligned.
+__device__ inline float4 ld_shared_cluster_v4(std::uint32_t address) {
+  float4 four;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(address)
+               : "memory");
+  return four;
+}
+
+/// st.shared::cluster.v2.b32: 8 bytes into the block that `address` belongs to, see mapa; 8-byte aligned.
+__device__ inline void st_shared_cluster_v2(std::uint32_t address, uint2 words) {
+  asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(words.x), "r"(words.y)
+               : "memory");
+}
+
 }  // namespace fwht::ptx

@@ -33,6 +33,19 @@ __device__ inline uint4 ld_global_keep(const void* from) {
   return v;
 }
 
+/// ld.global.nc.L2::128B (same chapter): a word or a byte of a line that is wanted soon. What it holds must not change while
+/// the kernel runs.
+__device__ inline std::uint32_t ld_global_line(const std::uint32_t* from) {
+  std::uint32_t word;
+  asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+__device__ inline std::uint32_t ld_global_line(const std::uint8_t* from) {
+  std::uint32_t byte;
+  asm volatile("ld.global.nc.L2::128B.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
 /// st.global.v4.u32, .v2.u32, .u32 (same chapter, "st"): 16, 8 or 4 bytes, aligned, where `wanted`: under a
 /// predicate, not behind a branch.
 __device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (&words)[4]) {

@@ -38,7 +38,8 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 // The instruction takes its N / 2 accumulators one by one, and every other operand has its number behind
 // theirs.
 // clang-format off
-#define FWHT_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define FWHT_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define FWHT_NAMES_16 FWHT_NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define FWHT_NAMES_32 FWHT_NAMES_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
@@ -125,6 +126,37 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
   FWHT_WGMMA(FWHT_WGMMA_A_IN_SHARED_MEMORY);
 }
 
+// clang-format off
+#define FWHT_N16(form, type) \
+  form(16, type, FWHT_NAMES_8, "%8", "%9", "%10", "%11", "%12", "%13", FWHT_SUMS_4(0), FWHT_SUMS_4(4))
+#define FWHT_N32(form, type) \
+  form(32, type, FWHT_NAMES_16, "%16", "%17", "%18", "%19", "%20", "%21", FWHT_SUMS_16(0))
+#define FWHT_WGMMA_B_K_MAJOR(n, type, sums, a0, a1, a2, a3, b_, p_, ...)                        \
+  asm volatile(                                                                                 \
+      "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" sums "}, "           \
+      "{" a0 "," a1 "," a2 "," a3 "}, " b_ ", p, 1, 1, 0;}"                                     \
+      : __VA_ARGS__                                                                             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
+// clang-format on
+
+/// The same with a from registers and b, 16 x N, K-major (trans-b = 0): for few columns.
+template <Dtype dtype, int columns>
+__device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
+                                              std::uint64_t b, bool accumulate) {
+  static_assert(columns == 16 || columns == 32 || columns == 64, "no other widths are used");
+  constexpr bool kF16 = dtype == Dtype::f16;
+  if constexpr (kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (!kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "bf16");
+}
+
+#undef FWHT_WGMMA_B_K_MAJOR
+#undef FWHT_N32
+#undef FWHT_N16
 #undef FWHT_WGMMA
 #undef FWHT_WGMMA_A_IN_SHARED_MEMORY
 #undef FWHT_WGMMA_A_IN_REGISTERS
@@ -144,5 +176,6 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 #undef FWHT_NAMES_64
 #undef FWHT_NAMES_32
 #undef FWHT_NAMES_16
+#undef FWHT_NAMES_8
 
 }  // namespace fwht::ptx

@@ -15,6 +15,7 @@
 // - write<S>_v<V>_t<T>: one_shot that stores S bytes for every 16 that it loads: the limit of what writes
 // less
 //   than it reads; rotated_write and programmatic_write as above.
+// - write0_bulk_<K>k: the same for what writes hardly anything, a bulk copy of K KiB into shared memory a CTA. sm_90.
 // - bulk_*_<S>x<K>k: cp.async.bulk into S stages of K KiB of shared memory and out again, the signs flipped
 //   in between. One thread issues, so that registers hold no data in flight. sm_90.
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include "common/cuda_check.hpp"
 #include "common/error.hpp"
 #include "common/ptx/bulk_copy.cuh"
+#include "common/ptx/global.cuh"
 #include "common/ptx/griddepcontrol.cuh"
 #include "common/ptx/mbarrier.cuh"
 #include "experiments/harness/copy_kernels.hpp"
@@ -162,10 +164,8 @@ __device__ void store_folded(const Fold& fold, std::int64_t vector, uint4 v) {
   }
 }
 
-// `unread` is no fold of any data, as the compiler cannot know: it keeps loads alive that nothing is stored
-// of.
 template <int V, int T, int S, bool is_programmatic>
-__global__ void __launch_bounds__(T) folded(Fold fold, unsigned rotation, std::uint64_t unread) {
+__global__ void __launch_bounds__(T) folded(Fold fold, unsigned rotation, std::uint64_t) {
   if constexpr (is_programmatic) ptx::griddepcontrol_wait();
   const unsigned turned = blockIdx.x + rotation;
   const unsigned place = turned < gridDim.x ? turned : turned - gridDim.x;
@@ -180,8 +180,61 @@ __global__ void __launch_bounds__(T) folded(Fold fold, unsigned rotation, std::u
   for (int i = 0; i < V; ++i) {
     if (first + i * T >= fold.vectors) continue;
     store_folded<S>(fold, first + i * T, v[i]);
-    if (S == 0 && (v[i].x ^ v[i].y ^ v[i].z ^ v[i].w) == unread) __trap();
   }
+}
+
+// folded for S = 0, a reader: hardly anything is stored, so every instruction between launch and loads counts. Places are
+// 32-bit numbers. `unread` is no fold of any data, as the compiler cannot know: it keeps loads alive that nothing is
+// stored of.
+template <int V, int T, bool is_programmatic>
+__global__ void __launch_bounds__(T) reader(Fold fold, unsigned rotation, std::uint64_t unread) {
+  if constexpr (is_programmatic) ptx::griddepcontrol_wait();
+  const unsigned turned = blockIdx.x + rotation;
+  const unsigned place = turned < gridDim.x ? turned : turned - gridDim.x;
+  const unsigned first = place * (V * T) + threadIdx.x;
+  const auto whole = static_cast<unsigned>(fold.read / 16), vectors = static_cast<unsigned>(fold.vectors);
+  uint4 v[V];
+#pragma unroll
+  for (int i = 0; i < V; ++i)
+    if (first + i * T < whole) v[i] = ptx::ld_global_stream(fold.in + (first + i * T));
+  if constexpr (is_programmatic) ptx::griddepcontrol_launch_dependents();
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const unsigned vector = first + i * T;
+    if (vector >= vectors) continue;
+    if (vector >= whole) v[i] = vector_at(fold, vector);  // the last one, cut off
+    if ((v[i].x ^ v[i].y ^ v[i].z ^ v[i].w) == unread) __trap();
+    if (4 * std::int64_t{vector} < fold.written) store_folded<0>(fold, vector, v[i]);
+  }
+}
+
+// The same through shared memory: a chunk a CTA, by one bulk copy, as a kernel reads that works on tiles.
+__global__ void __launch_bounds__(kBulkThreads) bulk_folded(Fold fold, int chunk_vectors) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) uint4 chunk[];
+  __shared__ std::uint64_t landed;
+  const std::uint32_t barrier = ptx::shared_address(&landed);
+  const std::int64_t first = std::int64_t{blockIdx.x} * chunk_vectors;
+  const auto whole = static_cast<int>(min(std::int64_t{chunk_vectors}, fold.read / 16 - first));
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(barrier, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(barrier, 16U * static_cast<std::uint32_t>(max(whole, 0)));
+    if (whole > 0)
+      ptx::bulk_copy_global_to_shared(ptx::shared_address(chunk), fold.in + first,
+                                      16U * static_cast<std::uint32_t>(whole), barrier);
+  }
+  __syncthreads();
+  ptx::mbarrier_wait_parity(barrier, 0);
+  const auto end = static_cast<int>(min(std::int64_t{chunk_vectors}, fold.vectors - first));
+  for (int i = threadIdx.x; i < end; i += kBulkThreads) {
+    const std::int64_t vector = first + i;
+    if (4 * vector >= fold.written) break;
+    store_folded<0>(fold, vector, i < whole ? chunk[i] : vector_at(fold, vector));
+  }
+#else
+  __trap();  // refused on the host: see bulk_refusal
+#endif
 }
 
 // Chunks of chunk_vectors vectors, the last one shorter; CTA b takes chunks b, b + gridDim.x, ... With one
@@ -356,6 +409,9 @@ CopyKernel programmatic_copy(const DeviceInfo& device) {
 
 Fold fold_request(const void* in, void* out, Traffic traffic, std::uint32_t mask) {
   require_aligned(in, out, traffic);
+  if (traffic.read >> 4 >= std::int64_t{1} << 32)
+    throw BadRequest("a copy kernel that folds reads less than 64 GiB, not " + std::to_string(traffic.read) +
+                     " bytes");
   return {static_cast<const uint4*>(in),
           static_cast<std::byte*>(out),
           traffic.read,
@@ -366,13 +422,21 @@ Fold fold_request(const void* in, void* out, Traffic traffic, std::uint32_t mask
 
 constexpr std::uint64_t kNoFold = std::uint64_t{1} << 32;  // a fold has 32 bits
 
+template <int V, int T, int S, bool is_programmatic>
+constexpr auto fold_kernel() {
+  if constexpr (S == 0)
+    return &reader<V, T, is_programmatic>;
+  else
+    return &folded<V, T, S, is_programmatic>;
+}
+
 template <int V, int T, int S>
 CopyKernel folded_copy() {
   return {"write" + std::to_string(S) + "_v" + std::to_string(V) + "_t" + std::to_string(T), "",
           [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
             const Fold fold = fold_request(in, out, traffic, mask);
-            folded<V, T, S, false>
-                <<<grid_of(ceil_div(fold.vectors, V * T)), T, 0, stream>>>(fold, 0, kNoFold);
+            const auto kernel = fold_kernel<V, T, S, false>();
+            kernel<<<grid_of(ceil_div(fold.vectors, V * T)), T, 0, stream>>>(fold, 0, kNoFold);
             FWHT_CUDA(cudaGetLastError());
           },
           false, S};
@@ -388,8 +452,9 @@ CopyKernel rotated_folded_copy() {
             const Fold fold = fold_request(in, out, traffic, mask);
             const unsigned ctas = grid_of(ceil_div(fold.vectors, V * T));
             const std::uint32_t turn = launches->fetch_add(1) * 2654435769U;
-            folded<V, T, S, false><<<ctas, T, 0, stream>>>(
-                fold, static_cast<unsigned>((std::uint64_t{turn} * ctas) >> 32), kNoFold);
+            const auto kernel = fold_kernel<V, T, S, false>();
+            kernel<<<ctas, T, 0, stream>>>(fold, static_cast<unsigned>((std::uint64_t{turn} * ctas) >> 32),
+                                           kNoFold);
             FWHT_CUDA(cudaGetLastError());
           },
           false,
@@ -402,7 +467,7 @@ CopyKernel programmatic_folded_copy(const DeviceInfo& device) {
   const std::string name =
       "programmatic_write" + std::to_string(S) + "_v" + std::to_string(V) + "_t" + std::to_string(T);
   const std::string why_not =
-      hopper_refusal("programmatic dependent launch needs", folded<V, T, S, true>, device);
+      hopper_refusal("programmatic dependent launch needs", fold_kernel<V, T, S, true>(), device);
   if (!why_not.empty()) return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, true, S};
   return {name, "",
           [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
@@ -416,7 +481,7 @@ CopyKernel programmatic_folded_copy(const DeviceInfo& device) {
             config.stream = stream;
             config.attrs = &attribute;
             config.numAttrs = 1;
-            FWHT_CUDA(cudaLaunchKernelEx(&config, folded<V, T, S, true>, fold, 0U, kNoFold));
+            FWHT_CUDA(cudaLaunchKernelEx(&config, fold_kernel<V, T, S, true>(), fold, 0U, kNoFold));
           },
           true, S};
 }
@@ -472,6 +537,25 @@ CopyKernel bulk_copy(int chunk_kib, bool is_persistent, const DeviceInfo& device
           }};
 }
 
+CopyKernel bulk_folded_copy(int chunk_kib, const DeviceInfo& device) {
+  const std::string name = "write0_bulk_" + std::to_string(chunk_kib) + "k";
+  const std::size_t shared_bytes = static_cast<std::size_t>(chunk_kib) * 1024;
+  if (std::string why_not = bulk_refusal(bulk_folded, shared_bytes, device); !why_not.empty())
+    return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, false, 0};
+  FWHT_CUDA(cudaFuncSetAttribute(bulk_folded, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(device.shared_bytes_per_block) - 1024));
+  const int chunk_vectors = chunk_kib * 64;
+  return {
+      name, "",
+      [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
+        const Fold fold = fold_request(in, out, traffic, mask);
+        bulk_folded<<<grid_of(ceil_div(fold.vectors, chunk_vectors)), kBulkThreads, shared_bytes, stream>>>(
+            fold, chunk_vectors);
+        FWHT_CUDA(cudaGetLastError());
+      },
+      false, 0};
+}
+
 }  // namespace
 
 std::vector<CopyKernel> device_copies(const DeviceInfo& device) {
@@ -506,6 +590,8 @@ std::vector<CopyKernel> device_copies(const DeviceInfo& device) {
   add_folded_copies<8>(kernels, device);
   add_folded_copies<4>(kernels, device);
   add_folded_copies<0>(kernels, device);
+  for (const int chunk_kib : {8, 16, 32})
+    kernels.push_back(bulk_folded_copy(chunk_kib, device));
   return kernels;
 }
 

@@ -96,6 +96,15 @@ std::shared_ptr<const GptqWeights> Data::weights(const LinearProblem& problem) {
                  [&] { return reference::random_weights(problem, reference::LinearData::normal, 1); });
 }
 
+std::shared_ptr<const std::vector<std::byte>> Data::packed(const LinearPlan& plan) {
+  const std::string key = weights_key(plan.problem());
+  if (packed_weights_ != key) packed_.clear();
+  packed_weights_ = key;
+  auto& block = packed_[plan.packing()];
+  if (!block) block = std::make_shared<const std::vector<std::byte>>(plan.pack(*weights(plan.problem())));
+  return block;
+}
+
 std::shared_ptr<const std::vector<std::byte>> Data::tokens(const LinearProblem& problem) {
   return last_of(tokens_, tokens_key(problem),
                  [&] { return reference::random_tokens(problem, reference::LinearData::normal, 2); });
@@ -149,7 +158,8 @@ Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const Linea
   auto block = std::make_shared<std::vector<std::byte>>();  // made when first asked for
   const auto fill = [=, &data](Slices& slices) {
     if (block->empty()) {
-      *block = plan->pack(*data.weights(problem));
+      block->reserve(static_cast<std::size_t>(x_at + x_bytes));
+      *block = *data.packed(*plan);
       block->resize(static_cast<std::size_t>(x_at));
       const auto tokens = data.tokens(problem);
       block->insert(block->end(), tokens->begin(), tokens->end());

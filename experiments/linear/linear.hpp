@@ -23,6 +23,8 @@ class Data {
   explicit Data(int threads) : threads_(threads) {}
 
   std::shared_ptr<const GptqWeights> weights(const LinearProblem& problem);
+  /// The weights as the plan reads them; one block for all plans of one packing.
+  std::shared_ptr<const std::vector<std::byte>> packed(const LinearPlan& plan);
   std::shared_ptr<const std::vector<std::byte>> tokens(const LinearProblem& problem);
   std::shared_ptr<const reference::LinearTruth> truth(const LinearProblem& problem,
                                                       LinearNumerics::Weights arithmetic);
@@ -31,7 +33,8 @@ class Data {
   int threads_;
   // The last of each: problems come in an order in which that is enough.
   std::map<std::string, std::shared_ptr<const GptqWeights>> weights_;
-  std::map<std::string, std::shared_ptr<const std::vector<std::byte>>> tokens_;
+  std::string packed_weights_;  // whose blocks are kept
+  std::map<std::string, std::shared_ptr<const std::vector<std::byte>>> packed_, tokens_;
   std::map<std::string, std::shared_ptr<const reference::LinearTruth>> truths_;
 };
 

@@ -33,11 +33,15 @@ std::vector<std::string> items(const std::vector<std::string>& lists) {
   return all;
 }
 
-std::vector<const LinearVariant*> variants_of(const Options& options) {
+/// Those that are named, else all in device memory, or in host memory where there is no device.
+std::vector<const LinearVariant*> variants_of(const Options& options, const DeviceInfo& device) {
   std::vector<const LinearVariant*> chosen;
   for (const std::string& name : items(options.variants))
     chosen.push_back(&find_linear_variant(name));
-  if (chosen.empty()) chosen.assign(linear_registry().begin(), linear_registry().end());
+  if (!chosen.empty()) return chosen;
+  const Memory memory = device.has_cuda() ? Memory::device : Memory::host;
+  for (const LinearVariant* variant : linear_registry())
+    if (variant->memory == memory) chosen.push_back(variant);
   return chosen;
 }
 
@@ -66,7 +70,7 @@ std::vector<Case> cases_of(const Options& options, const DeviceInfo& device,
     modes.push_back(harness::parse_mode(text));
   std::vector<Case> cases;
   for (const LinearProblem& problem : problems_of(options)) {
-    for (const LinearVariant* variant : variants_of(options)) {
+    for (const LinearVariant* variant : variants_of(options, device)) {
       if (const Support support = variant->supports(problem, device); !support) {
         refused.push_back(fmt::format("{}/{}: {}", variant->name, to_string(problem), support.why_not));
         continue;
@@ -108,7 +112,8 @@ int run(int argc, const char* const* argv) {
       "many bytes.",
       "fwht_linear"};
   harness::add_folder_options(app, options);
-  app.add_option("--variant", options.variants, "of the second ladder (default: all)");
+  app.add_option("--variant", options.variants,
+                 "of the second ladder (default: those in device memory; without a device the host's)");
   app.add_option("--list", options.list, "smoke, paper, headline, shapes");
   app.add_option("--problem", options.problems, "single ones: f16/m16/n8192/k8192/w4g128");
   app.add_option("--mode", options.modes, "cold, replay ... (default: cold; host variants: host)");
@@ -129,7 +134,7 @@ int run(int argc, const char* const* argv) {
     return 0;
   }
   std::vector<std::string> names;
-  for (const LinearVariant* variant : variants_of(options))
+  for (const LinearVariant* variant : variants_of(options, device))
     names.emplace_back(variant->name);
   auto folder =
       harness::ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),

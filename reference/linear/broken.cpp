@@ -20,7 +20,8 @@ enum class Defect {
   g_idx_ignored,
   order_applied_twice,
   one_rotation_too_many,
-  tokens_mixed
+  tokens_mixed,
+  packing_of_one_plan
 };
 
 template <Defect defect>
@@ -29,6 +30,10 @@ class BrokenPlan final : public LinearPlan {
   explicit BrokenPlan(const LinearProblem& problem) : LinearPlan(problem) {}
 
   std::int64_t packed_bytes() const override { return GptqLayout(problem()).bytes; }
+  std::string packing() const override {
+    // One name for what depends on m: the defect.
+    return defect == Defect::packing_of_one_plan ? "one for all" : kGptqPacking;
+  }
   LinearNumerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
 
@@ -51,12 +56,22 @@ class BrokenPlan final : public LinearPlan {
       for (std::int64_t i = 0; i + 8 < w.n; ++i)
         w.scales[static_cast<std::size_t>(i)] = w.scales[static_cast<std::size_t>(i + 8)];
     }
+    if constexpr (defect == Defect::packing_of_one_plan) {
+      if (problem().m > 1) std::reverse(w.qweight.begin(), w.qweight.end());
+    }
     write_gptq(GptqLayout(problem()), w, packed);
   }
 
   void enqueue(const LinearOperands& operands, Stream) const override {
     const LinearProblem& p = problem();
-    const GptqView view(p, operands.weights);
+    std::vector<std::byte> packed;
+    if (defect == Defect::packing_of_one_plan && p.m > 1) {
+      const auto* from = static_cast<const std::byte*>(operands.weights);
+      packed.assign(from, from + packed_bytes());
+      auto* words = reinterpret_cast<std::uint32_t*>(packed.data());
+      std::reverse(words, words + p.k / 8 * p.n);
+    }
+    const GptqView view(p, packed.empty() ? operands.weights : packed.data());
     std::vector<std::byte> x(static_cast<std::size_t>(p.m * p.k * 2));
     std::memcpy(x.data(), operands.x, x.size());
     reference::Matrix tokens = reference::rotated_tokens(p, x.data());
@@ -126,7 +141,8 @@ std::span<const BrokenLinear> broken_linear_variants() {
       broken<Defect::g_idx_ignored>("g_idx_ignored", {"ActOrder", "OneHot"}),
       broken<Defect::order_applied_twice>("order_applied_twice", {"ActOrder", "OneHot"}),
       broken<Defect::one_rotation_too_many>("one_rotation_too_many", {"Rotation", "NormalData"}),
-      broken<Defect::tokens_mixed>("tokens_mixed", {"TokensApart"})};
+      broken<Defect::tokens_mixed>("tokens_mixed", {"TokensApart"}),
+      broken<Defect::packing_of_one_plan>("packing_of_one_plan", {"Packing"})};
   return all;
 }
 

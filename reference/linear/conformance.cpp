@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 
 #include "common/error.hpp"
 #include "reference/rounding.hpp"
@@ -260,6 +261,25 @@ void rotation(LinearSession& session) {
   });
 }
 
+/// Plans whose packing() has one name pack the same bytes.
+void packing(LinearSession& session) {
+  for (LinearProblem problem : session.problems()) {
+    const GptqWeights weights = reference::random_weights(problem, LinearData::normal, 28);
+    std::map<std::string, Bytes> known;
+    for (const std::int64_t m : session.all_tokens()) {
+      problem.m = m;
+      if (!session.supports(problem)) continue;
+      const auto plan = fwht::plan(session.variant(), problem, session.device());
+      const Bytes packed = plan->pack(weights);
+      const auto [first, is_new] = known.emplace(plan->packing(), packed);
+      if (!is_new && first->second != packed)
+        session.fail(fmt::format("{}: packed in another way than for fewer tokens, but named {} too",
+                                 to_string(problem), first->first));
+      ++session.cases;
+    }
+  }
+}
+
 /// One sentence each, and nothing launched.
 void bad_input(LinearSession& session) {
   const auto problems = session.problems();
@@ -324,6 +344,7 @@ constexpr LinearCheck kChecks[] = {{"OneHot", one_hot},
                                    {"TokensApart", tokens_apart},
                                    {"StaleOutputs", stale_outputs},
                                    {"Rotation", rotation},
+                                   {"Packing", packing},
                                    {"BadInput", bad_input}};
 
 }  // namespace

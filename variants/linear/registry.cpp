@@ -20,6 +20,7 @@ constexpr const LinearVariant* kLadder[] = {
     &linear::splitk::f32,
     &linear::pipelined::variant,
     &linear::rotated::variant,
+    &linear::pipelined::rotating,
     &linear::automatic::variant,
 };
 // clang-format on

@@ -35,6 +35,7 @@ class CpuPlan final : public LinearPlan {
       : LinearPlan(problem), layout_(problem), threads_(threads) {}
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
+  std::string packing() const override { return kGptqPacking; }
   LinearNumerics numerics() const override { return {}; }
   Settings settings() const override { return {{"threads", std::int64_t{threads_}}}; }
 

@@ -1,7 +1,9 @@
 #include "common/cublaslt.hpp"
 #include "common/cuda_check.hpp"
 #include "common/linear/gptq_layout.hpp"
+#include "common/parallel_for.hpp"
 #include "common/storage.cuh"
+#include "common/text.hpp"
 #include "variants/linear/dense/dense.hpp"
 
 namespace fwht::linear::dense {
@@ -22,25 +24,29 @@ LinearNumerics numerics_of_library(const LinearProblem& problem) {
 
 class Fp16Plan final : public LinearPlan {
  public:
-  explicit Fp16Plan(const LinearProblem& problem)
-      : LinearPlan(problem), product_(product_of(problem, cublaslt::Right::rows_of_n)) {}
+  Fp16Plan(const LinearProblem& problem, int threads)
+      : LinearPlan(problem), product_(product_of(problem, cublaslt::Right::rows_of_n)), threads_(threads) {}
 
   std::int64_t packed_bytes() const override { return problem().n * problem().k * 2; }
+  std::string packing() const override { return concat("columns_", name_of(problem().dtype)); }
   bool one_stream_at_a_time() const override { return true; }
   LinearNumerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override { return {{"cublaslt", cublaslt::Matmul::version()}}; }
 
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
-    for (std::int64_t c = 0; c < weights.n; ++c)
-      for (std::int64_t i = 0; i < weights.k; ++i)
-        store_element(problem().dtype, packed, c * weights.k + i, weights.weight(i, c));
+    parallel_for(weights.n, threads_, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = begin; c < end; ++c)
+        for (std::int64_t i = 0; i < weights.k; ++i)
+          store_element(problem().dtype, packed, c * weights.k + i, weights.weight(i, c));
+    });
   }
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     product_.enqueue(operands.x, operands.weights, operands.y, stream);
   }
 
   cublaslt::Matmul product_;
+  int threads_;  // that pack
 };
 
 /// Eight rows of one column a thread: one word of qweight. W[k][n], each weight rounded once.
@@ -74,6 +80,7 @@ class DequantizeFirstPlan final : public LinearPlan {
   ~DequantizeFirstPlan() override { cudaFree(weights_); }
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
+  std::string packing() const override { return kGptqPacking; }
   bool one_stream_at_a_time() const override { return true; }  // the weights in 16 bits
   LinearNumerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override {
@@ -106,8 +113,8 @@ class DequantizeFirstPlan final : public LinearPlan {
 
 }  // namespace
 
-std::unique_ptr<LinearPlan> make_fp16(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<Fp16Plan>(problem);
+std::unique_ptr<LinearPlan> make_fp16(const LinearProblem& problem, const DeviceInfo& device) {
+  return std::make_unique<Fp16Plan>(problem, device.host_threads);
 }
 
 std::unique_ptr<LinearPlan> make_dequantize_first(const LinearProblem& problem, const DeviceInfo&) {

@@ -9,18 +9,19 @@
 namespace fwht::linear::rotated {
 namespace {
 
-/// Every block of the order is a row of the transform.
-Problem rotation_of(const LinearProblem& problem) {
+/// Every block of the order is a row of the transform. It lets the layer in early, which only programmatic launches do. They
+/// are safe where none is asked for: the transform waits for what is before it before it lets the layer in.
+Problem rotation_of(const LinearProblem& problem, const DeviceInfo& device) {
   const std::int64_t order = problem.rotation_order();
   Problem rotation =
       make_problem(problem.dtype, order, problem.m * problem.k / order, Placement::out_of_place);
-  rotation.programmatic_launch = problem.programmatic_launch;
+  rotation.programmatic_launch = static_cast<bool>(require_programmatic_launch(device));
   return rotation;
 }
 
-LinearProblem layer_of(LinearProblem problem) {
+LinearProblem layer_of(LinearProblem problem, const DeviceInfo& device) {
   problem.rotation = 0;
-  problem.programmatic_launch = true;
+  problem.programmatic_launch = static_cast<bool>(require_programmatic_launch(device));
   return problem;
 }
 
@@ -28,12 +29,13 @@ class RotatedPlan final : public LinearPlan {
  public:
   RotatedPlan(const LinearProblem& problem, const DeviceInfo& device)
       : LinearPlan(problem),
-        rotation_(fwht::plan(fwht::automatic::variant, rotation_of(problem), device)),
-        layer_(fwht::plan(pipelined::variant, layer_of(problem), device)),
+        rotation_(fwht::plan(fwht::automatic::variant, rotation_of(problem, device), device)),
+        layer_(fwht::plan(pipelined::variant, layer_of(problem, device), device)),
         rotated_(Memory::device,
                  static_cast<std::size_t>(problem.m * problem.k * bytes_of(problem.dtype)) + 16) {}
 
   std::int64_t packed_bytes() const override { return layer_->packed_bytes(); }
+  std::string packing() const override { return layer_->packing(); }
   bool one_stream_at_a_time() const override { return true; }
 
   LinearNumerics numerics() const override {
@@ -69,8 +71,11 @@ class RotatedPlan final : public LinearPlan {
 
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   if (problem.rotation == 0) return {"no rotation is asked for"};
-  if (Support layer = pipelined::variant.supports(layer_of(problem), device); !layer) return layer;
-  return fwht::automatic::variant.supports(rotation_of(problem), device);
+  if (problem.programmatic_launch) {
+    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+  }
+  if (Support layer = pipelined::variant.supports(layer_of(problem, device), device); !layer) return layer;
+  return fwht::automatic::variant.supports(rotation_of(problem, device), device);
 }
 
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {

@@ -3,8 +3,8 @@
 
 #include <iterator>
 
+#include "variants/linear/w4a16_pipelined/kernel.cuh"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
-#include "variants/linear/w4a16_pipelined/pipelined_kernel.cuh"
 
 namespace fwht::linear::pipelined {
 
@@ -14,11 +14,16 @@ using Kernel = void (*)(const Arguments);
 Kernel kernel_f16(int form, int scales);
 Kernel kernel_bf16(int form, int scales);
 
+template <int index>
+struct FormAt {
+  static constexpr Form form = kForms[index];
+};
+
 template <Dtype dtype, int kForm>
 Kernel kernel_of_form(int scales) {
-  if (scales == 1) return pipelined<dtype, 1, kForm>;
-  if (scales == 2) return pipelined<dtype, 2, kForm>;
-  return pipelined<dtype, 4, kForm>;
+  if (scales == 1) return pipelined<dtype, 1, FormAt<kForm>>;
+  if (scales == 2) return pipelined<dtype, 2, FormAt<kForm>>;
+  return pipelined<dtype, 4, FormAt<kForm>>;
 }
 
 template <Dtype dtype, int kForm = 0>

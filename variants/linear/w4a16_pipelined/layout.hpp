@@ -39,24 +39,76 @@ struct Layout {
   constexpr std::int64_t bytes() const { return zeros_at() + zero_bytes(); }
 };
 
-/// What a kernel is compiled for, and with it how a layer is cut. A block owns tiles() tiles and all of k, so that no sum
-/// leaves it. Its warps are `row_warps` groups of `tiles_per_warp` tiles times `k_warps` shares of k.
+/// Where number k of a step lies among the bytes of a stage of `tokens` tokens: operand B of wgmma, K-major, in rows of 64 k
+/// whose vectors of 16 bytes are swizzled. Inside 32 k the order is that of the weights: word (block, half) of lane t meets
+/// rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of its multiply.
+constexpr int stage_word(int tokens, int token, int k) {
+  const int block = k % 64 / 32, t = k % 32 / 8, half = k % 8 / 4, u = k % 4 / 2;
+  const int vector = block * 4 + half * 2 + u;
+  return k / 64 * (tokens * 128) + token * 128 + ((vector ^ (token % 8)) << 4) + t * 4 + k % 2 * 2;
+}
+
+/// Where number i of a slice of k lies among fp32 numbers that are rotated: a gap every 64, so that distances of 8 and of 64
+/// meet different banks. And the distances of two tokens, there and among 16-bit results, in numbers.
+constexpr int stage_place(int i) {
+  return i + i / 64 * 8;
+}
+constexpr int stage_pitch(int slice) {
+  return stage_place(slice);
+}
+constexpr int rotated_pitch(int slice) {
+  return slice + 32;
+}
+
+/// What a kernel is compiled for, and with it how a layer is cut. A cluster of blocks owns tiles() tiles and all of k, so
+/// that no sum leaves it. The warps of a block are `row_warps` groups of `tiles_per_warp` tiles times `k_warps` shares of k.
 struct Form {
   int tokens = 8;  ///< of a block: a multiple of 8
   int tiles_per_warp = 1, row_warps = 1, k_warps = 8;
   int ahead = 2;  ///< steps of weights under way in a warp's registers
   int blocks_per_sm = 4;
+  int cluster = 1;             ///< blocks that share k
+  bool zeros_by_sums = false;  ///< zero points multiply sums of x; else they are subtracted from every weight
+  int x_ahead = 4;             ///< blocks of 32 k of x under way: 1, 2 or 4
+  bool walks = false;          ///< a block takes several row tiles, see walk_for
+  bool wgmma = false;          ///< see wgmma_layer.cuh
+  int chains = 1;              ///< of multiplies that add into one sum: 1 or 2
+  bool rotates = false;        ///< tokens are multiplied by H first, see rotate_tokens.cuh
   constexpr bool operator==(const Form&) const = default;
 
   constexpr int tiles() const { return tiles_per_warp * row_warps; }
+  constexpr bool needs_hopper() const { return cluster > 1 || wgmma; }
+  constexpr int shares() const { return k_warps * cluster; }
   constexpr int threads() const { return 32 * row_warps * k_warps; }
   /// Distance of two tokens of the sums in shared memory, in numbers.
   constexpr int sums_pitch() const { return tiles() * kTileOutputs + 8; }
-  constexpr int shared_bytes() const { return k_warps * tokens * sums_pitch() * 4; }
+  constexpr int sums_bytes() const { return k_warps * tokens * sums_pitch() * 4; }
+  /// Of a block whose slice of k has `slice` numbers. The sums take the place of the numbers that were rotated.
+  constexpr int stage_bytes(int slice) const {
+    const int stage = rotates ? tokens * stage_pitch(slice) * 4 : 0;
+    return (stage > sums_bytes() ? stage : sums_bytes());
+  }
+  /// Of one step of tokens that wgmma reads; there are two.
+  constexpr int stage_bytes_of_tokens() const { return tokens * kStepK * 2; }
+  constexpr int shared_bytes(int slice) const {
+    const int bytes = stage_bytes(slice) + (rotates ? tokens * rotated_pitch(slice) * 2 : 0);
+    const int stages = wgmma ? 2 * stage_bytes_of_tokens() + 1024 : 0;  // they begin at a multiple of 1024
+    return bytes > stages ? bytes : stages;
+  }
 };
 
+/// The longest slice of k whose tokens fit in shared memory beside their rotated form.
+inline constexpr int kMostSlice = 4096;
+
 /// The forms that are compiled; see form_for.
-inline constexpr Form kForms[] = {{8, 1, 1, 8, 2, 4}, {16, 2, 1, 8, 2, 2}, {32, 2, 1, 8, 2, 1}};
+inline constexpr Form kForms[] = {
+    {.tokens = 8, .ahead = 1},
+    {.tokens = 16, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 2},
+    {.tokens = 32, .row_warps = 8, .k_warps = 1, .blocks_per_sm = 2, .cluster = 4, .wgmma = true},
+    {.tokens = 64, .row_warps = 8, .k_warps = 1, .blocks_per_sm = 1, .cluster = 4, .wgmma = true},
+    {.tokens = 32, .tiles_per_warp = 2, .blocks_per_sm = 1},
+    {.tokens = 8, .row_warps = 4, .k_warps = 2, .blocks_per_sm = 2, .cluster = 4, .rotates = true},
+};
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.
 constexpr std::int64_t first_step(std::int64_t steps, int k_warps, int share) {

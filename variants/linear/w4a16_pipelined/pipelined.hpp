@@ -9,6 +9,8 @@
 namespace fwht::linear::pipelined {
 
 extern const LinearVariant variant;
+extern const LinearVariant
+    rotating;  ///< the same, which rotates its tokens itself: rotated_w4a16's second rung
 
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device);
 
@@ -16,8 +18,15 @@ std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const Device
 int scales_of(const LinearProblem& problem);
 Layout layout_of(const LinearProblem& problem);
 
-/// Index in kForms: the first form that takes so many tokens in one block, else the last.
-int form_for(std::int64_t m);
+/// Index in kForms of what runs the problem on the device.
+int form_for(const LinearProblem& problem, const DeviceInfo& device);
+
+/// Row tiles that a block takes one after the other: so many that all blocks run at once, where they divide the layer.
+std::int64_t walk_for(const Layout& layout, const Form& form, int sm_count);
+
+/// Behind the layout's three parts: with act_order, which row of the layer each sorted row is (int32 [k]).
+std::int64_t order_at(const LinearProblem& problem);
+std::int64_t packed_bytes(const LinearProblem& problem);
 
 /// The weights as the kernel reads them; rows sorted by group. `packed` is zeroed.
 void pack(const LinearProblem& problem, const GptqWeights& weights, std::byte* packed);

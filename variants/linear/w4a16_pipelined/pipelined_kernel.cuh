@@ -1,9 +1,9 @@
 // y[m][n] = x[m][k] W, W = s (q - z) in 4 bits, for few tokens.
 //
 // Idea. The weights are operand A of mma.sync.m16n8k16 (16 outputs), tokens the 8 columns of operand B: m <= 8 costs one
-// multiply and nothing is padded to 16. A block owns its outputs and all of k, which its warps share, so no sum leaves it.
-// Weights stream through registers, some steps ahead; the first ones before the wait for the kernel that makes x. They are
-// unpacked to the exact integers q - z, and the scale multiplies the fp32 sum of a group: one rounding, in a fixed order.
+// multiply and nothing is padded to 16. A block, or a cluster of blocks, owns its outputs and all of k, which its warps
+// share, so no sum leaves it. Weights stream through registers, some steps ahead; the first ones before the wait for the kernel that makes x. They are unpacked to exact integers, and the scale multiplies
+// the fp32 sum of a group: one rounding, in a fixed order.
 //
 // Bit card of a step (16 outputs x 128 k), g = lane / 4, t = lane % 4:
 //   operand A   rows g, g + 8    k 32 block + 8 t + 4 word + {0 1 | 2 3}    4 bits each, one word a multiply
@@ -15,13 +15,16 @@
 #include <cstdint>
 
 #include "common/dtype.hpp"
+#include "common/ptx/cluster.cuh"
 #include "common/ptx/global.cuh"
 #include "common/ptx/griddepcontrol.cuh"
+#include "common/ptx/mbarrier.cuh"
 #include "common/ptx/mma.cuh"
 #include "common/ptx/mma_accumulate.cuh"
 #include "common/storage.cuh"
 #include "variants/linear/unpack.cuh"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
+#include "variants/linear/w4a16_pipelined/rotate_tokens.cuh"
 
 namespace fwht::linear::pipelined {
 
@@ -32,6 +35,10 @@ struct Arguments {
   Layout layout;
   int m, n, k;
   int lowest_zero;  // what a stored zero point of 0 stands for
+  int walk = 1;     // form.tiles() tiles, one after the other
+  bool programmatic = false;
+  int order = 1;  // of the rotation, and what its sums are multiplied by
+  float factor = 1.0F;
 };
 
 /// The same layer for the tokens of one block.
@@ -47,13 +54,11 @@ __device__ Arguments tokens_of_block(const Arguments& all) {
 }
 
 /// The tiles and the steps of one warp.
-template <int kForm>
+template <Form form>
 struct Place {
-  static constexpr Form form = kForms[kForm];
-
   int lane, g, t, row_warp, k_warp, tiles;  // tiles of this warp: fewer behind the last one
-  std::int64_t tile;
-  int step, steps_end;
+  std::int64_t row_block, tile;
+  int rank, step, steps_end;
 
   __device__ explicit Place(const Arguments& a) {
     const int warp = static_cast<int>(threadIdx.x >> 5);
@@ -62,11 +67,19 @@ struct Place {
     t = lane & 3;
     row_warp = warp % form.row_warps;
     k_warp = warp / form.row_warps;
-    tile = std::int64_t{blockIdx.x} * form.tiles() + row_warp * form.tiles_per_warp;
+    row_block = std::int64_t{blockIdx.x / form.cluster} * a.walk;
+    rank = static_cast<int>(blockIdx.x % form.cluster);
+    tile = row_block * form.tiles() + row_warp * form.tiles_per_warp;
     const std::int64_t left = a.layout.tiles - tile;
     tiles = left < form.tiles_per_warp ? static_cast<int>(left) : form.tiles_per_warp;
-    step = static_cast<int>(first_step(a.layout.steps, form.k_warps, k_warp));
-    steps_end = tiles > 0 ? static_cast<int>(first_step(a.layout.steps, form.k_warps, k_warp + 1)) : step;
+    if (form.wgmma &&
+        left < 1) {  // all warps of a warpgroup multiply: the last tile stands in, its result goes nowhere
+      tile = a.layout.tiles - 1;
+      tiles = 1;
+    }
+    const int share = rank * form.k_warps + k_warp;
+    step = static_cast<int>(first_step(a.layout.steps, form.shares(), share));
+    steps_end = tiles > 0 ? static_cast<int>(first_step(a.layout.steps, form.shares(), share + 1)) : step;
   }
 };
 
@@ -78,16 +91,17 @@ struct WeightStep {
 };
 
 /// Where a lane reads the next step of its warp's tiles. The places run, so that a load costs little address arithmetic.
-template <int kScales, int kTiles>
+template <int kScales, Form form>
 struct WeightStream {
+  static constexpr int kTiles = form.tiles_per_warp;
+
   const std::byte* words;
   const std::uint32_t* scales;  // of the whole layer
   const std::uint8_t* zeros;
   std::uint32_t row;                // of scales and zeros
   std::uint32_t next_tile[kTiles];  // steps between the warp's first tile and this one
 
-  template <class PlaceOfWarp>
-  __device__ WeightStream(const Arguments& a, const PlaceOfWarp& place) {
+  __device__ WeightStream(const Arguments& a, const Place<form>& place) {
     const std::int64_t first = place.tile * a.layout.steps + place.step;
     words = a.weights + first * kStepBytes + place.lane * 16;
     scales = reinterpret_cast<const std::uint32_t*>(a.weights + a.layout.scales_at());
@@ -108,12 +122,18 @@ struct WeightStream {
       to[r].words[1] = ptx::ld_global_stream(at + 512);
 #pragma unroll
       for (int s = 0; s < kScales; ++s) {
-        to[r].scales[s] = __ldg(scales + (row + tile * (8 * kScales) + s));
-        to[r].zeros[s] = __ldg(zeros + (row + tile * (8 * kScales) + s));
+        // The line holds those of the next steps too: all of it on its way to the L2.
+        to[r].scales[s] = ptx::ld_global_line(scales + (row + tile * (8 * kScales) + s));
+        to[r].zeros[s] = ptx::ld_global_line(zeros + (row + tile * (8 * kScales) + s));
       }
     }
-    words += kStepBytes;
-    row += 8 * kScales;
+    skip(1);
+  }
+
+  /// Steps that other warps take.
+  __device__ void skip(std::int64_t steps) {
+    words += steps * kStepBytes;
+    row += static_cast<std::uint32_t>(steps) * (8 * kScales);
   }
 };
 
@@ -125,92 +145,202 @@ constexpr int blocks_per_sm(const Form& form, int scales) {
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
 
-/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running pointer each.
-template <int kColumns>
+/// Operand B: for each eight tokens and block of 32 k eight numbers of this lane's token, kAhead blocks ahead of their use. A
+/// running pointer each.
+template <int kColumns, int kAhead, bool in_shared_memory>
 struct Tokens {
-  uint4 pieces[kColumns][4] = {};
-  const std::byte* next[kColumns];
-  bool there[kColumns];  // tokens beyond m stay zero
+  __device__ static uint4 load_piece(const std::byte* from) {
+    if constexpr (in_shared_memory) return *reinterpret_cast<const uint4*>(from);
+    return ptx::ld_global_keep(from);
+  }
 
+  uint4 pieces[kColumns][kAhead] = {};
+  const std::byte* next[kColumns];  // of the present step
+  bool there[kColumns];             // tokens beyond m stay zero
+
+  /// `x`: [tokens][pitch], from step `first_step` on.
   template <class PlaceOfWarp>
-  __device__ Tokens(const Arguments& a, const PlaceOfWarp& place) {
+  __device__ Tokens(const void* x, std::int64_t pitch, int first_step, int tokens, const PlaceOfWarp& place) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
       const int token = 8 * j + place.g;
-      there[j] = token < a.m;
-      next[j] = static_cast<const std::byte*>(a.x) +
-                (std::int64_t{token} * a.k + place.step * kStepK + place.t * 8) * 2;
+      there[j] = token < tokens;
+      next[j] = static_cast<const std::byte*>(x) +
+                (token * pitch + (place.step - first_step) * kStepK + place.t * 8) * 2;
     }
   }
 
+  /// The first blocks.
+  __device__ void begin(bool wanted) {
+#pragma unroll
+    for (int block = 0; block < kAhead; ++block)
+      load(block, wanted);
+  }
+
+  __device__ const uint4& piece(int column, int block) const {
+    return pieces[column][block % kAhead];
+  }
+  /// What is kAhead blocks behind `block` takes its place.
+  __device__ void replace(int block, bool more) {
+    load(block + kAhead, block + kAhead < 4 || more);
+  }
   __device__ void load(int block, bool wanted) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j)
-      if (there[j] && wanted) pieces[j][block] = ptx::ld_global_keep(next[j] + block * 64);
+      if (there[j] && wanted) pieces[j][block % kAhead] = load_piece(next[j] + block * 64);
   }
-  /// To the next step.
-  __device__ void advance() {
+  /// To another step: 1 is the next one.
+  __device__ void advance(int steps) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j)
-      next[j] += kStepK * 2;
+      next[j] += steps * (kStepK * 2);
   }
 };
 
-/// sums += s (q - z) x over one step; the tokens of the next step take the place of those that are used.
-template <Dtype dtype, int kScales, int kTiles, int kColumns>
-__device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
-                              Tokens<kColumns>& x, int lowest_zero, bool more) {
-  constexpr int kBlocksOfScale = 4 / kScales;
-  Sums<kTiles, kColumns> part;
-  Zeros<dtype> zeros[kTiles];
-#pragma unroll
-  for (int block = 0; block < 4; ++block) {  // 32 k each
-    const int group = block / kBlocksOfScale;
-#pragma unroll
-    for (int r = 0; r < kTiles; ++r) {
-      if (block % kBlocksOfScale == 0) {
-        zeros[r] = Zeros<dtype>(weights[r].zeros[group], lowest_zero);
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j)
-          part[r][j][0] = part[r][j][1] = part[r][j][2] = part[r][j][3] = 0.0F;
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint4& words = weights[r].words[block / 2];
-        const std::uint32_t word =
-            block % 2 == 0 ? (half == 0 ? words.x : words.y) : (half == 0 ? words.z : words.w);
-        std::uint32_t operand_a[4];
-        unpack_word(word, zeros[r], operand_a);
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const uint4& piece = x.pieces[j][block];
-          const std::uint32_t operand_b[2] = {half == 0 ? piece.x : piece.z, half == 0 ? piece.y : piece.w};
-          if constexpr (dtype == Dtype::f16)
-            ptx::mma_sync_m16n8k16_f32_f16_accumulate(part[r][j], operand_a, operand_b);
-          if constexpr (dtype == Dtype::bf16)
-            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(part[r][j], operand_a, operand_b);
-        }
-      }
-      if (block % kBlocksOfScale == kBlocksOfScale - 1) {
-        const float2 scale = half2_to_float2(weights[r].scales[group]);
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            sums[r][j][e] = fmaf(e < 2 ? scale.x : scale.y, part[r][j][e], sums[r][j][e]);
-      }
+/// Where a block's tokens are: as they were given, or its slice of k, rotated, in shared memory.
+template <Dtype dtype, Form form>
+struct Operands {
+  using Element = typename Storage<dtype>::Element;
+
+  const void* x;
+  std::int64_t pitch;
+  int first_step = 0;
+  float* shared;
+
+  __device__ Operands(const Arguments& a, float* memory, const Place<form>& place)
+      : x(a.x), pitch(a.k), shared(memory) {
+    if constexpr (form.rotates) {
+      const int slice = a.k / form.cluster;
+      first_step = static_cast<int>(pipelined::first_step(a.layout.steps, form.cluster, place.rank));
+      x = reinterpret_cast<std::byte*>(shared) + form.stage_bytes(slice);
+      pitch = rotated_pitch(slice);
     }
-    x.load(block, more);
   }
-  x.advance();
+
+  __device__ void rotate(const Arguments& a, const Place<form>& place) const {
+    if constexpr (form.rotates) {
+      auto* rotated = const_cast<Element*>(static_cast<const Element*>(x));
+      rotate_tokens<dtype, form>({shared, rotated, a.m, a.k / form.cluster},
+                                 static_cast<const Element*>(a.x) + first_step * kStepK, a.k, place.rank,
+                                 a.order, a.factor);
+    }
+  }
+};
+
+template <Dtype dtype>
+__device__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], const uint4& piece, int half) {
+  const std::uint32_t b[2] = {half == 0 ? piece.x : piece.z, half == 0 ? piece.y : piece.w};
+  if constexpr (dtype == Dtype::f16) ptx::mma_sync_m16n8k16_f32_f16_accumulate(d, a, b);
+  if constexpr (dtype == Dtype::bf16) ptx::mma_sync_m16n8k16_f32_bf16_accumulate(d, a, b);
 }
 
-/// The shares of k added in order, rounded once.
-template <Dtype dtype, int kForm, int kTiles, int kColumns>
-__device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, const Place<kForm>& place,
-                           const Arguments& a) {
+__device__ inline std::uint32_t word_of(const uint4 (&words)[2], int block, int half) {
+  const uint4& vector = words[block / 2];
+  return block % 2 == 0 ? (half == 0 ? vector.x : vector.y) : (half == 0 ? vector.z : vector.w);
+}
+
+/// sums += s (q - z) x over one step; the tokens of the next step take the place of those that are used.
+template <Dtype dtype, int kScales, Form form, int kTiles, int kColumns>
+__device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
+                              Tokens<kColumns, form.x_ahead, form.rotates>& x, int lowest_zero, bool more) {
+  constexpr int kBlocksOfScale = 4 / kScales;
+  // Tiles side by side hide the latency of a multiply where there are few tokens, and cost registers where there are many.
+  constexpr int kTogether = kColumns == 1 || form.x_ahead < 4 ? kTiles : 1;
+  float of_x[kScales][kColumns][4];  // sums of x over a group: what the zero point multiplies
+#pragma unroll
+  for (int first = 0; first < kTiles; first += kTogether) {
+    Sums<kTogether, kColumns> part, odd;  // odd: the second chain of multiplies, where there are two
+    Zeros<dtype> zeros[kTogether];
+#pragma unroll
+    for (int block = 0; block < 4; ++block) {  // 32 k each
+      const int group = block / kBlocksOfScale;
+      const bool begins = block % kBlocksOfScale == 0, ends = block % kBlocksOfScale == kBlocksOfScale - 1;
+      if (form.zeros_by_sums && first == 0) {
+        if (begins) {
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+            of_x[group][j][0] = of_x[group][j][1] = of_x[group][j][2] = of_x[group][j][3] = 0.0F;
+        }
+        constexpr std::uint32_t kOne = dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+        const std::uint32_t ones[4] = {kOne, kOne, kOne, kOne};
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+            multiply<dtype>(of_x[group][j], ones, x.piece(j, block), half);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const WeightStep<kScales>& tile = weights[first + i];
+        if (begins) {
+          if constexpr (!form.zeros_by_sums) zeros[i] = Zeros<dtype>(tile.zeros[group], lowest_zero);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+            for (int e = 0; e < 4; ++e)
+              part[i][j][e] = odd[i][j][e] = 0.0F;
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const std::uint32_t word = word_of(tile.words, block, half);
+          std::uint32_t operand_a[4];
+          if constexpr (form.zeros_by_sums)
+            unpack_raw<dtype>(word, operand_a);
+          else
+            unpack_word(word, zeros[i], operand_a);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+            multiply<dtype>(form.chains == 2 && half == 1 ? odd[i][j] : part[i][j], operand_a,
+                            x.piece(j, block), half);
+        }
+        if (!ends) continue;
+        if constexpr (form.chains == 2) {
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              part[i][j][e] += odd[i][j][e];
+        }
+        const float2 scale = half2_to_float2(tile.scales[group]);
+        if constexpr (form.zeros_by_sums) {
+          const RawScales<dtype> raw(scale, tile.zeros[group], lowest_zero);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              float& sum = sums[first + i][j][e];
+              sum = fmaf(raw.of_sum[e / 2], of_x[group][j][e % 2], sum);
+              sum = fmaf(raw.of_part[e / 2], part[i][j][e], sum);
+            }
+        } else {
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              sums[first + i][j][e] = fmaf(e < 2 ? scale.x : scale.y, part[i][j][e], sums[first + i][j][e]);
+        }
+      }
+      if (first + kTogether == kTiles) x.replace(block, more);
+    }
+  }
+  x.advance(1);
+}
+
+/// Until every block of the cluster, or every warp of a block that is alone, is here.
+template <Form form>
+__device__ void wait_for_all() {
+  if constexpr (form.cluster > 1) {
+    ptx::barrier_cluster_arrive();
+    ptx::barrier_cluster_wait();
+  } else {
+    __syncthreads();
+  }
+}
+
+/// The shares of k added in order, rounded once. Every block of a cluster adds some outputs.
+template <Dtype dtype, Form form, int kTiles, int kColumns>
+__device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, const Place<form>& place,
+                           int tile, const Arguments& a) {
   using Pair = typename Storage<dtype>::Pair;
-  constexpr Form form = kForms[kForm];
   constexpr int kPitch = form.sums_pitch(), kRows = form.tiles() * kTileOutputs;
 #pragma unroll
   for (int r = 0; r < kTiles; ++r)
@@ -223,17 +353,22 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
       to[8] = sums[r][j][2];
       to[kPitch + 8] = sums[r][j][3];
     }
-  __syncthreads();
-  const std::int64_t first = std::int64_t{blockIdx.x} * kRows;
+  wait_for_all<form>();
+  const std::int64_t first = (place.row_block + tile) * kRows;
   auto* y = static_cast<typename Storage<dtype>::Element*>(a.y);
-  for (int i = static_cast<int>(threadIdx.x); i < a.m * (kRows / 2); i += form.threads()) {
+  for (int i = place.rank * form.threads() + static_cast<int>(threadIdx.x); i < a.m * (kRows / 2);
+       i += form.threads() * form.cluster) {
     const int token = i / (kRows / 2), row = i % (kRows / 2) * 2;
     if (first + row >= a.n) continue;
     float2 sum = {0.0F, 0.0F};
 #pragma unroll
-    for (int share = 0; share < form.k_warps; ++share) {
-      const float2 more =
-          *reinterpret_cast<const float2*>(shared + (share * form.tokens + token) * kPitch + row);
+    for (int share = 0; share < form.shares(); ++share) {
+      const float* from = shared + (share % form.k_warps * form.tokens + token) * kPitch + row;
+      float2 more;
+      if constexpr (form.cluster > 1)
+        more = ptx::ld_shared_cluster_v2(ptx::mapa(ptx::shared_address(from), share / form.k_warps));
+      else
+        more = *reinterpret_cast<const float2*>(from);
       sum.x += more.x;
       sum.y += more.y;
     }
@@ -242,44 +377,51 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
   }
 }
 
-/// kScales: groups in 128 k; kForm: of kForms. A grid of one block for every form.tiles() tiles and
-/// form.tokens tokens.
-template <Dtype dtype, int kScales, int kForm>
-__global__ void __launch_bounds__(kForms[kForm].threads(), blocks_per_sm(kForms[kForm], kScales))
-    pipelined(const __grid_constant__ Arguments all) {
-  constexpr Form form = kForms[kForm];
+template <Dtype dtype, int kScales, Form form>
+__device__ void multiply_layer(const Arguments& all) {
   constexpr int kTiles = form.tiles_per_warp, kColumns = form.tokens / 8;
   extern __shared__ __align__(16) float shared[];
   const Arguments a = tokens_of_block<dtype, form.tokens>(all);
-  const Place<kForm> place(a);
-  WeightStream<kScales, kTiles> stream(a, place);
+  const Place<form> place(a);
+  const int steps = place.steps_end - place.step;
+  WeightStream<kScales, form> stream(a, place);
   WeightStep<kScales> weights[form.ahead][kTiles];
+  const Operands<dtype, form> tokens(a, shared, place);
+  Tokens<kColumns, form.x_ahead, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
+  // What is asked for behind the weights also comes behind them; but only they depend on no kernel before this one.
+  const bool x_first = !form.rotates && !a.programmatic;
+  if (x_first) x.begin(steps > 0);
 #pragma unroll
   for (int i = 0; i < form.ahead; ++i)
-    if (place.step + i < place.steps_end)
-      stream.load(weights[i]);  // weights depend on no kernel before this one
+    if (i < steps) stream.load(weights[i]);
+  if (!x_first) {
+    ptx::griddepcontrol_wait();
+    tokens.rotate(a, place);
+    x.begin(steps > 0);
+  }
 
-  ptx::griddepcontrol_wait();
-  Tokens<kColumns> x(a, place);
+  // One tile after the other: the next one's weights are under way while this one's sums are stored.
+  for (int tile = 0; tile < (form.walks ? a.walk : 1); ++tile) {
+    const bool final_tile = !form.walks || tile + 1 == a.walk;
+    Sums<kTiles, kColumns> sums = {};
+    for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
-  for (int block = 0; block < 4; ++block)
-    x.load(block, place.step < place.steps_end);
-  x.advance();
-
-  Sums<kTiles, kColumns> sums = {};
-  for (int base = place.step; base < place.steps_end; base += form.ahead) {
-#pragma unroll
-    for (int i = 0; i < form.ahead; ++i) {
-      const int step = base + i;
-      if (step < place.steps_end) {
-        multiply_step<dtype, kScales, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
-                                                        step + 1 < place.steps_end);
-        if (step + form.ahead < place.steps_end) stream.load(weights[i]);
+      for (int i = 0; i < form.ahead; ++i) {
+        const int step = base + i;
+        if (form.walks || step < steps) {
+          const bool last = step + 1 == steps;
+          if (form.walks && last) x.advance(-steps);  // what it loads ahead is for the next tile
+          multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
+                                                                !last || !final_tile);
+          if (form.walks && step + form.ahead == steps) stream.skip(kTiles * a.layout.steps - steps);
+          if (step + form.ahead < steps || !final_tile) stream.load(weights[i]);
+        }
       }
     }
+    if (final_tile) ptx::griddepcontrol_launch_dependents();
+    store_sums<dtype, form>(sums, shared, place, tile, a);
+    if (form.walks || form.cluster > 1) wait_for_all<form>();  // others may still read this block's sums
   }
-  ptx::griddepcontrol_launch_dependents();
-  store_sums<dtype, kForm>(sums, shared, place, a);
 }
 
 }  // namespace fwht::linear::pipelined

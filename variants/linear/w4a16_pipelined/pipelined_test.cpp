@@ -49,6 +49,39 @@ TEST(PipelinedLayout, AWordIsOperandA) {
   }
 }
 
+TEST(PipelinedLayout, AStageIsOperandB) {
+  // As a wgmma reads it: multiply i of a row of 64 k takes bytes 32 i to 32 i + 31 of it, row r of operand B is 16-bit number
+  // r of them, and the vectors of 16 bytes lie where the swizzle puts them.
+  constexpr int kTokens = 16;
+  std::set<int> bytes;
+  for (int token = 0; token < kTokens; ++token) {
+    for (int lane = 0; lane < 4; ++lane) {
+      for (int reg = 0; reg < 4; reg += 2) {
+        for (int half = 0; half < 2; ++half) {
+          for (int multiply = 0; multiply < 8; ++multiply) {
+            // The k of the weight that operand A has there, by the place of its nibble.
+            int k = 0;
+            const auto is_there = [&](int candidate) {
+              const NibblePlace at = nibble_place(0, candidate);
+              return at.lane == lane && 4 * at.vector + at.word == multiply &&
+                     at.shift == 8 * (reg / 2) + 16 * half;
+            };
+            while (k < kStepK && !is_there(k))
+              ++k;
+            ASSERT_LT(k, kStepK);
+            const int row = ptx::a_column(lane, reg, half);
+            const int byte = multiply % 4 * 32 + row * 2;
+            const int swizzled = byte ^ ((token % 8) << 4);
+            EXPECT_EQ(stage_word(kTokens, token, k), multiply / 4 * (kTokens * 128) + token * 128 + swizzled);
+            bytes.insert(stage_word(kTokens, token, k));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(bytes.size(), std::size_t{kTokens * kStepK});
+}
+
 TEST(PipelinedLayout, PackingKeepsEveryWeight) {
   for (const char* text : {"f16/m1/n64/k256/w4g128", "f16/m1/n40/k384/w4g32/v2",
                            "f16/m1/n24/k512/w4g64/sym/act", "f16/m1/n16/k256/w4g-1"}) {
@@ -56,8 +89,12 @@ TEST(PipelinedLayout, PackingKeepsEveryWeight) {
     const GptqWeights given = reference::random_weights(problem, reference::LinearData::normal, 3);
     const GptqWeights weights = sorted_rows(given);
     const Layout layout = layout_of(problem);
-    std::vector<std::byte> packed(static_cast<std::size_t>(layout.bytes()));
+    std::vector<std::byte> packed(static_cast<std::size_t>(packed_bytes(problem)));
     pack(problem, given, packed.data());
+    if (problem.act_order) {
+      const std::vector<std::int32_t> order = row_order(given);
+      EXPECT_EQ(std::memcmp(packed.data() + order_at(problem), order.data(), order.size() * 4), 0);
+    }
     const int lowest = problem.zero_points == ZeroPoints::v1 ? 1 : 0;
     for (std::int64_t c = 0; c < problem.n; ++c) {
       for (std::int64_t k = 0; k < problem.k; ++k) {
@@ -86,24 +123,78 @@ TEST(PipelinedLayout, PackingKeepsEveryWeight) {
 TEST(PipelinedForm, SharesOfKCoverEveryStepOnce) {
   for (const std::int64_t steps : {1, 3, 8, 32, 86, 224}) {
     for (const Form& form : kForms) {
-      EXPECT_EQ(first_step(steps, form.k_warps, 0), 0);
-      EXPECT_EQ(first_step(steps, form.k_warps, form.k_warps), steps);
-      for (int share = 0; share < form.k_warps; ++share) {
+      EXPECT_EQ(first_step(steps, form.shares(), 0), 0);
+      EXPECT_EQ(first_step(steps, form.shares(), form.shares()), steps);
+      for (int share = 0; share < form.shares(); ++share) {
         const std::int64_t length =
-            first_step(steps, form.k_warps, share + 1) - first_step(steps, form.k_warps, share);
-        EXPECT_TRUE(length == steps / form.k_warps || length == steps / form.k_warps + 1);
+            first_step(steps, form.shares(), share + 1) - first_step(steps, form.shares(), share);
+        EXPECT_TRUE(length == steps / form.shares() || length == steps / form.shares() + 1);
       }
+      // A block's warps share what is its own.
+      for (int rank = 0; rank < form.cluster; ++rank)
+        EXPECT_EQ(first_step(steps, form.shares(), rank * form.k_warps),
+                  first_step(steps, form.cluster, rank));
     }
   }
 }
 
 TEST(PipelinedForm, EveryNumberOfTokensHasOneThatFits) {
   for (std::int64_t m = 0; m <= 65; ++m) {
-    const Form form = kForms[form_for(m)];
-    EXPECT_GE(form.tokens, std::min<std::int64_t>(m, 32));
-    EXPECT_LE(form.shared_bytes(), a100_description().shared_bytes_per_block);
-    EXPECT_LE(form.threads(), 1024);
+    LinearProblem problem = parse_linear_problem("f16/m1/n4096/k4096/w4g128");
+    problem.m = m;
+    for (const DeviceInfo& device : {a100_description(), h200_description()}) {
+      const Form form = kForms[form_for(problem, device)];
+      EXPECT_GE(form.tokens, std::min<std::int64_t>(m, 32));
+      EXPECT_LE(form.shared_bytes(4096), device.shared_bytes_per_block);
+      EXPECT_LE(form.threads(), 1024);
+      EXPECT_TRUE(!form.rotates && (form.cluster == 1 || device.compute_capability() >= 90));
+    }
   }
+}
+
+TEST(PipelinedForm, ABlockWalksWhereThatDividesTheLayer) {
+  const Form form{8, 1, 1, 8, 2, 4};
+  EXPECT_EQ(walk_for({512, 64, 1}, form, 132), 1);
+  EXPECT_EQ(walk_for({1024, 128, 1}, form, 132), 2);
+  EXPECT_EQ(walk_for({1025, 128, 1}, form, 132), 1) << "two do not divide it";
+  EXPECT_EQ(walk_for({2048, 128, 1}, form, 132), 4);
+  EXPECT_EQ(walk_for({1023, 128, 1}, {16, 2, 1, 8, 2, 2}, 132), 1) << "half a pair at the end";
+}
+
+TEST(PipelinedForm, RotatedSlicesFitInSharedMemory) {
+  int found = 0;
+  for (const Form& form : kForms) {
+    if (!form.rotates) continue;
+    ++found;
+    EXPECT_LE(form.shared_bytes(kMostSlice), h200_description().shared_bytes_per_block);
+  }
+  EXPECT_GT(found, 0);
+  // Numbers of a stage have places of their own, and those that a warp meets in one pass lie in different banks.
+  std::set<int> places;
+  for (int i = 0; i < 1024; ++i)
+    places.insert(stage_place(i));
+  EXPECT_EQ(places.size(), 1024U);
+  EXPECT_LT(*places.rbegin(), stage_pitch(1024));
+  for (const int h : {8, 64}) {
+    std::set<int> banks;
+    for (int lane = 0; lane < 32; ++lane)
+      banks.insert(stage_place(lane / h * (8 * h) + lane % h) % 32);
+    EXPECT_EQ(banks.size(), 32U) << h;
+  }
+}
+
+TEST(PipelinedSupport, ARotationInsideNeedsSlicesThatFit) {
+  const auto why = [](const char* text, const DeviceInfo& device) {
+    return rotating.supports(parse_linear_problem(text), device).why_not;
+  };
+  for (const char* fine : {"f16/m1/n4096/k4096/w4g128/rot", "bf16/m8/n4096/k8192/w4g128/rot128",
+                           "f16/m8/n4096/k14336/w4g128/rot512", "f16/m33/n4096/k512/w4g32/rot256"})
+    EXPECT_EQ(why(fine, h200_description()), "") << fine;
+  for (const char* refused : {"f16/m1/n4096/k4096/w4g128", "f16/m1/n4096/k4096/w4g128/rot4",
+                              "f16/m1/n4096/k32768/w4g128/rot", "f16/m1/n4096/k640/w4g128/rot128",
+                              "f16/m1/n4096/k14336/w4g128/rot1024", "f16/m1/n4096/k4096/w4g128/act/rot"})
+    EXPECT_NE(why(refused, h200_description()), "") << refused;
+  EXPECT_NE(why("f16/m1/n4096/k4096/w4g128/rot", a100_description()), "");
 }
 
 TEST(PipelinedSupport, RefusesWithASentence) {

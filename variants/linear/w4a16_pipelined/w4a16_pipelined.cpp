@@ -8,6 +8,19 @@
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 
 namespace fwht::linear::pipelined {
+namespace {
+
+#ifdef FWHT_WITHOUT_SM90A
+constexpr bool kBuiltForHopper = false;
+#else
+constexpr bool kBuiltForHopper = true;
+#endif
+
+bool is_hopper(const DeviceInfo& device) {
+  return kBuiltForHopper && device.compute_capability() == 90;
+}
+
+}  // namespace
 
 int scales_of(const LinearProblem& problem) {
   const std::int64_t rows = problem.group_rows();
@@ -18,12 +31,30 @@ Layout layout_of(const LinearProblem& problem) {
   return {ceil_div(problem.n, kTileOutputs), problem.k / kStepK, scales_of(problem)};
 }
 
-int form_for(std::int64_t m) {
-  constexpr int kLast = static_cast<int>(std::size(kForms)) - 1;
-  int form = 0;
-  while (form < kLast && m > kForms[form].tokens)
-    ++form;
-  return form;
+int form_for(const LinearProblem& problem, const DeviceInfo& device) {
+  // The fewest tokens that are enough, else the most; the first of equals.
+  const auto better = [&](const Form& f, const Form& best) {
+    const bool enough = problem.m <= f.tokens, best_is_enough = problem.m <= best.tokens;
+    if (enough != best_is_enough) return enough;
+    return enough ? f.tokens < best.tokens : f.tokens > best.tokens;
+  };
+  int best = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
+    const Form& form = kForms[i];
+    if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0)) continue;
+    if (best < 0 || better(form, kForms[best])) best = i;
+  }
+  return best;
+}
+
+std::int64_t walk_for(const Layout& layout, const Form& form, int sm_count) {
+  const std::int64_t at_once = std::int64_t{sm_count} * form.blocks_per_sm / form.cluster;
+  const std::int64_t blocks = layout.tiles / form.tiles();
+  // Full tiles, and full turns of the registers that weights wait in.
+  if (layout.tiles % form.tiles() != 0 || layout.steps % (form.shares() * form.ahead) != 0 || at_once == 0)
+    return 1;
+  const std::int64_t walk = ceil_div(blocks, at_once);
+  return blocks % walk == 0 ? walk : 1;
 }
 
 void pack(const LinearProblem& problem, const GptqWeights& unsorted, std::byte* packed) {
@@ -71,17 +102,27 @@ void pack(const LinearProblem& problem, const GptqWeights& unsorted, std::byte* 
       }
     }
   }
+  if (problem.act_order) {
+    const std::vector<std::int32_t> order = row_order(unsorted);
+    std::memcpy(packed + order_at(problem), order.data(), order.size() * sizeof order[0]);
+  }
+}
+
+std::int64_t order_at(const LinearProblem& problem) {
+  return layout_of(problem).bytes();
+}
+
+std::int64_t packed_bytes(const LinearProblem& problem) {
+  return order_at(problem) + (problem.act_order ? problem.k * std::int64_t{sizeof(std::int32_t)} : 0);
 }
 
 namespace {
 
-Support supports(const LinearProblem& problem, const DeviceInfo& device) {
+Support supports_layer(const LinearProblem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  if (Support plain = require_no_rotation(problem); !plain) return plain;
-  if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
   if (problem.n > (std::int64_t{1} << 37) / problem.k)
     return {"n k is beyond 2^37: places of scales are 32-bit numbers"};
   const std::int64_t rows = problem.group_rows();
@@ -93,10 +134,40 @@ Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   return {};
 }
 
+Support supports(const LinearProblem& problem, const DeviceInfo& device) {
+  if (Support layer = supports_layer(problem, device); !layer) return layer;
+  return require_no_rotation(problem);
+}
+
+Support supports_rotating(const LinearProblem& problem, const DeviceInfo& device) {
+  if (problem.rotation == 0) return {"no rotation is asked for"};
+  if (Support layer = supports_layer(problem, device); !layer) return layer;
+  if (!kBuiltForHopper)
+    return {"built without sm_90a code, which its clusters need (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
+  if (!is_hopper(device))
+    return {concat("compute capability 9.0 is needed, ", device.name, " has ", device.compute_major, ".",
+                   device.compute_minor)};
+  if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
+  const Form& form = kForms[form_for(problem, device)];
+  if (problem.k % (form.cluster * kStepK) != 0)
+    return {concat("k = ", problem.k, ": a multiple of ", form.cluster * kStepK, " is needed")};
+  const std::int64_t slice = problem.k / form.cluster, order = problem.rotation_order();
+  if (order < 8 || (slice % order != 0 && order % slice != 0))
+    return {concat("a rotation of order ", order, ": at least 8, and a divisor or a multiple of a block's ",
+                   slice, " numbers is needed")};
+  if (slice > kMostSlice)
+    return {concat("k = ", problem.k, ": ", form.cluster * kMostSlice,
+                   " numbers of a token fit in shared memory")};
+  return {};
+}
+
 }  // namespace
 
 constinit const LinearVariant variant = {"w4a16_pipelined",
                                          "weights in operand order, streamed once; one rounding",
                                          Memory::device, supports, make_plan};
+constinit const LinearVariant rotating = {"rotated_w4a16_inside",
+                                          "w4a16_pipelined whose clusters rotate their tokens themselves",
+                                          Memory::device, supports_rotating, make_plan};
 
 }  // namespace fwht::linear::pipelined

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
 #include "variants/linear/w4a16_pipelined/kernels.hpp"
@@ -6,25 +8,85 @@
 namespace fwht::linear::pipelined {
 namespace {
 
+constexpr int kGatherThreads = 256;
+
+/// A launch and its attributes, which point into it.
+struct Launch {
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute attributes[2]{};
+
+  Launch(dim3 grid, int threads, int shared_bytes, Stream stream, bool programmatic, int cluster = 1) {
+    config.gridDim = grid;
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = attributes;
+    if (programmatic) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeClusterDimension;
+      attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+      attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    }
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+};
+
+/// sorted[r][i] = x[r][order[i]]: tokens as sorted rows meet them. Eight numbers a thread; k is a multiple of 8.
+__global__ void __launch_bounds__(kGatherThreads)
+    gather_tokens(const std::uint16_t* x, const std::int32_t* order, std::uint16_t* sorted, int k) {
+  const int first = static_cast<int>(blockIdx.x * kGatherThreads + threadIdx.x) * 8;
+  int from[8] = {};
+  if (first < k) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      from[i] = order[first + i];
+  }
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+  if (first >= k) return;
+  const std::int64_t row = std::int64_t{blockIdx.y} * k;
+  std::uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    words[i] = x[row + from[2 * i]] | std::uint32_t{x[row + from[2 * i + 1]]} << 16;
+  ptx::st_global_if(true, sorted + row + first, words);
+}
+
 class PipelinedPlan final : public LinearPlan {
  public:
-  explicit PipelinedPlan(const LinearProblem& problem)
-      : LinearPlan(problem), layout_(layout_of(problem)), form_(kForms[form_for(problem.m)]) {
-    const int index = form_for(problem.m);
+  PipelinedPlan(const LinearProblem& problem, const DeviceInfo& device)
+      : LinearPlan(problem),
+        layout_(layout_of(problem)),
+        form_(kForms[form_for(problem, device)]),
+        behind_programmatic_(static_cast<bool>(require_programmatic_launch(device))) {
+    const int index = form_for(problem, device);
     kernel_ =
         problem.dtype == Dtype::f16 ? kernel_f16(index, layout_.scales) : kernel_bf16(index, layout_.scales);
-    FWHT_CUDA(
-        cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, form_.shared_bytes()));
+    FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
     registers_ = attributes.numRegs;
+    if (form_.walks) walk_ = walk_for(layout_, form_, device.sm_count);
+    if (problem.act_order && problem.m > 0)
+      FWHT_CUDA(cudaMalloc(&sorted_, static_cast<std::size_t>(problem.m * problem.k * 2)));
   }
 
-  std::int64_t packed_bytes() const override { return layout_.bytes(); }
+  ~PipelinedPlan() override { cudaFree(sorted_); }
+
+  std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
+  std::string packing() const override { return "operand_a"; }
+  bool one_stream_at_a_time() const override { return sorted_ != nullptr; }
 
   LinearNumerics numerics() const override {
     LinearNumerics numerics;
-    numerics.batch_invariant = form_.k_warps == kForms[0].k_warps;  // the shares of k fix the order of sums
+    numerics.batch_invariant = form_.shares() == kForms[0].shares();  // they fix the order of sums
+    numerics.x_rounded_after_rotation = form_.rotates;
     return numerics;
   }
 
@@ -36,50 +98,65 @@ class PipelinedPlan final : public LinearPlan {
             {"k_warps", std::int64_t{form_.k_warps}},
             {"ahead", std::int64_t{form_.ahead}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{form_.shared_bytes()}}};
+            {"walk", walk_},
+            {"cluster", std::int64_t{form_.cluster}},
+            {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
-  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles()); }
+  int shared_bytes() const { return form_.shared_bytes(static_cast<int>(problem().k / form_.cluster)); }
+  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles() * walk_) * form_.cluster; }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     pipelined::pack(problem(), weights, packed);
   }
 
+  /// Tokens in the order of the sorted rows.
+  void gather(const LinearOperands& operands, Stream stream) const {
+    const LinearProblem& p = problem();
+    const Launch launch(
+        dim3(static_cast<unsigned>(ceil_div(p.k, kGatherThreads * 8)), static_cast<unsigned>(p.m)),
+        kGatherThreads, 0, stream, p.programmatic_launch);
+    FWHT_CUDA(cudaLaunchKernelEx(
+        &launch.config, gather_tokens, static_cast<const std::uint16_t*>(operands.x),
+        reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(operands.weights) + order_at(p)),
+        static_cast<std::uint16_t*>(sorted_), static_cast<int>(p.k)));
+  }
+
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     const LinearProblem& p = problem();
+    if (p.act_order) gather(operands, stream);
     const Arguments arguments{static_cast<const std::byte*>(operands.weights),
-                              operands.x,
+                              p.act_order ? sorted_ : operands.x,
                               operands.y,
                               layout_,
                               static_cast<int>(p.m),
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
-                              p.zero_points == ZeroPoints::v1 ? 1 : 0};
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim =
-        dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(ceil_div(p.m, form_.tokens)));
-    config.blockDim = dim3(static_cast<unsigned>(form_.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(form_.shared_bytes());
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = p.programmatic_launch ? 1 : 0;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, arguments));
+                              p.zero_points == ZeroPoints::v1 ? 1 : 0,
+                              static_cast<int>(walk_),
+                              p.programmatic_launch || (p.act_order && behind_programmatic_),
+                              static_cast<int>(p.rotation_order()),
+                              static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
+    const Launch launch(
+        dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(ceil_div(p.m, form_.tokens))),
+        form_.threads(), shared_bytes(), stream, arguments.programmatic, form_.cluster);
+    FWHT_CUDA(cudaLaunchKernelEx(&launch.config, kernel_, arguments));
   }
 
   Layout layout_;
   Form form_;
   Kernel kernel_ = nullptr;
   int registers_ = 0;
+  std::int64_t walk_ = 1;
+  bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
+  void* sorted_ = nullptr;    // tokens in the order of the sorted rows
 };
 
 }  // namespace
 
-std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<PipelinedPlan>(problem);
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
+  return std::make_unique<PipelinedPlan>(problem, device);
 }
 
 }  // namespace fwht::linear::pipelined

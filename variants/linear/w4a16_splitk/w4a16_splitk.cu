@@ -201,6 +201,7 @@ class SplitkPlan final : public LinearPlan {
   }
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
+  std::string packing() const override { return kGptqPacking; }
   bool one_stream_at_a_time() const override { return setup_.sums == Sums::ordered; }
 
   LinearNumerics numerics() const override {
