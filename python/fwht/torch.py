@@ -573,14 +573,19 @@ def _(x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation
 
 
 def linear(x: Tensor, packed: _linear.Packed) -> Tensor:
+    return linear_by(x, packed, packed.weights, packed.order)
+
+
+def linear_by(x: Tensor, packed: _linear.Packed, weights: Any, order: Tensor | None) -> Tensor:
+    """`packed` with its tensors where a module was moved to."""
     _linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
-    if not isinstance(packed.weights, Tensor) or x.device != packed.weights.device:
-        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(packed.weights, 'device', 'the host')}")
+    if not isinstance(weights, Tensor) or x.device != weights.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")
     if x.requires_grad and _is_grad_enabled():
         raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
-    if packed.order is not None:
-        x = x.index_select(-1, packed.order)
-    asked = (packed.weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
+    if order is not None:
+        x = x.index_select(-1, order)
+    asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
     plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
     return _linear_kernel(x, *asked) if plain else _op_linear(x, *asked)
 
