@@ -35,6 +35,7 @@ struct LinearNumerics {
   bool deterministic = true;
   bool batch_invariant = true;  ///< a token's bits do not depend on m or on other tokens
   bool row_isolation = true;    ///< NaN in one token reaches no other
+  bool known = true;            ///< false: a kernel of others, of which `weights` alone is assumed
 };
 
 /// x[m][k] and y[m][n], row-major, contiguous; `weights` is what the plan's pack() made, copied to the variant's memory.

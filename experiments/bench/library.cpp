@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "experiments/bench/linear_peers.hpp"
 #include "experiments/bench/peers.hpp"
+#include "experiments/linear/command.hpp"
 #include "experiments/sweep/command.hpp"
 
 extern "C" {
@@ -24,6 +26,16 @@ __attribute__((visibility("default"))) int32_t fwht_bench_run(int32_t argc, cons
       return all;
     };
     return fwht::sweep::run(program, argc, argv, others);
+  });
+}
+
+__attribute__((visibility("default"))) int32_t fwht_bench_linear_run(int32_t argc, const char* const* argv,
+                                                                     const fwht_bench_linear_peer* peers,
+                                                                     size_t count) {
+  const char* const program = argc > 0 ? argv[0] : "fwht_bench";
+  return fwht::run_main(program, [&] {
+    return fwht::linear_layers::run(program, argc, argv,
+                                    fwht::bench::linear_variants_of(std::span(peers, count)));
   });
 }
 

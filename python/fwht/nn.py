@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from . import hadamard_transform, linear, operators
+from .torch import linear_by
 
 __all__ = ["GptqLinear", "HadamardTransform", "rotate_linear"]
 
@@ -30,7 +31,7 @@ class GptqLinear(torch.nn.Module):
         self.register_buffer("bias", None if bias is None else bias.to(self._packed.weights.device), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = linear.forward(x, self._packed._replace(weights=self.weights, order=self.order))
+        y = linear_by(x, self._packed, self.weights, self.order)  # where the module is now
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:

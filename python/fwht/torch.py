@@ -101,12 +101,14 @@ def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
         entry = None
     if entry is None:
         problem = _problem(x, scale, variant, False)
-        entry = _contiguous.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
+        # As ctypes wants them, which saves conversions.
+        address, number = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(device)
+        entry = _contiguous.put(key, (address, _c.encoded(variant), number, problem))
     out = _empty_like(x)
     source = x.data_ptr()
     if source:
         status = _c_transform(
-            entry[0], entry[1], source, out.data_ptr(), device, _raw_stream(device) if device >= 0 else None
+            entry[0], entry[1], source, out.data_ptr(), entry[2], _raw_stream(device) if device >= 0 else None
         )
         if status:
             _c.fail(status, device)
@@ -573,14 +575,19 @@ def _(x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation
 
 
 def linear(x: Tensor, packed: _linear.Packed) -> Tensor:
+    return linear_by(x, packed, packed.weights, packed.order)
+
+
+def linear_by(x: Tensor, packed: _linear.Packed, weights: Any, order: Tensor | None) -> Tensor:
+    """`packed` with its tensors where a module was moved to."""
     _linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
-    if not isinstance(packed.weights, Tensor) or x.device != packed.weights.device:
-        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(packed.weights, 'device', 'the host')}")
+    if not isinstance(weights, Tensor) or x.device != weights.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")
     if x.requires_grad and _is_grad_enabled():
         raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
-    if packed.order is not None:
-        x = x.index_select(-1, packed.order)
-    asked = (packed.weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
+    if order is not None:
+        x = x.index_select(-1, order)
+    asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
     plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
     return _linear_kernel(x, *asked) if plain else _op_linear(x, *asked)
 
@@ -605,18 +612,41 @@ class _Eager(torch.autograd.Function):
         return _Eager.apply(tangent, ctx.scale, ctx.variant)
 
 
-class _EagerPlain(_Eager):
-    """The same for a plain tensor outside torch.func."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
-        ctx.scale, ctx.variant = scale, variant
-        return _new(x, scale, variant)
-
-
-# Past Function.apply, which looks for torch.func again: a microsecond. As it does, for tensors that outlived torch.func:
+# (scale, variant) -> the same for plain tensors outside torch.func. A class for each, since every further argument of
+# Function.apply costs.
+_gradients = _c.Cache()
 _unwrap_if_dead = torch._C._functorch.unwrap_if_dead
-_apply_plain = super(torch.autograd.Function, _EagerPlain).apply
+
+
+def _with_gradient(x: Tensor, scale: Any, variant: str | None) -> Tensor:
+    try:
+        apply = _gradients.get((scale, variant)) or _gradient_of(scale, variant)
+    except TypeError:
+        return _new(x, scale, variant)  # what cannot be hashed is refused
+    try:
+        return apply(x)
+    except RuntimeError:
+        inner = _unwrap_if_dead(x)
+        if inner is x:
+            raise
+        return apply(inner)  # x outlived torch.func
+
+
+def _gradient_of(scale: Any, variant: str | None) -> Any:
+    _c.checked_scale(scale)
+    _c.encoded(variant)
+
+    class HadamardTransform(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return _new(x, scale, variant)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return _apply(grad, scale, variant)
+
+    # Past Function.apply, which looks for torch.func again.
+    return _gradients.put((scale, variant), super(torch.autograd.Function, HadamardTransform).apply)
 
 
 class _Functional(torch.autograd.Function):
@@ -696,7 +726,7 @@ def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     """The call without `out` and `inplace`."""
     if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
         if x.requires_grad and _is_grad_enabled():
-            return _apply_plain(_unwrap_if_dead(x), scale, variant)
+            return _with_gradient(x, scale, variant)
         return _new(x, scale, variant)
     if _is_compiling():
         return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here

@@ -15,7 +15,7 @@ import fwht
 from conftest import hadamard, truth
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _library, _run, peers
+from fwht.bench import _library, _linear, _run, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -146,6 +146,44 @@ def test_the_triton_kernel():
     assert done.returncode == 0 and "fine" in done.stdout, done.stderr[-2000:]
 
 
+# --- linear layers ---------------------------------------------------------------------------------------------------
+
+
+def test_gptq_words():
+    numbers = torch.randint(0, 16, (24, 16), generator=torch.Generator().manual_seed(0), dtype=torch.int64)
+    shifts = torch.arange(0, 32, 4)
+    rows = (numbers.view(3, 8, 16) << shifts[None, :, None]).sum(1)
+    columns = (numbers.view(24, 2, 8) << shifts).sum(2)
+    for words, along in ((rows, 0), (columns, 1)):
+        as_stored = torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+        assert torch.equal(_linear.unpacked(as_stored, along).long(), numbers)
+
+
+def test_tinygemm_has_the_same_weights(monkeypatch):
+    """Scales that bfloat16 holds: W = s (q - z) again, from the halves of a byte and an offset."""
+    layer = _linear.Layer(3, 8, 256, 128, torch.bfloat16, "v1", 0)
+    generator = torch.Generator().manual_seed(1)
+    q = torch.randint(0, 16, (256, 8), generator=generator, dtype=torch.int32)
+    z = torch.randint(1, 17, (2, 8), generator=generator, dtype=torch.int32)
+    scales = torch.tensor([0.5, 0.25]).half()[:, None].expand(2, 8)
+    monkeypatch.setattr(torch.ops.aten, "_convert_weight_to_int4pack", lambda rows, inner: rows, raising=False)
+    halves, pairs = _linear.Tinygemm().pack(layer, q, z, scales)
+    rows = torch.stack([halves >> 4, halves & 15], -1).reshape(8, 256).t().float()
+    per_row = pairs.float().repeat_interleave(128, 0)
+    expected = scales.float().repeat_interleave(128, 0) * (q - z.repeat_interleave(128, 0))
+    assert torch.equal((rows - 8) * per_row[..., 0] + per_row[..., 1], expected)
+
+
+def test_what_a_linear_peer_takes():
+    peer, layer = _linear.Tinygemm(), _linear.Layer(3, 4096, 4096, 128, torch.bfloat16, "v1", 0)
+    assert peer.why_not(layer) == ""
+    assert "torch.float16 data are not offered" in peer.why_not(layer._replace(dtype=torch.float16))
+    assert "group 4096" in peer.why_not(layer._replace(group=4096))
+    assert "k=4000 must be a multiple of 128" in peer.why_not(layer._replace(k=4000))
+    sizes = [_linear._bytes(part) for part in peer.parts(layer)]
+    assert sizes == [4096 * 4096 // 2, 32 * 4096 * 4]
+
+
 # --- the way into the library ----------------------------------------------------------------------------------------
 
 
@@ -217,6 +255,30 @@ def test_the_sweeps_arguments():
     assert "unsupported: peer:matmul/f16/n64/r3: " in done.stdout
     if fwht.build_info()["devices"]:
         assert "the result never replaces the input" in done.stdout
+
+
+def test_arguments_of_linear_layers():
+    file = library()
+    done = run("linear", "--peer", "marlin", FWHT_BENCH_LIBRARY=file)
+    assert done.returncode == 2 and "--peer marlin: unknown; known: tinygemm, none" in done.stderr, done.stderr
+    done = run("linear", "--variant", "cpu", "--problem", "bf16/m1/n64/k256/w4g128", "--dry-run", FWHT_BENCH_LIBRARY=file)
+    assert done.returncode == 0 and "cpu/bf16/m1/n64/k256/w4g128/host" in done.stdout, done.stdout + done.stderr
+    assert "peer:tinygemm/bf16/m1/n64/k256/w4g128" in done.stdout  # in cold mode, or not supported for want of a device
+
+
+@pytest.mark.skipif(fwht.build_info()["devices"] == 0, reason="no CUDA device, or this libfwht was built without CUDA")
+@pytest.mark.parametrize("zeros", ["", "/v2", "/sym"])
+def test_a_run_of_linear_layers(tmp_path, zeros):
+    import csv
+
+    folder = tmp_path / "results"
+    done = run("linear", "--variant", "w4a16_pipelined", "--problem", f"bf16/m16/n1024/k1024/w4g64{zeros}", "--output", str(folder),
+               FWHT_BENCH_LIBRARY=library())  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+    with open(folder / "linear.csv", newline="") as file:
+        rows = {row["variant"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"w4a16_pipelined", "peer:tinygemm"}
+    assert all(row["status"] == "ok" and float(row["time_us"]) > 0 for row in rows.values())
 
 
 @pytest.mark.skipif(fwht.build_info()["devices"] == 0, reason="no CUDA device, or this libfwht was built without CUDA")

@@ -50,6 +50,8 @@ struct LinearErrors {
   double one_rounding = 0.0;  ///< rel_l2 of the exact result rounded once
   double predicted = 0.0;     ///< rel_l2 that the numerics predict for this very data
 };
+inline constexpr double kUnknownErrors = 8.0;
+
 struct LinearJudged {
   Verdict verdict;
   LinearErrors errors;
@@ -58,6 +60,7 @@ struct LinearJudged {
 /// Every element of the truth's columns against a bound that follows from the numerics, and for normal data with many
 /// elements rel_l2 against its prediction, both ways: 1 % (5 % with fp16 atomics, whose order is not known) and six
 /// standard deviations. `y` is [m][n] in the problem's dtype.
+/// Where the numerics are not known, rel_l2 alone, by kUnknownErrors times the prediction.
 LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& problem,
                           const LinearTruth& truth, const void* y, LinearData data = LinearData::normal);
 

@@ -17,7 +17,7 @@ from .peers import Call, Peer, Problem
 VERSION = 2
 _DTYPES = {_c.F16: torch.float16, _c.BF16: torch.bfloat16, _c.F32: torch.float32}
 # What the array interface calls as wide a number; it has no bfloat16.
-_TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4"}
+_TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4", torch.int32: "<i4"}
 
 
 class _Problem(ctypes.Structure):
@@ -85,18 +85,37 @@ def load() -> ctypes.CDLL:
 
 
 class _Memory:
-    """Contiguous rows at an address that somebody else owns."""
+    """Contiguous numbers at an address that somebody else owns."""
 
-    def __init__(self, pointer: int, problem: Problem):
+    def __init__(self, pointer: int, shape: tuple[int, ...], dtype: torch.dtype):
         self.__cuda_array_interface__ = {
-            "shape": (problem.rows, problem.n), "typestr": _TYPESTRS[problem.dtype], "data": (pointer, False),
-            "strides": None, "version": 2,
+            "shape": shape, "typestr": _TYPESTRS[dtype], "data": (pointer, False), "strides": None, "version": 2,
         }  # fmt: skip
 
 
-def _tensor(pointer: int, problem: Problem) -> torch.Tensor:
-    flat = torch.as_tensor(_Memory(pointer, problem), device=f"cuda:{problem.device}")
-    return flat.view(problem.dtype)
+def tensor_at(pointer: int, shape: tuple[int, ...], dtype: torch.dtype, device: int) -> torch.Tensor:
+    return torch.as_tensor(_Memory(pointer, shape, dtype), device=f"cuda:{device}").view(dtype)
+
+
+class Streams:
+    """The streams on which a peer is called, and the outputs that it made there."""
+
+    def __init__(self) -> None:
+        self._stream: int | None = -1
+        # The output of the last launch on each input, so that outputs rotate as the inputs do.
+        self.outputs: dict[int, torch.Tensor] = {}
+
+    def forget(self) -> None:
+        self.outputs.clear()
+
+    def on(self, stream: int | None, device: int) -> Any:
+        """A context in which `stream` is PyTorch's."""
+        if stream != self._stream:  # what was cached for a stream that is gone would stay allocated
+            self.forget()
+            torch.cuda.empty_cache()
+            self._stream = stream
+        at = torch.device("cuda", device)
+        return torch.cuda.stream(torch.cuda.ExternalStream(stream, at) if stream else torch.cuda.default_stream(at))
 
 
 def _problem_of(given: _Problem) -> Problem:
@@ -105,18 +124,16 @@ def _problem_of(given: _Problem) -> Problem:
     )
 
 
-class Answers:
+class Answers(Streams):
     """A peer as the three C functions. Must live as long as the library calls them."""
 
     def __init__(self, peer: Peer):
+        super().__init__()
         self._peer = peer
         self._text = b""
         self._problem: Problem | None = None
         self._call: Call | None = None
-        self._stream: int | None = -1
         self._tensors: dict[int, torch.Tensor] = {}
-        # The output of the last launch on each input, so that outputs rotate as the inputs do.
-        self._outputs: dict[int, torch.Tensor] = {}
         self._host_us: dict[bytes, float] = {}
         self.struct = _Peer(
             f"peer:{peer.name}".encode(), json.dumps(peer.settings()).encode(), _Supports(self._supports),
@@ -126,15 +143,15 @@ class Answers:
     def _read(self, asked: Any) -> Problem:
         given = asked.contents
         if given.text != self._text or self._problem is None:
-            self._forget()
+            self.forget()
             self._call = None
             self._text = given.text
             self._problem = _problem_of(given)
         return self._problem
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        super().forget()
         self._tensors.clear()
-        self._outputs.clear()
 
     def _prepared(self, problem: Problem) -> Call:
         if self._call is None:
@@ -145,21 +162,15 @@ class Answers:
         def answer() -> str:
             return self._peer.why_not(_problem_of(asked.contents))
 
-        return _reported(answer, why, size)
+        return reported(answer, why, size)
 
     def _launch(self, asked: Any, source: int, target: int, stream: int | None, deliver: int, why: int, size: int) -> int:
         def enqueue() -> str:
             problem = self._read(asked)
-            if stream != self._stream:  # what was cached for a stream that is gone would stay allocated
-                self._forget()
-                torch.cuda.empty_cache()
-                self._stream = stream
-            call = self._prepared(problem)
-            device = torch.device("cuda", problem.device)
-            on = torch.cuda.ExternalStream(stream, device) if stream else torch.cuda.default_stream(device)
-            with torch.cuda.stream(on), torch.no_grad():
+            with self.on(stream, problem.device), torch.no_grad():
+                call = self._prepared(problem)
                 x, out = self._at(source, problem), self._at(target, problem)
-                self._outputs.pop(source, None)
+                self.outputs.pop(source, None)
                 result = call(x, out)
                 if result.data_ptr() != target:
                     if problem.in_place:
@@ -167,15 +178,15 @@ class Answers:
                     if deliver:
                         out.copy_(self._peer.delivered(result, problem))
                     else:
-                        self._outputs[source] = result
+                        self.outputs[source] = result
             return ""
 
-        return _reported(enqueue, why, size)
+        return reported(enqueue, why, size)
 
     def _at(self, pointer: int, problem: Problem) -> torch.Tensor:
         tensor = self._tensors.get(pointer)
         if tensor is None:
-            tensor = self._tensors[pointer] = _tensor(pointer, problem)
+            tensor = self._tensors[pointer] = tensor_at(pointer, (problem.rows, problem.n), problem.dtype, problem.device)
         return tensor
 
     def _measure_host(self, asked: Any) -> float:
@@ -188,7 +199,7 @@ class Answers:
             return -1.0
 
 
-def _reported(answer: Callable[[], str], why: int, size: int) -> int:
+def reported(answer: Callable[[], str], why: int, size: int) -> int:
     """0, or 1 with a sentence in the buffer."""
     try:
         sentence = answer()
@@ -227,7 +238,12 @@ def run(arguments: list[str], peers: list[Peer]) -> int:
     """The sweep with these arguments and peers; its exit code."""
     library = load()
     answers = [Answers(peer) for peer in peers]
-    words = [argument.encode() for argument in ("fwht.bench", *arguments)]
-    argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+    count, argv = words_of(arguments)
     structs = (_Peer * max(len(answers), 1))(*(answer.struct for answer in answers))
-    return library.fwht_bench_run(len(words), argv, structs, len(answers))
+    return library.fwht_bench_run(count, argv, structs, len(answers))
+
+
+def words_of(arguments: list[str]) -> tuple[int, Any]:
+    """argc and argv, the program's name in front."""
+    words = [argument.encode() for argument in ("fwht.bench", *arguments)]
+    return len(words), (ctypes.c_char_p * (len(words) + 1))(*words, None)

@@ -1,0 +1,150 @@
+#include "experiments/bench/linear_peers.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "common/error.hpp"
+
+namespace fwht::bench {
+namespace {
+
+using Sentence = std::array<char, 1024>;
+
+class Request {
+ public:
+  Request(const LinearProblem& problem, const DeviceInfo& device)
+      : text_(to_string(problem)),
+        problem_{text_.c_str(),
+                 problem.m,
+                 problem.n,
+                 problem.k,
+                 problem.group_rows(),
+                 static_cast<std::int32_t>(problem.dtype),
+                 static_cast<std::int32_t>(problem.zero_points),
+                 device.ordinal} {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  const fwht_bench_linear_problem* get() const { return &problem_; }
+
+ private:
+  std::string text_;
+  fwht_bench_linear_problem problem_;
+};
+
+Support supports(const fwht_bench_linear_peer& peer, const LinearProblem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  for (const auto require : {require_no_rotation, require_sorted_rows, require_ordinary_launch}) {
+    if (Support plain = require(problem); !plain) return plain;
+  }
+  Sentence why{};
+  const Request request(problem, device);
+  if (peer.supports(request.get(), why.data(), why.size()) == 0) return {};
+  return {why[0] == '\0' ? "it gives no reason" : why.data()};
+}
+
+/// What a peer does, in the words of the contract.
+class PeerPlan final : public LinearPlan {
+ public:
+  PeerPlan(const fwht_bench_linear_peer& peer, const LinearProblem& problem, const DeviceInfo& device)
+      : LinearPlan(problem), peer_(peer), request_(problem, device) {}
+
+  std::int64_t packed_bytes() const override { return peer_.packed_bytes(request_.get()); }
+  std::string packing() const { return fmt::format("{}/{}", peer_.name, name_of(problem().dtype)); }
+
+  LinearNumerics numerics() const override {
+    LinearNumerics numerics;
+    numerics.weights = LinearNumerics::Weights::rounded_once;
+    numerics.known = false;
+    return numerics;
+  }
+
+  Settings settings() const override {
+    Settings settings;
+    for (const auto& [name, value] : nlohmann::ordered_json::parse(peer_.settings).items())
+      settings.emplace_back(name, value.get<std::string>());
+    return settings;
+  }
+
+ private:
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    Sentence why{};
+    require(peer_.pack(request_.get(), weights.qweight.data(),
+                       weights.symmetric() ? nullptr : weights.qzeros.data(), weights.scales.data(), packed,
+                       why.data(), why.size()),
+            why);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    Sentence why{};
+    require(peer_.launch(request_.get(), operands.x, operands.weights, operands.y, stream, why.data(),
+                         why.size()),
+            why);
+  }
+
+  void require(std::int32_t answer, const Sentence& why) const {
+    if (answer != 0) throw std::runtime_error(fmt::format("{}: {}", peer_.name, why.data()));
+  }
+
+  const fwht_bench_linear_peer& peer_;
+  Request request_;
+};
+
+/// Variants are plain functions: each place has its own, and knows its peer.
+std::array<const fwht_bench_linear_peer*, kMostLinearPeers> places{};
+
+template <std::size_t place>
+LinearVariant variant_at() {
+  return {places[place]->name, "a kernel of others", Memory::device,
+          [](const LinearProblem& problem, const DeviceInfo& device) {
+            return supports(*places[place], problem, device);
+          },
+          [](const LinearProblem& problem, const DeviceInfo& device) -> std::unique_ptr<LinearPlan> {
+            return std::make_unique<PeerPlan>(*places[place], problem, device);
+          }};
+}
+
+template <std::size_t... place>
+LinearVariant variant_of(std::size_t which, std::index_sequence<place...>) {
+  constexpr std::array<LinearVariant (*)(), kMostLinearPeers> kMake = {variant_at<place>...};
+  return kMake[which]();
+}
+
+void require_complete(const fwht_bench_linear_peer& peer) {
+  if (peer.name == nullptr || *peer.name == '\0') throw BadRequest("a peer has no name");
+  if (peer.supports == nullptr || peer.packed_bytes == nullptr || peer.pack == nullptr ||
+      peer.launch == nullptr)
+    throw BadRequest(fmt::format("{} lacks a function", peer.name));
+  const nlohmann::json settings =
+      peer.settings == nullptr ? nlohmann::json() : nlohmann::json::parse(peer.settings, nullptr, false);
+  bool texts = settings.is_object();
+  for (const nlohmann::json& value : settings)
+    texts = texts && value.is_string();
+  if (!texts) throw BadRequest(fmt::format("{}: its settings are no JSON object of texts", peer.name));
+}
+
+}  // namespace
+
+std::vector<const LinearVariant*> linear_variants_of(std::span<const fwht_bench_linear_peer> peers) {
+  if (peers.size() > kMostLinearPeers) {
+    throw BadRequest(
+        fmt::format("{} linear layers of others came; {} can take part", peers.size(), kMostLinearPeers));
+  }
+  static std::vector<LinearVariant> variants;
+  variants.clear();
+  for (std::size_t place = 0; place < peers.size(); ++place) {
+    require_complete(peers[place]);
+    places[place] = &peers[place];
+    variants.push_back(variant_of(place, std::make_index_sequence<kMostLinearPeers>{}));
+  }
+  std::vector<const LinearVariant*> all;
+  for (const LinearVariant& variant : variants)
+    all.push_back(&variant);
+  return all;
+}
+
+}  // namespace fwht::bench

@@ -1,0 +1,168 @@
+#include "experiments/linear/command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "common/error.hpp"
+#include "common/provenance.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/linear/rotation_study.hpp"
+#include "variants/linear/registry.hpp"
+
+namespace fwht::linear_layers {
+namespace {
+
+struct Options : harness::FolderOptions {
+  std::vector<std::string> variants, problems, modes;
+  std::string list = "smoke";
+  Others others;
+  bool dry_run = false, with_programmatic = false, rotation_study = false;
+};
+
+std::vector<std::string> items(const std::vector<std::string>& lists) {
+  std::vector<std::string> all;
+  for (const std::string& list : lists)
+    for (const std::string& item : harness::split_list(list))
+      all.push_back(item);
+  return all;
+}
+
+/// Those that are named, else all in device memory, or in host memory where there is no device.
+std::vector<const LinearVariant*> chosen_of(const Options& options, const DeviceInfo& device) {
+  std::vector<const LinearVariant*> chosen;
+  for (const std::string& name : items(options.variants))
+    chosen.push_back(&find_linear_variant(name));
+  if (!chosen.empty()) return chosen;
+  const Memory memory = device.has_cuda() ? Memory::device : Memory::host;
+  for (const LinearVariant* variant : linear_registry())
+    if (variant->memory == memory) chosen.push_back(variant);
+  return chosen;
+}
+
+std::vector<const LinearVariant*> variants_of(const Options& options, const DeviceInfo& device) {
+  std::vector<const LinearVariant*> all = chosen_of(options, device);
+  all.insert(all.end(), options.others.begin(), options.others.end());
+  return all;
+}
+
+std::vector<LinearProblem> problems_of(const Options& options) {
+  std::vector<LinearProblem> problems;
+  for (const std::string& text : items(options.problems))
+    problems.push_back(parse_linear_problem(text));
+  if (problems.empty()) problems = problem_list(options.list);
+  if (options.with_programmatic) {
+    std::vector<LinearProblem> both;
+    for (LinearProblem problem : problems) {
+      both.push_back(problem);
+      problem.programmatic_launch = true;
+      both.push_back(problem);
+    }
+    problems = both;
+  }
+  return problems;
+}
+
+/// Problems outside, so that weights and truths serve every variant.
+std::vector<Case> cases_of(const Options& options, const DeviceInfo& device,
+                           std::vector<std::string>& refused) {
+  std::vector<harness::Mode> modes;
+  for (const std::string& text : items(options.modes))
+    modes.push_back(harness::parse_mode(text));
+  std::vector<Case> cases;
+  for (const LinearProblem& problem : problems_of(options)) {
+    for (const LinearVariant* variant : variants_of(options, device)) {
+      if (const Support support = variant->supports(problem, device); !support) {
+        refused.push_back(fmt::format("{}/{}: {}", variant->name, to_string(problem), support.why_not));
+        continue;
+      }
+      if (variant->memory == Memory::host) {
+        cases.push_back({variant, problem, harness::Mode::host});
+      } else {
+        for (const harness::Mode mode : modes)
+          if (harness::memory_of(mode) == Memory::device) cases.push_back({variant, problem, mode});
+      }
+    }
+  }
+  return cases;
+}
+
+std::string summary(const std::vector<harness::CsvRow>& rows) {
+  std::string text = fmt::format("{:<22} {:>4} {:>6} {:>6} {:<5} {:<10} {:>9} {:>9} {:>6} {:>7}\n", "variant",
+                                 "m", "n", "k", "pdl", "mode", "us", "limit", "share", "error");
+  for (const harness::CsvRow& row : rows) {
+    const auto at = [&](const char* name) { return row.contains(name) ? row.at(name) : std::string(); };
+    const std::string error =
+        at("rel_l2").empty() || at("one_rounding_rel_l2").empty()
+            ? ""
+            : fmt::format("{:.3f}", std::stod(at("rel_l2")) / std::stod(at("one_rounding_rel_l2")));
+    text +=
+        fmt::format("{:<22} {:>4} {:>6} {:>6} {:<5} {:<10} {:>9} {:>9} {:>6.6} {:>7} {}\n", at("variant"),
+                    at("m"), at("n"), at("k"), at("programmatic"), at("mode"), at("time_us"), at("limit_us"),
+                    at("fraction_of_limit"), error, at("status") == "ok" ? "" : at("message"));
+  }
+  return text;
+}
+
+}  // namespace
+
+int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
+  Options options;
+  options.modes = {"cold"};
+  options.others = others;
+  CLI::App app{
+      "Times linear layers with 4-bit weights, each checked against FP64, beside the fastest kernel that "
+      "reads as "
+      "many bytes.",
+      program};
+  harness::add_folder_options(app, options);
+  app.add_option("--variant", options.variants,
+                 "of the second ladder (default: those in device memory; without a device the host's)");
+  app.add_option("--list", options.list, "smoke, paper, headline, shapes");
+  app.add_option("--problem", options.problems, "single ones: f16/m16/n8192/k8192/w4g128");
+  app.add_option("--mode", options.modes, "cold, replay ... (default: cold; host variants: host)");
+  app.add_flag("--programmatic", options.with_programmatic,
+               "each problem with programmatic dependent launch too");
+  app.add_flag("--rotation-study", options.rotation_study,
+               "instead: errors of 4-bit layers with and without rotation (host)");
+  app.add_flag("--dry-run", options.dry_run, "lists what would be timed, and what is not supported");
+  if (!harness::parse_command_line(app, argc, argv)) return 0;
+  const DeviceInfo device = harness::open_device(options.device);
+  std::vector<std::string> refused;
+  const std::vector<Case> cases = cases_of(options, device, refused);
+  if (options.dry_run) {
+    for (const Case& c : cases)
+      std::cout << c.variant->name << '/' << to_string(c.problem) << '/' << harness::name_of(c.mode) << '\n';
+    for (const std::string& line : refused)
+      std::cout << "unsupported: " << line << '\n';
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const LinearVariant* variant : variants_of(options, device))
+    names.emplace_back(variant->name);
+  auto folder =
+      harness::ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
+                                   {program, options.list, "", {1, 2}, names});
+  if (!refused.empty())
+    std::cerr << fmt::format("{} combinations are not supported here; --dry-run lists them\n",
+                             refused.size());
+  if (options.rotation_study) {
+    const bool all_run = harness::run_tasks(rotation_tasks(), "linear_rotation.csv", device, folder);
+    if (all_run) folder.finish();
+    std::cout << folder.path().string() << std::endl;
+    return all_run && harness::all_ok(folder, "linear_rotation.csv") ? 0 : 1;
+  }
+  harness::Bench bench(device);
+  harness::Limits limits(bench, [&](const harness::CsvRow& row) { folder.table("limits.csv").append(row); });
+  Data data(device.host_threads);
+  const bool all_run = harness::run_tasks(tasks(cases, bench, limits, data), "linear.csv", device, folder);
+  if (all_run) folder.finish();
+  std::cout << summary(folder.rows("linear.csv")) << folder.path().string() << std::endl;
+  return all_run && harness::all_ok(folder, "linear.csv") ? 0 : 1;
+}
+
+}  // namespace fwht::linear_layers
