@@ -182,12 +182,13 @@ inline ShortRule short_rule_of(const Rule& rule) {
 /// Scale and factor of a group.
 ///
 /// @param maximum  is_short()
+/// @param last     a power of two that numbers are still to be multiplied by: the factor does
 template <class Form, Dtype dtype>
-FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float maximum, Scale& scale,
-                                ShortFactor& factor) {
+FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float maximum, float last,
+                                Scale& scale, ShortFactor& factor) {
   if constexpr (Form::family != Family::f32) {
     scale = scale_of<Form::family, true>(rule, maximum);
-    factor.bits = bits_of(scale.factor);
+    factor.bits = bits_of(multiply(scale.factor, last));
     if constexpr (kMultipliesPairs<Form, dtype>) factor.bits = select_bytes(factor.bits, 0, 0x3232);
   } else {
     const float a_by_m = multiply(maximum, rule.per_limit);
@@ -206,7 +207,7 @@ FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float 
       if (ties && fused_multiply_add(maximum, f, -rule.limit) < 0.0F) f = float_of(bits_of(f) + 1);
     }
     if (maximum == 0.0F) f = 0.0F, rest = 0.0F;
-    factor = {bits_of(f), bits_of(rest)};
+    factor = {bits_of(multiply(f, last)), bits_of(multiply(rest, last))};
   }
 }
 

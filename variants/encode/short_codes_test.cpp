@@ -39,7 +39,7 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
   EXPECT_TRUE(is_short<Form::family>(rule, a)) << a;
   Scale scale;
   ShortFactor factor;
-  short_scale<Form, dtype>(rule, short_rule_of(rule), a, scale, factor);
+  short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F, scale, factor);
   scale_number = scale.number, scale_code = scale.code;
   std::uint32_t pairs[4], words[Form::words];
   for (int i = 0; i < 4; ++i)
@@ -50,6 +50,21 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
     short_codes<Form, dtype, false, true>(factor, pairs, words);
   } else {
     short_codes<Form, dtype, false, false>(factor, pairs, words);
+  }
+  if (dtype == Dtype::bf16) {  // the same of numbers that are still to be multiplied by 32
+    Scale again;
+    ShortFactor folded;
+    short_scale<Form, dtype>(rule, short_rule_of(rule), a, 32.0F, again, folded);
+    std::uint32_t others[4], same[Form::words];
+    for (int i = 0; i < 4; ++i)
+      others[i] = pair_of(dtype, y[2 * i] / 32, y[2 * i + 1] / 32);
+    if (Form::element == Element::e4m3 && rule.codes == Codes::by_quotient) {
+      short_codes<Form, dtype, true, false>(folded, others, same);
+    } else {
+      short_codes<Form, dtype, false, true>(folded, others, same);
+    }
+    for (int w = 0; w < Form::words; ++w)
+      EXPECT_EQ(same[w], words[w]) << maximum;
   }
   std::vector<std::uint32_t> codes;
   for (int e = 0; e < 8; ++e)
@@ -183,8 +198,8 @@ TEST(EncoderShortCodes, ScalesAreThoseOfTheRule) {
       const Scale want = scale_of<Family::f32, true>(rule, maximum);
       Scale scale;
       ShortFactor factor;
-      short_scale<Form<Element::int8, Family::f32, false, true>, Dtype::f16>(rule, brief, maximum, scale,
-                                                                             factor);
+      short_scale<Form<Element::int8, Family::f32, false, true>, Dtype::f16>(rule, brief, maximum, 1.0F,
+                                                                             scale, factor);
       ASSERT_EQ(scale.number, want.number) << text << " " << maximum;
       ASSERT_EQ(factor.bits, bits_of(want.factor)) << text << " " << maximum;
     }

@@ -15,24 +15,18 @@ namespace fwht::encoder {
 
 // ---- numbers
 
-/// y = last * x, rounded to pairs.
-template <Dtype dtype, int vectors>
-__device__ __forceinline__ void round_to_pairs(const Output& out, float (&x)[vectors][8],
+/// x, or factor * x, rounded to pairs.
+template <Dtype dtype, bool multiplies, int vectors>
+__device__ __forceinline__ void round_to_pairs(float factor, const float (&x)[vectors][8],
                                                std::uint32_t (&pairs)[vectors][4]) {
-  if (out.last != 1.0F) {
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        x[v][e] = multiply(x[v][e], out.last);
-    }
-  }
+  const auto number = [&](int v, int e) { return multiplies ? multiply(x[v][e], factor) : x[v][e]; };
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      pairs[v][w] = dtype == Dtype::bf16 ? ptx::cvt_rn_bf16x2_f32(x[v][2 * w], x[v][2 * w + 1])
-                                         : ptx::cvt_rn_f16x2_f32(x[v][2 * w], x[v][2 * w + 1]);
+      const float low = number(v, 2 * w), high = number(v, 2 * w + 1);
+      pairs[v][w] =
+          dtype == Dtype::bf16 ? ptx::cvt_rn_bf16x2_f32(low, high) : ptx::cvt_rn_f16x2_f32(low, high);
     }
   }
 }
@@ -149,8 +143,17 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
                                                const Meet& meet) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
   const int lane = where.lane();
+  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others need x once
+  // more, and for many vectors there are no registers to keep it in.
+  constexpr bool kFolds = dtype == Dtype::bf16 && vectors <= 4;
+  const float folded_last = kFolds ? out.folded_last : 1.0F;
+  const bool multiplies = (!kFolds || !out.folds) && out.last != 1.0F;
   std::uint32_t pairs[vectors][4];
-  round_to_pairs<dtype>(out, x, pairs);
+  if (multiplies) {
+    round_to_pairs<dtype, true>(out.last, x, pairs);
+  } else {
+    round_to_pairs<dtype, false>(1.0F, x, pairs);
+  }
 
   // Scales.
   float maximum[Shared::kScales];
@@ -160,14 +163,14 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   if (out.rule.given) {
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      factor[s].bits = bits_of(out.rule.given_factor);
+      factor[s].bits = bits_of(multiply(out.rule.given_factor, folded_last));
   } else {
     find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, lane, maximum, meet);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s) {
-      maximum[s] = larger(maximum[s], out.rule.floor);
+      maximum[s] = larger(multiply(maximum[s], folded_last), out.rule.floor);
       is_short_for_all &= is_short<Form::family>(out.rule, maximum[s]);
-      short_scale<Form, dtype>(out.rule, out.brief, maximum[s], scale[s], factor[s]);
+      short_scale<Form, dtype>(out.rule, out.brief, maximum[s], folded_last, scale[s], factor[s]);
     }
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
@@ -188,6 +191,7 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
                                                                                      codes);
   };
   if (!is_short_for_all) [[unlikely]] {
+    if constexpr (kFolds) round_to_pairs<dtype, true>(out.last, x, pairs);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       scale[s] = scale_of_any<Form>(out.rule, maximum[s]);

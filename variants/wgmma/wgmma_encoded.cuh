@@ -62,7 +62,7 @@ struct EncodedOutput {
       if (!output.rule.given) {
         maximum = Form::whole_row ? row_maximum<dtype>(pairs, upper_m) : maximum_of_group<dtype>(pairs);
         maximum = encoder::larger(maximum, output.rule.floor);
-        encoder::short_scale<Form, dtype>(output.rule, output.brief, maximum, scale, factor);
+        encoder::short_scale<Form, dtype>(output.rule, output.brief, maximum, 1.0F, scale, factor);
         float first, second;
         encoder::unpack_pair<dtype>(pairs[0][0], first, second);
         const bool has_nan =
