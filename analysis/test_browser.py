@@ -224,7 +224,7 @@ def test_tables_are_printed_in_full_or_say_what_is_left_out(opened):
         part.querySelectorAll('tbody tr:not([aria-hidden])').length, part.querySelector('tbody tr:last-child').textContent])""")
     assert len(counts) == page.locator("[data-table]").count() + 1  # and that of the explorer
     for rows, shown, last in counts:
-        assert shown == rows if rows <= 500 else shown == 501 and last.startswith(f"500 of {rows} rows are printed")
+        assert shown == rows if rows <= 200 else shown == 201 and last.startswith(f"200 of {rows} rows are printed")
     assert page.locator("section > details:not([open])").count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("#view-table tbody tr").count() < 80 and page.locator("section > details:not([open])").count() > 0

@@ -185,7 +185,7 @@ function explorerSpec(rows, x, xTitle) {
 // --- tables -----------------------------------------------------------------------------------------------------------
 
 const ROW_HEIGHT = 27;
-const PRINTED = 500; // rows of a table on paper at most
+const PRINTED = 200; // rows of a table on paper at most
 let printing = false;
 const tables = new Map(); // element -> what draws the rows of its table
 
