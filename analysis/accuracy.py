@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from . import tables
+from .charts import PARTS
 from .load import Device
 
 # In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
@@ -31,14 +32,6 @@ CHOICES = ("default", "p_unscaled", "p_scaled", "p_fp16", "softmax_fp32", "refer
 # Quoted for the published HadaCore kernel at n = 64 and n = 32768, to three digits, without their sample (the
 # paper, arXiv 2412.08832, has no such table).
 HADACORE = {("f16", 64): 2.97e-4, ("f16", 32768): 4.29e-4, ("bf16", 64): 2.35e-3, ("bf16", 32768): 3.33e-3}
-
-CAUSES = {
-    "significand": ("one entry dominates: outputs gather at few significands, and sums with it absorb what is smaller than their spacing"),
-    "grid": "short sums of numbers on one grid leave residues 0 and 1/2 more often",
-    "subnormal": "numbers below the smallest normal one have a fixed spacing",
-    "binade": "the outputs' size falls badly within a binade",
-    "wide": "every stage of another size: the spacing differs between the outliers' sums and the rest",
-}
 
 
 # ----------------------------------------------------------------------------------------- error and its model
@@ -91,7 +84,7 @@ def findings(device: Device) -> pd.DataFrame:
              "inputs": ("input", lambda v: ", ".join(tables.ordered(v, CONTINUOUS)))}  # fmt: skip
     groups = table[table["cause"] != ""].groupby("cause", sort=False)
     found = groups.agg(cases=("ratio", "size"), **names, smallest_n=("n", "min"), largest_n=("n", "max"), **RANGES).reset_index()
-    return found.assign(words=[CAUSES.get(cause, "none of the known causes") for cause in found["cause"]])
+    return found.assign(words=[PARTS["causes"].get(cause, "none of the known causes") for cause in found["cause"]])
 
 
 def digit(quoted: float, digits: int = 3) -> float:

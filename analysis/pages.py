@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from . import accuracy, charts, layers, profile, tables
-from .charts import TEMPLATES, escaped
+from .charts import PARTS, TEMPLATES, escaped
 from .charts import markdown as table
 from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
 from .report import answer
@@ -243,28 +243,6 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------- FINDINGS.md
 
 PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
-# Field of a sentence -> its words.
-WORDS = {
-    "lsu": lambda r: f"{r['lsu_words']:.1f} words of the LSU pipe per element",
-    "shared": lambda r: f"{r['shared_words']:.1f} words through shared memory per element",
-    "slots": lambda r: f"{r['issue_slots']:.1f} issue slots per element",
-    "of_lsu": lambda r: f"LSU pipe {percent(r['of_LSU'])} of its peak",
-    "of_dram": lambda r: f"DRAM {percent(r['of_DRAM'])}",
-    "of_l2": lambda r: f"L2 {percent(r['of_L2'])}",
-    "of_issue": lambda r: f"issue {percent(r['of_issue'])}",
-    "of_tensor": lambda r: f"tensor pipe {percent(r['of_tensor'])}",
-    "starts": lambda r: f"blocks start at {percent(r['block_starts'])} of the device's rate",
-    "registers": lambda r: f"{r['registers']:.0f} registers per thread",
-    "resident": lambda r: f"{r['resident_blocks']:.0f} block{'s' * (r['resident_blocks'] != 1)} per SM ({r['limiter']})",
-    "occupancy": lambda r: f"{percent(r['occupancy'])} occupancy",
-    "waves": lambda r: f"{r['waves']:.2f} waves",
-    "busy": lambda r: f"SMs with work {percent(r['sm_busy'])} of the time",
-    "waits": lambda r: f"waits: {profile.stalls_text(r, 2)}",
-    "bytes": lambda r: f"{r['dram_bytes']:.1f} bytes of DRAM per element",
-    "l2bytes": lambda r: f"{r['l2_bytes']:.1f} bytes of L2 per element",
-}
-
-
 class Findings:
     """Counters and times, looked up by variant, n and size."""
 
@@ -276,6 +254,7 @@ class Findings:
             "fraction_of_limit"
         ]
         self.best = tables.best(device.results)
+        self.words = {name: environment().from_string(text) for name, text in PARTS["findings"].items()}
 
     def share(self, row: dict) -> str:
         """Of the sweep's limit, at the profiled size, in the mode that judges it best."""
@@ -284,7 +263,8 @@ class Findings:
     def say(self, variant: str, n: int, size: str, *fields: str, dtype: str = "f16") -> str:
         """The values of `fields` in words, joined by commas; "not profiled" where there is no such launch."""
         row = self.rows.get((variant, n, size, dtype))
-        return ", ".join(WORDS[field](row) for field in fields) if row else "not profiled"
+        values = row and row | {"stalls": lambda count: profile.stalls_text(row, count)}
+        return ", ".join(self.words[field].render(values) for field in fields) if row else "not profiled"
 
     def variant_table(self, variant: str) -> str:
         """By n: share of the limit and verdict of the counters at each size; costs of an element at the largest size."""

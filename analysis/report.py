@@ -27,14 +27,6 @@ from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, ne
 from .tables import byte_text
 
 LARGEST_PAGE = 4 << 20  # bytes
-MODE_WORDS = {
-    "alternating": "each launch is preceded by a copy of the same buffer, whose own share is subtracted: honest for tensors that fit the L2",
-    "replay": "the same kernel on the same buffer again and again, as published comparisons do; it flatters tensors that fit the L2",
-    "replay_pdl": "the same again and again by programmatic dependent launch: it begins while the launch before still runs",
-    "cold": "rotating over buffers of more than four times the L2: every launch reads from DRAM",
-    "host": "the CPU, data in host memory; the limit is the best copy on the same CPU",
-}
-FAMILY_WORDS = {"transform": "transforms, n = 2^k", "width": "any row length, n = m 2^k", "encoded": "quantized output"}
 Parts = Iterator[Chart | Table]
 
 
@@ -122,7 +114,7 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
             {"name": d.short, "l2_bytes": d.l2_bytes, "noise": float(d.results["noise"].max()), "results": pack(f)} for d, f in zip(shown, frames)
         ],
         "styles": charts.styles(names),
-        "modes": list(MODES), "dtypes": list(DTYPES), "families": FAMILY_WORDS, "own": tables.OWN,
+        "modes": list(MODES), "dtypes": list(DTYPES), "families": PARTS["families"], "own": tables.OWN,
         "ideal": {dtype: tables.ideal_error(dtype) for dtype in DTYPES}, "bytes": ELEMENT_BYTES,
         "preferred": tables.PREFERRED_MODES, "in_l2": tables.IN_L2,
         "charts": {p.id: {"title": p.title, "spec": p.spec, "data": pack(p.frame)} for p in parts if isinstance(p, Chart)},
@@ -419,7 +411,7 @@ def committed_runs(folders: list[Folder]) -> list[Device]:
     every = runs(folders)
     timed = [d for d in every if timed_on_gpu(d)]
     wanted = [newest(timed, timed_on_gpu), newest(timed, tables.covers_published), newest(every, lambda d: any(f.has("profile.csv") for f in d.folders))]
-    wanted += [newest(timed, lambda d, family=family: (d.results["family"] == family).any()) for family in FAMILY_WORDS]  # type: ignore[misc]
+    wanted += [newest(timed, lambda d, family=family: (d.results["family"] == family).any()) for family in PARTS["families"]]  # type: ignore[misc]
     for name in (*accuracy.TABLES, *layers.TABLES):
         wanted += {d.name: d for d in reversed(every) if len(d.tables.get(name, ()))}.values()
     return [d for d in every if any(d is w for w in wanted)] if timed else []
@@ -538,7 +530,7 @@ def page(devices: list[Device], command: str) -> str:
             vega=Markup(bundle.replace("</script", "<\\/script")),
             script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
             style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-            mode_words=MODE_WORDS,
+            mode_words=PARTS["modes"],
             provenance=[(folder, provenance(folder)) for d in devices for folder in d.folders],
             written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             command=command,
