@@ -54,7 +54,7 @@ class PeerPlan final : public LinearPlan {
       : LinearPlan(problem), peer_(peer), request_(problem, device) {}
 
   std::int64_t packed_bytes() const override { return peer_.packed_bytes(request_.get()); }
-  std::string packing() const { return fmt::format("{}/{}", peer_.name, name_of(problem().dtype)); }
+  std::string packing() const override { return fmt::format("{}/{}", peer_.name, name_of(problem().dtype)); }
 
   LinearNumerics numerics() const override {
     LinearNumerics numerics;

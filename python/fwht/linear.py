@@ -30,6 +30,7 @@ _ZERO_POINTS = {"v1": 0, "v2": 1, "symmetric": 2}
 _ON_DEVICE = ("rotated_w4a16", "w4a16_pipelined", "w4a16_splitk_f32", "dequantize_then_dense")
 _ON_HOST = ("cpu",)
 _MOST_TOKENS = 1 << 16
+_ACT_ORDER = 4
 
 
 class Packed(NamedTuple):
@@ -41,9 +42,10 @@ class Packed(NamedTuple):
     zero_points: str  # "v1", "v2", "symmetric"
     dtype: str  # of x and y: "float16" or "bfloat16"
     rotation: int  # order of the matrix by which blocks of x are multiplied first; 0: none
+    act_order: bool  # the weights hold the order of the inputs, and the variant follows it
     variant: str
     weights: Any  # uint8, on the device of x
-    order: Any  # x[..., order] meets the weights; None: x as it is
+    order: Any  # where the variant does not: x[..., order] meets the weights; None: x as it is
 
     def __repr__(self) -> str:
         return f"<fwht.linear.Packed {self.k} x {self.n} {self.dtype}, groups of {self.group}, for {self.variant}>"
@@ -54,13 +56,16 @@ def variants() -> list[Variant]:
     return listed(_c.library.fwht_linear_variant_count, _c.library.fwht_get_linear_variant)
 
 
-def _problem(m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int) -> _c.LinearProblem:
+def _problem(
+    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool = False
+) -> _c.LinearProblem:
     threads = 0
     if (torch := sys.modules.get("torch")) is not None:
         threads = torch.get_num_threads()
     return _c.LinearProblem(
-        ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _ZERO_POINTS[zero_points], rotation, 0, threads
-    )
+        ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _ZERO_POINTS[zero_points], rotation,
+        _ACT_ORDER if act_order else 0, threads,
+    )  # fmt: skip
 
 
 def supports(
@@ -127,7 +132,8 @@ def pack(
         qzeros: (groups, n / 8), int32 or uint32: eight outputs in a word; None: symmetric weights, z = 8.
         scales: (groups, n), float16. k / groups inputs share one.
         g_idx: (k,), int32: the group of each input; None: in order. Where inputs are out of order (act-order), their rows are
-            sorted, every group must have as many, and `forward` takes x in the order of g_idx and sorts it.
+            sorted, every group must have as many, and x comes in the order of g_idx. A variant that does not gather x itself
+            gets a sorted copy, and then no rotation is offered.
         zero_points: "v1" (default: the file stores z - 1, as GPTQ's checkpoint_format "gptq" does), "v2" ("gptq_v2": z), or
             "symmetric" without qzeros.
         dtype: of x and y: float16 (default) or bfloat16.
@@ -173,26 +179,33 @@ def pack(
         if not of_torch:
             raise TypeError("fwht: weights on a CUDA device are PyTorch tensors; pass torch.from_numpy(qweight) and the others so")
     kind = _dtype_code("float16" if dtype is None else dtype)[1].removeprefix("torch.")
-    problem = _problem(1, k, n, group, zero_points, kind, rotation)
-    chosen, why_not = _choice(problem, variant, where)
-    if chosen == "auto":
-        raise ValueError("fwht: variant='auto' packs for one number of tokens; name another of fwht.linear.variants()")
-    if why_not:
-        raise NotImplementedError(f"fwht: {why_not}")
-
+    memory = _TorchMemory() if of_torch else _NumpyMemory()
     tensors = _c.GptqWeights(
         ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
         None if order_of is None else order_of.address,
     )  # fmt: skip
-    memory = _TorchMemory() if of_torch else _NumpyMemory()
+    problem = _problem(1, k, n, group, zero_points, kind, rotation)
     order = None
     if order_of is not None:
         order, words = memory.integers(k), memory.integers(k // 8 * n)
         if status := _c.library.fwht_gptq_sort_rows(problem, tensors, memory.address(words), memory.address(order)):
             _c.fail(status)
-        tensors.qweight, tensors.g_idx = memory.address(words), None
         if order.tolist() == list(range(k)):
-            order = None
+            order, tensors.g_idx = None, None
+    act_order = order is not None
+    if act_order:
+        gathering = _problem(1, k, n, group, zero_points, kind, rotation, True)
+        act_order = not _choice(gathering, variant, where)[1]
+        problem = gathering if act_order or rotation else problem  # x is rotated before it is sorted
+    if act_order:
+        order = None
+    elif order is not None:
+        tensors.qweight, tensors.g_idx = memory.address(words), None
+    chosen, why_not = _choice(problem, variant, where)
+    if chosen == "auto":
+        raise ValueError("fwht: variant='auto' packs for one number of tokens; name another of fwht.linear.variants()")
+    if why_not:
+        raise NotImplementedError(f"fwht: {why_not}")
     plan = _Plan(problem, chosen, where)
     packed = memory.bytes(plan.info["packed_bytes"])
     if status := _c.library.fwht_linear_plan_pack(plan.handle, tensors, memory.address(packed), plan.info["packed_bytes"]):
@@ -200,7 +213,7 @@ def pack(
     if of_torch:
         on = torch.device("cpu") if where < 0 else torch.device("cuda", where)
         packed, order = packed.to(on), None if order is None else order.to(on)
-    return Packed(k, n, group, zero_points, kind, rotation, chosen, packed, order)
+    return Packed(k, n, group, zero_points, kind, rotation, act_order, chosen, packed, order)
 
 
 class _TorchMemory:
@@ -258,7 +271,7 @@ def clear_plans() -> int:
 
 
 def _plan_for(asked: tuple, variant: str, device: int, stream: int | None) -> _Plan:
-    """asked: m, k, n, group, zero_points, dtype, rotation. Executions of some plans must be ordered: one a stream."""
+    """asked: m, k, n, group, zero_points, dtype, rotation, act_order. Executions of some plans must be ordered: one a stream."""
     key = (asked, variant, device, stream)
     plan = _plans.get(key)
     if plan is None:
@@ -279,11 +292,11 @@ def _most_tokens(asked: tuple, variant: str, device: int) -> int:
 
 
 def run(
-    x: int, y: int, m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, variant: str, weights: int,
-    device: int, stream: int | None,
+    x: int, y: int, m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool, variant: str,
+    weights: int, device: int, stream: int | None,
 ) -> None:  # fmt: skip
     """m contiguous tokens at the address x, in slices of what the variant does in one launch."""
-    asked = (min(m, 1), k, n, group, zero_points, dtype, rotation)
+    asked = (min(m, 1), k, n, group, zero_points, dtype, rotation, act_order)
     most = _most_tokens(asked, variant, device)
     for first in range(0, m, most):
         count = min(most, m - first)
@@ -327,7 +340,7 @@ def forward(x: Any, weights: Packed) -> Any:
     source[...] = x
     y = array.aligned_bytes(x.nbytes // weights.k * weights.n).view(x.dtype).reshape((*x.shape[:-1], weights.n))
     run(source.ctypes.data, y.ctypes.data, x.size // weights.k, weights.k, weights.n, weights.group, weights.zero_points,
-        weights.dtype, weights.rotation, weights.variant, weights.weights.ctypes.data, _c.HOST, None)  # fmt: skip
+        weights.dtype, weights.rotation, weights.act_order, weights.variant, weights.weights.ctypes.data, _c.HOST, None)  # fmt: skip
     return y
 
 

@@ -545,12 +545,13 @@ def quantize(
 # --- linear layers ---------------------------------------------------------------------------------------------------
 
 _library.define(
-    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant) -> Tensor"
+    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant, "
+    "bool act_order=False) -> Tensor"
 )
 
 
 def _linear_kernel(
-    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
 ) -> Tensor:
     device, k = x.get_device(), x.shape[-1]
     x = x.contiguous()
@@ -559,7 +560,7 @@ def _linear_kernel(
     y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
     _linear.run(
         x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
-        variant, weights.data_ptr(), device, _raw_stream(device) if device >= 0 else None,
+        act_order, variant, weights.data_ptr(), device, _raw_stream(device) if device >= 0 else None,
     )  # fmt: skip
     return y
 
@@ -570,7 +571,9 @@ _op_linear = torch.ops.fwht.gptq_linear.default
 
 
 @torch.library.register_fake("fwht::gptq_linear")
-def _(x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str) -> Tensor:
+def _(
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
+) -> Tensor:
     return torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
 
 
@@ -587,7 +590,7 @@ def linear_by(x: Tensor, packed: _linear.Packed, weights: Any, order: Tensor | N
         raise RuntimeError("fwht: linear.forward does not support automatic differentiation, but x requires grad")
     if order is not None:
         x = x.index_select(-1, order)
-    asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant)
+    asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant, packed.act_order)
     plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
     return _linear_kernel(x, *asked) if plain else _op_linear(x, *asked)
 

@@ -77,17 +77,26 @@ def test_integer_sums(form):
     assert y.shape == (2, 3, w.shape[1]) and np.array_equal(y, x.astype(np.float64) @ w)
 
 
-def test_sorted_and_trivial_g_idx():
+def test_a_variant_that_wants_sorted_rows(monkeypatch):
+    """It gets a sorted x; with a rotation, which comes before the sorting, it is refused."""
     given, w = layer(act=True)
+    assert linear.pack(*given).act_order and linear.pack(*given).order is None
+    choice = linear._choice
+    monkeypatch.setattr(linear, "_choice", lambda p, *rest: ("cpu", "rows must be sorted") if p.flags & 4 else choice(p, *rest))
     packed = linear.pack(*given)
-    assert np.array_equal(given[3][packed.order], np.sort(given[3]))
+    assert not packed.act_order and np.array_equal(given[3][packed.order], np.sort(given[3]))
+    assert np.array_equal(linear.forward(np.eye(256, dtype=np.float16), packed), w.astype(np.float16))
+    with pytest.raises(NotImplementedError, match="rows must be sorted"):
+        linear.pack(*given, rotation=64)
     in_order, _ = layer()
-    assert linear.pack(*in_order[:3], np.repeat(np.arange(4, dtype=np.int32), 64)).order is None
+    trivial = linear.pack(*in_order[:3], np.repeat(np.arange(4, dtype=np.int32), 64))
+    assert trivial.order is None and not trivial.act_order
 
 
+@pytest.mark.parametrize("act", [False, True])
 @pytest.mark.parametrize("rotation", [64, -1])
-def test_rotation(rotation):
-    given, w = layer(integers=True)
+def test_rotation(rotation, act):
+    given, w = layer(integers=True, act=act)
     order = len(w) if rotation == -1 else rotation
     x = np.zeros((3, len(w)), np.float16)
     x[:, ::16] = np.random.default_rng(1).integers(-1, 2, x[:, ::16].shape)
@@ -197,9 +206,10 @@ def test_torch_weights_and_sums(device, form, dtype):
 
 @needs_torch
 @devices
+@pytest.mark.parametrize("act", [False, True])
 @pytest.mark.parametrize("rotation", [64, -1])
-def test_torch_rotation(device, rotation):
-    given, w = layer(k=1024, group=128, integers=True)
+def test_torch_rotation(device, rotation, act):
+    given, w = layer(k=1024, group=128, integers=True, act=act)
     order = 1024 if rotation == -1 else rotation
     x = torch.zeros(5, 1024, dtype=torch.float16)
     x[:, ::64] = torch.randint(-1, 2, (5, 16), generator=torch.Generator().manual_seed(3)).half() * 32
@@ -238,7 +248,7 @@ def test_torch_graphs(device, act):
     traced = torch.export.export(module, (x,)).graph
     assert any("gptq_linear" in str(node.target) for node in traced.nodes)
     torch.library.opcheck(
-        torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", 0, module._packed.variant),
+        torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", 0, module._packed.variant, act),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
 
