@@ -142,7 +142,7 @@ TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
           has(widths, to_string(make_problem(Dtype::f16, op, elements / n)).c_str(), Mode::alternating))
           << n;
   }
-  EXPECT_TRUE(has(load_grid("tune"), "f32/28x512/r1", Mode::replay))
+  EXPECT_TRUE(has(load_grid("tune"), "f16/28x512/r1", Mode::replay))
       << "auto chooses at row lengths of models too";
   const Grid paper = load_grid("paper");
   EXPECT_TRUE(has(paper, "f16/n2/r256", Mode::replay));
