@@ -73,10 +73,16 @@ struct Form {
   bool walks = false;          ///< a block takes several row tiles, see walk_for
   bool wgmma = false;          ///< see wgmma_layer.cuh
   int chains = 1;              ///< of multiplies that add into one sum: 1 or 2
+  int most_tiles = 1 << 30;    ///< of a layer that the form is meant for
   bool rotates = false;        ///< tokens are multiplied by H first, see rotate_tokens.cuh
   constexpr bool operator==(const Form&) const = default;
 
   constexpr int tiles() const { return tiles_per_warp * row_warps; }
+  /// Whether a token's sums are added in the same order.
+  constexpr bool sums_as(const Form& other) const {
+    return shares() == other.shares() && chains == other.chains && wgmma == other.wgmma &&
+           zeros_by_sums == other.zeros_by_sums;
+  }
   constexpr bool needs_hopper() const { return cluster > 1 || wgmma; }
   constexpr int shares() const { return k_warps * cluster; }
   constexpr int threads() const { return 32 * row_warps * k_warps; }

@@ -38,10 +38,13 @@ int form_for(const LinearProblem& problem, const DeviceInfo& device) {
     if (enough != best_is_enough) return enough;
     return enough ? f.tokens < best.tokens : f.tokens > best.tokens;
   };
+  const std::int64_t tiles = layout_of(problem).tiles;
   int best = -1;
   for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
     const Form& form = kForms[i];
-    if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0)) continue;
+    if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0) ||
+        tiles > form.most_tiles)
+      continue;
     if (best < 0 || better(form, kForms[best])) best = i;
   }
   return best;

@@ -66,6 +66,9 @@ class PipelinedPlan final : public LinearPlan {
         form_(kForms[form_for(problem, device)]),
         behind_programmatic_(static_cast<bool>(require_programmatic_launch(device))) {
     const int index = form_for(problem, device);
+    LinearProblem one_token = problem;
+    one_token.m = 1;
+    batch_invariant_ = form_.sums_as(kForms[form_for(one_token, device)]);
     kernel_ =
         problem.dtype == Dtype::f16 ? kernel_f16(index, layout_.scales) : kernel_bf16(index, layout_.scales);
     FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
@@ -85,7 +88,7 @@ class PipelinedPlan final : public LinearPlan {
 
   LinearNumerics numerics() const override {
     LinearNumerics numerics;
-    numerics.batch_invariant = form_.shares() == kForms[0].shares();  // they fix the order of sums
+    numerics.batch_invariant = batch_invariant_;
     numerics.x_rounded_after_rotation = form_.rotates;
     return numerics;
   }
@@ -148,6 +151,7 @@ class PipelinedPlan final : public LinearPlan {
   Form form_;
   Kernel kernel_ = nullptr;
   int registers_ = 0;
+  bool batch_invariant_ = false;
   std::int64_t walk_ = 1;
   bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
   void* sorted_ = nullptr;    // tokens in the order of the sorted rows
