@@ -75,7 +75,6 @@ class PipelinedPlan final : public LinearPlan {
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
     registers_ = attributes.numRegs;
-    if (form_.walks) walk_ = walk_for(layout_, form_, device.sm_count);
     if (problem.act_order && problem.m > 0)
       FWHT_CUDA(cudaMalloc(&sorted_, static_cast<std::size_t>(problem.m * problem.k * 2)));
   }
@@ -101,14 +100,13 @@ class PipelinedPlan final : public LinearPlan {
             {"k_warps", std::int64_t{form_.k_warps}},
             {"ahead", std::int64_t{form_.ahead}},
             {"registers", std::int64_t{registers_}},
-            {"walk", walk_},
             {"cluster", std::int64_t{form_.cluster}},
             {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
   int shared_bytes() const { return form_.shared_bytes(static_cast<int>(problem().k / form_.cluster)); }
-  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles() * walk_) * form_.cluster; }
+  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles()) * form_.cluster; }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     pipelined::pack(problem(), weights, packed);
@@ -137,7 +135,6 @@ class PipelinedPlan final : public LinearPlan {
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
                               p.zero_points == ZeroPoints::v1 ? 1 : 0,
-                              static_cast<int>(walk_),
                               p.programmatic_launch || (p.act_order && behind_programmatic_),
                               static_cast<int>(p.rotation_order()),
                               static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
@@ -152,7 +149,6 @@ class PipelinedPlan final : public LinearPlan {
   Kernel kernel_ = nullptr;
   int registers_ = 0;
   bool batch_invariant_ = false;
-  std::int64_t walk_ = 1;
   bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
   void* sorted_ = nullptr;    // tokens in the order of the sorted rows
 };
