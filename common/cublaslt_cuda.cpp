@@ -5,16 +5,11 @@
 #include "common/error.hpp"
 #include "common/text.hpp"
 
-#if __has_include(<cublasLt.h>)
+#if __has_include(<cublasLt.h>)  // else cublaslt_absent.cpp takes its place
 #include <cublasLt.h>
-#define FWHT_HAS_CUBLASLT 1
-#else
-#define FWHT_HAS_CUBLASLT 0
-#endif
 
 namespace fwht::cublaslt {
 
-#if FWHT_HAS_CUBLASLT
 namespace {
 
 /// The functions that are used, by the names that the header gives their types.
@@ -180,24 +175,6 @@ std::int64_t Matmul::version() {
   return why_not().empty() ? static_cast<std::int64_t>(library().cublasLtGetVersion()) : 0;
 }
 
-#else
-
-struct Matmul::State {};
-
-const std::string& why_not() {
-  static const std::string text = "built without cuBLASLt: its header was not found";
-  return text;
-}
-
-Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float, RowStrides) {
-  throw BadRequest(why_not());
-}
-Matmul::~Matmul() = default;
-void Matmul::enqueue(const void*, const void*, void*, Stream) const {}
-std::int64_t Matmul::version() {
-  return 0;
-}
+}  // namespace fwht::cublaslt
 
 #endif
-
-}  // namespace fwht::cublaslt

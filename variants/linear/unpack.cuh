@@ -85,39 +85,4 @@ __device__ inline void unpack_word(std::uint32_t word, const Zeros<Dtype::bf16>&
   a[3] = fma_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 12), kOne, zeros.high);
 }
 
-/// Without the zero point, in fewer instructions: q as it lies in the word, plus kBias, times a unit that the scale takes
-/// back. In fp16 a pattern below 2^11 is that many 2^-24 (subnormal, then the first binade): rows g have the unit 2^-24,
-/// rows g + 8 have 2^-20. In bf16 it is 128 + q, unit 1.
-template <Dtype dtype>
-__device__ inline void unpack_raw(std::uint32_t word, std::uint32_t (&a)[4]) {
-  if constexpr (dtype == Dtype::f16) {
-    const std::uint32_t upper = word >> 8;
-    a[0] = word & 0x000F000FU;
-    a[1] = word & 0x00F000F0U;
-    a[2] = upper & 0x000F000FU;
-    a[3] = upper & 0x00F000F0U;
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      a[i] = mask_or<0x000F000FU, 0x43004300U>(word >> (4 * i));
-  }
-}
-
-/// What takes unit and zero point into account: s (q - z) summed is of_part times the sum of raw numbers times x plus
-/// of_sum times the sum of x; for rows g and g + 8. All products of powers of two and small integers: exact but for s.
-template <Dtype dtype>
-struct RawScales {
-  float of_part[2], of_sum[2];
-
-  __device__ RawScales(float2 scale, std::uint32_t stored_zeros, int lowest) {
-    constexpr float kBias = dtype == Dtype::f16 ? 0.0F : 128.0F;
-    const auto low = static_cast<float>(static_cast<int>(stored_zeros & 15U) + lowest);
-    const auto high = static_cast<float>(static_cast<int>(stored_zeros >> 4) + lowest);
-    of_part[0] = dtype == Dtype::f16 ? scale.x * 0x1p24F : scale.x;
-    of_part[1] = dtype == Dtype::f16 ? scale.y * 0x1p20F : scale.y;
-    of_sum[0] = -scale.x * (low + kBias);
-    of_sum[1] = -scale.y * (high + kBias);
-  }
-};
-
 }  // namespace fwht::linear

@@ -67,16 +67,18 @@ struct Form {
   int tiles_per_warp = 1, row_warps = 1, k_warps = 8;
   int ahead = 2;  ///< steps of weights under way in a warp's registers
   int blocks_per_sm = 4;
-  int cluster = 1;             ///< blocks that share k
-  bool zeros_by_sums = false;  ///< zero points multiply sums of x; else they are subtracted from every weight
-  int x_ahead = 4;             ///< blocks of 32 k of x under way: 1, 2 or 4
-  bool walks = false;          ///< a block takes several row tiles, see walk_for
-  bool wgmma = false;          ///< see wgmma_layer.cuh
-  int chains = 1;              ///< of multiplies that add into one sum: 1 or 2
-  bool rotates = false;        ///< tokens are multiplied by H first, see rotate_tokens.cuh
+  int cluster = 1;       ///< blocks that share k
+  bool x_first = false;  ///< x is asked for before the weights, where no launch is awaited
+  bool wgmma = false;    ///< see wgmma_layer.cuh
+  bool rotates = false;  ///< tokens are multiplied by H first, see rotate_tokens.cuh
+  int least_tiles = 1, most_tiles = 1 << 30;  ///< of the layers that it is meant for
   constexpr bool operator==(const Form&) const = default;
 
   constexpr int tiles() const { return tiles_per_warp * row_warps; }
+  /// Whether a token's sums are added in the same order.
+  constexpr bool sums_as(const Form& other) const {
+    return shares() == other.shares() && wgmma == other.wgmma;
+  }
   constexpr bool needs_hopper() const { return cluster > 1 || wgmma; }
   constexpr int shares() const { return k_warps * cluster; }
   constexpr int threads() const { return 32 * row_warps * k_warps; }
@@ -100,13 +102,22 @@ struct Form {
 /// The longest slice of k whose tokens fit in shared memory beside their rotated form.
 inline constexpr int kMostSlice = 4096;
 
-/// The forms that are compiled; see form_for.
+/// The forms that are compiled, by measured times; see form_for.
 inline constexpr Form kForms[] = {
+    {.tokens = 8, .k_warps = 16, .ahead = 1, .blocks_per_sm = 2, .most_tiles = 256},
     {.tokens = 8, .ahead = 1},
-    {.tokens = 16, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 2},
-    {.tokens = 32, .row_warps = 8, .k_warps = 1, .blocks_per_sm = 2, .cluster = 4, .wgmma = true},
-    {.tokens = 64, .row_warps = 8, .k_warps = 1, .blocks_per_sm = 1, .cluster = 4, .wgmma = true},
-    {.tokens = 32, .tiles_per_warp = 2, .blocks_per_sm = 1},
+    {.tokens = 16, .blocks_per_sm = 2, .most_tiles = 256},
+    {.tokens = 16, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 2, .x_first = true, .most_tiles = 512},
+    {.tokens = 16, .tiles_per_warp = 2, .k_warps = 4, .ahead = 1, .x_first = true},
+    {.tokens = 32, .tiles_per_warp = 2, .blocks_per_sm = 1, .most_tiles = 256},
+    {.tokens = 32,
+     .row_warps = 8,
+     .k_warps = 1,
+     .blocks_per_sm = 2,
+     .cluster = 2,
+     .wgmma = true,
+     .least_tiles = 513},
+    {.tokens = 32, .tiles_per_warp = 2, .k_warps = 4, .blocks_per_sm = 2},
     {.tokens = 8, .row_warps = 4, .k_warps = 2, .blocks_per_sm = 2, .cluster = 4, .rotates = true},
 };
 

@@ -21,9 +21,6 @@ Layout layout_of(const LinearProblem& problem);
 /// Index in kForms of what runs the problem on the device.
 int form_for(const LinearProblem& problem, const DeviceInfo& device);
 
-/// Row tiles that a block takes one after the other: so many that all blocks run at once, where they divide the layer.
-std::int64_t walk_for(const Layout& layout, const Form& form, int sm_count);
-
 /// Behind the layout's three parts: with act_order, which row of the layer each sorted row is (int32 [k]).
 std::int64_t order_at(const LinearProblem& problem);
 std::int64_t packed_bytes(const LinearProblem& problem);

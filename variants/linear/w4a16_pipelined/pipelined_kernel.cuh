@@ -35,7 +35,6 @@ struct Arguments {
   Layout layout;
   int m, n, k;
   int lowest_zero;  // what a stored zero point of 0 stands for
-  int walk = 1;     // form.tiles() tiles, one after the other
   bool programmatic = false;
   int order = 1;  // of the rotation, and what its sums are multiplied by
   float factor = 1.0F;
@@ -67,7 +66,7 @@ struct Place {
     t = lane & 3;
     row_warp = warp % form.row_warps;
     k_warp = warp / form.row_warps;
-    row_block = std::int64_t{blockIdx.x / form.cluster} * a.walk;
+    row_block = blockIdx.x / form.cluster;
     rank = static_cast<int>(blockIdx.x % form.cluster);
     tile = row_block * form.tiles() + row_warp * form.tiles_per_warp;
     const std::int64_t left = a.layout.tiles - tile;
@@ -127,13 +126,8 @@ struct WeightStream {
         to[r].zeros[s] = ptx::ld_global_line(zeros + (row + tile * (8 * kScales) + s));
       }
     }
-    skip(1);
-  }
-
-  /// Steps that other warps take.
-  __device__ void skip(std::int64_t steps) {
-    words += steps * kStepBytes;
-    row += static_cast<std::uint32_t>(steps) * (8 * kScales);
+    words += kStepBytes;
+    row += 8 * kScales;
   }
 };
 
@@ -145,18 +139,12 @@ constexpr int blocks_per_sm(const Form& form, int scales) {
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
 
-/// Operand B: for each eight tokens and block of 32 k eight numbers of this lane's token, kAhead blocks ahead of their use. A
-/// running pointer each.
-template <int kColumns, int kAhead, bool in_shared_memory>
+/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running pointer each.
+template <int kColumns, bool in_shared_memory>
 struct Tokens {
-  __device__ static uint4 load_piece(const std::byte* from) {
-    if constexpr (in_shared_memory) return *reinterpret_cast<const uint4*>(from);
-    return ptx::ld_global_keep(from);
-  }
-
-  uint4 pieces[kColumns][kAhead] = {};
-  const std::byte* next[kColumns];  // of the present step
-  bool there[kColumns];             // tokens beyond m stay zero
+  uint4 pieces[kColumns][4] = {};
+  const std::byte* next[kColumns];
+  bool there[kColumns];  // tokens beyond m stay zero
 
   /// `x`: [tokens][pitch], from step `first_step` on.
   template <class PlaceOfWarp>
@@ -170,30 +158,28 @@ struct Tokens {
     }
   }
 
-  /// The first blocks.
+  /// The first step, if there is one.
   __device__ void begin(bool wanted) {
 #pragma unroll
-    for (int block = 0; block < kAhead; ++block)
+    for (int block = 0; block < 4; ++block)
       load(block, wanted);
-  }
-
-  __device__ const uint4& piece(int column, int block) const {
-    return pieces[column][block % kAhead];
-  }
-  /// What is kAhead blocks behind `block` takes its place.
-  __device__ void replace(int block, bool more) {
-    load(block + kAhead, block + kAhead < 4 || more);
+    advance();
   }
   __device__ void load(int block, bool wanted) {
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-      if (there[j] && wanted) pieces[j][block % kAhead] = load_piece(next[j] + block * 64);
+    for (int j = 0; j < kColumns; ++j) {
+      if (!there[j] || !wanted) continue;
+      if constexpr (in_shared_memory)
+        pieces[j][block] = *reinterpret_cast<const uint4*>(next[j] + block * 64);
+      else
+        pieces[j][block] = ptx::ld_global_keep(next[j] + block * 64);
+    }
   }
-  /// To another step: 1 is the next one.
-  __device__ void advance(int steps) {
+  /// To the next step.
+  __device__ void advance() {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j)
-      next[j] += steps * (kStepK * 2);
+      next[j] += kStepK * 2;
   }
 };
 
@@ -242,87 +228,47 @@ __device__ inline std::uint32_t word_of(const uint4 (&words)[2], int block, int 
 /// sums += s (q - z) x over one step; the tokens of the next step take the place of those that are used.
 template <Dtype dtype, int kScales, Form form, int kTiles, int kColumns>
 __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
-                              Tokens<kColumns, form.x_ahead, form.rotates>& x, int lowest_zero, bool more) {
+                              Tokens<kColumns, form.rotates>& x, int lowest_zero, bool more) {
   constexpr int kBlocksOfScale = 4 / kScales;
   // Tiles side by side hide the latency of a multiply where there are few tokens, and cost registers where there are many.
-  constexpr int kTogether = kColumns == 1 || form.x_ahead < 4 ? kTiles : 1;
-  float of_x[kScales][kColumns][4];  // sums of x over a group: what the zero point multiplies
+  constexpr int kTogether = kColumns == 1 ? kTiles : 1;
 #pragma unroll
   for (int first = 0; first < kTiles; first += kTogether) {
-    Sums<kTogether, kColumns> part, odd;  // odd: the second chain of multiplies, where there are two
+    Sums<kTogether, kColumns> part;
     Zeros<dtype> zeros[kTogether];
 #pragma unroll
     for (int block = 0; block < 4; ++block) {  // 32 k each
       const int group = block / kBlocksOfScale;
       const bool begins = block % kBlocksOfScale == 0, ends = block % kBlocksOfScale == kBlocksOfScale - 1;
-      if (form.zeros_by_sums && first == 0) {
-        if (begins) {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-            of_x[group][j][0] = of_x[group][j][1] = of_x[group][j][2] = of_x[group][j][3] = 0.0F;
-        }
-        constexpr std::uint32_t kOne = dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
-        const std::uint32_t ones[4] = {kOne, kOne, kOne, kOne};
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-            multiply<dtype>(of_x[group][j], ones, x.piece(j, block), half);
-      }
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         const WeightStep<kScales>& tile = weights[first + i];
         if (begins) {
-          if constexpr (!form.zeros_by_sums) zeros[i] = Zeros<dtype>(tile.zeros[group], lowest_zero);
+          zeros[i] = Zeros<dtype>(tile.zeros[group], lowest_zero);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j)
-            for (int e = 0; e < 4; ++e)
-              part[i][j][e] = odd[i][j][e] = 0.0F;
+            part[i][j][0] = part[i][j][1] = part[i][j][2] = part[i][j][3] = 0.0F;
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const std::uint32_t word = word_of(tile.words, block, half);
           std::uint32_t operand_a[4];
-          if constexpr (form.zeros_by_sums)
-            unpack_raw<dtype>(word, operand_a);
-          else
-            unpack_word(word, zeros[i], operand_a);
+          unpack_word(word_of(tile.words, block, half), zeros[i], operand_a);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j)
-            multiply<dtype>(form.chains == 2 && half == 1 ? odd[i][j] : part[i][j], operand_a,
-                            x.piece(j, block), half);
+            multiply<dtype>(part[i][j], operand_a, x.pieces[j][block], half);
         }
         if (!ends) continue;
-        if constexpr (form.chains == 2) {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              part[i][j][e] += odd[i][j][e];
-        }
         const float2 scale = half2_to_float2(tile.scales[group]);
-        if constexpr (form.zeros_by_sums) {
-          const RawScales<dtype> raw(scale, tile.zeros[group], lowest_zero);
 #pragma unroll
-          for (int j = 0; j < kColumns; ++j)
+        for (int j = 0; j < kColumns; ++j)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              float& sum = sums[first + i][j][e];
-              sum = fmaf(raw.of_sum[e / 2], of_x[group][j][e % 2], sum);
-              sum = fmaf(raw.of_part[e / 2], part[i][j][e], sum);
-            }
-        } else {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              sums[first + i][j][e] = fmaf(e < 2 ? scale.x : scale.y, part[i][j][e], sums[first + i][j][e]);
-        }
+          for (int e = 0; e < 4; ++e)
+            sums[first + i][j][e] = fmaf(e < 2 ? scale.x : scale.y, part[i][j][e], sums[first + i][j][e]);
       }
-      if (first + kTogether == kTiles) x.replace(block, more);
+      if (first + kTogether == kTiles) x.load(block, more);
     }
   }
-  x.advance(1);
+  x.advance();
 }
 
 /// Until every block of the cluster, or every warp of a block that is alone, is here.
@@ -339,7 +285,7 @@ __device__ void wait_for_all() {
 /// The shares of k added in order, rounded once. Every block of a cluster adds some outputs.
 template <Dtype dtype, Form form, int kTiles, int kColumns>
 __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, const Place<form>& place,
-                           int tile, const Arguments& a) {
+                           const Arguments& a) {
   using Pair = typename Storage<dtype>::Pair;
   constexpr int kPitch = form.sums_pitch(), kRows = form.tiles() * kTileOutputs;
 #pragma unroll
@@ -354,7 +300,7 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
       to[kPitch + 8] = sums[r][j][3];
     }
   wait_for_all<form>();
-  const std::int64_t first = (place.row_block + tile) * kRows;
+  const std::int64_t first = place.row_block * kRows;
   auto* y = static_cast<typename Storage<dtype>::Element*>(a.y);
   for (int i = place.rank * form.threads() + static_cast<int>(threadIdx.x); i < a.m * (kRows / 2);
        i += form.threads() * form.cluster) {
@@ -375,6 +321,7 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
     *reinterpret_cast<Pair*>(y + std::int64_t{token} * a.n + first + row) =
         Storage<dtype>::from_float2(sum.x, sum.y);
   }
+  if constexpr (form.cluster > 1) wait_for_all<form>();  // others may still read this block's sums
 }
 
 template <Dtype dtype, int kScales, Form form>
@@ -387,9 +334,9 @@ __device__ void multiply_layer(const Arguments& all) {
   WeightStream<kScales, form> stream(a, place);
   WeightStep<kScales> weights[form.ahead][kTiles];
   const Operands<dtype, form> tokens(a, shared, place);
-  Tokens<kColumns, form.x_ahead, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
-  // What is asked for behind the weights also comes behind them; but only they depend on no kernel before this one.
-  const bool x_first = !form.rotates && !a.programmatic;
+  Tokens<kColumns, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
+  // Weights depend on no kernel before this one; x comes behind what is asked for before it.
+  const bool x_first = form.x_first && !a.programmatic;
   if (x_first) x.begin(steps > 0);
 #pragma unroll
   for (int i = 0; i < form.ahead; ++i)
@@ -400,28 +347,20 @@ __device__ void multiply_layer(const Arguments& all) {
     x.begin(steps > 0);
   }
 
-  // One tile after the other: the next one's weights are under way while this one's sums are stored.
-  for (int tile = 0; tile < (form.walks ? a.walk : 1); ++tile) {
-    const bool final_tile = !form.walks || tile + 1 == a.walk;
-    Sums<kTiles, kColumns> sums = {};
-    for (int base = 0; base < steps; base += form.ahead) {
+  Sums<kTiles, kColumns> sums = {};
+  for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
-      for (int i = 0; i < form.ahead; ++i) {
-        const int step = base + i;
-        if (form.walks || step < steps) {
-          const bool last = step + 1 == steps;
-          if (form.walks && last) x.advance(-steps);  // what it loads ahead is for the next tile
-          multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
-                                                                !last || !final_tile);
-          if (form.walks && step + form.ahead == steps) stream.skip(kTiles * a.layout.steps - steps);
-          if (step + form.ahead < steps || !final_tile) stream.load(weights[i]);
-        }
+    for (int i = 0; i < form.ahead; ++i) {
+      const int step = base + i;
+      if (step < steps) {
+        multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
+                                                              step + 1 < steps);
+        if (step + form.ahead < steps) stream.load(weights[i]);
       }
     }
-    if (final_tile) ptx::griddepcontrol_launch_dependents();
-    store_sums<dtype, form>(sums, shared, place, tile, a);
-    if (form.walks || form.cluster > 1) wait_for_all<form>();  // others may still read this block's sums
   }
+  ptx::griddepcontrol_launch_dependents();
+  store_sums<dtype, form>(sums, shared, place, a);
 }
 
 }  // namespace fwht::linear::pipelined

@@ -152,15 +152,6 @@ TEST(PipelinedForm, EveryNumberOfTokensHasOneThatFits) {
   }
 }
 
-TEST(PipelinedForm, ABlockWalksWhereThatDividesTheLayer) {
-  const Form form{8, 1, 1, 8, 2, 4};
-  EXPECT_EQ(walk_for({512, 64, 1}, form, 132), 1);
-  EXPECT_EQ(walk_for({1024, 128, 1}, form, 132), 2);
-  EXPECT_EQ(walk_for({1025, 128, 1}, form, 132), 1) << "two do not divide it";
-  EXPECT_EQ(walk_for({2048, 128, 1}, form, 132), 4);
-  EXPECT_EQ(walk_for({1023, 128, 1}, {16, 2, 1, 8, 2, 2}, 132), 1) << "half a pair at the end";
-}
-
 TEST(PipelinedForm, RotatedSlicesFitInSharedMemory) {
   int found = 0;
   for (const Form& form : kForms) {

@@ -38,23 +38,15 @@ int form_for(const LinearProblem& problem, const DeviceInfo& device) {
     if (enough != best_is_enough) return enough;
     return enough ? f.tokens < best.tokens : f.tokens > best.tokens;
   };
+  const std::int64_t tiles = layout_of(problem).tiles;
   int best = -1;
   for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
     const Form& form = kForms[i];
     if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0)) continue;
+    if (tiles < form.least_tiles || tiles > form.most_tiles) continue;
     if (best < 0 || better(form, kForms[best])) best = i;
   }
   return best;
-}
-
-std::int64_t walk_for(const Layout& layout, const Form& form, int sm_count) {
-  const std::int64_t at_once = std::int64_t{sm_count} * form.blocks_per_sm / form.cluster;
-  const std::int64_t blocks = layout.tiles / form.tiles();
-  // Full tiles, and full turns of the registers that weights wait in.
-  if (layout.tiles % form.tiles() != 0 || layout.steps % (form.shares() * form.ahead) != 0 || at_once == 0)
-    return 1;
-  const std::int64_t walk = ceil_div(blocks, at_once);
-  return blocks % walk == 0 ? walk : 1;
 }
 
 void pack(const LinearProblem& problem, const GptqWeights& unsorted, std::byte* packed) {

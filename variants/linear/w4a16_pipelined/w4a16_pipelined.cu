@@ -66,13 +66,15 @@ class PipelinedPlan final : public LinearPlan {
         form_(kForms[form_for(problem, device)]),
         behind_programmatic_(static_cast<bool>(require_programmatic_launch(device))) {
     const int index = form_for(problem, device);
+    LinearProblem one_token = problem;
+    one_token.m = 1;
+    batch_invariant_ = form_.sums_as(kForms[form_for(one_token, device)]);
     kernel_ =
         problem.dtype == Dtype::f16 ? kernel_f16(index, layout_.scales) : kernel_bf16(index, layout_.scales);
     FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
     registers_ = attributes.numRegs;
-    if (form_.walks) walk_ = walk_for(layout_, form_, device.sm_count);
     if (problem.act_order && problem.m > 0)
       FWHT_CUDA(cudaMalloc(&sorted_, static_cast<std::size_t>(problem.m * problem.k * 2)));
   }
@@ -85,7 +87,7 @@ class PipelinedPlan final : public LinearPlan {
 
   LinearNumerics numerics() const override {
     LinearNumerics numerics;
-    numerics.batch_invariant = form_.shares() == kForms[0].shares();  // they fix the order of sums
+    numerics.batch_invariant = batch_invariant_;
     numerics.x_rounded_after_rotation = form_.rotates;
     return numerics;
   }
@@ -98,14 +100,13 @@ class PipelinedPlan final : public LinearPlan {
             {"k_warps", std::int64_t{form_.k_warps}},
             {"ahead", std::int64_t{form_.ahead}},
             {"registers", std::int64_t{registers_}},
-            {"walk", walk_},
             {"cluster", std::int64_t{form_.cluster}},
             {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
   int shared_bytes() const { return form_.shared_bytes(static_cast<int>(problem().k / form_.cluster)); }
-  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles() * walk_) * form_.cluster; }
+  std::int64_t blocks() const { return ceil_div(layout_.tiles, form_.tiles()) * form_.cluster; }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     pipelined::pack(problem(), weights, packed);
@@ -134,7 +135,6 @@ class PipelinedPlan final : public LinearPlan {
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
                               p.zero_points == ZeroPoints::v1 ? 1 : 0,
-                              static_cast<int>(walk_),
                               p.programmatic_launch || (p.act_order && behind_programmatic_),
                               static_cast<int>(p.rotation_order()),
                               static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
@@ -148,7 +148,7 @@ class PipelinedPlan final : public LinearPlan {
   Form form_;
   Kernel kernel_ = nullptr;
   int registers_ = 0;
-  std::int64_t walk_ = 1;
+  bool batch_invariant_ = false;
   bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
   void* sorted_ = nullptr;    // tokens in the order of the sorted rows
 };

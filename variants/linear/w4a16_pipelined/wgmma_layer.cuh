@@ -1,4 +1,4 @@
-// The layer for 9 to 64 tokens on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied by wgmma.
+// The layer for many tokens and outputs on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied by wgmma.
 //
 // Idea. A tile of 16 outputs is one warp's part of operand A of m64nNk16, so four row warps are a warpgroup. Unpacked weights
 // stay in registers; tokens are operand B in shared memory, which every warp of the block reads: two stages of one step each.
@@ -151,8 +151,7 @@ __device__ void multiply_layer_wgmma(const Arguments& all) {
     }
   }
   ptx::griddepcontrol_launch_dependents();
-  store_sums<dtype, form>(sums, shared, place, 0, a);
-  if constexpr (form.cluster > 1) wait_for_all<form>();
+  store_sums<dtype, form>(sums, shared, place, a);
 }
 
 }  // namespace fwht::linear::pipelined

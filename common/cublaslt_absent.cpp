@@ -1,3 +1,6 @@
+// Where cuBLASLt is not there to build with. FWHT_CUBLASLT_BY_CUDA: cublaslt_cuda.cpp is built too, and has the library
+// where the header is found.
+#if !defined(FWHT_CUBLASLT_BY_CUDA) || !__has_include(<cublasLt.h>)
 #include "common/cublaslt.hpp"
 #include "common/error.hpp"
 
@@ -6,7 +9,11 @@ namespace fwht::cublaslt {
 struct Matmul::State {};
 
 const std::string& why_not() {
+#ifdef FWHT_CUBLASLT_BY_CUDA
+  static const std::string text = "built without the header cublasLt.h";
+#else
   static const std::string text = "built without cuBLASLt: it comes with CUDA";
+#endif
   return text;
 }
 
@@ -20,3 +27,4 @@ std::int64_t Matmul::version() {
 }
 
 }  // namespace fwht::cublaslt
+#endif
