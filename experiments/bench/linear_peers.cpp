@@ -64,8 +64,9 @@ class PeerPlan final : public LinearPlan {
   }
 
   Settings settings() const override {
+    const auto texts = nlohmann::ordered_json::parse(peer_.settings);
     Settings settings;
-    for (const auto& [name, value] : nlohmann::ordered_json::parse(peer_.settings).items())
+    for (const auto& [name, value] : texts.items())
       settings.emplace_back(name, value.get<std::string>());
     return settings;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <variant>
 
 #include "common/error.hpp"
 #include "reference/linear/linear.hpp"
@@ -36,7 +37,9 @@ std::int32_t launch_refused(const fwht_bench_linear_problem*, const void*, const
 }
 
 fwht_bench_linear_peer test_peer() {
-  return {"peer:test", R"({"version":"1"})", supports_bf16, bytes_of_scales, pack_scales, launch_refused};
+  return {"peer:test",   R"({"version":"1","module":"a text longer than any string keeps inside itself"})",
+          supports_bf16, bytes_of_scales,
+          pack_scales,   launch_refused};
 }
 
 TEST(LinearPeers, AreRefusedWithoutWhatTheyNeed) {
@@ -77,6 +80,12 @@ TEST(LinearPeers, TakePlainLayersAndPackThem) {
     ASSERT_EQ(packed.size(), weights.scales.size() * 2);
     EXPECT_EQ(std::memcmp(packed.data(), weights.scales.data(), packed.size()), 0);
     EXPECT_FALSE(plan->numerics().known);
+    const Settings settings = plan->settings();
+    ASSERT_EQ(settings.size(), 2U);
+    EXPECT_EQ(settings[0].first, "version");
+    EXPECT_EQ(std::get<std::string>(settings[0].second), "1");
+    EXPECT_EQ(std::get<std::string>(settings[1].second), "a text longer than any string keeps inside itself");
+    EXPECT_EQ(plan->packing(), "peer:test/bf16");
     alignas(16) std::byte x[1024]{}, y[64]{};
     try {
       plan->execute({x, packed.data(), y});
