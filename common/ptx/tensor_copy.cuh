@@ -7,11 +7,6 @@
 
 namespace fwht::ptx {
 
-/// prefetch.tensormap: of a map that a later copy will need (PTX ISA, "prefetch").
-__device__ inline void prefetch_tensormap(const void* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 /// cp.async.bulk.tensor.4d, global to shared: the box that begins at (c0, c1, c2, c3), first coordinate
 /// fastest. Completes the bytes of the whole box on the mbarrier. `map`: address of a CUtensorMap that is a
 /// __grid_constant__ parameter or lies in global memory.

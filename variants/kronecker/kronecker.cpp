@@ -44,7 +44,7 @@ std::optional<Parts> parts_of(const Operator& op) {
 int order_in(const Launch& launch, const Parts& parts) {
   const Shape& shape = launch.shape;
   const std::int64_t second = parts.second.order * parts.behind;
-  if (parts.second.order == 1 ? shape.second != 1 : shape.second != second || parts.behind == 1) return 0;
+  if (parts.second.order == 1 ? shape.second != 1 : shape.second != second) return 0;
   const std::int64_t n = parts.slow.order * parts.sylvester * second, order = n / shape.columns;
   const bool fits = n % shape.columns == 0 && order % parts.slow.order == 0 &&
                     is_power_of_two(order / parts.slow.order) && order <= 16 * shape.k_steps();
@@ -113,17 +113,13 @@ std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Facto
 
 std::vector<std::uint32_t> second_table(int second, const Factor& factor) {
   std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(second)));
-  if (second == 1) return words;
-  const int order = second / 2;
-  for (int to = 0; to < second_tiles(second); ++to) {
-    for (int from = 0; from < second_tiles(second); ++from) {
+  for (int to = 0; to < second / 8; ++to) {
+    for (int from = 0; from < second / 8; ++from) {
       for (int lane = 0; lane < 32; ++lane) {
         std::uint32_t& word = words[static_cast<std::size_t>(second_word_index(second, to, from, lane))];
         for (int half = 0; half < 2; ++half) {
-          const int row = second_entry(to, ptx::b_column(lane)),
-                    column = second_entry(from, ptx::b_row(lane, 0, half));
-          if (row >= order || column >= order) continue;
-          word |= (is_negative(factor, order, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
+          const int row = 8 * to + ptx::b_column(lane), column = 8 * from + ptx::b_row(lane, 0, half);
+          word |= (is_negative(factor, second, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
         }
       }
     }

@@ -69,14 +69,6 @@ Tensor matrices(const Array& array, std::int64_t rows, const Shape& shape, int o
            static_cast<cuuint32_t>(columns / line), static_cast<cuuint32_t>(shape.rows)}};
 }
 
-/// Rows as lines of 64 elements, see Shape::packed: a line, lines, 1, rows of the problem.
-Tensor packed_lines(const Array& array, std::int64_t rows, const Shape& shape, int order) {
-  const auto elements = static_cast<cuuint64_t>(order) * static_cast<cuuint64_t>(shape.columns);
-  return {{64, elements / 64, 1, static_cast<cuuint64_t>(rows)},
-          {128, 128, static_cast<cuuint64_t>(array.row_stride) * 2},
-          {64, static_cast<cuuint32_t>(16 * shape.columns / 64), 1, static_cast<cuuint32_t>(shape.rows)}};
-}
-
 CUtensorMap map_of(const void* data, Dtype dtype, const Tensor& tensor) {
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   const CUtensorMapSwizzle swizzle = tensor.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
@@ -206,11 +198,8 @@ class KroneckerPlan final : public Plan {
     const Problem& p = problem();
     const Shape& shape = launch_.shape;
     const int order = choice_.order, box_rows = launch_.spread ? 16 * launch_.piece_steps() : 16;
-    const bool by_lanes = shape.packed() && order * shape.columns % 64 != 0;
-    const Tensor out = shape.packed() && !by_lanes ? packed_lines(p.out, p.rows, shape, order)
-                                                   : matrices(p.out, p.rows, shape, order, 16);
     const Maps maps{map_of(operands.in, p.dtype(), matrices(p.in, p.rows, shape, order, box_rows)),
-                    map_of(operands.out, p.dtype(), out)};
+                    map_of(operands.out, p.dtype(), matrices(p.out, p.rows, shape, order, 16))};
     if (is_dense()) expand(operands.dense, stream);
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     const Work work{workspace_.signs(),
@@ -222,8 +211,7 @@ class KroneckerPlan final : public Plan {
                     static_cast<int>(tiles_),
                     choice_.order,
                     static_cast<float>(p.scale),
-                    {static_cast<std::byte*>(operands.out), 2 * p.out.row_stride, static_cast<int>(p.rows)},
-                    by_lanes};
+                    {static_cast<std::byte*>(operands.out), 2 * p.out.row_stride}};
     cudaLaunchAttribute attributes[2]{};
     unsigned count = 0;
     if (p.programmatic_launch) {

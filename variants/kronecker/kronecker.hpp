@@ -37,10 +37,6 @@ struct Shape {
   /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that divides
   /// them, at most 64.
   constexpr int line() const { return std::min(64, columns & -columns); }
-  /// Results of rows that are shorter than a line of 64 columns leave in lines of 64 all the same, several rows of X
-  /// in each: what a tensor copy takes for a line does not depend on what it holds.
-  constexpr bool packed() const { return columns < 64 && 64 % columns == 0; }
-  constexpr int out_line() const { return packed() ? 64 : line(); }
   /// fp32 accumulators of a thread: a warp's 16 rows, all columns.
   constexpr int accumulators() const { return tile_columns() / 2; }
   /// Bytes of one k step: a box of the tensor maps, and what one warp stores.
@@ -59,8 +55,6 @@ struct Launch {
   /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of the
   /// product. For so few rows that every block has one tile.
   bool spread = false;
-  /// Lanes store results from registers, 8 bytes each, so that the memory of the staging holds tiles.
-  bool direct = false;
   constexpr bool operator==(const Launch&) const = default;
 
   constexpr int warps() const {  ///< of a team
@@ -75,9 +69,7 @@ struct Launch {
   constexpr int slot_bytes() const {
     return spread ? pieces() * piece_steps() * shape.box_bytes() : teams * slots * shape.tile_bytes();
   }
-  constexpr int staging_boxes() const {  ///< of a team
-    return direct ? 0 : std::min(warps(), shape.k_steps());
-  }
+  constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
   constexpr int shared_bytes() const {
@@ -105,10 +97,10 @@ inline constexpr Launch kLaunches[] = {
     {{112, 128}, 1, 2, 2},   // 14336
     {{112, 256}, 1, 2, 1},   // 28672
     // 36 2^k
-    {{36, 64, 2}, 1, 2, 4},                        // 2304
-    {{72, 128}, 1, 2, 2},                          // 9216
-    {{144, 128}, 1, 3, 1},                         // 18432
-    {{144, 256}, 1, 3, 1, 2, false, false, true},  // 36864
+    {{36, 64, 2}, 1, 2, 4},           // 2304
+    {{72, 128}, 1, 2, 2},             // 9216
+    {{144, 128}, 1, 3, 1},            // 18432
+    {{144, 256}, 2, 1, 1, 3, false},  // 36864
     // the others, with one matrix of signs
     {{44, 32, 4}, 1, 2, 4},             // 1408
     {{180, 16, 4}, 1, 3, 1},            // 2880
@@ -128,7 +120,7 @@ inline constexpr Launch kLaunches[] = {
     {{172, 128}, 1, 2, 1},  // 22016
     {{100, 256}, 1, 2, 1},  // 25600
     {{108, 256}, 1, 2, 1},  // 27648
-    {{208, 256}, 1, 2, 1, 2, false, false, true},  // 53248
+    {{208, 256}, 1, 1, 1, 2, false},  // 53248
     // powers of two, for operators with signs, and for dense factors up to these orders
     {{32, 32, 4}, 1, 2, 4},  // 1024
     {{64, 32, 4}, 1, 2, 4},  // 2048
@@ -198,14 +190,6 @@ constexpr int box_byte(int row, int piece, int line) {
   const int pieces = line / 8;
   return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
 }
-/// The same in the staging of results, for piece `piece` of all columns of a tile. Packed: the rows of X behind one
-/// another, cut into lines of 128 bytes.
-constexpr int staged_byte(const Shape& shape, int row, int piece) {
-  if (!shape.packed()) return box_byte(row, piece, shape.line());
-  const int pieces = shape.columns / 8, byte = 16 * ((piece / pieces * 16 + row) * pieces + piece % pieces);
-  return byte ^ ((byte >> 7 & 7) << 4);
-}
-
 // The matrix of stage 1 as sign bits: one 32-bit word of a lane holds the fragments of operand A for four k
 // steps. Bit 4 (s & 3) + r is the sign of the lower half of register r in step s, bit 16 higher the upper
 // half.
@@ -226,28 +210,16 @@ constexpr int fragment_index(int k_steps, int block, int step, int lane) {
   return ((block * k_steps + step) * 32 + lane) * 4;
 }
 
-// The second matrix: `second` = 2 f 2^l columns, F = H_f (x) S_(2^l) of half as many. S_2 of the lowest bit is a
-// butterfly inside a register pair; the sums and the differences of eight columns side by side are then one half of a
-// column tile, and those of the next eight the other half, which is what the words of F are ordered by.
-
-/// Column tiles of the sums: every one holds eight entries of F's rows, the last perhaps fewer.
-constexpr int second_tiles(int second) {
-  return (second / 2 + 7) / 8;
-}
-/// Row or column of F that is row or column `i` (0..7) of the operand B of tile `tile`.
-constexpr int second_entry(int tile, int i) {
-  return 8 * tile + i / 2 + 4 * (i % 2);
-}
-/// Words of F in shared memory: the 8 x 8 operands B of its tiles `from` and `to`, four of them side by side for one
-/// load.
+/// Words of the second matrix in shared memory: the 8 x 8 operands B of its 8 input columns `from` and output
+/// columns `to`, four of them side by side for one load.
 constexpr int second_quads(int second) {
-  return (second_tiles(second) + 3) / 4;
+  return (second / 8 + 3) / 4;
 }
 constexpr int second_word_index(int second, int to, int from, int lane) {
   return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
 }
 constexpr int second_words(int second) {
-  return second == 1 ? 0 : second_tiles(second) * second_quads(second) * 128;
+  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
 }
 constexpr int Launch::second_bytes() const {
   return 4 * second_words(shape.second);
@@ -271,7 +243,7 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
-/// The words of F = H_f (x) S_(second / f / 2), or its transpose, as bf16; zero beyond its order.
+/// The words of H_f (x) S_(second / f), or its transpose, as bf16.
 std::vector<std::uint32_t> second_table(int second, const Factor& factor);
 
 }  // namespace fwht::kronecker

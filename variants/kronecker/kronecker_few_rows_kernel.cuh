@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(128)
   }
   const HeldMatrix<dtype, k_steps> matrix(work, box, lane);
   const Stage2Constants constants(lane);
-  BoxWriter<columns, 1> writer(staging + warp * shape.box_bytes(), lane);
+  const BoxWriter<kLine> writer(staging + warp * shape.box_bytes(), lane);
   __syncthreads();  // the barriers are there
   const auto wait_for = [&](int piece) { ptx::mbarrier_wait_parity(full + 8 * piece, 0); };
   if (work.signs_first != nullptr) {
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(128)
       wait_for(piece);
 #pragma unroll 1
     for (int step = warp; step < k_steps; step += 4)
-      flip_signs<columns, 1, false>(tile + step * shape.box_bytes(), work.signs_first, 16 * step, work.order,
-                                    lane);
+      flip_signs<columns, columns, kLine>(tile + step * shape.box_bytes(), work.signs_first, 16 * step,
+                                          work.order, lane);
     ptx::fence_proxy_async_shared();
     __syncthreads();
   }
@@ -79,12 +79,14 @@ __global__ void __launch_bounds__(128)
   // Stage 2. In place, nobody may store before all blocks have read.
   if (has_rows) {
     rows::register_butterflies<4, columns / 2>(d);
-    writer.begin(work, box, row, lane);
-    finish<dtype>(d, constants, work, writer);
-    writer.end(work, lane);
+    finish<dtype>(d, constants, work.scale, writer);
+    if (work.signs_last != nullptr) {
+      __syncwarp();
+      flip_signs<columns, columns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+    }
   }
   ptx::barrier_cluster_wait();
-  if (has_rows) writer.store(work, box, row, lane);
+  if (has_rows) writer.template store<columns>(work, box, row, lane);
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif

@@ -34,7 +34,6 @@ struct Maps {
 struct Rows {
   std::byte* out;
   std::int64_t stride_bytes;
-  int count;
 };
 
 struct Work {
@@ -46,7 +45,6 @@ struct Work {
   int tiles, order;
   float scale;
   Rows rows;
-  bool by_lanes;  ///< rows are no whole number of the output's lines
 };
 
 template <Dtype dtype>
@@ -220,31 +218,23 @@ class TileTickets {
   unsigned drawn_ = 0;
 };
 
-/// The signs of eight elements from `element` of a row on.
-__device__ inline void flip(std::uint32_t (&words)[4], const std::uint8_t* signs, int element) {
-  const std::uint32_t eight = __ldg(signs + element / 8);
-#pragma unroll
-  for (int w = 0; w < 4; ++w)
-    words[w] ^= pair_signs(eight, w);
-}
-
-/// Multiplies the elements of a box by their signs where it lies in shared memory.
-/// @tparam staged  as results, see staged_byte
-/// @param first    row of X that the box begins with
-template <int columns, int tile_rows, bool staged>
+/// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
+/// @param first  row of X that the box begins with
+template <int columns, int tile_columns, int line>
 __device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
-  constexpr Shape shape{16, columns, tile_rows};
-  constexpr int kPieces = shape.tile_columns() / 8;
+  constexpr int kPieces = line / 8, kBlock = 16 * kPieces;
 #pragma unroll 2
-  for (int i = lane; i < 16 * kPieces; i += 32) {
-    const int row = i / kPieces, piece = i % kPieces, column = 8 * piece % columns;
+  for (int i = lane; i < 2 * tile_columns; i += 32) {
+    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ swizzle(row, line);
+    const int column = (i / kBlock * line + 8 * piece) % columns;
     if (first + row >= order) continue;
-    const std::uint32_t at =
-        box + (staged ? staged_byte(shape, row, piece) : box_byte(row, piece, shape.line()));
+    const std::uint32_t eight = __ldg(signs + ((first + row) * columns + column) / 8);
     std::uint32_t words[4];
-    ptx::ld_shared_v4(words, at);
-    flip(words, signs, (first + row) * columns + column);
-    ptx::st_shared_v4(at, words);
+    ptx::ld_shared_v4(words, box + 16 * i);
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      words[w] ^= pair_signs(eight, w);
+    ptx::st_shared_v4(box + 16 * i, words);
   }
 }
 
@@ -265,13 +255,13 @@ __device__ std::uint32_t rounded_pair(float low, float high) {
 }
 
 /// A warp's 16 rows of results on their way out: staged in shared memory, then one box of the output's map.
-template <int columns, int tile_rows>
+template <int line>
 class BoxWriter {
  public:
   __device__ BoxWriter(std::uint32_t staging, int lane)
-      : staging_(staging),
-        first_(staging + staged_byte(shape(), (lane & 7) + (lane >> 3 & 1) * 8, lane >> 4)) {}
+      : staging_(staging), first_(staging + box_byte((lane & 7) + (lane >> 3 & 1) * 8, lane >> 4, line)) {}
 
+  __device__ std::uint32_t staging() const { return staging_; }
   /// Until the staging may be written again.
   __device__ void wait() const {
     ptx::bulk_copy_wait_group_read<0>();
@@ -280,124 +270,42 @@ class BoxWriter {
   /// Scale and the one rounding, of two column tiles from `tile`, an even one, on: rows 0-7 and 8-15 of the
   /// first, then of the second.
   template <Dtype dtype>
-  __device__ void put(int tile, const float (&x)[4], const float (&y)[4], const Work& work) const {
-    const float scale = work.scale;
+  __device__ void put(int tile, const float (&x)[4], const float (&y)[4], float scale) const {
+    constexpr int kPieces = line / 8;
     const std::uint32_t words[4] = {
         rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
         rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
-    // A block of lines holds the 16 rows of X, of a line of columns or, packed, of a row of the tile.
-    constexpr int kPieces = (shape().packed() ? columns : shape().line()) / 8, kBlock = 16 * 16 * kPieces;
-    const int block = tile / kPieces, exchanged = shape().packed() ? block * (kBlock / 128) & 7 : 0;
-    ptx::stmatrix_x4((first_ ^ ((tile % kPieces ^ exchanged) << 4)) + block * kBlock, words);
+    ptx::stmatrix_x4((first_ ^ ((tile % kPieces) << 4)) + tile / kPieces * (16 * 2 * line), words);
   }
-  /// What is put from now on: box `box` of the tile that begins at `row`.
-  __device__ void begin(const Work& /*work*/, int box, int row, int /*lane*/) {
-    box_ = box;
-    row_ = row;
-  }
-  __device__ void end(const Work& work, int lane) const {
-    if (work.signs_last == nullptr) return;
-    __syncwarp();
-    flip_signs<columns, tile_rows, true>(staging_, work.signs_last, 16 * box_, work.order, lane);
-  }
-  /// Sends what is staged, if anything is.
-  __device__ void send(const CUtensorMap& map, const Work& work, int lane) {
-    if (row_ < 0) return;
-    const int row = row_;
-    row_ = -1;
-    if constexpr (shape().packed()) {
-      if (work.by_lanes) return store(work, box_, row, lane);
-    }
+  __device__ void send(const CUtensorMap& map, int box, int row, int lane) const {
     ptx::fence_proxy_async_shared();
     __syncwarp();
-    constexpr int kLines = shape().packed() ? 16 * columns / 64 : 16;
-    if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, kLines * box_, 0, row, staging_);
+    if (lane == 0) ptx::tensor_copy_shared_to_global_4d(&map, 0, 16 * box, 0, row, staging_);
     ptx::bulk_copy_commit_group();
   }
-  /// The same by the lanes, 16 bytes each.
+  /// The same by the lanes, 16 bytes each, of rows that have a tile each.
+  template <int columns>
   __device__ void store(const Work& work, int box, int row, int lane) const {
-    constexpr int kPieces = shape().tile_columns() / 8;
     __syncwarp();
-#pragma unroll(tile_rows == 1 ? columns / 16 : 1)
-    for (int i = lane; i < 16 * kPieces; i += 32) {
-      const int x = 16 * box + i / kPieces, piece = i % kPieces, row_of_tile = 8 * piece / columns;
+#pragma unroll
+    for (int i = lane; i < 2 * columns; i += 32) {
+      const int r = i / (columns / 8), piece = i % (columns / 8);
       std::uint32_t words[4];
-      ptx::ld_shared_v4(words, staging_ + staged_byte(shape(), i / kPieces, piece));
-      ptx::st_global_if(x < work.order && row + row_of_tile < work.rows.count,
-                        work.rows.out + (row + row_of_tile) * work.rows.stride_bytes +
-                            2 * (x * columns + 8 * piece % columns),
-                        words);
+      ptx::ld_shared_v4(words, staging_ + box_byte(r, piece, line));
+      ptx::st_global_if(
+          16 * box + r < work.order,
+          work.rows.out + row * work.rows.stride_bytes + 2 * ((16 * box + r) * columns + 8 * piece), words);
     }
   }
 
  private:
-  static constexpr Shape shape() {
-    return {16, columns, tile_rows};
-  }
-
   std::uint32_t staging_, first_;
-  int box_ = 0, row_ = -1;
-};
-
-/// The same without staging: neighbours of a quad exchange words, so that a lane has four elements side by side and a
-/// quad a whole sector of 32 bytes.
-template <int columns, int tile_rows>
-class DirectWriter {
- public:
-  __device__ DirectWriter(std::uint32_t /*staging*/, int lane)
-      : odd_((lane & 1) != 0), x_(lane >> 2), column_(8 * (lane & 1) + 4 * (lane >> 1 & 1)) {}
-  __device__ void wait() const {}
-  __device__ void send(const CUtensorMap& /*map*/, const Work& /*work*/, int /*lane*/) const {}
-
-  __device__ void begin(const Work& work, int box, int row, int lane) {
-    x_ = 16 * box + (lane >> 2);
-    row_ = row;
-    first_ = work.rows.out + row * work.rows.stride_bytes + 2 * (x_ * columns + column_);
-    upper_ = x_ < work.order, lower_ = x_ + 8 < work.order;
-  }
-  template <Dtype dtype>
-  __device__ void put(int tile, const float (&x)[4], const float (&y)[4], const Work& work) const {
-    const int column = 8 * (tile % (columns / 8));
-    std::byte* const to = first_ + tile / (columns / 8) * work.rows.stride_bytes + 2 * column;
-    const bool exists = tile_rows == 1 || row_ + tile / (columns / 8) < work.rows.count;
-    put_row(rounded_pair<dtype>(x[0] * work.scale, x[1] * work.scale),
-            rounded_pair<dtype>(y[0] * work.scale, y[1] * work.scale), to, upper_ && exists);
-    put_row(rounded_pair<dtype>(x[2] * work.scale, x[3] * work.scale),
-            rounded_pair<dtype>(y[2] * work.scale, y[3] * work.scale), to + 16 * columns, lower_ && exists);
-  }
-  /// Signs that come last: every lane reads again what it has stored. Registers for them are not left over earlier.
-  __device__ void end(const Work& work, int /*lane*/) const {
-    if (work.signs_last == nullptr) return;
-#pragma unroll 1
-    for (int i = 0; i < 2 * tile_rows * columns / 16; ++i) {
-      const int lower = i & 1, row = i / 2 / (columns / 16), column = i / 2 % (columns / 16) * 16;
-      if (!(lower ? lower_ : upper_) || row_ + row >= work.rows.count) continue;
-      auto* const words = reinterpret_cast<std::uint32_t*>(first_ + row * work.rows.stride_bytes +
-                                                           2 * column + lower * 16 * columns);
-      const int element = (x_ + 8 * lower) * columns + column_ + column;
-      const std::uint32_t eight = __ldg(work.signs_last + element / 8);
-      words[0] ^= pair_signs(eight, element % 8 / 2);
-      words[1] ^= pair_signs(eight, element % 8 / 2 + 1);
-    }
-  }
-
- private:
-  /// Words of two column tiles.
-  __device__ void put_row(std::uint32_t of_first, std::uint32_t of_second, std::byte* to, bool exists) const {
-    const std::uint32_t got = ptx::shfl_sync_bfly(odd_ ? of_first : of_second, 1);
-    const std::uint32_t words[2] = {odd_ ? got : of_first, odd_ ? of_second : got};
-    ptx::st_global_if(exists, to, words);
-  }
-
-  std::byte* first_ = nullptr;
-  bool odd_, upper_ = false, lower_ = false;
-  int x_, column_, row_ = 0;
 };
 
 /// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
-template <Dtype dtype, class Writer, int registers>
-__device__ void finish(float (&d)[registers], const Stage2Constants& constants, const Work& work,
-                       const Writer& writer) {
+template <Dtype dtype, int line, int registers>
+__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale,
+                       const BoxWriter<line>& writer) {
   static_assert(registers % 16 == 0);
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 4) {
@@ -406,32 +314,24 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
     for (int i = 0; i < 16; ++i)
       x[i / 4][i % 4] = d[4 * tile + i];
     rows::eight_point_stage(x, constants.hadamard, constants.minus_identity);
-    writer.template put<dtype>(tile, x[0], x[1], work);
-    writer.template put<dtype>(tile + 2, x[2], x[3], work);
+    writer.template put<dtype>(tile, x[0], x[1], scale);
+    writer.template put<dtype>(tile + 2, x[2], x[3], scale);
   }
 }
 
-/// The same with a second matrix F, whose words lie at shared address `table`, see second_entry: of every group of
-/// `second` columns, the sums and the differences of neighbours are operands A, hi and lo side by side in k.
-template <Dtype dtype, int second, class Writer, int registers>
+/// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
+/// is an operand A, hi and lo side by side in k. Two groups at once share the words.
+template <Dtype dtype, int second, int line, int registers>
 __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
-                                 const Work& work, const Writer& writer, int lane) {
-  constexpr int kColumnTiles = second / 8, kTiles = second_tiles(second);
+                                 float scale, const BoxWriter<line>& writer, int lane) {
+  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
 #pragma unroll
-  for (int first = 0; first < registers / 4; first += kColumnTiles) {
-    __syncwarp();  // or the compiler begins several groups, for which there are no registers
-    std::uint32_t halves[2 * kTiles][4];  // sums, then differences
-    float x[2 * kTiles][4];
+  for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
+    std::uint32_t halves[kTogether * kTiles][4];
+    float x[kTogether * kTiles][4];
 #pragma unroll
-    for (int i = 0; i < 4 * kTiles; ++i) {
-      // Register i of tile t: entries 8 t + 4 (i & 1) + lane, rows 8 (i / 2) from the group's rows on.
-      const int tile = i / 4, column_tile = 2 * tile + (i & 1), row = i >> 1 & 1;
-      const bool exists = column_tile < kColumnTiles;
-      const float even = exists ? d[4 * (first + column_tile) + 2 * row] : 0.0F,
-                  odd = exists ? d[4 * (first + column_tile) + 2 * row + 1] : 0.0F;
-      x[tile][i % 4] = even + odd;
-      x[kTiles + tile][i % 4] = even - odd;
-    }
+    for (int i = 0; i < 4 * kTogether * kTiles; ++i)
+      x[i / 4][i % 4] = d[4 * first + i];
     rows::split(halves, x, constants.minus_identity);
 #pragma unroll
     for (int to = 0; to < kTiles; ++to) {
@@ -441,54 +341,47 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
         ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
                           table + 4 * second_word_index(second, to, 4 * quad, lane));
       }
-      float sums[2][4];
 #pragma unroll
       for (int from = 0; from < kTiles; ++from) {
         const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
 #pragma unroll
-        for (int parity = 0; parity < 2; ++parity) {
+        for (int g = 0; g < kTogether; ++g) {
+          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
           if (from == 0) {
-            ptx::mma_sync_m16n8k16_f32_bf16(sums[parity], halves[parity * kTiles], b);
+            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
           } else {
-            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums[parity], halves[parity * kTiles + from], b);
+            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
           }
         }
-      }
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int column_tile = 2 * to + (i & 1), parity = i >> 1 & 1, row = i >> 2;
-        if (column_tile < kColumnTiles)
-          d[4 * (first + column_tile) + 2 * row + parity] = sums[parity][2 * row + (i & 1)];
       }
     }
   }
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 2)
     writer.template put<dtype>(tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
-                               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), work);
+                               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
 /// The arguments are those of a Launch whose order is 16 k_steps. A team of warps keeps `slots` tiles under
 /// way and takes them one after the other.
 template <Dtype dtype, int k_steps, int columns, int tile_rows, int second, int teams, int slots,
-          int blocks_per_sm, int passes, bool held, bool direct>
+          int blocks_per_sm, int passes, bool held>
 __global__ void __launch_bounds__(
     Launch{{16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held}.threads(),
     blocks_per_sm) transform_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch{
-      {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held, false, direct};
+      {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held};
   constexpr Shape shape = launch.shape;
   constexpr int kLine = shape.line(), kColumns = shape.tile_columns(), kBoxes = k_steps,
-                kWarps = launch.warps(), kBoxBytes = shape.box_bytes(),
-                kStagingBoxes = launch.staging_boxes();
+                kWarps = launch.warps(), kBoxBytes = shape.box_bytes();
   using Matrix = std::conditional_t<held, HeldMatrix<dtype, k_steps>, SignedMatrix<dtype, k_steps>>;
   static_assert(!held || passes == 1);
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
   const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
-  const int team = teams == 1 ? 0 : warp_of_block / kWarps, warp = warp_of_block - team * kWarps;
+  const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
   const int all_teams = static_cast<int>(gridDim.x) * teams;
   const int first_tile = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
@@ -509,29 +402,25 @@ __global__ void __launch_bounds__(
     }
     ptx::griddepcontrol_launch_dependents();
   }
-  if (threadIdx.x == 32) ptx::prefetch_tensormap(&maps.out);
-  // The box of the product that a warp makes in a pass; there may be none. Teams begin at other warpgroups and warps,
-  // so that what the last pass leaves over is not always the same scheduler's work.
-  constexpr int kGroups = kWarps / 4;
-  const int group = passes == 1 ? warp / 4 : (warp / 4 + team) % kGroups;
-  const int place = passes == 1 ? warp : 4 * group + (warp + team) % 4;
-  const auto own_box = [&](int pass) { return pass * kWarps + place; };
+  // Warps behind the matrix's last row have no rows of the product.
+  const auto own_block = [&](int pass) { return pass * kWarps + warp < kBoxes ? pass * kWarps + warp : 0; };
   Matrix matrix[passes];
 #pragma unroll
   for (int pass = 0; pass < passes; ++pass)
-    matrix[pass] = Matrix(work, own_box(pass) < kBoxes ? own_box(pass) : 0, lane);
+    matrix[pass] = Matrix(work, own_block(pass), lane);
   if constexpr (second > 1) {
     for (int i = static_cast<int>(threadIdx.x); i < second_words(second); i += launch.threads())
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
-  using Writer = std::conditional_t<direct, DirectWriter<columns, tile_rows>, BoxWriter<columns, tile_rows>>;
-  Writer writer(
-      ptx::shared_address(staging) + (team * kStagingBoxes + min(warp, kStagingBoxes - 1)) * kBoxBytes, lane);
+  const BoxWriter<kLine> writer(
+      ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes, lane);
   TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
+  float d[shape.accumulators()];
+  int staged_row = -1, staged_box = warp;
 #pragma unroll 1
   for (;;) {
     tiles.wait_full();
@@ -541,73 +430,70 @@ __global__ void __launch_bounds__(
     if (work.signs_first != nullptr) {
 #pragma unroll 1
       for (int box = warp; box < kBoxes; box += kWarps)
-        flip_signs<columns, tile_rows, false>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
-                                              work.order, lane);
+        flip_signs<columns, kColumns, kLine>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
+                                             work.order, lane);
       ptx::fence_proxy_async_shared();
       if constexpr (teams == 1)
         __syncthreads();
       else
         ptx::bar_sync(1 + team, 32 * kWarps);
     }
-    int next_tile = 0;
-    const auto draw_next = [&] {
-      next_tile = tickets.drawn_tile();
-      tickets.draw_ahead();
-    };
-    const auto release = [&] {
-      if (leads) tiles.set_next_tile(next_tile);
-      if (lane == 0) tiles.release();
-    };
-    // A box is free when every warp has read the tile. A warp that has no rows in the last pass waits for that; where
-    // all have, they share the boxes.
-    const auto refill = [&] {
-      constexpr bool kOneIsFree = passes * kWarps > kBoxes;
-      if (kOneIsFree ? place != kWarps - 1 : warp >= kBoxes) return;
-      if (lane == 0) {
-        tiles.wait_read();
-        for (int free = kOneIsFree ? 0 : warp; free < kBoxes; free += kOneIsFree ? 1 : kWarps)
-          tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(),
-                     free, kBoxBytes);
-      }
-      __syncwarp();
-    };
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
+      const int box = pass * kWarps + warp;
+      const bool has_rows = box < kBoxes;
       constexpr int kLastPass = passes - 1;
-      const int first = pass * kWarps;
-      if (first + 4 * (kGroups - 1) >= kBoxes && first + 4 * group >= kBoxes) {  // only ever in the last pass
-        draw_next();
-        release();
-        refill();
-        continue;
-      }
-      float d[shape.accumulators()];
+
       ptx::pin_accumulators(d);
       exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
-      writer.send(maps.out, work, lane);
-      if (pass == kLastPass) draw_next();
+      if (staged_row >= 0) {
+        writer.send(maps.out, staged_box, staged_row, lane);
+        staged_row = -1;
+      }
+      int next_tile = 0;
+      if (pass == kLastPass) {
+        next_tile = tickets.drawn_tile();
+        tickets.draw_ahead();
+      }
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d);
 
-      if (pass == kLastPass) release();
+      if (pass == kLastPass) {
+        if (leads) tiles.set_next_tile(next_tile);
+        if (lane == 0) tiles.release();
+      }
       writer.wait();
-      const bool has_rows = own_box(pass) < kBoxes;
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-      if (pass == kLastPass) refill();
-      if (has_rows) {
-        writer.begin(work, own_box(pass), tile_rows * tile, lane);
-        if constexpr (second == 1) {
-          finish<dtype>(d, constants, work, writer);
-        } else {
-          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work, writer, lane);
+      // A box is free when every warp has read the tile. Where a warp has no rows, it waits for that, and the others
+      // do not; it asks for one box after the other, which is too slow for many. Otherwise they share the boxes.
+      constexpr bool kOneIsFree = passes == 1 && kBoxes < kWarps && kBoxes <= 9;
+      if (pass == kLastPass && (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes)) {
+        if (lane == 0) {
+          tiles.wait_read();
+          for (int free = kOneIsFree ? 0 : warp; free < kBoxes; free += kOneIsFree ? 1 : kWarps)
+            tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(),
+                       free, kBoxBytes);
         }
-        writer.end(work, lane);
+        __syncwarp();
+      }
+      if (has_rows) {
+        if constexpr (second == 1) {
+          finish<dtype>(d, constants, work.scale, writer);
+        } else {
+          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, writer, lane);
+        }
+        if (work.signs_last != nullptr) {
+          __syncwarp();
+          flip_signs<columns, kColumns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+        }
+        staged_row = tile_rows * tile;
+        staged_box = box;
       }
     }
     tiles.advance();
     __syncwarp();
   }
-  writer.send(maps.out, work, lane);
+  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
   ptx::bulk_copy_wait_group_read<0>();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a

@@ -31,12 +31,11 @@ Kernel kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
     ((whole_steps(wanted) == whole_steps(kLaunches[which])
-          ? void(found =
-                     transform_rows<dtype, kLaunches[which].shape.k_steps(), kLaunches[which].shape.columns,
-                                    kLaunches[which].shape.rows, kLaunches[which].shape.second,
-                                    kLaunches[which].teams, kLaunches[which].slots,
-                                    kLaunches[which].blocks_per_sm, kLaunches[which].passes,
-                                    kLaunches[which].held, kLaunches[which].direct>)
+          ? void(found = transform_rows<dtype, kLaunches[which].shape.k_steps(),
+                                        kLaunches[which].shape.columns, kLaunches[which].shape.rows,
+                                        kLaunches[which].shape.second, kLaunches[which].teams,
+                                        kLaunches[which].slots, kLaunches[which].blocks_per_sm,
+                                        kLaunches[which].passes, kLaunches[which].held>)
           : void()),
      ...);
   }
