@@ -144,7 +144,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
-  if (!problem.encoding.is_plain()) return {"mma_split", "wgmma", "kronecker", "rotate_then_quantize"};
+  if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
   if (!problem.op.is_sylvester()) return {"kronecker", "factors"};
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};

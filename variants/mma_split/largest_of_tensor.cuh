@@ -22,13 +22,19 @@ struct LargestOfTensor {
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   __device__ static void fetch_arguments(const Arguments&) {}
 
-  /// A warp that holds whole rows. Where a row does not exist, there is another one of the warp again, or zeros.
+  /// A warp that holds whole rows. Where a row does not exist, there are other data of the warp.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
-                                                    const RowAccess<tile, access>&,
+                                                    const RowAccess<tile, access>& io,
                                                     const Prologue<tile, access>& prologue, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
     Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
+#pragma unroll
+    for (int v = 0; v < tile.vectors; ++v) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e)
+        x[v][e] = io.exists(v) ? x[v][e] : 0.0F;
+    }
     leave_largest<tile>(arguments.out, x);
   }
 

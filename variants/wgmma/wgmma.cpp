@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "common/text.hpp"
-#include "variants/encode/output.hpp"
 
 namespace fwht::wgmma {
 
@@ -11,12 +10,6 @@ namespace fwht::wgmma {
 // itself, then one wave of blocks, then what is best inside and out of the L2.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
-  if (!problem.encoding.is_plain()) {
-    const int log_n = log2_floor(problem.n());
-    if (log_n == 13) return kRing13Deferred;
-    if (log_n == 14) return rows <= 4 * sms ? kRing14Joined : kRing14Dynamic;
-    return rows <= sms ? kRing15 : kRing15Dynamic;
-  }
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
   // Whether the blocks of so many launches fit on the device, so many on an SM. Larger clusters do not reach
   // all SMs.
@@ -62,26 +55,6 @@ constexpr bool kBuiltForHopper = false;
 constexpr bool kBuiltForHopper = true;
 #endif
 
-Support supports_encoding(const Problem& problem) {
-  if (Support encoding = encoder::supports(problem); !encoding) return encoding;
-  const Encoding& encoding = problem.encoding;
-  const auto refuse = [&](const auto&... why) -> Support {
-    return {concat("the encoding ", to_string(encoding), " is not offered by this variant: ", why...)};
-  };
-  if (encoder::finds_tensor_scale(encoding)) return refuse("it needs a pass over the whole tensor first");
-  if (encoding.intermediate != Intermediate::storage)
-    return refuse("numbers are rounded to the storage type first");
-  if (encoding.format != CodeFormat::e4m3 && encoding.format != CodeFormat::int8)
-    return refuse("e4m3 and int8 are");
-  if (encoding.scales.kind == ScaleGranularity::Kind::group && encoding.scales.group != kEncodedGroup)
-    return refuse("group=", encoding.scales.group, " must be ", kEncodedGroup);
-  if (problem.n() < 1 << kSmallestEncodedLogN || problem.n() > 1 << kLargestEncodedLogN) {
-    return refuse("n=", problem.n(), " must lie between ", 1 << kSmallestEncodedLogN, " and ",
-                  1 << kLargestEncodedLogN);
-  }
-  return {};
-}
-
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.dtype() == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};
   if (!kBuiltForHopper) {
@@ -95,14 +68,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
-  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
-  if (Support pages = require_no_pages(problem); !pages) return pages;
-  if (!problem.encoding.is_plain()) {
-    if (Support encoding = supports_encoding(problem); !encoding) return encoding;
-  }
-  Problem rows = problem;
-  rows.encoding = {};
-  if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
+  if (Support n = require_sylvester(problem, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
     if (stride % 8 != 0) {
       return {concat("row_stride=", stride,

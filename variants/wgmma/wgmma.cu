@@ -71,24 +71,12 @@ Kernel kernel_of(const Launch& launch, int log_n, Dtype dtype, Scaling scaling) 
   return {};
 }
 
-Kernel encoding_kernel(const Launch& launch, int log_n, const Problem& problem) {
-  const bool f16 = problem.dtype() == Dtype::f16;
-  const bool row = problem.encoding.scales.kind != ScaleGranularity::Kind::group;
-  if (problem.encoding.format == CodeFormat::e4m3) {
-    return f16 ? find_encoded_ring<Dtype::f16, Element::e4m3>(launch, log_n, row)
-               : find_encoded_ring<Dtype::bf16, Element::e4m3>(launch, log_n, row);
-  }
-  return f16 ? find_encoded_ring<Dtype::f16, Element::int8>(launch, log_n, row)
-             : find_encoded_ring<Dtype::bf16, Element::int8>(launch, log_n, row);
-}
-
 class WgmmaPlan final : public Plan {
  public:
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), log_n_(log2_floor(problem.n())), launch_(choose_launch(problem, device)) {
     const Scaling scaling = scaling_for(problem.scale, log_n_);
-    kernel_ = problem.encoding.is_plain() ? kernel_of(launch_, log_n_, problem.dtype(), scaling)
-                                          : encoding_kernel(launch_, log_n_, problem);
+    kernel_ = kernel_of(launch_, log_n_, problem.dtype(), scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
     FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
@@ -161,7 +149,7 @@ class WgmmaPlan final : public Plan {
                          static_cast<std::byte*>(operands.out),
                          static_cast<int>(p.rows),
                          2 * p.in.row_stride,
-                         (p.encoding.is_plain() ? 2 : 1) * p.out.row_stride,  // codes have eight bits
+                         2 * p.out.row_stride,
                          static_cast<float>(p.scale)};
     cudaLaunchAttribute attributes[2] = {};
     unsigned count = 0;
@@ -182,9 +170,6 @@ class WgmmaPlan final : public Plan {
     config.numAttrs = count;
     if (kernel_.plain != nullptr) {
       FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
-    } else if (kernel_.encoding != nullptr) {
-      const EncodedRowBatch encoded{batch, encoder::output_of(p, operands, kEncodedGroup)};
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.encoding, encoded, counter_));
     } else {
       FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_));
     }

@@ -227,30 +227,6 @@ inline constexpr std::array kLaunches<16>{
     kCluster8For16, eager(kCluster8For16), kCluster4For16, eager(kCluster4For16), kPair16,
     kPasses16,      kPasses16Dynamic};
 
-/// Where codes are written. Below, mma_split is as fast.
-inline constexpr int kSmallestEncodedLogN = 13, kLargestEncodedLogN = 15;
-/// Elements that share a scale where it is not the row that does.
-inline constexpr std::int64_t kEncodedGroup = 128;
-/// The rings that are compiled for codes: static for few rows, dynamic otherwise.
-template <int log_n>
-inline constexpr std::array<Launch, 0> kEncodedLaunches{};
-template <>
-inline constexpr std::array kEncodedLaunches<13>{kRing13Deferred};
-template <>
-inline constexpr std::array kEncodedLaunches<14>{kRing14Joined, kRing14Dynamic};
-template <>
-inline constexpr std::array kEncodedLaunches<15>{kRing15, kRing15Dynamic};
-
-/// Place of the four codes that a lane stores among the 128 of a group: of two neighbours one has those of both in
-/// the even tile of a pair, the other those in the odd tile.
-constexpr int encoded_place(int lane) {
-  return (lane & 1) * 64 + (lane >> 2) * 8 + (lane & 2) * 2;
-}
-/// Group of the warp's piece that the lower or upper eight rows of D and a column-tile pair hold.
-constexpr int encoded_group(int columns, int pair, int half) {
-  return half * (columns / 16) + pair;
-}
-
 /// Which launch makes the rows of a problem, see wgmma.cpp.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
 

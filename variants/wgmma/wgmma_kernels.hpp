@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "common/dtype.hpp"
-#include "variants/encode/output.hpp"
 #include "variants/wgmma/wgmma.hpp"
 
 namespace fwht::wgmma {
@@ -18,26 +17,18 @@ struct RowBatch {
   float scale;
 };
 
-/// For kernels that write codes: `out` are those.
-struct EncodedRowBatch : RowBatch {
-  encoder::Output output;
-};
-
 /// Where the scale is applied. A power of two goes into the constants of stage 3: there it changes no bit and
 /// costs nothing. Any other factor multiplies the results, one instruction an element.
 enum class Scaling { constants, results };
 
-/// A kernel of one of the three signatures; resident blocks that hand out rows take a counter.
+/// A kernel of one of the two signatures; resident blocks that hand out rows take a counter.
 struct Kernel {
   void (*plain)(RowBatch) = nullptr;
   void (*counting)(RowBatch, unsigned*) = nullptr;
-  void (*encoding)(EncodedRowBatch, unsigned*) = nullptr;
 
-  explicit operator bool() const { return address() != nullptr; }
+  explicit operator bool() const { return plain != nullptr || counting != nullptr; }
   const void* address() const {
-    if (plain != nullptr) return reinterpret_cast<const void*>(plain);
-    return counting != nullptr ? reinterpret_cast<const void*>(counting)
-                               : reinterpret_cast<const void*>(encoding);
+    return plain != nullptr ? reinterpret_cast<const void*>(plain) : reinterpret_cast<const void*>(counting);
   }
 };
 
@@ -46,10 +37,5 @@ Kernel one_shot_kernel(const Launch& launch, int log_n, Dtype dtype, Scaling sca
 Kernel ring_kernel(const Launch& launch, int log_n, Dtype dtype, Scaling scaling);
 Kernel pair_kernel(Dtype dtype, Scaling scaling);
 Kernel passes_kernel(Dtype dtype, Scaling scaling, bool dynamic);
-
-/// The kernel of a ring among kEncodedLaunches<log_n> that writes codes; each compiled by itself for f16 and bf16,
-/// e4m3 and int8 (wgmma_encoded_*.cu).
-template <Dtype dtype, Element element>
-Kernel find_encoded_ring(const Launch& launch, int log_n, bool whole_row);
 
 }  // namespace fwht::wgmma

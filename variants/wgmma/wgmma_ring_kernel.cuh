@@ -14,43 +14,20 @@
 
 namespace fwht::wgmma {
 
-/// Rows of the storage type.
-struct StorageOutput {
-  using Arguments = RowBatch;
-
-  template <int columns, class Choice>
-  struct Writer : StagingWriter<columns, Choice::launch.store_pieces, Choice::launch.deferred> {
-    using Staging = StagingWriter<columns, Choice::launch.store_pieces, Choice::launch.deferred>;
-
-    __device__ static Writer of(const RowBatch&, std::byte* all_staging, int block_warp, int lane) {
-      return {{ptx::shared_address(all_staging) + block_warp * Staging::kBytes, lane}};
-    }
-    /// Stage 3, then the words leave.
-    template <Dtype dtype, int chains, bool joined, int registers, class Constants>
-    __device__ void finish_row(float (&d)[registers], const Constants& constants, int /*row*/,
-                               int /*upper_m*/) {
-      finish_pairs<dtype, chains, joined>(
-          d, all_finite(d), constants, this->lane,
-          [&](int pair, const std::uint32_t(&words)[4]) { this->write(pair, words); });
-    }
-  };
-};
-
 /// @tparam dtype    f16 or bf16
 /// @tparam log_n    log2 of the row length
 /// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
 /// @tparam scaling  where the scale is applied
-/// @tparam Output   what is written: StorageOutput, or codes and scales (wgmma_encoded.cuh)
-template <Dtype dtype, int log_n, class Choice, Scaling scaling, class Output = StorageOutput>
+template <Dtype dtype, int log_n, class Choice, Scaling scaling>
 __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
-    ring(__grid_constant__ const typename Output::Arguments batch, unsigned* next_row) {
+    ring(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch = Choice::launch;
   constexpr Tile tile = tile_of(launch, log_n);
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kPieces = launch.load_pieces;
   constexpr int kTeams = launch.teams, kSlots = launch.slots, kWarps = 4 * launch.parts();
   using Pipeline = SlotPipeline<kSlots, kPieces, tile.row_bytes(), kWarps>;
-  using Writer = typename Output::template Writer<kColumns, Choice>;
+  using Writer = StagingWriter<kColumns, launch.store_pieces, launch.deferred>;
 
   // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
   extern __shared__ __align__(1024) std::byte shared[];
@@ -64,7 +41,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   const bool leader = lane == 0 && upper_m == 0;  // of the team
   Pipeline pipeline{ptx::shared_address(bookkeeping) + team * Pipeline::kBarrierBytes,
                     ptx::shared_address(shared) + team * kSlots * tile.row_bytes()};
-  Writer writer = Writer::of(batch, all_staging, block_warp, lane);
+  Writer writer{ptx::shared_address(all_staging) + block_warp * Writer::kBytes, lane};
   int* const row_in = reinterpret_cast<int*>(bookkeeping + kTeams * Pipeline::kBarrierBytes) + team * kSlots;
   const int stride = static_cast<int>(gridDim.x) * kTeams;
   const int first = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
@@ -118,7 +95,9 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     tickets.template refill<kWarps>(row, batch, pipeline, lane, upper_m);
 
     // Stage 3: b0-b2 and b6 (joined: b0-b2), then the words leave.
-    writer.template finish_row<dtype, launch.chains, launch.joined>(d, constants, row, upper_m);
+    finish_pairs<dtype, launch.chains, launch.joined>(
+        d, all_finite(d), constants, lane,
+        [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });
     writer.end_row();
     pipeline.advance();
     __syncwarp();

@@ -366,55 +366,5 @@ TEST(Wgmma, EveryChoiceIsListed) {
   }
 }
 
-TEST(Wgmma, CodesOfALaneAndItsNeighbourAreFourInARow) {
-  for (const auto& [log_n, log_parts] : {std::pair{13, 0}, {14, 0}, {15, 1}}) {
-    const Tile tile{log_n, log_parts};
-    const int pairs = tile.columns() / 16;
-    std::set<int> stored;
-    for (int warpgroup = 0; warpgroup < tile.warpgroups_per_row(); ++warpgroup) {
-      for (int thread = 0; thread < 128; ++thread) {
-        const int lane = thread & 31, piece = 4 * warpgroup + (thread >> 5), odd = lane & 1;
-        for (int pair = 0; pair < pairs; ++pair) {
-          for (int half = 0; half < 2; ++half) {
-            // Two numbers of its own and two of its neighbour, of the even tile or of the odd one.
-            int elements[4];
-            for (int i = 0; i < 4; ++i) {
-              const int owner = i / 2 == odd ? thread : thread ^ 1;
-              elements[i] =
-                  tile.element_of_accumulator(warpgroup, owner, 8 * pair + 4 * odd + 2 * half + i % 2);
-            }
-            const int first = piece * 16 * tile.columns() +
-                              static_cast<int>(kEncodedGroup) * encoded_group(tile.columns(), pair, half) +
-                              encoded_place(lane);
-            for (int i = 0; i < 4; ++i)
-              ASSERT_EQ(elements[i], first + i) << log_n << " thread " << thread << " pair " << pair;
-            EXPECT_TRUE(stored.insert(first).second);
-          }
-        }
-      }
-    }
-    EXPECT_EQ(stored.size(), std::size_t{1} << (log_n - 2));
-  }
-}
-
-TEST(Wgmma, EveryEncodedChoiceIsListedAndFits) {
-  const DeviceInfo device = h200_description();
-  const auto listed = [](int log_n, const Launch& launch) {
-    const auto in = [&](const auto& all) { return std::find(all.begin(), all.end(), launch) != all.end(); };
-    return log_n == 13   ? in(kEncodedLaunches<13>)
-           : log_n == 14 ? in(kEncodedLaunches<14>)
-                         : in(kEncodedLaunches<15>);
-  };
-  for (int log_n = kSmallestEncodedLogN; log_n <= kLargestEncodedLogN; ++log_n) {
-    for (std::int64_t rows = 1; rows << log_n <= std::int64_t{1} << 28; rows += 1 + rows / 7) {
-      Problem problem = make_problem(Dtype::bf16, std::int64_t{1} << log_n, rows, Placement::out_of_place);
-      problem.encoding = parse_encoding("e4m3:128");
-      const Launch launch = choose_launch(problem, device);
-      EXPECT_TRUE(listed(log_n, launch)) << to_string(problem);
-      EXPECT_LE(shared_bytes(launch, log_n), device.shared_bytes_per_block) << to_string(problem);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fwht::wgmma
