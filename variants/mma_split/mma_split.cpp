@@ -45,12 +45,6 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (!problem.encoding.is_plain()) {
     if (Support encoding = encoder::supports(problem); !encoding) return encoding;
     if (Support prologue = supports_prologue(problem); !prologue) return prologue;
-    // Its pass for the largest number does not see what the fp32 result of few rows has (EncodedIntermediate on a device).
-    if (encoder::finds_tensor_scale(problem.encoding) && problem.encoding.intermediate == Intermediate::f32) {
-      return {concat("the encoding ", to_string(problem.encoding),
-                     " is not offered by this variant: a scale that follows from the tensor takes numbers "
-                     "rounded to storage")};
-    }
     rows.encoding = {};
     rows.prologue = {};
     rows.paging = {};
