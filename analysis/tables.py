@@ -106,10 +106,14 @@ def display_rank(column: pd.Series) -> pd.Series:
 
 
 def correct(results: pd.DataFrame, *, candidates=False, **wanted) -> pd.DataFrame:
-    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others; a
-    variant that hands on to another one goes by the name of what it picked, where that was not measured itself."""
+    """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others and
+    without the codes of a variant that wrote wrong ones of the same encoding elsewhere; a variant that hands on to another one goes
+    by the name of what it picked, where that was not measured itself."""
     rows = results[results["status"] == "ok"]
     if candidates:
+        wrong = results[(results["status"] == "incorrect") & (results["encoding"] != "")]
+        of_codes = ["variant", "encoding"]
+        rows = rows[~pd.MultiIndex.from_frame(rows[of_codes]).isin(list(wrong[of_codes].itertuples(index=False, name=None)))]
         forwards = rows["picked"] != ""
         rows = rows.assign(variant=rows["picked"].where(forwards, rows["variant"]), forwards=forwards)[~rows["peer"].astype(bool)]
         rows = rows.sort_values("forwards", kind="stable").drop_duplicates([*PROBLEM, "variant"]).sort_index().drop(columns="forwards")

@@ -268,6 +268,19 @@ def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
     assert "kronecker" not in set(tables.errors(device)["variant"])
 
 
+def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):
+    writer = gpu_folder(**SMALL)
+    writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0)
+    for n, encoding in ((512, "e4m3:row"), (1024, "e4m3:row"), (1024, "mxfp8")):
+        writer.measure("wrong", "f16", n, 1 << 20, "replay", encoding=encoding, time_us=5.0)
+    of_1024 = next(row for row in writer.tables["results.csv"] if row["variant"] == "wrong" and int(row["n"]) == 1024)
+    of_1024 |= {"status": "incorrect", "time_us": "", "fraction_of_limit": "", "message": "a code"}
+    (device,) = load([writer.write(tmp_path / "run")])
+    of_512 = tables.which([device], "f16", 512, 2048, encoding="e4m3:row")[1]
+    assert list(of_512["variant"]) == ["fused"]
+    assert list(tables.which([device], "f16", 1024, 1024, encoding="mxfp8")[1]["variant"]) == ["wrong"]
+
+
 def test_kernels_of_others_are_shown_and_never_recommended(tmp_path):
     writer = gpu_folder(**SMALL)
     writer.measure("peer:dao", "f16", 512, 1 << 20, "replay", time_us=0.001, limit_us=0.001, fraction_of_limit=1.0, host_us=3.0)
