@@ -163,7 +163,8 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
   EXPECT_EQ(first("bf16/n128/r64>e4m3:row,t8192"), "rotate_then_quantize") << "a scale of several rows";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8"), "rotate_then_quantize") << "shorter than a row of mma_split";
   EXPECT_EQ(first("bf16/n32768/r64>int4:row"), "rotate_then_quantize");
-  EXPECT_EQ(first("bf16/n32768/r64>e4m3:tensor"), "rotate_then_quantize") << "longer than the rows of mma_split";
+  EXPECT_EQ(first("bf16/n32768/r64>e4m3:tensor"), "rotate_then_quantize")
+      << "longer than the rows of mma_split";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8/f32"), "none") << "two launches have no fp32 result";
 }
 
