@@ -489,18 +489,22 @@ def _on_grid(ratio: pd.Series) -> pd.Series:
 
 def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding: str = "") -> tuple[Device, pd.DataFrame]:
     """Every variant on the measured problem nearest to n, dtype and rows, best first, contiguous and in place where measured;
-    on the GPU in the mode that judges its size best, else in mode host. From the first of `devices` that measured n and dtype.
+    on the GPU in the mode that judges its size best, else in mode host. From the first of `devices` that measured n and dtype, or
+    another run of the same device that measured a number of rows nearer to `rows`.
 
     All columns of the results, `over_ideal` (the error over that of one rounding) and `ties` (as fast as the first within the
     repetitions). ResultsError where nothing was measured.
     """
     known: set[int] = set()
+    found: list[tuple[Device, pd.DataFrame]] = []
     for device in devices:
         part = correct(device.results, candidates=True, dtype=dtype, encoding=encoding)
         known |= set(part["n"])
         part = part[part["n"] == n]
-        if len(part):
-            return device, _nearest(device, part, dtype, n, rows)
+        if len(part) and (not found or device.name == found[0][0].name):
+            found.append((device, _nearest(device, part, dtype, n, rows)))
+    if found:
+        return min(found, key=lambda one: abs(math.log2(one[1]["rows"].iloc[0] / rows)))
     text = f" with encoding {encoding}" if encoding else ""
     if not known:
         raise ResultsError(f"nothing was measured in {dtype}{text}")

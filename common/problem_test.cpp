@@ -113,6 +113,11 @@ TEST(Problem, CountsUsefulWork) {
   EXPECT_EQ(problem.span_elements(), 3072);
 }
 
+TEST(Problem, RowsTimesStrideHasALimit) {
+  EXPECT_NO_THROW(parse_problem("f16/n8/r72057594037927935"));  // 8 (2^56 - 1)
+  EXPECT_THROW(parse_problem("f16/n8/r72057594037927936"), BadRequest);
+}
+
 TEST(Problem, RefusesNonsenseWithValueAndLimit) {
   for (const char* text : {"f16",
                            "f16/n0/r1",
