@@ -364,16 +364,20 @@ function refresh(focus) {
 
 // --- my problem -------------------------------------------------------------------------------------------------------
 
-// As tables.which: the first run that measured n and dtype; the nearest row count; the mode that judges the size best.
+// As tables.which: the first run that measured n and dtype, or another of the same device with a nearer row count; the mode that
+// judges the size best.
 function which(dtype, n, rows) {
+  const far = (count) => Math.abs(Math.log2(count / rows));
+  let found = null;
   for (let index = 0; index < runs.length; ++index) {
+    if (found && runs[index].device !== found.device) continue;
     let part = rowsOf(index).filter((row) => row.candidate && row.dtype === dtype && row.n === n && !row.encoding).map((row) => ({ ...row, variant: row.candidate }));
     if (!part.length) continue;
     const layout = part.some((row) => row.layout === "in place") ? "in place" : part[0].layout;
     part = part.filter((row) => row.layout === layout);
     if (part.some((row) => row.mode !== "host")) part = part.filter((row) => row.mode !== "host");
-    const far = (count) => Math.abs(Math.log2(count / rows));
     const count = distinct(part, (row) => row.rows).sort((a, b) => far(a) - far(b) || a - b)[0];
+    if (found && far(count) >= far(found.count)) continue;
     part = part.filter((row) => row.rows === count);
     const bytes = count * n * data.bytes[dtype], l2 = runs[index].l2_bytes;
     const regime = bytes <= l2 / 64 ? "small" : bytes <= data.in_l2 * l2 ? "L2" : "DRAM";
@@ -382,9 +386,9 @@ function which(dtype, n, rows) {
     const tied = part.filter((row) => row.time_min_us <= part[0].time_max_us || row.time_us <= (1 + runs[index].noise) * part[0].time_us);
     const exact = (row) => Math.round(100 * row.error);
     const winner = [...tied].sort((a, b) => exact(a) - exact(b) || a.time_us - b.time_us)[0];
-    return { run: runs[index].name, mode, layout, count, winner, tied, rows: [winner, ...part.filter((row) => row !== winner)] };
+    found = { run: runs[index].name, device: runs[index].device, mode, layout, count, winner, tied, rows: [winner, ...part.filter((row) => row !== winner)] };
   }
-  return null;
+  return found;
 }
 
 function startWhich() {
