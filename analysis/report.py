@@ -111,7 +111,8 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
     return {
         "start": shown.index(first.device) if first else 0,
         "runs": [
-            {"name": d.short, "device": d.name, "l2_bytes": d.l2_bytes, "noise": float(d.results["noise"].max()), "results": pack(f)} for d, f in zip(shown, frames)
+            {"name": d.short, "device": d.name, "l2_bytes": d.l2_bytes, "noise": float(d.results["noise"].max()), "results": pack(f)}
+            for d, f in zip(shown, frames)
         ],
         "styles": charts.styles(names),
         "modes": list(MODES), "dtypes": list(DTYPES), "families": PARTS["families"], "own": tables.OWN,
