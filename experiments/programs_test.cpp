@@ -64,7 +64,8 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--variant cpu --problem f32/n4/r100000000000000", "MiB of host memory, there are");
   expect_refused(kSweep, "--variant cpu --problem f32/n4/r4 --mode replay",
                  "no variant that was asked for runs");
-  expect_refused(kAccuracy, "--variant cpu --n 3", "nothing that was asked for can be measured here");
+  expect_refused(kAccuracy, "--variant cpu --n 3", "n=3 is no power of two");
+  expect_refused(kAccuracy, "--variant wgmma --n 128", "nothing that was asked for can be measured here");
   expect_refused(kAccuracy, "--input nope", "nope");
   expect_refused(kAccuracy, "--variant nope", "unknown variant 'nope'");
   expect_refused(kAccuracy, "--dtype f8", "unknown dtype 'f8'");
