@@ -19,7 +19,9 @@ namespace {
 
 /// Position of a number among the numbers of its format: neighbours differ by one, -0 and +0 share 0.
 std::int64_t ordinal(Dtype dtype, double value) {
-  const auto bits = static_cast<std::int64_t>(encode(dtype, std::fabs(value)));
+  const double magnitude = std::fabs(value);
+  const auto bits = dtype == Dtype::f64 ? std::bit_cast<std::int64_t>(magnitude)
+                                        : static_cast<std::int64_t>(encode(dtype, magnitude));
   return std::signbit(value) ? -bits : bits;
 }
 
