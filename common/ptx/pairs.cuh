@@ -14,6 +14,20 @@ __device__ inline std::uint32_t fma_rn_bf16x2(std::uint32_t a, std::uint32_t b, 
   return d;
 }
 
+/// fma.rn.f16x2 (same chapter): a b + c, rounded once.
+__device__ inline std::uint32_t fma_rn_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
+/// add.rn.f16x2 (same chapter).
+__device__ inline std::uint32_t add_rn_f16x2(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t d;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+
 /// min.bf16x2 (same chapter): of a number and a NaN, the number.
 __device__ inline std::uint32_t min_bf16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t d;

@@ -3,6 +3,7 @@
 #include "common/cuda_check.hpp"
 #include "common/ptx/mma.cuh"
 #include "common/ptx/wgmma.cuh"
+#include "common/sm90a.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/profile/peaks.hpp"
 
@@ -173,11 +174,7 @@ Peak arithmetic(std::string name, void (*kernel)(Parameters...), int blocks, Arg
 
 std::string wgmma_refusal(const DeviceInfo& device) {
   if (device.compute_capability() != 90) return "wgmma exists in compute capability 9.0 (Hopper) only";
-#ifdef FWHT_WITHOUT_SM90A
-  return "built without sm_90a code, which wgmma needs";
-#else
-  return "";
-#endif
+  return kBuiltForHopper ? "" : "built without sm_90a code, which wgmma needs";
 }
 
 Peak dram_copy(const harness::CopyKernel& copy) {

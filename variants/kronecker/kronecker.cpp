@@ -7,6 +7,7 @@
 #include "common/error.hpp"
 #include "common/hadamard_matrices.hpp"
 #include "common/ptx/fragments.hpp"
+#include "common/sm90a.hpp"
 #include "common/text.hpp"
 
 namespace fwht::kronecker {
@@ -143,12 +144,6 @@ Numerics numerics_of(const Problem& problem) {
 }
 
 namespace {
-
-#ifdef FWHT_WITHOUT_SM90A
-constexpr bool kBuiltForHopper = false;
-#else
-constexpr bool kBuiltForHopper = true;
-#endif
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {

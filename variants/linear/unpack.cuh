@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/dtype.hpp"
+#include "common/ptx/pairs.cuh"
 
 namespace fwht::linear {
 
@@ -16,22 +17,6 @@ __device__ inline std::uint32_t mask_or(std::uint32_t word) {
   std::uint32_t result;
   asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(word), "n"(mask), "n"(high));
   return result;
-}
-
-__device__ inline std::uint32_t add_f16x2(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t sum;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
-  return sum;
-}
-__device__ inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  std::uint32_t sum;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-  return sum;
-}
-__device__ inline std::uint32_t fma_bf16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  std::uint32_t sum;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-  return sum;
 }
 
 __device__ inline float2 half2_to_float2(std::uint32_t word) {
@@ -69,20 +54,20 @@ __device__ inline void unpack_word(std::uint32_t word, const Zeros<Dtype::f16>& 
                                    std::uint32_t (&a)[4]) {
   constexpr std::uint32_t kSixteenth = 0x2C002C00U;
   const std::uint32_t upper = word >> 8;
-  a[0] = add_f16x2(mask_or<0x000F000FU, 0x64006400U>(word), zeros.low);
-  a[1] = fma_f16x2(mask_or<0x00F000F0U, 0x64006400U>(word), kSixteenth, zeros.high);
-  a[2] = add_f16x2(mask_or<0x000F000FU, 0x64006400U>(upper), zeros.low);
-  a[3] = fma_f16x2(mask_or<0x00F000F0U, 0x64006400U>(upper), kSixteenth, zeros.high);
+  a[0] = ptx::add_rn_f16x2(mask_or<0x000F000FU, 0x64006400U>(word), zeros.low);
+  a[1] = ptx::fma_rn_f16x2(mask_or<0x00F000F0U, 0x64006400U>(word), kSixteenth, zeros.high);
+  a[2] = ptx::add_rn_f16x2(mask_or<0x000F000FU, 0x64006400U>(upper), zeros.low);
+  a[3] = ptx::fma_rn_f16x2(mask_or<0x00F000F0U, 0x64006400U>(upper), kSixteenth, zeros.high);
 }
 
 /// 0x4300 | q is 128 + q in bf16: only the lowest nibble fits its seven bits.
 __device__ inline void unpack_word(std::uint32_t word, const Zeros<Dtype::bf16>& zeros,
                                    std::uint32_t (&a)[4]) {
   constexpr std::uint32_t kOne = 0x3F803F80U;
-  a[0] = fma_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word), kOne, zeros.low);
-  a[1] = fma_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 4), kOne, zeros.high);
-  a[2] = fma_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 8), kOne, zeros.low);
-  a[3] = fma_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 12), kOne, zeros.high);
+  a[0] = ptx::fma_rn_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word), kOne, zeros.low);
+  a[1] = ptx::fma_rn_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 4), kOne, zeros.high);
+  a[2] = ptx::fma_rn_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 8), kOne, zeros.low);
+  a[3] = ptx::fma_rn_bf16x2(mask_or<0x000F000FU, 0x43004300U>(word >> 12), kOne, zeros.high);
 }
 
 }  // namespace fwht::linear

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "common/sm90a.hpp"
 #include "common/text.hpp"
 
 namespace fwht::wgmma {
@@ -48,12 +49,6 @@ Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
 }
 
 namespace {
-
-#ifdef FWHT_WITHOUT_SM90A
-constexpr bool kBuiltForHopper = false;
-#else
-constexpr bool kBuiltForHopper = true;
-#endif
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.dtype() == Dtype::f32) return {"dtype f32 is not supported: the exact stage needs 16-bit data"};

@@ -4,17 +4,12 @@
 
 #include "common/bits.hpp"
 #include "common/error.hpp"
+#include "common/sm90a.hpp"
 #include "common/text.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 
 namespace fwht::linear::pipelined {
 namespace {
-
-#ifdef FWHT_WITHOUT_SM90A
-constexpr bool kBuiltForHopper = false;
-#else
-constexpr bool kBuiltForHopper = true;
-#endif
 
 bool is_hopper(const DeviceInfo& device) {
   return kBuiltForHopper && device.compute_capability() == 90;
