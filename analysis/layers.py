@@ -52,6 +52,17 @@ def linear_best(device: Device) -> pd.DataFrame:
     return best[[*varied, "variant", "time_us", "limit_us", "fraction_of_limit", *over]]
 
 
+def over_dense(device: Device) -> pd.DataFrame:
+    """Layers without rotation and act-order: `ratio`, the time of cuBLAS on fp16 weights over that of the fastest variant."""
+    rows = linear(device)
+    if rows.empty:
+        return pd.DataFrame(columns=["m", "n", "k", "ratio"])
+    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false")]
+    best = rows.groupby(["m", "n", "k", "dtype"])["time_us"].min()
+    dense = rows[rows["variant"] == "dense_fp16"].groupby(["m", "n", "k", "dtype"])["time_us"].min()
+    return (dense / best).dropna().rename("ratio").reset_index()
+
+
 def rotated(device: Device) -> pd.DataFrame:
     """Layers with a rotation of x in front, beside the fastest variant without: `alone_us`, `added_us`."""
     rows = linear(device)

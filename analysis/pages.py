@@ -143,11 +143,39 @@ def fused_table(device: Device, size: str = "") -> str:
     return table(["encoding", "size", *(f"n = {n}" for n in lengths)], rows, numeric="rest")
 
 
+def overview_table(wide: Device | None, coded: Device | None, linear: Device | None, parallel: Device | None) -> str:
+    """Beyond powers of two: one line for row lengths m 2^k, codes, linear layers and several GPUs each, where a run has them."""
+    rows = []
+    if wide:
+        frame = tables.by_width(wide)
+        part = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
+        shares, error = part["fraction_of_limit"], part["over_ideal"].max()
+        rows.append(["row lengths m 2^k, such as 14336", f"in f16, DRAM: {percent(shares.median())} of a copy, the median of {len(part)} lengths "
+                     f"({percent(shares.min())} to {percent(shares.max())}); error at most {fixed(error)} roundings", "[operators](docs/operators.md)"])  # fmt: skip
+    if coded:
+        part = tables.fused(coded)
+        part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()]
+        gains = [(f, part[part["format"] == f]["gain"]) for f in ("e4m3:row", "int8:row", "mxfp4")]
+        rows.append(["rotate and quantize in one kernel", "DRAM: time of two launches over ours, " + "; ".join(
+            f"{f} {fixed(g.min())} to {fixed(g.max())}" for f, g in gains if len(g)), "[quantize](docs/quantize.md)"])  # fmt: skip
+    if linear:
+        over = layers.over_dense(linear).query("m <= 32 and n == k")
+        rows += [["linear layers with 4-bit weights", f"time of cuBLAS in fp16 over ours, 1 to 32 tokens, n = k from {over['n'].min()} to {over['n'].max()}: "
+                  f"{fixed(over['ratio'].min())} to {fixed(over['ratio'].max())}", "[linear](docs/linear.md)"]] if len(over) else []  # fmt: skip
+    if parallel:
+        frame = layers.speedups(parallel)
+        frame = frame[frame["ranks"] == frame["ranks"].max()]
+        rows.append([f"MLP over {frame['ranks'].max()} GPUs, act-order", f"time of the naive order over the TP-aware one, 1 to 16 tokens: "
+                     f"{fixed(frame['speedup'].min())} to {fixed(frame['speedup'].max())}", "[several GPUs](docs/several_gpus.md)"])  # fmt: skip
+    return table(["more", "measured", "page"], rows, numeric=False)
+
+
 def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
     wide, coded = newest(devices, lambda d: bool((d.results["family"] == "width").any())), newest(devices, lambda d: len(tables.fused(d)) > 0)
-    families = {"wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table}
+    families = {"wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
+                "overview_table": overview_table}  # fmt: skip
     if device is None:
         return {"device": None} | families
     newer = newest(devices, timed_on_gpu)

@@ -208,6 +208,15 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 
 
+def test_the_readme_has_a_line_for_each_part_that_was_measured(wide, tmp_path):
+    linear, parallel = device_of(linear_writer(), tmp_path / "linear"), device_of(parallel_writer(), tmp_path / "parallel")
+    text = pages.overview_table(wide, None, linear, parallel)
+    assert "in f16, DRAM: 75 % of a copy, the median of 1 lengths (75 % to 75 %); error at most 1.21 roundings" in text
+    assert "time of cuBLAS in fp16 over ours, 1 to 32 tokens, n = k from 4096 to 4096: 2.40 to 2.40" in text  # 64 tokens are another matter
+    assert "MLP over 2 GPUs" in text and "1 to 16 tokens: 1.25 to 1.25" in text and "rotate and quantize" not in text
+    assert pages.overview_table(None, None, None, None) == ""
+
+
 def test_tables_of_widths_and_fused_output(wide, tmp_path):
     text = pages.width_table(wide, "f16")
     assert "| f16: n | operator | DRAM, replay | 1 row, µs | error | best |" in text and "| 14336 | 28x512 | 75 % | 2.00 | 1.21 | kronecker |" in text
@@ -217,6 +226,7 @@ def test_tables_of_widths_and_fused_output(wide, tmp_path):
         writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time, limit_us=7.5, fraction_of_limit=7.5 / time)
     fused = device_of(writer, tmp_path / "fused")
     assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(fused)
+    assert "DRAM: time of two launches over ours, e4m3:row 1.50 to 1.50" in pages.overview_table(None, fused, None, None)
     lines = pages._special_support([wide, fused]).splitlines()[2:]
     assert sorted(lines) == [
         "| auto | f16 | rows | in place | 14336 |", "| kronecker | f16 | rows | in place | 14336 |", "| mma_split | f16 | e4m3 | in place | 512 |",
