@@ -6,24 +6,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "common/cuda_check.hpp"
+#include "common/cuda_objects.hpp"
 
 namespace fwht {
-
-/// A stream of its own, which does not wait for the default stream: a plan may be made while another one is captured.
-class PrivateStream {
- public:
-  PrivateStream() { FWHT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~PrivateStream() { cudaStreamDestroy(stream_); }
-  PrivateStream(const PrivateStream&) = delete;
-  PrivateStream& operator=(const PrivateStream&) = delete;
-
-  cudaStream_t get() const { return stream_; }
-  void wait() const { FWHT_CUDA(cudaStreamSynchronize(stream_)); }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 class DeviceArray {
  public:
@@ -34,8 +19,8 @@ class DeviceArray {
   /// With this content when it returns.
   DeviceArray(const void* content, std::size_t bytes) : DeviceArray(bytes) {
     if (bytes == 0) return;
-    const PrivateStream stream;
-    FWHT_CUDA(cudaMemcpyAsync(memory_, content, bytes, cudaMemcpyHostToDevice, stream.get()));
+    const OwnedStream stream;
+    FWHT_CUDA(cudaMemcpyAsync(memory_, content, bytes, cudaMemcpyHostToDevice, stream));
     stream.wait();
   }
   ~DeviceArray() { cudaFree(memory_); }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/cuda_check.hpp"
+#include "common/cuda_objects.hpp"
 #include "common/memory.hpp"
 #include "experiments/tensor_parallel/device.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
@@ -22,63 +22,6 @@ __global__ void activate_kernel(const __half2* in, __half2* out, int pairs) {
   const auto act = [](float x) { return silu ? x / (1.0F + __expf(-x)) : x; };
   out[std::int64_t{row} * pairs + i] = __floats2half2_rn(act(gate.x) * up.x, act(gate.y) * up.y);
 }
-
-class OwnedStream {
- public:
-  OwnedStream() { FWHT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~OwnedStream() { cudaStreamDestroy(stream_); }
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-struct OwnedEvents {
-  explicit OwnedEvents(int count) : events(static_cast<std::size_t>(count)) {
-    for (cudaEvent_t& event : events)
-      FWHT_CUDA(cudaEventCreate(&event));
-  }
-  ~OwnedEvents() {
-    for (cudaEvent_t event : events)
-      if (event != nullptr) cudaEventDestroy(event);
-  }
-  OwnedEvents(const OwnedEvents&) = delete;
-  OwnedEvents& operator=(const OwnedEvents&) = delete;
-  std::vector<cudaEvent_t> events;
-};
-
-class Graph {
- public:
-  Graph(cudaStream_t stream, const std::function<void(Stream)>& enqueue) {
-    // Of this thread alone: the other ranks' threads allocate and capture meanwhile.
-    FWHT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    cudaGraph_t graph = nullptr;
-    try {
-      enqueue(stream);
-    } catch (...) {
-      cudaStreamEndCapture(stream, &graph);
-      if (graph != nullptr) cudaGraphDestroy(graph);
-      cudaGetLastError();
-      throw;
-    }
-    FWHT_CUDA(cudaStreamEndCapture(stream, &graph));
-    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    check_cuda(status, "cudaGraphInstantiate(&executable_, graph, 0)");
-    FWHT_CUDA(cudaGraphUpload(executable_, stream));
-  }
-  ~Graph() {
-    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(cudaStream_t stream) const { FWHT_CUDA(cudaGraphLaunch(executable_, stream)); }
-
- private:
-  cudaGraphExec_t executable_ = nullptr;
-};
 
 }  // namespace
 
@@ -110,23 +53,20 @@ std::vector<double> time_together(Communicator& communicator, const std::functio
   communicator.all_reduce(start.data(), 1, Dtype::f32, stream);
   communicator.finish(stream, limit);
 
-  const Graph graph(stream, enqueue);
-  OwnedEvents events(2 * replays);
+  const ExecutableGraph graph(stream, CapturedGraph(stream, enqueue));
+  const std::vector<OwnedEvent> starts(static_cast<std::size_t>(replays)),
+      stops(static_cast<std::size_t>(replays));
   graph.launch(stream);
-  for (int i = 0; i < replays; ++i) {
+  for (std::size_t i = 0; i < starts.size(); ++i) {
     communicator.all_reduce(start.data(), 1, Dtype::f32, stream);
-    FWHT_CUDA(cudaEventRecord(events.events[static_cast<std::size_t>(2 * i)], stream));
+    FWHT_CUDA(cudaEventRecord(starts[i], stream));
     graph.launch(stream);
-    FWHT_CUDA(cudaEventRecord(events.events[static_cast<std::size_t>(2 * i + 1)], stream));
+    FWHT_CUDA(cudaEventRecord(stops[i], stream));
   }
   communicator.finish(stream, limit);
   std::vector<double> times_us;
-  for (int i = 0; i < replays; ++i) {
-    float milliseconds = 0.0F;
-    FWHT_CUDA(cudaEventElapsedTime(&milliseconds, events.events[static_cast<std::size_t>(2 * i)],
-                                   events.events[static_cast<std::size_t>(2 * i + 1)]));
-    times_us.push_back(1e3 * static_cast<double>(milliseconds));
-  }
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    times_us.push_back(elapsed_us(starts[i], stops[i]));
   return times_us;
 }
 

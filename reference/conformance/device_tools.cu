@@ -1,30 +1,11 @@
 #include "reference/conformance/device_tools.hpp"
 
-#include <memory>
-
-#include "common/cuda_check.hpp"
+#include "common/cuda_objects.hpp"
+#include "common/device_array.cuh"
 #include "common/ptx/griddepcontrol.cuh"
 
 namespace fwht::conformance {
 namespace {
-
-struct Destroy {
-  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
-  void operator()(unsigned long long* counter) const { cudaFree(counter); }
-};
-using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
-using OwnedGraph = std::unique_ptr<CUgraph_st, Destroy>;
-using OwnedGraphExec = std::unique_ptr<CUgraphExec_st, Destroy>;
-using OwnedCounter = std::unique_ptr<unsigned long long, Destroy>;
-
-OwnedStream new_stream() {
-  cudaStream_t stream = nullptr;
-  // Non-blocking: work that was put on the default stream by mistake is not waited for, and shows.
-  FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return OwnedStream(stream);
-}
 
 __global__ void fill_shared(int words, int* sink) {
   extern __shared__ int shared[];
@@ -75,11 +56,11 @@ void launch_copy_late(const void* from, void* to, std::int64_t bytes, unsigned d
 
 void execute_between_eager_neighbours(const Plan& plan, const void* source, void* in, void* out, void* result,
                                       std::int64_t bytes) {
-  const OwnedStream stream = new_stream();
-  launch_copy_late(source, in, bytes, 50'000, stream.get());
-  plan.execute(in, out, stream.get());
-  launch_copy_late(out, result, bytes, 0, stream.get());
-  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+  const OwnedStream stream;
+  launch_copy_late(source, in, bytes, 50'000, stream);
+  plan.execute(in, out, stream);
+  launch_copy_late(out, result, bytes, 0, stream);
+  stream.wait();
 }
 
 void fill_shared_memory_with_nan() {
@@ -93,53 +74,40 @@ void fill_shared_memory_with_nan() {
 }
 
 void execute_on_new_stream(const Plan& plan, const void* in, void* out) {
-  const OwnedStream stream = new_stream();
-  plan.execute(in, out, stream.get());
-  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+  const OwnedStream stream;
+  plan.execute(in, out, stream);
+  stream.wait();
 }
 
 void execute_captured(const Plan& plan, const void* in, void* out, int replays,
                       const std::function<void()>& between) {
-  const OwnedStream stream = new_stream();
-  FWHT_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal));
-  cudaGraph_t captured = nullptr;
-  try {
-    plan.execute(in, out, stream.get());
-  } catch (...) {
-    cudaStreamEndCapture(stream.get(),
-                         &captured);  // leaves the stream usable; the first error is the one to report
-    OwnedGraph discarded(captured);
-    throw;
-  }
-  FWHT_CUDA(cudaStreamEndCapture(stream.get(), &captured));
-  const OwnedGraph graph(captured);
-  cudaGraphExec_t instantiated = nullptr;
-  FWHT_CUDA(cudaGraphInstantiate(&instantiated, graph.get(), 0));
-  const OwnedGraphExec executable(instantiated);
+  const OwnedStream stream;
+  const CapturedGraph graph(
+      stream, [&](cudaStream_t captured) { plan.execute(in, out, captured); }, cudaStreamCaptureModeGlobal);
+  const ExecutableGraph executable(stream, graph);
   if (between) between();
   for (int i = 0; i < replays; ++i)
-    FWHT_CUDA(cudaGraphLaunch(executable.get(), stream.get()));
-  FWHT_CUDA(cudaStreamSynchronize(stream.get()));
+    executable.launch(stream);
+  stream.wait();
 }
 
 void execute_concurrently(const Plan& first, const void* first_in, void* first_out, const Plan& second,
                           const void* second_in, void* second_out) {
-  const OwnedStream a = new_stream(), b = new_stream();
-  first.execute(first_in, first_out, a.get());
-  second.execute(second_in, second_out, b.get());
-  FWHT_CUDA(cudaStreamSynchronize(a.get()));
-  FWHT_CUDA(cudaStreamSynchronize(b.get()));
+  const OwnedStream a, b;
+  first.execute(first_in, first_out, a);
+  second.execute(second_in, second_out, b);
+  a.wait();
+  b.wait();
 }
 
 std::int64_t count_departures_from_period(const void* data, std::int64_t words, std::int64_t period) {
-  unsigned long long* allocated = nullptr;
-  FWHT_CUDA(cudaMalloc(&allocated, sizeof *allocated));
-  const OwnedCounter counter(allocated);
-  FWHT_CUDA(cudaMemset(counter.get(), 0, sizeof *allocated));
-  count_departures<<<4096, 256>>>(static_cast<const unsigned short*>(data), words, period, counter.get());
+  const DeviceArray memory(sizeof(unsigned long long));
+  auto* const counter = memory.as<unsigned long long>();
+  FWHT_CUDA(cudaMemset(counter, 0, sizeof *counter));
+  count_departures<<<4096, 256>>>(static_cast<const unsigned short*>(data), words, period, counter);
   FWHT_CUDA(cudaGetLastError());
   unsigned long long count = 0;
-  FWHT_CUDA(cudaMemcpy(&count, counter.get(), sizeof count, cudaMemcpyDefault));
+  FWHT_CUDA(cudaMemcpy(&count, counter, sizeof count, cudaMemcpyDefault));
   return static_cast<std::int64_t>(count);
 }
 

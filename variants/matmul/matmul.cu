@@ -44,11 +44,11 @@ DeviceArray matrix_of(const Problem& problem) {
   DeviceArray matrix(bytes_for(problem, n * n));
   constexpr int kThreads = 256;
   const auto blocks = static_cast<unsigned>(ceil_div(n * n, kThreads));
-  const PrivateStream stream;
+  const OwnedStream stream;
   if (problem.dtype() == Dtype::f16) {
-    write_matrix<Dtype::f16><<<blocks, kThreads, 0, stream.get()>>>(signs, n, matrix.as<__half>());
+    write_matrix<Dtype::f16><<<blocks, kThreads, 0, stream>>>(signs, n, matrix.as<__half>());
   } else {
-    write_matrix<Dtype::bf16><<<blocks, kThreads, 0, stream.get()>>>(signs, n, matrix.as<__nv_bfloat16>());
+    write_matrix<Dtype::bf16><<<blocks, kThreads, 0, stream>>>(signs, n, matrix.as<__nv_bfloat16>());
   }
   FWHT_CUDA(cudaGetLastError());
   stream.wait();

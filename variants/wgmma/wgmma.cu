@@ -44,6 +44,7 @@
 #include <cstdint>
 
 #include "common/cuda_check.hpp"
+#include "common/device_array.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -89,25 +90,13 @@ class WgmmaPlan final : public Plan {
         std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
     blocks_ = launch_.cluster() *
               (launch_.form == Form::one_shot ? problem.rows : std::min(problem.rows, resident));
-    if (launch_.dynamic) {
-      void* counter = nullptr;
-      FWHT_CUDA(cudaMalloc(&counter, sizeof(unsigned)));
-      counter_ = static_cast<unsigned*>(counter);
-      // On a stream of its own: a plan may be made while another one is captured.
-      cudaStream_t stream = nullptr;
-      FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-      FWHT_CUDA(cudaMemsetAsync(counter_, 0, sizeof(unsigned), stream));
-      FWHT_CUDA(cudaStreamSynchronize(stream));
-      FWHT_CUDA(cudaStreamDestroy(stream));
-    }
-  }
-  ~WgmmaPlan() override {
-    if (counter_ != nullptr) cudaFree(counter_);
+    constexpr unsigned kNone = 0;
+    if (launch_.dynamic) counter_ = DeviceArray(&kNone, sizeof kNone);
   }
 
   std::size_t alignment() const override { return 16; }
 
-  bool one_stream_at_a_time() const override { return counter_ != nullptr; }
+  bool one_stream_at_a_time() const override { return counter_.as<unsigned>() != nullptr; }
 
   Numerics numerics() const override {
     Numerics numerics = single_rounding(Sums::split_bf16, problem());
@@ -171,7 +160,7 @@ class WgmmaPlan final : public Plan {
     if (kernel_.plain != nullptr) {
       FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
     } else {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_));
+      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_.as<unsigned>()));
     }
   }
 
@@ -180,7 +169,7 @@ class WgmmaPlan final : public Plan {
   Kernel kernel_;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;
-  unsigned* counter_ = nullptr;  // rows handed out so far; zero between launches
+  DeviceArray counter_;  // rows handed out so far; zero between launches
 };
 
 }  // namespace
