@@ -52,6 +52,13 @@ for command in run sweep; do
   expect 2 1 "unknown grid 'nope': no such file, and the built-in grids are .*headline host" bare "$command" --grid nope
 done
 expect 2 1 "unknown variant 'nope'" bare sweep --grid smoke --variant=cpu,nope
+expect 2 1 "unknown argument '--bogus'; see ./testbed sweep --help" bare sweep --bogus=1
+expect 2 1 "unknown dtype 'f8'; known: f16 " bare sweep --dtype f16,f8
+expect 2 1 "unknown mode 'warm'; known: replay replay_pdl alternating cold host$" bare sweep --mode warm
+expect 2 1 "unknown placement 'sideways'; known: in out$" bare sweep --placement=sideways
+expect 1 any "missing: .*cmake" bare sweep --n 16..64 --dtype=bf16 --mode cold --placement out --variant cpu --benchmark_filter=x --dry-run
+expect 2 1 "unknown variant 'nope'" bare profile --variant nope
+expect 2 1 "unknown grid 'nope'" bare profile --grid nope
 expect 2 1 "unknown preset 'nosuch'; known: release ci host" bare test --preset nosuch
 [[ ! -e $(dirname "$testbed")/build/nosuch ]] || { echo "FAILED: an unknown preset left a folder"; failures=$((failures + 1)); }
 expect 0 any "^Usage" bare sweep -- --help
@@ -64,6 +71,21 @@ if [[ ! -x /usr/local/cuda/bin/ncu ]]; then
 fi
 if [[ ! -x /usr/local/cuda/bin/compute-sanitizer ]]; then
   expect 2 1 "compute-sanitizer was not found" bare sanitize
+fi
+
+# A checkout in which nothing can be written, and one that no git knows.
+mkdir -p "$work/checkout"
+cp "$testbed" "$work/checkout/testbed"
+for name in experiments variants analysis CMakePresets.json; do ln -s "$(dirname "$testbed")/$name" "$work/checkout/$name"; done
+touch "$work/checkout/build"
+for command in run test sweep; do
+  expect 2 1 "checkout/build cannot be written, and that is where fwht is built" bash "$work/checkout/testbed" "$command"
+done
+# shellcheck disable=SC2016,SC2317  # expanded by the bash it starts; called through expect
+alone() { GIT_CEILING_DIRECTORIES=$work PATH=$2 "$BASH" -c 'source "$1"; say_origin' alone "$1"; }
+expect 0 1 "^testbed: no commit is known here \(git is missing\): results are marked as dirty" alone "$work/checkout/testbed" "$work/bin"
+if type -P git >/dev/null; then
+  expect 0 1 "^testbed: no commit is known here \(fatal: not a git repository.*\): results are marked as dirty" alone "$work/checkout/testbed" "$PATH"
 fi
 
 # What the commands say at their end, from files as they find them.

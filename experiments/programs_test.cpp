@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,11 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
                  "/dev/null is a file, not a folder");
   expect_refused(kSweep, "--grid . ", "grid '.': this is a folder, not a file");
   expect_refused(kSweep, "--grid /dev/zero", "grid '/dev/zero': this is a device, not a file");
+  {
+    const fs::path empty = fs::path(testing::TempDir()) / "programs_test_empty.grid";
+    std::ofstream{empty};
+    expect_refused(kSweep, "--grid " + empty.string(), "programs_test_empty.grid' is empty");
+  }
   expect_refused(kSweep, "--grid 'a\x1b[31m\nb'", "unknown grid 'a?[31m b'");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kProfile})
     expect_refused(program, "--variant naive --device -5", "--device -5 must be at least 0");
@@ -296,6 +302,46 @@ TEST_F(Programs, AnInterruptedSweepSaysHowToGoOn) {
     EXPECT_TRUE(text_of(results).starts_with(before));
     EXPECT_EQ(lines(), 1 + 18);
   }
+}
+
+// A disk that fills up while the sweep runs (here: files end at 8000 bytes): whole rows, exit code 1, how to go on.
+TEST_F(Programs, AFullDiskKeepsWholeRowsAndSaysHowToGoOn) {
+  const fs::path results = folder / "r/results.csv";
+  std::string rows = "1";
+  for (int i = 2; i <= 64; ++i)
+    rows += ", " + std::to_string(i);
+  std::ofstream(folder / "g.grid") << "[a]\nn = 8\nrows = " << rows << "\ndtype = f16\nmode = host\n";
+  const auto lines = [&] {
+    const std::string text = text_of(results);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);  // then a write fails, as on a full disk
+    if (chdir(folder.c_str()) != 0) _exit(99);
+    if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
+    execl(kSweep, kSweep, "--variant", "cpu", "--grid", "g.grid", "--output", "r", nullptr);
+    _exit(99);
+  }
+  ASSERT_GT(child, 0);
+  for (int i = 0; i < 1000 && lines() < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const rlimit full{8000, RLIM_INFINITY};  // after the schema, which is longer, has been written
+  ASSERT_EQ(prlimit(child, RLIMIT_FSIZE, &full, nullptr), 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  const std::string said = text_of(folder / "err"), before = text_of(results);
+  const std::string again = "--variant cpu --grid g.grid --resume r";
+  EXPECT_NE(said.find("what was measured is in r; this goes on: "), std::string::npos) << said;
+  EXPECT_NE(said.find(again), std::string::npos) << said;
+  EXPECT_EQ(before.back(), '\n');
+  EXPECT_LT(lines(), 1 + 64);
+  const Ended ended = run(kSweep, again);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(text_of(results).starts_with(before));
+  EXPECT_EQ(lines(), 1 + 64);
 }
 
 // Killed in the middle: what was measured is there, and --resume measures the rest.
