@@ -58,6 +58,19 @@ std::shared_ptr<const Plan> PlanCache::find_or_make(const PlanKey& key, const Ma
   return entry.plan;
 }
 
+std::shared_ptr<const Plan> PlanCache::lend(const PlanKey& key) {
+  const std::unique_lock lock(mutex_);
+  const auto found = entries_.find(for_all_orders(key));
+  if (found == entries_.end() || found->second.plan == nullptr) return nullptr;
+  Entry& entry = found->second;
+  if (!entry.captured) {
+    if (lent_ >= limit_) return nullptr;
+    ++lent_;
+    entry.captured = true;
+  }
+  return entry.plan;
+}
+
 PlanCache::Entry& PlanCache::add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan) {
   Entry& entry = entries_[key];
   if (entry.plan == nullptr) entry.plan = std::move(plan);
@@ -107,6 +120,7 @@ std::size_t PlanCache::clear() {
   for (const auto& [key, entry] : entries_)
     plans += entry.plan != nullptr;
   entries_.clear();
+  lent_ = 0;
   return plans;
 }
 

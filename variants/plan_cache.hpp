@@ -46,6 +46,9 @@ class PlanCache {
   /// As find, and where there is none, the plan that `make` returns; other threads wait meanwhile. Evicts
   /// what is beyond the limit. When `make` throws, nothing has changed.
   std::shared_ptr<const Plan> find_or_make(const PlanKey& key, const Make& make);
+  /// The plan that serves every order, for someone who will not ask again: it is kept as a captured one is.
+  /// nullptr when there is none, and once limit() plans have been lent since clear().
+  std::shared_ptr<const Plan> lend(const PlanKey& key);
 
   std::size_t limit() const;
   /// Evicts at once what is beyond it. Plans that were captured do not count.
@@ -73,6 +76,7 @@ class PlanCache {
   mutable std::shared_mutex mutex_;
   std::atomic<std::uint64_t> clock_ = 0;
   std::size_t limit_;
+  std::size_t lent_ = 0;
   Entries entries_;
 };
 

@@ -69,6 +69,26 @@ TEST(PlanCache, PlansThatChangeTheirStateAreOnePerStreamAndCapture) {
   EXPECT_EQ(cache.size(), 4U);
 }
 
+TEST(PlanCache, PlansThatWereLentStayUntilClear) {
+  PlanCache cache(2);
+  EXPECT_EQ(cache.lend(key(1)), nullptr) << "there is none yet";
+  const Plan* first = get(cache, key(1, 5)).get();
+  EXPECT_EQ(cache.lend(key(1, 6)).get(), first);
+  get(cache, key(2, 5), true);
+  EXPECT_EQ(cache.lend(key(2)), nullptr) << "every stream has its own";
+  for (const int rows : {3, 4, 5})
+    get(cache, key(rows));
+  EXPECT_EQ(cache.find(key(1)).get(), first) << "though it was used longest ago";
+  EXPECT_NE(cache.lend(key(5)), nullptr);
+  EXPECT_EQ(cache.lend(key(4)), nullptr) << "as many as the limit were lent";
+  EXPECT_NE(cache.lend(key(5)), nullptr) << "this one is lent already";
+  const auto held = cache.lend(key(1));
+  cache.clear();
+  EXPECT_EQ(CountedPlan::alive, 1) << "the one that is held here";
+  get(cache, key(6));
+  EXPECT_NE(cache.lend(key(6)), nullptr);
+}
+
 TEST(PlanCache, TheLeastRecentlyUsedPlanGoesFirst) {
   PlanCache cache(3);
   for (const int rows : {1, 2, 3})

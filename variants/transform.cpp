@@ -96,6 +96,10 @@ void transform(const void* in, void* out, const Problem& problem, Stream stream,
   transform({in, out}, problem, stream, device);
 }
 
+std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device) {
+  return plans().lend({device, problem, {}, &variant});
+}
+
 std::size_t transform_plan_limit() {
   return plans().limit();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "common/problem.hpp"
 #include "common/variant.hpp"
@@ -33,6 +34,11 @@ void transform(const Operands& operands, const Problem& problem, Stream stream =
 /// The same by a variant of device memory other than `auto`. Throws BadRequest for one of host memory.
 void transform(const Variant& variant, const Operands& operands, const Problem& problem,
                Stream stream = nullptr, int device = kCurrentDevice);
+
+/// The plan that transform keeps for the problem, for callers that ask once and execute it often, on any stream.
+/// It is kept as a captured one is. nullptr where there is none yet, where each stream has its own, and once
+/// transform_plan_limit() plans have been given away.
+std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device);
 
 /// How many plans transform keeps, on all devices together: 1024 unless set.
 std::size_t transform_plan_limit();

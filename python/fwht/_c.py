@@ -134,6 +134,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("clear_plans", size, []),
         ("plan_create", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_execute", i32, [address, address, address, address]),
+        ("plan_kept", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
         ("linear_variant_count", size, []),
@@ -289,6 +290,24 @@ def make_problem(
     return problem
 
 
+class KeptPlan:
+    """A plan that every stream and thread may execute; `handle` is valid as long as this."""
+
+    def __init__(self, handle: ctypes.c_void_p):
+        self.handle = handle
+
+    def __del__(self, destroy: Any = library.fwht_plan_destroy) -> None:  # a global may be gone when the interpreter ends
+        destroy(self.handle)
+
+
+def kept_plan(problem: Problem, variant: bytes | None, device: int) -> KeptPlan | None:
+    """The plan by which `transform` works; None where it keeps none for all streams."""
+    handle = ctypes.c_void_p()
+    if status := library.fwht_plan_kept(problem, variant, device, handle):
+        fail(status, device)
+    return KeptPlan(handle) if handle else None
+
+
 class Cache:
     """Prepared calls by what they depend on. They are small and quick to make, so a full cache is emptied."""
 
@@ -297,6 +316,14 @@ class Cache:
         self._entries: dict[Any, Any] = {}
         self._lock = threading.Lock()
         self.get = self._entries.get
+
+    def values(self) -> list[Any]:
+        with self._lock:
+            return list(self._entries.values())
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
 
     def put(self, key: Any, entry: Any) -> Any:
         with self._lock:

@@ -49,6 +49,8 @@ def build_info() -> dict[str, Any]:
 def clear_plans() -> int:
     """Destroys the plans that `hadamard_transform` keeps, on all devices, and returns how many there were. Only when
     none of their launches is pending and no CUDA graph captured from them will be replayed."""
+    if face := sys.modules.get("fwht.torch"):
+        face.forget()
     return _c.library.fwht_clear_plans()
 
 

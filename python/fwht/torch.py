@@ -34,6 +34,7 @@ _DTYPES = {torch.float16: _c.F16, torch.bfloat16: _c.BF16, torch.float32: _c.F32
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _c_transform = _c.transform
+_c_plan_execute = _c.library.fwht_plan_execute
 _empty_like = torch.empty_like
 _dense_layout = torch.strided
 _is_compiling = torch.compiler.is_compiling
@@ -46,6 +47,7 @@ _function_modes = torch._C._len_torch_function_stack
 _is_tracing = torch._C._is_tracing
 _get_num_threads = torch.get_num_threads
 _forward_ad = torch.autograd.forward_ad
+_unwrap_if_dead = torch._C._functorch.unwrap_if_dead
 
 
 def _current_stream(device: int) -> int:
@@ -57,7 +59,9 @@ _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 # --- plain tensors ---------------------------------------------------------------------------------------------------
 
 # What was asked for -> address of the struct, name of the variant, the struct, and whether x is gathered first.
-_contiguous, _strided, _in_place = _c.Cache(), _c.Cache(), _c.Cache()
+_strided, _in_place = _c.Cache(), _c.Cache()
+# (scale, variant) -> _Call
+_calls = _c.Cache(1024)
 
 
 def _problem(
@@ -83,36 +87,85 @@ def _fetch(cache: _c.Cache, key: Any) -> Any:
         return None
 
 
-def _call(entry: Any, source: int, target: int, device: int) -> None:
+def _launch(entry: Any, source: int, target: int, device: int) -> None:
     status = _c_transform(entry[0], entry[1], source, target, device, _raw_stream(device) if device >= 0 else None)
     if status:
         _c.fail(status, device)
 
 
+class _Call:
+    """The transform of plain tensors out of place, by one scale and variant: what can be done once is done once.
+
+    Attributes:
+        run: (ctx, x) -> result, without gradients; `ctx` is for torch.autograd.Function and not used.
+        apply: x -> result, with a gradient. A class for each scale, since every further argument of Function.apply costs.
+        forget: gives its plans back.
+    """
+
+    __slots__ = ("run", "apply", "forget")
+
+    def __init__(self, scale: Any, variant: str | None):
+        _c.checked_scale(scale)
+        name = _c.encoded(variant)
+        prepared = _c.Cache()  # shape, dtype and place -> the kept plan or None, what fwht_transform needs without it, owners
+        get = prepared.get
+
+        def run(ctx: Any, x: Tensor) -> Tensor:
+            if not x.is_contiguous():
+                return _new_strided(x, scale, variant)
+            device = x.get_device()
+            key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads())
+            entry = get(key)
+            if entry is None:
+                return run_first(x, key)
+            out = _empty_like(x)
+            source = x.data_ptr()
+            if source:
+                stream = _raw_stream(device) if device >= 0 else None
+                if entry[0]:
+                    status = _c_plan_execute(entry[0], source, out.data_ptr(), stream)
+                else:
+                    status = _c_transform(entry[1], name, source, out.data_ptr(), entry[2], stream)
+                if status:
+                    _c.fail(status, device)
+            return out
+
+        def run_first(x: Tensor, key: Any) -> Tensor:
+            problem = _problem(x, scale, variant, False)
+            # As ctypes wants them, which saves conversions.
+            address, device = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(x.get_device())
+            out = _empty_like(x)
+            if x.data_ptr():
+                _launch((address, name), x.data_ptr(), out.data_ptr(), device.value)
+            plan = _c.kept_plan(problem, name, device.value)
+            prepared.put(key, (plan and plan.handle, address, device, problem, plan))
+            return out
+
+        class HadamardTransform(torch.autograd.Function):
+            forward = staticmethod(run)
+
+            @staticmethod
+            def backward(ctx: Any, grad: Tensor) -> Tensor:  # H_n is symmetric; differentiable again
+                return functional(grad, scale, variant)
+
+        self.run, self.forget = run, prepared.clear
+        self.apply = super(torch.autograd.Function, HadamardTransform).apply  # past Function.apply, which looks for torch.func
+
+
+def _prepared(scale: Any, variant: str | None) -> _Call:
+    call = _fetch(_calls, (scale, variant))
+    return _calls.put((scale, variant), _Call(scale, variant)) if call is None else call
+
+
 def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     """Out of place, by the library; x is a plain tensor in memory."""
-    if not x.is_contiguous():
-        return _new_strided(x, scale, variant)
-    device = x.get_device()
-    key = (x.shape, x.dtype, scale, variant, device if device >= 0 else -_get_num_threads())
-    try:
-        entry = _contiguous.get(key)
-    except TypeError:  # as in _fetch
-        entry = None
-    if entry is None:
-        problem = _problem(x, scale, variant, False)
-        # As ctypes wants them, which saves conversions.
-        address, number = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(device)
-        entry = _contiguous.put(key, (address, _c.encoded(variant), number, problem))
-    out = _empty_like(x)
-    source = x.data_ptr()
-    if source:
-        status = _c_transform(
-            entry[0], entry[1], source, out.data_ptr(), entry[2], _raw_stream(device) if device >= 0 else None
-        )
-        if status:
-            _c.fail(status, device)
-    return out
+    return _prepared(scale, variant).run(None, x)
+
+
+def forget() -> None:
+    """Gives kept plans back."""
+    for call in _calls.values():
+        call.forget()
 
 
 def _new_strided(x: Tensor, scale: Any, variant: str | None) -> Tensor:
@@ -147,9 +200,9 @@ def _into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
     if entry[3]:
         with torch.no_grad():
             out.copy_(x)
-        _call(entry, target, target, device)
+        _launch(entry, target, target, device)
     else:
-        _call(entry, x.data_ptr(), target, device)
+        _launch(entry, x.data_ptr(), target, device)
 
 
 def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
@@ -164,7 +217,7 @@ def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
         entry = _in_place.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
     pointer = x.data_ptr()
     if pointer:
-        _call(entry, pointer, pointer, device)
+        _launch(entry, pointer, pointer, device)
 
 
 def view_of(x: Tensor) -> View:
@@ -599,7 +652,7 @@ def linear_by(x: Tensor, packed: _linear.Packed, weights: Any, order: Tensor | N
 
 
 class _Eager(torch.autograd.Function):
-    """Gradients of eager calls: half the host time of an operator with an autograd formula."""
+    """Gradients of eager calls that _Call does not take: half the host time of an operator with an autograd formula."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Any, variant: str | None) -> Tensor:
@@ -613,43 +666,6 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         return _Eager.apply(tangent, ctx.scale, ctx.variant)
-
-
-# (scale, variant) -> the same for plain tensors outside torch.func. A class for each, since every further argument of
-# Function.apply costs.
-_gradients = _c.Cache()
-_unwrap_if_dead = torch._C._functorch.unwrap_if_dead
-
-
-def _with_gradient(x: Tensor, scale: Any, variant: str | None) -> Tensor:
-    try:
-        apply = _gradients.get((scale, variant)) or _gradient_of(scale, variant)
-    except TypeError:
-        return _new(x, scale, variant)  # what cannot be hashed is refused
-    try:
-        return apply(x)
-    except RuntimeError:
-        inner = _unwrap_if_dead(x)
-        if inner is x:
-            raise
-        return apply(inner)  # x outlived torch.func
-
-
-def _gradient_of(scale: Any, variant: str | None) -> Any:
-    _c.checked_scale(scale)
-    _c.encoded(variant)
-
-    class HadamardTransform(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return _new(x, scale, variant)
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            return _apply(grad, scale, variant)
-
-    # Past Function.apply, which looks for torch.func again.
-    return _gradients.put((scale, variant), super(torch.autograd.Function, HadamardTransform).apply)
 
 
 class _Functional(torch.autograd.Function):
@@ -728,9 +744,19 @@ def _check_arguments(x: Tensor, scale: Any, variant: str | None) -> None:
 def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     """The call without `out` and `inplace`."""
     if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
-        if x.requires_grad and _is_grad_enabled():
-            return _with_gradient(x, scale, variant)
-        return _new(x, scale, variant)
+        try:
+            call = _calls.get((scale, variant)) or _prepared(scale, variant)
+        except TypeError:  # an argument that cannot be hashed; it is refused with a sentence
+            call = _Call(scale, variant)
+        if not (x.requires_grad and _is_grad_enabled()):
+            return call.run(None, x)
+        try:
+            return call.apply(x)
+        except RuntimeError:
+            inner = _unwrap_if_dead(x)
+            if inner is x:
+                raise
+            return call.apply(inner)  # x outlived torch.func
     if _is_compiling():
         return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
     if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):

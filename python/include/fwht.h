@@ -154,6 +154,11 @@ FWHT_API fwht_status fwht_plan_create(const fwht_problem* problem, const char* v
 FWHT_API fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, void* stream);
 FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands,
                                                 void* stream);
+/* The plan by which fwht_transform works, for fwht_plan_execute on any stream and thread, which is quicker. It is
+ * kept until fwht_clear_plans(). `*plan` is NULL where there is none yet, where each stream has its own, and once
+ * many have been given away. On the host a new one. */
+FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
+                                    fwht_plan** plan);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
  * (batch_invariant, layout_invariant, row_isolation), roundings, settings. Valid as long as the plan. */
 FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/encoding.hpp"
 #include "common/error.hpp"
@@ -17,7 +18,7 @@
 #include "variants/transform.hpp"
 
 struct fwht_plan {
-  std::unique_ptr<fwht::Plan> plan;
+  std::shared_ptr<const fwht::Plan> plan;
   fwht::c_abi::Place place;
   std::string info;
 };
@@ -260,6 +261,21 @@ fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, 
 
 fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands, void* stream) {
   return guarded([&] { execute(plan, read_operands(operands), stream); });
+}
+
+fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
+                           fwht_plan** plan) {
+  return guarded([&] {
+    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
+    *plan = nullptr;
+    const Request request = read_problem(problem);
+    const Place place = place_of(variant, device, request.threads);
+    std::shared_ptr<const fwht::Plan> kept = kept_plan(request.problem, place);
+    if (kept == nullptr) return;
+    auto given = std::make_unique<fwht_plan>(fwht_plan{std::move(kept), place, {}});
+    given->info = describe(*given);
+    *plan = given.release();
+  });
 }
 
 const char* fwht_plan_info_json(const fwht_plan* plan) {

@@ -111,6 +111,11 @@ std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const Linear
   return checked_plan(problem, place);
 }
 
+std::shared_ptr<const Plan> kept_plan(const Problem& problem, const Place& place) {
+  if (place.device < 0) return make_plan(problem, place);
+  return fwht::kept_plan(*place.variant, problem, place.device);
+}
+
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream) {
   if (place.device < 0) {  // a host plan costs nothing to make
     make_plan(problem, place)->execute(operands);

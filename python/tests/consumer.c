@@ -83,6 +83,12 @@ static void plans(void) {
   expect(strstr(fwht_last_error(), "out is a null pointer") != NULL, "plan: message");
   fwht_plan_destroy(plan);
   fwht_plan_destroy(NULL);
+  expect(fwht_plan_kept(&problem, NULL, FWHT_HOST, &plan) == FWHT_OK && plan != NULL, "kept plan");
+  memset(out, 0, sizeof out);
+  expect(fwht_plan_execute(plan, kIn, out, NULL) == FWHT_OK, "kept plan: execute");
+  expect(memcmp(out, kOut, sizeof out) == 0, "kept plan: values");
+  fwht_plan_destroy(plan);
+  expect(fwht_plan_kept(&problem, NULL, FWHT_HOST, NULL) == FWHT_BAD_REQUEST, "kept plan: null pointer");
   problem.n = 6;
   expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_UNSUPPORTED && plan == NULL,
          "no plan of n=6");

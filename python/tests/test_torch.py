@@ -142,6 +142,20 @@ def test_float64_on_the_cpu():
 
 
 @devices
+def test_the_second_call_goes_by_the_kept_plan(device, monkeypatch):
+    x = integers(5, 128, device=device)
+    expected = exact(x, 0.5)
+    assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(fwht.torch, "_c_transform", None)
+        assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
+        fwht.clear_plans()
+        with pytest.raises(TypeError):
+            fwht.hadamard_transform(x, 0.5)
+    assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
+
+
+@devices
 def test_plain_tensors_do_not_go_through_the_dispatcher(device, monkeypatch):
     monkeypatch.setattr(fwht.torch, "_op", None)
     monkeypatch.setattr(fwht.torch, "_op_", None)
