@@ -38,6 +38,12 @@ def linear(device: Device) -> pd.DataFrame:
     return rows.assign(layer=layer, over_ideal=rows["rel_l2"] / rows["one_rounding_rel_l2"])
 
 
+def covers_headline(device: Device) -> bool:
+    """Whether large layers were timed beside the dense product."""
+    rows = linear(device)
+    return len(rows) > 0 and {"dense_fp16", "w4a16_pipelined"} <= set(rows.loc[(rows["n"] >= 4096) & (rows["dtype"] == "f16"), "variant"])
+
+
 def linear_best(device: Device) -> pd.DataFrame:
     """The fastest variant of every layer, and how many times as long each of OTHERS takes."""
     rows = linear(device)
@@ -76,17 +82,40 @@ def rotated(device: Device) -> pd.DataFrame:
 
 
 def split_over_data_parallel(device: Device) -> pd.DataFrame:
-    """The claim of arXiv 2402.00025 over its m, 1 to 16: time of the data-parallel kernel over that of SplitK."""
+    """The claim of arXiv 2402.00025 over its m, 1 to 16: time of the data-parallel kernel over that of SplitK, over all layers of a
+    mode, by m and by n."""
     rows = linear(device)
-    rows = rows[(rows["m"] <= 16) & (rows["n"] == rows["k"])] if len(rows) else rows
+    rows = rows[(rows["m"] <= 16) & (rows["n"] == rows["k"]) & (rows["rotation"].astype(str) == "0")] if len(rows) else rows
+    key = key_of(device, "linear.csv", "variant", "memory") if len(rows) else []
     found = []
-    for m, part in [("1 to 16", rows), *rows.groupby("m")] if len(rows) else []:
-        times = part.pivot_table(index=key_of(device, "linear.csv", "variant", "memory"), columns="variant", values="time_us")
-        for variant in (v for v in times if str(v).startswith("w4a16_splitk") and "w4a16_data_parallel" in times):
-            ratio = (times["w4a16_data_parallel"] / times[variant]).dropna()
-            if len(ratio):
-                found.append({"what": f"w4a16_data_parallel over {variant}", "m": str(m), "layers": len(ratio), "geometric_mean": geometric_mean(ratio),
-                              "least": ratio.min(), "greatest": ratio.max()})  # fmt: skip
+    for mode, run in rows.groupby("mode", sort=False) if len(rows) else []:
+        span = f"{run['n'].min()} to {run['n'].max()}" if run["n"].nunique() > 1 else str(run["n"].iloc[0])
+        parts = [("1 to 16", span, run), *((str(m), span, part) for m, part in run.groupby("m"))]
+        parts += [("1 to 16", str(n), part) for n, part in run.groupby("n")] if run["n"].nunique() > 1 else []
+        for m, n, part in parts:
+            times = part.pivot_table(index=key, columns="variant", values="time_us")
+            for variant in (v for v in times if str(v).startswith("w4a16_splitk") and "w4a16_data_parallel" in times):
+                ratio = (times["w4a16_data_parallel"] / times[variant]).dropna()
+                if len(ratio):
+                    found.append({"what": f"w4a16_data_parallel over {variant}", "mode": mode, "m": m, "n": n, "layers": len(ratio),
+                                  "geometric_mean": geometric_mean(ratio), "least": ratio.min(), "greatest": ratio.max()})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def over_others(device: Device, ours: str = "w4a16_pipelined", most_tokens: int = 32) -> pd.DataFrame:
+    """The longest and the shortest time of each other kernel in those of `ours`, on the same layers in mode cold: below 1, `ours` is slower."""
+    rows = linear(device)
+    if rows.empty or ours not in set(rows["variant"]):
+        return pd.DataFrame()
+    rows = rows[(rows["m"] <= most_tokens) & (rows["mode"] == "cold") & (rows["rotation"].astype(str) == "0")]
+    times = rows.pivot_table(index=key_of(device, "linear.csv", "variant", "memory"), columns="variant", values="time_us")
+    found = []
+    for variant in (v for v in times if v != ours and ours in times):
+        ratio = (times[variant] / times[ours]).dropna()
+        if len(ratio):
+            dtype, m, n = (ratio.idxmin()[times.index.names.index(c)] for c in ("dtype", "m", "n"))
+            found.append({"other": variant, "layers": len(ratio), "geometric_mean": geometric_mean(ratio), "least": ratio.min(),
+                          "greatest": ratio.max(), "least_at": f"{dtype}, m = {m}, n = {n}"})  # fmt: skip
     return pd.DataFrame(found)
 
 

@@ -212,8 +212,9 @@ def replace_section(text: str, name: str, body: str) -> str:
 
 
 def linear_table(device: Device) -> str:
-    """Layers without rotation, act-order and programmatic launch: the limit, and time and share of every variant."""
+    """Layers of the headline without rotation, act-order and programmatic launch: the limit, and time and share of every variant."""
     rows = layers.linear(device)
+    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64))]
     rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
     rows = rows[(rows["zero_points"] == rows["zero_points"].iloc[0]) & (rows["group"] == rows["group"].iloc[0]) & (rows["dtype"] == "f16")]
     cells = rows.assign(cell=[f"{t:.1f} ({percent(f)})" for t, f in zip(rows["time_us"], rows["fraction_of_limit"])])
@@ -222,6 +223,25 @@ def linear_table(device: Device) -> str:
     names = [v for v in dict.fromkeys(rows["variant"]) if v in wide]
     lines = [[f"{n}{'' if n == k else f' x {k}'}, {m}", fixed(limits[n, k, m]), *wide.loc[(n, k, m), names]] for n, k, m in wide.index]
     return table(["n = k, m" if (rows["n"] == rows["k"]).all() else "n x k, m", "limit", *(f"`{escaped(v)}`" for v in names)], lines, numeric="rest")
+
+
+def split_table(device: Device) -> str:
+    """SplitK over data parallel as arXiv 2402.00025 gives it: by mode and n, all m; a last line for all layers of a mode."""
+    frame = layers.split_over_data_parallel(device)
+    frame = frame[frame["m"] == "1 to 16"]
+    names = list(dict.fromkeys(frame["what"]))
+    cells = frame.assign(cell=[f"{fixed(r['geometric_mean'])} ({fixed(r['least'])} to {fixed(r['greatest'])})" for r in frame.to_dict("records")])
+    wide = cells.pivot(index=["mode", "n"], columns="what", values="cell")
+    order = list(dict.fromkeys(zip(frame["mode"], frame["n"])))
+    order = [*(o for o in order if "to" not in o[1]), *(o for o in order if "to" in o[1])]
+    lines = [[f"{mode}, {n}", *(wide.loc[(mode, n)].get(w, NONE) for w in names)] for mode, n in order]
+    return table(["mode, n = k", *(f"`{escaped(w.split()[-1])}`" for w in names)], lines, numeric="rest")
+
+
+def others_table(device: Device) -> str:
+    lines = [[f"`{escaped(r['other'])}`", str(r["layers"]), *(fixed(r[c]) for c in ("geometric_mean", "least", "greatest")), escaped(r["least_at"])]
+             for r in layers.over_others(device).to_dict("records")]  # fmt: skip
+    return table(["other", "layers", "mean", "least", "greatest", "least at"], lines, numeric="rest")
 
 
 def speedup_table(device: Device) -> str:
@@ -242,13 +262,15 @@ def rotation_table(device: Device) -> str:
 
 def layer_values(devices: list[Device]) -> dict[str, Any]:
     """What docs/linear.md and docs/several_gpus.md show, each of the newest run that has it."""
-    linear = newest(devices, lambda d: len(layers.linear(d)) > 0)
+    linear = newest(devices, layers.covers_headline)
     parallel = newest(devices, lambda d: len(layers.speedups(d)) > 0)
-    split = layers.split_over_data_parallel(linear).query("m == '1 to 16'").itertuples() if linear and len(layers.split_over_data_parallel(linear)) else ()
+    queries = (layers.over_others, layers.split_over_data_parallel, layers.rotated)
+    others, split, turned = (newest(devices, lambda d, query=query: len(query(d)) > 0) for query in queries)
     study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
     values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
-                              "linear": linear, "split": list(split), "linear_table": linear_table, "parallel": parallel, "speedup_table": speedup_table,
-                              "rotation_table": rotation_table}  # fmt: skip
+                              "linear": linear, "split": split, "others": others, "turned": turned, "linear_table": linear_table, "split_table": split_table,
+                              "others_table": others_table, "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
+                              "parallel": parallel, "speedup_table": speedup_table, "rotation_table": rotation_table}  # fmt: skip
     if parallel:
         rows = layers.parallel(parallel)
         own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))

@@ -230,6 +230,7 @@ def linear_parts(device: Device) -> Parts:
         yield chart("linear-time", lines, "line", style | {"y": charts.field("time_us", "µs", log=2)}, facet="layer", free=True)
         yield table("linear-best", layers.linear_best(device))
         yield table("linear-rotated", layers.rotated(device))
+        yield table("linear-others", layers.over_others(device))
         yield table("linear-paper", layers.split_over_data_parallel(device))
     yield table("linear-rotation", layers.rows_of(device, "linear_rotation.csv"))
     every = device.tables.get("linear.csv", pd.DataFrame())

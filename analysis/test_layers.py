@@ -125,6 +125,39 @@ def test_linear_layers_stand_beside_the_others(tmp_path):
     assert len(parts["linear-all"].frame) == len(device.tables["linear.csv"]) == 8
 
 
+LAYER = {"memory": "device", "dtype": "f16", "group": 128, "zero_points": "v1", "act_order": "false", "rotation": 0, "programmatic": "false", "status": "ok",
+         "limit_kernel": "read", "bytes_read": 8724480, "bytes_written": 8192, "rel_l2": 3e-4, "predicted_rel_l2": 3e-4, "one_rounding_rel_l2": 2e-4,
+         "settings": "{}", "message": ""}  # fmt: skip
+
+
+def add_layers(writer: FolderWriter, mode: str, n: int, m: int, **times: float) -> None:
+    for variant, time in times.items():
+        row = LAYER | {"variant": variant, "m": m, "n": n, "k": n, "mode": mode, "time_us": time, "time_min_us": time, "time_max_us": time, "limit_us": 4}
+        writer.tables["linear.csv"].append(row | {"fraction_of_limit": 4 / time})
+
+
+def test_the_papers_claim_by_mode_and_size(tmp_path):
+    """The page and the report show the ratio by n for each mode, and our kernel beside the others."""
+    writer = gpu_folder(**TINY)
+    for mode, factor in (("cold", 1.0), ("replay", 2.0)):
+        add_layers(writer, mode, 512, 16, w4a16_data_parallel=12 * factor, w4a16_splitk=4)
+        add_layers(writer, mode, 4096, 16, w4a16_data_parallel=30 * factor, w4a16_splitk=15, w4a16_pipelined=10, dense_fp16=8 if mode == "cold" else 1)
+        add_layers(writer, mode, 4096, 1, w4a16_pipelined=5, dense_fp16=20)
+        add_layers(writer, mode, 4096, 64, w4a16_data_parallel=999, w4a16_splitk=1, w4a16_pipelined=50, dense_fp16=10)
+    device = device_of(writer, tmp_path)
+    parts = parts_of(device)
+    claim = parts["linear-paper"].frame.set_index(["mode", "m", "n"])["geometric_mean"]
+    assert claim[("cold", "1 to 16", "512")] == pytest.approx(3) and claim[("cold", "1 to 16", "4096")] == pytest.approx(2)
+    assert claim[("replay", "1 to 16", "512 to 4096")] == pytest.approx(24**0.5) and claim[("replay", "16", "512 to 4096")] == pytest.approx(24**0.5)
+    others = parts["linear-others"].frame.set_index("other")  # 32 tokens at most, weights that are cold
+    assert others.loc["dense_fp16", ["layers", "least", "greatest", "least_at"]].to_list() == [2, 0.8, 4, "f16, m = 16, n = 4096"]
+    page = pages.render("linear.md.j2", **pages.layer_values([device]))
+    assert "| cold, 512 | 3.00 (3.00 to 3.00) |" in page and "| replay, 512 to 4096 | 4.90 (4.00 to 6.00) |" in page
+    assert "| `dense_fp16` | 2 | 1.79 | 0.80 | 4.00 | f16, m = 16, n = 4096 |" in page
+    assert "| 4096, 16 |" in page and "| 512, 16 |" not in page  # the headline has layers from 4096 on
+    assert page.count("| 4096, 64 | 4.00 |") == 1  # once, in mode cold
+
+
 def parallel_writer(writer: FolderWriter | None = None) -> FolderWriter:
     writer = writer or gpu_folder(**TINY)
     for m in (1, 16):

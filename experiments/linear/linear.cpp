@@ -204,12 +204,14 @@ std::vector<harness::Task> tasks(const std::vector<Case>& cases, harness::Bench&
 
 std::vector<LinearProblem> problem_list(const std::string& name) {
   std::vector<LinearProblem> problems;
-  const auto add = [&](std::initializer_list<std::int64_t> tokens, std::int64_t n, std::int64_t k) {
+  const auto add = [&](std::initializer_list<std::int64_t> tokens, std::int64_t n, std::int64_t k,
+                       std::int64_t rotation = 0) {
     for (const std::int64_t m : tokens) {
       LinearProblem problem;
       problem.m = m;
       problem.n = n;
       problem.k = k;
+      problem.rotation = rotation;
       problems.push_back(problem);
     }
   };
@@ -221,13 +223,18 @@ std::vector<LinearProblem> problem_list(const std::string& name) {
   } else if (name == "headline") {
     for (std::int64_t n = 4096; n <= 16384; n *= 2)
       add({1, 8, 16, 32, 64}, n, n);
+  } else if (name == "rotated") {
+    for (std::int64_t n = 4096; n <= 8192; n *= 2)
+      for (const std::int64_t rotation : {std::int64_t{0}, LinearProblem::kWhole, std::int64_t{128}})
+        add({1, 8, 16}, n, n, rotation);
   } else if (name == "shapes") {
     add({1, 16}, 8192, 28672);
     add({1, 16}, 28672, 8192);
     add({1, 16}, 6144, 24576);
     add({1, 16}, 4096, 14336);
   } else {
-    throw BadRequest(fmt::format("unknown list of layers '{}'; known: smoke, paper, headline, shapes", name));
+    throw BadRequest(
+        fmt::format("unknown list of layers '{}'; known: smoke, paper, headline, rotated, shapes", name));
   }
   return problems;
 }

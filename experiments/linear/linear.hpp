@@ -58,7 +58,7 @@ std::vector<harness::Task> tasks(const std::vector<Case>& cases, harness::Bench&
                                  harness::Limits& limits, Data& data);
 
 /// Named lists of problems: "smoke", "paper" (arXiv 2402.00025: m = 1 .. 16, n = k = 512 .. 16384), "headline" (m = 1 .. 64,
-/// n = k = 4096 .. 16384), "shapes" (of models). Throws BadRequest that lists them.
+/// n = k = 4096 .. 16384), "rotated" (without rotation, with the full one and in blocks of 128), "shapes" (of models). Throws BadRequest that lists them.
 std::vector<LinearProblem> problem_list(const std::string& name);
 
 }  // namespace fwht::linear_layers

@@ -171,6 +171,8 @@ TEST(RotationStudy, SpreadsOutliersOfWeights) {
 
 TEST(LinearLists, AreThoseOfThePaper) {
   EXPECT_EQ(problem_list("paper").size(), 5U * 6U);
+  EXPECT_EQ(problem_list("rotated").size(), 3U * 2U * 3U);
+  EXPECT_EQ(to_string(problem_list("rotated")[3]), "f16/m1/n4096/k4096/w4g128/rot");
   EXPECT_THROW(problem_list("papers"), BadRequest);
 }
 
