@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -10,16 +11,23 @@
 #include <thread>
 #include <vector>
 
+#include "common/communicator.hpp"
 #include "common/device_info.hpp"
+#include "common/encoding.hpp"
 #include "common/error.hpp"
 #include "common/hadamard_matrices.hpp"
 #include "common/memory.hpp"
+#include "common/nccl.hpp"
 #include "common/operator_data.hpp"
+#include "common/prologue.hpp"
 #include "variants/registry.hpp"
+#include "variants/sharded/sharded.hpp"
 #include "variants/transform.hpp"
 
 namespace fwht {
 namespace {
+
+using Granularity = ScaleGranularity::Kind;
 
 struct Misuse {
   const char* what;
@@ -43,9 +51,15 @@ std::unique_ptr<Plan> cpu_plan(const Problem& problem) {
   return plan(find_variant("cpu"), problem, this_device());
 }
 
+sharded::ShardedProblem sharded_problem(std::int64_t n, std::int64_t rows, int ranks) {
+  return sharded::make_sharded_problem(sharded::Form::all_to_all, Dtype::f32, n, rows, ranks);
+}
+
 std::vector<Misuse> misuses() {
   const Problem in_place = make_problem(Dtype::f32, 64, 4);
   const Problem out_of_place = make_problem(Dtype::f32, 64, 4, Placement::out_of_place);
+  Problem codes = make_problem(Dtype::f32, 64, 4, Placement::out_of_place);
+  codes.encoding = make_encoding(CodeFormat::int8, {Granularity::row});
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   return {
       {"a variant that is not there", [] { find_variant("nosuch"); }, "unknown variant 'nosuch'; known: cpu"},
@@ -143,6 +157,106 @@ std::vector<Misuse> misuses() {
       {"an empty problem", [] { parse_problem(""); }, ""},
       {"an operator of words", [] { parse_operator("28x"); }, "28x"},
       {"a dtype of words", [] { parse_dtype("f8"); }, "f8"},
+      {"a device below 0",
+       [] { plan(find_variant("naive"), make_problem(Dtype::f32, 64, 4), this_device(-5)); }, "CUDA"},
+      {"a Hadamard matrix that nobody knows", [] { hadamard_matrix(13); }, "order 13"},
+      {"a dense factor that is not orthogonal",
+       [] {
+         const std::vector<float> ones(9, 1.0F);
+         check_dense(Operator{{Basis::dense, 3}}, Dtype::f32, ones.data());
+       },
+       "the dense factor of order 3"},
+      {"no dense factor",
+       [] {
+         const Problem dense = make_problem(Dtype::f32, Operator{{Basis::dense, 3}}, 4);
+         cpu_plan(dense)->execute(values(), values());
+       },
+       "dense is a null pointer"},
+      // Codes and scales.
+      {"a format that is none", [] { make_encoding(static_cast<CodeFormat>(99)); }, "format 99"},
+      {"codes of no scale", [] { validate(make_encoding(CodeFormat::int8), 64); }, "names no scales"},
+      {"a group below 0",
+       [] {
+         validate(make_encoding(CodeFormat::int8, {Granularity::group, -3}), 64);
+       },
+       "group=-3"},
+      {"a token that is no multiple of n",
+       [] {
+         Encoding encoding = make_encoding(CodeFormat::int8, {Granularity::row});
+         encoding.token = 96;
+         validate(encoding, 64);
+       },
+       "96"},
+      {"an encoding of words", [] { parse_encoding("f9:row"); }, "f9:row"},
+      {"codes without scales",
+       [=] {
+         cpu_plan(codes)->execute({values(), values() + 1024});
+       },
+       "scales is a null pointer"},
+      {"too few bytes for the scales",
+       [=] {
+         Operands operands{values(), values() + 1024, values() + 2048};
+         operands.scales_bytes = 3;
+         cpu_plan(codes)->execute(operands);
+       },
+       "scales has 3 bytes"},
+      {"a scale of the tensor that no one asked for",
+       [=] {
+         Operands operands{values(), values() + 1024, values() + 2048};
+         operands.tensor_scale = -1.0F;
+         cpu_plan(codes)->execute(operands);
+       },
+       "tensor_scale=-1"},
+      {"no pages",
+       [=] {
+         Problem problem = codes;
+         problem.paging = {1, 0};
+         cpu_plan(problem);
+       },
+       "pages=0"},
+      // What lies in front of the transform.
+      {"a prologue that is none", [] { validate(Prologue{static_cast<Prologue::Kind>(99)}, 64, 4); }, "99"},
+      {"a rope of odd width",
+       [] {
+         validate(Prologue{Prologue::Kind::rope, 3}, 64, 4);
+       },
+       "width=3"},
+      {"heads that do not divide the rows",
+       [] {
+         validate(Prologue{Prologue::Kind::rope, 64, false, 3}, 64, 4);
+       },
+       "heads=3"},
+      {"a prologue of words", [] { parse_prologue("rope6x"); }, "rope6x"},
+      // Rows over several ranks.
+      {"a form of words", [] { sharded::parse_form("ring"); }, "unknown form 'ring'"},
+      {"three ranks", [] { sharded_problem(4096, 4, 3); }, "ranks=3"},
+      {"no rows over ranks", [] { sharded_problem(4096, 0, 2); }, "rows=0"},
+      {"columns that do not divide", [] { sharded_problem(4097, 4, 2); }, "n=4097"},
+      {"a group of another size",
+       [] {
+         const auto alone = single_rank(Memory::host);
+         sharded::ShardedPlan(sharded_problem(4096, 4, 2), *alone, find_variant("cpu"), this_device());
+       },
+       "2"},
+      {"no shard",
+       [] {
+         const auto alone = single_rank(Memory::host);
+         const sharded::ShardedPlan plan(sharded_problem(64, 4, 1), *alone, find_variant("cpu"),
+                                         this_device());
+         plan.execute(nullptr, values());
+       },
+       "in is a null pointer"},
+      {"a rank that cannot take part",
+       [] {
+         agree(*single_rank(Memory::host), {"a problem", "it has no GPU"}, std::chrono::seconds(1));
+       },
+       "it has no GPU"},
+      {"NCCL over no communicator", [] { nccl::adopt(nullptr, 2); }, ""},
+      {"NCCL of rank 5 of 2",
+       [] {
+         nccl::connect({}, {5, 2, 0}, std::chrono::seconds(1));
+       },
+       ""},
   };
 }
 
