@@ -85,13 +85,13 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul"}},
-  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors"}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul"}},
-  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul"}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker"}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp"}},
+  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp"}},
+  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, a scale of many rows",  "bf16/n4096/r8>e4m3:row,t16384",    "t16384",     {"cpu", "cpu_f64", "rotate_then_quantize"}},
@@ -317,7 +317,7 @@ TEST(Registry, EveryOfferOfTheTableIsAVariantsOwn) {
 // Operators of several factors, or with signs: who takes them, on every machine, for every dtype of its golden
 // row. The others name the operator.
 TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
-  const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64"};
+  const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64", "kokkos_serial", "kokkos_openmp"};
   // A matrix times 2^k where a launch fits, with or without signs, on an H200.
   const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
                                                      "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",

@@ -1,5 +1,6 @@
 // The module of Kokkos::Cuda, compiled by nvcc.
 #include "variants/kokkos/cuda_plan.hpp"
+#include "variants/kokkos/factors.hpp"
 #include "variants/kokkos/module.hpp"
 
 namespace fwht::kokkos {
@@ -26,13 +27,15 @@ bool has_space(Space space) {
   return space == Space::cuda;
 }
 
-std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo& device) {
+std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo& device,
+                                const Library& library) {
   start_kokkos(device);
   if (Kokkos::Cuda().cuda_device() != device.ordinal) {
     throw BadRequest(
         "kokkos_cuda: Kokkos was started on CUDA device " + std::to_string(Kokkos::Cuda().cuda_device()) +
         " and serves no other in this process, device " + std::to_string(device.ordinal) + " was asked for");
   }
+  if (!is_one_sylvester(problem.op)) return cuda_factors_plan(problem, device, library);
   switch (problem.dtype()) {
     case Dtype::f16:
       return cuda_plan<Dtype::f16>(problem, device);

@@ -14,6 +14,7 @@
 #include "common/error.hpp"
 #include "common/variant.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
+#include "variants/kokkos/module.hpp"
 #include "variants/kokkos/runtime.hpp"
 
 namespace fwht::kokkos {
@@ -72,6 +73,10 @@ class LentInstance {
 
 /// Lives from the first plan until just before Kokkos ends.
 LentInstance& lent_instance();
+
+/// For operators of several factors, or with signs (cuda_factors.cpp).
+std::unique_ptr<Plan> cuda_factors_plan(const Problem& problem, const DeviceInfo& device,
+                                        const Library& library);
 
 template <Dtype dtype, int kBits>
 class TilePlan final : public Plan {

@@ -1,9 +1,12 @@
 // The module of the host spaces: Serial and, where Kokkos has it, OpenMP.
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <vector>
 
 #include "common/bits.hpp"
+#include "variants/kokkos/factors.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
 #include "variants/kokkos/module.hpp"
 #include "variants/kokkos/runtime.hpp"
@@ -101,6 +104,67 @@ class RowsPlan final : public Plan {
   int scratch_level_ = 0;
 };
 
+/// A team of one thread for each thread of the space, at most one a row.
+template <class ExecutionSpace>
+class FactorsPlan final : public Plan {
+ public:
+  FactorsPlan(const Problem& problem, const Library& library)
+      : Plan(problem),
+        library_(library),
+        job_(factors_job(problem)),
+        named_(library.named_entries(problem.op)),
+        league_(std::min<std::int64_t>(problem.rows, space_.concurrency())) {}
+
+  Numerics numerics() const override { return factors_numerics(problem()); }
+
+  Settings settings() const override {
+    return {{"execution_space", std::string(ExecutionSpace::name())},
+            {"threads", std::int64_t{space_.concurrency()}},
+            {"league", league_},
+            {"workspace_bytes", workspace_floats(job_, league_) * 4},
+            {"kokkos", std::string(kKokkosVersion)}};
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream) const override {
+    if (job_.dense_entries > 0) library_.check_dense(problem().op, problem().dtype(), operands.dense);
+    switch (problem().dtype()) {
+      case Dtype::f16:
+        return launch<Dtype::f16>(operands);
+      case Dtype::bf16:
+        return launch<Dtype::bf16>(operands);
+      case Dtype::f32:
+        return launch<Dtype::f32>(operands);
+      case Dtype::f64:
+        throw std::logic_error("kokkos: f64 data have no kernel");  // refused by require_plain_rows
+    }
+  }
+
+  template <Dtype dtype>
+  void launch(const Operands& operands) const {
+    // Of this execution: a plan may be executed by several threads at once.
+    const auto workspace =
+        std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(workspace_floats(job_, league_)));
+    using Kernel = FactorsKernel<ExecutionSpace, dtype>;
+    Kokkos::parallel_for("fwht_factors", typename Kernel::Policy(space_, static_cast<int>(league_), 1, 1),
+                         factors_kernel<ExecutionSpace, dtype>(job_, problem(), operands, named_.data(),
+                                                               workspace.get(), league_));
+    space_.fence("fwht: a host plan has finished when it returns");
+  }
+
+  ExecutionSpace space_;
+  Library library_;
+  FactorsJob job_;
+  std::vector<float> named_;
+  std::int64_t league_;
+};
+
+template <class ExecutionSpace>
+std::unique_ptr<Plan> plan_on(const Problem& problem, const Library& library) {
+  if (is_one_sylvester(problem.op)) return std::make_unique<RowsPlan<ExecutionSpace>>(problem);
+  return std::make_unique<FactorsPlan<ExecutionSpace>>(problem, library);
+}
+
 bool has_space(Space space) {
 #ifdef KOKKOS_ENABLE_OPENMP
   if (space == Space::openmp) return true;
@@ -108,13 +172,14 @@ bool has_space(Space space) {
   return space == Space::serial;
 }
 
-std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const DeviceInfo& device) {
+std::unique_ptr<Plan> make_plan(Space space, const Problem& problem, const DeviceInfo& device,
+                                const Library& library) {
   start_kokkos(device);
 #ifdef KOKKOS_ENABLE_OPENMP
-  if (space == Space::openmp) return std::make_unique<RowsPlan<Kokkos::OpenMP>>(problem);
+  if (space == Space::openmp) return plan_on<Kokkos::OpenMP>(problem, library);
 #endif
   (void)space;
-  return std::make_unique<RowsPlan<Kokkos::Serial>>(problem);
+  return plan_on<Kokkos::Serial>(problem, library);
 }
 
 }  // namespace

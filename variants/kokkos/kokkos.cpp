@@ -3,9 +3,13 @@
 #include "variants/kokkos/kokkos.hpp"
 
 #include <string>
+#include <vector>
 
+#include "common/hadamard_matrices.hpp"
+#include "common/operator_data.hpp"
 #include "common/text.hpp"
 #include "kokkos_config.hpp"
+#include "variants/cpu/kronecker.hpp"
 #include "variants/kokkos/limits.hpp"
 #include "variants/kokkos/module.hpp"
 
@@ -16,9 +20,18 @@ Support built_without(std::string_view what, std::string_view why) {
   return {concat("built without ", what, " (", why, ")")};
 }
 
+/// Operators of several factors, or with signs: those of `cpu`.
+Support supports_factors(const Problem& problem, std::int64_t largest) {
+  if (Support rows = require_plain_rows(problem); !rows) return rows;
+  if (problem.n() < 2 || problem.n() > largest)
+    return {concat("n=", problem.n(), " must be between 2 and ", largest)};
+  return cpu::require_factors(problem.op);
+}
+
 Support serial_supports(const Problem& problem, const DeviceInfo&) {
   if (!config::kWhyNoHost.empty()) return built_without("Kokkos", config::kWhyNoHost);
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  if (!problem.op.is_sylvester()) return supports_factors(problem, kLargestHostFactorsN);
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   return require_sylvester(problem, 2, kLargestHostN);
 }
@@ -43,10 +56,24 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
   return require_sylvester(problem, 2, kLargestTiledN);
 }
 
+std::vector<float> named_entries(const Operator& op) {
+  std::vector<float> entries;
+  for (const Factor& factor : op.factors()) {
+    if (factor.basis != Basis::hadamard) continue;
+    const SignMatrix& matrix = hadamard_matrix(factor.order);
+    for (int i = 0; i < factor.order; ++i) {
+      for (int j = 0; j < factor.order; ++j)
+        entries.push_back(static_cast<float>(matrix(i, j)));
+    }
+  }
+  return entries;
+}
+
 template <Space space>
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const char* file = space == Space::cuda ? config::kCudaModule : config::kHostModule;
-  return load_module(file).make_plan(space, problem, device);
+  static constexpr Library library{named_entries, check_dense};
+  return load_module(file).make_plan(space, problem, device, library);
 }
 
 }  // namespace

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "common/device_info.hpp"
+#include "common/error.hpp"
 #include "common/memory.hpp"
+#include "common/operator_data.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/cpu.hpp"
 #include "variants/kokkos/limits.hpp"
@@ -49,7 +51,13 @@ std::vector<std::byte> result_of(const Variant& variant, const Problem& problem,
   in.upload(input.data(), input.size());
   out.upload(input.data(), input.size());
   const bool in_place = problem.placement == Placement::in_place;
-  plan(variant, problem, device)->execute(in_place ? out.data() : in.data(), out.data());
+  Operands operands{in_place ? out.data() : in.data(), out.data()};
+  std::vector<double> signs(static_cast<std::size_t>(problem.n()));
+  for (std::size_t i = 0; i < signs.size(); ++i)
+    signs[i] = i % 3 == 0 ? -1.0 : 1.0;
+  const std::vector<std::uint32_t> packed = pack_signs(signs);
+  if (problem.op.has_signs()) operands.signs = packed.data();
+  plan(variant, problem, device)->execute(operands);
   EXPECT_TRUE(out.guards_intact()) << to_string(problem);
   std::vector<std::byte> result(input.size());
   out.download(result.data(), result.size());
@@ -100,6 +108,71 @@ TEST_P(KokkosHost, FewRowsStridesAndMisalignment) {
       }
     }
   }
+}
+
+// Matrices and butterflies in the order of `cpu`, signs before or after, long and short rows, odd strides.
+TEST_P(KokkosHost, OperatorsAreBitForBitThoseOfTheLoops) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (const char* text : {"28x16", "428tx2", "116x4", "116tx4", "4x12", "76x2x36x2", "12x64+signs",
+                             "signs+20x8", "64+signs", "signs+4096", "8x16", "12"}) {
+      for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+        Problem problem = make_problem(dtype, parse_operator(text), 7, placement);
+        expect_same_as_cpu(problem);
+        problem.set_row_stride(problem.n() + 5);
+        expect_same_as_cpu(problem, static_cast<std::size_t>(bytes_of(dtype)));
+      }
+    }
+  }
+  expect_same_as_cpu(make_problem(Dtype::f16, parse_operator("28x512"), 0));
+  expect_same_as_cpu(make_problem(Dtype::f32, parse_operator("12x524288"), 1));
+}
+
+// A matrix of the user's, forward and transposed; one that is not orthogonal is refused, and nothing is written.
+TEST_P(KokkosHost, ADenseFactorIsExecutedOrRefused) {
+  for (const char* text : {"d2x4", "d2tx4", "4xd2"}) {
+    const Problem problem = make_problem(Dtype::f32, parse_operator(text), 3, Placement::out_of_place);
+    const std::vector<std::byte> input = random_rows(problem);
+    const float good[] = {0.8F, 0.6F, -0.6F, 0.8F}, bad[] = {0.8F, 0.6F, -0.6F, 0.7F};
+    std::vector<std::byte> expected(input.size()), actual(input.size());
+    Operands operands{input.data(), expected.data()};
+    operands.dense = good;
+    plan(cpu::variant, problem, host_only())->execute(operands);
+    operands.out = actual.data();
+    const auto by_kokkos = plan(*GetParam(), problem, host_only());
+    operands.dense = bad;
+    EXPECT_THROW(by_kokkos->execute(operands), BadRequest);
+    EXPECT_EQ(actual, std::vector<std::byte>(input.size()));
+    operands.dense = good;
+    by_kokkos->execute(operands);
+    for (std::int64_t i = 0; i < problem.elements(); ++i)  // the compiler may fuse products with sums
+      ASSERT_NEAR(load_element(Dtype::f32, actual.data(), i), load_element(Dtype::f32, expected.data(), i),
+                  1e-6);
+  }
+}
+
+TEST_P(KokkosHost, InputAndOutputOfAnOperatorLieAtTheirOwnDistances) {
+  Problem problem = make_problem(Dtype::f32, parse_operator("12x4"), 5, Placement::out_of_place);
+  const Problem contiguous = problem;
+  problem.in.row_stride = 51;
+  problem.out.row_stride = 60;
+  std::vector<float> in(5 * 51, NAN), out(5 * 60, -7.0F), packed, want(5 * 48);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    packed.push_back(in[i / 48 * 51 + i % 48] = normal(random));
+  plan(*GetParam(), problem, host_only())->execute(in.data(), out.data());
+  plan(cpu::variant, contiguous, host_only())->execute(packed.data(), want.data());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    ASSERT_EQ(out[i], i % 60 < 48 ? want[i / 60 * 48 + i % 60] : -7.0F) << i;
+}
+
+TEST(Kokkos, OperatorsThatNobodyTakesAreRefusedByName) {
+  if (!config::kWhyNoHost.empty()) GTEST_SKIP() << config::kWhyNoHost;
+  const auto refusal = [](std::string_view text) {
+    return serial_variant.supports(make_problem(Dtype::f16, parse_operator(text), 2), host_only()).why_not;
+  };
+  EXPECT_EQ(refusal("d257x4"), "operator d257x4: the dense factor of order 257 exceeds the limit of 256");
+  EXPECT_EQ(refusal("428x4194304"), "n=1795162112 must be between 2 and 1073741824");
 }
 
 TEST_P(KokkosHost, TheLongestRowFitsItsScratch) {

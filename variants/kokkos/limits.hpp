@@ -8,6 +8,9 @@ namespace fwht::kokkos {
 /// Host: a row in fp32 with its padding stays below the 20 MiB that Kokkos allows a team of a host space.
 inline constexpr std::int64_t kLargestHostN = std::int64_t{1} << 22;
 
+/// Operators of several factors on the host: a team's row lies in plain memory. As far as `cpu`.
+inline constexpr std::int64_t kLargestHostFactorsN = std::int64_t{1} << 30;
+
 /// Devices: Kokkos gives a CUDA team 48 KiB of scratch, so a row goes through it in pieces of 2^13 that wait
 /// in registers; four pieces fill the register file of an SM.
 inline constexpr std::int64_t kLargestTiledN = std::int64_t{1} << 15;

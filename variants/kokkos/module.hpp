@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "common/variant.hpp"
 
@@ -17,18 +18,25 @@ namespace fwht::kokkos {
 
 enum class Space { serial, openmp, cuda };
 
+/// What a module asks of the library, which has the tables.
+struct Library {
+  /// Entries of the named factors of an operator, row-major, none transposed, one matrix behind the other.
+  std::vector<float> (*named_entries)(const Operator&);
+  void (*check_dense)(const Operator&, Dtype, const void* entries);
+};
+
 struct Module {
   std::uint64_t contract;  ///< contract_of_this_build() of the module
   const char* kokkos_version;
   bool (*has_space)(Space);
-  std::unique_ptr<Plan> (*make_plan)(Space, const Problem&, const DeviceInfo&);
+  std::unique_ptr<Plan> (*make_plan)(Space, const Problem&, const DeviceInfo&, const Library&);
 };
 
 /// Changes with the layout of what crosses the seam: a module from another build is told apart.
 constexpr std::uint64_t contract_of_this_build() {
   std::uint64_t digest = 1;
   for (const std::uint64_t size : {sizeof(Problem), sizeof(DeviceInfo), sizeof(Numerics), sizeof(Plan),
-                                   sizeof(Setting), sizeof(Module), sizeof(Step)}) {
+                                   sizeof(Setting), sizeof(Module), sizeof(Step), sizeof(Library)}) {
     digest = digest * 1000003 + size;
   }
   return digest;
