@@ -4,36 +4,34 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "common/error.hpp"
+#include "experiments/bench/answer.hpp"
 
 namespace fwht::bench {
 namespace {
 
-using Sentence = std::array<char, 1024>;
-
 class Request {
  public:
   Request(const LinearProblem& problem, const DeviceInfo& device)
-      : text_(to_string(problem)),
-        problem_{text_.c_str(),
-                 problem.m,
-                 problem.n,
-                 problem.k,
-                 problem.group_rows(),
-                 static_cast<std::int32_t>(problem.dtype),
-                 static_cast<std::int32_t>(problem.zero_points),
-                 device.ordinal} {}
+      : text_(to_string(problem)), request_{text_.c_str(), FWHT_LINEAR_PROBLEM_INIT, device.ordinal} {
+    fwht_linear_problem& given = request_.layer;
+    given.m = problem.m;
+    given.n = problem.n;
+    given.k = problem.k;
+    given.group = problem.group_rows();
+    given.dtype = static_cast<std::int32_t>(problem.dtype);
+    given.zero_points = static_cast<std::int32_t>(problem.zero_points);
+  }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-  const fwht_bench_linear_problem* get() const { return &problem_; }
+  const fwht_bench_linear_problem* get() const { return &request_; }
 
  private:
   std::string text_;
-  fwht_bench_linear_problem problem_;
+  fwht_bench_linear_problem request_;
 };
 
 Support supports(const fwht_bench_linear_peer& peer, const LinearProblem& problem, const DeviceInfo& device) {
@@ -43,8 +41,7 @@ Support supports(const fwht_bench_linear_peer& peer, const LinearProblem& proble
   }
   Sentence why{};
   const Request request(problem, device);
-  if (peer.supports(request.get(), why.data(), why.size()) == 0) return {};
-  return {why[0] == '\0' ? "it gives no reason" : why.data()};
+  return support_of(peer.supports(request.get(), why.data(), why.size()), why);
 }
 
 /// What a peer does, in the words of the contract.
@@ -74,21 +71,17 @@ class PeerPlan final : public LinearPlan {
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     Sentence why{};
-    require(peer_.pack(request_.get(), weights.qweight.data(),
-                       weights.symmetric() ? nullptr : weights.qzeros.data(), weights.scales.data(), packed,
-                       why.data(), why.size()),
-            why);
+    const std::int32_t answer = peer_.pack(request_.get(), weights.qweight.data(),
+                                           weights.symmetric() ? nullptr : weights.qzeros.data(),
+                                           weights.scales.data(), packed, why.data(), why.size());
+    require_done(peer_.name, answer, why);
   }
 
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     Sentence why{};
-    require(peer_.launch(request_.get(), operands.x, operands.weights, operands.y, stream, why.data(),
-                         why.size()),
-            why);
-  }
-
-  void require(std::int32_t answer, const Sentence& why) const {
-    if (answer != 0) throw std::runtime_error(fmt::format("{}: {}", peer_.name, why.data()));
+    const std::int32_t answer = peer_.launch(request_.get(), operands.x, operands.weights, operands.y, stream,
+                                             why.data(), why.size());
+    require_done(peer_.name, answer, why);
   }
 
   const fwht_bench_linear_peer& peer_;

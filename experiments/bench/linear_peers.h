@@ -5,17 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "python/include/fwht.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* y[m][n] = x[m][k] W on the current device. */
 typedef struct fwht_bench_linear_problem {
-  const char* text; /* "bf16/m16/n4096/k4096/w4g128" */
-  int64_t m, n, k;
-  int64_t group;       /* rows of W that share a scale and a zero point */
-  int32_t dtype;       /* as fwht_dtype of fwht.h */
-  int32_t zero_points; /* as fwht_zero_points */
+  const char* text;          /* "bf16/m16/n4096/k4096/w4g128" */
+  fwht_linear_problem layer; /* its group is a number of rows */
   int32_t device;
 } fwht_bench_linear_problem;
 

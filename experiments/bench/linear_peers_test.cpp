@@ -18,15 +18,15 @@ int say(char* why, size_t size, const char* sentence) {
 }
 
 std::int32_t supports_bf16(const fwht_bench_linear_problem* problem, char* why, size_t size) {
-  return problem->dtype == 1 ? 0 : say(why, size, "bf16 alone");
+  return problem->layer.dtype == FWHT_BF16 ? 0 : say(why, size, "bf16 alone");
 }
 std::int64_t bytes_of_scales(const fwht_bench_linear_problem* problem) {
-  return problem->k / problem->group * problem->n * 2;
+  return problem->layer.k / problem->layer.group * problem->layer.n * 2;
 }
 std::int32_t pack_scales(const fwht_bench_linear_problem* problem, const uint32_t* qweight,
                          const uint32_t* qzeros, const uint16_t* scales, void* packed, char* why,
                          size_t size) {
-  if (qweight == nullptr || (qzeros == nullptr) != (problem->zero_points == 2))
+  if (qweight == nullptr || (qzeros == nullptr) != (problem->layer.zero_points == FWHT_ZERO_POINTS_SYMMETRIC))
     return say(why, size, "tensors are missing");
   std::memcpy(packed, scales, static_cast<std::size_t>(bytes_of_scales(problem)));
   return 0;

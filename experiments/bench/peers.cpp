@@ -2,40 +2,38 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
 #include "common/error.hpp"
+#include "experiments/bench/answer.hpp"
 #include "experiments/harness/transform.hpp"
 
 namespace fwht::bench {
 namespace {
-
-using Sentence = std::array<char, 1024>;
 
 class Request {
  public:
   Request(const Problem& problem, const DeviceInfo& device)
       : text_(to_string(problem)),
         op_text_(to_string(problem.op)),
-        problem_{text_.c_str(),
-                 op_text_.c_str(),
-                 problem.n(),
-                 problem.rows,
-                 problem.scale,
-                 static_cast<std::int32_t>(problem.dtype()),
-                 problem.placement == Placement::in_place ? 1 : 0,
-                 device.ordinal} {}
+        request_{text_.c_str(), FWHT_PROBLEM_INIT, device.ordinal} {
+    fwht_problem& given = request_.problem;
+    given.n = problem.n();
+    given.rows = problem.rows;
+    given.scale = problem.scale;
+    given.dtype = static_cast<std::int32_t>(problem.dtype());
+    given.placement = problem.placement == Placement::in_place ? FWHT_IN_PLACE : FWHT_OUT_OF_PLACE;
+    given.op_text = op_text_.c_str();
+  }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-  const fwht_bench_problem* get() const { return &problem_; }
+  const fwht_bench_problem* get() const { return &request_; }
 
  private:
   std::string text_, op_text_;
-  fwht_bench_problem problem_;
+  fwht_bench_problem request_;
 };
 
 Support supports(const fwht_bench_peer& peer, const Problem& problem, const DeviceInfo& device) {
@@ -49,8 +47,7 @@ Support supports(const fwht_bench_peer& peer, const Problem& problem, const Devi
     return {"kernels of others are timed on contiguous rows"};
   Sentence why{};
   const Request request(problem, device);
-  if (peer.supports(request.get(), why.data(), why.size()) == 0) return {};
-  return {why[0] == '\0' ? "it gives no reason" : why.data()};
+  return support_of(peer.supports(request.get(), why.data(), why.size()), why);
 }
 
 /// What a peer does, in the words of the contract.
@@ -65,9 +62,9 @@ class PeerPlan final : public Plan {
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
     Sentence why{};
-    if (peer_.launch(request_.get(), operands.in, operands.out, stream, deliver_ ? 1 : 0, why.data(),
-                     why.size()) != 0)
-      throw std::runtime_error(fmt::format("{}: {}", peer_.name, why.data()));
+    const std::int32_t answer = peer_.launch(request_.get(), operands.in, operands.out, stream,
+                                             deliver_ ? 1 : 0, why.data(), why.size());
+    require_done(peer_.name, answer, why);
   }
 
   const fwht_bench_peer& peer_;

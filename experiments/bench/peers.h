@@ -6,20 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "python/include/fwht.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define FWHT_BENCH_VERSION 2
+#define FWHT_BENCH_VERSION 3
 
 /* Contiguous rows on the current device, multiplied by an operator of matrices that are known by name. */
 typedef struct fwht_bench_problem {
-  const char* text;    /* "f16/n4096/r8192/out" */
-  const char* op_text; /* "4096" for H_n, "28x512" (docs/operators.md) */
-  int64_t n, rows;
-  double scale;
-  int32_t dtype;    /* as fwht_dtype of fwht.h */
-  int32_t in_place; /* 1: out == in */
+  const char* text;     /* "f16/n4096/r8192/out" */
+  fwht_problem problem; /* with the operator's text, "4096" for H_n, and the scale as a number */
   int32_t device;
 } fwht_bench_problem;
 

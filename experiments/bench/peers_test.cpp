@@ -28,10 +28,10 @@ std::int32_t supports_all(const fwht_bench_problem*, char*, size_t) {
   return 0;
 }
 std::int32_t supports_28(const fwht_bench_problem* problem, char* why, size_t size) {
-  return std::strcmp(problem->op_text, "28x16") == 0 ? 0 : say(why, size, problem->op_text);
+  return std::strcmp(problem->problem.op_text, "28x16") == 0 ? 0 : say(why, size, problem->problem.op_text);
 }
 std::int32_t supports_small(const fwht_bench_problem* problem, char* why, size_t size) {
-  return problem->n <= 1024 ? 0 : say(why, size, "n above 1024");
+  return problem->problem.n <= 1024 ? 0 : say(why, size, "n above 1024");
 }
 double three_us(const fwht_bench_problem*) {
   return 3.0;
@@ -42,10 +42,10 @@ std::int32_t launch_naive(const fwht_bench_problem* problem, const void* in, voi
                           std::int32_t, char* why, size_t size) {
   try {
     Problem asked = parse_problem(problem->text);
-    EXPECT_EQ(asked.n(), problem->n);
-    EXPECT_EQ(to_string(asked.op), problem->op_text);
-    EXPECT_EQ(asked.rows, problem->rows);
-    EXPECT_EQ(asked.placement == Placement::in_place, problem->in_place == 1);
+    EXPECT_EQ(asked.n(), problem->problem.n);
+    EXPECT_EQ(to_string(asked.op), problem->problem.op_text);
+    EXPECT_EQ(asked.rows, problem->problem.rows);
+    EXPECT_EQ(asked.placement == Placement::in_place, (problem->problem.placement == FWHT_IN_PLACE));
     transform(naive::variant, {in, out}, asked, static_cast<Stream>(stream), problem->device);
     return 0;
   } catch (const std::exception& error) {

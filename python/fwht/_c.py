@@ -22,6 +22,7 @@ DTYPES = {
     "float64": F64, "f64": F64, "fp64": F64, "double": F64,
 }
 ITEMSIZE = (2, 2, 4, 8)
+ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1

@@ -25,7 +25,6 @@ from ._plan import Variant, _device_number, _dtype_code, listed
 __all__ = ["Packed", "forward", "pack", "supports", "variants"]
 
 WHOLE = -1  # as group: all rows
-_ZERO_POINTS = {"v1": 0, "v2": 1, "symmetric": 2}
 # The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.
 _ON_DEVICE = ("rotated_w4a16", "w4a16_pipelined", "w4a16_splitk_f32", "dequantize_then_dense")
 _ON_HOST = ("cpu",)
@@ -63,7 +62,7 @@ def _problem(
     if (torch := sys.modules.get("torch")) is not None:
         threads = torch.get_num_threads()
     return _c.LinearProblem(
-        ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _ZERO_POINTS[zero_points], rotation,
+        ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _c.ZERO_POINTS.index(zero_points), rotation,
         _ACT_ORDER if act_order else 0, threads,
     )  # fmt: skip
 
@@ -77,8 +76,8 @@ def supports(
     variant: None: any of those that `pack` chooses from. Other arguments as for `pack`.
     """
     number = _device_number(device)
-    if zero_points not in _ZERO_POINTS:
-        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_ZERO_POINTS)}")
+    if zero_points not in _c.ZERO_POINTS:
+        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_c.ZERO_POINTS)}")
     problem = _problem(m, k, n, group, zero_points, _dtype_code(dtype)[1], rotation)
     return _choice(problem, variant, number)[1]
 
@@ -153,8 +152,8 @@ def pack(
     q, s = _Tensor("qweight", qweight, words), _Tensor("scales", scales, halves)
     if zero_points is None:
         zero_points = "symmetric" if qzeros is None else "v1"
-    if zero_points not in _ZERO_POINTS:
-        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_ZERO_POINTS)}")
+    if zero_points not in _c.ZERO_POINTS:
+        raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_c.ZERO_POINTS)}")
     if (zero_points == "symmetric") != (qzeros is None):
         raise ValueError(f"fwht: zero_points={zero_points!r}, but qzeros are {'missing' if qzeros is None else 'given'}")
     if len(q.shape) != 2 or len(s.shape) != 2 or 0 in q.shape or 0 in s.shape:

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import fwht
 from conftest import hadamard, truth
+from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
 from fwht.bench import _library, _linear, _run, peers
@@ -201,14 +202,15 @@ class Odd(Peer):
 
 def test_a_peer_behind_c_functions():
     answers = _library.Answers(Odd())
-    asked = _library._Problem(b"f16/n8/r3", b"8", 8, 3, 1.0, 0, 0, 0)
+    problem = _c.make_problem((3, 8), _c.F16, "float16", 1.0, in_place=True, device=-1, operator="8")
+    asked = _library._Problem(b"f16/n8/r3", problem, 0)
     buffer = ctypes.create_string_buffer(16)
     assert answers.struct.name == b"peer:odd"
     assert answers.struct.supports(asked, ctypes.addressof(buffer), 16) == 0
-    asked.rows = 4
+    asked.problem.rows = 4
     assert answers.struct.supports(asked, ctypes.addressof(buffer), 16) == 1
     assert buffer.value == b"rows=4 must be "  # cut to the buffer
-    asked.n = 64
+    asked.problem.n = 64
     assert answers.struct.supports(asked, ctypes.addressof(buffer), 16) == 1
     assert buffer.value == b"RuntimeError: i"
 

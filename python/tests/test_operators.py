@@ -253,6 +253,12 @@ def test_gradients():
         w = integers(2, n).roll(3)
         (f(z) * w).sum().backward()
         assert torch.equal(z.grad, operators.transform(w, operator, 0.5, signs=given, transpose=True))
+        assert torch.autograd.gradgradcheck(f, (z,), eps=1.0, atol=1e-4, rtol=1e-5)
+    packed = signs.clone()
+    y = operators.transform(x, "12x2", signs=packed)
+    packed.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
     y = operators.transform(x * 1, "12x2", inplace=True)
     y.sum().backward()
     assert torch.equal(x.grad, operators.transform(torch.ones(2, 24), "12x2", transpose=True))
@@ -287,6 +293,8 @@ def test_the_second_call_of_a_kind(device, monkeypatch):
     monkeypatch.setattr(fwht.torch, "_op_operator", None)
     for signs, wanted in zip((one, other), expected):
         assert torch.equal(operators.transform(x, "12x64", None, signs=signs), wanted)
+        y = operators.transform(x.clone().requires_grad_(), "12x64", None, signs=signs)
+        assert torch.equal(y, wanted) and y.requires_grad
 
 
 @needs_torch

@@ -14,7 +14,7 @@ import torch
 from .. import _c
 from .peers import Call, Peer, Problem
 
-VERSION = 2
+VERSION = 3
 _DTYPES = {_c.F16: torch.float16, _c.BF16: torch.bfloat16, _c.F32: torch.float32}
 # What the array interface calls as wide a number; it has no bfloat16.
 _TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4", torch.int32: "<i4"}
@@ -23,12 +23,7 @@ _TYPESTRS = {torch.float16: "<f2", torch.bfloat16: "<i2", torch.float32: "<f4", 
 class _Problem(ctypes.Structure):
     _fields_ = [
         ("text", ctypes.c_char_p),
-        ("op_text", ctypes.c_char_p),
-        ("n", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        ("scale", ctypes.c_double),
-        ("dtype", ctypes.c_int32),
-        ("in_place", ctypes.c_int32),
+        ("problem", _c.Problem),
         ("device", ctypes.c_int32),
     ]
 
@@ -119,9 +114,8 @@ class Streams:
 
 
 def _problem_of(given: _Problem) -> Problem:
-    return Problem(
-        given.n, given.rows, _DTYPES[given.dtype], given.scale, bool(given.in_place), given.device, given.op_text.decode()
-    )
+    p = given.problem
+    return Problem(p.n, p.rows, _DTYPES[p.dtype], p.scale, p.placement == 0, given.device, p.op_text.decode())
 
 
 class Answers(Streams):

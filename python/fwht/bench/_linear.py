@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Sequence
 
 import torch
 
+from .. import _c
 from ._library import Streams, load, reported, tensor_at, words_of
 
 
@@ -105,18 +106,13 @@ def unpacked(words: torch.Tensor, along: int) -> torch.Tensor:
 class _Problem(ctypes.Structure):
     _fields_ = [
         ("text", ctypes.c_char_p),
-        ("m", ctypes.c_int64),
-        ("n", ctypes.c_int64),
-        ("k", ctypes.c_int64),
-        ("group", ctypes.c_int64),
-        ("dtype", ctypes.c_int32),
-        ("zero_points", ctypes.c_int32),
+        ("problem", _c.LinearProblem),
         ("device", ctypes.c_int32),
     ]
 
     def layer(self) -> Layer:
-        dtype = (torch.float16, torch.bfloat16)[self.dtype]
-        return Layer(self.m, self.n, self.k, self.group, dtype, ("v1", "v2", "symmetric")[self.zero_points], self.device)
+        p = self.problem
+        return Layer(p.m, p.n, p.k, p.group, (torch.float16, torch.bfloat16)[p.dtype], _c.ZERO_POINTS[p.zero_points], self.device)
 
 
 _Asked, _Address, _I32 = ctypes.POINTER(_Problem), ctypes.c_void_p, ctypes.c_int32
