@@ -40,11 +40,11 @@ bool takes_operators(const Variant& variant, Dtype dtype, const DeviceInfo& wher
   });
 }
 
-/// Whether the variant takes an encoding with rows of some length.
+/// Whether the variant takes an encoding with some operator.
 bool takes_encodings(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
   for (const std::string_view text : all_encodings()) {
-    for (const std::int64_t n : {128, 1024, 8192, 32768}) {
-      const std::optional<Problem> problem = encoded(make_problem(dtype, n, 1), text);
+    for (const std::string_view op : {"128", "1024", "8192", "32768", "28x512"}) {
+      const std::optional<Problem> problem = encoded(make_problem(dtype, parse_operator(op), 1), text);
       if (problem && variant.supports(*problem, where)) return true;
     }
   }

@@ -57,6 +57,11 @@ __device__ inline float4 ld_shared_cluster_v4(std::uint32_t address) {
   return four;
 }
 
+/// st.shared::cluster.b32: a word into the block that `address` belongs to, see mapa.
+__device__ inline void st_shared_cluster(std::uint32_t address, std::uint32_t word) {
+  asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
 /// st.shared::cluster.v2.b32: 8 bytes into the block that `address` belongs to, see mapa; 8-byte aligned.
 __device__ inline void st_shared_cluster_v2(std::uint32_t address, uint2 words) {
   asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(words.x), "r"(words.y)

@@ -270,6 +270,34 @@ std::span<const std::string_view> encodings_at(const Session& session, std::int6
   return n <= 4096 ? telling_encodings() : std::span<const std::string_view>();
 }
 
+/// Encodings of rows of several factors, where kernels differ by element, by what shares a scale, and by layout.
+std::span<const std::string_view> encodings_of_operators(const Session& session) {
+  static constexpr std::string_view kOnDevice[] = {"e4m3:row",
+                                                   "e4m3:row,sglang_token",
+                                                   "e4m3:tensor,vllm_static",
+                                                   "e4m3:128,mn",
+                                                   "e4m3:32",
+                                                   "e4m3:128,ue8m0,packed",
+                                                   "int8:row",
+                                                   "int8:128",
+                                                   "int4:row",
+                                                   "int4:32",
+                                                   "mxfp8:rceil",
+                                                   "mxfp4:128x4",
+                                                   "nvfp4:128x4"};
+  static constexpr std::string_view kOnHost[] = {"e4m3:row", "int4:row", "mxfp8"};
+  if (session.on_device()) return kOnDevice;
+  return kOnHost;
+}
+
+/// The variant's row lengths as Sylvester factors; where it has none, all operators.
+std::vector<Operator> operators_of_lengths(const Session& session) {
+  std::vector<Operator> operators;
+  for (const std::int64_t n : session.sizes())
+    operators.push_back(Operator::sylvester(n));
+  return operators.empty() ? session.asked_operators() : operators;
+}
+
 }  // namespace
 
 // F1. Codes and scales of every encoding: the reference's, applied to the variant's own plain result. All kinds of
@@ -291,30 +319,35 @@ void encoded_codes(Session& session) {
     }
   }
   for (const Operator& op : session.asked_operators()) {
-    for (const std::string_view text : {"e4m3:row", "int4:row", "mxfp8"}) {
-      const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), op, kinds), text);
-      if (problem) judge(session, *problem, edge_rows(*problem), "rows of all kinds");
+    for (const std::string_view text : encodings_of_operators(session)) {
+      // Few rows and more of them: kernels may cut long rows otherwise where there are few.
+      for (const std::int64_t rows : {kinds, 5 * kinds}) {
+        if (rows > kinds && (op.n() < 1024 || !session.on_device())) continue;
+        const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), op, rows), text);
+        if (problem) judge(session, *problem, edge_rows(*problem), "rows of all kinds");
+      }
     }
   }
 }
 
-// F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Row lengths take turns.
+// F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Row lengths take turns: those of
+// one Sylvester factor, where there are any, else all operators.
 void encoded_in_bulk(Session& session) {
   constexpr std::int64_t kElements = std::int64_t{1} << 24;
   const Bytes input =
       make_input(make_problem(session.dtype(), 64, kElements / 64), InputClass::normal, kSeed);
-  const std::vector<std::int64_t>& sizes = session.sizes();
+  const std::vector<Operator> operators = operators_of_lengths(session);
   std::size_t turn = 0;
   for (const std::string_view text : all_encodings()) {
     std::optional<Problem> problem;
-    for (std::size_t i = 0; i < sizes.size() && !problem; ++i) {
-      const std::int64_t n = sizes[(turn + i) % sizes.size()];
-      problem = encoded(make_problem(session.dtype(), n, kElements / n), text);
+    for (std::size_t i = 0; i < operators.size() && !problem; ++i) {
+      const Operator& op = operators[(turn++) % operators.size()];
+      problem = encoded(make_problem(session.dtype(), op, kElements / op.n()), text);
       if (problem && !session.supports(*problem)) problem.reset();
     }
-    ++turn;
     if (problem) {
-      judge(session, *problem, input, "2^24 numbers");
+      const auto end = input.begin() + static_cast<std::ptrdiff_t>(problem->span_bytes());
+      judge(session, *problem, Bytes(input.begin(), end), "2^24 numbers");
     } else {
       session.skip(fmt::format("the encoding {} has no row length here", text));
     }
@@ -471,12 +504,14 @@ void encoded_intermediate(Session& session) {
 // F3. Ragged rows, strides of input and output, pointers off the 16-byte grid where the plan allows them, another
 // poison, programmatic launch: the same bits.
 void encoded_shapes(Session& session) {
-  for (const std::int64_t n : session.sizes()) {
+  for (const Operator& op : operators_of_lengths(session)) {
+    const std::int64_t n = op.n();
     if (!session.on_device() && n != 4 && n != 32 && n != 128 && n != 1024) continue;
-    for (const std::string_view text : telling_encodings()) {
+    const std::size_t encodings = op.is_sylvester() ? telling_encodings().size() : 2;
+    for (const std::string_view text : telling_encodings().first(encodings)) {
       for (const std::int64_t rows : {1, 2, 3, 7, 33, 129, 1025}) {
         if (rows > 33 && rows * n > std::int64_t{1} << 18) continue;
-        const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), n, rows), text);
+        const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), op, rows), text);
         if (!problem) continue;
         judge(session, *problem, edge_rows(*problem), "ragged row count", {0x5A, 0, 0});
         Problem early = *problem;
@@ -485,13 +520,14 @@ void encoded_shapes(Session& session) {
       }
       for (const auto& [in_gap, out_gap] :
            {std::pair{8, 8}, {n, n}, {8, 0}, {0, 8}, {2, 2}, {1, 1}, {0, 2}, {64, 24}}) {
-        Problem strided = make_problem(session.dtype(), n, 23);
+        Problem strided = make_problem(session.dtype(), op, 23);
         strided.in.row_stride += in_gap;
         strided.out.row_stride += out_gap;
         if (const std::optional<Problem> problem = wanted(session, strided, text))
           judge(session, *problem, edge_rows(*problem), "row strides", {0x5A, 0, 0});
       }
-      if (const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), n, 9), text)) {
+      if (const std::optional<Problem> problem =
+              wanted(session, make_problem(session.dtype(), op, 9), text)) {
         const std::size_t alignment = session.plan(*problem)->alignment();
         for (const std::int64_t offset : {1, 2, 4, 8}) {
           if (static_cast<std::size_t>(offset * bytes_of(session.dtype())) % alignment == 0)

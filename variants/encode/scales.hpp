@@ -24,6 +24,14 @@ constexpr Family family_of(CodeFormat format) {
   return mx ? Family::e8m0 : Family::f32;
 }
 
+/// Whether the kernels of storage_encoder.cuh take the encoding.
+constexpr bool is_rounded_first(const Encoding& encoding) {
+  const bool finds_scale_of_tensor =
+      encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
+  return encoding.intermediate == Intermediate::storage && encoding.recipe != Recipe::quarot &&
+         !finds_scale_of_tensor;
+}
+
 /// Which number codes are rounded from.
 enum class Codes : std::uint8_t {
   by_reciprocal,  ///< y * (1 / s)

@@ -53,6 +53,14 @@ __device__ __forceinline__ float largest_of_pair(LargestPair<dtype> largest) {
   return fmaxf(fmaxf(fabsf(low), fabsf(high)), 0.0F);
 }
 
+/// Whether the first of a vector's numbers is one.
+template <Dtype dtype>
+__device__ __forceinline__ bool starts_with_nan(const std::uint32_t (&pairs)[4]) {
+  float first, second;
+  unpack_pair<dtype>(pairs[0], first, second);
+  return first != first;
+}
+
 /// Largest |y| of the groups that the lane has scales of; see find_maxima() for `meet`.
 template <class Form, class Shared, Dtype dtype, int vectors, class Meet>
 __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
@@ -136,74 +144,64 @@ __device__ __forceinline__ void short_codes_of_vectors(const ShortFactor (&facto
   }
 }
 
-/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is encoded.
-/// Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left to that one.
-template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
-__device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vectors][8], const Where& where,
-                                               const Meet& meet) {
+/// The largest |y| of each group or row, and the scales that follow from them.
+template <int count>
+struct ScalesOfMaxima {
+  float maximum[count];
+  Scale scale[count];
+  ShortFactor factor[count];
+  bool are_short = true;  ///< the short arithmetic is exact
+};
+
+/// @param last  a power of two that numbers are still to be multiplied by
+template <class Form, Dtype dtype, int count>
+__device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
+                                                 ScalesOfMaxima<count>& scales) {
+#pragma unroll
+  for (int s = 0; s < count; ++s) {
+    float& maximum = scales.maximum[s];
+    maximum = larger(multiply(maximum, last), out.rule.floor);
+    scales.are_short &= is_short<Form::family>(out.rule, maximum);
+    short_scale<Form, dtype>(out.rule, out.brief, maximum, last, scales.scale[s], scales.factor[s]);
+  }
+}
+template <int count>
+__device__ __forceinline__ void given_scales(const Output& out, float last, ScalesOfMaxima<count>& scales) {
+#pragma unroll
+  for (int s = 0; s < count; ++s)
+    scales.factor[s].bits = bits_of(multiply(out.rule.given_factor, last));
+}
+
+/// Codes of pairs and their stores, then the scales.
+///
+/// @param scales       are_short holds for the whole warp
+/// @param round_again  makes the pairs those of y where scales took over a factor: for groups that are not short
+template <class Form, Dtype dtype, int vectors_of_row, int vectors, int count, class Where, class Again>
+__device__ __forceinline__ void encode_pairs(const Output& out, std::uint32_t (&pairs)[vectors][4],
+                                             ScalesOfMaxima<count>& scales, const Where& where,
+                                             const Again& round_again) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
+  static_assert(count == Shared::kScales);
   const int lane = where.lane();
-  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others need x once
-  // more, and for many vectors there are no registers to keep it in.
-  constexpr bool kFolds = dtype == Dtype::bf16 && vectors <= 4;
-  const float folded_last = kFolds ? out.folded_last : 1.0F;
-  const bool multiplies = (!kFolds || !out.folds) && out.last != 1.0F;
-  std::uint32_t pairs[vectors][4];
-  if (multiplies) {
-    round_to_pairs<dtype, true>(out.last, x, pairs);
-  } else {
-    round_to_pairs<dtype, false>(1.0F, x, pairs);
-  }
-
-  // Scales.
-  float maximum[Shared::kScales];
-  Scale scale[Shared::kScales];
-  ShortFactor factor[Shared::kScales];
-  bool is_short_for_all = true;
-  if (out.rule.given) {
-#pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s)
-      factor[s].bits = bits_of(multiply(out.rule.given_factor, folded_last));
-  } else {
-    find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, lane, maximum, meet);
-#pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s) {
-      maximum[s] = larger(multiply(maximum[s], folded_last), out.rule.floor);
-      is_short_for_all &= is_short<Form::family>(out.rule, maximum[s]);
-      short_scale<Form, dtype>(out.rule, out.brief, maximum[s], folded_last, scale[s], factor[s]);
-    }
-    // A NaN among the data is in every element of its row, and in no maximum.
-    if (where.asks_for_nan()) {
-#pragma unroll
-      for (int v = 0; v < vectors; v += vectors_of_row) {
-        float first, second;
-        unpack_pair<dtype>(pairs[v][0], first, second);
-        is_short_for_all &= first == first;
-      }
-    }
-    is_short_for_all = __all_sync(0xFFFFFFFFU, is_short_for_all);
-  }
-
-  // Codes.
   std::uint32_t codes[vectors][Form::words];
   const auto short_ones = [&]<bool by_quotient, bool clamps>() {
-    short_codes_of_vectors<Form, Shared, dtype, vectors_of_row, by_quotient, clamps>(factor, pairs, lane,
-                                                                                     codes);
+    short_codes_of_vectors<Form, Shared, dtype, vectors_of_row, by_quotient, clamps>(scales.factor, pairs,
+                                                                                     lane, codes);
   };
-  if (!is_short_for_all) [[unlikely]] {
-    if constexpr (kFolds) round_to_pairs<dtype, true>(out.last, x, pairs);
+  if (!scales.are_short) [[unlikely]] {
+    round_again(pairs);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      scale[s] = scale_of_any<Form>(out.rule, maximum[s]);
+      scales.scale[s] = scale_of_any<Form>(out.rule, scales.maximum[s]);
 #pragma unroll
     for (int v = 0; v < vectors; ++v)
-      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
-                                    codes[v]);
+      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scales.scale, v, lane),
+                                    pairs[v], codes[v]);
   } else if constexpr (Form::family == Family::e4m3) {
     bool clamps = false;
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      clamps |= code_is_coarse(scale[s]);
+      clamps |= code_is_coarse(scales.scale[s]);
     if (__any_sync(0xFFFFFFFFU, clamps)) {
       short_ones.template operator()<false, true>();
     } else {
@@ -229,7 +227,44 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
         first_code + where.row_step(v) * std::uint64_t{out.row_bytes} + where.column_step(v) * Form::bits / 8,
         codes[v]);
   }
-  if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scale, where);
+  if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
+}
+
+/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is encoded.
+/// Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left to that one.
+template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
+__device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vectors][8], const Where& where,
+                                               const Meet& meet) {
+  using Shared = Sharing<Form, vectors, vectors_of_row>;
+  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others need x once
+  // more, and for many vectors there are no registers to keep it in.
+  constexpr bool kFolds = dtype == Dtype::bf16 && vectors <= 4;
+  const float folded_last = kFolds ? out.folded_last : 1.0F;
+  const bool multiplies = (!kFolds || !out.folds) && out.last != 1.0F;
+  std::uint32_t pairs[vectors][4];
+  if (multiplies) {
+    round_to_pairs<dtype, true>(out.last, x, pairs);
+  } else {
+    round_to_pairs<dtype, false>(1.0F, x, pairs);
+  }
+
+  ScalesOfMaxima<Shared::kScales> scales;
+  if (out.rule.given) {
+    given_scales(out, folded_last, scales);
+  } else {
+    find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, where.lane(), scales.maximum, meet);
+    scales_of_maxima<Form, dtype>(out, folded_last, scales);
+    // A NaN among the data is in every element of its row, and in no maximum.
+    if (where.asks_for_nan()) {
+#pragma unroll
+      for (int v = 0; v < vectors; v += vectors_of_row)
+        scales.are_short &= !starts_with_nan<dtype>(pairs[v]);
+    }
+    scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
+  }
+  encode_pairs<Form, dtype, vectors_of_row>(out, pairs, scales, where, [&](auto& again) {
+    if constexpr (kFolds) round_to_pairs<dtype, true>(out.last, x, again);
+  });
 }
 
 }  // namespace fwht::encoder

@@ -9,6 +9,7 @@
 #include "common/ptx/fragments.hpp"
 #include "common/sm90a.hpp"
 #include "common/text.hpp"
+#include "variants/encode/output.hpp"
 
 namespace fwht::kronecker {
 
@@ -145,6 +146,18 @@ Numerics numerics_of(const Problem& problem) {
 
 namespace {
 
+Support supports_encoding(const Problem& problem, const Launch& launch) {
+  if (Support encoding = encoder::supports(problem); !encoding) return encoding;
+  const auto refuse = [&](const auto&... why) -> Support {
+    return {
+        concat("the encoding ", to_string(problem.encoding), " is not offered by this variant: ", why...)};
+  };
+  if (!launch.writes_codes()) return refuse("rows of n=", problem.n(), " have no kernel that writes codes");
+  if (encoder::is_rounded_first(problem.encoding)) return {};
+  return refuse("rows are rounded to ", name_of(problem.out.dtype),
+                " first, scales are in fp32, and the tensor's must be given");
+}
+
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
     return {
@@ -174,7 +187,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
   if (Support pages = require_no_pages(problem); !pages) return pages;
   if (!problem.encoding.is_plain()) {
-    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
+    if (Support encoding = supports_encoding(problem, choice->launch); !encoding) return encoding;
   }
   if (problem.in.dtype != problem.out.dtype) {
     return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),

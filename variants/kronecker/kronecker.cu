@@ -27,6 +27,7 @@
 #include <string>
 
 #include "common/cuda_check.hpp"
+#include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
 
@@ -161,13 +162,12 @@ class KroneckerPlan final : public Plan {
                    second_table(launch_.shape.second, choice_.second),
                    static_cast<std::size_t>(fragment_words_)),
         tiles_((problem.rows + launch_.shape.rows - 1) / launch_.shape.rows) {
-    FWHT_CUDA(
-        cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, launch_.shared_bytes()));
+    FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
     cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
+    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel_));
     registers_ = attributes.numRegs;
-    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks_per_sm_, kernel_, launch_.threads(), static_cast<std::size_t>(launch_.shared_bytes())));
+    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel_, launch_.threads(),
+                                                            static_cast<std::size_t>(shared_bytes())));
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
     blocks_ = launch_.spread ? tiles_ * choice_.cluster()
                              : std::min((tiles_ + launch_.teams - 1) / launch_.teams, resident);
@@ -190,7 +190,7 @@ class KroneckerPlan final : public Plan {
             {"teams", std::int64_t{launch_.teams}},
             {"slots", std::int64_t{launch_.slots}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{launch_.shared_bytes()}}};
+            {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
@@ -198,20 +198,25 @@ class KroneckerPlan final : public Plan {
     const Problem& p = problem();
     const Shape& shape = launch_.shape;
     const int order = choice_.order, box_rows = launch_.spread ? 16 * launch_.piece_steps() : 16;
-    const Maps maps{map_of(operands.in, p.dtype(), matrices(p.in, p.rows, shape, order, box_rows)),
-                    map_of(operands.out, p.dtype(), matrices(p.out, p.rows, shape, order, 16))};
+    const CUtensorMap in = map_of(operands.in, p.dtype(), matrices(p.in, p.rows, shape, order, box_rows));
+    Maps maps{in, is_encoded() ? in  // codes take another way out
+                               : map_of(operands.out, p.dtype(), matrices(p.out, p.rows, shape, order, 16))};
     if (is_dense()) expand(operands.dense, stream);
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
-    const Work work{workspace_.signs(),
-                    is_dense() ? workspace_.fragments() : nullptr,
-                    workspace_.second(),
-                    p.op.signs_come_last() ? nullptr : signs,
-                    p.op.signs_come_last() ? signs : nullptr,
-                    workspace_.counter(),
-                    static_cast<int>(tiles_),
-                    choice_.order,
-                    static_cast<float>(p.scale),
-                    {static_cast<std::byte*>(operands.out), 2 * p.out.row_stride}};
+    // A kernel that writes no codes takes the front.
+    EncodedWork work{{workspace_.signs(),
+                      is_dense() ? workspace_.fragments() : nullptr,
+                      workspace_.second(),
+                      p.op.signs_come_last() ? nullptr : signs,
+                      p.op.signs_come_last() ? signs : nullptr,
+                      workspace_.counter(),
+                      static_cast<int>(tiles_),
+                      choice_.order,
+                      static_cast<float>(p.scale),
+                      {static_cast<std::byte*>(operands.out), 2 * p.out.row_stride}},
+                     {},
+                     static_cast<int>(p.rows)};
+    if (is_encoded()) work.out = encoder::output_of(p, operands, group_in_row(p));
     cudaLaunchAttribute attributes[2]{};
     unsigned count = 0;
     if (p.programmatic_launch) {
@@ -225,13 +230,16 @@ class KroneckerPlan final : public Plan {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(blocks_));
     config.blockDim = dim3(static_cast<unsigned>(launch_.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(launch_.shared_bytes());
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = count;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, maps, work));
+    void* arguments[] = {&maps, &work};
+    FWHT_CUDA(cudaLaunchKernelExC(&config, kernel_, arguments));
   }
 
+  bool is_encoded() const { return !problem().encoding.is_plain(); }
+  int shared_bytes() const { return launch_.shared_bytes() + (is_encoded() ? launch_.maxima_bytes() : 0); }
   bool is_dense() const { return choice_.slow.basis == Basis::dense; }
   void expand(const void* dense, Stream stream) const {
     constexpr int kThreads = 256;
@@ -252,21 +260,45 @@ class KroneckerPlan final : public Plan {
   std::int64_t blocks_ = 0;
 };
 
+template <Dtype dtype>
+Kernel encoded_kernel_for(const Launch& launch, const Encoding& encoding) {
+  const bool whole_row = encoding.scales.kind != ScaleGranularity::Kind::group;
+  switch (encoding.format) {
+    case CodeFormat::plain:
+      break;
+    case CodeFormat::e4m3:
+      return encoded_kernel<dtype, CodeFormat::e4m3>(launch, whole_row);
+    case CodeFormat::int8:
+      return encoded_kernel<dtype, CodeFormat::int8>(launch, whole_row);
+    case CodeFormat::int4:
+      return encoded_kernel<dtype, CodeFormat::int4>(launch, whole_row);
+    case CodeFormat::mxfp8:
+      return encoded_kernel<dtype, CodeFormat::mxfp8>(launch, whole_row);
+    case CodeFormat::mxfp4:
+      return encoded_kernel<dtype, CodeFormat::mxfp4>(launch, whole_row);
+    case CodeFormat::nvfp4:
+      return encoded_kernel<dtype, CodeFormat::nvfp4>(launch, whole_row);
+  }
+  return nullptr;
+}
+
+Kernel kernel_for(const Problem& problem, const Launch& launch) {
+  const bool f16 = problem.dtype() == Dtype::f16;
+  if (!problem.encoding.is_plain()) {
+    return f16 ? encoded_kernel_for<Dtype::f16>(launch, problem.encoding)
+               : encoded_kernel_for<Dtype::bf16>(launch, problem.encoding);
+  }
+  if (launch.spread) return f16 ? few_rows_kernel_f16(launch) : few_rows_kernel_bf16(launch);
+  return f16 ? kernel_f16(launch) : kernel_bf16(launch);
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  const bool f16 = problem.dtype() == Dtype::f16;
-  if (const std::optional<Choice> few = few_rows_choice_for(problem.op, problem.rows, device.sm_count)) {
-    return make_plan(problem, device, *few,
-                     f16 ? few_rows_kernel_f16(few->launch) : few_rows_kernel_bf16(few->launch));
-  }
-  const Choice choice = *choice_for(problem.op);
-  return make_plan(problem, device, choice, f16 ? kernel_f16(choice.launch) : kernel_bf16(choice.launch));
-}
-
-std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
-                                Kernel kernel) {
-  return std::make_unique<KroneckerPlan>(problem, device, choice, kernel);
+  // Codes are those of the rows that a plain plan writes: the same launch.
+  const std::optional<Choice> few = few_rows_choice_for(problem.op, problem.rows, device.sm_count);
+  const Choice choice = few ? *few : *choice_for(problem.op);
+  return std::make_unique<KroneckerPlan>(problem, device, choice, kernel_for(problem, choice.launch));
 }
 
 }  // namespace fwht::kronecker

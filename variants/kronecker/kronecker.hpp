@@ -72,9 +72,18 @@ struct Launch {
   constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
+  constexpr int barrier_bytes() const { return spread ? 8 * pieces() : teams * slots * 24; }
   constexpr int shared_bytes() const {
-    return slot_bytes() + staging_bytes() + second_bytes() + (spread ? 8 * pieces() : teams * slots * 24);
+    return slot_bytes() + staging_bytes() + second_bytes() + barrier_bytes();
   }
+
+  /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes staged at once.
+  constexpr bool writes_codes() const {
+    return passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560;
+  }
+  /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results and row of the tile.
+  /// Twice, so that nobody writes what another warp still reads.
+  constexpr int maxima_bytes() const { return 2 * teams * shape.k_steps() * shape.rows * 4; }
 };
 
 /// The launches, each made for one row length. Others use the one with the fewest k steps that are enough.
@@ -190,6 +199,20 @@ constexpr int box_byte(int row, int piece, int line) {
   const int pieces = line / 8;
   return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
 }
+/// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the tile, in vectors of
+/// 256 that a warp holds. Byte of what a lane has of vector `v`.
+constexpr int vector_byte(int columns, int line, int row, int v, int lane) {
+  const int element = 256 * v + 8 * lane;
+  return box_byte(element / columns, (row * columns + element % columns) / 8, line);
+}
+/// The same from that of row and vector 0: (byte ^ vector_flip) + vector_offset.
+constexpr int vector_flip(int columns, int line, int v) {
+  return swizzle(256 * v / columns, line) << 4;
+}
+constexpr int vector_offset(int columns, int line, int row, int v) {
+  return row * columns * 2 * 16 + 256 * v / columns * 2 * line;
+}
+
 // The matrix of stage 1 as sign bits: one 32-bit word of a lane holds the fragments of operand A for four k
 // steps. Bit 4 (s & 3) + r is the sign of the lower half of register r in step s, bit 16 higher the upper
 // half.

@@ -16,10 +16,39 @@
 
 namespace fwht::kronecker {
 
+/// Rows of the storage type.
+struct SpreadStorageRows {
+  using Arguments = Work;
+
+  template <Dtype dtype, Launch launch>
+  class Exit {
+   public:
+    __device__ Exit(const Work& work, std::uint32_t staging, std::byte* /*maxima*/, int row, int box,
+                    int lane)
+        : work_(work), writer_(staging, lane), row_(row), box_(box), lane_(lane) {}
+
+    /// This block has read all of the row. In place, nobody may store before all blocks have.
+    __device__ void behind_stage_1() const { ptx::barrier_cluster_arrive(); }
+    __device__ std::uint32_t staging() const { return writer_.staging(); }
+    __device__ void put(int tile, const std::uint32_t (&words)[4]) const { writer_.put(tile, words); }
+    __device__ void end(bool has_rows) const {
+      ptx::barrier_cluster_wait();
+      if (has_rows) writer_.template store<launch.shape.columns>(work_, box_, row_, lane_);
+    }
+
+   private:
+    const Work& work_;
+    BoxWriter<launch.shape.line()> writer_;
+    int row_, box_, lane_;
+  };
+};
+
 /// The arguments are those of a Launch that is spread, whose order is 16 k_steps.
-template <Dtype dtype, int k_steps, int columns>
+///
+/// @tparam Output  SpreadStorageRows, or what writes codes
+template <Dtype dtype, int k_steps, int columns, class Output = SpreadStorageRows>
 __global__ void __launch_bounds__(128)
-    spread_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+    spread_rows(const __grid_constant__ Maps maps, const __grid_constant__ typename Output::Arguments work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch{.shape = {16 * k_steps, columns}, .slots = 1, .spread = true};
   constexpr Shape shape = launch.shape;
@@ -50,7 +79,8 @@ __global__ void __launch_bounds__(128)
   }
   const HeldMatrix<dtype, k_steps> matrix(work, box, lane);
   const Stage2Constants constants(lane);
-  const BoxWriter<kLine> writer(staging + warp * shape.box_bytes(), lane);
+  typename Output::template Exit<dtype, launch> exit(work, staging + warp * shape.box_bytes(),
+                                                     shared + launch.shared_bytes(), row, box, lane);
   __syncthreads();  // the barriers are there
   const auto wait_for = [&](int piece) { ptx::mbarrier_wait_parity(full + 8 * piece, 0); };
   if (work.signs_first != nullptr) {
@@ -72,21 +102,20 @@ __global__ void __launch_bounds__(128)
     wait_for(s / kSteps);
     ptx::wgmma_fence();
   });
-  ptx::barrier_cluster_arrive();  // this block has read all of the row
+  exit.behind_stage_1();
   ptx::wgmma_wait_group<0>();
   ptx::pin_accumulators(d);
 
-  // Stage 2. In place, nobody may store before all blocks have read.
+  // Stage 2.
   if (has_rows) {
     rows::register_butterflies<4, columns / 2>(d);
-    finish<dtype>(d, constants, work.scale, writer);
+    finish<dtype>(d, constants, work.scale, exit);
     if (work.signs_last != nullptr) {
       __syncwarp();
-      flip_signs<columns, columns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+      flip_signs<columns, columns, kLine>(exit.staging(), work.signs_last, 16 * box, work.order, lane);
     }
   }
-  ptx::barrier_cluster_wait();
-  if (has_rows) writer.template store<columns>(work, box, row, lane);
+  exit.end(has_rows);
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif
@@ -97,7 +126,8 @@ Kernel few_rows_kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
     ((wanted == kFewRows[which]
-          ? void(found = spread_rows<dtype, kFewRows[which].shape.k_steps(), kFewRows[which].shape.columns>)
+          ? void(found = reinterpret_cast<Kernel>(
+                     spread_rows<dtype, kFewRows[which].shape.k_steps(), kFewRows[which].shape.columns>))
           : void()),
      ...);
   }

@@ -267,14 +267,9 @@ class BoxWriter {
     ptx::bulk_copy_wait_group_read<0>();
     __syncwarp();
   }
-  /// Scale and the one rounding, of two column tiles from `tile`, an even one, on: rows 0-7 and 8-15 of the
-  /// first, then of the second.
-  template <Dtype dtype>
-  __device__ void put(int tile, const float (&x)[4], const float (&y)[4], float scale) const {
+  /// Two column tiles from `tile`, an even one, on: rows 0-7 and 8-15 of the first, then of the second.
+  __device__ void put(int tile, const std::uint32_t (&words)[4]) const {
     constexpr int kPieces = line / 8;
-    const std::uint32_t words[4] = {
-        rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
-        rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
     ptx::stmatrix_x4((first_ ^ ((tile % kPieces) << 4)) + tile / kPieces * (16 * 2 * line), words);
   }
   __device__ void send(const CUtensorMap& map, int box, int row, int lane) const {
@@ -302,10 +297,51 @@ class BoxWriter {
   std::uint32_t staging_, first_;
 };
 
+/// What becomes of results: rows of the storage type, by tensor copies. A box stays staged until the next tile's
+/// stage 1 is under way. Codes: kronecker_encoded.cuh.
+struct StorageRows {
+  using Arguments = Work;
+
+  template <Dtype dtype, Launch launch>
+  class Exit {
+   public:
+    __device__ Exit(const Maps& maps, const Work&, std::uint32_t staging, std::byte* /*maxima*/, int /*team*/,
+                    int box, int lane)
+        : maps_(maps), writer_(staging, lane), staged_box_(box), lane_(lane) {}
+
+    __device__ void behind_stage_1() {
+      if (staged_row_ < 0) return;
+      writer_.send(maps_.out, staged_box_, staged_row_, lane_);
+      staged_row_ = -1;
+    }
+    __device__ void wait_for_staging() const { writer_.wait(); }
+    __device__ std::uint32_t staging() const { return writer_.staging(); }
+    __device__ void put(int tile, const std::uint32_t (&words)[4]) const { writer_.put(tile, words); }
+    __device__ void staged(int row, int box) { staged_row_ = row, staged_box_ = box; }
+    __device__ void end() {
+      behind_stage_1();
+      ptx::bulk_copy_wait_group_read<0>();
+    }
+
+   private:
+    const Maps& maps_;
+    BoxWriter<launch.shape.line()> writer_;
+    int staged_row_ = -1, staged_box_, lane_;
+  };
+};
+
+/// Scale and the one rounding, of two column tiles.
+template <Dtype dtype, class Exit>
+__device__ void put(Exit& exit, int tile, const float (&x)[4], const float (&y)[4], float scale) {
+  const std::uint32_t words[4] = {
+      rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
+      rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
+  exit.put(tile, words);
+}
+
 /// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
-template <Dtype dtype, int line, int registers>
-__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale,
-                       const BoxWriter<line>& writer) {
+template <Dtype dtype, class Exit, int registers>
+__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale, Exit& exit) {
   static_assert(registers % 16 == 0);
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 4) {
@@ -314,16 +350,16 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
     for (int i = 0; i < 16; ++i)
       x[i / 4][i % 4] = d[4 * tile + i];
     rows::eight_point_stage(x, constants.hadamard, constants.minus_identity);
-    writer.template put<dtype>(tile, x[0], x[1], scale);
-    writer.template put<dtype>(tile + 2, x[2], x[3], scale);
+    put<dtype>(exit, tile, x[0], x[1], scale);
+    put<dtype>(exit, tile + 2, x[2], x[3], scale);
   }
 }
 
 /// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
 /// is an operand A, hi and lo side by side in k. Two groups at once share the words.
-template <Dtype dtype, int second, int line, int registers>
+template <Dtype dtype, int second, class Exit, int registers>
 __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
-                                 float scale, const BoxWriter<line>& writer, int lane) {
+                                 float scale, Exit& exit, int lane) {
   constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
 #pragma unroll
   for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
@@ -358,17 +394,20 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
   }
 #pragma unroll
   for (int tile = 0; tile < registers / 4; tile += 2)
-    writer.template put<dtype>(tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
-                               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
+    put<dtype>(exit, tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
+               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
 /// The arguments are those of a Launch whose order is 16 k_steps. A team of warps keeps `slots` tiles under
 /// way and takes them one after the other.
+///
+/// @tparam Output  StorageRows, or what writes codes
 template <Dtype dtype, int k_steps, int columns, int tile_rows, int second, int teams, int slots,
-          int blocks_per_sm, int passes, bool held>
+          int blocks_per_sm, int passes, bool held, class Output = StorageRows>
 __global__ void __launch_bounds__(
     Launch{{16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held}.threads(),
-    blocks_per_sm) transform_rows(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
+    blocks_per_sm) transform_rows(const __grid_constant__ Maps maps,
+                                  const __grid_constant__ typename Output::Arguments work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Launch launch{
       {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held};
@@ -413,14 +452,14 @@ __global__ void __launch_bounds__(
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
-  const BoxWriter<kLine> writer(
-      ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes, lane);
+  typename Output::template Exit<dtype, launch> exit(
+      maps, work, ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes,
+      barriers + launch.barrier_bytes(), team, warp, lane);
   TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
   float d[shape.accumulators()];
-  int staged_row = -1, staged_box = warp;
 #pragma unroll 1
   for (;;) {
     tiles.wait_full();
@@ -446,10 +485,7 @@ __global__ void __launch_bounds__(
 
       ptx::pin_accumulators(d);
       exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
-      if (staged_row >= 0) {
-        writer.send(maps.out, staged_box, staged_row, lane);
-        staged_row = -1;
-      }
+      exit.behind_stage_1();
       int next_tile = 0;
       if (pass == kLastPass) {
         next_tile = tickets.drawn_tile();
@@ -462,7 +498,7 @@ __global__ void __launch_bounds__(
         if (leads) tiles.set_next_tile(next_tile);
         if (lane == 0) tiles.release();
       }
-      writer.wait();
+      exit.wait_for_staging();
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
       // A box is free when every warp has read the tile. Where a warp has no rows, it waits for that, and the others
       // do not; it asks for one box after the other, which is too slow for many. Otherwise they share the boxes.
@@ -478,28 +514,27 @@ __global__ void __launch_bounds__(
       }
       if (has_rows) {
         if constexpr (second == 1) {
-          finish<dtype>(d, constants, work.scale, writer);
+          finish<dtype>(d, constants, work.scale, exit);
         } else {
-          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, writer, lane);
+          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, exit, lane);
         }
         if (work.signs_last != nullptr) {
           __syncwarp();
-          flip_signs<columns, kColumns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
+          flip_signs<columns, kColumns, kLine>(exit.staging(), work.signs_last, 16 * box, work.order, lane);
         }
-        staged_row = tile_rows * tile;
-        staged_box = box;
+        exit.staged(tile_rows * tile, box);
       }
     }
     tiles.advance();
     __syncwarp();
   }
-  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
-  ptx::bulk_copy_wait_group_read<0>();
+  exit.end();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif
 }
 
-using Kernel = void (*)(Maps, Work);
+/// Takes Maps and the Arguments of its Output, whose front is Work.
+using Kernel = const void*;
 
 }  // namespace fwht::kronecker

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -16,10 +15,6 @@ Kernel kernel_bf16(const Launch& launch);
 Kernel few_rows_kernel_f16(const Launch& launch);
 Kernel few_rows_kernel_bf16(const Launch& launch);
 
-/// A plan by any launch and its kernel.
-std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device, const Choice& choice,
-                                Kernel kernel);
-
 /// Launches that differ in what lies behind the last whole k step have one kernel.
 constexpr Launch whole_steps(Launch launch) {
   launch.shape.order = 16 * launch.shape.k_steps();
@@ -31,11 +26,12 @@ Kernel kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
     ((whole_steps(wanted) == whole_steps(kLaunches[which])
-          ? void(found = transform_rows<dtype, kLaunches[which].shape.k_steps(),
-                                        kLaunches[which].shape.columns, kLaunches[which].shape.rows,
-                                        kLaunches[which].shape.second, kLaunches[which].teams,
-                                        kLaunches[which].slots, kLaunches[which].blocks_per_sm,
-                                        kLaunches[which].passes, kLaunches[which].held>)
+          ? void(found = reinterpret_cast<Kernel>(
+                     transform_rows<dtype, kLaunches[which].shape.k_steps(), kLaunches[which].shape.columns,
+                                    kLaunches[which].shape.rows, kLaunches[which].shape.second,
+                                    kLaunches[which].teams, kLaunches[which].slots,
+                                    kLaunches[which].blocks_per_sm, kLaunches[which].passes,
+                                    kLaunches[which].held>))
           : void()),
      ...);
   }

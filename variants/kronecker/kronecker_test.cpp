@@ -291,5 +291,50 @@ TEST(Kronecker, SignsOfAPieceMeetTheirElements) {
   }
 }
 
+TEST(Kronecker, CodesReadTheBoxInTheOrderOfTheRow) {
+  int launches = 0;
+  for (const std::span<const Launch> table :
+       {std::span<const Launch>(kLaunches), std::span<const Launch>(kFewRows)}) {
+    for (const Launch& launch : table) {
+      if (!launch.writes_codes()) continue;
+      ++launches;
+      const Shape& shape = launch.shape;
+      const int columns = shape.columns, line = shape.line();
+      std::vector<int> times(static_cast<std::size_t>(shape.box_bytes() / 16), 0);  // that 16 bytes are read
+      for (int row = 0; row < shape.rows; ++row) {
+        for (int v = 0; v < columns / 16; ++v) {
+          for (int lane = 0; lane < 32; ++lane) {
+            const int element = 256 * v + 8 * lane,
+                      byte = box_byte(element / columns, (row * columns + element % columns) / 8, line);
+            EXPECT_EQ(vector_byte(columns, line, row, v, lane), byte);
+            EXPECT_EQ((vector_byte(columns, line, 0, 0, lane) ^ vector_flip(columns, line, v)) +
+                          vector_offset(columns, line, row, v),
+                      byte)
+                << shape.order << " x " << columns << ", vector " << v << ", lane " << lane;
+            ++times[static_cast<std::size_t>(byte / 16)];
+          }
+        }
+      }
+      for (const int count : times)
+        EXPECT_EQ(count, 1);
+    }
+  }
+  EXPECT_GE(launches, 20);
+}
+
+TEST(Kronecker, CodesHaveRoomForTheirMaxima) {
+  for (const Launch& launch : kLaunches) {
+    if (!launch.writes_codes()) continue;
+    constexpr int kMultiprocessor = 227 * 1024, kReserved = 1024;  // bytes; reserved per block
+    EXPECT_LE(launch.blocks_per_sm * (launch.shared_bytes() + launch.maxima_bytes() + kReserved),
+              kMultiprocessor + kReserved)
+        << launch.shape.order << " x " << launch.shape.columns;
+    EXPECT_EQ(launch.shared_bytes() % 4, 0);
+    EXPECT_LE(launch.shape.k_steps(), 32) << "a lane looks at a box";
+  }
+  for (const Launch& launch : kFewRows)
+    EXPECT_LE(launch.shape.k_steps(), 32);
+}
+
 }  // namespace
 }  // namespace fwht::kronecker

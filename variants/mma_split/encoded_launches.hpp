@@ -54,13 +54,7 @@ constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
 }
 
-/// Whether the kernels of storage_encoder.cuh take the encoding.
-constexpr bool is_rounded_first(const Encoding& encoding) {
-  const bool finds_scale_of_tensor =
-      encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
-  return encoding.intermediate == Intermediate::storage && encoding.recipe != Recipe::quarot &&
-         !finds_scale_of_tensor;
-}
+using encoder::is_rounded_first;
 
 /// Elements of a group as the kernel sees it.
 constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {

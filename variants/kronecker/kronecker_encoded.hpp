@@ -1,0 +1,26 @@
+// The kernels of kronecker that write codes, by storage type and format, compiled in a file each. Included by CUDA
+// sources only.
+#pragma once
+
+#include "variants/encode/output.hpp"
+#include "variants/kronecker/kronecker_kernels.hpp"
+
+namespace fwht::kronecker {
+
+struct EncodedWork : Work {
+  encoder::Output out;
+  int row_count;  ///< of the problem
+};
+
+/// Elements that share a scale within a row, as the kernels see it.
+inline std::int64_t group_in_row(const Problem& problem) {
+  const ScaleGranularity& scales = problem.encoding.scales;
+  return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
+}
+
+/// The kernel of a launch; see Launch::writes_codes. One scale belongs to a whole row, or to what lies in a vector of a
+/// warp, 256 elements.
+template <Dtype dtype, CodeFormat format>
+Kernel encoded_kernel(const Launch& launch, bool whole_row);
+
+}  // namespace fwht::kronecker
