@@ -65,7 +65,7 @@ const std::vector<Golden> kGolden = {
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
-  {"kronecker",     kF16Bf16,       kNone,        kNone,        kNone,        8, true, true, "sm_90a"},
+  {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
@@ -108,6 +108,7 @@ const std::vector<Extra> kExtras = {
   {"any length, given scale",    "bf16/172x64/r5>e4m3:tensor,vllm_static", "vllm_static", {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
   {"any length, short groups",   "bf16/56x64/r5>nvfp4:128x4",        "nvfp4:128x4", {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
   {"any length, signs",          "f16/108x128+signs/r500>mxfp4",     "mxfp4",      {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
+  {"fp8 of long rows",           "bf16/n32768/r5>e4m3:row",          "e4m3:row",   {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
   {"any length, short rows",     "bf16/12x64/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, two matrices",   "bf16/76x2x36x2/r5>e4m3:row",        "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, the tensor's scale", "bf16/28x512/r5>e4m3:tensor",   "e4m3:tensor", {"cpu", "cpu_f64", "rotate_then_quantize"}},
@@ -308,10 +309,13 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
         }
         if (!answer && plain) {
           // Where another machine offers it, the machine may be to blame instead.
-          // Whoever refuses the operator too says that.
-          const bool names_it =
-              answer.why_not.find(extra.named) != std::string::npos ||
-              (!problem.op.is_sylvester() && answer.why_not.find(to_string(problem.op)) != std::string::npos);
+          // Whoever refuses the operator or the row length too says that.
+          const auto names = [&](std::string_view words) {
+            return answer.why_not.find(words) != std::string::npos;
+          };
+          const bool names_it = names(extra.named) ||
+                                (!problem.op.is_sylvester() && names(to_string(problem.op))) ||
+                                names(fmt::format("n={} ", problem.n()));
           EXPECT_TRUE(names_it || answer.why_not.find("compute capability") != std::string::npos)
               << where << ": " << answer.why_not;
         }

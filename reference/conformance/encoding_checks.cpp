@@ -290,12 +290,16 @@ std::span<const std::string_view> encodings_of_operators(const Session& session)
   return kOnHost;
 }
 
-/// The variant's row lengths as Sylvester factors; where it has none, all operators.
+/// The variant's row lengths as Sylvester factors, then the operators of long rows.
 std::vector<Operator> operators_of_lengths(const Session& session) {
+  constexpr std::int64_t kLong = 2048;
   std::vector<Operator> operators;
   for (const std::int64_t n : session.sizes())
     operators.push_back(Operator::sylvester(n));
-  return operators.empty() ? session.asked_operators() : operators;
+  for (const Operator& op : session.asked_operators()) {
+    if (op.n() > kLong) operators.push_back(op);
+  }
+  return operators;
 }
 
 }  // namespace
@@ -330,8 +334,7 @@ void encoded_codes(Session& session) {
   }
 }
 
-// F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Row lengths take turns: those of
-// one Sylvester factor, where there are any, else all operators.
+// F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Operators take turns.
 void encoded_in_bulk(Session& session) {
   constexpr std::int64_t kElements = std::int64_t{1} << 24;
   const Bytes input =
@@ -443,13 +446,22 @@ void pages(Session& session) {
   }
 }
 
-// For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding.
+// For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding; two operators.
 void small_encodings(Session& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n != 64 && n != 1024 && n != 8192 && n != 32768) continue;
     for (const std::string_view text : all_encodings()) {
       const std::optional<Problem> problem = wanted(session, make_problem(session.dtype(), n, 3), text);
       if (problem) judge(session, *problem, edge_rows(*problem), "few rows");
+    }
+  }
+  for (const std::string_view op : {"12x256", "28x512"}) {
+    for (const std::string_view text : {"e4m3:row", "int8:128,mn", "nvfp4:128x4"}) {
+      for (const std::int64_t rows : {3, 45}) {  // few long rows may be cut otherwise
+        const Problem plain = make_problem(session.dtype(), parse_operator(op), rows);
+        if (const std::optional<Problem> problem = wanted(session, plain, text))
+          judge(session, *problem, edge_rows(*problem), "rows of an operator");
+      }
     }
   }
 }

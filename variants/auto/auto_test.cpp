@@ -162,9 +162,17 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
   EXPECT_EQ(first("f16/n4096/r64>int4:row,quarot"), "mma_split");
   EXPECT_EQ(first("bf16/n128/r64>e4m3:row,t8192"), "rotate_then_quantize") << "a scale of several rows";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8"), "rotate_then_quantize") << "shorter than a row of mma_split";
-  EXPECT_EQ(first("bf16/n32768/r64>int4:row"), "rotate_then_quantize");
+  for (const char* text :
+       {"bf16/n32768/r64>int4:row", "bf16/28x512/r4096>e4m3:row", "f16/28x1024/r1>mxfp4"}) {
+    const bool fused =
+        static_cast<bool>(find_variant("kronecker").supports(parse_problem(text), h200_description()));
+    EXPECT_EQ(first(text), fused ? "kronecker" : "rotate_then_quantize")
+        << "needs wgmma in the build: " << text;
+  }
   EXPECT_EQ(first("bf16/n32768/r64>e4m3:tensor"), "rotate_then_quantize")
-      << "longer than the rows of mma_split";
+      << "a scale that kronecker does not find";
+  EXPECT_EQ(first("bf16/12x64/r64>e4m3:row"), "rotate_then_quantize")
+      << "shorter than kronecker's rows of codes";
   EXPECT_EQ(first("bf16/n32/r64>mxfp8/f32"), "none") << "two launches have no fp32 result";
 }
 

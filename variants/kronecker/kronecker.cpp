@@ -21,7 +21,12 @@ struct Parts {
   std::int64_t sylvester = 1, behind = 1;
 };
 
+/// Sylvester's rows are those of other variants, but for the longest ones that launches fit: no other kernel writes their
+/// codes.
+constexpr std::int64_t kSylvester = 32768;
+
 std::optional<Parts> parts_of(const Operator& op) {
+  if (op.is_sylvester() && op.n() != kSylvester) return std::nullopt;
   std::span<const Factor> rest = op.factors();
   Parts parts;
   const auto take = [&rest] {
@@ -57,7 +62,7 @@ int order_in(const Launch& launch, const Parts& parts) {
 
 std::optional<Choice> choice_for(const Operator& op) {
   const std::optional<Parts> parts = parts_of(op);
-  if (!parts || op.is_sylvester()) return std::nullopt;
+  if (!parts) return std::nullopt;
   std::optional<Choice> best;
   for (const Launch& launch : kLaunches) {
     const int order = order_in(launch, *parts);
@@ -71,7 +76,7 @@ std::optional<Choice> choice_for(const Operator& op) {
 
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
   const std::optional<Parts> parts = parts_of(op);
-  if (!parts || op.is_sylvester()) return std::nullopt;
+  if (!parts) return std::nullopt;
   for (const Launch& launch : kFewRows) {
     const int order = order_in(launch, *parts);
     if (2 * order <= launch.shape.order) continue;  // too short to gain, or 0

@@ -150,6 +150,7 @@ inline constexpr Launch kFewRows[] = {
     {.shape = {224, 64}, .slots = 1, .spread = true},  // to 14336
     {.shape = {320, 64}, .slots = 1, .spread = true},  // to 20480
     {.shape = {448, 64}, .slots = 1, .spread = true},  // to 28672
+    {.shape = {512, 64}, .slots = 1, .spread = true},  // to 32768
     {.shape = {428, 32}, .slots = 1, .spread = true},  // 13696
 };
 
