@@ -181,6 +181,8 @@ struct EncodedRows {
     static_assert(launch.writes_codes());
     using Encoder = BoxEncoder<Form, dtype, launch>;
     static constexpr int kRows = Encoder::kRows, kBoxes = launch.shape.k_steps();
+    /// Where the next tile's stage 1 leaves registers, it runs meanwhile.
+    static constexpr bool kDefers = launch.blocks_per_sm == 1;
 
    public:
     __device__ Exit(const Maps&, const EncodedWork& work, std::uint32_t staging, std::byte* maxima, int team,
@@ -189,25 +191,38 @@ struct EncodedRows {
           maxima_(reinterpret_cast<std::uint32_t*>(maxima) + team * 2 * kBoxes * kRows),
           barrier_(launch.teams == 1 ? 2 : 1 + launch.teams + team) {}
 
-    __device__ void behind_stage_1() const {}
+    __device__ void behind_stage_1() {
+      if constexpr (kDefers) leave();
+    }
     __device__ void wait_for_staging() { Encoder::begin(); }
     __device__ void staged(int row, int /*box*/) {
       __syncwarp();
-      float maximum[kRows];
-      if (Encoder::joins()) meet(maximum);
-      Encoder::encode(row, maximum);
+      if (Encoder::joins()) tell();
+      row_ = row;
+      if constexpr (!kDefers) leave();
     }
-    __device__ void end() const {}
+    __device__ void end() { behind_stage_1(); }
 
    private:
-    __device__ void meet(float (&maximum)[kRows]) {
+    /// Leaves the box's maxima to the other warps.
+    __device__ void tell() {
       std::uint32_t* const of_boxes = maxima_ + turn_ * kBoxes * kRows;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const std::uint32_t largest = Encoder::largest_of(r);
         if (Encoder::lane() == 0) of_boxes[r * kBoxes + Encoder::box()] = largest;
       }
+    }
+    __device__ void leave() {
+      if (row_ < 0) return;
+      float maximum[kRows];
+      if (Encoder::joins()) meet(maximum);
+      Encoder::encode(row_, maximum);
+      row_ = -1;
+    }
+    __device__ void meet(float (&maximum)[kRows]) {
       ptx::bar_sync(barrier_, 32 * kBoxes);  // the warps that have results
+      const std::uint32_t* const of_boxes = maxima_ + turn_ * kBoxes * kRows;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const std::uint32_t largest = Encoder::lane() < kBoxes ? of_boxes[r * kBoxes + Encoder::lane()] : 0U;
@@ -217,7 +232,7 @@ struct EncodedRows {
     }
 
     std::uint32_t* maxima_;
-    int barrier_, turn_ = 0;
+    int barrier_, turn_ = 0, row_ = -1;
   };
 };
 
