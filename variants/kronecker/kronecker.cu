@@ -295,9 +295,10 @@ Kernel kernel_for(const Problem& problem, const Launch& launch) {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  // Codes are those of the rows that a plain plan writes: the same launch.
+  // Codes are those of the rows that a plain plan writes: rows are cut alike.
   const std::optional<Choice> few = few_rows_choice_for(problem.op, problem.rows, device.sm_count);
-  const Choice choice = few ? *few : *choice_for(problem.op);
+  Choice choice = few ? *few : *choice_for(problem.op);
+  if (!problem.encoding.is_plain()) choice.launch = codes_launch(choice.launch);
   return std::make_unique<KroneckerPlan>(problem, device, choice, kernel_for(problem, choice.launch));
 }
 

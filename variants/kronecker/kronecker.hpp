@@ -154,6 +154,18 @@ inline constexpr Launch kFewRows[] = {
     {.shape = {428, 32}, .slots = 1, .spread = true},  // 13696
 };
 
+/// The launch that writes the codes of rows cut as in `launch`, if any does: see Launch::writes_codes. Bits of a row do not depend on how many
+/// rows share a tile, nor on how warps keep the matrix. Codes are worked out in registers, so that more warps hide more than more columns
+/// do: rows of 64 columns have a tile each.
+constexpr Launch codes_launch(Launch launch) {
+  if (launch.spread || launch.shape.columns != 64 || launch.shape.rows != 2) return launch;
+  launch.shape.rows = 1;
+  launch.slots = 2;
+  launch.held = launch.shape.k_steps() <= 5;
+  launch.blocks_per_sm = launch.shape.warpgroups() == 1 ? 6 : launch.shape.warpgroups() == 2 ? 3 : 2;
+  return launch;
+}
+
 /// How an operator is served: the launch, the order of its rows as matrices, which may be below the launch's,
 /// and its matrices; `second` has order 1 where there is one only.
 struct Choice {

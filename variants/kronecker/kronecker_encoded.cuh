@@ -63,10 +63,19 @@ class BoxEncoder {
     return __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(fmaxf(upper, lower)));
   }
 
+  static constexpr int kVectorsOfRow = kColumns / 16, kVectors = kRows * kVectorsOfRow;
+  static constexpr int kChunk = kVectors < 8 ? kVectors : 8;  // vectors that a lane holds at once
+  using Pairs = std::uint32_t[kChunk][4];
+
+  /// The first chunk of the staged box.
+  __device__ void read(Pairs& pairs) const {
+    read(0, pairs);
+  }
   /// Codes and scales of the staged box.
   /// @param row      of the problem, that the tile begins with
   /// @param maximum  joins(): of each row of the tile
-  __device__ void encode(int row, const float (&maximum)[kRows]) const {
+  /// @param pairs    the first chunk
+  __device__ void encode(int row, const float (&maximum)[kRows], Pairs& pairs) const {
     encoder::ScalesOfMaxima<kRows> of_rows;
     if constexpr (Form::whole_row) {
       if (work_.out.rule.given) {
@@ -78,18 +87,21 @@ class BoxEncoder {
         encoder::scales_of_maxima<Form, dtype>(work_.out, 1.0F, of_rows);
       }
     }
-#pragma unroll kRows == 1 ? 1 : kChunks
-    for (int chunk = 0; chunk < kChunks; ++chunk)
-      encode_chunk(row, chunk, of_rows);
+    encode_chunk(row, 0, of_rows, pairs);
+#pragma unroll 1
+    for (int chunk = 1; chunk < kChunks; ++chunk) {
+      read(chunk * kChunk, pairs);
+      encode_chunk(row, chunk, of_rows, pairs);
+    }
     if (work_.out.pads && box_ == 0) [[unlikely]]
       pad(work_, row, lane_);
   }
 
  private:
-  static constexpr int kVectorsOfRow = kColumns / 16, kVectors = kRows * kVectorsOfRow;
-  static constexpr int kChunk = kVectors < 4 ? kVectors : 4, kChunks = kVectors / kChunk;
+  static constexpr int kChunks = kVectors / kChunk;
   static constexpr int kChunkOfRow = kChunk < kVectorsOfRow ? kChunk : kVectorsOfRow;
   static_assert((kColumns & (kColumns - 1)) == 0 && kVectors % kChunk == 0 && kChunk % kChunkOfRow == 0);
+  static_assert(kChunks == 1 || kRows == 1);
 
   /// Where the vectors of a chunk go.
   struct Places {
@@ -109,20 +121,18 @@ class BoxEncoder {
     __device__ bool leads_row() const { return leads; }
   };
 
-  __device__ void encode_chunk(int row, int chunk, const encoder::ScalesOfMaxima<kRows>& of_rows) const {
+  __device__ void encode_chunk(int row, int chunk, const encoder::ScalesOfMaxima<kRows>& of_rows,
+                               Pairs& pairs) const {
     using Shared = encoder::Sharing<Form, kChunk, kChunkOfRow>;
-    const int tile_row = chunk * kChunk / kVectorsOfRow, first = chunk * kChunk % kVectorsOfRow;
-    std::uint32_t pairs[kChunk][4];
-    read(tile_row, first, pairs);
-
+    const int first = chunk * kChunk;  // of a row's vectors in this box
     encoder::ScalesOfMaxima<Shared::kScales> scales;
     if constexpr (Form::whole_row) {
-      static_assert(Shared::kScales == kChunk / kChunkOfRow);
+      static_assert(Shared::kScales == kRows);
 #pragma unroll
       for (int s = 0; s < Shared::kScales; ++s) {
-        scales.maximum[s] = of_rows.maximum[kRows == 1 ? 0 : tile_row + s];
-        scales.scale[s] = of_rows.scale[kRows == 1 ? 0 : tile_row + s];
-        scales.factor[s] = of_rows.factor[kRows == 1 ? 0 : tile_row + s];
+        scales.maximum[s] = of_rows.maximum[s];
+        scales.scale[s] = of_rows.scale[s];
+        scales.factor[s] = of_rows.factor[s];
       }
       scales.are_short = of_rows.are_short;
     } else {
@@ -137,18 +147,18 @@ class BoxEncoder {
       scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
     }
 
-    const Places places{static_cast<std::uint32_t>(row + tile_row),
+    const Places places{static_cast<std::uint32_t>(row),
                         16 * kColumns * box_ + 256 * first + 8 * lane_,
-                        work_.row_count - row - tile_row,
+                        work_.row_count - row,
                         left_ - 256 * first - 8 * lane_,
                         lane_,
                         box_ == 0 && lane_ == 0 && first == 0};
     encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, pairs, scales, places, [](auto&) {});
   }
 
-  __device__ void read(int tile_row, int first, std::uint32_t (&pairs)[kChunk][4]) const {
+  __device__ void read(int first, Pairs& pairs) const {
     const std::uint32_t from =
-        (first_byte_ ^ vector_flip(kColumns, kLine, first)) + vector_offset(kColumns, kLine, tile_row, first);
+        (first_byte_ ^ vector_flip(kColumns, kLine, first)) + vector_offset(kColumns, kLine, 0, first);
 #pragma unroll
     for (int v = 0; v < kChunk; ++v) {
       ptx::ld_shared_v4(pairs[v], (from ^ vector_flip(kColumns, kLine, v % kChunkOfRow)) +
@@ -215,9 +225,11 @@ struct EncodedRows {
     }
     __device__ void leave() {
       if (row_ < 0) return;
+      typename Encoder::Pairs pairs;
+      Encoder::read(pairs);
       float maximum[kRows];
       if (Encoder::joins()) meet(maximum);
-      Encoder::encode(row_, maximum);
+      Encoder::encode(row_, maximum, pairs);
       row_ = -1;
     }
     __device__ void meet(float (&maximum)[kRows]) {
@@ -273,7 +285,10 @@ struct SpreadEncodedRows {
       } else {
         __syncwarp();
       }
-      if (has_rows) Encoder::encode(row_, maximum);
+      if (!has_rows) return;
+      typename Encoder::Pairs pairs;
+      Encoder::read(pairs);
+      Encoder::encode(row_, maximum, pairs);
     }
 
    private:
@@ -293,7 +308,7 @@ template <class Form, Dtype dtype>
 Kernel encoded_kernel_of(const Launch& wanted) {
   Kernel found = nullptr;
   const auto try_launch = [&]<std::size_t which>() {
-    constexpr Launch launch = kLaunches[which];
+    constexpr Launch launch = codes_launch(kLaunches[which]);
     if constexpr (launch.writes_codes()) {
       if (whole_steps(wanted) == whole_steps(launch)) {
         found = reinterpret_cast<Kernel>(

@@ -295,7 +295,11 @@ TEST(Kronecker, CodesReadTheBoxInTheOrderOfTheRow) {
   int launches = 0;
   for (const std::span<const Launch> table :
        {std::span<const Launch>(kLaunches), std::span<const Launch>(kFewRows)}) {
-    for (const Launch& launch : table) {
+    for (const Launch& plain : table) {
+      const Launch launch = codes_launch(plain);
+      EXPECT_EQ(launch.writes_codes(), plain.writes_codes());
+      EXPECT_EQ(launch.shape.order, plain.shape.order) << "rows would be cut otherwise";
+      EXPECT_EQ(launch.shape.columns, plain.shape.columns);
       if (!launch.writes_codes()) continue;
       ++launches;
       const Shape& shape = launch.shape;
@@ -323,7 +327,8 @@ TEST(Kronecker, CodesReadTheBoxInTheOrderOfTheRow) {
 }
 
 TEST(Kronecker, CodesHaveRoomForTheirMaxima) {
-  for (const Launch& launch : kLaunches) {
+  for (const Launch& plain : kLaunches) {
+    const Launch launch = codes_launch(plain);
     if (!launch.writes_codes()) continue;
     constexpr int kMultiprocessor = 227 * 1024, kReserved = 1024;  // bytes; reserved per block
     EXPECT_LE(launch.blocks_per_sm * (launch.shared_bytes() + launch.maxima_bytes() + kReserved),
