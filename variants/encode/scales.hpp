@@ -57,7 +57,6 @@ struct Rule {
   // Family::e8m0
   std::uint32_t round_up = 0;  // added to the bits of the maximum before its exponent is taken
   std::uint32_t below = 0;     // taken from the exponent
-  bool may_exceed = false;     // codes saturate for ordinary numbers too
   // Family::e4m3
   float code_of_maximum = 0.0F, number_of_code = 0.0F;  // g / 6, 1 / g
   // per tensor
@@ -109,7 +108,6 @@ inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
       break;
     case Recipe::floor:
       rule.below = top_exponent;
-      rule.may_exceed = true;
       break;
     case Recipe::rceil:
       rule.round_up = kUp;
@@ -183,23 +181,19 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
     scale.factor = maximum == 0.0F ? 0.0F : float_of((254U - scale.code) << 23);
     if (!ordinary && maximum > kLargest) scale.code = 0xFF, scale.factor = 0.0F;
   } else {
-    scale.code = e4m3_code(multiply(maximum, rule.code_of_maximum)) & 0xFFU;
+    scale.code = e4m3_code(multiply(maximum, rule.code_of_maximum));
     const float s = multiply(number_of_e4m3(scale.code), rule.number_of_code);
-    float r;
-    if constexpr (ordinary) {
-      r = corrected_reciprocal(s, approximate_reciprocal(s));
-    } else {
-      r = divide(1.0F, s);
-    }
-    scale.factor = scale.code == 0 ? 0.0F : smaller(r, kLargest);
+    const float r =
+        ordinary ? corrected_reciprocal(s, approximate_reciprocal(s)) : smaller(divide(1.0F, s), kLargest);
+    scale.factor = scale.code == 0 ? 0.0F : r;
   }
   return scale;
 }
 
-/// Family::e4m3: whether the code of the scale was rounded so far down that products may reach 7: it is subnormal
-/// or saturated.
-FWHT_WARP_CODE bool code_is_coarse(const Scale& scale) {
-  return scale.code - 8U >= 0x7EU - 8U;
+/// Family::e4m3: whether the code of the scale saturated, so that products may be as large as they like. Where it is
+/// subnormal and was rounded down they stay below 9.
+FWHT_WARP_CODE bool code_is_saturated(const Scale& scale) {
+  return scale.code == 0x7EU;
 }
 
 // ---- codes

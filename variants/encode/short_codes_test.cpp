@@ -36,7 +36,7 @@ template <class Form, Dtype dtype>
 std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const float (&y)[8],
                                           float& scale_number, std::uint32_t& scale_code) {
   const float a = larger(maximum, rule.floor);
-  EXPECT_TRUE(is_short<Form::family>(rule, a)) << a;
+  EXPECT_TRUE(is_short<Form::family>(rule, short_rule_of(rule), a)) << a;
   Scale scale;
   ShortFactor factor;
   short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F, scale, factor);
@@ -44,9 +44,10 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
   std::uint32_t pairs[4], words[Form::words];
   for (int i = 0; i < 4; ++i)
     pairs[i] = pair_of(dtype, y[2 * i], y[2 * i + 1]);
-  if (Form::element == Element::e4m3 && rule.codes == Codes::by_quotient) {
+  if (factor.by_quotient) {
+    add_rest(scale, 1.0F, factor);
     short_codes<Form, dtype, true, false>(factor, pairs, words);
-  } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
+  } else if (Form::family == Family::e4m3 && code_is_saturated(scale)) {
     short_codes<Form, dtype, false, true>(factor, pairs, words);
   } else {
     short_codes<Form, dtype, false, false>(factor, pairs, words);
@@ -58,7 +59,8 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
     std::uint32_t others[4], same[Form::words];
     for (int i = 0; i < 4; ++i)
       others[i] = pair_of(dtype, y[2 * i] / 32, y[2 * i + 1] / 32);
-    if (Form::element == Element::e4m3 && rule.codes == Codes::by_quotient) {
+    if (folded.by_quotient) {
+      add_rest(again, 1.0F / 32, folded);
       short_codes<Form, dtype, true, false>(folded, others, same);
     } else {
       short_codes<Form, dtype, false, true>(folded, others, same);

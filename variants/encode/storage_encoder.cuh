@@ -33,24 +33,19 @@ __device__ __forceinline__ void round_to_pairs(float factor, const float (&x)[ve
 
 // ---- maxima
 
-/// Signs are left in until the end, unless codes need the magnitudes too.
-template <class Form, Dtype dtype>
+/// Signs are left in until the end.
+template <Dtype dtype>
 __device__ __forceinline__ LargestPair<dtype> largest_of_vector(const std::uint32_t (&pairs)[4]) {
-  const auto larger = [&](int w) {
-    if constexpr (kNeedsMagnitudes<Form, dtype>)
-      return ptx::max_x2<dtype>(ptx::abs_x2<dtype>(pairs[w]), ptx::abs_x2<dtype>(pairs[w + 1]));
-    return ptx::max_xorsign_abs_x2<dtype>(pairs[w], pairs[w + 1]);
-  };
-  if constexpr (kNeedsMagnitudes<Form, dtype>) return {ptx::max_x2<dtype>(larger(0), larger(2))};
-  return {ptx::max_xorsign_abs_x2<dtype>(larger(0), larger(2))};
+  return {ptx::max_xorsign_abs_x2<dtype>(ptx::max_xorsign_abs_x2<dtype>(pairs[0], pairs[1]),
+                                         ptx::max_xorsign_abs_x2<dtype>(pairs[2], pairs[3]))};
 }
 
-/// Of both halves; a NaN counts as 0.
+/// Of both halves; of NaN alone, NaN.
 template <Dtype dtype>
 __device__ __forceinline__ float largest_of_pair(LargestPair<dtype> largest) {
   float low, high;
   unpack_pair<dtype>(largest.pair, low, high);
-  return fmaxf(fmaxf(fabsf(low), fabsf(high)), 0.0F);
+  return fmaxf(fabsf(low), fabsf(high));
 }
 
 /// Largest |y| of the groups that the lane has scales of; see find_maxima() for `meet`.
@@ -61,7 +56,7 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
   LargestPair<dtype> of_vector[vectors];
 #pragma unroll
   for (int v = 0; v < vectors; ++v)
-    of_vector[v] = largest_of_vector<Form, dtype>(pairs[v]);
+    of_vector[v] = largest_of_vector<dtype>(pairs[v]);
   if constexpr (Form::whole_row) {
     constexpr int kJoined = vectors / Shared::kScales;
 #pragma unroll
@@ -71,7 +66,7 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
       for (int v = 1; v < kJoined; ++v)
         of_row = larger_of(of_row, of_vector[s * kJoined + v]);
       // Numbers that are not negative are ordered like their bits.
-      const std::uint32_t bits = __float_as_uint(largest_of_pair(of_row));
+      const std::uint32_t bits = __float_as_uint(fmaxf(largest_of_pair(of_row), 0.0F));
       maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, bits)));
     }
   } else {
@@ -168,8 +163,9 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
     find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, lane, maximum, meet);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s) {
-      maximum[s] = larger(multiply(maximum[s], folded_last), out.rule.floor);
-      is_short_for_all &= is_short<Form::family>(out.rule, maximum[s]);
+      const float floor = Form::family == Family::f32 ? out.rule.floor : 0.0F;
+      maximum[s] = larger(multiply(maximum[s], folded_last), floor);
+      is_short_for_all &= is_short<Form::family>(out.rule, out.brief, maximum[s]);
       short_scale<Form, dtype>(out.rule, out.brief, maximum[s], folded_last, scale[s], factor[s]);
     }
     // A NaN among the data is in every element of its row, and in no maximum.
@@ -203,20 +199,27 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
     bool clamps = false;
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      clamps |= code_is_coarse(scale[s]);
+      clamps |= code_is_saturated(scale[s]);
     if (__any_sync(0xFFFFFFFFU, clamps)) {
       short_ones.template operator()<false, true>();
     } else {
       short_ones.template operator()<false, false>();
     }
   } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
-    if (out.rule.codes == Codes::by_quotient) {
+    bool by_quotient = false;
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s)
+      by_quotient |= factor[s].by_quotient;
+    if (__any_sync(0xFFFFFFFFU, by_quotient)) {
+#pragma unroll
+      for (int s = 0; s < Shared::kScales; ++s)
+        add_rest(scale[s], out.folded_inverse, factor[s]);
       short_ones.template operator()<true, false>();
     } else {
       short_ones.template operator()<false, false>();
     }
   } else {
-    short_ones.template operator()<false, !kMultipliesPairs<Form, dtype>>();
+    short_ones.template operator()<false, false>();
   }
 
   // One address, and constant distances where the vectors lie in one row.
