@@ -21,6 +21,7 @@ struct LargestOfTensor {
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   __device__ static void fetch_arguments(const Arguments&) {}
+  static constexpr bool kLanesTalk = true;  // behind the exchange
 
   /// A warp that holds whole rows. Where a row does not exist, there are other data of the warp.
   template <Tile tile, Access access, Scaling scaling, class Repair>
