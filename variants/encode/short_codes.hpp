@@ -140,8 +140,6 @@ struct ShortFactor {
   std::uint32_t bits = 0;
   /// e4m3, Codes::by_quotient: what 1 / s exceeds the factor by, fp32
   std::uint32_t rest = 0;
-  /// e4m3: whether the rest is needed
-  bool by_quotient = false;
 };
 
 template <class Form, Dtype dtype>
@@ -150,6 +148,10 @@ inline constexpr bool kMultipliesPairs = Form::family == Family::e8m0&& dtype ==
 /// Whether codes are made of magnitudes in pairs.
 template <class Form, Dtype dtype>
 inline constexpr bool kNeedsMagnitudes = kMultipliesPairs<Form, dtype>&& Form::element == Element::e2m1;
+
+/// Whether numbers may be divided by the scale, and not only multiplied.
+template <class Form>
+inline constexpr bool kMayTakeQuotient = Form::element == Element::e4m3&& Form::family == Family::f32;
 
 /// A rule as numbers that take the place of branches.
 struct ShortRule {
@@ -162,21 +164,24 @@ struct ShortRule {
   std::uint32_t up = 0, keep = 0xFFFFFFFFU;  // s = (s + up) & keep on its bits
   std::uint32_t ratio = 0;                   // the factor is above / below: bits of a here, of s elsewhere
   float above = 1.0F;                        // M or 1
-  bool by_quotient = false;                  // Codes::by_quotient, and s no power of two
+  bool inverts_exponent = false;             // s is a power of two, and the factor 1 / s
   std::uint32_t nudges[8] = {};              // see nudge_of()
+  // Where the maximum or s is this one, the significand does not tell whether the quotient is needed. -1: it never is.
+  float at_maximum = -1.0F, at_scale = -1.0F;
 };
 
 /// For numbers of bf16 one factor does what y / s to e4m3 does, for most significands of the maximum: 1 / s rounded, or
-/// the number before or behind it. Two bits for each of the 128 significands, two's complement; -2: none does.
-inline constexpr std::uint32_t kNudgesOfQuotients[8] = {0x00300100U, 0x00070000U, 0x101060C0U,
-                                                        0x40022014U, 0x06001240U, 0x00000422U,
-                                                        0x00C00000U, 0x00510000U};  // s = a / 448
-inline constexpr std::uint32_t kNudgesOfProducts[8] = {0x00000100U, 0xC0070000U, 0x1C1C40C0U,
-                                                       0x70C20017U, 0x0400D043U, 0x333CF000U,
-                                                       0x00C00000U, 0x00530000U};  // s = a * (1 / 448)
+/// the number before or behind it. Two bits for each of the 128 significands, the first on top, two's complement; -2: none
+/// does.
+inline constexpr std::uint32_t kNudgesOfQuotients[8] = {0x00400C00U, 0x0000D000U, 0x03090404U,
+                                                        0x14088001U, 0x01840090U, 0x88100000U,
+                                                        0x00000300U, 0x00004500U};  // s = a / 448
+inline constexpr std::uint32_t kNudgesOfProducts[8] = {0x00400000U, 0x0000D003U, 0x03013434U,
+                                                       0xD400830DU, 0xC1070010U, 0x000F3CCCU,
+                                                       0x00000300U, 0x0000C500U};  // s = a * (1 / 448)
 FWHT_WARP_CODE std::int32_t nudge_of(const std::uint32_t (&nudges)[8], float maximum) {
-  const std::uint32_t significand = bits_of(maximum) >> 16 & 0x7FU;
-  return static_cast<std::int32_t>(nudges[significand >> 4] << (30 - 2 * (significand & 15U))) >> 30;
+  const std::uint32_t bits = bits_of(maximum);
+  return static_cast<std::int32_t>(nudges[bits >> 20 & 7U] << (bits >> 15 & 30U)) >> 30;
 }
 
 inline ShortRule short_rule_of(const Rule& rule) {
@@ -185,10 +190,13 @@ inline ShortRule short_rule_of(const Rule& rule) {
   if (is_ordinary<Family::e4m3>(rule, 0.0F)) brief.most = std::numeric_limits<float>::max();
   if (rule.divides) brief.correction = rule.per_limit;
   if (rule.power_of_two) brief.up = 0x7FFFFFU, brief.keep = 0x7F800000U;
+  brief.inverts_exponent = rule.power_of_two && rule.codes != Codes::by_ratio;
   if (rule.codes == Codes::by_ratio) brief.ratio = 0xFFFFFFFFU, brief.above = rule.limit;
-  brief.by_quotient = rule.codes == Codes::by_quotient && !rule.power_of_two;
-  for (int i = 0; i < 8 && brief.by_quotient; ++i)
-    brief.nudges[i] = rule.divides ? kNudgesOfQuotients[i] : kNudgesOfProducts[i];
+  if (rule.codes == Codes::by_quotient && !rule.power_of_two) {
+    for (int i = 0; i < 8; ++i)
+      brief.nudges[i] = rule.divides ? kNudgesOfQuotients[i] : kNudgesOfProducts[i];
+    brief.at_maximum = rule.floor, brief.at_scale = rule.smallest;
+  }
   return brief;
 }
 
@@ -200,13 +208,15 @@ FWHT_WARP_CODE bool is_short(const Rule& rule, const ShortRule& brief, float max
   return (maximum >= 0x1p-64F && maximum <= 0x1p64F) || maximum == 0.0F;  // Rule::in_f16 is not rounded first
 }
 
-/// Scale and factor of a group.
+/// Scale and factor of a group; whether its numbers take the quotient, see add_rest().
 ///
 /// @param maximum  is_short()
+/// @param inverse  of the maximum, within a unit in the last place
 /// @param last     a power of two that numbers are still to be multiplied by: the factor does
 template <class Form, Dtype dtype>
-FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float maximum, float last,
-                                Scale& scale, ShortFactor& factor) {
+FWHT_WARP_CODE bool short_scale(const Rule& rule, const ShortRule& brief, float maximum, float inverse,
+                                float last, Scale& scale, ShortFactor& factor) {
+  bool takes_quotient = false;
   if constexpr (Form::family == Family::e4m3) {
     scale = scale_of<Family::e4m3, true>(rule, maximum);
     factor.bits = bits_of(multiply(scale.factor, last));
@@ -221,16 +231,22 @@ FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float 
     const float excess = fused_multiply_add(a_by_m, rule.limit, -maximum);
     const float s = larger(fused_multiply_add(-excess, brief.correction, a_by_m), rule.smallest);
     scale.number = float_of((bits_of(s) + brief.up) & brief.keep);
-    const float below = float_of((bits_of(maximum) & brief.ratio) | (bits_of(scale.number) & ~brief.ratio));
-    const float r = corrected_reciprocal(below, approximate_reciprocal(below));
-    float f = quotient(brief.above, below, r);
+    // The factor is near M / a in any case, so it need not wait for s: twice a better one, and the power of two by its
+    // exponent. Groups at Rule::smallest, whose s is another, take the quotient.
+    const auto by_rule = [&](float of_ratio, float otherwise) {
+      return float_of((bits_of(of_ratio) & brief.ratio) | (bits_of(otherwise) & ~brief.ratio));
+    };
+    const float near = multiply(rule.limit, inverse);
+    const float below = by_rule(maximum, scale.number), per_below = by_rule(inverse, near);
+    const float better = fused_multiply_add(fused_multiply_add(-below, near, brief.above), per_below, near);
+    float f = fused_multiply_add(fused_multiply_add(-below, better, brief.above), per_below, better);
+    if (brief.inverts_exponent) f = float_of((254U << 23) - bits_of(scale.number));
     if constexpr (Form::element == Element::e4m3 && dtype == Dtype::bf16) {
       const std::int32_t nudge = nudge_of(brief.nudges, maximum);
-      const bool is_floor = scale.number == rule.smallest || maximum == rule.floor;
-      factor.by_quotient = brief.by_quotient && (nudge == -2 || is_floor);
-      if (!factor.by_quotient) f = float_of(bits_of(f) + static_cast<std::uint32_t>(nudge));
+      takes_quotient = nudge == -2 || maximum == brief.at_maximum || scale.number == brief.at_scale;
+      if (!takes_quotient) f = float_of(bits_of(f) + static_cast<std::uint32_t>(nudge));
     } else if constexpr (Form::element == Element::e4m3) {
-      factor.by_quotient = brief.by_quotient;
+      takes_quotient = rule.codes == Codes::by_quotient;
     }
     if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
       const bool ties = multiply(maximum, f) == rule.limit;
@@ -239,15 +255,16 @@ FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float 
     if (maximum == 0.0F) f = 0.0F;
     factor.bits = bits_of(multiply(f, last));
   }
+  return takes_quotient;
 }
 
-/// The factor of a group that takes the quotient, rounded down, and its rest; others keep theirs.
+/// The factor of a group for the quotient: 1 / s rounded down, and its rest.
 ///
-/// @param inverse  of short_scale()'s `last`
-FWHT_WARP_CODE void add_rest(const Scale& scale, float inverse, ShortFactor& factor) {
-  if (!factor.by_quotient || factor.bits == 0) return;
-  const float s = multiply(scale.number, inverse);
-  float f = float_of(factor.bits);
+/// @param inverse_last  of short_scale()'s `last`
+FWHT_WARP_CODE void add_rest(const Scale& scale, float inverse_last, ShortFactor& factor) {
+  if (factor.bits == 0) return;
+  const float s = multiply(scale.number, inverse_last);
+  float f = corrected_reciprocal(s, approximate_reciprocal(s));
   if (fused_multiply_add(s, f, -1.0F) > 0.0F) f = float_of(bits_of(f) - 1);
   factor.bits = bits_of(f);
   factor.rest = bits_of(multiply(fused_multiply_add(-s, f, 1.0F), f));

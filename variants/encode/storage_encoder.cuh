@@ -142,10 +142,11 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   // more, and for many vectors there are no registers to keep it in.
   constexpr bool kFolds = dtype == Dtype::bf16 && vectors <= 4;
   const float folded_last = kFolds ? out.folded_last : 1.0F;
-  const bool multiplies = (!kFolds || !out.folds) && out.last != 1.0F;
+  const float folded_inverse = kFolds ? out.folded_inverse : 1.0F;
+  const float last = kFolds ? out.last_of_numbers : out.last;
   std::uint32_t pairs[vectors][4];
-  if (multiplies) {
-    round_to_pairs<dtype, true>(out.last, x, pairs);
+  if (last != 1.0F) {
+    round_to_pairs<dtype, true>(last, x, pairs);
   } else {
     round_to_pairs<dtype, false>(1.0F, x, pairs);
   }
@@ -154,7 +155,8 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   float maximum[Shared::kScales];
   Scale scale[Shared::kScales];
   ShortFactor factor[Shared::kScales];
-  bool is_short_for_all = true;
+  // What the warp is asked.
+  bool is_short_for_all = true, any_by_quotient = false, any_saturated = false;
   if (out.rule.given) {
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
@@ -166,7 +168,9 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
       const float floor = Form::family == Family::f32 ? out.rule.floor : 0.0F;
       maximum[s] = larger(multiply(maximum[s], folded_last), floor);
       is_short_for_all &= is_short<Form::family>(out.rule, out.brief, maximum[s]);
-      short_scale<Form, dtype>(out.rule, out.brief, maximum[s], folded_last, scale[s], factor[s]);
+      any_by_quotient |=
+          short_scale<Form, dtype>(out.rule, out.brief, maximum[s], approximate_reciprocal(maximum[s]),
+                                   folded_last, scale[s], factor[s]);
     }
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
@@ -178,6 +182,12 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
       }
     }
     is_short_for_all = __all_sync(0xFFFFFFFFU, is_short_for_all);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      if constexpr (Form::family == Family::e4m3) any_saturated |= code_is_saturated(scale[s]);
+    }
+    if constexpr (kMayTakeQuotient<Form>) any_by_quotient = __any_sync(0xFFFFFFFFU, any_by_quotient);
+    if constexpr (Form::family == Family::e4m3) any_saturated = __any_sync(0xFFFFFFFFU, any_saturated);
   }
 
   // Codes.
@@ -195,28 +205,14 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
     for (int v = 0; v < vectors; ++v)
       codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
                                     codes[v]);
-  } else if constexpr (Form::family == Family::e4m3) {
-    bool clamps = false;
-#pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s)
-      clamps |= code_is_saturated(scale[s]);
-    if (__any_sync(0xFFFFFFFFU, clamps)) {
-      short_ones.template operator()<false, true>();
-    } else {
-      short_ones.template operator()<false, false>();
-    }
-  } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
-    bool by_quotient = false;
-#pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s)
-      by_quotient |= factor[s].by_quotient;
-    if (__any_sync(0xFFFFFFFFU, by_quotient)) {
+  } else if (any_saturated) {
+    if constexpr (Form::family == Family::e4m3) short_ones.template operator()<false, true>();
+  } else if (any_by_quotient) {
+    if constexpr (kMayTakeQuotient<Form>) {
 #pragma unroll
       for (int s = 0; s < Shared::kScales; ++s)
-        add_rest(scale[s], out.folded_inverse, factor[s]);
+        add_rest(scale[s], folded_inverse, factor[s]);
       short_ones.template operator()<true, false>();
-    } else {
-      short_ones.template operator()<false, false>();
     }
   } else {
     short_ones.template operator()<false, false>();
