@@ -140,16 +140,19 @@ struct Scale {
   std::uint32_t code = 0;  // Family::e8m0, e4m3: what is stored
 };
 
+constexpr bool is_in_middle(float x) {
+  return x >= 0x1p-64F && x <= 0x1p64F;
+}
+
 /// Whether the short arithmetic is exact for a group: no step leaves the range of normal numbers, not even where a
 /// power of two up to 2^32 is taken out of the numbers and put into the factor. `maximum` is at least Rule::floor.
 template <Family family>
 FWHT_WARP_CODE bool is_ordinary(const Rule& rule, float maximum) {
-  const bool in_range = maximum >= 0x1p-64F && maximum <= 0x1p64F;
+  const bool in_range = is_in_middle(maximum);
   // In fp16 s = a / 7 must be a normal number: then |y| / s does not exceed 7.5 either.
   if (family == Family::f32) return in_range && (!rule.in_f16 || (maximum >= 0x1p-10F && maximum <= 0x1p16F));
   if (family == Family::e8m0) return in_range || maximum == 0.0F;
-  const bool tensor_in_range = rule.number_of_code >= 0x1p-64F && rule.number_of_code <= 0x1p64F;
-  return tensor_in_range && maximum <= std::numeric_limits<float>::max();
+  return is_in_middle(rule.number_of_code) && maximum <= std::numeric_limits<float>::max();
 }
 
 /// @tparam ordinary  is_ordinary(maximum)

@@ -187,7 +187,7 @@ FWHT_WARP_CODE std::int32_t nudge_of(const std::uint32_t (&nudges)[8], float max
 inline ShortRule short_rule_of(const Rule& rule) {
   ShortRule brief;
   if (!rule.divides) brief.per_limit = rule.per_limit;
-  if (is_ordinary<Family::e4m3>(rule, 0.0F)) brief.most = std::numeric_limits<float>::max();
+  if (is_in_middle(rule.number_of_code)) brief.most = std::numeric_limits<float>::max();
   if (rule.divides) brief.correction = rule.per_limit;
   if (rule.power_of_two) brief.up = 0x7FFFFFU, brief.keep = 0x7F800000U;
   brief.inverts_exponent = rule.power_of_two && rule.codes != Codes::by_ratio;
@@ -205,7 +205,7 @@ template <Family family>
 FWHT_WARP_CODE bool is_short(const Rule& rule, const ShortRule& brief, float maximum) {
   if (family == Family::e8m0) return is_ordinary<family>(rule, maximum);
   if (family == Family::e4m3) return maximum <= brief.most;
-  return (maximum >= 0x1p-64F && maximum <= 0x1p64F) || maximum == 0.0F;  // Rule::in_f16 is not rounded first
+  return is_in_middle(maximum) || maximum == 0.0F;  // Rule::in_f16 is not rounded first
 }
 
 /// Scale and factor of a group; whether its numbers take the quotient, see add_rest().
