@@ -71,7 +71,7 @@ template <Dtype dtype>
 EncodedKernel find_largest(const KernelId& id) {
   EncodedKernel found = nullptr;
   const auto try_one = [&]<int log_n>() {
-    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false);
+    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false, 8);
     constexpr rows::LaunchCode kCode = rows::code_of(kId.launch);
     if (id != kId) return;
     if constexpr (kId.launch.form == rows::Form::in_warps) {
