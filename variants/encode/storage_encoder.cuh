@@ -81,34 +81,35 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
 
 // ---- groups that the short arithmetic does not fit
 
-/// The code of one number, whatever it is.
-template <class Form>
-__device__ __noinline__ std::uint32_t code_of_any(const Rule& rule, float scale, float factor, float y) {
-  const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
-  std::uint32_t words[Form::words];
-  codes_of_numbers<Form>(q, words);
-  return words[0] & ((1U << Form::bits) - 1);
-}
-
-/// Codes of a vector, one call each: values go by registers, and what calls take by reference would lie in memory on
-/// every way.
+/// Codes of a vector, whatever its numbers are, the first in the lowest bits. Values go by registers: what calls take by
+/// reference would lie in memory on every way.
 template <class Form, Dtype dtype>
-__device__ __forceinline__ void codes_one_by_one(const Rule& rule, const Scale& scale,
-                                                 const std::uint32_t (&pairs)[4],
-                                                 std::uint32_t (&codes)[Form::words]) {
+__device__ __noinline__ std::uint64_t codes_of_any(const Rule& rule, float scale, float factor,
+                                                   std::uint64_t low, std::uint64_t high) {
+  std::uint64_t codes = 0;
+#pragma unroll 1
+  for (int e = 0; e < 8; ++e) {
+    float y, next;
+    unpack_pair<dtype>(static_cast<std::uint32_t>(low), y, next);
+    const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
+    std::uint32_t words[Form::words];
+    codes_of_numbers<Form>(q, words);
+    codes |= std::uint64_t{words[0] & ((1U << Form::bits) - 1)} << (e * Form::bits);
+    low = low >> 16 | high << 48;
+    high >>= 16;
+  }
+  return codes;
+}
+template <class Form, Dtype dtype>
+__device__ __forceinline__ void any_codes_of_vector(const Rule& rule, const Scale& scale,
+                                                    const std::uint32_t (&pairs)[4],
+                                                    std::uint32_t (&codes)[Form::words]) {
+  const std::uint64_t all =
+      codes_of_any<Form, dtype>(rule, scale.number, scale.factor, std::uint64_t{pairs[1]} << 32 | pairs[0],
+                                std::uint64_t{pairs[3]} << 32 | pairs[2]);
 #pragma unroll
   for (int w = 0; w < Form::words; ++w)
-    codes[w] = 0;
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    float y[2];
-    unpack_pair<dtype>(pairs[w], y[0], y[1]);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int bit = (2 * w + i) * Form::bits;
-      codes[bit / 32] |= code_of_any<Form>(rule, scale.number, scale.factor, y[i]) << (bit % 32);
-    }
-  }
+    codes[w] = static_cast<std::uint32_t>(all >> (32 * w));
 }
 
 // ---- all of it
@@ -203,8 +204,8 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
       scale[s] = scale_of_any<Form>(out.rule, maximum[s]);
 #pragma unroll
     for (int v = 0; v < vectors; ++v)
-      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
-                                    codes[v]);
+      any_codes_of_vector<Form, dtype>(out.rule, Shared::template of_vector<true>(scale, v, lane), pairs[v],
+                                       codes[v]);
   } else if (any_saturated) {
     if constexpr (Form::family == Family::e4m3) short_ones.template operator()<false, true>();
   } else if (any_by_quotient) {
