@@ -73,6 +73,13 @@ __device__ __forceinline__ void maxima_of_lanes(Maximum (&maximum)[vectors], int
   }
 }
 
+/// Lanes of a group: known to the compiler where the format says it.
+template <class Form>
+__device__ __forceinline__ int lanes_of_group(const Output& out) {
+  if (Form::family == Family::e8m0) return 4;
+  return Form::family == Family::e4m3 ? 2 : out.lanes;
+}
+
 // ---- codes
 
 /// Infinities, NaN, tiny and huge numbers: slow, and out of the way of all others. What these functions take by
@@ -216,8 +223,7 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
     }
   } else {
     spread_maxima<Shared::kSteps>(of_vector, lane);
-    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
-    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes_of_group<Form>(out));
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = of_vector[s];
@@ -254,7 +260,8 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
   };
   const auto vector = [](int s) { return Form::whole_row ? s * vectors_of_row : s << Shared::kSteps; };
   const int lane = where.lane();
-  if (Form::whole_row ? !where.leads_row() : (lane & (out.lanes - 1)) >= Shared::kOwners) return;
+  if (Form::whole_row ? !where.leads_row() : (lane & (lanes_of_group<Form>(out) - 1)) >= Shared::kOwners)
+    return;
   const int first = Form::whole_row ? 0 : lane & (Shared::kOwners - 1);
   const auto row = [&](int s) { return where.row(first) + where.row_step(vector(s)); };
   const auto column = [&](int s) {

@@ -71,8 +71,7 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
     }
   } else {
     spread_maxima<Shared::kSteps>(of_vector, lane);
-    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
-    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes_of_group<Form>(out));
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = largest_of_pair(of_vector[s]);
