@@ -28,13 +28,6 @@ __device__ inline std::uint32_t add_rn_f16x2(std::uint32_t a, std::uint32_t b) {
   return d;
 }
 
-/// min.bf16x2 (same chapter): of a number and a NaN, the number.
-__device__ inline std::uint32_t min_bf16x2(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t d;
-  asm("min.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-  return d;
-}
-
 /// max.bf16x2, max.f16x2 (same chapter): of a number and a NaN, the number.
 template <Dtype dtype>
 __device__ inline std::uint32_t max_x2(std::uint32_t a, std::uint32_t b) {

@@ -6,8 +6,8 @@
 //   int8   x + 1.5 2^23 has the code in its low byte; cvt.rni.s8 has a quarter of the rate
 //   int4   the same, low half byte
 //   e2m1   no instruction before sm_100: the code of c = |x| is the least of RNE(2 c), RNE(c) + 2 and
-//          RNE(c / 2) + 4. Each is one addition to 2^23 or 2^23 + an even number, and such sums are ordered
-//          like their bits.
+//          6 + [c > 5] = RNE(c t) + 6, t a tenth rounded down. Each is one addition to 2^23 or 2^23 + an even
+//          number, and such sums are ordered like their bits. The last saturates, up to c = 15.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,13 @@ FWHT_WARP_CODE std::uint32_t e4m3_codes(float a, float b, float c, float d) {
 }
 
 FWHT_WARP_CODE std::uint32_t e4m3_code(float x) {
-  return e4m3_codes(x, 0.0F, 0.0F, 0.0F);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint16_t code;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(code) : "f"(0.0F), "f"(x));
+  return code;
+#else
+  return e4m3_in_software(x);
+#endif
 }
 
 /// The number of a code that is neither NaN nor negative.
@@ -87,17 +93,18 @@ FWHT_WARP_CODE std::uint32_t int4_codes(const float (&x)[8]) {
 // ---- e2m1
 
 /// Codes of |y| * factor for eight numbers, the first in the lowest half byte. Without `clamps` no product may
-/// reach 7 or be NaN: it would spill into its neighbours. With it NaN gives 6.
+/// reach 15 or be NaN: it would spill into its neighbours. With it NaN gives 6.
 template <bool clamps>
 FWHT_WARP_CODE std::uint32_t e2m1_magnitudes(const float (&y)[8], float factor) {
-  std::uint32_t code[8];  // on top of 0x4B000000
+  constexpr float kTenth = 0x1.999998p-4F;  // 5 of them are less than a half, and of the number behind 5 more
+  std::uint32_t code[8];                    // on top of 0x4B000000
   FWHT_UNROLL
   for (int i = 0; i < 8; ++i) {
     float c = multiply(fabsf(y[i]), factor);
     if (clamps) c = smaller(c, 6.0F);
     code[i] = static_cast<std::uint32_t>(smallest_of(bits_of(fused_multiply_add(c, 2.0F, 0x1p23F)),
                                                      bits_of(add(c, 0x1p23F + 2.0F)),
-                                                     bits_of(fused_multiply_add(c, 0.5F, 0x1p23F + 4.0F))));
+                                                     bits_of(fused_multiply_add(c, kTenth, 0x1p23F + 6.0F))));
   }
   // Numbers of base 16 by multiply-add; what lies on top of the codes adds up to one known number.
   constexpr std::uint32_t kOnTop = 0xFB000000U;  // 0x4B000000 (1 + 16 + ... + 16^7) modulo 2^32

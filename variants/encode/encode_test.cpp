@@ -187,7 +187,7 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
     codes_of_numbers<Form>(q, words);
   } else if (rule.codes == Codes::by_quotient && Form::family == Family::f32) {
     codes_of<Form, true, false>(scale, y, words);
-  } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
+  } else if (Form::family == Family::e4m3 && code_is_saturated(scale)) {
     codes_of<Form, false, true>(scale, y, words);
   } else {
     codes_of<Form, false, false>(scale, y, words);
@@ -205,7 +205,7 @@ void encode_as_device(const Encoding& encoding, float tensor_scale, float larges
   std::uint32_t again[Form::words];
   if (rule.codes == Codes::by_quotient && Form::family == Family::f32) {
     codes_of<Form, true, false>(folded, x, again);
-  } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
+  } else if (Form::family == Family::e4m3 && code_is_saturated(scale)) {
     codes_of<Form, false, true>(folded, x, again);
   } else {
     codes_of<Form, false, false>(folded, x, again);

@@ -24,6 +24,7 @@ struct Output {
   /// Whether the factor of a group takes over `last`, a power of two: then elements need no multiplication.
   bool folds;
   float folded_last, folded_inverse;  // `last` and its inverse, or 1
+  float last_of_numbers;              // 1, or `last`
   int log_group;                      // of groups that lie in one vector of a warp
   int lanes;                          // of such a group
   ScaleLayout layout;
@@ -73,6 +74,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   out.folds = folds(out.rule, problem.out.dtype, last);
   out.folded_last = out.folds ? last : 1.0F;
   out.folded_inverse = 1.0F / out.folded_last;
+  out.last_of_numbers = out.folds ? 1.0F : last;
   out.log_group = log2_floor(group);
   out.lanes = static_cast<int>(group / 8);
   out.layout = encoding.layout;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "common/ptx/global.cuh"
 #include "common/ptx/mma.cuh"
@@ -70,6 +71,13 @@ __device__ __forceinline__ void maxima_of_lanes(Maximum (&maximum)[vectors], int
       maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step));
     step *= 2;
   }
+}
+
+/// Lanes of a group: known to the compiler where the format says it.
+template <class Form>
+__device__ __forceinline__ int lanes_of_group(const Output& out) {
+  if (Form::family == Family::e8m0) return 4;
+  return Form::family == Family::e4m3 ? 2 : out.lanes;
 }
 
 // ---- codes
@@ -215,8 +223,7 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
     }
   } else {
     spread_maxima<Shared::kSteps>(of_vector, lane);
-    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
-    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes_of_group<Form>(out));
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = of_vector[s];
@@ -231,38 +238,67 @@ __device__ __forceinline__ float rounded_maximum(const Output& out, float maximu
   return larger(y[0], out.rule.floor);
 }
 
-/// Out of the way of layouts without tiles.
+/// Layouts with tiles, packed scales, tokens of several rows: out of the way of the others.
 template <class Form>
 __device__ __noinline__ void store_scale_in_tiles(const Output& out, float number, std::uint32_t code,
                                                   std::uint32_t row, std::uint32_t column) {
   store_scale<Form>(out, {number, 0.0F, code}, position_of(out, row, column));
 }
 
-/// The scales that the lane has and that are its to store.
+/// The scales that the lane has and that are its to store. Vectors lie at constant distances from the first one, and so
+/// do their scales.
 template <class Form, class Shared, int vectors_of_row, class Where>
 __device__ __forceinline__ void store_scales(const Output& out, const Scale (&scale)[Shared::kScales],
                                              const Where& where) {
-  const int lane = where.lane();
-#pragma unroll
-  for (int s = 0; s < Shared::kScales; ++s) {
-    const int v =
-        Form::whole_row ? s * vectors_of_row : (s << Shared::kSteps) | (lane & (Shared::kOwners - 1));
-    const bool mine = Form::whole_row ? where.leads_row() : (lane & (out.lanes - 1)) < Shared::kOwners;
-    if (!mine || !where.exists(v)) continue;
-    const std::uint32_t row = where.row(v);
-    const std::uint32_t column =
-        Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column(v)) >> out.log_group;
-    if (!out.direct && out.swizzled && Form::family != Family::f32) {
-      const std::uint32_t tile = (row >> 7) * out.tile_columns + (column >> 2);
-      const std::uint32_t position = tile * 512 + (row & 31) * 16 + (row >> 5 & 3) * 4 + (column & 3);
-      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
-    } else if (!out.direct) {
-      store_scale_in_tiles<Form>(out, scale[s].number, scale[s].code, row, column);
-    } else if (const std::uint32_t position = row * out.row_step + column * out.column_step;
-               Form::family == Family::f32) {
-      static_cast<float*>(out.scales)[position] = scale[s].number;
+  using Stored = std::conditional_t<Form::family == Family::f32, float, std::uint8_t>;
+  const auto stored = [&](int s) {
+    if constexpr (Form::family == Family::f32) {
+      return scale[s].number;
     } else {
-      static_cast<std::uint8_t*>(out.scales)[position] = static_cast<std::uint8_t>(scale[s].code);
+      return static_cast<std::uint8_t>(scale[s].code);
+    }
+  };
+  const auto vector = [](int s) { return Form::whole_row ? s * vectors_of_row : s << Shared::kSteps; };
+  const int lane = where.lane();
+  if (Form::whole_row ? !where.leads_row() : (lane & (lanes_of_group<Form>(out) - 1)) >= Shared::kOwners)
+    return;
+  const int first = Form::whole_row ? 0 : lane & (Shared::kOwners - 1);
+  const auto row = [&](int s) { return where.row(first) + where.row_step(vector(s)); };
+  const auto column = [&](int s) {
+    if (Form::whole_row) return 0U;
+    return static_cast<std::uint32_t>(where.column(first) + where.column_step(vector(s))) >> out.log_group;
+  };
+  if constexpr (Where::has_places()) {
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      const int v = first + vector(s);
+      if (where.exists(v)) store_scale<Form>(out, scale[s], where.scale_position(v, column(s)));
+    }
+  } else if (out.direct) {
+    auto* const first_scale =
+        static_cast<Stored*>(out.scales) + (row(0) * out.row_step + column(0) * out.column_step);
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      const std::uint32_t columns =
+          Form::whole_row ? 0U : static_cast<std::uint32_t>(where.column_step(vector(s))) >> out.log_group;
+      if (where.exists(first + vector(s)))
+        first_scale[where.row_step(vector(s)) * out.row_step + columns * out.column_step] = stored(s);
+    }
+  } else if (Form::family != Family::f32 && out.swizzled) {
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      const std::uint32_t r = row(s), c = column(s);
+      const std::uint32_t tile = (r >> 7) * out.tile_columns + (c >> 2);
+      if (where.exists(first + vector(s))) {
+        static_cast<Stored*>(out.scales)[tile * 512 + (r & 31) * 16 + (r >> 5 & 3) * 4 + (c & 3)] =
+            static_cast<Stored>(scale[s].code);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int s = 0; s < Shared::kScales; ++s) {
+      if (where.exists(first + vector(s)))
+        store_scale_in_tiles<Form>(out, scale[s].number, scale[s].code, row(s), column(s));
     }
   }
 }
@@ -364,15 +400,12 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
         ptx::st_global_if(where.exists(v), codes_at(v), words);
       }
     };
-    if constexpr (Form::element == Element::e2m1) {
-      bool clamps = out.rule.may_exceed;
-      if constexpr (Form::family == Family::e4m3) {
+    if constexpr (Form::family == Family::e4m3) {
+      bool clamps = false;
 #pragma unroll
-        for (int s = 0; s < Shared::kScales; ++s)
-          clamps |= code_is_coarse(scale[s]);
-        clamps = __any_sync(0xFFFFFFFFU, clamps);
-      }
-      if (clamps) {
+      for (int s = 0; s < Shared::kScales; ++s)
+        clamps |= code_is_saturated(scale[s]);
+      if (__any_sync(0xFFFFFFFFU, clamps)) {
         store_all.template operator()<false, true>();
       } else {
         store_all.template operator()<false, false>();

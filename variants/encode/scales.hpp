@@ -65,7 +65,6 @@ struct Rule {
   // Family::e8m0
   std::uint32_t round_up = 0;  // added to the bits of the maximum before its exponent is taken
   std::uint32_t below = 0;     // taken from the exponent
-  bool may_exceed = false;     // codes saturate for ordinary numbers too
   // Family::e4m3
   float code_of_maximum = 0.0F, number_of_code = 0.0F;  // g / 6, 1 / g
   // per tensor
@@ -117,7 +116,6 @@ inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
       break;
     case Recipe::floor:
       rule.below = top_exponent;
-      rule.may_exceed = true;
       break;
     case Recipe::rceil:
       rule.round_up = kUp;
@@ -150,16 +148,19 @@ struct Scale {
   std::uint32_t code = 0;  // Family::e8m0, e4m3: what is stored
 };
 
+constexpr bool is_in_middle(float x) {
+  return x >= 0x1p-64F && x <= 0x1p64F;
+}
+
 /// Whether the short arithmetic is exact for a group: no step leaves the range of normal numbers, not even where a
 /// power of two up to 2^32 is taken out of the numbers and put into the factor. `maximum` is at least Rule::floor.
 template <Family family>
 FWHT_WARP_CODE bool is_ordinary(const Rule& rule, float maximum) {
-  const bool in_range = maximum >= 0x1p-64F && maximum <= 0x1p64F;
+  const bool in_range = is_in_middle(maximum);
   // In fp16 s = a / 7 must be a normal number: then |y| / s does not exceed 7.5 either.
   if (family == Family::f32) return in_range && (!rule.in_f16 || (maximum >= 0x1p-10F && maximum <= 0x1p16F));
   if (family == Family::e8m0) return in_range || maximum == 0.0F;
-  const bool tensor_in_range = rule.number_of_code >= 0x1p-64F && rule.number_of_code <= 0x1p64F;
-  return tensor_in_range && maximum <= std::numeric_limits<float>::max();
+  return is_in_middle(rule.number_of_code) && maximum <= std::numeric_limits<float>::max();
 }
 
 /// @tparam ordinary  is_ordinary(maximum)
@@ -191,23 +192,19 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
     scale.factor = maximum == 0.0F ? 0.0F : float_of((254U - scale.code) << 23);
     if (!ordinary && maximum > kLargest) scale.code = 0xFF, scale.factor = 0.0F;
   } else {
-    scale.code = e4m3_code(multiply(maximum, rule.code_of_maximum)) & 0xFFU;
+    scale.code = e4m3_code(multiply(maximum, rule.code_of_maximum));
     const float s = multiply(number_of_e4m3(scale.code), rule.number_of_code);
-    float r;
-    if constexpr (ordinary) {
-      r = corrected_reciprocal(s, approximate_reciprocal(s));
-    } else {
-      r = divide(1.0F, s);
-    }
-    scale.factor = scale.code == 0 ? 0.0F : smaller(r, kLargest);
+    const float r =
+        ordinary ? corrected_reciprocal(s, approximate_reciprocal(s)) : smaller(divide(1.0F, s), kLargest);
+    scale.factor = scale.code == 0 ? 0.0F : r;
   }
   return scale;
 }
 
-/// Family::e4m3: whether the code of the scale was rounded so far down that products may reach 7: it is subnormal
-/// or saturated.
-FWHT_WARP_CODE bool code_is_coarse(const Scale& scale) {
-  return scale.code - 8U >= 0x7EU - 8U;
+/// Family::e4m3: whether the code of the scale saturated, so that products may be as large as they like. Where it is
+/// subnormal and was rounded down they stay below 9.
+FWHT_WARP_CODE bool code_is_saturated(const Scale& scale) {
+  return scale.code == 0x7EU;
 }
 
 // ---- codes

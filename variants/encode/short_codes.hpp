@@ -1,12 +1,13 @@
 // Codes of numbers of 16 bits, which numbers rounded to the storage type are: fewer instructions than codes of any
 // fp32 numbers, and the same bits. A pair is two such numbers in a word, the first one in the lower half.
 //
-//   y / s to e4m3        r = 1 / s rounded down and rest = 1 / s - r: y r + y rest, rounded once. Numbers of 8 or 11 bits are so
-//                        far from the middles between codes, or on them, that this and the quotient have the same code.
+//   y / s to e4m3        y r + y rest, rounded once, with r = 1 / s rounded down and rest = 1 / s - r. Numbers of 8 or 11 bits are so
+//                        far from the middles between codes, or on them, that this and the quotient have the same code. For bf16 and
+//                        most significands of the maximum y r is enough, r a neighbour of 1 / s that a table names
 //   y (127 / a) to int8  one fused multiply-add, for bf16: only y = a / 2 comes near the middle of two integers, and a factor
 //                        that is one unit larger decides as the rounded product does
-//   y 2^k                for bf16 exact in bf16: two products per instruction. To e2m1, also its three roundings, additions
-//                        to 128, 130, 132, whose last place is 1.
+//   y 2^k                for bf16 exact in bf16: two products per instruction. To e2m1, it is part of the three roundings,
+//                        additions to 128, 130, 134, whose last place is 1.
 //
 // short_codes_test.cpp compares all significands of y and a with the plain arithmetic.
 #pragma once
@@ -73,19 +74,6 @@ FWHT_WARP_CODE std::uint32_t magnitudes_bf16(std::uint32_t a) {
 #endif
 }
 
-/// min(a, 6) of bf16 pairs that are not negative.
-FWHT_WARP_CODE std::uint32_t limited_bf16(std::uint32_t a) {
-  constexpr std::uint32_t kSix = 0x40C040C0U;
-#ifdef __CUDA_ARCH__
-  return ptx::min_bf16x2(a, kSix);
-#else
-  const auto of_half = [&](std::uint32_t mask) {
-    return (a & mask) < (kSix & mask) ? a & mask : kSix & mask;
-  };
-  return of_half(0xFFFFU) | of_half(0xFFFF0000U);
-#endif
-}
-
 /// The smallest of the signed halves.
 FWHT_WARP_CODE std::uint32_t smallest_halves(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
 #ifdef __CUDA_ARCH__
@@ -124,18 +112,24 @@ FWHT_WARP_CODE std::uint32_t signs_of_pairs(const std::uint32_t (&pairs)[4]) {
 
 // ---- codes
 
-/// e2m1 codes of |y| times a power of two for eight numbers of bf16.
-FWHT_WARP_CODE std::uint32_t e2m1_magnitudes_of_bf16(const std::uint32_t (&pairs)[4], std::uint32_t factor) {
+/// e2m1 codes of y times a power of two for eight numbers of bf16: the three sums of codes.hpp, each with the product in
+/// it. All products below 15.
+FWHT_WARP_CODE std::uint32_t e2m1_codes_of_bf16(const std::uint32_t (&pairs)[4], std::uint32_t factor) {
+  constexpr std::uint32_t kTenth = 0x3DCC3DCCU;  // 51 / 512: 5 of them are less than a half, 5 + 2^-5 more
+  const std::uint32_t twice = multiply_bf16(factor, 0x40004000U), tenth = multiply_bf16(factor, kTenth);
   std::uint32_t codes[4];  // in the bytes 0 and 2, on top of 0x43004300
   FWHT_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t c = limited_bf16(multiply_bf16(magnitudes_bf16(pairs[i]), factor));
-    codes[i] = smallest_halves(multiply_add_bf16(c, 0x40004000U, 0x43004300U),   // 2 c + 128
-                               multiply_add_bf16(c, 0x3F803F80U, 0x43024302U),   // c + 130
-                               multiply_add_bf16(c, 0x3F003F00U, 0x43044304U));  // c / 2 + 132
+    const std::uint32_t y = magnitudes_bf16(pairs[i]);
+    codes[i] = smallest_halves(multiply_add_bf16(y, twice, 0x43004300U),   // 2 c + 128
+                               multiply_add_bf16(y, factor, 0x43024302U),  // c + 130
+                               multiply_add_bf16(y, tenth, 0x43064306U));  // 134, or 135 from c > 5 on
   }
-  const std::uint32_t first = select_bytes(codes[0], codes[1], 0x6240),
-                      second = select_bytes(codes[2], codes[3], 0x6240);
+  const auto of_two_pairs = [&](int i) {
+    const std::uint32_t magnitudes = select_bytes(codes[i], codes[i + 1], 0x6240);
+    return magnitudes | (select_signs<0x7351>(pairs[i], pairs[i + 1]) & 0x08080808U);
+  };
+  const std::uint32_t first = of_two_pairs(0), second = of_two_pairs(2);
   const std::uint32_t even = select_bytes(first, second, 0x5410), odd = select_bytes(first, second, 0x7632);
   return odd * 16 + even;
 }
@@ -155,39 +149,81 @@ inline constexpr bool kMultipliesPairs = Form::family == Family::e8m0&& dtype ==
 template <class Form, Dtype dtype>
 inline constexpr bool kNeedsMagnitudes = kMultipliesPairs<Form, dtype>&& Form::element == Element::e2m1;
 
-/// Groups of zeros are ordinary here: whatever the scale, their codes are zeros.
-template <Family family>
-FWHT_WARP_CODE bool is_short(const Rule& rule, float maximum) {
-  return is_ordinary<family>(rule, maximum) || (family == Family::f32 && maximum == 0.0F);
-}
+/// Whether numbers may be divided by the scale, and not only multiplied.
+template <class Form>
+inline constexpr bool kMayTakeQuotient = Form::element == Element::e4m3&& Form::family == Family::f32;
 
-/// Rule of Family::f32 as numbers that take the place of branches.
+/// A rule as numbers that take the place of branches.
 struct ShortRule {
+  // Family::e8m0
+  float per_limit = 1.0F;  // 1 / M where the bits of a / M are wanted, else 1
+  // Family::e4m3
+  float most = -1.0F;  // of what is short; -1: nothing is
+  // Family::f32
   float correction = 0.0F;                   // 1 / M where s = a / M, or 0
   std::uint32_t up = 0, keep = 0xFFFFFFFFU;  // s = (s + up) & keep on its bits
   std::uint32_t ratio = 0;                   // the factor is above / below: bits of a here, of s elsewhere
   float above = 1.0F;                        // M or 1
-  std::uint32_t lower = 0;                   // -1 where factors are rounded down, for Codes::by_quotient
+  bool inverts_exponent = false;             // s is a power of two, and the factor 1 / s
+  std::uint32_t nudges[8] = {};              // see nudge_of()
+  // Where the maximum or s is this one, the significand does not tell whether the quotient is needed. -1: it never is.
+  float at_maximum = -1.0F, at_scale = -1.0F;
 };
+
+/// For numbers of bf16 one factor does what y / s to e4m3 does, for most significands of the maximum: 1 / s rounded, or
+/// the number before or behind it. Two bits for each of the 128 significands, the first on top, two's complement; -2: none
+/// does.
+inline constexpr std::uint32_t kNudgesOfQuotients[8] = {0x00400C00U, 0x0000D000U, 0x03090404U,
+                                                        0x14088001U, 0x01840090U, 0x88100000U,
+                                                        0x00000300U, 0x00004500U};  // s = a / 448
+inline constexpr std::uint32_t kNudgesOfProducts[8] = {0x00400000U, 0x0000D003U, 0x03013434U,
+                                                       0xD400830DU, 0xC1070010U, 0x000F3CCCU,
+                                                       0x00000300U, 0x0000C500U};  // s = a * (1 / 448)
+FWHT_WARP_CODE std::int32_t nudge_of(const std::uint32_t (&nudges)[8], float maximum) {
+  const std::uint32_t bits = bits_of(maximum);
+  return static_cast<std::int32_t>(nudges[bits >> 20 & 7U] << (bits >> 15 & 30U)) >> 30;
+}
 
 inline ShortRule short_rule_of(const Rule& rule) {
   ShortRule brief;
+  if (!rule.divides) brief.per_limit = rule.per_limit;
+  if (is_in_middle(rule.number_of_code)) brief.most = std::numeric_limits<float>::max();
   if (rule.divides) brief.correction = rule.per_limit;
   if (rule.power_of_two) brief.up = 0x7FFFFFU, brief.keep = 0x7F800000U;
+  brief.inverts_exponent = rule.power_of_two && rule.codes != Codes::by_ratio;
   if (rule.codes == Codes::by_ratio) brief.ratio = 0xFFFFFFFFU, brief.above = rule.limit;
-  if (rule.codes == Codes::by_quotient) brief.lower = 0xFFFFFFFFU;
+  if (rule.codes == Codes::by_quotient && !rule.power_of_two) {
+    for (int i = 0; i < 8; ++i)
+      brief.nudges[i] = rule.divides ? kNudgesOfQuotients[i] : kNudgesOfProducts[i];
+    brief.at_maximum = rule.floor, brief.at_scale = rule.smallest;
+  }
   return brief;
 }
 
-/// Scale and factor of a group.
+/// Groups of zeros are ordinary here: whatever the scale, their codes are zeros.
+template <Family family>
+FWHT_WARP_CODE bool is_short(const Rule& rule, const ShortRule& brief, float maximum) {
+  if (family == Family::e8m0) return is_ordinary<family>(rule, maximum);
+  if (family == Family::e4m3) return maximum <= brief.most;
+  return is_in_middle(maximum) || maximum == 0.0F;  // Rule::in_f16 is not rounded first
+}
+
+/// Scale and factor of a group; whether its numbers take the quotient, see add_rest().
 ///
 /// @param maximum  is_short()
+/// @param inverse  of the maximum, within a unit in the last place
 /// @param last     a power of two that numbers are still to be multiplied by: the factor does
 template <class Form, Dtype dtype>
-FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float maximum, float last,
-                                Scale& scale, ShortFactor& factor) {
-  if constexpr (Form::family != Family::f32) {
-    scale = scale_of<Form::family, true>(rule, maximum);
+FWHT_WARP_CODE bool short_scale(const Rule& rule, const ShortRule& brief, float maximum, float inverse,
+                                float last, Scale& scale, ShortFactor& factor) {
+  bool takes_quotient = false;
+  if constexpr (Form::family == Family::e4m3) {
+    scale = scale_of<Family::e4m3, true>(rule, maximum);
+    factor.bits = bits_of(multiply(scale.factor, last));
+  } else if constexpr (Form::family == Family::e8m0) {
+    const std::uint32_t exponent = (bits_of(multiply(maximum, brief.per_limit)) + rule.round_up) >> 23;
+    scale.code = (exponent > rule.below ? exponent : rule.below) - rule.below;
+    scale.factor = maximum == 0.0F ? 0.0F : float_of((254U - scale.code) << 23);
     factor.bits = bits_of(multiply(scale.factor, last));
     if constexpr (kMultipliesPairs<Form, dtype>) factor.bits = select_bytes(factor.bits, 0, 0x3232);
   } else {
@@ -195,20 +231,43 @@ FWHT_WARP_CODE void short_scale(const Rule& rule, const ShortRule& brief, float 
     const float excess = fused_multiply_add(a_by_m, rule.limit, -maximum);
     const float s = larger(fused_multiply_add(-excess, brief.correction, a_by_m), rule.smallest);
     scale.number = float_of((bits_of(s) + brief.up) & brief.keep);
-    const float below = float_of((bits_of(maximum) & brief.ratio) | (bits_of(scale.number) & ~brief.ratio));
-    const float r = corrected_reciprocal(below, approximate_reciprocal(below));
-    float f = quotient(brief.above, below, r), rest = 0.0F;
-    if constexpr (Form::element == Element::e4m3) {
-      if (fused_multiply_add(scale.number, f, -1.0F) > 0.0F) f = float_of(bits_of(f) + brief.lower);
-      rest = multiply(fused_multiply_add(-scale.number, f, 1.0F), f);
+    // The factor is near M / a in any case, so it need not wait for s: twice a better one, and the power of two by its
+    // exponent. Groups at Rule::smallest, whose s is another, take the quotient.
+    const auto by_rule = [&](float of_ratio, float otherwise) {
+      return float_of((bits_of(of_ratio) & brief.ratio) | (bits_of(otherwise) & ~brief.ratio));
+    };
+    const float near = multiply(rule.limit, inverse);
+    const float below = by_rule(maximum, scale.number), per_below = by_rule(inverse, near);
+    const float better = fused_multiply_add(fused_multiply_add(-below, near, brief.above), per_below, near);
+    float f = fused_multiply_add(fused_multiply_add(-below, better, brief.above), per_below, better);
+    if (brief.inverts_exponent) f = float_of((254U << 23) - bits_of(scale.number));
+    if constexpr (Form::element == Element::e4m3 && dtype == Dtype::bf16) {
+      const std::int32_t nudge = nudge_of(brief.nudges, maximum);
+      takes_quotient = nudge == -2 || maximum == brief.at_maximum || scale.number == brief.at_scale;
+      if (!takes_quotient) f = float_of(bits_of(f) + static_cast<std::uint32_t>(nudge));
+    } else if constexpr (Form::element == Element::e4m3) {
+      takes_quotient = rule.codes == Codes::by_quotient;
     }
     if constexpr (Form::element == Element::int8 && dtype == Dtype::bf16) {
       const bool ties = multiply(maximum, f) == rule.limit;
       if (ties && fused_multiply_add(maximum, f, -rule.limit) < 0.0F) f = float_of(bits_of(f) + 1);
     }
-    if (maximum == 0.0F) f = 0.0F, rest = 0.0F;
-    factor = {bits_of(multiply(f, last)), bits_of(multiply(rest, last))};
+    if (maximum == 0.0F) f = 0.0F;
+    factor.bits = bits_of(multiply(f, last));
   }
+  return takes_quotient;
+}
+
+/// The factor of a group for the quotient: 1 / s rounded down, and its rest.
+///
+/// @param inverse_last  of short_scale()'s `last`
+FWHT_WARP_CODE void add_rest(const Scale& scale, float inverse_last, ShortFactor& factor) {
+  if (factor.bits == 0) return;
+  const float s = multiply(scale.number, inverse_last);
+  float f = corrected_reciprocal(s, approximate_reciprocal(s));
+  if (fused_multiply_add(s, f, -1.0F) > 0.0F) f = float_of(bits_of(f) - 1);
+  factor.bits = bits_of(f);
+  factor.rest = bits_of(multiply(fused_multiply_add(-s, f, 1.0F), f));
 }
 
 /// Four codes of eight bits under a scale that is_short(); see short_codes().
@@ -239,7 +298,7 @@ template <class Form, Dtype dtype, bool by_quotient, bool clamps>
 FWHT_WARP_CODE void short_codes(const ShortFactor& factor, const std::uint32_t (&pairs)[4],
                                 std::uint32_t (&words)[Form::words]) {
   if constexpr (kNeedsMagnitudes<Form, dtype>) {
-    words[0] = e2m1_magnitudes_of_bf16(pairs, factor.bits) | signs_of_pairs(pairs);
+    words[0] = e2m1_codes_of_bf16(pairs, factor.bits);
   } else if constexpr (kMultipliesPairs<Form, dtype>) {
     float q[8];
     FWHT_UNROLL

@@ -36,29 +36,42 @@ template <class Form, Dtype dtype>
 std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const float (&y)[8],
                                           float& scale_number, std::uint32_t& scale_code) {
   const float a = larger(maximum, rule.floor);
-  EXPECT_TRUE(is_short<Form::family>(rule, a)) << a;
+  EXPECT_TRUE(is_short<Form::family>(rule, short_rule_of(rule), a)) << a;
   Scale scale;
   ShortFactor factor;
-  short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F, scale, factor);
+  const bool takes_quotient =
+      short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F / a, 1.0F, scale, factor);
   scale_number = scale.number, scale_code = scale.code;
   std::uint32_t pairs[4], words[Form::words];
   for (int i = 0; i < 4; ++i)
     pairs[i] = pair_of(dtype, y[2 * i], y[2 * i + 1]);
-  if (Form::element == Element::e4m3 && rule.codes == Codes::by_quotient) {
-    short_codes<Form, dtype, true, false>(factor, pairs, words);
-  } else if (rule.may_exceed || (Form::family == Family::e4m3 && code_is_coarse(scale))) {
+  const auto quotient = [&](std::uint32_t(&of_words)[Form::words]) {
+    ShortFactor with_rest = factor;
+    add_rest(scale, 1.0F, with_rest);
+    short_codes<Form, dtype, true, false>(with_rest, pairs, of_words);
+  };
+  if (takes_quotient) {
+    quotient(words);
+  } else if (Form::family == Family::e4m3 && code_is_saturated(scale)) {
     short_codes<Form, dtype, false, true>(factor, pairs, words);
   } else {
     short_codes<Form, dtype, false, false>(factor, pairs, words);
   }
+  if (kMayTakeQuotient<Form> && rule.codes == Codes::by_quotient) {  // as where others of the warp take it
+    std::uint32_t same[Form::words];
+    quotient(same);
+    for (int w = 0; w < Form::words; ++w)
+      EXPECT_EQ(same[w], words[w]) << maximum;
+  }
   if (dtype == Dtype::bf16) {  // the same of numbers that are still to be multiplied by 32
     Scale again;
     ShortFactor folded;
-    short_scale<Form, dtype>(rule, short_rule_of(rule), a, 32.0F, again, folded);
+    short_scale<Form, dtype>(rule, short_rule_of(rule), a, 1.0F / a, 32.0F, again, folded);
     std::uint32_t others[4], same[Form::words];
     for (int i = 0; i < 4; ++i)
       others[i] = pair_of(dtype, y[2 * i] / 32, y[2 * i + 1] / 32);
-    if (Form::element == Element::e4m3 && rule.codes == Codes::by_quotient) {
+    if (takes_quotient) {
+      add_rest(again, 1.0F / 32, folded);
       short_codes<Form, dtype, true, false>(folded, others, same);
     } else {
       short_codes<Form, dtype, false, true>(folded, others, same);
@@ -188,20 +201,29 @@ TEST(EncoderShortCodes, GroupsOfZerosAreShort) {
       (std::vector<std::uint32_t>{0, 8, 0, 0, 8, 0, 0, 0}));
 }
 
-/// Branches of a rule and the numbers in their place: the same scale and factor for every significand.
+/// Branches of a rule and the numbers in their place: the same scale and factor for every number of 16 bits and every
+/// floor, from any reciprocal that the hardware may return.
 TEST(EncoderShortCodes, ScalesAreThoseOfTheRule) {
   for (const char* text : kE4m3) {
     const Rule rule = rule_of(parse_encoding(text), 1.0F);
     const ShortRule brief = short_rule_of(rule);
-    for (std::uint32_t m = 0; m < 1U << 23; m += 3) {
-      const float maximum = float_of(0x3F800000U | m);
+    std::vector<float> maxima{1e-10F, 1e-4F};
+    for (int exponent : {-20, -3, 0, 1, 17}) {
+      for (float significand : significands(Dtype::f16))
+        maxima.push_back(std::ldexp(significand, exponent));
+    }
+    for (float maximum : maxima) {
       const Scale want = scale_of<Family::f32, true>(rule, maximum);
-      Scale scale;
-      ShortFactor factor;
-      short_scale<Form<Element::int8, Family::f32, false, true>, Dtype::f16>(rule, brief, maximum, 1.0F,
-                                                                             scale, factor);
-      ASSERT_EQ(scale.number, want.number) << text << " " << maximum;
-      ASSERT_EQ(factor.bits, bits_of(want.factor)) << text << " " << maximum;
+      for (std::uint32_t units : {0xFFFFFFFFU, 0U, 1U}) {
+        const float inverse = float_of(bits_of(1.0F / maximum) + units);
+        Scale scale;
+        ShortFactor factor;
+        short_scale<Form<Element::int8, Family::f32, false, true>, Dtype::f16>(rule, brief, maximum, inverse,
+                                                                               1.0F, scale, factor);
+        ASSERT_EQ(scale.number, want.number) << text << " " << maximum;
+        if (want.number == rule.smallest) continue;  // such groups take the quotient
+        ASSERT_EQ(factor.bits, bits_of(want.factor)) << text << " " << maximum << " " << inverse;
+      }
     }
   }
 }

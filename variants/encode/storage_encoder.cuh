@@ -33,32 +33,19 @@ __device__ __forceinline__ void round_to_pairs(float factor, const float (&x)[ve
 
 // ---- maxima
 
-/// Signs are left in until the end, unless codes need the magnitudes too.
-template <class Form, Dtype dtype>
+/// Signs are left in until the end.
+template <Dtype dtype>
 __device__ __forceinline__ LargestPair<dtype> largest_of_vector(const std::uint32_t (&pairs)[4]) {
-  const auto larger = [&](int w) {
-    if constexpr (kNeedsMagnitudes<Form, dtype>)
-      return ptx::max_x2<dtype>(ptx::abs_x2<dtype>(pairs[w]), ptx::abs_x2<dtype>(pairs[w + 1]));
-    return ptx::max_xorsign_abs_x2<dtype>(pairs[w], pairs[w + 1]);
-  };
-  if constexpr (kNeedsMagnitudes<Form, dtype>) return {ptx::max_x2<dtype>(larger(0), larger(2))};
-  return {ptx::max_xorsign_abs_x2<dtype>(larger(0), larger(2))};
+  return {ptx::max_xorsign_abs_x2<dtype>(ptx::max_xorsign_abs_x2<dtype>(pairs[0], pairs[1]),
+                                         ptx::max_xorsign_abs_x2<dtype>(pairs[2], pairs[3]))};
 }
 
-/// Of both halves; a NaN counts as 0.
+/// Of both halves; of NaN alone, NaN.
 template <Dtype dtype>
 __device__ __forceinline__ float largest_of_pair(LargestPair<dtype> largest) {
   float low, high;
   unpack_pair<dtype>(largest.pair, low, high);
-  return fmaxf(fmaxf(fabsf(low), fabsf(high)), 0.0F);
-}
-
-/// Whether the first of a vector's numbers is one.
-template <Dtype dtype>
-__device__ __forceinline__ bool starts_with_nan(const std::uint32_t (&pairs)[4]) {
-  float first, second;
-  unpack_pair<dtype>(pairs[0], first, second);
-  return first != first;
+  return fmaxf(fabsf(low), fabsf(high));
 }
 
 /// Largest |y| of the groups that the lane has scales of; see find_maxima() for `meet`.
@@ -69,7 +56,7 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
   LargestPair<dtype> of_vector[vectors];
 #pragma unroll
   for (int v = 0; v < vectors; ++v)
-    of_vector[v] = largest_of_vector<Form, dtype>(pairs[v]);
+    of_vector[v] = largest_of_vector<dtype>(pairs[v]);
   if constexpr (Form::whole_row) {
     constexpr int kJoined = vectors / Shared::kScales;
 #pragma unroll
@@ -79,13 +66,12 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
       for (int v = 1; v < kJoined; ++v)
         of_row = larger_of(of_row, of_vector[s * kJoined + v]);
       // Numbers that are not negative are ordered like their bits.
-      const std::uint32_t bits = __float_as_uint(largest_of_pair(of_row));
+      const std::uint32_t bits = __float_as_uint(fmaxf(largest_of_pair(of_row), 0.0F));
       maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, bits)));
     }
   } else {
     spread_maxima<Shared::kSteps>(of_vector, lane);
-    const int lanes = Form::family == Family::f32 ? out.lanes : (Form::family == Family::e8m0 ? 4 : 2);
-    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes);
+    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes_of_group<Form>(out));
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = largest_of_pair(of_vector[s]);
@@ -94,34 +80,35 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
 
 // ---- groups that the short arithmetic does not fit
 
-/// The code of one number, whatever it is.
-template <class Form>
-__device__ __noinline__ std::uint32_t code_of_any(const Rule& rule, float scale, float factor, float y) {
-  const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
-  std::uint32_t words[Form::words];
-  codes_of_numbers<Form>(q, words);
-  return words[0] & ((1U << Form::bits) - 1);
-}
-
-/// Codes of a vector, one call each: values go by registers, and what calls take by reference would lie in memory on
-/// every way.
+/// Codes of a vector, whatever its numbers are, the first in the lowest bits. Values go by registers: what calls take by
+/// reference would lie in memory on every way.
 template <class Form, Dtype dtype>
-__device__ __forceinline__ void codes_one_by_one(const Rule& rule, const Scale& scale,
-                                                 const std::uint32_t (&pairs)[4],
-                                                 std::uint32_t (&codes)[Form::words]) {
+__device__ __noinline__ std::uint64_t codes_of_any(const Rule& rule, float scale, float factor,
+                                                   std::uint64_t low, std::uint64_t high) {
+  std::uint64_t codes = 0;
+#pragma unroll 1
+  for (int e = 0; e < 8; ++e) {
+    float y, next;
+    unpack_pair<dtype>(static_cast<std::uint32_t>(low), y, next);
+    const float q[8] = {number_to_round<Form>(rule, {scale, factor, 0}, y)};
+    std::uint32_t words[Form::words];
+    codes_of_numbers<Form>(q, words);
+    codes |= std::uint64_t{words[0] & ((1U << Form::bits) - 1)} << (e * Form::bits);
+    low = low >> 16 | high << 48;
+    high >>= 16;
+  }
+  return codes;
+}
+template <class Form, Dtype dtype>
+__device__ __forceinline__ void any_codes_of_vector(const Rule& rule, const Scale& scale,
+                                                    const std::uint32_t (&pairs)[4],
+                                                    std::uint32_t (&codes)[Form::words]) {
+  const std::uint64_t all =
+      codes_of_any<Form, dtype>(rule, scale.number, scale.factor, std::uint64_t{pairs[1]} << 32 | pairs[0],
+                                std::uint64_t{pairs[3]} << 32 | pairs[2]);
 #pragma unroll
   for (int w = 0; w < Form::words; ++w)
-    codes[w] = 0;
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    float y[2];
-    unpack_pair<dtype>(pairs[w], y[0], y[1]);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int bit = (2 * w + i) * Form::bits;
-      codes[bit / 32] |= code_of_any<Form>(rule, scale.number, scale.factor, y[i]) << (bit % 32);
-    }
-  }
+    codes[w] = static_cast<std::uint32_t>(all >> (32 * w));
 }
 
 // ---- all of it
@@ -150,7 +137,9 @@ struct ScalesOfMaxima {
   float maximum[count];
   Scale scale[count];
   ShortFactor factor[count];
-  bool are_short = true;  ///< the short arithmetic is exact
+  // What the warp is asked, see ask_warp().
+  bool are_short = true;
+  bool take_quotient = false, saturate = false;
 };
 
 /// @param last  a power of two that numbers are still to be multiplied by
@@ -159,10 +148,14 @@ __device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
                                                  ScalesOfMaxima<count>& scales) {
 #pragma unroll
   for (int s = 0; s < count; ++s) {
-    float& maximum = scales.maximum[s];
-    maximum = larger(multiply(maximum, last), out.rule.floor);
-    scales.are_short &= is_short<Form::family>(out.rule, maximum);
-    short_scale<Form, dtype>(out.rule, out.brief, maximum, last, scales.scale[s], scales.factor[s]);
+    const float floor = Form::family == Family::f32 ? out.rule.floor : 0.0F;
+    const float maximum = larger(multiply(scales.maximum[s], last), floor);
+    scales.maximum[s] = maximum;
+    scales.are_short &= is_short<Form::family>(out.rule, out.brief, maximum);
+    scales.take_quotient |=
+        short_scale<Form, dtype>(out.rule, out.brief, maximum, approximate_reciprocal(maximum), last,
+                                 scales.scale[s], scales.factor[s]);
+    if constexpr (Form::family == Family::e4m3) scales.saturate |= code_is_saturated(scales.scale[s]);
   }
 }
 template <int count>
@@ -172,12 +165,30 @@ __device__ __forceinline__ void given_scales(const Output& out, float last, Scal
     scales.factor[s].bits = bits_of(multiply(out.rule.given_factor, last));
 }
 
+/// Makes its answers those of the warp.
+template <class Form, int count>
+__device__ __forceinline__ void ask_warp(ScalesOfMaxima<count>& scales) {
+  scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
+  if constexpr (kMayTakeQuotient<Form>) scales.take_quotient = __any_sync(0xFFFFFFFFU, scales.take_quotient);
+  if constexpr (Form::family == Family::e4m3) scales.saturate = __any_sync(0xFFFFFFFFU, scales.saturate);
+}
+
+/// Whether the first of a vector's numbers is NaN.
+template <Dtype dtype>
+__device__ __forceinline__ bool starts_with_nan(const std::uint32_t (&pairs)[4]) {
+  float first, second;
+  unpack_pair<dtype>(pairs[0], first, second);
+  return first != first;
+}
+
 /// Codes of pairs and their stores, then the scales.
 ///
-/// @param scales       are_short holds for the whole warp
-/// @param round_again  makes the pairs those of y where scales took over a factor: for groups that are not short
+/// @param scales        behind ask_warp(), or given
+/// @param inverse_last  of scales_of_maxima()'s `last`
+/// @param round_again   makes the pairs those of y where scales took over a factor: for groups that are not short
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, int count, class Where, class Again>
-__device__ __forceinline__ void encode_pairs(const Output& out, std::uint32_t (&pairs)[vectors][4],
+__device__ __forceinline__ void encode_pairs(const Output& out, float inverse_last,
+                                             std::uint32_t (&pairs)[vectors][4],
                                              ScalesOfMaxima<count>& scales, const Where& where,
                                              const Again& round_again) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
@@ -195,26 +206,19 @@ __device__ __forceinline__ void encode_pairs(const Output& out, std::uint32_t (&
       scales.scale[s] = scale_of_any<Form>(out.rule, scales.maximum[s]);
 #pragma unroll
     for (int v = 0; v < vectors; ++v)
-      codes_one_by_one<Form, dtype>(out.rule, Shared::template of_vector<true>(scales.scale, v, lane),
-                                    pairs[v], codes[v]);
-  } else if constexpr (Form::family == Family::e4m3) {
-    bool clamps = false;
+      any_codes_of_vector<Form, dtype>(out.rule, Shared::template of_vector<true>(scales.scale, v, lane),
+                                       pairs[v], codes[v]);
+  } else if (scales.saturate) {
+    if constexpr (Form::family == Family::e4m3) short_ones.template operator()<false, true>();
+  } else if (scales.take_quotient) {
+    if constexpr (kMayTakeQuotient<Form>) {
 #pragma unroll
-    for (int s = 0; s < Shared::kScales; ++s)
-      clamps |= code_is_coarse(scales.scale[s]);
-    if (__any_sync(0xFFFFFFFFU, clamps)) {
-      short_ones.template operator()<false, true>();
-    } else {
-      short_ones.template operator()<false, false>();
-    }
-  } else if constexpr (Form::element == Element::e4m3 && Form::family == Family::f32) {
-    if (out.rule.codes == Codes::by_quotient) {
+      for (int s = 0; s < Shared::kScales; ++s)
+        add_rest(scales.scale[s], inverse_last, scales.factor[s]);
       short_ones.template operator()<true, false>();
-    } else {
-      short_ones.template operator()<false, false>();
     }
   } else {
-    short_ones.template operator()<false, !kMultipliesPairs<Form, dtype>>();
+    short_ones.template operator()<false, false>();
   }
 
   // One address, and constant distances where the vectors lie in one row.
@@ -240,10 +244,11 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   // more, and for many vectors there are no registers to keep it in.
   constexpr bool kFolds = dtype == Dtype::bf16 && vectors <= 4;
   const float folded_last = kFolds ? out.folded_last : 1.0F;
-  const bool multiplies = (!kFolds || !out.folds) && out.last != 1.0F;
+  const float folded_inverse = kFolds ? out.folded_inverse : 1.0F;
+  const float last = kFolds ? out.last_of_numbers : out.last;
   std::uint32_t pairs[vectors][4];
-  if (multiplies) {
-    round_to_pairs<dtype, true>(out.last, x, pairs);
+  if (last != 1.0F) {
+    round_to_pairs<dtype, true>(last, x, pairs);
   } else {
     round_to_pairs<dtype, false>(1.0F, x, pairs);
   }
@@ -260,9 +265,9 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
       for (int v = 0; v < vectors; v += vectors_of_row)
         scales.are_short &= !starts_with_nan<dtype>(pairs[v]);
     }
-    scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
+    ask_warp<Form>(scales);
   }
-  encode_pairs<Form, dtype, vectors_of_row>(out, pairs, scales, where, [&](auto& again) {
+  encode_pairs<Form, dtype, vectors_of_row>(out, folded_inverse, pairs, scales, where, [&](auto& again) {
     if constexpr (kFolds) round_to_pairs<dtype, true>(out.last, x, again);
   });
 }

@@ -60,11 +60,12 @@ class BoxEncoder {
     const int exist = left_ / kColumns;
     const float upper = lane_ / 4 < exist ? encoder::largest_of_pair(largest_[row][0]) : 0.0F,
                 lower = lane_ / 4 + 8 < exist ? encoder::largest_of_pair(largest_[row][1]) : 0.0F;
-    return __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(fmaxf(upper, lower)));
+    return __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(fmaxf(fmaxf(upper, lower), 0.0F)));  // no NaN
   }
 
   static constexpr int kVectorsOfRow = kColumns / 16, kVectors = kRows * kVectorsOfRow;
-  static constexpr int kChunk = kVectors < 8 ? kVectors : 8;  // vectors that a lane holds at once
+  static constexpr int kMost = kShape.warpgroups() > 2 ? 4 : 8;
+  static constexpr int kChunk = kVectors < kMost ? kVectors : kMost;  // vectors that a lane holds at once
   using Pairs = std::uint32_t[kChunk][4];
 
   /// The first chunk of the staged box.
@@ -134,7 +135,7 @@ class BoxEncoder {
         scales.scale[s] = of_rows.scale[s];
         scales.factor[s] = of_rows.factor[s];
       }
-      scales.are_short = of_rows.are_short;
+      scales.are_short = of_rows.are_short, scales.take_quotient = of_rows.take_quotient;
     } else {
       encoder::find_maxima_of_pairs<Form, Shared, dtype>(work_.out, pairs, lane_, scales.maximum, 0);
       encoder::scales_of_maxima<Form, dtype>(work_.out, 1.0F, scales);
@@ -144,7 +145,7 @@ class BoxEncoder {
 #pragma unroll
       for (int v = 0; v < kChunk; ++v)
         scales.are_short &= !encoder::starts_with_nan<dtype>(pairs[v]);
-      scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
+      encoder::ask_warp<Form>(scales);
     }
 
     const Places places{static_cast<std::uint32_t>(row),
@@ -153,7 +154,7 @@ class BoxEncoder {
                         left_ - 256 * first - 8 * lane_,
                         lane_,
                         box_ == 0 && lane_ == 0 && first == 0};
-    encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, pairs, scales, places, [](auto&) {});
+    encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, 1.0F, pairs, scales, places, [](auto&) {});
   }
 
   __device__ void read(int first, Pairs& pairs) const {

@@ -14,7 +14,8 @@ namespace fwht::mma_split {
 
 template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
-  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded);
+  constexpr KernelId id =
+      encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded, Form::bits);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
   if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
@@ -32,7 +33,7 @@ EncodedKernel find_encoded(const KernelId& id, bool joins, bool rounded) {
   EncodedKernel found = nullptr;
   const auto try_form = [&]<int log_n, bool many_dense, class Form>() {
     if (joins == Form::whole_row && rounded == Form::rounded &&
-        id == encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded)) {
+        id == encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded, Form::bits)) {
       found = encoded_instance<dtype, log_n, many_dense, Form>();
     }
   };

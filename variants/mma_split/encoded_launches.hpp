@@ -10,19 +10,22 @@
 
 namespace fwht::mma_split {
 
-/// For many contiguous rows, or for few and any others. Every warp keeps whole vectors behind the exchange
-/// (Tile::parts() = 1), so that groups lie in them. Registers are limited where the compiler would take more than it
-/// needs, and warps would be missed.
+inline constexpr Launch kEightVectorsSmallBlocks = rows::in_warps(8, 64, 10);
+
+/// For few rows and any others than the below. Every warp keeps whole vectors behind the exchange (Tile::parts() = 1), so
+/// that groups lie in them. Registers are limited where the compiler would take more than it needs, and warps would be
+/// missed.
 ///
+/// @param many   rows, but these not contiguous or not rounded first
 /// @param joins  see joins_vectors()
-constexpr Launch encoded_launch(int log_n, bool many_dense, bool joins) {
+constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
   switch (log_n) {
     case 9:
-      return many_dense ? kFourVectorsSmallBlocks : kTwoVectorsSmallBlocks;
+      return many ? kFourVectorsSmallBlocks : kTwoVectorsSmallBlocks;
     case 10:
       return kFourVectorsSmallBlocks;
     case 11:
-      return many_dense ? rows::in_warps(8, 64, 10) : rows::across_warps(4, 2, 16);
+      return many ? kEightVectorsSmallBlocks : rows::across_warps(4, 2, 16);
     case 12:
       return rows::across_warps(4, 4, 8);
     case 13:
@@ -30,13 +33,37 @@ constexpr Launch encoded_launch(int log_n, bool many_dense, bool joins) {
     case 14:
       return joins ? kThreeLongRowsApart : rows::across_warps(8, 8, 3);
     default:
-      return many_dense ? kFourVectorsSmallBlocks : kOneVector;
+      return many ? kFourVectorsSmallBlocks : kOneVector;
+  }
+}
+
+/// For many contiguous rows that are rounded first. Four bits per code take the most instructions: there eight vectors
+/// share the fixed part of a warp's code. Where log2 n is odd, factors of groups cannot take over the last one of the
+/// transform, and eight vectors are better for all. A scale per row is a chain of operations that wait for each other: more
+/// warps instead.
+///
+/// @param bits  of a code
+constexpr Launch launch_of_many_rounded(int log_n, bool joins, int bits) {
+  switch (log_n) {
+    case 7:
+    case 9:
+      return kEightVectorsSmallBlocks;
+    case 8:
+      return bits == 4 ? kEightVectorsSmallBlocks : kFourVectorsSmallBlocks;
+    case 10:
+      return bits == 4 ? kEightVectorsSmallBlocks : rows::in_warps(4, 64, 18);
+    case 12:
+      return joins ? rows::across_warps(8, 2, 10) : encoded_launch(log_n, true, joins);
+    default:
+      return encoded_launch(log_n, true, joins);
   }
 }
 
 /// Kernels for numbers that are not rounded first have the launches of many rows alone.
-constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded) {
-  const Launch launch = encoded_launch(log_n, many_dense || !rounded, joins);
+constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded,
+                                  int bits) {
+  const Launch launch = many_dense && rounded ? launch_of_many_rounded(log_n, joins, bits)
+                                              : encoded_launch(log_n, many_dense || !rounded, joins);
   // Addresses of a block's only row cost little.
   const bool dense = rounded && many_dense && launch.form == rows::Form::in_warps;
   return {dtype,           log_n, launch, dense ? Access::dense : Access::vectors, Trigger::behind_loads,
@@ -45,7 +72,7 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
 
 /// Of rows that are put through a prologue first: the launch of many, any distance apart.
 constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
-  return encoded_kernel(dtype, log_n, true, joins, false);
+  return encoded_kernel(dtype, log_n, true, joins, false, 8);
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of

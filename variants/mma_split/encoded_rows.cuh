@@ -68,6 +68,7 @@ struct EncodedRows {
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
   /// While the data are on their way: a launch finds none of its arguments in the constant cache, and the epilogue would
   /// wait for each line of them.
   __device__ static void fetch_arguments(const Arguments& arguments) {

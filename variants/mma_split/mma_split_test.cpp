@@ -378,9 +378,9 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (int which = 0; which < 8; ++which) {
-      const KernelId id =
-          encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0, (which & 4) != 0);
+    for (int which = 0; which < 16; ++which) {
+      const KernelId id = encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0,
+                                         (which & 4) != 0, (which & 8) != 0 ? 4 : 8);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);

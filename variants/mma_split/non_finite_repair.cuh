@@ -137,8 +137,9 @@ struct NonFiniteRepair {
   /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A
   /// vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many,
   /// what failed is put like anything else and the barrier votes; where they are few, that would only make
-  /// the barrier longer.
-  template <Tile tile, Access access, class Prologue>
+  /// the barrier longer. Where lanes talk behind it, one more vote tells the compiler that a warp is of one mind: else
+  /// it asks in front of every shuffle.
+  template <Tile tile, Access access, bool lanes_talk, class Prologue>
   __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
                                       int self, const float (&x)[tile.vectors][8], bool failed) {
     float* const exchange = rows::exchange_of_block();
@@ -151,7 +152,8 @@ struct NonFiniteRepair {
       __syncthreads();
     } else {
       rows::exchange_put(warp, self, x);
-      if (__syncthreads_or(failed)) [[unlikely]] {
+      const bool any_failed = __syncthreads_or(failed);
+      if (lanes_talk ? warp.any(any_failed) : any_failed) [[unlikely]] {
         if (warp.any(failed)) put_again<tile, access>(batch, prologue, exchange, self);
         __syncthreads();
       }

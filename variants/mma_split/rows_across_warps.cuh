@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
 
   const bool failed = Repair::template needed<tile>(warp, x);
   Next::reached(Trigger::before_exchange);
-  Repair::template put_and_meet<tile, access>(batch, warp, prologue, self, x, failed);
+  Repair::template put_and_meet<tile, access, Writer::kLanesTalk>(batch, warp, prologue, self, x, failed);
   Next::reached(Trigger::behind_exchange);
 
   // y = scale 2^k H x over the bits that count warps, rounded once

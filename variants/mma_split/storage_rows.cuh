@@ -11,6 +11,7 @@ struct StorageRows {
   template <Tile tile, Access access>
   using Prologue = NoPrologue<tile, access>;
   __device__ static void fetch_arguments(const Arguments&) {}
+  static constexpr bool kLanesTalk = false;  // behind the exchange
 
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>

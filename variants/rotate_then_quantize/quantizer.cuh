@@ -80,7 +80,7 @@ __device__ __forceinline__ void codes_of_vector(const Output& out, const Scale& 
     for (int w = 0; w < Form::words; ++w)
       words[w] = slow[w];
   } else if (Form::element == Element::e2m1) {
-    if (out.rule.may_exceed || (Form::family == Family::e4m3 && encoder::code_is_coarse(scale))) {
+    if (Form::family == Family::e4m3 && encoder::code_is_saturated(scale)) {
       encoder::codes_of<Form, false, true>(scale, y, words);
     } else {
       encoder::codes_of<Form, false, false>(scale, y, words);
