@@ -377,6 +377,17 @@ def test_refuses_a_folder_without_measurements(tmp_path):
         load([folder])
 
 
+def test_refuses_lines_that_are_longer_than_the_header(tmp_path):
+    """One of several, and all of them alike: those pandas would cut."""
+    for count in (1, None):
+        folder = small().write(tmp_path / f"run{count}")
+        header, *lines = (folder / "results.csv").read_text().splitlines()
+        longer = [line + ",x" for line in lines[:count]] + ([] if count is None else lines[count:])
+        (folder / "results.csv").write_text("\n".join([header, *longer]) + "\n")
+        with pytest.raises(ResultsError, match="results.csv (has more fields than columns|cannot be read: .*fields)"):
+            load([folder])
+
+
 def test_half_a_line_of_a_killed_run_is_left_out(tmp_path):
     folder = small(complete=False).write(tmp_path / "run")
     file = folder / "results.csv"
