@@ -406,7 +406,7 @@ _OPERANDS_SIZE = ctypes.sizeof(_c.Operands)
 def _is_eager(x: Tensor) -> bool:
     """Nothing but the library needs to see this call, and x lies as a new tensor does."""
     return (
-        not _is_dynamo_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
+        not (x.requires_grad and _is_grad_enabled()) and not _is_dynamo_compiling() and _is_plain(x)
         and _forward_ad._current_level < 0 and x.is_contiguous()
     )  # fmt: skip
 
@@ -433,6 +433,9 @@ def _known(cache: _c.Cache, key: Any, x: Tensor, signs: Any, dense: Any) -> Any:
 def _enqueue(entry: Any, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None) -> None:
     source, device = x.data_ptr(), x.get_device()
     if not source:  # no rows
+        return
+    if signs is None and dense is None and scales is None:
+        _launch(entry, source, out.data_ptr(), device)
         return
     operands = _c.Operands(
         _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),
