@@ -165,7 +165,7 @@ def test_a_declared_range_and_what_an_ok_row_needs_hold(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        ("integer", ["12", "0"], ["1e3", "1.0", "12 ", "x", "1" * 19]),
+        ("integer", ["12", "0"], ["1e3", "1.0", "12 ", "x", "1" * 19, "\u0663"]),
         ("number", ["1", "1.5", "3.7e+12", "inf"], ["nan", "1,5", "1.5us", "0x10", "1_0", "infinity"]),
         ("boolean", ["true", "false"], ["1", "True"]),
         ("enum", ["a"], ["b", "A"]),
@@ -179,6 +179,13 @@ def test_values_are_of_their_columns_type(tmp_path, kind, good, bad):
     for text in bad:
         with pytest.raises(ResultsError, match="for c in line 3, not "):
             schema.typed(tmp_path, pd.DataFrame({"c": [good[0], text]}), table)
+
+
+def test_strings_are_pandas_own():
+    """pyarrow's regular expressions know no backslash-u: where it is installed, every folder would end in a traceback."""
+    assert getattr(pd.Series(["a"], dtype="str").dtype, "storage", "python") == "python"
+    for check in schema.CHECKS.values():
+        assert "\\u" not in "".join(map(str, check.__code__.co_consts))
 
 
 def test_a_folder_without_a_schema_is_read_as_older_ones_were(tmp_path):
@@ -368,6 +375,17 @@ def test_refuses_a_folder_without_measurements(tmp_path):
         table.unlink()
     with pytest.raises(ResultsError, match="neither results.csv nor accuracy.csv"):
         load([folder])
+
+
+def test_refuses_lines_that_are_longer_than_the_header(tmp_path):
+    """One of several, and all of them alike: those pandas would cut."""
+    for count in (1, None):
+        folder = small().write(tmp_path / f"run{count}")
+        header, *lines = (folder / "results.csv").read_text().splitlines()
+        longer = [line + ",x" for line in lines[:count]] + ([] if count is None else lines[count:])
+        (folder / "results.csv").write_text("\n".join([header, *longer]) + "\n")
+        with pytest.raises(ResultsError, match="results.csv (has more fields than columns|cannot be read: .*fields)"):
+            load([folder])
 
 
 def test_half_a_line_of_a_killed_run_is_left_out(tmp_path):

@@ -29,6 +29,8 @@ constexpr const char* kAccuracy = FWHT_ACCURACY_PROGRAM;
 constexpr const char* kAnalysis = FWHT_ANALYSIS_PROGRAM;
 constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
 constexpr const char* kProfile = FWHT_PROFILE_PROGRAM;
+constexpr const char* kLinear = FWHT_LINEAR_PROGRAM;
+constexpr const char* kTensorParallel = FWHT_TENSOR_PARALLEL_PROGRAM;
 
 using Programs = ProgramFixture;
 
@@ -83,6 +85,13 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kRunOnce, "--variant cpu --problem f16/n12/r1", "n=12 must be a power of two");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --repeat 0", "--repeat=0 must be at least 1");
   expect_refused(kRunOnce, "--variant cpu", "--problem is required");
+  expect_refused(kLinear, "--variant nope", "unknown linear layer 'nope'; known: cpu");
+  expect_refused(kLinear, "--list nope", "unknown list of layers 'nope'; known: smoke");
+  expect_refused(kLinear, "--problem f16/m1/n8/k3/w4g128", "k = 3 inputs: a positive multiple of 8");
+  expect_refused(kLinear, "--mode warm", "unknown mode 'warm'");
+  expect_refused(kLinear, "--variant cpu --problem f16/m1/n128/k128/w4g128/pdl",
+                 "nothing that was asked for can be run here; cpu/f16/m1/n128/k128/w4g128/pdl: ");
+  expect_refused(kLinear, "--variant cpu --output /proc/none/here", "/proc/none/here cannot be made");
   expect_refused(kProfile, "--variant nope", "unknown variant 'nope'");
   expect_refused(kProfile, "--grid nope", "unknown grid 'nope'");
   expect_refused(kProfile, "--n 17", "no problem is left");
@@ -269,39 +278,81 @@ TEST_F(Programs, AFolderHasOneWriter) {
 }
 
 // Interrupted: whole rows, how to go on, and the shell's exit code of the signal.
-TEST_F(Programs, AnInterruptedSweepSaysHowToGoOn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const std::string name = signal == SIGINT ? "int" : "term";
-    const fs::path results = folder / name / "results.csv";
+class Interrupted : public ProgramFixture {
+ protected:
+  std::int64_t lines(const fs::path& table) const {
+    const std::string text = text_of(folder / table);
+    return std::count(text.begin(), text.end(), '\n');
+  }
+
+  /// Sends the signal as soon as the table has so many lines; what it says on stderr.
+  std::string interrupt(int signal, const std::vector<std::string>& words, const fs::path& table) {
     const pid_t child = fork();
     if (child == 0) {
       std::signal(signal, SIG_DFL);  // a test run in the background may ignore it
       if (chdir(folder.c_str()) != 0) _exit(99);
       if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
-      execl(kSweep, kSweep, "--variant", "cpu", "--grid", "smoke", "--output", name.c_str(), nullptr);
+      std::vector<char*> argv;
+      for (const std::string& word : words)
+        argv.push_back(const_cast<char*>(word.c_str()));
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
       _exit(99);
     }
-    ASSERT_GT(child, 0);
-    const auto lines = [&] {
-      const std::string text = text_of(results);
-      return std::count(text.begin(), text.end(), '\n');
-    };
-    for (int i = 0; i < 1000 && lines() < 3; ++i)
+    for (int i = 0; i < 1000 && lines(table) < 3; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     kill(child, signal);
     int status = 0;
     waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
-    const std::string said = text_of(folder / "err"), before = text_of(results);
+    EXPECT_EQ(text_of(folder / table).back(), '\n');
+    return text_of(folder / "err");
+  }
+};
+
+TEST_F(Interrupted, ASweepSaysHowToGoOn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string name = signal == SIGINT ? "int" : "term";
+    const std::string said =
+        interrupt(signal, {kSweep, "--variant", "cpu", "--grid", "smoke", "--output", name},
+                  fs::path(name) / "results.csv");
     const std::string again = "--variant cpu --grid smoke --resume " + name;
     EXPECT_NE(said.find("what was measured is in " + name + "; this goes on: "), std::string::npos) << said;
     EXPECT_NE(said.find(again), std::string::npos) << said;
-    EXPECT_EQ(before.back(), '\n');
+    const std::string before = text_of(folder / name / "results.csv");
     EXPECT_EQ(run(kSweep, again).code, 0);
-    EXPECT_TRUE(text_of(results).starts_with(before));
-    EXPECT_EQ(lines(), 1 + 18);
+    EXPECT_TRUE(text_of(folder / name / "results.csv").starts_with(before));
+    EXPECT_EQ(lines(fs::path(name) / "results.csv"), 1 + 18);
   }
+}
+
+TEST_F(Interrupted, LinearLayersSayHowToGoOn) {
+  std::vector<std::string> words = {kLinear, "--variant", "cpu", "--output", "r"};
+  for (int m = 1; m <= 40; ++m) {
+    words.emplace_back("--problem");
+    words.push_back("f16/m" + std::to_string(m) + "/n1024/k1024/w4g128");
+  }
+  const std::string said = interrupt(SIGINT, words, "r/linear.csv");
+  EXPECT_NE(said.find("this goes on: "), std::string::npos) << said;
+  const std::size_t done = static_cast<std::size_t>(lines("r/linear.csv"));
+  EXPECT_LT(done, 41U);
+  const std::string before = text_of(folder / "r/linear.csv");
+  EXPECT_EQ(run(kLinear, "--variant cpu --problem f16/m40/n1024/k1024/w4g128 --resume r").code, 0);
+  EXPECT_TRUE(text_of(folder / "r/linear.csv").starts_with(before));
+}
+
+// The ranks stop together, or the others would wait for the one that stopped.
+TEST_F(Interrupted, RanksStopTogether) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string said =
+      interrupt(SIGTERM,
+                {kTensorParallel, "--host", "--ranks", "4", "--shape", "512x8192x512", "--tokens",
+                 "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", "--limit", "60", "--output", "r"},
+                "r/tensor_parallel.csv");
+  EXPECT_NE(said.find("what was measured is in r; this goes on: "), std::string::npos) << said;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50))
+      << "a rank waited for another";
 }
 
 // A disk that fills up while the sweep runs (here: files end at 8000 bytes): whole rows, exit code 1, how to go on.

@@ -2,9 +2,9 @@
 
     python3 cmake/mutation_test/run.py [--only REGEX] [--list] [--jobs N] [--folder DIR] [CMAKE_ARGUMENT...]
 
-DIR (default build/mutations) holds the copy with its host build, and table.csv. What the table holds for the same fault and the
-same sources of its tests is not done again, so a run that was stopped goes on. Arguments that begin with -D go to
-CMake. Exit code: 0 when every fault is caught, 1 when one survives, 2 for a fault that cannot be planted."""
+DIR (default build/mutations) holds the copy with its host build, and table.csv. A fault that the table says is caught, in the
+same source, is not planted again, so a run that was stopped goes on; a survivor is, since it may have got a test. Arguments
+that begin with -D go to CMake. Exit code: 0 when every fault is caught, 1 when one survives, 2 for a fault that cannot be planted."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def main() -> int:
     survivors = []
     for mutation in chosen:
         digest = digest_of(mutation)
-        if digest not in known:
+        if digest not in known or known[digest]["outcome"] == "survives":
             if unsound := checkout.unsound(mutation.tests):
                 print(f"{unsound} fails without a fault (see {build / 'mutation.log'})")
                 return 2

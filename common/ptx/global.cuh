@@ -24,12 +24,14 @@ __device__ inline uint4 ld_global_stream(const void* from) {
   return v;
 }
 
-/// ld.global.nc.L1::evict_last.v4.u32 (same chapter): 16 bytes that other warps read too, aligned. As above.
+/// ld.global.L1::evict_last.v4.u32 (same chapter): 16 bytes that other warps read too, aligned. Not .nc: ptxas moves loads
+/// of data that never change to before griddepcontrol.wait, behind which the kernel ahead may still write these.
 __device__ inline uint4 ld_global_keep(const void* from) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from));
+               : "l"(from)
+               : "memory");
   return v;
 }
 

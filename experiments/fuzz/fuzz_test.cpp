@@ -21,10 +21,13 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/linear/problem.hpp"
+#include "common/operator_data.hpp"
 #include "common/problem.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/schema.hpp"
+#include "experiments/linear/safetensors.hpp"
 #include "experiments/program_fixture.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
@@ -205,6 +208,25 @@ const char* const kGrid =
     "# comment\n[L2]\nn = 16..32768\nelements = 2^23\nrows = 1, 64\ndtype = f16, bf16\nplacement = in, out\n"
     "mode = alternating\n\n[host]\nn = 8\nrows = 4\ndtype = f32\nmode = host\n";
 
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// A layer of 8 x 8 weights as a safetensors file.
+std::string layer_file() {
+  const std::string header =
+      R"({"layer.qweight": {"dtype": "I32", "shape": [1, 8], "data_offsets": [0, 32]}, )"
+      R"("layer.qzeros": {"dtype": "I32", "shape": [1, 1], "data_offsets": [32, 36]}, )"
+      R"("layer.scales": {"dtype": "F16", "shape": [1, 8], "data_offsets": [36, 52]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size() % 256);
+  length[1] = static_cast<char>(header.size() / 256);
+  return length + header + std::string(52, '\1');
+}
+
+const fs::path kLayerFile =
+    fs::path(testing::TempDir()) / ("fuzz_test_" + std::to_string(getpid()) + ".safetensors");
+
 // In one process: fast, and a sanitizer sees every byte.
 TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
   const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> readers = {
@@ -214,11 +236,23 @@ TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
       {"f16/28x512/r64>e4m3:row", [](const std::string& text) { to_string(parse_problem(text)); }},
       {"16..256, 2^12, 4096", [](const std::string& text) { harness::parse_counts(text, "--n"); }},
       {"normal", [](const std::string& text) { reference::parse_input_class(text); }},
+      {"f16/n4096/r64/rope64h32>int8:128,t8192,mn/f32",
+       [](const std::string& text) { validate(parse_problem(text)); }},
+      {"f16/m16/n8192/k8192/w4g128/v2/act/rot128/pdl",
+       [](const std::string& text) { validate(parse_linear_problem(text)); }},
+      {"++++\n+-+-\n++--\n+--+\n", [](const std::string& text) { parse_sign_matrix(text); }},
+      {layer_file(),
+       [](const std::string& text) {
+         write(kLayerFile, text);
+         linear_layers::read_gptq(kLayerFile, "layer");
+       }},
       {"a,\"b,\"\"c\"\"\",", [](const std::string& text) {
          // A line that was parsed and written again says the same.
          const std::string line = harness::csv_line(harness::parse_csv_line(text));
          if (harness::csv_line(harness::parse_csv_line(line)) != line) throw std::logic_error("another line");
        }}};
+  for (const auto& [good, read] : readers)
+    EXPECT_NO_THROW(read(good)) << good;
   repeat(0.2, [&](std::uint64_t number) {
     Chance chance(number_from("FWHT_FUZZ_SEED", 1), number);
     const auto& [good, read] = chance.one_of(readers);
@@ -231,6 +265,7 @@ TEST(Fuzz, EveryReaderAcceptsOrSaysBadRequest) {
       ADD_FAILURE() << error.what() << " for\n" << text;
     }
   });
+  fs::remove(kLayerFile);
 }
 
 // Every file below a folder with its bytes.
@@ -305,14 +340,11 @@ class FuzzPrograms : public testing::Test {
   std::map<int, int> codes;  // how often a program ended with each
 };
 
-void write(const fs::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
 TEST_F(FuzzPrograms, EndWithZeroOneOrTwoAndOneSentence) {
   const std::string sweep = FWHT_SWEEP_PROGRAM, accuracy = FWHT_ACCURACY_PROGRAM,
                     analysis = FWHT_ANALYSIS_PROGRAM, run_once = FWHT_RUN_ONCE_PROGRAM,
-                    profile = FWHT_PROFILE_PROGRAM;
+                    profile = FWHT_PROFILE_PROGRAM, linear = FWHT_LINEAR_PROGRAM,
+                    tensor_parallel = FWHT_TENSOR_PARALLEL_PROGRAM;
   const std::vector<std::string> tiny = {"--variant", "cpu", "--problem", "f16/n8/r2"};
   auto words = std::vector<std::string>{sweep, "--output", "good"};
   words.insert(words.end(), tiny.begin(), tiny.end());
@@ -348,10 +380,38 @@ TEST_F(FuzzPrograms, EndWithZeroOneOrTwoAndOneSentence) {
                                             "--a100",
                                             "--analysis",
                                             "--help",
-                                            "--list-grids"};
-  const std::vector<std::string> values = {"cpu",  "cpu,naive", "f16/n8/r2", "smoke", "16..256", "4",
-                                           "2^12", "f16",       "host",      "in",    "0",       "normal",
-                                           "1,2",  "probes",    "json",      "n8",    "(n8|r2)+"};
+                                            "--list-grids",
+                                            "--list",
+                                            "--shape",
+                                            "--tokens",
+                                            "--ranks",
+                                            "--algorithm",
+                                            "--rotation",
+                                            "--layers",
+                                            "--programmatic",
+                                            "--rotation-study"};
+  const std::vector<std::string> values = {"cpu",
+                                           "cpu,naive",
+                                           "f16/n8/r2",
+                                           "smoke",
+                                           "16..256",
+                                           "4",
+                                           "2^12",
+                                           "f16",
+                                           "host",
+                                           "in",
+                                           "0",
+                                           "normal",
+                                           "1,2",
+                                           "probes",
+                                           "json",
+                                           "n8",
+                                           "(n8|r2)+",
+                                           "naive",
+                                           "blocks",
+                                           "granite-20b-gated",
+                                           "256x1024x128",
+                                           "f16/m1/n128/k128/w4g128"};
 
   const auto folder_case = [&](Chance& chance) {
     fs::create_directories(root / "case/m");
@@ -385,8 +445,11 @@ TEST_F(FuzzPrograms, EndWithZeroOneOrTwoAndOneSentence) {
           false);
   };
   const auto option_case = [&](Chance& chance) {
-    const std::string program = chance.one_of(std::array<std::string, 4>{sweep, accuracy, analysis, profile});
-    std::vector<std::string> line = {program, program == profile ? "--list" : "--dry-run"};
+    const std::string program = chance.one_of(
+        std::array<std::string, 6>{sweep, accuracy, analysis, profile, linear, tensor_parallel});
+    std::vector<std::string> line = {program, program == profile           ? "--list"
+                                              : program == tensor_parallel ? "--model"
+                                                                           : "--dry-run"};
     for (std::size_t left = 1 + chance.below(4); left > 0; --left) {
       line.push_back(chance.one_of(options));
       if (chance.below(6) == 0) line.back() = mutated(line.back(), chance);

@@ -122,7 +122,7 @@ void CsvWriter::write_line(const std::string& line) {
     if (count <= 0) {
       const std::string why = reason();
       [[maybe_unused]] const int cut = ftruncate(file_, size_);
-      throw std::runtime_error(fmt::format("{} cannot be written any more: {}", path_.string(), why));
+      throw DiskFull(fmt::format("{} cannot be written any more: {}", path_.string(), why));
     }
     written += static_cast<std::size_t>(count);
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,11 @@
 #include "experiments/harness/schema.hpp"
 
 namespace fwht::harness {
+
+/// The disk takes no more: what is measured from now on could not be kept.
+class DiskFull : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 using CsvRow = std::map<std::string, std::string>;  // column name to text
 
@@ -27,7 +33,7 @@ class CsvWriter {
   CsvWriter& operator=(const CsvWriter&) = delete;
 
   /// Columns that the row does not name stay empty. Throws std::logic_error for a column that the file does
-  /// not have and for what is no value of its column, std::runtime_error when the disk takes no more: the file then
+  /// not have and for what is no value of its column, DiskFull when the disk takes no more: the file then
   /// ends with the last whole row.
   void append(const CsvRow& row);
 

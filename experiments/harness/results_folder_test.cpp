@@ -211,6 +211,25 @@ TEST_F(ResultsFolderTest, GoesOnAfterAKilledRun) {
   folder.finish();
   EXPECT_EQ(context()["files"]["limits.csv"]["rows"], 1);
   EXPECT_EQ(folder.rows("limits.csv").size(), 1U);
+  std::ifstream file(path / "limits.csv");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text.back(), '\n') << "half a line is cut off whichever program goes on";
+}
+
+// The rows of a run that was killed count, the hashes of the one before it do not.
+TEST_F(ResultsFolderTest, GoesOnAfterAKilledRunInAFinishedFolder) {
+  {
+    ResultsFolder folder = ResultsFolder::create(path, provenance, sweep);
+    folder.table("limits.csv").append(limits_row("a"));
+    folder.finish();
+  }
+  {
+    ResultsFolder folder = ResultsFolder::resume(path, provenance, sweep);
+    folder.table("limits.csv").append(limits_row("b"));
+  }
+  EXPECT_FALSE(context().contains("files"));
+  ResultsFolder folder = ResultsFolder::resume(path, provenance, sweep);
+  EXPECT_EQ(folder.rows("limits.csv").size(), 2U);
 }
 
 // context.json of any shape: one sentence, and the folder stays as it was.

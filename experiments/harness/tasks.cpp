@@ -23,6 +23,8 @@ std::vector<CsvRow> outcome_of(const Task& task) {
   std::vector<CsvRow> rows;
   try {
     rows = task.run();
+  } catch (const DiskFull&) {
+    throw;
   } catch (const std::exception& error) {
     rows = {{{"status", "failed"}, {"message", error.what()}}};
   }

@@ -79,6 +79,15 @@ TEST_F(Tasks, AFailureIsARowAndTheRestGoesOn) {
   EXPECT_FALSE(all_ok(results, "quantization.csv"));
 }
 
+TEST_F(Tasks, AFullDiskIsNoRow) {
+  ResultsFolder results = folder();
+  Task full = task("16");
+  full.run = []() -> std::vector<CsvRow> { throw DiskFull("limits.csv"); };
+  EXPECT_THROW(run_tasks({full, task("32")}, "quantization.csv", DeviceInfo{}, results), DiskFull);
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(results.rows("quantization.csv").empty());
+}
+
 TEST_F(Tasks, APredictionOutsideItsModelIsNoWrongResult) {
   ResultsFolder results = folder();
   results.table("quantization.csv").append(row("16", "emulated_a100", "incorrect"));

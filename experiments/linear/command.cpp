@@ -11,6 +11,7 @@
 #include "common/error.hpp"
 #include "common/provenance.hpp"
 #include "experiments/harness/cli.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/linear/rotation_study.hpp"
 #include "variants/linear/registry.hpp"
 
@@ -144,25 +145,36 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   std::vector<std::string> names;
   for (const LinearVariant* variant : variants_of(options, device))
     names.emplace_back(variant->name);
+  if (cases.empty() && !options.rotation_study) {  // before a folder is made
+    throw BadRequest(refused.empty()
+                         ? "no variant that was asked for runs in a mode that was asked for"
+                         : fmt::format("nothing that was asked for can be run here; {}{}", refused.front(),
+                                       refused.size() == 1 ? "" : "; --dry-run lists the other reasons"));
+  }
   auto folder =
       harness::ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
                                    {program, options.list, "", {1, 2}, names});
   if (!refused.empty())
     std::cerr << fmt::format("{} combinations are not supported here; --dry-run lists them\n",
                              refused.size());
-  if (options.rotation_study) {
-    const bool all_run = harness::run_tasks(rotation_tasks(), "linear_rotation.csv", device, folder);
+  return harness::write_folder(folder, argc, argv, [&] {
+    const char* table = options.rotation_study ? "linear_rotation.csv" : "linear.csv";
+    bool all_run = false;
+    if (options.rotation_study) {
+      all_run = harness::run_tasks(rotation_tasks(), table, device, folder);
+    } else {
+      harness::Bench bench(device);
+      harness::Limits limits(bench,
+                             [&](const harness::CsvRow& row) { folder.table("limits.csv").append(row); });
+      Data data(device.host_threads);
+      all_run = harness::run_tasks(tasks(cases, bench, limits, data), table, device, folder);
+    }
+    if (harness::interrupted_by() != 0) return 1;
     if (all_run) folder.finish();
+    if (!options.rotation_study) std::cout << summary(folder.rows(table));
     std::cout << folder.path().string() << std::endl;
-    return all_run && harness::all_ok(folder, "linear_rotation.csv") ? 0 : 1;
-  }
-  harness::Bench bench(device);
-  harness::Limits limits(bench, [&](const harness::CsvRow& row) { folder.table("limits.csv").append(row); });
-  Data data(device.host_threads);
-  const bool all_run = harness::run_tasks(tasks(cases, bench, limits, data), "linear.csv", device, folder);
-  if (all_run) folder.finish();
-  std::cout << summary(folder.rows("linear.csv")) << folder.path().string() << std::endl;
-  return all_run && harness::all_ok(folder, "linear.csv") ? 0 : 1;
+    return all_run && harness::all_ok(folder, table) ? 0 : 1;
+  });
 }
 
 }  // namespace fwht::linear_layers

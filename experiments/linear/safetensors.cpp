@@ -58,7 +58,7 @@ class File {
         count *= length;
       }
       const std::int64_t size = count * static_cast<std::int64_t>(sizeof(Element));
-      if (offsets[0] < 0 || offsets[1] - offsets[0] != size || offsets[1] > bytes_ || offsets[0] > offsets[1])
+      if (offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > bytes_ || offsets[1] - offsets[0] != size)
         refuse(fmt::format("has {} at {} to {}: {} bytes are needed, {} follow the header", name, offsets[0],
                            offsets[1], size, bytes_));
       to.resize(static_cast<std::size_t>(count));

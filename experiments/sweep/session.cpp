@@ -37,6 +37,8 @@ Outcome Session::run(const Job& job) {
   }
   try {
     return measure(job);
+  } catch (const harness::DiskFull&) {  // of the limits' table: no fault of the variant
+    throw;
   } catch (const harness::OutOfMemory& error) {
     return {
         Outcome::Status::unsupported, describe(Unsupported{job.what, error.what()}), {}, 0.0, error.what()};

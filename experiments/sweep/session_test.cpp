@@ -168,6 +168,13 @@ TEST_F(SessionTest, AVariantThatThrowsFailsAndTheNextOneRuns) {
   EXPECT_EQ(run(cpu::variant, "f16/n256/r64").status, Outcome::Status::ok);
 }
 
+// A full disk is no fault of the variant: nothing that comes next could be kept either.
+TEST_F(SessionTest, AFullDiskEndsTheRun) {
+  Session full(device, [](const CsvRow&) { throw harness::DiskFull("limits.csv"); });
+  const JobList list = make_jobs({&cpu::variant}, {{parse_problem("f16/n256/r64"), Mode::host}}, device);
+  EXPECT_THROW(full.run(list.jobs.at(0)), harness::DiskFull);
+}
+
 // Told from the list where the memory of the machine is known, else by the run.
 TEST_F(SessionTest, WhatDoesNotFitIsUnsupportedNotFailed) {
   const JobList list =

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -23,6 +24,7 @@
 #include "common/rendezvous.hpp"
 #include "common/stream_query.hpp"
 #include "experiments/harness/cli.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/results_folder.hpp"
 #include "experiments/tensor_parallel/study.hpp"
 #include "variants/linear/registry.hpp"
@@ -30,6 +32,9 @@
 
 namespace fwht::tensor_parallel {
 namespace {
+
+constexpr std::int64_t kMostTokens = 1 << 20;
+constexpr int kMostRanks = 256;
 
 /// What serves both projections where no variant is named.
 constexpr const char* kDefaultProduct = "w4a16_pipelined";
@@ -75,6 +80,10 @@ StudyOptions study_of(const Options& options) {
   StudyOptions study;
   for (const std::string& shape : options.shapes)
     study.shapes.push_back(parse_shape(shape));
+  for (const std::int64_t count : options.tokens) {
+    if (count < 1 || count > kMostTokens)
+      throw BadRequest(fmt::format("--tokens={} must be between 1 and {}", count, kMostTokens));
+  }
   study.tokens = options.tokens;
   for (const std::string& name : options.algorithms)
     study.algorithms.push_back(parse_algorithm(name));
@@ -286,7 +295,9 @@ int run(int argc, const char* const* argv) {
   if (!parse(options, argc, argv)) return 0;
   const StudyOptions study = study_of(options);
   if (options.model_only) {
-    for (const harness::CsvRow& row : model_rows(study)) {
+    const std::vector<harness::CsvRow> rows = model_rows(study);
+    if (rows.empty()) validate(points_of(study, 1).front());
+    for (const harness::CsvRow& row : rows) {
       std::cout << fmt::format("{:<20} m={:<3} T={:<2} {:<12} {:<14} {:>9} us  {}\n", row.at("shape"),
                                row.at("m"), row.at("ranks"), row.at("algorithm"), row.at("rotation"),
                                row.at("model_us"), row.at("source"));
@@ -304,10 +315,11 @@ int run(int argc, const char* const* argv) {
     if (!ranks.empty() && ranks != std::vector<int>{place.size})
       throw BadRequest(fmt::format("--ranks differs from WORLD_SIZE={}", place.size));
   } else if (ranks.empty()) {
-    ranks = {options.host ? 2 : device_count()};
+    ranks = {options.host ? 2 : static_cast<int>(std::bit_floor(static_cast<unsigned>(device_count())))};
   }
   for (const int count : ranks) {
-    if (count < 1) throw BadRequest(fmt::format("--ranks={} must be at least 1", count));
+    if (count < 1 || count > kMostRanks || !std::has_single_bit(static_cast<unsigned>(count)))
+      throw BadRequest(fmt::format("--ranks={} must be a power of two between 1 and {}", count, kMostRanks));
     if (!options.host && !this_device(count - 1).has_cuda())
       throw BadRequest(fmt::format("{} ranks: {}", count, this_device(count - 1).why_no_cuda));
     if (!options.host && count > 1) nccl::version();  // says why there is none
@@ -318,22 +330,26 @@ int run(int argc, const char* const* argv) {
   bool all_right = true;
   Watchdog watchdog(4 * study.limit);
   if (is_process && place.rank != 0) {
+    const harness::InterruptWatch watch;  // the ranks stop together
     all_right = run_process(study, place, cache, [&](const PointResult&) { watchdog.one_more_done(); });
     return all_right ? 0 : 1;
   }
   harness::ResultsFolder folder = harness::ResultsFolder::open(
       options.output, options.resume, gather_provenance(argc, argv, device), run_info(study, options.host));
-  Reporter report(folder, watchdog);
-  if (is_process) {
-    all_right = run_process(study, place, cache, std::ref(report));
-  } else {
-    for (const int count : ranks)
-      all_right = run_threads(study, options, count, cache, report) && all_right;
-  }
-  report.summarize();
-  add_model(folder, study, report.layers());
-  folder.finish();
-  return all_right ? 0 : 1;
+  return harness::write_folder(folder, argc, argv, [&] {
+    Reporter report(folder, watchdog);
+    if (is_process) {
+      all_right = run_process(study, place, cache, std::ref(report));
+    } else {
+      for (const int count : ranks)
+        all_right = run_threads(study, options, count, cache, report) && all_right;
+    }
+    if (harness::interrupted_by() != 0) return 1;
+    report.summarize();
+    add_model(folder, study, report.layers());
+    folder.finish();
+    return all_right ? 0 : 1;
+  });
 }
 
 }  // namespace

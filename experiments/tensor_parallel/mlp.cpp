@@ -100,6 +100,7 @@ Rotation parse_rotation(std::string_view text) {
 }
 
 MlpShape parse_shape(std::string_view text) {
+  constexpr std::int64_t kLongest = 1 << 20;
   std::string_view sizes = text;
   MlpShape shape{std::string(text)};
   if (sizes.ends_with("-gated")) {
@@ -116,6 +117,8 @@ MlpShape parse_shape(std::string_view text) {
       throw BadRequest(fmt::format(
           "unknown shape '{}'; known: llama-70b, granite-20b, k1xn1xn2, each with or without -gated", text));
     }
+    if (*size > kLongest)
+      throw BadRequest(fmt::format("shape '{}': {} must be at most {}", text, *size, kLongest));
     from = stop + (last ? 0 : 1);
   }
   return shape;

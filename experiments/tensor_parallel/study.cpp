@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/gpu_timer.hpp"
+#include "experiments/harness/interrupt.hpp"
 #include "experiments/tensor_parallel/cost_model.hpp"
 #include "experiments/tensor_parallel/device.hpp"
 
@@ -288,11 +289,26 @@ std::vector<MlpProblem> points_of(const StudyOptions& options, int ranks) {
   return points;
 }
 
+namespace {
+
+/// Whether no rank was interrupted: the same answer on all of them, so that none waits for one that has stopped.
+bool all_go_on(Communicator& communicator, TimeLimit limit) {
+  try {
+    agree(communicator, {"", harness::interrupted_by() == 0 ? "" : "interrupted"}, limit);
+    return true;
+  } catch (const BadRequest&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 bool run_study(const StudyOptions& options, Communicator& communicator, const DeviceInfo& device,
                WeightsCache& cache, const std::function<void(const PointResult&)>& report) {
   RankStudy study(options, communicator, device, cache);
   bool all_right = true;
   for (const MlpProblem& point : points_of(options, communicator.size())) {
+    if (!all_go_on(communicator, options.limit)) return false;
     PointResult result{key_of(point, options), {}, {}};
     try {
       result = study.run_point(point);

@@ -57,7 +57,8 @@ class WeightsCache {
 
 /// Runs every point on this rank. All ranks of the communicator call with the same options. A point that all
 /// ranks refuse is reported with its reason, and the next one follows; an error on one rank alone ends the
-/// run. `report` is called as soon as a point is done. False when a result was wrong.
+/// run. `report` is called as soon as a point is done. False when a result was wrong, or when SIGINT or SIGTERM has
+/// come to any rank: then all stop before the next point.
 bool run_study(const StudyOptions& options, Communicator& communicator, const DeviceInfo& device,
                WeightsCache& cache, const std::function<void(const PointResult&)>& report);
 

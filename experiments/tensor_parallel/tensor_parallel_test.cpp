@@ -58,7 +58,13 @@ TEST_F(Program, RefusesBadInputInOneSentence) {
   expect_refused("--host --shape llama-71b --output results", "unknown shape 'llama-71b'");
   expect_refused("--host --algorithm ring --output results", "unknown algorithm 'ring'; known: naive");
   expect_refused("--host --rotation spin --output results", "unknown rotation 'spin'");
-  expect_refused("--host --ranks 0 --output results", "--ranks=0 must be at least 1");
+  expect_refused("--host --ranks 0 --output results", "--ranks=0 must be a power of two between 1 and 256");
+  expect_refused("--host --ranks 3 --output results", "--ranks=3 must be a power of two");
+  expect_refused("--host --ranks 1000000 --output results", "--ranks=1000000 must be a power of two");
+  for (const char* tokens : {"0", "-1", "9223372036854775807"})
+    expect_refused(std::string("--model --tokens ") + tokens, "must be between 1 and 1048576");
+  expect_refused("--model --shape 9999999999999x8x8", "9999999999999 must be at most 1048576");
+  expect_refused("--model --shape 64x128x64", "k1=64 is no multiple of the group of 128");
   expect_refused("--host --limit 0 --output results", "--limit=0 must be at least 1");
   expect_refused("--host --variant nope --output results", "unknown linear layer 'nope'");
 }
