@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(
   for (int pass = 0; pass < passes; ++pass)
     matrix[pass] = Matrix(work, own_block(pass), lane);
   if constexpr (second > 1) {
-    for (int i = static_cast<int>(threadIdx.x); i < second_words(second); i += launch.threads())
+    for (int i = static_cast<int>(threadIdx.x); i < second_words(launch); i += launch.threads())
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
