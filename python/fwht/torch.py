@@ -58,7 +58,8 @@ _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 
 # --- plain tensors ---------------------------------------------------------------------------------------------------
 
-# What was asked for -> address of the struct, name of the variant, the struct, and whether x is gathered first.
+# What was asked for -> address of the struct, name of the variant, the struct, and whether x is gathered first; in place the
+# kept plan or None.
 _strided, _in_place = _c.Cache(), _c.Cache()
 # (scale, variant) -> _Call
 _calls = _c.Cache(1024)
@@ -91,6 +92,14 @@ def _launch(entry: Any, source: int, target: int, device: int) -> None:
     status = _c_transform(entry[0], entry[1], source, target, device, _raw_stream(device) if device >= 0 else None)
     if status:
         _c.fail(status, device)
+
+
+def _launch_first(problem: _c.Problem, name: bytes | None, source: int, target: int, device: int) -> _c.KeptPlan | None:
+    """The plan for later calls, if all streams share one."""
+    if not source:  # no rows
+        return None
+    _launch((ctypes.addressof(problem), name), source, target, device)
+    return _c.kept_plan(problem, name, device)
 
 
 class _Call:
@@ -135,9 +144,7 @@ class _Call:
             # As ctypes wants them, which saves conversions.
             address, device = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(x.get_device())
             out = _empty_like(x)
-            if x.data_ptr():
-                _launch((address, name), x.data_ptr(), out.data_ptr(), device.value)
-            plan = _c.kept_plan(problem, name, device.value)
+            plan = _launch_first(problem, name, x.data_ptr(), out.data_ptr(), device.value)
             prepared.put(key, (plan and plan.handle, address, device, problem, plan))
             return out
 
@@ -164,6 +171,7 @@ def _new(x: Tensor, scale: Any, variant: str | None) -> Tensor:
 
 def forget() -> None:
     """Gives kept plans back."""
+    _in_place.clear()
     for call in _calls.values():
         call.forget()
 
@@ -213,11 +221,17 @@ def _replace(x: Tensor, scale: Any, variant: str | None) -> None:
     if entry is None:
         _problem(x, scale, variant, True)  # n, dtype and scale first
         stride = array.in_place_stride(view_of(x))
-        problem = _problem(x, scale, variant, True, stride, stride)
-        entry = _in_place.put(key, (ctypes.addressof(problem), _c.encoded(variant), problem))
+        problem, name = _problem(x, scale, variant, True, stride, stride), _c.encoded(variant)
+        plan = _launch_first(problem, name, x.data_ptr(), x.data_ptr(), device)
+        _in_place.put(key, (ctypes.addressof(problem), name, problem, plan))
+        return
     pointer = x.data_ptr()
-    if pointer:
+    if not pointer:
+        return
+    if entry[3] is None:
         _launch(entry, pointer, pointer, device)
+    elif status := _c_plan_execute(entry[3].handle, pointer, pointer, _raw_stream(device) if device >= 0 else None):
+        _c.fail(status, device)
 
 
 def view_of(x: Tensor) -> View:
@@ -406,7 +420,7 @@ _OPERANDS_SIZE = ctypes.sizeof(_c.Operands)
 def _is_eager(x: Tensor) -> bool:
     """Nothing but the library needs to see this call, and x lies as a new tensor does."""
     return (
-        not _is_dynamo_compiling() and _is_plain(x) and not (x.requires_grad and _is_grad_enabled())
+        not (x.requires_grad and _is_grad_enabled()) and not _is_dynamo_compiling() and _is_plain(x)
         and _forward_ad._current_level < 0 and x.is_contiguous()
     )  # fmt: skip
 
@@ -433,6 +447,9 @@ def _known(cache: _c.Cache, key: Any, x: Tensor, signs: Any, dense: Any) -> Any:
 def _enqueue(entry: Any, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None) -> None:
     source, device = x.data_ptr(), x.get_device()
     if not source:  # no rows
+        return
+    if signs is None and dense is None and scales is None:
+        _launch(entry, source, out.data_ptr(), device)
         return
     operands = _c.Operands(
         _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),

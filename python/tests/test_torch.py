@@ -146,12 +146,15 @@ def test_the_second_call_goes_by_the_kept_plan(device, monkeypatch):
     x = integers(5, 128, device=device)
     expected = exact(x, 0.5)
     assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
+    assert torch.equal(fwht.hadamard_transform_(x.clone(), 0.5), expected)
     with monkeypatch.context() as patch:
         patch.setattr(fwht.torch, "_c_transform", None)
         assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
+        assert torch.equal(fwht.hadamard_transform_(x.clone(), 0.5), expected)
         fwht.clear_plans()
-        with pytest.raises(TypeError):
-            fwht.hadamard_transform(x, 0.5)
+        for call in (fwht.hadamard_transform, fwht.hadamard_transform_):
+            with pytest.raises(TypeError):
+                call(x.clone(), 0.5)
     assert torch.equal(fwht.hadamard_transform(x, 0.5), expected)
 
 
