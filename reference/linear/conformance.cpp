@@ -380,6 +380,7 @@ std::vector<LinearProblem> LinearSession::problems() const {
     wanted.push_back(shape(8224, 384, 128, ZeroPoints::v2, true));
     wanted.push_back(shape(8208, 256, 64, ZeroPoints::symmetric));
     wanted.push_back(shape(8208, 128, 32, ZeroPoints::v1));
+    wanted.push_back(shape(4136, 640, 128, ZeroPoints::v1));
   }
   std::vector<LinearProblem> found;
   for (LinearProblem problem : wanted) {

@@ -109,6 +109,16 @@ inline constexpr int kMostSlice = 4096;
 
 /// The forms that are compiled, by measured times; see form_for.
 inline constexpr Form kForms[] = {
+    {.tokens = 8, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
+    {.tokens = 8,
+     .tiles_per_warp = 4,
+     .k_warps = 16,
+     .ahead = 1,
+     .blocks_per_sm = 1,
+     .least_tiles = 257,
+     .most_tiles = 512},
+    {.tokens = 8, .tiles_per_warp = 4, .ahead = 1, .blocks_per_sm = 2, .least_tiles = 513},
+    {.tokens = 16, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
     {.tokens = 8, .k_warps = 16, .ahead = 1, .blocks_per_sm = 2, .most_tiles = 256},
     {.tokens = 8, .ahead = 1},
     {.tokens = 16, .blocks_per_sm = 2, .most_tiles = 256},
@@ -147,7 +157,10 @@ constexpr int blocks_per_sm(const Form& form, int scales) {
   return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
 }
 constexpr int steps_ahead(const Form& form, int scales) {
-  return scales == 4 && form.tokens == 32 && form.tiles_per_warp == 2 ? 1 : form.ahead;
+  const bool few_registers =
+      form.tiles_per_warp == 2 &&
+      ((form.tokens == 32 && scales == 4) || (form.tokens == 16 && form.threads() == 512 && scales > 1));
+  return few_registers ? 1 : form.ahead;
 }
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.
