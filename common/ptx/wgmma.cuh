@@ -129,6 +129,8 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 }
 
 // clang-format off
+#define FWHT_N8(form, type) \
+  form(8, type, "%0,%1,%2,%3", "%4", "%5", "%6", "%7", "%8", "%9", FWHT_SUMS_4(0))
 #define FWHT_N16(form, type) \
   form(16, type, FWHT_NAMES_8, "%8", "%9", "%10", "%11", "%12", "%13", FWHT_SUMS_4(0), FWHT_SUMS_4(4))
 #define FWHT_N32(form, type) \
@@ -151,12 +153,15 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 template <Dtype dtype, int columns>
 __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool accumulate) {
-  static_assert(columns == 16 || columns == 32 || columns == 56 || columns == 64 || columns == 72,
+  static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 ||
+                    columns == 72,
                 "no other widths are used");
   constexpr bool kF16 = dtype == Dtype::f16;
+  if constexpr (kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (!kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 56) FWHT_N56(FWHT_WGMMA_B_K_MAJOR, "bf16");
@@ -169,6 +174,7 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
 #undef FWHT_N56
 #undef FWHT_N32
 #undef FWHT_N16
+#undef FWHT_N8
 #undef FWHT_WGMMA
 #undef FWHT_WGMMA_A_IN_SHARED_MEMORY
 #undef FWHT_WGMMA_A_IN_REGISTERS
