@@ -153,9 +153,9 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 template <Dtype dtype, int columns>
 __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool accumulate) {
-  static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 ||
-                    columns == 72,
-                "no other widths are used");
+  static_assert(
+      columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 || columns == 72,
+      "no other widths are used");
   constexpr bool kF16 = dtype == Dtype::f16;
   if constexpr (kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "f16");

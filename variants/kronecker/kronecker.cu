@@ -29,6 +29,7 @@
 #include "common/cuda_check.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
+#include "variants/launch_regime.hpp"
 
 namespace fwht::kronecker {
 namespace {
@@ -174,7 +175,9 @@ class KroneckerPlan final : public Plan {
   }
 
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override { return true; }  // the tile counter
+  bool one_stream_at_a_time() const override {
+    return by_counter() || is_dense();
+  }  // the counter, the fragments
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
@@ -190,6 +193,7 @@ class KroneckerPlan final : public Plan {
             {"teams", std::int64_t{launch_.teams}},
             {"slots", std::int64_t{launch_.slots}},
             {"places", std::int64_t{launch_.places}},
+            {"tiles", std::string(by_counter() ? "counter" : "stride")},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", std::int64_t{launch_.shared_bytes()}}};
   }
@@ -208,7 +212,7 @@ class KroneckerPlan final : public Plan {
                     workspace_.second(),
                     p.op.signs_come_last() ? nullptr : signs,
                     p.op.signs_come_last() ? signs : nullptr,
-                    workspace_.counter(),
+                    by_counter() ? workspace_.counter() : nullptr,
                     static_cast<int>(tiles_),
                     choice_.order,
                     static_cast<float>(p.scale),
@@ -233,6 +237,11 @@ class KroneckerPlan final : public Plan {
     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_, maps, work));
   }
 
+  /// Inside the L2 tiles come faster than one counter counts.
+  bool by_counter() const {
+    return launch_.places > 0 ||
+           regime_of(problem().elements() * bytes_of(problem().dtype())) == Regime::dram;
+  }
   bool is_dense() const { return choice_.slow.basis == Basis::dense; }
   void expand(const void* dense, Stream stream) const {
     constexpr int kThreads = 256;
