@@ -40,8 +40,10 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 // clang-format off
 #define FWHT_NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define FWHT_NAMES_16 FWHT_NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define FWHT_NAMES_28 FWHT_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27"
 #define FWHT_NAMES_32 FWHT_NAMES_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define FWHT_NAMES_36 FWHT_NAMES_32 ",%32,%33,%34,%35"
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
@@ -127,10 +129,17 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 }
 
 // clang-format off
+#define FWHT_N8(form, type) \
+  form(8, type, "%0,%1,%2,%3", "%4", "%5", "%6", "%7", "%8", "%9", FWHT_SUMS_4(0))
 #define FWHT_N16(form, type) \
   form(16, type, FWHT_NAMES_8, "%8", "%9", "%10", "%11", "%12", "%13", FWHT_SUMS_4(0), FWHT_SUMS_4(4))
 #define FWHT_N32(form, type) \
   form(32, type, FWHT_NAMES_16, "%16", "%17", "%18", "%19", "%20", "%21", FWHT_SUMS_16(0))
+#define FWHT_N56(form, type) \
+  form(56, type, FWHT_NAMES_28, "%28", "%29", "%30", "%31", "%32", "%33", FWHT_SUMS_16(0), FWHT_SUMS_4(16), \
+       FWHT_SUMS_4(20), FWHT_SUMS_4(24))
+#define FWHT_N72(form, type) \
+  form(72, type, FWHT_NAMES_36, "%36", "%37", "%38", "%39", "%40", "%41", FWHT_SUMS_32(0), FWHT_SUMS_4(32))
 #define FWHT_WGMMA_B_K_MAJOR(n, type, sums, a0, a1, a2, a3, b_, p_, ...)                        \
   asm volatile(                                                                                 \
       "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
@@ -140,23 +149,32 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
 // clang-format on
 
-/// The same with a from registers and b, 16 x N, K-major (trans-b = 0): for few columns.
+/// The same with a from registers and b, 16 x N, K-major (trans-b = 0).
 template <Dtype dtype, int columns>
 __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool accumulate) {
-  static_assert(columns == 16 || columns == 32 || columns == 64, "no other widths are used");
+  static_assert(
+      columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 || columns == 72,
+      "no other widths are used");
   constexpr bool kF16 = dtype == Dtype::f16;
+  if constexpr (kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (!kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 56) FWHT_N56(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 72) FWHT_N72(FWHT_WGMMA_B_K_MAJOR, "bf16");
 }
 
 #undef FWHT_WGMMA_B_K_MAJOR
+#undef FWHT_N72
+#undef FWHT_N56
 #undef FWHT_N32
 #undef FWHT_N16
+#undef FWHT_N8
 #undef FWHT_WGMMA
 #undef FWHT_WGMMA_A_IN_SHARED_MEMORY
 #undef FWHT_WGMMA_A_IN_REGISTERS
@@ -174,7 +192,9 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
 #undef FWHT_NAMES_112
 #undef FWHT_NAMES_72
 #undef FWHT_NAMES_64
+#undef FWHT_NAMES_36
 #undef FWHT_NAMES_32
+#undef FWHT_NAMES_28
 #undef FWHT_NAMES_16
 #undef FWHT_NAMES_8
 

@@ -362,15 +362,28 @@ void run(const LinearCheck& check, LinearSession& session) {
 }
 
 std::vector<LinearProblem> LinearSession::problems() const {
+  std::vector<LinearProblem> wanted = {shape(64, 256, 128, ZeroPoints::v1),
+                                       shape(136, 384, 128, ZeroPoints::v2),
+                                       shape(72, 256, 32, ZeroPoints::symmetric),
+                                       shape(40, 640, 64, ZeroPoints::v1),
+                                       shape(48, 256, LinearProblem::kWhole, ZeroPoints::v1),
+                                       shape(24, 288, 32, ZeroPoints::v2),
+                                       shape(520, 1152, 128, ZeroPoints::symmetric),
+                                       shape(4128, 128, 128, ZeroPoints::v1),
+                                       shape(64, 512, 128, ZeroPoints::v1, true),
+                                       shape(40, 512, 32, ZeroPoints::symmetric, true),
+                                       shape(64, 256, 128, ZeroPoints::v1, false, LinearProblem::kWhole),
+                                       shape(64, 1024, 64, ZeroPoints::v1, false, 256),
+                                       shape(72, 1024, 128, ZeroPoints::v2, true, 128)};
+  // Wide ones, for which kernels of the device have forms of their own.
+  if (variant_.memory == Memory::device) {
+    wanted.push_back(shape(8224, 384, 128, ZeroPoints::v2, true));
+    wanted.push_back(shape(8208, 256, 64, ZeroPoints::symmetric));
+    wanted.push_back(shape(8208, 128, 32, ZeroPoints::v1));
+    wanted.push_back(shape(4136, 640, 128, ZeroPoints::v1));
+  }
   std::vector<LinearProblem> found;
-  for (LinearProblem problem :
-       {shape(64, 256, 128, ZeroPoints::v1), shape(136, 384, 128, ZeroPoints::v2),
-        shape(72, 256, 32, ZeroPoints::symmetric), shape(40, 640, 64, ZeroPoints::v1),
-        shape(48, 256, LinearProblem::kWhole, ZeroPoints::v1), shape(24, 288, 32, ZeroPoints::v2),
-        shape(520, 1152, 128, ZeroPoints::symmetric), shape(4128, 128, 128, ZeroPoints::v1),
-        shape(64, 512, 128, ZeroPoints::v1, true), shape(40, 512, 32, ZeroPoints::symmetric, true),
-        shape(64, 256, 128, ZeroPoints::v1, false, LinearProblem::kWhole),
-        shape(64, 1024, 64, ZeroPoints::v1, false, 256), shape(72, 1024, 128, ZeroPoints::v2, true, 128)}) {
+  for (LinearProblem problem : wanted) {
     problem.dtype = dtype_;
     if (supports(problem)) found.push_back(problem);
   }

@@ -185,7 +185,8 @@ __device__ __forceinline__ bool starts_with_nan(const std::uint32_t (&pairs)[4])
 ///
 /// @param scales        behind ask_warp(), or given
 /// @param inverse_last  of scales_of_maxima()'s `last`
-/// @param round_again   makes the pairs those of y where scales took over a factor: for groups that are not short
+/// @param round_again   takes pairs and maxima: makes them those of y where scales took over a factor, for groups that are not
+///                      short. A number of 8 digits has fewer as y where y is subnormal
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, int count, class Where, class Again>
 __device__ __forceinline__ void encode_pairs(const Output& out, float inverse_last,
                                              std::uint32_t (&pairs)[vectors][4],
@@ -200,7 +201,7 @@ __device__ __forceinline__ void encode_pairs(const Output& out, float inverse_la
                                                                                      lane, codes);
   };
   if (!scales.are_short) [[unlikely]] {
-    round_again(pairs);
+    round_again(pairs, scales.maximum);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       scales.scale[s] = scale_of_any<Form>(out.rule, scales.maximum[s]);
@@ -267,9 +268,16 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
     }
     ask_warp<Form>(scales);
   }
-  encode_pairs<Form, dtype, vectors_of_row>(out, folded_inverse, pairs, scales, where, [&](auto& again) {
-    if constexpr (kFolds) round_to_pairs<dtype, true>(out.last, x, again);
-  });
+  const auto round_again = [&](auto& pairs_of_y, auto& maximum) {
+    if constexpr (kFolds) {
+      round_to_pairs<dtype, true>(out.last, x, pairs_of_y);
+      find_maxima_of_pairs<Form, Shared, dtype>(out, pairs_of_y, where.lane(), maximum, meet);
+#pragma unroll
+      for (int s = 0; s < Shared::kScales; ++s)
+        maximum[s] = larger(maximum[s], Form::family == Family::f32 ? out.rule.floor : 0.0F);
+    }
+  };
+  encode_pairs<Form, dtype, vectors_of_row>(out, folded_inverse, pairs, scales, where, round_again);
 }
 
 }  // namespace fwht::encoder

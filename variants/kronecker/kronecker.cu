@@ -12,9 +12,9 @@
 //   load      tensor copies: a line is 16, 32 or 64 columns of one d, swizzled by as many bytes
 //   stage 1   k of wgmma: d (exact: +-1 times 16-bit data in fp32)
 //             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
-//             warpgroup, pass
+//             warpgroup, pass or part
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise by wgmma
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
 // What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing
@@ -30,6 +30,7 @@
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
+#include "variants/launch_regime.hpp"
 
 namespace fwht::kronecker {
 namespace {
@@ -159,8 +160,7 @@ class KroneckerPlan final : public Plan {
         fragment_words_(is_dense() ? 512 * launch_.shape.warpgroups() * launch_.shape.k_steps() : 0),
         workspace_(is_dense() ? std::vector<std::uint32_t>(4)
                               : sign_table(launch_.shape, choice_.order, choice_.slow),
-                   second_table(launch_.shape.second, choice_.second),
-                   static_cast<std::size_t>(fragment_words_)),
+                   second_table(launch_, choice_.second), static_cast<std::size_t>(fragment_words_)),
         tiles_((problem.rows + launch_.shape.rows - 1) / launch_.shape.rows) {
     FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
     cudaFuncAttributes attributes{};
@@ -169,12 +169,15 @@ class KroneckerPlan final : public Plan {
     FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel_, launch_.threads(),
                                                             static_cast<std::size_t>(shared_bytes())));
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
-    blocks_ = launch_.spread ? tiles_ * choice_.cluster()
-                             : std::min((tiles_ + launch_.teams - 1) / launch_.teams, resident);
+    const std::int64_t at_once = launch_.places > 0 ? 1 : launch_.teams;  // tiles that a block begins with
+    blocks_ =
+        launch_.spread ? tiles_ * choice_.cluster() : std::min((tiles_ + at_once - 1) / at_once, resident);
   }
 
   std::size_t alignment() const override { return 16; }
-  bool one_stream_at_a_time() const override { return true; }  // the tile counter
+  bool one_stream_at_a_time() const override {
+    return by_counter() || is_dense();
+  }  // the counter, the fragments
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
@@ -182,13 +185,15 @@ class KroneckerPlan final : public Plan {
     return {{"order", std::int64_t{choice_.order}},
             {"columns", std::int64_t{launch_.shape.columns}},
             {"rows_per_tile", std::int64_t{launch_.shape.rows}},
-            {"passes", std::int64_t{launch_.passes}},
+            {"parts", std::int64_t{launch_.parts()}},
             {"blocks", blocks_},
             {"threads", std::int64_t{launch_.threads()}},
             {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
             {"cluster", std::int64_t{choice_.cluster()}},
             {"teams", std::int64_t{launch_.teams}},
             {"slots", std::int64_t{launch_.slots}},
+            {"places", std::int64_t{launch_.places}},
+            {"tiles", std::string(by_counter() ? "counter" : "stride")},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
@@ -209,7 +214,7 @@ class KroneckerPlan final : public Plan {
                       workspace_.second(),
                       p.op.signs_come_last() ? nullptr : signs,
                       p.op.signs_come_last() ? signs : nullptr,
-                      workspace_.counter(),
+                      by_counter() ? workspace_.counter() : nullptr,
                       static_cast<int>(tiles_),
                       choice_.order,
                       static_cast<float>(p.scale),
@@ -240,6 +245,11 @@ class KroneckerPlan final : public Plan {
 
   bool is_encoded() const { return !problem().encoding.is_plain(); }
   int shared_bytes() const { return launch_.shared_bytes() + (is_encoded() ? launch_.maxima_bytes() : 0); }
+  /// Inside the L2 tiles come faster than one counter counts.
+  bool by_counter() const {
+    return launch_.places > 0 ||
+           regime_of(problem().elements() * bytes_of(problem().dtype())) == Regime::dram;
+  }
   bool is_dense() const { return choice_.slow.basis == Basis::dense; }
   void expand(const void* dense, Stream stream) const {
     constexpr int kThreads = 256;
@@ -289,6 +299,7 @@ Kernel kernel_for(const Problem& problem, const Launch& launch) {
                : encoded_kernel_for<Dtype::bf16>(launch, problem.encoding);
   }
   if (launch.spread) return f16 ? few_rows_kernel_f16(launch) : few_rows_kernel_bf16(launch);
+  if (launch.places > 0) return f16 ? ring_kernel_f16(launch) : ring_kernel_bf16(launch);
   return f16 ? kernel_f16(launch) : kernel_bf16(launch);
 }
 

@@ -44,6 +44,37 @@ struct Shape {
   constexpr int tile_bytes() const { return k_steps() * box_bytes(); }
 };
 
+/// Where the boxes of a block's tiles lie in a ring of `places`: one behind the other, around and around. What comes
+/// into the place of a box next is `places` boxes behind it.
+struct RingPosition {
+  int places, k_steps;
+  int tile = 0;       ///< of the block: 0, 1, ...
+  int first = 0;      ///< place of its first box
+  unsigned turn = 0;  ///< bit 0: of the number of times that this place was filled before
+
+  constexpr int place(int step) const { return first + step - (first + step >= places ? places : 0); }
+  /// Phase of the place's barrier that is complete when the box is there.
+  constexpr unsigned parity(int step) const { return turn ^ (first + step >= places ? 1U : 0U); }
+  constexpr int next_tile(int step) const { return tile + (places + step) / k_steps; }
+  constexpr int next_step(int step) const { return (places + step) % k_steps; }
+  constexpr void advance() {
+    ++tile;
+    first += k_steps;
+    if (first < places) return;
+    first -= places;
+    turn ^= 1U;
+  }
+};
+/// The first contents of a ring are boxes of so many tiles.
+constexpr int ring_first_tiles(int places, int k_steps) {
+  return (places + k_steps - 1) / k_steps;
+}
+/// A ring knows so many tiles: their numbers in the problem, and barriers of their readers.
+inline constexpr int kRingTiles = 16;
+constexpr int ring_barrier_bytes(int places) {
+  return 8 * places + 12 * kRingTiles;
+}
+
 /// A team of warps works on one tile at a time and has `slots` tiles under way; blocks of `teams` teams. In
 /// each of its `passes` over a tile a team makes as many rows of the product as it has warps for.
 struct Launch {
@@ -55,36 +86,55 @@ struct Launch {
   /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of the
   /// product. For so few rows that every block has one tile.
   bool spread = false;
+  /// Not 0: the warpgroups of a block are its teams; they share a ring of so many boxes, and each makes 64 rows of the
+  /// product of a tile at a time.
+  int places = 0;
   constexpr bool operator==(const Launch&) const = default;
 
   constexpr int warps() const {  ///< of a team
-    return spread ? 4 : 4 * ((shape.warpgroups() + passes - 1) / passes);
+    return spread || places > 0 ? 4 : 4 * ((shape.warpgroups() + passes - 1) / passes);
   }
   constexpr int threads() const { return teams * warps() * 32; }
+  /// Parts of a tile that warps make one after the other, or dealt out among the warpgroups of a ring.
+  constexpr int parts() const { return places > 0 ? shape.warpgroups() : passes; }
+  /// Ring: k steps whose signs are expanded at once, where all of them would take too many registers.
+  constexpr int steps_together() const { return teams * shape.accumulators() > 256 ? 2 : shape.k_steps(); }
+  /// Ring: groups of columns of the second matrix at once, as many as there are registers for.
+  constexpr int groups_together() const { return teams == 2 ? 2 : 1; }
+  /// Ring: where one block of 16 rows remains for the last part, all four warps of a warpgroup make it, and each ends
+  /// a share of its columns.
+  constexpr bool shares_last_part() const { return places > 0 && shape.k_steps() % 4 == 1; }
   /// Spread: tensor copies, and the barriers that they complete; so many k steps each.
   constexpr int pieces() const { return (shape.k_steps() + 6) / 7; }
   constexpr int piece_steps() const { return (shape.k_steps() + pieces() - 1) / pieces(); }
 
   /// Tiles, then the warps' staging of results, then the second matrix, then barriers and tile numbers.
   constexpr int slot_bytes() const {
+    if (places > 0) return places * shape.box_bytes();
     return spread ? pieces() * piece_steps() * shape.box_bytes() : teams * slots * shape.tile_bytes();
   }
   constexpr int staging_boxes() const { return std::min(warps(), shape.k_steps()); }  ///< of a team
   constexpr int staging_bytes() const { return teams * staging_boxes() * shape.box_bytes(); }
   constexpr int second_bytes() const;
-  constexpr int barrier_bytes() const { return spread ? 8 * pieces() : teams * slots * 24; }
+  constexpr int barrier_bytes() const {
+    return places > 0 ? ring_barrier_bytes(places) : spread ? 8 * pieces() : teams * slots * 24;
+  }
   constexpr int shared_bytes() const {
     return slot_bytes() + staging_bytes() + second_bytes() + barrier_bytes();
   }
 
   /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes staged at once.
   constexpr bool writes_codes() const {
-    return passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560;
+    return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560;
   }
   /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results and row of the tile.
   /// Twice, so that nobody writes what another warp still reads.
   constexpr int maxima_bytes() const { return 2 * teams * shape.k_steps() * shape.rows * 4; }
 };
+
+constexpr Launch ring_launch(const Shape& shape, int warpgroups, int places) {
+  return {.shape = shape, .teams = warpgroups, .slots = 0, .held = false, .places = places};
+}
 
 /// The launches, each made for one row length. Others use the one with the fewest k steps that are enough.
 inline constexpr Launch kLaunches[] = {
@@ -106,10 +156,10 @@ inline constexpr Launch kLaunches[] = {
     {{112, 128}, 1, 2, 2},   // 14336
     {{112, 256}, 1, 2, 1},   // 28672
     // 36 2^k
-    {{36, 64, 2}, 1, 2, 4},           // 2304
-    {{72, 128}, 1, 2, 2},             // 9216
-    {{144, 128}, 1, 3, 1},            // 18432
-    {{144, 256}, 2, 1, 1, 3, false},  // 36864
+    {{36, 64, 2}, 1, 2, 4},          // 2304
+    {{72, 128}, 1, 2, 2},            // 9216
+    {{144, 128}, 1, 3, 1},           // 18432
+    ring_launch({144, 256}, 2, 20),  // 36864
     // the others, with one matrix of signs
     {{44, 32, 4}, 1, 2, 4},             // 1408
     {{180, 16, 4}, 1, 3, 1},            // 2880
@@ -129,7 +179,7 @@ inline constexpr Launch kLaunches[] = {
     {{172, 128}, 1, 2, 1},  // 22016
     {{100, 256}, 1, 2, 1},  // 25600
     {{108, 256}, 1, 2, 1},  // 27648
-    {{208, 256}, 1, 1, 1, 2, false},  // 53248
+    ring_launch({208, 256}, 2, 20),  // 53248
     // powers of two, for operators with signs, and for dense factors up to these orders
     {{32, 32, 4}, 1, 2, 4},  // 1024
     {{64, 32, 4}, 1, 2, 4},  // 2048
@@ -138,9 +188,9 @@ inline constexpr Launch kLaunches[] = {
     {{128, 128}, 1, 2, 2},   // 16384
     {{128, 256}, 1, 2, 1},   // 32768
     // two matrices of signs
-    {{76, 144, 1, 72}, 2, 3, 1, 2, false},   // 10944
-    {{60, 224, 1, 56}, 1, 2, 2},             // 13440
-    {{132, 224, 1, 56}, 2, 1, 1, 3, false},  // 29568
+    ring_launch({76, 144, 1, 72}, 3, 32),   // 10944
+    ring_launch({60, 224, 1, 56}, 2, 20),   // 13440
+    ring_launch({132, 224, 1, 56}, 2, 22),  // 29568
 };
 
 /// Launches for few long rows, a line wide.
@@ -254,11 +304,27 @@ constexpr int second_quads(int second) {
 constexpr int second_word_index(int second, int to, int from, int lane) {
   return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
 }
-constexpr int second_words(int second) {
-  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
+/// In a ring they are operands B of wgmma, K-major without swizzle: 8 x 8 after 8 x 8 for the output columns, and each
+/// 8 input columns twice, for hi and for lo. A step has 8 input columns.
+constexpr int second_step_words(int second) {
+  return 2 * (second / 8) * 32;
+}
+constexpr int second_word_of_step(int second, int to, int half, int lane) {
+  return (half * (second / 8) + to) * 32 + lane;
+}
+/// Its matrix descriptor: as above, with swizzle mode 0; the leading dimension is the next 8 of k, the stride the next
+/// 8 columns.
+constexpr std::uint64_t second_descriptor(std::uint32_t shared_address, int second) {
+  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | std::uint64_t(second / 8 * 128 >> 4) << 16 |
+         std::uint64_t{128 >> 4} << 32;
+}
+constexpr int second_words(const Launch& launch) {
+  const int second = launch.shape.second, eights = second / 8;
+  if (second == 1) return 0;
+  return eights * (launch.places > 0 ? second_step_words(second) : second_quads(second) * 128);
 }
 constexpr int Launch::second_bytes() const {
-  return 4 * second_words(shape.second);
+  return 4 * second_words(*this);
 }
 
 using rows::pair_signs;
@@ -279,7 +345,7 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
-/// The words of H_f (x) S_(second / f), or its transpose, as bf16.
-std::vector<std::uint32_t> second_table(int second, const Factor& factor);
+/// The words of H_f (x) S_(second / f), or its transpose, as bf16, as the launch reads them.
+std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& factor);
 
 }  // namespace fwht::kronecker

@@ -154,7 +154,8 @@ class BoxEncoder {
                         left_ - 256 * first - 8 * lane_,
                         lane_,
                         box_ == 0 && lane_ == 0 && first == 0};
-    encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, 1.0F, pairs, scales, places, [](auto&) {});
+    encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, 1.0F, pairs, scales, places,
+                                                    [](auto&, auto&) {});
   }
 
   __device__ void read(int first, Pairs& pairs) const {

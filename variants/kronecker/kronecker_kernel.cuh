@@ -41,7 +41,8 @@ struct Work {
   const std::uint32_t* fragments;                ///< of a dense factor; null where `signs` are the matrix
   const std::uint32_t* second;                   ///< second_table
   const std::uint8_t *signs_first, *signs_last;  ///< a bit for each element of a row; null for none
-  unsigned* counter;  ///< tiles handed out beyond the first ones; zero between launches
+  unsigned*
+      counter;  ///< tiles handed out beyond the first ones, zero between launches; null: at a fixed distance
   int tiles, order;
   float scale;
   Rows rows;
@@ -201,15 +202,23 @@ class TileSlots {
   std::uint32_t phase_ = 0;
 };
 
-/// Tiles by a counter that all teams share. The first tiles are the teams' own, and a team draws one ahead.
+/// Tiles by a counter that all teams share, one drawn ahead, or at a fixed distance where there is none. The first
+/// `first_tiles` are the teams' own.
 class TileTickets {
  public:
   __device__ TileTickets(unsigned* counter, int tiles, int first_tiles, int teams, bool draws)
-      : counter_(counter), tiles_(tiles), first_tiles_(first_tiles), teams_(teams), draws_(draws) {}
+      : counter_(counter),
+        tiles_(tiles),
+        first_tiles_(first_tiles),
+        teams_(teams),
+        draws_(draws && counter != nullptr) {}
   __device__ void draw_ahead() {
     if (draws_) drawn_ = rows::draw_ticket(counter_, tiles_, teams_);
   }
-  __device__ int drawn_tile() const { return static_cast<int>(drawn_) + first_tiles_; }
+  /// Of the slot that `tile` leaves.
+  __device__ int next_tile(int tile) const {
+    return first_tiles_ + (counter_ == nullptr ? tile : static_cast<int>(drawn_));
+  }
 
  private:
   unsigned* counter_;
@@ -430,15 +439,22 @@ __global__ void __launch_bounds__(
   std::byte* const barriers = table + launch.second_bytes();
   TileSlots<slots> tiles(barriers + team * TileSlots<slots>::kBytes,
                          ptx::shared_address(shared) + team * slots * shape.tile_bytes(), shape.tile_bytes());
+  // Of the first tiles, those of slots `from` to `to`: every `step`-th box from `box` on.
+  const auto ask_for = [&](int from, int to, int box, int step) {
+    for (int s = from; s < to; ++s) {
+      const int tile = first_tile + s * all_teams;
+#pragma unroll 1
+      for (int b = box; b < kBoxes; b += step)
+        tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, b, kBoxBytes);
+    }
+  };
+  // A thread that asks for more than a multiprocessor may have under way waits. Inside the L2 that costs a third of the
+  // time, so there the slots behind the first are asked for under the first stage 1.
+  bool asks_later = work.counter == nullptr;
   if (leads) {
     tiles.init(kBoxes, kWarps);
     ptx::griddepcontrol_wait();
-    for (int s = 0; s < slots; ++s) {
-      const int tile = first_tile + s * all_teams;
-#pragma unroll 1
-      for (int box = 0; box < kBoxes; ++box)
-        tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, box, kBoxBytes);
-    }
+    ask_for(0, asks_later ? 1 : slots, 0, 1);
     ptx::griddepcontrol_launch_dependents();
   }
   // Warps behind the matrix's last row have no rows of the product.
@@ -448,7 +464,7 @@ __global__ void __launch_bounds__(
   for (int pass = 0; pass < passes; ++pass)
     matrix[pass] = Matrix(work, own_block(pass), lane);
   if constexpr (second > 1) {
-    for (int i = static_cast<int>(threadIdx.x); i < second_words(second); i += launch.threads())
+    for (int i = static_cast<int>(threadIdx.x); i < second_words(launch); i += launch.threads())
       reinterpret_cast<std::uint32_t*>(table)[i] = __ldg(work.second + i);
   }
   const Stage2Constants constants(lane);
@@ -485,10 +501,15 @@ __global__ void __launch_bounds__(
 
       ptx::pin_accumulators(d);
       exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
+      if (asks_later) {
+        if (lane == 0) ask_for(1, slots, warp, kWarps);
+        __syncwarp();
+        asks_later = false;
+      }
       exit.behind_stage_1();
       int next_tile = 0;
       if (pass == kLastPass) {
-        next_tile = tickets.drawn_tile();
+        next_tile = tickets.next_tile(tile);
         tickets.draw_ahead();
       }
       ptx::wgmma_wait_group<0>();

@@ -3,15 +3,18 @@
 
 #include <cstddef>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "variants/kronecker/kronecker_kernel.cuh"
 
 namespace fwht::kronecker {
 
-/// The kernel of one of kLaunches, and of one of kFewRows.
+/// The kernel of one of kLaunches, without and with a ring, and of one of kFewRows.
 Kernel kernel_f16(const Launch& launch);
 Kernel kernel_bf16(const Launch& launch);
+Kernel ring_kernel_f16(const Launch& launch);
+Kernel ring_kernel_bf16(const Launch& launch);
 Kernel few_rows_kernel_f16(const Launch& launch);
 Kernel few_rows_kernel_bf16(const Launch& launch);
 
@@ -21,23 +24,34 @@ constexpr Launch whole_steps(Launch launch) {
   return launch;
 }
 
-template <Dtype dtype>
-Kernel kernel_of(const Launch& wanted) {
+/// `kernel_at(which)`, which is a constant, of the entry of kLaunches that is the wanted one, null where it has no kernel.
+template <class KernelAt>
+Kernel kernel_in_table(const Launch& wanted, KernelAt kernel_at) {
   Kernel found = nullptr;
   [&]<std::size_t... which>(std::index_sequence<which...>) {
     ((whole_steps(wanted) == whole_steps(kLaunches[which])
-          ? void(found = reinterpret_cast<Kernel>(
-                     transform_rows<dtype, kLaunches[which].shape.k_steps(), kLaunches[which].shape.columns,
-                                    kLaunches[which].shape.rows, kLaunches[which].shape.second,
-                                    kLaunches[which].teams, kLaunches[which].slots,
-                                    kLaunches[which].blocks_per_sm, kLaunches[which].passes,
-                                    kLaunches[which].held>))
+          ? void(found = kernel_at(std::integral_constant<std::size_t, which>{}))
           : void()),
      ...);
   }
   (std::make_index_sequence<std::size(kLaunches)>{});
   if (found == nullptr) throw std::logic_error("kronecker: a launch that is not in the table");
   return found;
+}
+
+template <Dtype dtype>
+Kernel kernel_of(const Launch& wanted) {
+  return kernel_in_table(wanted, [](auto which) -> Kernel {
+    constexpr Launch launch = kLaunches[decltype(which)::value];
+    constexpr Shape shape = launch.shape;
+    if constexpr (launch.places > 0) {
+      return nullptr;
+    } else {
+      return reinterpret_cast<Kernel>(
+          transform_rows<dtype, shape.k_steps(), shape.columns, shape.rows, shape.second, launch.teams,
+                         launch.slots, launch.blocks_per_sm, launch.passes, launch.held>);
+    }
+  });
 }
 
 }  // namespace fwht::kronecker

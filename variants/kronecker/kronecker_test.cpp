@@ -54,9 +54,29 @@ int operand_a(const Shape& shape, const std::vector<std::uint32_t>& signs, int b
   return (pair >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
 }
 
+/// Entry (k, column) of the second matrix as wgmma reads it: K-major without swizzle (PTX ISA, "Strides"), 8 columns of
+/// k in 16 bytes, the next 8 of k after the leading dimension, the next 8 columns of the product after the stride. One
+/// step has the same 8 of k twice, for hi and for lo; 0 where those differ.
+int ring_stage_2_entry(int second, const std::vector<std::uint32_t>& words, int k, int column) {
+  const std::uint64_t fields =
+      second_descriptor(static_cast<std::uint32_t>(k / 8 * 4 * second_step_words(second)), second);
+  const int start = static_cast<int>(fields & 0x3FFF) * 16,
+            leading = static_cast<int>(fields >> 16 & 0x3FFF) * 16,
+            stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16;
+  int entries[2];
+  for (int part = 0; part < 2; ++part) {
+    const int byte = start + part * leading + column / 8 * stride + column % 8 * 16 + k % 8 * 2;
+    const std::uint32_t half = words[static_cast<std::size_t>(byte / 4)] >> (8 * (byte % 4)) & 0xFFFFU;
+    entries[part] = half == 0x3F80U ? 1 : half == 0xBF80U ? -1 : 0;
+  }
+  return entries[0] == entries[1] ? entries[0] : 0;
+}
+
 /// Entry (k, column) of the operand B of stage 2's last product, from the kernel's words: H8, or the second
 /// matrix.
-int stage_2_entry(const Shape& shape, const std::vector<std::uint32_t>& second, int k, int column) {
+int stage_2_entry(const Launch& launch, const std::vector<std::uint32_t>& second, int k, int column) {
+  const Shape& shape = launch.shape;
+  if (launch.places > 0 && shape.second > 1) return ring_stage_2_entry(shape.second, second, k, column);
   for (int lane = 0; lane < 32; ++lane) {
     for (int half = 0; half < 2; ++half) {
       if (ptx::b_row(lane, 0, half) != k % 8 || ptx::b_column(lane) != column % 8) continue;
@@ -75,19 +95,25 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
   const Shape& shape = choice.launch.shape;
   const int order = choice.order, steps = shape.k_steps();
   const std::vector<std::uint32_t> signs = sign_table(shape, order, choice.slow),
-                                   second = second_table(shape.second, choice.second);
+                                   second = second_table(choice.launch, choice.second);
   const std::vector<int> memory = loaded(shape, order, rows);
   const int group = shape.second == 1 ? 8 : shape.second;  // columns of the last product
   std::vector<int> last(static_cast<std::size_t>(group * group));
   for (int k = 0; k < group; ++k)
     for (int c = 0; c < group; ++c)
-      last[static_cast<std::size_t>(k * group + c)] = stage_2_entry(shape, second, k, c);
+      last[static_cast<std::size_t>(k * group + c)] = stage_2_entry(choice.launch, second, k, c);
   std::vector<std::vector<long>> out(static_cast<std::size_t>(shape.rows),
                                      std::vector<long>(static_cast<std::size_t>(order * shape.columns), -1));
-  for (int pass = 0; pass < choice.launch.passes * choice.cluster(); ++pass) {  // or block of the cluster
+  for (int pass = 0; pass < choice.launch.parts() * choice.cluster(); ++pass) {  // or block of the cluster
     for (int warp = 0; warp < choice.launch.warps(); ++warp) {
-      const int block = pass * choice.launch.warps() + warp;
-      if (block >= steps) continue;  // no rows of the product
+      // Where four warps have the same rows, each ends a share of their columns: those of its accumulators from
+      // `first` on.
+      const bool shares = choice.launch.shares_last_part() && pass == choice.launch.parts() - 1;
+      const int block = pass * choice.launch.warps() + (shares ? 0 : warp),
+                accumulators = shape.accumulators();
+      const int share = !shares ? accumulators : shape.second == 1 ? accumulators / 4 : shape.second / 2;
+      const int first = shares ? warp * share : 0;
+      if (block >= steps || first >= accumulators) continue;  // no rows of the product
       // Operand A of this block as a matrix, by the fragment map.
       std::vector<int> a(static_cast<std::size_t>(16 * 16 * steps));
       for (int step = 0; step < steps; ++step)
@@ -110,9 +136,16 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
                       a[static_cast<std::size_t>((step * 16 + ptx::wgmma_d_row(lane, i)) * 16 + k)]) *
                   operand_b(shape, memory, step, k, ptx::wgmma_d_column(lane, i));
         // Stage 2: butterflies between registers.
-        for (int distance = group / 2; distance < shape.columns / 2; distance *= 2)
-          for (int i = 0; i < shape.accumulators(); ++i)
-            if (i / distance % 2 == 0) {
+        std::vector<long> own(static_cast<std::size_t>(accumulators), 0);
+        for (int i = 0; i < accumulators; ++i)  // between shares
+          own[static_cast<std::size_t>(first + i % share)] +=
+              hadamard_sign(static_cast<std::uint64_t>(first / share),
+                            static_cast<std::uint64_t>(i / share)) *
+              d[static_cast<std::size_t>(i)];
+        if (shares) d = own;
+        for (int distance = group / 2; distance < (shares ? share : shape.columns / 2); distance *= 2)
+          for (int i = first; i < first + share; ++i)
+            if ((i - first) / distance % 2 == 0) {
               long& low = d[static_cast<std::size_t>(i)];
               long& high = d[static_cast<std::size_t>(i + distance)];
               const long sum = low + high, difference = low - high;
@@ -124,7 +157,7 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
       }
       // The last product, group by group, and the staging.
       for (int r = 0; r < 16; ++r)
-        for (int c = 0; c < shape.tile_columns(); ++c) {
+        for (int c = 2 * first; c < 2 * (first + share); ++c) {
           long sum = 0;
           for (int k = 0; k < group; ++k)
             sum += x[static_cast<std::size_t>(r * shape.tile_columns() + c / group * group + k)] *
@@ -133,7 +166,7 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
         }
       // The tensor copy out, rows behind the matrix dropped.
       for (int r = 0; r < 16 && 16 * block + r < order; ++r)
-        for (int c = 0; c < shape.tile_columns(); ++c)
+        for (int c = 2 * first; c < 2 * (first + share); ++c)
           out[static_cast<std::size_t>(c / shape.columns)]
              [static_cast<std::size_t>((16 * block + r) * shape.columns + c % shape.columns)] =
                  staged[static_cast<std::size_t>(box_byte(r, c / 8, shape.line()) / 2 + c % 8)];
@@ -184,7 +217,7 @@ TEST(Kronecker, EveryMapTogetherGivesTheTransform) {
   // made for another order; transposes of bases that are not symmetric.
   for (const char* text :
        {"12x32", "12x64", "180x16", "28x64", "20x128", "20x256", "76x64", "116x64", "116tx64", "116tx32",
-        "28x1024", "428tx32", "76x2x36x2", "60x4x28x2", "116tx4x28x2", "36x1024", "4096+signs"}) {
+        "28x1024", "428tx32", "76x2x36x2", "60x4x28x2", "116tx4x28x2", "36x1024", "52x1024", "4096+signs"}) {
     const Operator op = parse_operator(text);
     const std::optional<Choice> choice = choice_for(op);
     ASSERT_TRUE(choice.has_value()) << text;
@@ -223,6 +256,40 @@ TEST(Kronecker, FewRowsAreThoseWhoseClustersFit) {
   }
 }
 
+TEST(Kronecker, ARingHoldsTheBoxesThatAreReadFromIt) {
+  struct Content {
+    int tile, step;
+    unsigned times;  // that the place was filled
+  };
+  int rings = 0;
+  for (const Launch& launch : kLaunches) {
+    if (launch.places == 0) continue;
+    ++rings;
+    const int k_steps = launch.shape.k_steps(), first_tiles = ring_first_tiles(launch.places, k_steps);
+    SCOPED_TRACE(launch.shape.n());
+    EXPECT_GE(launch.places, k_steps);
+    EXPECT_LE(2 * first_tiles, kRingTiles)
+        << "numbers of tiles that are waited for and of those that are asked for";
+    std::vector<Content> places;
+    for (int p = 0; p < launch.places; ++p)
+      places.push_back({p / k_steps, p % k_steps, 1});
+    EXPECT_EQ(places.back().tile, first_tiles - 1);
+    RingPosition at{launch.places, k_steps};
+    for (int tile = 0; tile < 100; ++tile, at.advance()) {
+      ASSERT_EQ(at.tile, tile);
+      for (int step = 0; step < k_steps; ++step) {
+        Content& content = places.at(static_cast<std::size_t>(at.place(step)));
+        ASSERT_EQ(content.tile, tile);
+        ASSERT_EQ(content.step, step);
+        ASSERT_EQ(at.parity(step), (content.times - 1) & 1U) << "phases of a barrier are counted from 0";
+        content = {at.next_tile(step), at.next_step(step), content.times + 1};
+        ASSERT_LE(content.tile, tile + first_tiles);
+      }
+    }
+  }
+  EXPECT_GT(rings, 0);
+}
+
 TEST(Kronecker, EveryLaunchFits) {
   const DeviceInfo h200 = h200_description();
   for (const Launch& launch : kLaunches) {
@@ -235,8 +302,8 @@ TEST(Kronecker, EveryLaunchFits) {
     EXPECT_EQ(shape.box_bytes() % (16 * shape.line()), 0) << "the swizzle repeats after 8 lines";
     EXPECT_LT(shape.tile_bytes(), 1 << 20) << "what an mbarrier counts";
     EXPECT_LE(shape.rows, 256) << "a box of a tensor map";
-    EXPECT_TRUE(!launch.held || launch.passes == 1);
-    EXPECT_GE(launch.passes * launch.warps(), shape.k_steps());
+    EXPECT_TRUE(!launch.held || launch.places == 0) << "a ring's warps make other rows in every part";
+    EXPECT_GE(launch.parts() * launch.warps(), shape.k_steps());
     const Operator op =
         is_power_of_two(shape.n()) ? operator_for(shape.n()).with_signs() : operator_for(shape.n());
     const std::optional<Choice> choice = choice_for(op);

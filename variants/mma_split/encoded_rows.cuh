@@ -152,13 +152,16 @@ struct EncodedRows {
       __device__ int lane() const { return rows::lane_of_warp(); }
       __device__ bool leads_row() const { return self == 0 && lane() == 0; }
     } const where{arguments, self};
-    __shared__ float maxima[kWarps];
+    __shared__ float maxima[2][kWarps];  // rows off the short way ask again, all warps of them
+    int turn = 0;
     encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
-      if (where.lane() == 0) maxima[self] = maximum;
+      float(&of_warps)[kWarps] = maxima[turn];
+      turn ^= 1;
+      if (where.lane() == 0) of_warps[self] = maximum;
       __syncthreads();
 #pragma unroll
       for (int w = 0; w < kWarps; ++w)
-        maximum = fmaxf(maximum, maxima[w]);
+        maximum = fmaxf(maximum, of_warps[w]);
       return maximum;
     });
     if (arguments.out.pads) [[unlikely]]

@@ -70,6 +70,7 @@ struct Form {
   int cluster = 1;       ///< blocks that share k
   bool x_first = false;  ///< x is asked for before the weights, where no launch is awaited
   bool wgmma = false;    ///< see wgmma_layer.cuh
+  int x_stages = 0;      ///< there: steps of tokens in shared memory for each share of k
   bool rotates = false;  ///< tokens are multiplied by H first, see rotate_tokens.cuh
   int least_tiles = 1, most_tiles = 1 << 30;  ///< of the layers that it is meant for
   constexpr bool operator==(const Form&) const = default;
@@ -90,11 +91,15 @@ struct Form {
     const int stage = rotates ? tokens * stage_pitch(slice) * 4 : 0;
     return (stage > sums_bytes() ? stage : sums_bytes());
   }
-  /// Of one step of tokens that wgmma reads; there are two.
+  /// Of one step of tokens that wgmma reads.
   constexpr int stage_bytes_of_tokens() const { return tokens * kStepK * 2; }
+  /// Of all of them and their barriers; they begin at a multiple of 1024.
+  constexpr int stages_bytes_of_tokens() const {
+    return 1024 + k_warps * x_stages * (stage_bytes_of_tokens() + 2 * 8);
+  }
   constexpr int shared_bytes(int slice) const {
     const int bytes = stage_bytes(slice) + (rotates ? tokens * rotated_pitch(slice) * 2 : 0);
-    const int stages = wgmma ? 2 * stage_bytes_of_tokens() + 1024 : 0;  // they begin at a multiple of 1024
+    const int stages = wgmma ? stages_bytes_of_tokens() : 0;
     return bytes > stages ? bytes : stages;
   }
 };
@@ -104,22 +109,59 @@ inline constexpr int kMostSlice = 4096;
 
 /// The forms that are compiled, by measured times; see form_for.
 inline constexpr Form kForms[] = {
+    {.tokens = 8, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
+    {.tokens = 8,
+     .tiles_per_warp = 4,
+     .k_warps = 16,
+     .ahead = 1,
+     .blocks_per_sm = 1,
+     .least_tiles = 257,
+     .most_tiles = 512},
+    {.tokens = 8, .tiles_per_warp = 4, .ahead = 1, .blocks_per_sm = 2, .least_tiles = 513},
+    {.tokens = 16, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
     {.tokens = 8, .k_warps = 16, .ahead = 1, .blocks_per_sm = 2, .most_tiles = 256},
     {.tokens = 8, .ahead = 1},
     {.tokens = 16, .blocks_per_sm = 2, .most_tiles = 256},
     {.tokens = 16, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 2, .x_first = true, .most_tiles = 512},
+    {.tokens = 16,
+     .row_warps = 8,
+     .k_warps = 2,
+     .ahead = 3,
+     .blocks_per_sm = 1,
+     .wgmma = true,
+     .x_stages = 8,
+     .least_tiles = 513},
     {.tokens = 16, .tiles_per_warp = 2, .k_warps = 4, .ahead = 1, .x_first = true},
     {.tokens = 32, .tiles_per_warp = 2, .blocks_per_sm = 1, .most_tiles = 256},
     {.tokens = 32,
-     .row_warps = 8,
-     .k_warps = 1,
-     .blocks_per_sm = 2,
-     .cluster = 2,
+     .row_warps = 4,
+     .k_warps = 4,
+     .blocks_per_sm = 1,
      .wgmma = true,
+     .x_stages = 6,
+     .least_tiles = 257,
+     .most_tiles = 512},
+    {.tokens = 32,
+     .row_warps = 8,
+     .k_warps = 2,
+     .blocks_per_sm = 1,
+     .wgmma = true,
+     .x_stages = 8,
      .least_tiles = 513},
     {.tokens = 32, .tiles_per_warp = 2, .k_warps = 4, .blocks_per_sm = 2},
     {.tokens = 8, .row_warps = 4, .k_warps = 2, .blocks_per_sm = 2, .cluster = 4, .rotates = true},
 };
+
+/// Smaller groups need more registers than that many blocks have, or for many tokens than that many steps.
+constexpr int blocks_per_sm(const Form& form, int scales) {
+  return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
+}
+constexpr int steps_ahead(const Form& form, int scales) {
+  const bool few_registers =
+      form.tiles_per_warp == 2 &&
+      ((form.tokens == 32 && scales == 4) || (form.tokens == 16 && form.threads() == 512 && scales > 1));
+  return few_registers ? 1 : form.ahead;
+}
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.
 constexpr std::int64_t first_step(std::int64_t steps, int k_warps, int share) {

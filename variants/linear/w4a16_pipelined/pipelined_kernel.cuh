@@ -60,7 +60,8 @@ struct Place {
   int rank, step, steps_end;
 
   __device__ explicit Place(const Arguments& a) {
-    const int warp = static_cast<int>(threadIdx.x >> 5);
+    int warp = static_cast<int>(threadIdx.x >> 5);
+    if constexpr (form.wgmma) warp = __shfl_sync(~0U, warp, 0);  // the compiler sees that a warp agrees
     lane = static_cast<int>(threadIdx.x & 31);
     g = lane >> 2;
     t = lane & 3;
@@ -130,11 +131,6 @@ struct WeightStream {
     row += 8 * kScales;
   }
 };
-
-/// Smaller groups need more registers than four blocks of 256 threads have.
-constexpr int blocks_per_sm(const Form& form, int scales) {
-  return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
-}
 
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
@@ -327,19 +323,20 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
 template <Dtype dtype, int kScales, Form form>
 __device__ void multiply_layer(const Arguments& all) {
   constexpr int kTiles = form.tiles_per_warp, kColumns = form.tokens / 8;
+  constexpr int kAhead = steps_ahead(form, kScales);
   extern __shared__ __align__(16) float shared[];
   const Arguments a = tokens_of_block<dtype, form.tokens>(all);
   const Place<form> place(a);
   const int steps = place.steps_end - place.step;
   WeightStream<kScales, form> stream(a, place);
-  WeightStep<kScales> weights[form.ahead][kTiles];
+  WeightStep<kScales> weights[kAhead][kTiles];
   const Operands<dtype, form> tokens(a, shared, place);
   Tokens<kColumns, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
   // Weights depend on no kernel before this one; x comes behind what is asked for before it.
   const bool x_first = form.x_first && !a.programmatic;
   if (x_first) x.begin(steps > 0);
 #pragma unroll
-  for (int i = 0; i < form.ahead; ++i)
+  for (int i = 0; i < kAhead; ++i)
     if (i < steps) stream.load(weights[i]);
   if (!x_first) {
     ptx::griddepcontrol_wait();
@@ -348,14 +345,14 @@ __device__ void multiply_layer(const Arguments& all) {
   }
 
   Sums<kTiles, kColumns> sums = {};
-  for (int base = 0; base < steps; base += form.ahead) {
+  for (int base = 0; base < steps; base += kAhead) {
 #pragma unroll
-    for (int i = 0; i < form.ahead; ++i) {
+    for (int i = 0; i < kAhead; ++i) {
       const int step = base + i;
       if (step < steps) {
         multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
                                                               step + 1 < steps);
-        if (step + form.ahead < steps) stream.load(weights[i]);
+        if (step + kAhead < steps) stream.load(weights[i]);
       }
     }
   }

@@ -74,6 +74,9 @@ TEST(PipelinedLayout, AStageIsOperandB) {
             const int swizzled = byte ^ ((token % 8) << 4);
             EXPECT_EQ(stage_word(kTokens, token, k), multiply / 4 * (kTokens * 128) + token * 128 + swizzled);
             bytes.insert(stage_word(kTokens, token, k));
+            // Pairs of eight numbers differ in two bits: stage_tokens writes them so.
+            EXPECT_EQ(stage_word(kTokens, token, k),
+                      (stage_word(kTokens, token, k / 8 * 8) ^ (k % 8 / 2 << 4)) + k % 2 * 2);
           }
         }
       }
@@ -150,6 +153,18 @@ TEST(PipelinedForm, EveryNumberOfTokensHasOneThatFits) {
       EXPECT_TRUE(!form.rotates && (form.cluster == 1 || device.compute_capability() >= 90));
     }
   }
+}
+
+TEST(PipelinedForm, WgmmaHasWholeWarpgroupsAndItsRegisters) {
+  int found = 0;
+  for (const Form& form : kForms) {
+    if (!form.wgmma) continue;
+    ++found;
+    EXPECT_TRUE(form.row_warps % 4 == 0 && form.tiles_per_warp == 1 && form.x_stages > 2 && !form.rotates);
+    EXPECT_LE(form.blocks_per_sm * form.threads(), 512);  // 128 registers each
+    EXPECT_LE(form.blocks_per_sm * (form.shared_bytes(0) + 1024), 227 * 1024);
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST(PipelinedForm, RotatedSlicesFitInSharedMemory) {

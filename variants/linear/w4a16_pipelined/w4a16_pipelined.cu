@@ -2,13 +2,12 @@
 
 #include "common/bits.hpp"
 #include "common/cuda_check.hpp"
+#include "variants/linear/w4a16_pipelined/arrange_tokens.cuh"
 #include "variants/linear/w4a16_pipelined/kernels.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 
 namespace fwht::linear::pipelined {
 namespace {
-
-constexpr int kGatherThreads = 256;
 
 /// A launch and its attributes, which point into it.
 struct Launch {
@@ -37,27 +36,6 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
-/// sorted[r][i] = x[r][order[i]]: tokens as sorted rows meet them. Eight numbers a thread; k is a multiple of 8.
-__global__ void __launch_bounds__(kGatherThreads)
-    gather_tokens(const std::uint16_t* x, const std::int32_t* order, std::uint16_t* sorted, int k) {
-  const int first = static_cast<int>(blockIdx.x * kGatherThreads + threadIdx.x) * 8;
-  int from[8] = {};
-  if (first < k) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      from[i] = order[first + i];
-  }
-  ptx::griddepcontrol_wait();
-  ptx::griddepcontrol_launch_dependents();
-  if (first >= k) return;
-  const std::int64_t row = std::int64_t{blockIdx.y} * k;
-  std::uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    words[i] = x[row + from[2 * i]] | std::uint32_t{x[row + from[2 * i + 1]]} << 16;
-  ptx::st_global_if(true, sorted + row + first, words);
-}
-
 class PipelinedPlan final : public LinearPlan {
  public:
   PipelinedPlan(const LinearProblem& problem, const DeviceInfo& device)
@@ -75,15 +53,15 @@ class PipelinedPlan final : public LinearPlan {
     cudaFuncAttributes attributes{};
     FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
     registers_ = attributes.numRegs;
-    if (problem.act_order && problem.m > 0)
-      FWHT_CUDA(cudaMalloc(&sorted_, static_cast<std::size_t>(problem.m * problem.k * 2)));
+    if ((problem.act_order || form_.wgmma) && problem.m > 0)
+      FWHT_CUDA(cudaMalloc(&arranged_, static_cast<std::size_t>(arranged_tokens() * problem.k * 2)));
   }
 
-  ~PipelinedPlan() override { cudaFree(sorted_); }
+  ~PipelinedPlan() override { cudaFree(arranged_); }
 
   std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
   std::string packing() const override { return "operand_a"; }
-  bool one_stream_at_a_time() const override { return sorted_ != nullptr; }
+  bool one_stream_at_a_time() const override { return arranged_ != nullptr; }
 
   LinearNumerics numerics() const override {
     LinearNumerics numerics;
@@ -98,9 +76,10 @@ class PipelinedPlan final : public LinearPlan {
             {"tiles_per_warp", std::int64_t{form_.tiles_per_warp}},
             {"row_warps", std::int64_t{form_.row_warps}},
             {"k_warps", std::int64_t{form_.k_warps}},
-            {"ahead", std::int64_t{form_.ahead}},
+            {"ahead", std::int64_t{steps_ahead(form_, layout_.scales)}},
             {"registers", std::int64_t{registers_}},
             {"cluster", std::int64_t{form_.cluster}},
+            {"wgmma", std::int64_t{form_.wgmma ? 1 : 0}},
             {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
@@ -112,30 +91,37 @@ class PipelinedPlan final : public LinearPlan {
     pipelined::pack(problem(), weights, packed);
   }
 
-  /// Tokens in the order of the sorted rows.
-  void gather(const LinearOperands& operands, Stream stream) const {
+  /// Stages of wgmma are whole.
+  std::int64_t arranged_tokens() const {
+    return form_.wgmma ? ceil_div(problem().m, form_.tokens) * form_.tokens : problem().m;
+  }
+
+  /// Tokens in the order of the sorted rows, or as stages of wgmma, or both.
+  void arrange(const LinearOperands& operands, Stream stream) const {
     const LinearProblem& p = problem();
-    const Launch launch(
-        dim3(static_cast<unsigned>(ceil_div(p.k, kGatherThreads * 8)), static_cast<unsigned>(p.m)),
-        kGatherThreads, 0, stream, p.programmatic_launch);
-    FWHT_CUDA(cudaLaunchKernelEx(
-        &launch.config, gather_tokens, static_cast<const std::uint16_t*>(operands.x),
-        reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(operands.weights) + order_at(p)),
-        static_cast<std::uint16_t*>(sorted_), static_cast<int>(p.k)));
+    const auto* order =
+        reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(operands.weights) + order_at(p));
+    const Launch launch(dim3(static_cast<unsigned>(ceil_div(p.k, kArrangeThreads * 8)),
+                             static_cast<unsigned>(arranged_tokens())),
+                        kArrangeThreads, 0, stream, p.programmatic_launch);
+    FWHT_CUDA(cudaLaunchKernelEx(&launch.config, form_.wgmma ? stage_tokens : gather_tokens,
+                                 static_cast<const std::uint16_t*>(operands.x), p.act_order ? order : nullptr,
+                                 static_cast<std::byte*>(arranged_), static_cast<int>(p.m),
+                                 static_cast<int>(p.k), form_.tokens));
   }
 
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     const LinearProblem& p = problem();
-    if (p.act_order) gather(operands, stream);
+    if (arranged_ != nullptr) arrange(operands, stream);
     const Arguments arguments{static_cast<const std::byte*>(operands.weights),
-                              p.act_order ? sorted_ : operands.x,
+                              arranged_ != nullptr ? arranged_ : operands.x,
                               operands.y,
                               layout_,
                               static_cast<int>(p.m),
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
                               p.zero_points == ZeroPoints::v1 ? 1 : 0,
-                              p.programmatic_launch || (p.act_order && behind_programmatic_),
+                              p.programmatic_launch || (arranged_ != nullptr && behind_programmatic_),
                               static_cast<int>(p.rotation_order()),
                               static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
     const Launch launch(
@@ -150,7 +136,7 @@ class PipelinedPlan final : public LinearPlan {
   int registers_ = 0;
   bool batch_invariant_ = false;
   bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
-  void* sorted_ = nullptr;    // tokens in the order of the sorted rows
+  void* arranged_ = nullptr;  // tokens, see arrange
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The layer for many tokens and outputs on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied by wgmma.
+// The layer for many tokens on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied by wgmma.
 //
 // Idea. A tile of 16 outputs is one warp's part of operand A of m64nNk16, so four row warps are a warpgroup. Unpacked weights
-// stay in registers; tokens are operand B in shared memory, which every warp of the block reads: two stages of one step each.
+// stay in registers; tokens are operand B in shared memory, once for all row warps of a block. A kernel in front (stage_tokens)
+// has written them as they lie there, so bulk copies bring them, some steps ahead, and no warp waits for another one's weights.
 //
 // Bit card of a stage (N tokens x 128 k), a row of 128 bytes for each token and 64 k, rows of 8 tokens swizzled:
 //   k bits      32 block(bit 5) | 8 t (bits 3-4) | 4 half (bit 2) | 2 u (bit 1) | e (bit 0)
@@ -14,55 +15,47 @@
 
 namespace fwht::linear::pipelined {
 
-/// A thread's part of a step of tokens on the way from global memory to a stage.
+/// One share's stages of tokens and their barriers in shared memory; all numbers are the same for a whole warp.
 template <Form form>
-struct TokenStage {
-  static constexpr int kVectors = form.tokens * 16 / form.threads();
-  static_assert(kVectors * form.threads() == form.tokens * 16, "every thread brings as many vectors");
+struct TokenStages {
+  static constexpr int kBytes = form.stage_bytes_of_tokens(), kAll = form.k_warps * form.x_stages;
+  std::uint32_t first, barriers;
 
-  uint4 vectors[kVectors] = {};
-  const std::byte* next[kVectors];
-  int to[kVectors];  // of the first word, in bytes; -1: a token beyond m, zero from the start
-
-  __device__ TokenStage(const Arguments& a, const Place<form>& place) {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int vector = i * form.threads() + static_cast<int>(threadIdx.x);
-      const int token = vector / 8 % form.tokens, block = vector / (8 * form.tokens), in_row = vector % 8;
-      next[i] = static_cast<const std::byte*>(a.x) +
-                (std::int64_t{token} * a.k + place.step * kStepK + block * 64 + in_row * 8) * 2;
-      to[i] = token < a.m ? stage_word(form.tokens, token, block * 64 + in_row * 8) : -1;
-    }
+  __device__ TokenStages(const void* shared, int share) {
+    const std::uint32_t base = (ptx::shared_address(shared) + 1023) / 1024 * 1024;
+    first = base + share * (form.x_stages * kBytes);
+    barriers = base + kAll * kBytes + share * (form.x_stages * 8);
   }
+  __device__ std::uint32_t stage(int i) const { return first + i * kBytes; }
+  /// Tokens are there; every warp has used them.
+  __device__ std::uint32_t full(int i) const { return barriers + i * 8; }
+  __device__ std::uint32_t used(int i) const { return barriers + (kAll + i) * 8; }
 
-  __device__ void load() {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (to[i] >= 0) vectors[i] = ptx::ld_global_keep(next[i]);
-      next[i] += kStepK * 2;
+  /// By one thread of the share.
+  __device__ void begin() const {
+    for (int i = 0; i < form.x_stages; ++i) {
+      ptx::mbarrier_init(full(i), 1);
+      ptx::mbarrier_init(used(i), form.row_warps);
     }
+    ptx::fence_mbarrier_init();
   }
-
-  __device__ void store(std::byte* stage) const {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      if (to[i] < 0) continue;
-      const std::uint32_t words[4] = {vectors[i].x, vectors[i].y, vectors[i].z, vectors[i].w};
-#pragma unroll
-      for (int pair = 0; pair < 4;
-           ++pair)  // half and u: two bits of the row's vector, which the swizzle is over
-        *reinterpret_cast<std::uint32_t*>(stage + (to[i] ^ (pair << 4))) = words[pair];
-    }
+  __device__ void bring(int i, const std::byte* from) const {
+    ptx::mbarrier_arrive_expect_tx(full(i), kBytes);
+    ptx::bulk_copy_global_to_shared(stage(i), from, kBytes, full(i));
   }
 };
 
-/// Tokens beyond m are zero in both stages.
-template <Form form>
-__device__ void clear_stages(std::byte* stages) {
-  for (int i = static_cast<int>(threadIdx.x) * 16; i < 2 * form.stage_bytes_of_tokens();
-       i += form.threads() * 16)
-    *reinterpret_cast<uint4*>(stages + i) = {};
-}
+/// A place in a ring of `count` stages, and the parity of the phase that a step there completes.
+template <int count>
+struct RingPlace {
+  int i = 0;
+  std::uint32_t parity = 0;
+  __device__ void advance() {
+    const bool again = i + 1 == count;
+    i = again ? 0 : i + 1;
+    parity ^= again ? 1U : 0U;
+  }
+};
 
 /// Operand B at `address`: K-major, swizzled over 128 bytes (PTX ISA, "Matrix Descriptor Format").
 __device__ inline std::uint64_t token_descriptor(std::uint32_t address) {
@@ -70,45 +63,55 @@ __device__ inline std::uint64_t token_descriptor(std::uint32_t address) {
          std::uint64_t{1} << 62;
 }
 
-/// sums += s (q - z) x over one step whose tokens are at `stage`.
-template <Dtype dtype, int kScales, Form form>
+/// sums += s (q - z) x over one step whose tokens are at `stage`, once full(); unpacked() when the words are needed no longer.
+template <Dtype dtype, int kScales, Form form, class Full, class Unpacked>
 __device__ void multiply_stage(Sums<1, form.tokens / 8>& sums, const WeightStep<kScales>& weights,
-                               std::uint32_t stage, int lowest_zero) {
-  constexpr int kBlocksOfScale = 4 / kScales;
+                               std::uint32_t stage, int lowest_zero, const Full& full,
+                               const Unpacked& unpacked) {
+  // Half of a group's words are unpacked while the other half is multiplied.
+  constexpr int kWordsOfScale = 8 / kScales, kBatch = kWordsOfScale < 4 ? kWordsOfScale : 4;
+  const std::uint64_t tokens = token_descriptor(__shfl_sync(~0U, stage, 0));
+  std::uint32_t scales[kScales];
+#pragma unroll
+  for (int group = 0; group < kScales; ++group)
+    scales[group] = weights.scales[group];
 #pragma unroll
   for (int group = 0; group < kScales; ++group) {
     const Zeros<dtype> zeros(weights.zeros[group], lowest_zero);
     float part[form.tokens / 2];
-    std::uint32_t operand_a[2 * kBlocksOfScale][4];
+    std::uint32_t operand_a[kWordsOfScale][4];
 #pragma unroll
-    for (int word = 0; word < 2 * kBlocksOfScale; ++word)
-      unpack_word(word_of(weights.words, group * kBlocksOfScale + word / 2, word % 2), zeros,
-                  operand_a[word]);
-    ptx::wgmma_fence();
+    for (int first = 0; first < kWordsOfScale; first += kBatch) {
 #pragma unroll
-    for (int word = 0; word < 2 * kBlocksOfScale; ++word) {
-      const int block = group * kBlocksOfScale + word / 2;
-      const std::uint32_t at = stage + block / 2 * (form.tokens * 128) + (block % 2 * 2 + word % 2) * 32;
-      ptx::wgmma_m64k16_b_k_major<dtype, form.tokens>(part, operand_a[word], token_descriptor(at), word != 0);
+      for (int i = first; i < first + kBatch; ++i) {
+        const int word = group * kWordsOfScale + i;
+        unpack_word(word_of(weights.words, word / 2, word % 2), zeros, operand_a[i]);
+      }
+      if (group == 0 && first == 0) full();
+      if (group == kScales - 1 && first + kBatch == kWordsOfScale) unpacked();
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int i = first; i < first + kBatch; ++i) {
+        const int word = group * kWordsOfScale + i, block = word / 2;
+        const int at = block / 2 * (form.tokens * 128) + (block % 2 * 2 + word % 2) * 32;
+        ptx::wgmma_m64k16_b_k_major<dtype, form.tokens>(part, operand_a[i], tokens + at / 16, i != 0);
+      }
+      ptx::wgmma_commit_group();
     }
-    ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(part);
-    const float2 scale = half2_to_float2(weights.scales[group]);
+    const float2 scale = half2_to_float2(scales[group]);
 #pragma unroll
     for (int e = 0; e < form.tokens / 2; ++e)
       sums[0][e / 4][e % 4] = fmaf(e % 4 < 2 ? scale.x : scale.y, part[e], sums[0][e / 4][e % 4]);
   }
 }
 
-/// As multiply_layer; row warps are whole warpgroups and do not share k inside a block.
+/// As multiply_layer; row warps are whole warpgroups, and all.x is what stage_tokens wrote.
 template <Dtype dtype, int kScales, Form form>
 __device__ void multiply_layer_wgmma(const Arguments& all) {
-  static_assert(form.row_warps % 4 == 0 && form.k_warps == 1 && form.tiles_per_warp == 1);
+  static_assert(form.row_warps % 4 == 0 && form.tiles_per_warp == 1 && form.x_stages > 2);
   extern __shared__ __align__(16) float shared[];
-  auto* stages = reinterpret_cast<std::byte*>(shared);
-  stages += (1024 - ptx::shared_address(stages) % 1024) % 1024;
-  constexpr int kStage = form.stage_bytes_of_tokens();
   const Arguments a = tokens_of_block<dtype, form.tokens>(all);
   const Place<form> place(a);
   const int steps = place.steps_end - place.step;
@@ -118,39 +121,46 @@ __device__ void multiply_layer_wgmma(const Arguments& all) {
   for (int i = 0; i < form.ahead; ++i)
     if (i < steps) stream.load(weights[i]);
 
-  if (a.m < form.tokens) {
-    clear_stages<form>(stages);
-    __syncthreads();
+  const TokenStages<form> stages(shared, place.k_warp);
+  const bool brings = place.row_warp == 0 && place.lane == 0;
+  const auto* x = static_cast<const std::byte*>(a.x) + std::int64_t{place.step} * stages.kBytes;
+  if (brings) {
+    stages.begin();
+    ptx::griddepcontrol_wait();
+    for (int i = 0; i < min(form.x_stages, steps); ++i)
+      stages.bring(i, x + i * stages.kBytes);
   }
-  ptx::griddepcontrol_wait();
-  TokenStage<form> x(a, place);
-  if (steps > 0) {
-    x.load();
-    x.store(stages);
-    if (steps > 1) x.load();
-  }
-  ptx::fence_proxy_async_shared();
   __syncthreads();
 
   Sums<1, form.tokens / 8> sums = {};
+  RingPlace<form.x_stages> at, free;
   for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
     for (int i = 0; i < form.ahead; ++i) {
       const int step = base + i;
       if (step < steps) {
-        if (step + 1 < steps) {  // nobody reads the other stage since the last barrier
-          x.store(stages + (step + 1) % 2 * kStage);
-          ptx::fence_proxy_async_shared();
+        multiply_stage<dtype, kScales, form>(
+            sums, weights[i][0], stages.stage(at.i), a.lowest_zero,
+            [&] { ptx::mbarrier_wait_parity(stages.full(at.i), at.parity); },
+            [&] {
+              if (step + form.ahead < steps) stream.load(weights[i]);
+            });
+        if (place.lane == 0) ptx::mbarrier_arrive(stages.used(at.i));
+        at.advance();
+        if (step > 0) {  // the stage before this one is asked for again once the other warps have left it
+          const int again = step - 1 + form.x_stages;
+          if (brings && again < steps) {
+            ptx::mbarrier_wait_parity(stages.used(free.i), free.parity);
+            stages.bring(free.i, x + std::int64_t{again} * stages.kBytes);
+          }
+          free.advance();
         }
-        if (step + 2 < steps) x.load();
-        multiply_stage<dtype, kScales, form>(sums, weights[i][0],
-                                             ptx::shared_address(stages) + step % 2 * kStage, a.lowest_zero);
-        if (step + form.ahead < steps) stream.load(weights[i]);
-        __syncthreads();
       }
     }
   }
+  ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
+  __syncthreads();  // the sums take the place of the stages
   store_sums<dtype, form>(sums, shared, place, a);
 }
 
