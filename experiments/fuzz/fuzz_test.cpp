@@ -316,15 +316,19 @@ class FuzzPrograms : public testing::Test {
     const Ended ended = run(words);
     ++codes[ended.code];
     const auto after = content_of(root / "case");
-    std::string line;
-    for (const std::string& word : words)
+    std::string line, asked;
+    for (const std::string& word : words) {
       line += word.substr(0, 200) + " ";
+      asked += word + " ";
+    }
     SCOPED_TRACE(line);
     EXPECT_TRUE(ended.code == 0 || ended.code == 1 || ended.code == 2) << ended.code << ": " << ended.err;
     for (const char* raw :
          {"json.exception", "::at", "basic_", "stoi", "stod", "vector", "regex_error", "filesystem error",
           "bad_alloc", "AddressSanitizer", "runtime error", "what():"}) {
-      EXPECT_EQ(ended.err.find(raw), std::string::npos) << ended.err;
+      // A refusal repeats its argument, in which 'sto' and 'inf' may have met.
+      EXPECT_TRUE(asked.find(raw) != std::string::npos || ended.err.find(raw) == std::string::npos)
+          << ended.err;
     }
     if (ended.code == 2) {
       EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
