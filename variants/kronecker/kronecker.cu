@@ -14,7 +14,7 @@
 //             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
 //             warpgroup, pass or part
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise by wgmma
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise, in a ring by wgmma
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
 // What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing

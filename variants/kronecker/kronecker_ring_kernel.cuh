@@ -31,14 +31,15 @@ class BoxRing {
       ptx::mbarrier_init(read_ + 8 * t, readers);
     ptx::fence_mbarrier_init();
   }
-  /// The first contents of all places.
-  __device__ void fill(const CUtensorMap& map, int tiles) const {
+  __device__ void set_first_numbers() const {
+    for (int tile = 0; tile < kFirst; ++tile)
+      set_number(tile, static_cast<int>(blockIdx.x + tile * gridDim.x));
+  }
+  /// The first contents of places `from` to `end`.
+  __device__ void fill(const CUtensorMap& map, int from, int end, int tiles) const {
 #pragma unroll 1
-    for (int p = 0; p < places; ++p) {
-      const int tile = p / k_steps;
-      if (p % k_steps == 0) set_number(tile, static_cast<int>(blockIdx.x + tile * gridDim.x));
-      load(map, p, number(tile), p % k_steps, tiles);
-    }
+    for (int p = from; p < end; ++p)
+      load(map, p, number(p / k_steps), p % k_steps, tiles);
   }
 
   /// Of the tile at hand: its number in the problem, and its boxes.
@@ -257,7 +258,8 @@ __global__ void __launch_bounds__(128 * teams, 1)
   if (threadIdx.x == 0) {
     ring.init(4 * teams);
     ptx::griddepcontrol_wait();
-    ring.fill(maps.in, work.tiles);
+    ring.set_first_numbers();
+    ring.fill(maps.in, 0, k_steps, work.tiles);
     ptx::griddepcontrol_launch_dependents();
   }
   if constexpr (second > 1) {
@@ -285,6 +287,11 @@ __global__ void __launch_bounds__(128 * teams, 1)
   int part = team;
   Matrix matrix(work, own_block(part), lane);
   __syncthreads();  // the barriers and the table are there
+  // A thread that asks for many boxes is held up until some are there; nobody else waits for this one.
+  if (warp_of_block == 4 * teams - 1) {
+    if (lane == 0) ring.fill(maps.in, k_steps, places, work.tiles);
+    __syncwarp();
+  }
 
   float d[shape.accumulators()];
   int staged_row = -1, staged_box = 0;
