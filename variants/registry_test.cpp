@@ -85,13 +85,13 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp"}},
-  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp"}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp"}},
-  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp"}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp"}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, a scale of many rows",  "bf16/n4096/r8>e4m3:row,t16384",    "t16384",     {"cpu", "cpu_f64", "rotate_then_quantize"}},
@@ -365,8 +365,10 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
                                    kTakenByMatmul.contains(text) && variant->name == "matmul";
             const bool by_naive = machine.name != "no CUDA" && dtype == Dtype::f32 &&
                                   kTakenByNaive.contains(text) && variant->name == "naive";
-            const bool expected = row != nullptr && (kTakesEveryOperator.contains(variant->name) ||
-                                                     by_kronecker || by_naive || by_factors || by_matmul);
+            const bool by_kokkos_cuda = machine.name != "no CUDA" && variant->name == "kokkos_cuda";
+            const bool expected =
+                row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker || by_naive ||
+                                   by_factors || by_matmul || by_kokkos_cuda);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;

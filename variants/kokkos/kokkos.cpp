@@ -52,6 +52,7 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
                device.name, " has ", device.compute_capability(), "; FWHT_KOKKOS_CUDA_ARCHITECTURE chooses"));
   }
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  if (!problem.op.is_sylvester()) return supports_factors(problem, kLargestDeviceFactorsN);
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   return require_sylvester(problem, 2, kLargestTiledN);
 }

@@ -46,6 +46,7 @@ struct Work {
   int tiles, order;
   float scale;
   Rows rows;
+  bool sends_at_once;  ///< rows of results leave when they are staged, not under the next stage 1
 };
 
 template <Dtype dtype>
@@ -314,26 +315,32 @@ struct StorageRows {
   template <Dtype dtype, Launch launch>
   class Exit {
    public:
-    __device__ Exit(const Maps& maps, const Work&, std::uint32_t staging, std::byte* /*maxima*/, int /*team*/,
-                    int box, int lane)
-        : maps_(maps), writer_(staging, lane), staged_box_(box), lane_(lane) {}
+    __device__ Exit(const Maps& maps, const Work& work, std::uint32_t staging, std::byte* /*maxima*/,
+                    int /*team*/, int box, int lane)
+        : maps_(maps), work_(work), writer_(staging, lane), staged_box_(box), lane_(lane) {}
 
-    __device__ void behind_stage_1() {
-      if (staged_row_ < 0) return;
-      writer_.send(maps_.out, staged_box_, staged_row_, lane_);
-      staged_row_ = -1;
-    }
+    __device__ void behind_stage_1() { send(); }
     __device__ void wait_for_staging() const { writer_.wait(); }
     __device__ std::uint32_t staging() const { return writer_.staging(); }
     __device__ void put(int tile, const std::uint32_t (&words)[4]) const { writer_.put(tile, words); }
-    __device__ void staged(int row, int box) { staged_row_ = row, staged_box_ = box; }
+    __device__ void staged(int row, int box) {
+      staged_row_ = row, staged_box_ = box;
+      if (work_.sends_at_once) send();
+    }
     __device__ void end() {
-      behind_stage_1();
+      send();
       ptx::bulk_copy_wait_group_read<0>();
     }
 
    private:
+    __device__ void send() {
+      if (staged_row_ < 0) return;
+      writer_.send(maps_.out, staged_box_, staged_row_, lane_);
+      staged_row_ = -1;
+    }
+
     const Maps& maps_;
+    const Work& work_;
     BoxWriter<launch.shape.line()> writer_;
     int staged_row_ = -1, staged_box_, lane_;
   };
@@ -448,9 +455,9 @@ __global__ void __launch_bounds__(
         tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, b, kBoxBytes);
     }
   };
-  // A thread that asks for more than a multiprocessor may have under way waits. Inside the L2 that costs a third of the
-  // time, so there the slots behind the first are asked for under the first stage 1.
-  bool asks_later = work.counter == nullptr;
+  // A thread that asks for more than a multiprocessor may have under way waits, and its team with it. That costs a tenth
+  // of the time inside the L2, so there the slots behind the first are asked for under the first stage 1.
+  bool asks_later = work.counter == nullptr && kBoxes > 3;
   if (leads) {
     tiles.init(kBoxes, kWarps);
     ptx::griddepcontrol_wait();
