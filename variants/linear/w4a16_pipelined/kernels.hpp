@@ -21,9 +21,12 @@ struct FormAt {
 
 template <Dtype dtype, int kForm>
 Kernel kernel_of_form(int scales) {
-  if (scales == 1) return pipelined<dtype, 1, FormAt<kForm>>;
-  if (scales == 2) return pipelined<dtype, 2, FormAt<kForm>>;
-  return pipelined<dtype, 4, FormAt<kForm>>;
+  constexpr int kMost = kForms[kForm].most_scales;
+  if constexpr (kMost >= 4)
+    if (scales == 4) return pipelined<dtype, 4, FormAt<kForm>>;
+  if constexpr (kMost >= 2)
+    if (scales == 2) return pipelined<dtype, 2, FormAt<kForm>>;
+  return pipelined<dtype, 1, FormAt<kForm>>;
 }
 
 template <Dtype dtype, int kForm = 0>

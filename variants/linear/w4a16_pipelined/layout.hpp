@@ -73,6 +73,7 @@ struct Form {
   int x_stages = 0;      ///< there: steps of tokens in shared memory for each share of k
   bool rotates = false;  ///< tokens are multiplied by H first, see rotate_tokens.cuh
   int least_tiles = 1, most_tiles = 1 << 30;  ///< of the layers that it is meant for
+  int most_scales = 4;                        ///< and their groups in a step
   constexpr bool operator==(const Form&) const = default;
 
   constexpr int tiles() const { return tiles_per_warp * row_warps; }
@@ -109,30 +110,13 @@ inline constexpr int kMostSlice = 4096;
 
 /// The forms that are compiled, by measured times; see form_for.
 inline constexpr Form kForms[] = {
-    {.tokens = 8, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
-    {.tokens = 8,
-     .tiles_per_warp = 4,
-     .k_warps = 16,
-     .ahead = 1,
-     .blocks_per_sm = 1,
-     .least_tiles = 257,
-     .most_tiles = 512},
-    {.tokens = 8, .tiles_per_warp = 4, .ahead = 1, .blocks_per_sm = 2, .least_tiles = 513},
-    {.tokens = 16, .tiles_per_warp = 2, .k_warps = 16, .blocks_per_sm = 1, .most_tiles = 256},
-    {.tokens = 8, .k_warps = 16, .ahead = 1, .blocks_per_sm = 2, .most_tiles = 256},
+    {.tokens = 8, .k_warps = 16, .ahead = 1, .blocks_per_sm = 2, .x_first = true, .most_tiles = 256},
+    {.tokens = 8, .tiles_per_warp = 4, .ahead = 1, .blocks_per_sm = 2, .least_tiles = 513, .most_scales = 1},
     {.tokens = 8, .ahead = 1},
-    {.tokens = 16, .blocks_per_sm = 2, .most_tiles = 256},
+    {.tokens = 16, .ahead = 1, .blocks_per_sm = 2, .most_tiles = 256},
     {.tokens = 16, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 2, .x_first = true, .most_tiles = 512},
-    {.tokens = 16,
-     .row_warps = 8,
-     .k_warps = 2,
-     .ahead = 3,
-     .blocks_per_sm = 1,
-     .wgmma = true,
-     .x_stages = 8,
-     .least_tiles = 513},
     {.tokens = 16, .tiles_per_warp = 2, .k_warps = 4, .ahead = 1, .x_first = true},
-    {.tokens = 32, .tiles_per_warp = 2, .blocks_per_sm = 1, .most_tiles = 256},
+    {.tokens = 32, .tiles_per_warp = 2, .ahead = 1, .blocks_per_sm = 1, .most_tiles = 256},
     {.tokens = 32,
      .row_warps = 4,
      .k_warps = 4,
@@ -140,7 +124,8 @@ inline constexpr Form kForms[] = {
      .wgmma = true,
      .x_stages = 6,
      .least_tiles = 257,
-     .most_tiles = 512},
+     .most_tiles = 512,
+     .most_scales = 1},
     {.tokens = 32,
      .row_warps = 8,
      .k_warps = 2,
@@ -152,15 +137,9 @@ inline constexpr Form kForms[] = {
     {.tokens = 8, .row_warps = 4, .k_warps = 2, .blocks_per_sm = 2, .cluster = 4, .rotates = true},
 };
 
-/// Smaller groups need more registers than that many blocks have, or for many tokens than that many steps.
+/// Smaller groups need more registers than that many blocks have.
 constexpr int blocks_per_sm(const Form& form, int scales) {
   return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
-}
-constexpr int steps_ahead(const Form& form, int scales) {
-  const bool few_registers =
-      form.tiles_per_warp == 2 &&
-      ((form.tokens == 32 && scales == 4) || (form.tokens == 16 && form.threads() == 512 && scales > 1));
-  return few_registers ? 1 : form.ahead;
 }
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.

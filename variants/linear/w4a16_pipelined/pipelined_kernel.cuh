@@ -323,20 +323,19 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
 template <Dtype dtype, int kScales, Form form>
 __device__ void multiply_layer(const Arguments& all) {
   constexpr int kTiles = form.tiles_per_warp, kColumns = form.tokens / 8;
-  constexpr int kAhead = steps_ahead(form, kScales);
   extern __shared__ __align__(16) float shared[];
   const Arguments a = tokens_of_block<dtype, form.tokens>(all);
   const Place<form> place(a);
   const int steps = place.steps_end - place.step;
   WeightStream<kScales, form> stream(a, place);
-  WeightStep<kScales> weights[kAhead][kTiles];
+  WeightStep<kScales> weights[form.ahead][kTiles];
   const Operands<dtype, form> tokens(a, shared, place);
   Tokens<kColumns, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
   // Weights depend on no kernel before this one; x comes behind what is asked for before it.
   const bool x_first = form.x_first && !a.programmatic;
   if (x_first) x.begin(steps > 0);
 #pragma unroll
-  for (int i = 0; i < kAhead; ++i)
+  for (int i = 0; i < form.ahead; ++i)
     if (i < steps) stream.load(weights[i]);
   if (!x_first) {
     ptx::griddepcontrol_wait();
@@ -345,14 +344,14 @@ __device__ void multiply_layer(const Arguments& all) {
   }
 
   Sums<kTiles, kColumns> sums = {};
-  for (int base = 0; base < steps; base += kAhead) {
+  for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < form.ahead; ++i) {
       const int step = base + i;
       if (step < steps) {
         multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
                                                               step + 1 < steps);
-        if (step + kAhead < steps) stream.load(weights[i]);
+        if (step + form.ahead < steps) stream.load(weights[i]);
       }
     }
   }

@@ -155,6 +155,25 @@ TEST(PipelinedForm, EveryNumberOfTokensHasOneThatFits) {
   }
 }
 
+TEST(PipelinedForm, EveryLayerHasOneThatItsGroupsFit) {
+  for (const char* text : {"f16/m8/n64/k256/w4g32", "f16/m8/n16384/k256/w4g64", "f16/m8/n16384/k256/w4g128",
+                           "bf16/m32/n8192/k256/w4g32", "bf16/m32/n8192/k256/w4g-1"}) {
+    const LinearProblem problem = parse_linear_problem(text);
+    const Form form = kForms[form_for(problem, h200_description())];
+    const Layout layout = layout_of(problem);
+    EXPECT_TRUE(layout.scales <= form.most_scales && layout.tiles >= form.least_tiles &&
+                layout.tiles <= form.most_tiles)
+        << text;
+  }
+  // A form that takes groups of 128 only is taken for them.
+  EXPECT_EQ(
+      kForms[form_for(parse_linear_problem("f16/m1/n16384/k256/w4g128"), h200_description())].tiles_per_warp,
+      4);
+  EXPECT_EQ(
+      kForms[form_for(parse_linear_problem("f16/m1/n16384/k256/w4g64"), h200_description())].tiles_per_warp,
+      1);
+}
+
 TEST(PipelinedForm, WgmmaHasWholeWarpgroupsAndItsRegisters) {
   int found = 0;
   for (const Form& form : kForms) {

@@ -33,12 +33,13 @@ int form_for(const LinearProblem& problem, const DeviceInfo& device) {
     if (enough != best_is_enough) return enough;
     return enough ? f.tokens < best.tokens : f.tokens > best.tokens;
   };
-  const std::int64_t tiles = layout_of(problem).tiles;
+  const Layout layout = layout_of(problem);
   int best = -1;
   for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
     const Form& form = kForms[i];
     if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0)) continue;
-    if (tiles < form.least_tiles || tiles > form.most_tiles) continue;
+    if (layout.tiles < form.least_tiles || layout.tiles > form.most_tiles || layout.scales > form.most_scales)
+      continue;
     if (best < 0 || better(form, kForms[best])) best = i;
   }
   return best;

@@ -76,7 +76,7 @@ class PipelinedPlan final : public LinearPlan {
             {"tiles_per_warp", std::int64_t{form_.tiles_per_warp}},
             {"row_warps", std::int64_t{form_.row_warps}},
             {"k_warps", std::int64_t{form_.k_warps}},
-            {"ahead", std::int64_t{steps_ahead(form_, layout_.scales)}},
+            {"ahead", std::int64_t{form_.ahead}},
             {"registers", std::int64_t{registers_}},
             {"cluster", std::int64_t{form_.cluster}},
             {"wgmma", std::int64_t{form_.wgmma ? 1 : 0}},
