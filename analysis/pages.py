@@ -130,10 +130,11 @@ def width_table(device: Device, dtype: str, ns: Iterable[int] = ()) -> str:
     return table([f"{dtype}: n", "operator", *shares, *(f"{r} row{'s' * (r > 1)}, µs" for r in times), "error", "best"], rows, numeric="rest")
 
 
-def fused_table(device: Device, size: str = "") -> str:
-    """By encoding and size, all or those of one regime: share of the copy and gain over the pair at every n."""
+def fused_table(device: Device, size: str = "", *, widths=False) -> str:
+    """By encoding and size, all or those of one regime: share of the copy and gain over the pair at every n = 2^k, or at every row length
+    m 2^k. Empty where none was measured."""
     frame = tables.fused(device)
-    frame = frame[frame["size"].str.startswith(size)]
+    frame = frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)]
     lengths = sorted(set(frame["n"]))
     rows = []
     for (dtype, encoding, size), part in frame.groupby(["dtype", "encoding", "size"], sort=False):

@@ -109,6 +109,7 @@ const std::vector<Extra> kExtras = {
   {"any length, short groups",   "bf16/56x64/r5>nvfp4:128x4",        "nvfp4:128x4", {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
   {"any length, signs",          "f16/108x128+signs/r500>mxfp4",     "mxfp4",      {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
   {"fp8 of long rows",           "bf16/n32768/r5>e4m3:row",          "e4m3:row",   {"cpu", "cpu_f64", "kronecker", "rotate_then_quantize"}},
+  {"codes of a dense factor",    "f16/d56x64/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, short rows",     "bf16/12x64/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, two matrices",   "bf16/76x2x36x2/r5>e4m3:row",        "e4m3:row",   {"cpu", "cpu_f64", "rotate_then_quantize"}},
   {"any length, the tensor's scale", "bf16/28x512/r5>e4m3:tensor",   "e4m3:tensor", {"cpu", "cpu_f64", "rotate_then_quantize"}},

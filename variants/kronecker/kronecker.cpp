@@ -167,8 +167,7 @@ Support supports_encoding(const Problem& problem, const Launch& launch) {
         concat("the encoding ", to_string(problem.encoding), " is not offered by this variant: ", why...)};
   };
   if (!launch.writes_codes()) return refuse("rows of n=", problem.n(), " have no kernel that writes codes");
-  if (problem.op.has_dense() && !codes_launch(launch).held)
-    return refuse("warps have no room for the dense factor of ", to_string(problem.op));
+  if (problem.op.has_dense()) return refuse("the operator ", to_string(problem.op), " has a dense factor");
   if (encoder::is_rounded_first(problem.encoding)) return {};
   return refuse("rows are rounded to ", name_of(problem.out.dtype),
                 " first, scales are in fp32, and the tensor's must be given");
