@@ -110,9 +110,9 @@ def ladder_table(device: Device, dtype: str, size: tables.Size) -> str:
 
 
 def width_ranges(device: Device) -> list[str]:
-    """Least, median and greatest share of the best variant over the row lengths m 2^k, by size."""
+    """Least, median and greatest share of `kronecker` over the row lengths m 2^k, by size."""
     frame = tables.by_width(device)
-    parts = frame[frame["family"] == "width"].groupby(["size", "dtype"], sort=False)["fraction_of_limit"]
+    parts = frame[(frame["family"] == "width") & (frame["variant"] == "kronecker")].groupby(["size", "dtype"], sort=False)["fraction_of_limit"]
     return [f"{size}, {dtype}: {percent(p.min())} to {percent(p.max())} of a copy over {len(p)} row lengths, {percent(p.median())} in the middle"
             for (size, dtype), p in parts]  # fmt: skip
 
@@ -171,11 +171,26 @@ def overview_table(wide: Device | None, coded: Device | None, linear: Device | N
     return table(["more", "measured", "page"], rows, numeric=False)
 
 
+PEERS = {"dao": "fast-hadamard-transform", "hadacore": "HadaCore", "matmul": "PyTorch, matrix product", "compile": "PyTorch, torch.compile", "triton": "Triton"}
+
+
+def peers_table(device: Device) -> str:
+    """Kernels of others beside the best variant on the same problem: times, theirs over ours, errors over one rounding."""
+    frame = tables.beside_peers(device)
+    frame = frame[~frame["peer"].str.startswith("python:")]
+    frame = frame.assign(name=[PEERS.get(p, p) for p in frame["peer"]])
+    rows = [[escaped(r["name"]), f"{r['dtype']}, {escaped(r['operator'])}, {r['rows']} row{'s' * (r['rows'] > 1)}, {r['mode']}", significant(r["peer_us"]),
+             significant(r["time_us"]), escaped(r["variant"]), fixed(r["ratio"]), fixed(r["peer_rel_l2"] / tables.ideal_error(r["dtype"]))]
+            for r in frame.sort_values(["name", "n", "rows", "dtype"], kind="stable").to_dict("records")]  # fmt: skip
+    return table(["kernel", "problem", "its µs", "ours", "variant", "×", "its error"], rows, numeric="rest")
+
+
 def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
     wide, coded = newest(devices, lambda d: bool((d.results["family"] == "width").any())), newest(devices, lambda d: len(tables.fused(d)) > 0)
-    families = {"wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
+    others = newest(devices, lambda d: bool(peers_table(d)))
+    families = {"others": others, "peers_table": peers_table, "wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
                 "overview_table": overview_table}  # fmt: skip
     if device is None:
         return {"device": None} | families

@@ -79,8 +79,11 @@ def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=5, limit_us=4, fraction_of_limit=0.8)
     writer.measure("peer:dao", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=12, limit_us=4, fraction_of_limit=1 / 3, rel_l2="3e-4")
-    (row,) = parts_of(device_of(writer, tmp_path))["peers"].frame.itertuples()
+    device = device_of(writer, tmp_path)
+    (row,) = parts_of(device)["peers"].frame.itertuples()
     assert (row.peer, row.variant, row.n, row.time_us, row.peer_us, row.ratio, row.peer_rel_l2) == ("dao", "kronecker", 14336, 5, 12, 2.4, 3e-4)
+    assert "| fast-hadamard-transform | f16, 28x512, 64 rows, replay | 12 | 5 | kronecker | 2.40 | 1.45 |" in pages.peers_table(device)
+    assert pages.peers_table(device_of(gpu_folder(**TINY), tmp_path / "none")) == ""
 
 
 def test_fused_output_stands_beside_the_pair(tmp_path):

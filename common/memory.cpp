@@ -41,10 +41,12 @@ void Buffer::poison(unsigned char byte) {
 }
 
 void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+  if (bytes == 0) return;  // an empty vector may have no address, which memcpy must not see
   backend::copy(memory_, data_ + offset, Memory::host, static_cast<const std::byte*>(from), bytes);
 }
 
 void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
+  if (bytes == 0) return;
   backend::copy(Memory::host, static_cast<std::byte*>(to), memory_, data_ + offset, bytes);
 }
 

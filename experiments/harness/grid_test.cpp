@@ -166,7 +166,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused, widths");
+                 "paper, tune, host, headline, published, fused, widths, peers");
   }
 }
 
