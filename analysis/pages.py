@@ -151,8 +151,9 @@ def overview_table(wide: Device | None, coded: Device | None, linear: Device | N
         frame = tables.by_width(wide)
         part = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
         shares, error = part["fraction_of_limit"], part["over_ideal"].max()
+        span = f"{percent(shares.min())} to {percent(shares.max())}"
         rows.append(["row lengths m 2^k, such as 14336", f"in f16, DRAM: {percent(shares.median())} of a copy, the median of {len(part)} lengths "
-                     f"({percent(shares.min())} to {percent(shares.max())}); error at most {fixed(error)} roundings", "[operators](docs/operators.md)"])  # fmt: skip
+                     f"({span}); error at most {fixed(error)} roundings", "[operators](docs/operators.md)"])  # fmt: skip
     if coded:
         part = tables.fused(coded)
         part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()]
@@ -189,9 +190,9 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
     wide, coded = newest(devices, lambda d: bool((d.results["family"] == "width").any())), newest(devices, lambda d: len(tables.fused(d)) > 0)
-    others = newest(devices, lambda d: bool(peers_table(d)))
-    families = {"others": others, "peers_table": peers_table, "wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
-                "overview_table": overview_table}  # fmt: skip
+    peers = newest(devices, lambda d: bool(peers_table(d)))
+    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded,
+                "fused_table": fused_table, "overview_table": overview_table}  # fmt: skip
     if device is None:
         return {"device": None} | families
     newer = newest(devices, timed_on_gpu)
@@ -280,8 +281,9 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     """What docs/linear.md and docs/several_gpus.md show, each of the newest run that has it."""
     linear = newest(devices, layers.covers_headline)
     parallel = newest(devices, lambda d: len(layers.speedups(d)) > 0)
-    queries = (layers.over_others, layers.split_over_data_parallel, layers.rotated)
-    others, split, turned = (newest(devices, lambda d, query=query: len(query(d)) > 0) for query in queries)
+    others = newest(devices, lambda d: len(layers.over_others(d)) > 0)
+    split = newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0)
+    turned = newest(devices, lambda d: len(layers.rotated(d)) > 0)
     study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
     values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
                               "linear": linear, "split": split, "others": others, "turned": turned, "linear_table": linear_table, "split_table": split_table,

@@ -274,7 +274,8 @@ def test_tables_of_widths_and_fused_output(wide, tmp_path):
     assert "| e4m3:row, f16 | DRAM, replay | 75 %, × 1.50 |" in pages.fused_table(fused)
     assert pages.fused_table(fused, widths=True) == ""
     for variant, time in (("kronecker", 12), ("rotate_then_quantize", 18)):
-        writer.measure(variant, "f16", 3584, 3584 * 18725, "replay", operator="28x128", encoding="int8:row", time_us=time, limit_us=6, fraction_of_limit=6 / time)
+        row = {"operator": "28x128", "encoding": "int8:row", "time_us": time, "limit_us": 6, "fraction_of_limit": 6 / time}
+        writer.measure(variant, "f16", 3584, 3584 * 18725, "replay", **row)
     wider = device_of(writer, tmp_path / "wider")
     assert "| int8:row, f16 | DRAM, replay | 50 %, × 1.50 |" in pages.fused_table(wider, widths=True) and "int8:row" not in pages.fused_table(wider)
     assert "DRAM: time of two launches over ours, e4m3:row 1.50 to 1.50" in pages.overview_table(None, fused, None, None)

@@ -308,9 +308,9 @@ bool run_study(const StudyOptions& options, Communicator& communicator, const De
   RankStudy study(options, communicator, device, cache);
   bool all_right = true;
   for (const MlpProblem& point : points_of(options, communicator.size())) {
-    if (!all_go_on(communicator, options.limit)) return false;
     PointResult result{key_of(point, options), {}, {}};
     try {
+      if (!all_go_on(communicator, options.limit)) return false;
       result = study.run_point(point);
     } catch (const BadRequest& error) {  // every rank says the same
       result.layer["status"] = "unsupported";

@@ -85,16 +85,19 @@ class ProcessesGpu : public Program {
   }
 
   /// Of rank 0; the other runs beside it, its output in other.log. `port` apart for every test.
-  Ended run_two(int port, const std::string& arguments, const std::string& before_other = "") {
+  /// @param behind  a command of the shell that follows the start of the other, whose process is $p
+  Ended run_two(int port, const std::string& arguments, const std::string& behind = "wait $p") {
     const std::string program = std::string("'") + FWHT_TENSOR_PARALLEL_PROGRAM + "' ";
     const auto place = [&](int rank) {
       return "RANK=" + std::to_string(rank) + " WORLD_SIZE=2 MASTER_PORT=" + std::to_string(port) + " ";
     };
     std::string other = "(";  // by +=, because g++ 12 warns of + without cause
     for (const std::string& part :
-         {place(1), before_other, program, arguments, std::string(" >'"), (folder / "other.log").string()})
+         {place(1), program, arguments, std::string(" >'"), (folder / "other.log").string()})
       other += part;
-    other += "' 2>&1) &";
+    other += "' 2>&1 & p=$!; ";
+    other += behind;
+    other += ") &";
     EXPECT_EQ(std::system(other.c_str()), 0);
     return run(arguments + " --output results", place(0));
   }
@@ -124,9 +127,12 @@ TEST_F(ProcessesGpu, ARankThatDoesNotComeEndsTheRunWithinTheLimit) {
 
 TEST_F(ProcessesGpu, ARankThatDiesEndsTheRunAndKeepsWhatIsDone) {
   const auto begin = std::chrono::steady_clock::now();
+  const std::string table = (folder / "results" / "tensor_parallel.csv").string();
   const Ended ended =
       run_two(29563, "--check --shape 1024x7168x1024 --tokens 1,2,3,4,5,6,7,8 --repeats 20000 --limit 5",
-              "timeout -s KILL 8 ");
+              "i=0; until grep -qs ,ok, '" + table +
+                  "' || [ $i = 400 ]; do sleep 0.1; i=$((i + 1)); done; "
+                  "kill -KILL $p");
   EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_FALSE(ended.err.empty());
   const auto rows = rows_of("tensor_parallel.csv");
