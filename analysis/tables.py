@@ -347,7 +347,7 @@ def by_width(device: Device) -> pd.DataFrame:
     frame = frame[((frame["size"] == "DRAM") & (frame["mode"] == "replay")) | ((frame["size"] == "L2") & (frame["mode"] == "alternating"))]
     typical = np.log2(frame[frame["family"] == "width"].groupby("size")["elements"].median().astype(float))
     far = (np.log2(frame["elements"].astype(float)) - frame["size"].map(typical)).abs()
-    frame = frame.assign(far=far, size=frame["size"] + ", " + frame["mode"])[far <= 1].sort_values("far", kind="stable")
+    frame = frame.assign(far=far, size=frame["size"].astype(str) + ", " + frame["mode"].astype(str))[far <= 1].sort_values("far", kind="stable")
     return frame.drop_duplicates(["dtype", "n", "size"]).sort_values(["size", "dtype", "n"], key=display_rank, ignore_index=True)
 
 

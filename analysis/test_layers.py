@@ -51,6 +51,15 @@ def test_widths_stand_beside_powers_of_two(wide):
     assert few.loc[14336, ["rows", "time_us", "limit_us"]].to_list() == ["1 row", 2.0, 1.5] and few["rows"].to_list() == ["1 row"] * 2
 
 
+def test_widths_that_were_measured_out_of_place_alone(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("cold",), dtypes=("f16",))
+    writer.measure("kronecker", "f16", 14336, 14336 << 13, "cold", operator="28x512")
+    for row in writer.tables["results.csv"]:
+        row["placement"] = "out"
+    device = device_of(writer, tmp_path)
+    assert tables.by_width(device).empty and "widths" not in parts_of(device)
+
+
 def test_who_supports_what(tmp_path):
     found = tables.support(device_of(gpu_folder(**TINY), tmp_path)).set_index(["variant", "dtype"])
     assert found.loc[("wgmma", "f16"), ["takes", "refuses"]].to_list() == ["4096", "16"]
