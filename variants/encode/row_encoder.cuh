@@ -60,24 +60,27 @@ __device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int l
   }
 }
 
-/// Over the lanes of a group, from `step` on.
-template <int scales, int vectors, class Maximum>
-__device__ __forceinline__ void maxima_of_lanes(Maximum (&maximum)[vectors], int step, int lanes) {
-#pragma unroll
-  for (int i = 0; i < 5; ++i) {
-    if (step >= lanes) return;
-#pragma unroll
-    for (int s = 0; s < scales; ++s)
-      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step));
-    step *= 2;
-  }
-}
-
 /// Lanes of a group: known to the compiler where the format says it.
 template <class Form>
 __device__ __forceinline__ int lanes_of_group(const Output& out) {
+  if (Form::whole_row) return 32;
   if (Form::family == Family::e8m0) return 4;
   return Form::family == Family::e4m3 ? 2 : out.lanes;
+}
+
+/// Over the lanes of a group, from `first_step` on. Where their number is not known, a lane behind the end is the lane
+/// itself: a branch would take longer than its shuffle.
+template <class Form, int first_step, int scales, int vectors, class Maximum>
+__device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&maximum)[vectors]) {
+  constexpr bool kKnown = Form::whole_row || Form::family != Family::f32;
+  const int lanes = lanes_of_group<Form>(out);
+#pragma unroll
+  for (int step = first_step; step < 32; step *= 2) {
+    if (kKnown && step >= lanes) return;
+#pragma unroll
+    for (int s = 0; s < scales; ++s)
+      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step & (lanes - 1)));
+  }
 }
 
 // ---- codes
@@ -175,19 +178,41 @@ __device__ __forceinline__ void round_to_storage(float (&y)[count]) {
 /// How a lane's vectors share scales.
 template <class Form, int vectors, int vectors_of_row>
 struct Sharing {
-  /// Whole rows: all lanes know the scale of each row. Groups: see spread_maxima; the fewest lanes of a group
-  /// are two for 16 elements, else four.
-  static constexpr int kMostSteps = Form::whole_row ? 0 : (Form::family == Family::e4m3 ? 1 : 2);
-  static constexpr int kSteps = vectors >= 1 << kMostSteps ? kMostSteps : (vectors > 1 ? 1 : 0);
-  static constexpr int kScales = Form::whole_row ? vectors / vectors_of_row : vectors >> kSteps;
+  static constexpr int kVectorsOfScale = Form::whole_row ? vectors_of_row : 1;
+  static constexpr int kGroups = vectors / kVectorsOfScale;  // that a lane has elements of
+  /// Each lane goes on with the scales of some of its groups, see spread_maxima: of no fewer than a group has lanes. That is
+  /// two for 16 elements, four for 32; all for a row.
+  static constexpr int kMostSteps = Form::whole_row                             ? (Form::rounded ? 5 : 0)
+                                    : Form::family == Family::e4m3              ? 1
+                                    : Form::wide && Form::family == Family::f32 ? 3
+                                                                                : 2;
+  static constexpr int kSteps = log2_floor(kGroups) < kMostSteps ? log2_floor(kGroups) : kMostSteps;
+  static constexpr int kScales = kGroups >> kSteps;
   static constexpr int kOwners = 1 << kSteps;  // lanes, of which each has one scale in so many
+
+  /// The first vector of the lane's scale number s, counted from that of its first scale.
+  __device__ static constexpr int vector_of(int s) { return (s << kSteps) * kVectorsOfScale; }
+  /// The first vector of its first scale.
+  __device__ static int first_vector(int lane) { return (lane & (kOwners - 1)) * kVectorsOfScale; }
+  /// Which of a lane's scales is that of vector v, and which lane of each kOwners has it.
+  __device__ static constexpr int scale_of(int v) { return v / kVectorsOfScale >> kSteps; }
+  __device__ static int owner_of(int v, int lane) {
+    return (lane & ~(kOwners - 1)) | (v / kVectorsOfScale & (kOwners - 1));
+  }
+  /// All those lanes of a warp, one bit each.
+  __device__ static constexpr std::uint32_t owners_of(int v) {
+    std::uint32_t lanes = 0;
+    for (int lane = v / kVectorsOfScale & (kOwners - 1); lane < 32; lane += kOwners)
+      lanes |= 1U << lane;
+    return lanes;
+  }
 
   /// The scale of vector v, from the lane that has it.
   template <bool number>
   __device__ static Scale of_vector(const Scale (&scale)[kScales], int v, int lane) {
-    Scale wanted = scale[Form::whole_row ? v / vectors_of_row : v >> kSteps];
+    Scale wanted = scale[scale_of(v)];
     if constexpr (kSteps > 0) {
-      const int owner = (lane & ~(kOwners - 1)) | (v & (kOwners - 1));
+      const int owner = owner_of(v, lane);
       wanted.factor = __shfl_sync(0xFFFFFFFFU, wanted.factor, owner);
       if constexpr (number) wanted.number = __shfl_sync(0xFFFFFFFFU, wanted.number, owner);
     }
@@ -223,7 +248,7 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
     }
   } else {
     spread_maxima<Shared::kSteps>(of_vector, lane);
-    maxima_of_lanes<Shared::kScales>(of_vector, Shared::kOwners, lanes_of_group<Form>(out));
+    maxima_of_lanes<Form, Shared::kOwners, Shared::kScales>(out, of_vector);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = of_vector[s];
@@ -258,11 +283,11 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
       return static_cast<std::uint8_t>(scale[s].code);
     }
   };
-  const auto vector = [](int s) { return Form::whole_row ? s * vectors_of_row : s << Shared::kSteps; };
+  const auto vector = [](int s) { return Shared::vector_of(s); };
   const int lane = where.lane();
-  if (Form::whole_row ? !where.leads_row() : (lane & (lanes_of_group<Form>(out) - 1)) >= Shared::kOwners)
-    return;
-  const int first = Form::whole_row ? 0 : lane & (Shared::kOwners - 1);
+  if (Form::whole_row && !where.leads_rows()) return;
+  if ((lane & (lanes_of_group<Form>(out) - 1)) >= Shared::kOwners) return;
+  const int first = Shared::first_vector(lane);
   const auto row = [&](int s) { return where.row(first) + where.row_step(vector(s)); };
   const auto column = [&](int s) {
     if (Form::whole_row) return 0U;
@@ -308,8 +333,8 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
 /// @tparam vectors_of_row  how many of the vectors belong to one row
 /// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v, column);
 ///                         row(v), column(v): of the first element; row_step(v), column_step(v): the same from
-///                         vector 0, constants; exists(v); lane(); leads_row(); asks_for_nan(): whether any of
-///                         the warp's elements may be NaN
+///                         vector 0, constants; exists(v); lane(); leads_rows(): whether the warp stores the scales of
+///                         whole rows; asks_for_nan(): whether any of its elements may be NaN
 /// @param meet             see find_maxima()
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
 __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8], const Where& where,

@@ -77,14 +77,15 @@ class BoxEncoder {
   /// @param maximum  joins(): of each row of the tile
   /// @param pairs    the first chunk
   __device__ void encode(int row, const float (&maximum)[kRows], Pairs& pairs) const {
-    encoder::ScalesOfMaxima<kRows> of_rows;
+    encoder::ScalesOfMaxima<1> of_rows;  // each lane has that of one of the rows
     if constexpr (Form::whole_row) {
       if (work_.out.rule.given) {
         encoder::given_scales(work_.out, 1.0F, of_rows);
       } else {
+        of_rows.maximum[0] = maximum[0];
 #pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          of_rows.maximum[r] = maximum[r];
+        for (int r = 1; r < kRows; ++r)
+          of_rows.maximum[0] = (lane_ & (kRows - 1)) == r ? maximum[r] : of_rows.maximum[0];
         encoder::scales_of_maxima<Form, dtype>(work_.out, 1.0F, of_rows);
       }
     }
@@ -108,7 +109,7 @@ class BoxEncoder {
   struct Places {
     std::uint32_t first_row;
     int first_column, rows_left, elements_left, this_lane;
-    bool leads;
+    bool leads;  // of the row's warps
 
     __device__ static constexpr bool has_places() { return false; }
     __device__ static std::uint32_t row_step(int v) { return static_cast<std::uint32_t>(v / kChunkOfRow); }
@@ -119,23 +120,17 @@ class BoxEncoder {
       return static_cast<int>(row_step(v)) < rows_left && column_step(v) < elements_left;
     }
     __device__ int lane() const { return this_lane; }
-    __device__ bool leads_row() const { return leads; }
+    __device__ bool leads_rows() const { return leads; }
   };
 
-  __device__ void encode_chunk(int row, int chunk, const encoder::ScalesOfMaxima<kRows>& of_rows,
+  __device__ void encode_chunk(int row, int chunk, const encoder::ScalesOfMaxima<1>& of_rows,
                                Pairs& pairs) const {
     using Shared = encoder::Sharing<Form, kChunk, kChunkOfRow>;
     const int first = chunk * kChunk;  // of a row's vectors in this box
     encoder::ScalesOfMaxima<Shared::kScales> scales;
     if constexpr (Form::whole_row) {
-      static_assert(Shared::kScales == kRows);
-#pragma unroll
-      for (int s = 0; s < Shared::kScales; ++s) {
-        scales.maximum[s] = of_rows.maximum[s];
-        scales.scale[s] = of_rows.scale[s];
-        scales.factor[s] = of_rows.factor[s];
-      }
-      scales.are_short = of_rows.are_short, scales.take_quotient = of_rows.take_quotient;
+      static_assert(Shared::kScales == 1 && Shared::kOwners == kRows);
+      scales = of_rows;
     } else {
       encoder::find_maxima_of_pairs<Form, Shared, dtype>(work_.out, pairs, lane_, scales.maximum, 0);
       encoder::scales_of_maxima<Form, dtype>(work_.out, 1.0F, scales);
@@ -153,9 +148,12 @@ class BoxEncoder {
                         work_.row_count - row,
                         left_ - 256 * first - 8 * lane_,
                         lane_,
-                        box_ == 0 && lane_ == 0 && first == 0};
-    encoder::encode_pairs<Form, dtype, kChunkOfRow>(work_.out, 1.0F, pairs, scales, places,
-                                                    [](auto&, auto&) {});
+                        box_ == 0 && first == 0};
+    encoder::encode_pairs<Form, dtype, kChunkOfRow>(
+        work_.out, 1.0F, pairs, scales, places, [&](auto& of_y, auto& of_groups, auto& codes) {
+          encoder::exact_codes<Form, dtype, kChunkOfRow>(work_.out, lane_, of_y, of_groups, codes);
+          return false;
+        });
   }
 
   __device__ void read(int first, Pairs& pairs) const {

@@ -14,8 +14,7 @@ namespace fwht::mma_split {
 
 template <Dtype dtype, int log_n, bool many_dense, class Form>
 EncodedKernel encoded_instance() {
-  constexpr KernelId id =
-      encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded, Form::bits);
+  constexpr KernelId id = encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded);
   constexpr rows::LaunchCode code = rows::code_of(id.launch);
   if constexpr (id.launch.form == rows::Form::in_warps) {
     return rows_in_warps<dtype, log_n, code, id.access, id.trigger, id.scaling, NonFiniteRepair,
@@ -33,14 +32,16 @@ EncodedKernel find_encoded(const KernelId& id, bool joins, bool rounded) {
   EncodedKernel found = nullptr;
   const auto try_form = [&]<int log_n, bool many_dense, class Form>() {
     if (joins == Form::whole_row && rounded == Form::rounded &&
-        id == encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded, Form::bits)) {
+        id == encoded_kernel(dtype, log_n, many_dense, Form::whole_row, Form::rounded)) {
       found = encoded_instance<dtype, log_n, many_dense, Form>();
     }
   };
   const auto try_one = [&]<int log_n, bool many_dense, bool rounds>() {
-    try_form.template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, false, rounds>>();
+    try_form
+        .template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, false, rounds, rounds>>();
     if constexpr (kFamily == encoder::Family::f32 && log_n > 8)
-      try_form.template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, true, rounds>>();
+      try_form
+          .template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, true, rounds, rounds>>();
   };
   [&]<int... offset>(std::integer_sequence<int, offset...>) {
     (try_one.template operator()<kSmallestLogN + offset, false, true>(), ...);

@@ -1,8 +1,7 @@
 // mma_split: how kernels that write codes are launched. Measured on an H200.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <cstdint>
 
 #include "common/encoding.hpp"
 #include "variants/encode/scales.hpp"
@@ -37,32 +36,23 @@ constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
   }
 }
 
-/// For many contiguous rows that are rounded first. Four bits per code take the most instructions: there eight vectors
-/// share the fixed part of a warp's code. Where log2 n is odd, factors of groups cannot take over the last one of the
-/// transform, and eight vectors are better for all. A scale per row is a chain of operations that wait for each other: more
-/// warps instead.
-///
-/// @param bits  of a code
-constexpr Launch launch_of_many_rounded(int log_n, bool joins, int bits) {
-  switch (log_n) {
-    case 7:
-    case 9:
-      return kEightVectorsSmallBlocks;
-    case 8:
-      return bits == 4 ? kEightVectorsSmallBlocks : kFourVectorsSmallBlocks;
-    case 10:
-      return bits == 4 ? kEightVectorsSmallBlocks : rows::in_warps(4, 64, 18);
-    case 12:
-      return joins ? rows::across_warps(8, 2, 10) : encoded_launch(log_n, true, joins);
-    default:
-      return encoded_launch(log_n, true, joins);
-  }
+/// For many contiguous rows that are rounded first. Eight vectors share the fixed part of a warp's code, and each lane works
+/// out the scales of some of them only.
+constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
+  if (log_n <= 10) return kEightVectorsSmallBlocks;
+  if (log_n == 12 && joins) return rows::across_warps(8, 2, 10);
+  return encoded_launch(log_n, true, joins);
+}
+
+/// From how many elements on the above is faster than the launch of few rows: a wave of warps with four vectors each; below
+/// it more warps are better. Rows of 4096 with one scale: from where data do not fit the L2.
+constexpr std::int64_t fewest_of_many(int log_n, bool joins, int multiprocessors) {
+  return log_n == 12 && joins ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
 }
 
 /// Kernels for numbers that are not rounded first have the launches of many rows alone.
-constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded,
-                                  int bits) {
-  const Launch launch = many_dense && rounded ? launch_of_many_rounded(log_n, joins, bits)
+constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool joins, bool rounded) {
+  const Launch launch = many_dense && rounded ? launch_of_many_rounded(log_n, joins)
                                               : encoded_launch(log_n, many_dense || !rounded, joins);
   // Addresses of a block's only row cost little.
   const bool dense = rounded && many_dense && launch.form == rows::Form::in_warps;
@@ -72,7 +62,7 @@ constexpr KernelId encoded_kernel(Dtype dtype, int log_n, bool many_dense, bool 
 
 /// Of rows that are put through a prologue first: the launch of many, any distance apart.
 constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
-  return encoded_kernel(dtype, log_n, true, joins, false, 8);
+  return encoded_kernel(dtype, log_n, true, joins, false);
 }
 
 /// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of
@@ -81,11 +71,16 @@ constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
 }
 
-using encoder::is_rounded_first;
-
 /// Elements of a group as the kernel sees it.
 constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind == ScaleGranularity::Kind::group ? encoding.scales.group : n;
+}
+
+/// Whether the kernels of storage_encoder.cuh take the problem: fp32 scales there are for Form::wide groups.
+constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
+  const bool is_wide =
+      encoder::family_of(encoding.format) != encoder::Family::f32 || group_in_row(encoding, n) >= 64;
+  return encoder::is_rounded_first(encoding) && is_wide;
 }
 
 /// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its vector

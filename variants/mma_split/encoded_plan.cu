@@ -80,14 +80,13 @@ class EncodedPlan final : public Plan {
       : Plan(problem), multiprocessors_(device.sm_count), compute_capability_(device.compute_capability()) {
     const Dtype dtype = problem.dtype();
     const int log_n = log2_floor(problem.n());
-    // A wave of warps with four vectors each; below it more warps are better.
-    const bool many_rows = problem.elements() > std::int64_t{1024} * 16 * device.sm_count;
     const bool joins = joins_vectors(problem.encoding, problem.n());
-    const bool rounded = is_rounded_first(problem.encoding);
-    id_ = has_prologue(problem)
-              ? prepared_kernel(dtype, log_n, joins)
-              : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins,
-                               rounded, code_bits(problem.encoding.format));
+    const bool many_rows = problem.elements() > fewest_of_many(log_n, joins, device.sm_count);
+    const bool rounded = is_rounded_first(problem.encoding, problem.n());
+    id_ =
+        has_prologue(problem)
+            ? prepared_kernel(dtype, log_n, joins)
+            : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
     kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins, rounded)
                                    : kernels_for<Dtype::bf16>(problem, id_, joins, rounded);
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {

@@ -69,47 +69,24 @@ struct EncodedRows {
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
-  /// While the data are on their way: a launch finds none of its arguments in the constant cache, and the epilogue would
-  /// wait for each line of them.
-  __device__ static void fetch_arguments(const Arguments& arguments) {
-    const encoder::Output& out = arguments.out;
-    asm volatile("" ::"f"(out.brief.above), "f"(out.last), "r"(out.lanes));
-  }
-
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,
                                                     const RowAccess<tile, access>& io,
                                                     const Prologue<tile, access>& prologue, int self,
                                                     float (&x)[tile.vectors][8], bool failed) {
-    const bool repaired =
-        Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
-    struct {
-      const Arguments& arguments;
-      const RowAccess<tile, access>& io;
-      bool repaired;  // only there may be NaN
-      __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
-      __device__ int column(int v) const { return io.column(v); }
-      __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
-      __device__ int column_step(int v) const { return io.column_step(v); }
-      __device__ bool exists(int v) const {
-        if constexpr (prepares) return io.exists(v) && places_of(arguments).exists(row(v));
-        return io.exists(v);
-      }
-      __device__ static constexpr bool has_places() { return prepares; }
-      __device__ std::uint64_t code_offset(int v) const {
-        if constexpr (prepares) return io.exists(v) ? places_of(arguments).code_offset(row(v), column(v)) : 0;
-        return 0;
-      }
-      __device__ std::int64_t scale_position(int v, std::uint32_t at) const {
-        if constexpr (prepares) return places_of(arguments).scale_position(row(v), at);
-        return 0;
-      }
-      __device__ int lane() const { return rows::lane_of_warp(); }
-      __device__ bool leads_row() const { return lane() == 0; }
-      __device__ bool asks_for_nan() const { return repaired; }
-    } const where{arguments, io, repaired};
-    encode<tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, [](float maximum) { return maximum; });
+    const auto none_to_meet = [](float maximum) { return maximum; };
+    if constexpr (Form::rounded) {
+      const RowsOfWarp<tile, access> where{arguments, io, false};
+      encoder::encode_rounded<Form, tile.dtype, tile.vectors_of_row(), true>(
+          arguments.out, x, where, !failed, none_to_meet,
+          [&] { store_rows_alone<tile, access>(arguments, prologue, self); });
+    } else {
+      const bool repaired =
+          Repair::template take_rows<tile, access>(arguments.rows, warp, prologue, self, x, failed);
+      const RowsOfWarp<tile, access> where{arguments, io, repaired};
+      encoder::encode<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where, none_to_meet);
+    }
     if (arguments.out.pads) [[unlikely]]
       pad<tile>(arguments, self);
   }
@@ -119,51 +96,19 @@ struct EncodedRows {
   __device__ __forceinline__ static void store_share_of_row(const Arguments& arguments,
                                                             const DeviceWarp<tile>& warp,
                                                             const RowAccess<tile, access>&, int self) {
-    constexpr int kWarps = tile.warps_per_row, kKept = tile.kept();
-    float x[kKept * kWarps][8];
+    constexpr int kVectors = tile.kept() * tile.warps_per_row;
+    float x[kVectors][8];
     take_share_of_row<tile>(warp, self, x);
-    struct {
-      const Arguments& arguments;
-      int self;
-      __device__ std::uint32_t row(int) const { return blockIdx.x; }
-      __device__ int column(int i) const {
-        constexpr Tile row = tile;
-        return column_behind_exchange(row, self, i, lane());
-      }
-      __device__ static std::uint32_t row_step(int) { return 0; }
-      __device__ static int column_step(int i) {
-        constexpr Tile row = tile;
-        return column_behind_exchange(row, 0, i, 0);
-      }
-      __device__ static bool asks_for_nan() { return true; }
-      __device__ bool exists(int) const {
-        if constexpr (prepares) return places_of(arguments).exists(blockIdx.x);
-        return true;
-      }
-      __device__ static constexpr bool has_places() { return prepares; }
-      __device__ std::uint64_t code_offset(int v) const {
-        if constexpr (prepares) return places_of(arguments).code_offset(blockIdx.x, column(v));
-        return 0;
-      }
-      __device__ std::int64_t scale_position(int, std::uint32_t at) const {
-        if constexpr (prepares) return places_of(arguments).scale_position(blockIdx.x, at);
-        return 0;
-      }
-      __device__ int lane() const { return rows::lane_of_warp(); }
-      __device__ bool leads_row() const { return self == 0 && lane() == 0; }
-    } const where{arguments, self};
-    __shared__ float maxima[2][kWarps];  // rows off the short way ask again, all warps of them
-    int turn = 0;
-    encode<tile.dtype, kKept * kWarps>(arguments.out, x, where, [&](float maximum) {
-      float(&of_warps)[kWarps] = maxima[turn];
-      turn ^= 1;
-      if (where.lane() == 0) of_warps[self] = maximum;
-      __syncthreads();
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w)
-        maximum = fmaxf(maximum, of_warps[w]);
-      return maximum;
-    });
+    const ShareOfRow<tile> where{arguments, self};
+    __shared__ float maxima[2][tile.warps_per_row];
+    const Meeting<tile> meet{maxima, self};
+    if constexpr (Form::rounded) {
+      // What has one scale is short in all warps or in none.
+      encoder::encode_rounded<Form, tile.dtype, kVectors, Form::whole_row && (kVectors > 4)>(
+          arguments.out, x, where, true, meet, [&] { store_row_again<tile, access>(arguments, self); });
+    } else {
+      encoder::encode<Form, tile.dtype, kVectors>(arguments.out, x, where, meet);
+    }
     if (arguments.out.pads) [[unlikely]]
       pad<tile>(arguments, self);
   }
@@ -173,14 +118,115 @@ struct EncodedRows {
     return {arguments.out, arguments.places};
   }
 
-  template <Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
-  __device__ __forceinline__ static void encode(const encoder::Output& out, float (&x)[vectors][8],
-                                                const Where& where, const Meet& meet) {
-    if constexpr (Form::rounded) {
-      encoder::encode_rounded<Form, dtype, vectors_of_row>(out, x, where, meet);
-    } else {
-      encoder::encode<Form, dtype, vectors_of_row>(out, x, where, meet);
+  /// Where a warp's vectors go that holds whole rows.
+  template <Tile tile, Access access>
+  struct RowsOfWarp {
+    const Arguments& arguments;
+    const RowAccess<tile, access>& io;
+    bool repaired;  // only there may be NaN
+
+    __device__ std::uint32_t row(int v) const { return io.row_of_batch(v); }
+    __device__ int column(int v) const { return io.column(v); }
+    __device__ std::uint32_t row_step(int v) const { return io.row_step(v); }
+    __device__ int column_step(int v) const { return io.column_step(v); }
+    __device__ bool exists(int v) const {
+      if constexpr (prepares) return io.exists(v) && places_of(arguments).exists(row(v));
+      return io.exists(v);
     }
+    __device__ static constexpr bool has_places() { return prepares; }
+    __device__ std::uint64_t code_offset(int v) const {
+      if constexpr (prepares) return io.exists(v) ? places_of(arguments).code_offset(row(v), column(v)) : 0;
+      return 0;
+    }
+    __device__ std::int64_t scale_position(int v, std::uint32_t at) const {
+      if constexpr (prepares) return places_of(arguments).scale_position(row(v), at);
+      return 0;
+    }
+    __device__ int lane() const { return rows::lane_of_warp(); }
+    __device__ bool leads_rows() const { return true; }
+    __device__ bool asks_for_nan() const { return repaired; }
+  };
+
+  /// Where the vectors go that a warp has of a row behind the exchange.
+  template <Tile tile>
+  struct ShareOfRow {
+    const Arguments& arguments;
+    int self;
+
+    __device__ std::uint32_t row(int) const { return blockIdx.x; }
+    __device__ int column(int i) const {
+      constexpr Tile row = tile;
+      return column_behind_exchange(row, self, i, lane());
+    }
+    __device__ static std::uint32_t row_step(int) { return 0; }
+    __device__ static int column_step(int i) {
+      constexpr Tile row = tile;
+      return column_behind_exchange(row, 0, i, 0);
+    }
+    __device__ static bool asks_for_nan() { return true; }
+    __device__ bool exists(int) const {
+      if constexpr (prepares) return places_of(arguments).exists(blockIdx.x);
+      return true;
+    }
+    __device__ static constexpr bool has_places() { return prepares; }
+    __device__ std::uint64_t code_offset(int v) const {
+      if constexpr (prepares) return places_of(arguments).code_offset(blockIdx.x, column(v));
+      return 0;
+    }
+    __device__ std::int64_t scale_position(int, std::uint32_t at) const {
+      if constexpr (prepares) return places_of(arguments).scale_position(blockIdx.x, at);
+      return 0;
+    }
+    __device__ int lane() const { return rows::lane_of_warp(); }
+    __device__ bool leads_rows() const { return self == 0; }
+  };
+
+  /// The largest of what the warps of a row bring. They may meet again, in the other half of the words.
+  template <Tile tile>
+  struct Meeting {
+    float (&maxima)[2][tile.warps_per_row];
+    int self;
+    mutable int turn = 0;
+
+    __device__ float operator()(float maximum) const {
+      float(&of_warps)[tile.warps_per_row] = maxima[turn];
+      turn ^= 1;
+      if (rows::lane_of_warp() == 0) of_warps[self] = maximum;
+      __syncthreads();
+#pragma unroll
+      for (int w = 0; w < tile.warps_per_row; ++w)
+        maximum = fmaxf(maximum, of_warps[w]);
+      return maximum;
+    }
+  };
+
+  /// All of a warp's rows again, from memory, each alone, to exact codes: where tensor cores failed, or the short arithmetic
+  /// is not exact. On its way nothing comes back, so that the normal way keeps no registers for it.
+  template <Tile tile, Access access>
+  __device__ __noinline__ static void store_rows_alone(const Arguments& arguments,
+                                                       Prologue<tile, access> prologue, int self) {
+    float x[tile.vectors][8];
+    take_rows_alone<tile, access>(arguments.rows, prologue, self, x);
+    const RowAccess<tile, access> io(arguments.rows, self);
+    const RowsOfWarp<tile, access> where{arguments, io, true};
+    encoder::encode_exactly<Form, tile.dtype, tile.vectors_of_row()>(arguments.out, x, where,
+                                                                     [](float maximum) { return maximum; });
+  }
+
+  /// The same for a row that all warps of the block come here with.
+  template <Tile tile, Access access>
+  __device__ __noinline__ static void store_row_again(const Arguments& arguments, int self) {
+    constexpr int kVectors = tile.kept() * tile.warps_per_row;
+    const std::uint32_t unused[tile.vectors][4] = {};
+    float* const exchange = rows::exchange_of_block();
+    __syncthreads();  // they have taken what they were to take
+    put_again<tile, access>(arguments.rows, Prologue<tile, access>(arguments, unused, self), exchange, self);
+    __syncthreads();
+    float x[kVectors][8];
+    take_share_of_row<tile>(DeviceWarp<tile>(arguments.rows, exchange), self, x);
+    __shared__ float maxima[2][tile.warps_per_row];
+    encoder::encode_exactly<Form, tile.dtype, kVectors>(arguments.out, x, ShareOfRow<tile>{arguments, self},
+                                                        Meeting<tile>{maxima, self});
   }
 
   /// Zeros behind the scales of the warp's rows and, by the first warp of the last block, behind all of them.

@@ -20,7 +20,6 @@ struct LargestOfTensor {
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
-  __device__ static void fetch_arguments(const Arguments&) {}
   static constexpr bool kLanesTalk = true;  // behind the exchange
 
   /// A warp that holds whole rows. Where a row does not exist, there are other data of the warp.
@@ -71,7 +70,7 @@ template <Dtype dtype>
 EncodedKernel find_largest(const KernelId& id) {
   EncodedKernel found = nullptr;
   const auto try_one = [&]<int log_n>() {
-    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false, 8);
+    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false);
     constexpr rows::LaunchCode kCode = rows::code_of(kId.launch);
     if (id != kId) return;
     if constexpr (kId.launch.form == rows::Form::in_warps) {

@@ -46,7 +46,6 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
-  Writer::fetch_arguments(arguments);
   const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
   prologue.apply(io, words);
 

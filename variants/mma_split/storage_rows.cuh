@@ -10,7 +10,6 @@ struct StorageRows {
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments; }
   template <Tile tile, Access access>
   using Prologue = NoPrologue<tile, access>;
-  __device__ static void fetch_arguments(const Arguments&) {}
   static constexpr bool kLanesTalk = false;  // behind the exchange
 
   /// A warp that holds whole rows.
