@@ -180,12 +180,8 @@ template <class Form, int vectors, int vectors_of_row>
 struct Sharing {
   static constexpr int kVectorsOfScale = Form::whole_row ? vectors_of_row : 1;
   static constexpr int kGroups = vectors / kVectorsOfScale;  // that a lane has elements of
-  /// Each lane goes on with the scales of some of its groups, see spread_maxima: of no fewer than a group has lanes. That is
-  /// two for 16 elements, four for 32; all for a row.
-  static constexpr int kMostSteps = Form::whole_row                             ? (Form::rounded ? 5 : 0)
-                                    : Form::family == Family::e4m3              ? 1
-                                    : Form::wide && Form::family == Family::f32 ? 3
-                                                                                : 2;
+  /// Each lane goes on with the scales of some of its groups, see spread_maxima: of no fewer than a group has lanes.
+  static constexpr int kMostSteps = !Form::whole_row ? log2_floor(Form::group / 8) : Form::rounded ? 5 : 0;
   static constexpr int kSteps = log2_floor(kGroups) < kMostSteps ? log2_floor(kGroups) : kMostSteps;
   static constexpr int kScales = kGroups >> kSteps;
   static constexpr int kOwners = 1 << kSteps;  // lanes, of which each has one scale in so many

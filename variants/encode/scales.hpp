@@ -42,14 +42,14 @@ enum class Codes : std::uint8_t {
 /// What a kernel is compiled for.
 ///
 /// @tparam rounded_  numbers are rounded to the storage type first, and the rule is one of storage_encoder.cuh
-/// @tparam wide_     groups that share an fp32 scale have 64 elements or more
-template <Element element_, Family family_, bool whole_row_, bool rounded_ = false, bool wide_ = false>
+/// @tparam group_    elements that share an fp32 scale, at least
+template <Element element_, Family family_, bool whole_row_, bool rounded_ = false, int group_ = 32>
 struct Form {
   static constexpr Element element = element_;
   static constexpr Family family = family_;
   static constexpr bool whole_row = whole_row_;
   static constexpr bool rounded = rounded_;
-  static constexpr bool wide = wide_;
+  static constexpr int group = family == Family::f32 ? group_ : family == Family::e8m0 ? 32 : 16;
   static constexpr int bits = element == Element::e4m3 || element == Element::int8 ? 8 : 4;
   static constexpr int words = bits / 4;  // of a vector
 };

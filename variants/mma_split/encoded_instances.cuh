@@ -37,11 +37,11 @@ EncodedKernel find_encoded(const KernelId& id, bool joins, bool rounded) {
     }
   };
   const auto try_one = [&]<int log_n, bool many_dense, bool rounds>() {
-    try_form
-        .template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, false, rounds, rounds>>();
+    try_form.template
+    operator()<log_n, many_dense,
+               encoder::Form<kElement, kFamily, false, rounds, rounds ? fewest_of_group(log_n) : 32>>();
     if constexpr (kFamily == encoder::Family::f32 && log_n > 8)
-      try_form
-          .template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, true, rounds, rounds>>();
+      try_form.template operator()<log_n, many_dense, encoder::Form<kElement, kFamily, true, rounds>>();
   };
   [&]<int... offset>(std::integer_sequence<int, offset...>) {
     (try_one.template operator()<kSmallestLogN + offset, false, true>(), ...);

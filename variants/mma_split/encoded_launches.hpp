@@ -10,6 +10,7 @@
 namespace fwht::mma_split {
 
 inline constexpr Launch kEightVectorsSmallBlocks = rows::in_warps(8, 64, 10);
+inline constexpr Launch kSixteenVectorsSmallBlocks = rows::in_warps(16, 64, 6);
 
 /// For few rows and any others than the below. Every warp keeps whole vectors behind the exchange (Tile::parts() = 1), so
 /// that groups lie in them. Registers are limited where the compiler would take more than it needs, and warps would be
@@ -37,17 +38,18 @@ constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
 }
 
 /// For many contiguous rows that are rounded first. Eight vectors share the fixed part of a warp's code, and each lane works
-/// out the scales of some of them only.
+/// out the scales of some of them only. Rows of 4096 need no exchange with sixteen.
 constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
   if (log_n <= 10) return kEightVectorsSmallBlocks;
-  if (log_n == 12 && joins) return rows::across_warps(8, 2, 10);
+  if (log_n == 12) return kSixteenVectorsSmallBlocks;
   return encoded_launch(log_n, true, joins);
 }
 
 /// From how many elements on the above is faster than the launch of few rows: a wave of warps with four vectors each; below
-/// it more warps are better. Rows of 4096 with one scale: from where data do not fit the L2.
-constexpr std::int64_t fewest_of_many(int log_n, bool joins, int multiprocessors) {
-  return log_n == 12 && joins ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
+/// it more warps are better. Scales of 16 elements in rows of 4096: from where data do not fit the L2.
+constexpr std::int64_t fewest_of_many(int log_n, encoder::Family family, int multiprocessors) {
+  const bool has_most_scales = log_n == 12 && family == encoder::Family::e4m3;
+  return has_most_scales ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
 }
 
 /// Kernels for numbers that are not rounded first have the launches of many rows alone.
@@ -76,11 +78,16 @@ constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind == ScaleGranularity::Kind::group ? encoding.scales.group : n;
 }
 
-/// Whether the kernels of storage_encoder.cuh take the problem: fp32 scales there are for Form::wide groups.
+/// Elements that share an fp32 scale in the kernels of storage_encoder.cuh, at least.
+constexpr int fewest_of_group(int log_n) {
+  return log_n == 12 ? 128 : 64;
+}
+
+/// Whether these kernels take the problem.
 constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
-  const bool is_wide =
-      encoder::family_of(encoding.format) != encoder::Family::f32 || group_in_row(encoding, n) >= 64;
-  return encoder::is_rounded_first(encoding) && is_wide;
+  const bool fits = encoder::family_of(encoding.format) != encoder::Family::f32 ||
+                    group_in_row(encoding, n) >= fewest_of_group(log2_floor(n));
+  return encoder::is_rounded_first(encoding) && fits;
 }
 
 /// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its vector

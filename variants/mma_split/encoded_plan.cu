@@ -81,7 +81,9 @@ class EncodedPlan final : public Plan {
     const Dtype dtype = problem.dtype();
     const int log_n = log2_floor(problem.n());
     const bool joins = joins_vectors(problem.encoding, problem.n());
-    const bool many_rows = problem.elements() > fewest_of_many(log_n, joins, device.sm_count);
+    const bool many_rows =
+        problem.elements() >
+        fewest_of_many(log_n, encoder::family_of(problem.encoding.format), device.sm_count);
     const bool rounded = is_rounded_first(problem.encoding, problem.n());
     id_ =
         has_prologue(problem)
