@@ -10,6 +10,7 @@
 namespace fwht::mma_split {
 
 inline constexpr Launch kEightVectorsSmallBlocks = rows::in_warps(8, 64, 10);
+inline constexpr Launch kEightVectorsSmallestBlocks = rows::in_warps(8, 32, 20);
 inline constexpr Launch kSixteenVectorsSmallBlocks = rows::in_warps(16, 64, 6);
 
 /// For few rows and any others than the below. Every warp keeps whole vectors behind the exchange (Tile::parts() = 1), so
@@ -41,6 +42,7 @@ constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
 /// out the scales of some of them only. Rows of 4096 need no exchange with sixteen.
 constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
   if (log_n <= 10) return kEightVectorsSmallBlocks;
+  if (log_n == 11) return kEightVectorsSmallestBlocks;
   if (log_n == 12) return kSixteenVectorsSmallBlocks;
   return encoded_launch(log_n, true, joins);
 }
