@@ -39,19 +39,20 @@ constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
 }
 
 /// For many contiguous rows that are rounded first. Eight vectors share the fixed part of a warp's code, and each lane works
-/// out the scales of some of them only. Rows of 4096 need no exchange with sixteen.
+/// out the scales of some of them only. With sixteen, rows of 4096 need no exchange, those of 16384 less of it.
 constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
   if (log_n <= 10) return kEightVectorsSmallBlocks;
   if (log_n == 11) return kEightVectorsSmallestBlocks;
   if (log_n == 12) return kSixteenVectorsSmallBlocks;
+  if (log_n == 14) return kThreeLongRowsApart;
   return encoded_launch(log_n, true, joins);
 }
 
 /// From how many elements on the above is faster than the launch of few rows: a wave of warps with four vectors each; below
-/// it more warps are better. Scales of 16 elements in rows of 4096: from where data do not fit the L2.
+/// it more warps are better. Where a lane has many scales of sixteen vectors to work out, from where data do not fit the L2.
 constexpr std::int64_t fewest_of_many(int log_n, encoder::Family family, int multiprocessors) {
-  const bool has_most_scales = log_n == 12 && family == encoder::Family::e4m3;
-  return has_most_scales ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
+  const bool has_many_scales = log_n == 14 || (log_n == 12 && family == encoder::Family::e4m3);
+  return has_many_scales ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
 }
 
 /// Kernels for numbers that are not rounded first have the launches of many rows alone.
@@ -82,7 +83,7 @@ constexpr std::int64_t group_in_row(const Encoding& encoding, std::int64_t n) {
 
 /// Elements that share an fp32 scale in the kernels of storage_encoder.cuh, at least.
 constexpr int fewest_of_group(int log_n) {
-  return log_n == 12 ? 128 : 64;
+  return log_n == 12 || log_n == 14 ? 128 : 64;
 }
 
 /// Whether these kernels take the problem.

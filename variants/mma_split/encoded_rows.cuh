@@ -69,6 +69,22 @@ struct EncodedRows {
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
+  /// While the data are on their way: a launch finds its arguments in no cache of constants, and the epilogue would wait for
+  /// one line of them after the other. One word of each, at places that only the running kernel knows, so that the reads stay
+  /// behind the loads; all of it is made zero, for the data to take up. With few vectors the wait is too short for that.
+  template <Tile tile, Access access>
+  __device__ static std::uint32_t fetch_arguments(const Arguments& arguments) {
+    if constexpr (access == Access::dense || tile.vectors < 4) return 0;
+    constexpr int kWords = sizeof(encoder::Output) / 4, kLine = 16;
+    const std::uint32_t first = threadIdx.x & arguments.rows.zero;
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(&arguments.out) + first;
+    std::uint32_t seen = words[0];
+#pragma unroll
+    for (int i = kLine - 2; i < kWords; i += kLine)  // the first line begins two words before
+      seen |= words[i];
+    return seen & arguments.rows.zero;
+  }
+
   /// A warp that holds whole rows.
   template <Tile tile, Access access, Scaling scaling, class Repair>
   __device__ __forceinline__ static void store_rows(const Arguments& arguments, const DeviceWarp<tile>& warp,

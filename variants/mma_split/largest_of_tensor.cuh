@@ -20,6 +20,10 @@ struct LargestOfTensor {
   template <Tile tile, Access access>
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
+  template <Tile tile, Access access>
+  __device__ static std::uint32_t fetch_arguments(const Arguments&) {
+    return 0;
+  }
   static constexpr bool kLanesTalk = true;  // behind the exchange
 
   /// A warp that holds whole rows. Where a row does not exist, there are other data of the warp.

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   std::uint32_t words[tile.vectors][4];
   io.load(words);
   Next::reached(Trigger::behind_loads);
+  words[0][0] ^= Writer::template fetch_arguments<tile, access>(arguments);  // 0
   const typename Writer::template Prologue<tile, access> prologue(arguments, words, self);
   prologue.apply(io, words);
 

@@ -10,6 +10,10 @@ struct StorageRows {
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments; }
   template <Tile tile, Access access>
   using Prologue = NoPrologue<tile, access>;
+  template <Tile tile, Access access>
+  __device__ static std::uint32_t fetch_arguments(const Arguments&) {
+    return 0;  // few, and there already
+  }
   static constexpr bool kLanesTalk = false;  // behind the exchange
 
   /// A warp that holds whole rows.
