@@ -189,7 +189,7 @@ def peers_table(device: Device) -> str:
 def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
-    wide, coded = newest(devices, lambda d: bool((d.results["family"] == "width").any())), newest(devices, lambda d: len(tables.fused(d)) > 0)
+    wide, coded = newest(devices, tables.covers_widths), newest(devices, lambda d: len(tables.fused(d)) > 0)
     peers = newest(devices, lambda d: bool(peers_table(d)))
     families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded,
                 "fused_table": fused_table, "overview_table": overview_table}  # fmt: skip
@@ -641,7 +641,7 @@ def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
 
 def _special_support(devices: Sequence[Device]) -> str:
     """Row lengths m 2^k and codes that variants took, of the newest run of each."""
-    wanted = (lambda d: (d.results["family"] == "width").any(), lambda d: len(tables.fused(d)) > 0)
+    wanted = (tables.covers_widths, lambda d: len(tables.fused(d)) > 0)
     found = {id(d): d for d in (newest(devices, w) for w in wanted) if d is not None}
     frames = [tables.support(d, special=True) for d in found.values()]
     rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})

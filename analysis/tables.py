@@ -310,6 +310,12 @@ def comparison(device: Device, dtype: str) -> dict[tuple[Size, str], pd.Series]:
     return columns
 
 
+def covers_widths(device: Device) -> bool:
+    """Whether rows of any length were measured in place, as the grid `widths` does: not beside codes alone."""
+    results = device.results
+    return bool(((results["family"] == "width") & (results["placement"] == "in")).any())
+
+
 def covers_published(device: Device) -> bool:
     """Whether the comparison has every regime: the run that README and docs/results.md show."""
     compared = {size.label for (size, what), column in comparison(device, "f16").items() if what in PUBLISHED and len(column)}
