@@ -293,3 +293,12 @@ def test_kernels_of_others_are_shown_and_never_recommended(tmp_path):
     assert "peer:dao" not in set(tables.best(device.results)["variant"]) | set(tables.which([device], "f16", 512, 2048)[1]["variant"])
     (size,) = tables.sizes(device.results, "f16", device.l2_bytes)
     assert "peer:dao" in tables.shares(device, "f16", size).columns
+
+
+def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
+    def lengths(name: str, **placed: object) -> bool:
+        writer = FolderWriter()
+        writer.measure("kronecker", "f16", 14336, 14336, "replay", operator="28x512", time_us=2.0, limit_us=1.0, fraction_of_limit=0.5, **placed)
+        return tables.covers_widths(load([writer.write(tmp_path / name)])[0])
+
+    assert lengths("widths", placement="in") and not lengths("fused", placement="out")
