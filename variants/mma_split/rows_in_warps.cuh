@@ -1,10 +1,10 @@
-// mma_split: rows of 64 .. 1024, each in the registers of one warp.
+// mma_split: rows of 64 .. 1024, where codes are written to 4096, each in the registers of one warp.
 //
 //   where    e: register inside the 16-byte vector, l: lane, v: vector of the lane
 //   n =   64      b0-b2 e | b3-b5 l | 8 rows in l, more in v   b0,b1,b3,b4: mma 1 | b2,b5: mma 2
 //   n =  128      b0-b2 e | b3-b6 l | 4 rows in l, more in v   b0,b1,b3,b4: mma 1 | b2,b5,b6: mma 2
 //   n =  256      b0-b2 e | b3-b7 l | rows in v                b0,b1,b3,b4: mma 1 | b2,b5-b7: mma 2
-//   n =  512, 1024   ...  | b8, b9 v                           the same, then FADD over v
+//   n =  512 ..      ...  | b8 .. b11 v                        the same, then FADD over v
 //
 // 16-byte loads and stores in natural order at both ends, no shuffle, no shared memory.
 #pragma once
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(rows::launch_of(code).threads, rows::launch_of
   float x[tile.vectors][8];
   split_transform(warp, words, x);
 
-  // x = H x over b8, b9
+  // x = H x over b8 ..
   rows::vector_butterflies<tile.vector_bits()>(x);
 
   // y = scale 2^k x, rounded once
