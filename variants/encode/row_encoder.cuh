@@ -18,6 +18,7 @@
 #include "common/ptx/pairs.cuh"
 #include "common/storage.cuh"
 #include "variants/encode/output.hpp"
+#include "variants/encode/sharing.hpp"
 
 namespace fwht::encoder {
 
@@ -43,22 +44,24 @@ __device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype
   return {__shfl_xor_sync(0xFFFFFFFFU, x.pair, lane_mask)};
 }
 
-/// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
-/// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
-/// (k << steps) + lane % 2^steps, over as many lanes.
-template <int steps, int step = 0, int vectors, class Maximum>
-__device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
-  if constexpr (step < steps) {
-    const bool upper = (lane >> step & 1) != 0;
-#pragma unroll
-    for (int i = 0; i < vectors >> (step + 1); ++i) {
-      const Maximum kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
-      const Maximum given = upper ? maximum[2 * i] : maximum[2 * i + 1];
-      maximum[i] = larger_of(kept, from_lane_across(given, 1 << step));
-    }
-    spread_maxima<steps, step + 1>(maximum, lane);
+/// A lane, for sharing.hpp.
+struct LaneOfWarp {
+  int lane;
+
+  __device__ bool is_upper(int step) const { return (lane >> step & 1) != 0; }
+  template <class Maximum>
+  __device__ static Maximum choose(bool condition, Maximum a, Maximum b) {
+    return condition ? a : b;
   }
-}
+  template <class Maximum>
+  __device__ static Maximum larger(Maximum a, Maximum b) {
+    return larger_of(a, b);
+  }
+  template <class Maximum>
+  __device__ static Maximum across(Maximum x, int lane_mask) {
+    return from_lane_across(x, lane_mask);
+  }
+};
 
 /// Lanes of a group: known to the compiler where the format says it.
 template <class Form>
@@ -66,21 +69,6 @@ __device__ __forceinline__ int lanes_of_group(const Output& out) {
   if (Form::whole_row) return 32;
   if (Form::family == Family::e8m0) return 4;
   return Form::family == Family::e4m3 ? 2 : out.lanes;
-}
-
-/// Over the lanes of a group, from `first_step` on. Where their number is not known, a lane behind the end is the lane
-/// itself: a branch would take longer than its shuffle.
-template <class Form, int first_step, int scales, int vectors, class Maximum>
-__device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&maximum)[vectors]) {
-  constexpr bool kKnown = Form::whole_row || Form::family != Family::f32;
-  const int lanes = lanes_of_group<Form>(out);
-#pragma unroll
-  for (int step = first_step; step < 32; step *= 2) {
-    if (kKnown && step >= lanes) return;
-#pragma unroll
-    for (int s = 0; s < scales; ++s)
-      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step & (lanes - 1)));
-  }
 }
 
 // ---- codes
@@ -175,46 +163,17 @@ __device__ __forceinline__ void round_to_storage(float (&y)[count]) {
   }
 }
 
-/// How a lane's vectors share scales.
-template <class Form, int vectors, int vectors_of_row>
-struct Sharing {
-  static constexpr int kVectorsOfScale = Form::whole_row ? vectors_of_row : 1;
-  static constexpr int kGroups = vectors / kVectorsOfScale;  // that a lane has elements of
-  /// Each lane goes on with the scales of some of its groups, see spread_maxima: of no fewer than a group has lanes.
-  static constexpr int kMostSteps = !Form::whole_row ? log2_floor(Form::group / 8) : Form::rounded ? 5 : 0;
-  static constexpr int kSteps = log2_floor(kGroups) < kMostSteps ? log2_floor(kGroups) : kMostSteps;
-  static constexpr int kScales = kGroups >> kSteps;
-  static constexpr int kOwners = 1 << kSteps;  // lanes, of which each has one scale in so many
-
-  /// The first vector of the lane's scale number s, counted from that of its first scale.
-  __device__ static constexpr int vector_of(int s) { return (s << kSteps) * kVectorsOfScale; }
-  /// The first vector of its first scale.
-  __device__ static int first_vector(int lane) { return (lane & (kOwners - 1)) * kVectorsOfScale; }
-  /// Which of a lane's scales is that of vector v, and which lane of each kOwners has it.
-  __device__ static constexpr int scale_of(int v) { return v / kVectorsOfScale >> kSteps; }
-  __device__ static int owner_of(int v, int lane) {
-    return (lane & ~(kOwners - 1)) | (v / kVectorsOfScale & (kOwners - 1));
+/// The scale of vector v, from the lane that has it.
+template <class Shared, bool number>
+__device__ __forceinline__ Scale scale_of_vector(const Scale (&scale)[Shared::kScales], int v, int lane) {
+  Scale wanted = scale[Shared::scale_of(v)];
+  if constexpr (Shared::kSteps > 0) {
+    const int owner = Shared::owner_of(v, lane);
+    wanted.factor = __shfl_sync(0xFFFFFFFFU, wanted.factor, owner);
+    if constexpr (number) wanted.number = __shfl_sync(0xFFFFFFFFU, wanted.number, owner);
   }
-  /// All those lanes of a warp, one bit each.
-  __device__ static constexpr std::uint32_t owners_of(int v) {
-    std::uint32_t lanes = 0;
-    for (int lane = v / kVectorsOfScale & (kOwners - 1); lane < 32; lane += kOwners)
-      lanes |= 1U << lane;
-    return lanes;
-  }
-
-  /// The scale of vector v, from the lane that has it.
-  template <bool number>
-  __device__ static Scale of_vector(const Scale (&scale)[kScales], int v, int lane) {
-    Scale wanted = scale[scale_of(v)];
-    if constexpr (kSteps > 0) {
-      const int owner = owner_of(v, lane);
-      wanted.factor = __shfl_sync(0xFFFFFFFFU, wanted.factor, owner);
-      if constexpr (number) wanted.number = __shfl_sync(0xFFFFFFFFU, wanted.number, owner);
-    }
-    return wanted;
-  }
-};
+  return wanted;
+}
 
 /// Largest |x| of the groups that the lane has scales of.
 ///
@@ -243,8 +202,7 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
       maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(maximum[s]))));
     }
   } else {
-    spread_maxima<Shared::kSteps>(of_vector, lane);
-    maxima_of_lanes<Form, Shared::kOwners, Shared::kScales>(out, of_vector);
+    Shared::find_maxima(LaneOfWarp{lane}, lanes_of_group<Form>(out), of_vector);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = of_vector[s];
@@ -382,7 +340,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   if (!ordinary) [[unlikely]] {
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
-      const Scale of_vector = Shared::template of_vector<true>(scale, v, lane);
+      const Scale of_vector = scale_of_vector<Shared, true>(scale, v, lane);
       float y[8];
       std::uint32_t words[Form::words];
 #pragma unroll
@@ -416,7 +374,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
 #pragma unroll
       for (int v = 0; v < vectors; ++v) {
         std::uint32_t words[Form::words];
-        codes_of<Form, by_quotient, clamps>(Shared::template of_vector<by_quotient>(folded, v, lane), x[v],
+        codes_of<Form, by_quotient, clamps>(scale_of_vector<Shared, by_quotient>(folded, v, lane), x[v],
                                             words);
         ptx::st_global_if(where.exists(v), codes_at(v), words);
       }

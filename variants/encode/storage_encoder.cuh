@@ -66,8 +66,7 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
     const std::uint32_t bits = __float_as_uint(fmaxf(largest_of_pair(of_group[0]), 0.0F));
     maximum[0] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, bits)));
   } else {
-    spread_maxima<Shared::kSteps>(of_group, lane);
-    maxima_of_lanes<Form, Shared::kOwners, Shared::kScales>(out, of_group);
+    Shared::find_maxima(LaneOfWarp{lane}, lanes_of_group<Form>(out), of_group);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = largest_of_pair(of_group[s]);
@@ -283,8 +282,8 @@ __device__ __forceinline__ void exact_codes(const Output& out, int lane,
   }
 #pragma unroll
   for (int v = 0; v < vectors; ++v)
-    any_codes_of_vector<Form, dtype>(out.rule, Shared::template of_vector<true>(scales.scale, v, lane),
-                                     pairs[v], codes[v]);
+    any_codes_of_vector<Form, dtype>(out.rule, scale_of_vector<Shared, true>(scales.scale, v, lane), pairs[v],
+                                     codes[v]);
 }
 
 /// Codes and scales of a lane's vectors of x, the sums of the transform, by exact arithmetic alone. Parameters as those

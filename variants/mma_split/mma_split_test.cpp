@@ -378,9 +378,9 @@ TEST(MmaSplitExceptionalValues, AScaleThatLeavesNoRoomIsUsedAsItIs) {
 
 TEST(MmaSplitEncoded, LanesKeepWholeVectorsBehindTheExchange) {
   for (const Size& size : all_sizes()) {
-    for (int which = 0; which < 16; ++which) {
-      const KernelId id = encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0,
-                                         (which & 4) != 0, (which & 8) != 0 ? 4 : 8);
+    for (int which = 0; which < 8; ++which) {
+      const KernelId id =
+          encoded_kernel(size.dtype, size.log_n, (which & 1) != 0, (which & 2) != 0, (which & 4) != 0);
       const Tile tile = id.tile();
       ASSERT_TRUE(rows::fits(size.dtype, size.log_n, id.launch)) << describe(size);
       EXPECT_EQ(tile.parts(), 1) << describe(size);
@@ -414,6 +414,21 @@ TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
   EXPECT_FALSE(joined("e4m3:256", 4096));
   EXPECT_EQ(group_in_row(parse_encoding("e4m3:row"), 128), 128);
   EXPECT_EQ(group_in_row(parse_encoding("mxfp4"), 128), 32);
+}
+
+TEST(MmaSplitEncoded, ShortGroupsOfFp32ScalesTakeTheKernelsForAnyNumbers) {
+  const auto rounded = [](const char* encoding, std::int64_t n) {
+    return is_rounded_first(parse_encoding(encoding), n);
+  };
+  for (const char* encoding : {"e4m3:row", "int8:128", "mxfp8", "mxfp4", "nvfp4"}) {
+    EXPECT_TRUE(rounded(encoding, 128)) << encoding;
+    EXPECT_TRUE(rounded(encoding, 4096)) << encoding;
+  }
+  EXPECT_TRUE(rounded("e4m3:row", 64));
+  EXPECT_TRUE(rounded("e4m3:64", 2048));
+  EXPECT_FALSE(rounded("e4m3:64", 4096)) << "a lane has sixteen groups of 64, which have eight lanes";
+  EXPECT_FALSE(rounded("int4:32", 128));
+  EXPECT_FALSE(rounded("e4m3:128/f32", 128));
 }
 
 TEST(MmaSplitEncoded, PagesHoldCodesAndThenScales) {
