@@ -97,9 +97,9 @@ MUTATIONS = [
     _m("a full disk is a row", "experiments/harness/tasks.cpp", "catch (const DiskFull&)", "catch (const std::bad_alloc&)",
        "experiments/tasks_test:*"),
     # Codes.
-    _m("a lane gives what it keeps", "variants/encode/sharing.hpp", "given = warp.choose(upper, maximum[2 * i], maximum[2 * i + 1]);",
-       "given = warp.choose(upper, maximum[2 * i + 1], maximum[2 * i]);", "variants/encode_test:Sharing.*"),
-    _m("the scale of a neighbour's group", "variants/encode/sharing.hpp", "step & (lanes - 1)", "step", "variants/encode_test:Sharing.*"),
+    _m("the scale of a neighbour", "variants/encode/sharing.hpp", "return (lane & ~(kOwners - 1)) |", "return (lane & ~kOwners) |", "variants/encode_test:Sharing.*"),
+    _m("a scale stored for another group", "variants/encode/sharing.hpp", "return (s << kSteps) * kVectorsOfScale;", "return s * kVectorsOfScale;",
+       "variants/encode_test:Sharing.*"),
     # Tuning.
     _m("a table of another SM count", "variants/auto/tuning_table.cpp", " && info.sm_count == sm_count;", ";", *AUTO),
     _m("a table of another capability", "variants/auto/tuning_table.cpp", "info.compute_capability() == compute_capability && ", "", *AUTO),

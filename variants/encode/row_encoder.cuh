@@ -4,6 +4,7 @@
 //   group of up to 256   lies in one vector of the warp: shuffles over the lanes of the group
 //   whole row            first the lane's vectors of the row, then one redux, then, where warps share the row,
 //                        one word a warp in shared memory
+//   several rows a warp  where numbers are rounded first, lanes share them out as they do groups (sharing.hpp)
 //
 // Which recipe, layout and group it is are numbers in the kernel's argument (Rule, Output). What the compiler
 // needs to know are the element, the family of scales, and whether a group lies in a vector.
@@ -44,24 +45,22 @@ __device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype
   return {__shfl_xor_sync(0xFFFFFFFFU, x.pair, lane_mask)};
 }
 
-/// A lane, for sharing.hpp.
-struct LaneOfWarp {
-  int lane;
-
-  __device__ bool is_upper(int step) const { return (lane >> step & 1) != 0; }
-  template <class Maximum>
-  __device__ static Maximum choose(bool condition, Maximum a, Maximum b) {
-    return condition ? a : b;
+/// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
+/// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
+/// (k << steps) + lane % 2^steps, over as many lanes.
+template <int steps, int step = 0, int vectors, class Maximum>
+__device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
+  if constexpr (step < steps) {
+    const bool upper = (lane >> step & 1) != 0;
+#pragma unroll
+    for (int i = 0; i < vectors >> (step + 1); ++i) {
+      const Maximum kept = upper ? maximum[2 * i + 1] : maximum[2 * i];
+      const Maximum given = upper ? maximum[2 * i] : maximum[2 * i + 1];
+      maximum[i] = larger_of(kept, from_lane_across(given, 1 << step));
+    }
+    spread_maxima<steps, step + 1>(maximum, lane);
   }
-  template <class Maximum>
-  __device__ static Maximum larger(Maximum a, Maximum b) {
-    return larger_of(a, b);
-  }
-  template <class Maximum>
-  __device__ static Maximum across(Maximum x, int lane_mask) {
-    return from_lane_across(x, lane_mask);
-  }
-};
+}
 
 /// Lanes of a group: known to the compiler where the format says it.
 template <class Form>
@@ -69,6 +68,21 @@ __device__ __forceinline__ int lanes_of_group(const Output& out) {
   if (Form::whole_row) return 32;
   if (Form::family == Family::e8m0) return 4;
   return Form::family == Family::e4m3 ? 2 : out.lanes;
+}
+
+/// Over the lanes of a group, from `first_step` on. Where their number is not known, a lane behind the end is the lane
+/// itself: a branch would take longer than its shuffle.
+template <class Form, int first_step, int scales, int vectors, class Maximum>
+__device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&maximum)[vectors]) {
+  constexpr bool kKnown = Form::whole_row || Form::family != Family::f32;
+  const int lanes = lanes_of_group<Form>(out);
+#pragma unroll
+  for (int step = first_step; step < 32; step *= 2) {
+    if (kKnown && step >= lanes) return;
+#pragma unroll
+    for (int s = 0; s < scales; ++s)
+      maximum[s] = larger_of(maximum[s], from_lane_across(maximum[s], step & (lanes - 1)));
+  }
 }
 
 // ---- codes
@@ -202,7 +216,8 @@ __device__ __forceinline__ void find_maxima(const Output& out, const float (&x)[
       maximum[s] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(maximum[s]))));
     }
   } else {
-    Shared::find_maxima(LaneOfWarp{lane}, lanes_of_group<Form>(out), of_vector);
+    spread_maxima<Shared::kSteps>(of_vector, lane);
+    maxima_of_lanes<Form, Shared::kOwners, Shared::kScales>(out, of_vector);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = of_vector[s];

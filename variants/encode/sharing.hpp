@@ -1,5 +1,5 @@
 // Which lane of a warp works out which scale. A lane has elements of several groups, and so have the lanes beside it: they
-// find the largest |y| of all of them together, and each goes on with some.
+// find the largest |y| of all of them together (spread_maxima, maxima_of_lanes), and each goes on with some.
 //
 //   before   a lane's maxima of vectors (or rows) 0 .. 2^k - 1, over its own elements
 //   step i   of a pair of vectors a lane keeps the one that bit i of its number says, and gives away the other
@@ -43,39 +43,6 @@ struct Sharing {
     for (int lane = v / kVectorsOfScale & (kOwners - 1); lane < 32; lane += kOwners)
       lanes |= 1U << lane;
     return lanes;
-  }
-
-  /// @param warp     is_upper(step): whether bit `step` of the lane's number is set; choose(condition, a, b), larger(a, b);
-  ///                 across(x, mask): x of the lane with these bits changed
-  /// @param lanes    of a group, a power of two, at least kOwners; all of them for rows
-  /// @param maximum  of the lane's elements of each group; on return the first kScales are those of the lane's scales
-  template <class Warp, class Maximum>
-  FWHT_WARP_CODE static void find_maxima(const Warp& warp, int lanes, Maximum (&maximum)[kGroups]) {
-    spread<0>(warp, maximum);
-    // Where the number of lanes is not known, a lane behind the end is the lane itself: a branch would take longer.
-    constexpr bool kKnown = Form::whole_row || Form::family != Family::f32;
-    FWHT_UNROLL
-    for (int step = kOwners; step < 32; step *= 2) {
-      if (kKnown && step >= lanes) return;
-      FWHT_UNROLL
-      for (int s = 0; s < kScales; ++s)
-        maximum[s] = warp.larger(maximum[s], warp.across(maximum[s], step & (lanes - 1)));
-    }
-  }
-
- private:
-  template <int step, class Warp, class Maximum>
-  FWHT_WARP_CODE static void spread(const Warp& warp, Maximum (&maximum)[kGroups]) {
-    if constexpr (step < kSteps) {
-      const auto upper = warp.is_upper(step);
-      FWHT_UNROLL
-      for (int i = 0; i < kGroups >> (step + 1); ++i) {
-        const Maximum kept = warp.choose(upper, maximum[2 * i + 1], maximum[2 * i]);
-        const Maximum given = warp.choose(upper, maximum[2 * i], maximum[2 * i + 1]);
-        maximum[i] = warp.larger(kept, warp.across(given, 1 << step));
-      }
-      spread<step + 1>(warp, maximum);
-    }
   }
 };
 

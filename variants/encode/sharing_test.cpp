@@ -1,4 +1,5 @@
-// Which lane works out which scale: the code that kernels run, here on all 32 lanes of a warp at once.
+// Which lane works out which scale: the maps that kernels go by, against the exchange of maxima as sharing.hpp states it, on
+// all 32 lanes of a warp.
 #include "variants/encode/sharing.hpp"
 
 #include <gtest/gtest.h>
@@ -13,35 +14,35 @@
 namespace fwht::encoder {
 namespace {
 
-template <class T>
-using Lanes = std::array<T, 32>;
+using Lanes = std::array<int, 32>;
 
-struct Warp {
-  static Lanes<bool> is_upper(int step) {
-    Lanes<bool> upper{};
-    for (unsigned lane = 0; lane < 32; ++lane)
-      upper[lane] = (lane >> step & 1U) != 0;
-    return upper;
+Lanes larger_across(const Lanes& kept, const Lanes& given, int mask) {
+  Lanes larger{};
+  for (std::size_t lane = 0; lane < 32; ++lane)
+    larger[lane] = std::max(kept[lane], given[lane ^ static_cast<std::size_t>(mask)]);
+  return larger;
+}
+
+/// What spread_maxima and maxima_of_lanes do (row_encoder.cuh): of a pair a lane keeps the vector that the bit of its
+/// number says and gives away the other; then the rest of the group's lanes.
+template <class Shared, std::size_t groups>
+void find_maxima(int lanes, Lanes (&maximum)[groups]) {
+  for (int step = 0; step < Shared::kSteps; ++step) {
+    for (std::size_t i = 0; i < groups >> (step + 1); ++i) {
+      Lanes kept{}, given{};
+      for (std::size_t lane = 0; lane < 32; ++lane) {
+        const std::size_t upper = lane >> step & 1;
+        kept[lane] = maximum[2 * i + upper][lane];
+        given[lane] = maximum[2 * i + 1 - upper][lane];
+      }
+      maximum[i] = larger_across(kept, given, 1 << step);
+    }
   }
-  static Lanes<int> choose(const Lanes<bool>& condition, const Lanes<int>& a, const Lanes<int>& b) {
-    Lanes<int> chosen{};
-    for (std::size_t lane = 0; lane < 32; ++lane)
-      chosen[lane] = condition[lane] ? a[lane] : b[lane];
-    return chosen;
+  for (int step = Shared::kOwners; step < lanes; step *= 2) {
+    for (int s = 0; s < Shared::kScales; ++s)
+      maximum[s] = larger_across(maximum[s], maximum[s], step);
   }
-  static Lanes<int> larger(const Lanes<int>& a, const Lanes<int>& b) {
-    Lanes<int> larger{};
-    for (std::size_t lane = 0; lane < 32; ++lane)
-      larger[lane] = std::max(a[lane], b[lane]);
-    return larger;
-  }
-  static Lanes<int> across(const Lanes<int>& x, int mask) {
-    Lanes<int> from{};
-    for (std::size_t lane = 0; lane < 32; ++lane)
-      from[lane] = x[lane ^ static_cast<std::size_t>(mask)];
-    return from;
-  }
-};
+}
 
 /// @param lanes  of a group
 template <class Form, int vectors, int vectors_of_row = 1>
@@ -51,7 +52,7 @@ void check(int lanes) {
   ASSERT_GE(lanes, Shared::kOwners) << "a lane would work out the scale of another group";
 
   std::mt19937 random(7);
-  Lanes<int> maximum[Shared::kGroups];
+  Lanes maximum[Shared::kGroups];
   std::map<std::pair<int, int>, int> of_group;  // which lanes, which of their groups
   for (int group = 0; group < Shared::kGroups; ++group) {
     for (int lane = 0; lane < 32; ++lane) {
@@ -61,7 +62,7 @@ void check(int lanes) {
       largest = std::max(largest, number);
     }
   }
-  Shared::find_maxima(Warp{}, lanes, maximum);
+  find_maxima<Shared>(lanes, maximum);
 
   for (int lane = 0; lane < 32; ++lane) {
     for (int v = 0; v < vectors; ++v) {

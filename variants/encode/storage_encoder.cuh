@@ -66,7 +66,8 @@ __device__ __forceinline__ void find_maxima_of_pairs(const Output& out,
     const std::uint32_t bits = __float_as_uint(fmaxf(largest_of_pair(of_group[0]), 0.0F));
     maximum[0] = meet(__uint_as_float(__reduce_max_sync(0xFFFFFFFFU, bits)));
   } else {
-    Shared::find_maxima(LaneOfWarp{lane}, lanes_of_group<Form>(out), of_group);
+    spread_maxima<Shared::kSteps>(of_group, lane);
+    maxima_of_lanes<Form, Shared::kOwners, Shared::kScales>(out, of_group);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
       maximum[s] = largest_of_pair(of_group[s]);
