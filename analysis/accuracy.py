@@ -1,6 +1,6 @@
 """What the accuracy experiments say, as data frames and sentences; no drawing.
 
-The model that everything is held against (common/numerics.hpp): k roundings to the storage type, each of
+The model that everything is held against (common/contract/numerics.hpp): k roundings to the storage type, each of
 0.42466 u on smooth data, a relative error that all elements share (the gain), and the growth of fp32 sums.
 `predicted_rel_l2` is that formula, `predicted_for_data` the same roundings followed through the data itself.
 """

@@ -662,7 +662,7 @@ def _powers(ns: set[int]) -> str:
 # Page, the section of it that is generated, its template, and the way to the repository's root. Pages but README.md may be absent.
 SECTIONS = (
     ("README.md", "results", "README", ""), ("docs/ladder.md", "ladder", "ladder", "../"), ("docs/linear.md", "measured", "linear", "../"),
-    ("docs/several_gpus.md", "measured", "several_gpus", "../"), ("variants/encode/README.md", "measured", "encode", "../../"),
+    ("docs/several_gpus.md", "measured", "several_gpus", "../"), ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
     ("variants/kronecker/README.md", "measured", "kronecker", "../../"),
 )  # fmt: skip
 

@@ -1,5 +1,5 @@
 # Says in FWHT_WHY_NO_NCCL why this build has no code for NCCL; empty where it has. The library itself is loaded at run
-# time, so that nothing here depends on it: see common/nccl.hpp for where it is looked for.
+# time, so that nothing here depends on it: see common/device/nccl.hpp for where it is looked for.
 set(FWHT_WHY_NO_NCCL "")
 if(FWHT_NCCL STREQUAL "OFF")
   set(FWHT_WHY_NO_NCCL "FWHT_NCCL=OFF")

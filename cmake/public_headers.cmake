@@ -2,10 +2,10 @@
 # "common/x.hpp"; installation rewrites those lines to <fwht/x.hpp>. So a header exists once, the tree needs no
 # forwarding files, and a public header that includes an internal one is refused here.
 set(FWHT_PUBLIC_HEADERS
-  common/communicator.hpp common/device_info.hpp common/dtype.hpp common/encoding.hpp common/error.hpp
-  common/hadamard_matrices.hpp common/nccl.hpp common/numerics.hpp common/operator.hpp common/operator_data.hpp
-  common/problem.hpp common/prologue.hpp common/scale_layout.hpp common/variant.hpp
-  variants/registry.hpp variants/sharded/sharded.hpp variants/transform.hpp)
+  common/host/communicator.hpp common/device/device_info.hpp common/contract/dtype.hpp common/contract/encoding.hpp common/host/error.hpp
+  common/contract/hadamard_matrices.hpp common/device/nccl.hpp common/contract/numerics.hpp common/contract/operator.hpp common/contract/operator_data.hpp
+  common/contract/problem.hpp common/contract/prologue.hpp common/contract/scale_layout.hpp common/contract/variant.hpp
+  variants/registry.hpp variants/library/sharded/sharded.hpp variants/library/transform.hpp)
 
 # Writes the rewritten headers of `source_dir` to `folder`.
 function(fwht_write_public_headers source_dir folder)

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSweep = FWHT_SWEEP_PROGRAM;
 constexpr const char* kAccuracy = FWHT_ACCURACY_PROGRAM;
-constexpr const char* kAnalysis = FWHT_ANALYSIS_PROGRAM;
+constexpr const char* kAnalysis = FWHT_STUDIES_PROGRAM;
 constexpr const char* kRunOnce = FWHT_RUN_ONCE_PROGRAM;
 constexpr const char* kProfile = FWHT_PROFILE_PROGRAM;
 constexpr const char* kLinear = FWHT_LINEAR_PROGRAM;

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
 #include "reference/hadamard.hpp"
 
 namespace fwht::reference {

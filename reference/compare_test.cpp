@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/inputs.hpp"
 #include "reference/rounding.hpp"
 

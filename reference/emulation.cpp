@@ -9,9 +9,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/operators.hpp"
 #include "reference/rounding.hpp"

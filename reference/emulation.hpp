@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "common/numerics.hpp"
-#include "common/problem.hpp"
-#include "common/variant.hpp"
+#include "common/contract/numerics.hpp"
+#include "common/contract/problem.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::reference {
 

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/bits.hpp"
-#include "common/device_info.hpp"
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/device/device_info.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/operators.hpp"
 #include "reference/rounding.hpp"
 

@@ -9,8 +9,8 @@
 #include <Eigen/Core>
 #include <cstdint>
 
-#include "common/problem.hpp"
-#include "common/variant.hpp"
+#include "common/contract/problem.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::reference {
 

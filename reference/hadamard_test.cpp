@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 #include "reference/inputs.hpp"
 #include "reference/rounding.hpp"
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
 #include "reference/hadamard.hpp"
 
 namespace fwht::reference {

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {

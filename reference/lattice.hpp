@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "common/numerics.hpp"
-#include "common/problem.hpp"
+#include "common/contract/numerics.hpp"
+#include "common/contract/problem.hpp"
 
 namespace fwht::reference {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/operator_data.hpp"
-#include "common/parallel_for.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 
 namespace fwht::reference {
 namespace {

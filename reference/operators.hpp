@@ -1,4 +1,4 @@
-// Truth for any operator (common/operator.hpp): its matrix by definition, and the same product factor by
+// Truth for any operator (common/contract/operator.hpp): its matrix by definition, and the same product factor by
 // factor, in FP64 and in exact integers.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "common/dtype.hpp"
-#include "common/operator.hpp"
+#include "common/contract/dtype.hpp"
+#include "common/contract/operator.hpp"
 #include "reference/hadamard.hpp"
 
 namespace fwht::reference {

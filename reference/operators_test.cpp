@@ -7,9 +7,9 @@
 #include <random>
 #include <string>
 
-#include "common/error.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/operator_data.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::reference {
 namespace {

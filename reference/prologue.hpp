@@ -1,9 +1,9 @@
-// Every prologue of common/prologue.hpp in plain C++: what the unfused kernel would store. Each operation is one IEEE
+// Every prologue of common/contract/prologue.hpp in plain C++: what the unfused kernel would store. Each operation is one IEEE
 // fp32 operation. Nothing here is shared with kernels or host variants.
 #pragma once
 
-#include "common/problem.hpp"
-#include "common/variant.hpp"
+#include "common/contract/problem.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::reference {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 
 namespace fwht::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/parallel_for.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {

@@ -1,4 +1,4 @@
-// Every recipe of common/encoding.hpp in plain C++: the truth about codes and scales, and what they stand for.
+// Every recipe of common/contract/encoding.hpp in plain C++: the truth about codes and scales, and what they stand for.
 // Each operation of a recipe is one IEEE fp32 operation (no contraction); conversions go by way of FP64.
 // Nothing here is shared with kernels or host variants.
 #pragma once
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
 #include "reference/hadamard.hpp"
 
 namespace fwht::reference {

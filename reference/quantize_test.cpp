@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/parallel_for.hpp"
+#include "common/host/parallel_for.hpp"
 
 namespace fwht::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 
 namespace fwht::reference {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/emulation.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/numerics.hpp"
-#include "common/problem.hpp"
+#include "common/contract/numerics.hpp"
+#include "common/contract/problem.hpp"
 #include "reference/compare.hpp"
 #include "reference/inputs.hpp"
 #include "reference/operators.hpp"

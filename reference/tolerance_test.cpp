@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 #include "reference/test_support.hpp"
 

@@ -14,7 +14,7 @@
 #include <set>
 #include <sstream>
 
-#include "common/test_main.hpp"
+#include "common/testing/test_main.hpp"
 #include "reference/conformance/broken_variants.hpp"
 #include "reference/conformance/checks.hpp"
 #include "variants/registry.hpp"
@@ -390,7 +390,7 @@ TEST(TenLies, Lie09ATestThatRanNothingHasNotPassed) {
 }
 
 // Every check of host memory catches some defect, save one: null and overlapping pointers are refused by
-// Plan::execute for every variant alike, so that no variant can get it wrong (common/variant_test.cpp tests
+// Plan::execute for every variant alike, so that no variant can get it wrong (common/contract/variant_test.cpp tests
 // it).
 TEST(BrokenVariants, EveryCheckCatchesSomething) {
   std::set<std::string> catching{"RefusedPointers"};

@@ -11,18 +11,18 @@
 #include <thread>
 #include <vector>
 
-#include "common/communicator.hpp"
-#include "common/device_info.hpp"
-#include "common/encoding.hpp"
-#include "common/error.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/memory.hpp"
-#include "common/nccl.hpp"
-#include "common/operator_data.hpp"
-#include "common/prologue.hpp"
+#include "common/contract/encoding.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/contract/prologue.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/memory.hpp"
+#include "common/device/nccl.hpp"
+#include "common/host/communicator.hpp"
+#include "common/host/error.hpp"
+#include "variants/library/sharded/sharded.hpp"
+#include "variants/library/transform.hpp"
 #include "variants/registry.hpp"
-#include "variants/sharded/sharded.hpp"
-#include "variants/transform.hpp"
 
 namespace fwht {
 namespace {

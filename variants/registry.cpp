@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht {
 

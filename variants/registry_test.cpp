@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht {
 namespace {

@@ -43,9 +43,9 @@ def _python(file: str, words: str) -> str:
 MUTATIONS = [
     # Maps and arithmetic.
     _m("butterfly adds twice", "reference/hadamard.cpp", "high[i] = a - b;", "high[i] = a + b;", "reference/hadamard_test:*"),
-    _m("parity of the high word", "common/bits.hpp", "v ^= v >> 32;", "", "common/bits_test:*"),
-    _m("ceil_div rounds down", "common/bits.hpp", "return (a + b - 1) / b;", "return a / b;", "common/bits_test:*"),
-    _m("zero is a power of two", "common/bits.hpp", "n > 0 && (n & (n - 1)) == 0", "n >= 0 && (n & (n - 1)) == 0", "common/bits_test:*"),
+    _m("parity of the high word", "common/host/bits.hpp", "v ^= v >> 32;", "", "common/bits_test:*"),
+    _m("ceil_div rounds down", "common/host/bits.hpp", "return (a + b - 1) / b;", "return a / b;", "common/bits_test:*"),
+    _m("zero is a power of two", "common/host/bits.hpp", "n > 0 && (n & (n - 1)) == 0", "n >= 0 && (n & (n - 1)) == 0", "common/bits_test:*"),
     # The checker and its tolerances, both ways.
     _m("NaN bound passes", "reference/compare.cpp", "!(std::fabs(error) <= bounds[i])", "std::fabs(error) > bounds[i]", *COMPARE),
     _m("row norm is not judged", "reference/compare.cpp", "if (std::sqrt(row_error2) <= allowed) return;", "return;", *COMPARE, *TOLERANCE),
@@ -59,13 +59,13 @@ MUTATIONS = [
     _m("last gap between rows", "reference/conformance/session.cpp", "row + 1 < problem.rows; ++row", "row + 2 < problem.rows; ++row",
        "variants/conformance_test:*writes_last_gap*"),
     # The contract.
-    _m("alignment is not checked", "common/variant.cpp", "if (address % alignment() != 0) {", "if (false) {", *VARIANT),
-    _m("half of an overlap", "common/variant.cpp", "b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)", "b.address >= a.address", *VARIANT, "variants/misuse_test:*"),
-    _m("rows below 0", "common/problem.cpp", "if (problem.rows < 0) throw", "if (problem.rows < -1) throw", *PROBLEM, "variants/misuse_test:*"),
-    _m("stride one below n", "common/problem.cpp", "if (array.row_stride < n) {", "if (array.row_stride < n - 1) {", *PROBLEM, "variants/misuse_test:*"),
-    _m("span limit", "common/problem.cpp", "std::numeric_limits<std::int64_t>::max() / 16;", "std::numeric_limits<std::int64_t>::max();", *PROBLEM, "variants/misuse_test:*"),
-    _m("scale may be infinite", "common/problem.cpp", "if (!finite) throw", "if (false) throw", *PROBLEM, "variants/misuse_test:*"),
-    _m("n above the limit", "common/variant.cpp", "n >= smallest && n <= largest", "n >= smallest", *VARIANT, "variants/registry_test:*"),
+    _m("alignment is not checked", "common/contract/variant.cpp", "if (address % alignment() != 0) {", "if (false) {", *VARIANT),
+    _m("half of an overlap", "common/contract/variant.cpp", "b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)", "b.address >= a.address", *VARIANT, "variants/misuse_test:*"),
+    _m("rows below 0", "common/contract/problem.cpp", "if (problem.rows < 0) throw", "if (problem.rows < -1) throw", *PROBLEM, "variants/misuse_test:*"),
+    _m("stride one below n", "common/contract/problem.cpp", "if (array.row_stride < n) {", "if (array.row_stride < n - 1) {", *PROBLEM, "variants/misuse_test:*"),
+    _m("span limit", "common/contract/problem.cpp", "std::numeric_limits<std::int64_t>::max() / 16;", "std::numeric_limits<std::int64_t>::max();", *PROBLEM, "variants/misuse_test:*"),
+    _m("scale may be infinite", "common/contract/problem.cpp", "if (!finite) throw", "if (false) throw", *PROBLEM, "variants/misuse_test:*"),
+    _m("n above the limit", "common/contract/variant.cpp", "n >= smallest && n <= largest", "n >= smallest", *VARIANT, "variants/registry_test:*"),
     # Provenance and results folders.
     _m("a clean run washes a dirty folder", "experiments/harness/results_folder.cpp",
        'context["dirty"].get<bool>() || provenance.build.dirty', "provenance.build.dirty", *FOLDER),
@@ -97,8 +97,8 @@ MUTATIONS = [
     _m("a full disk is a row", "experiments/harness/tasks.cpp", "catch (const DiskFull&)", "catch (const std::bad_alloc&)",
        "experiments/tasks_test:*"),
     # Codes.
-    _m("the scale of a neighbour", "variants/encode/sharing.hpp", "return (lane & ~(kOwners - 1)) |", "return (lane & ~kOwners) |", "variants/encode_test:Sharing.*"),
-    _m("a scale stored for another group", "variants/encode/sharing.hpp", "return (s << kSteps) * kVectorsOfScale;", "return s * kVectorsOfScale;",
+    _m("the scale of a neighbour", "variants/kit/encode/sharing.hpp", "return (lane & ~(kOwners - 1)) |", "return (lane & ~kOwners) |", "variants/encode_test:Sharing.*"),
+    _m("a scale stored for another group", "variants/kit/encode/sharing.hpp", "return (s << kSteps) * kVectorsOfScale;", "return s * kVectorsOfScale;",
        "variants/encode_test:Sharing.*"),
     # Tuning.
     _m("a table of another SM count", "variants/auto/tuning_table.cpp", " && info.sm_count == sm_count;", ";", *AUTO),
@@ -110,8 +110,8 @@ MUTATIONS = [
     _m("a negative device", "experiments/harness/cli.cpp", "if (ordinal && *ordinal < 0) throw", "if (false) throw", *PROGRAMS),
     _m("elements not a multiple of n", "experiments/harness/grid.cpp", "if (count % length != 0 && !of_width)", "if (false)", *GRID),
     _m("a range that runs down", "experiments/harness/grid.cpp", " || first > last)", ")", *GRID),
-    _m("a full standard output", "common/error.hpp", "if (!std::cout.flush()) {", "if (false) {", "experiments/programs_test:Programs.AFull*"),
-    _m("control characters on a terminal", "common/error.hpp", "static_cast<unsigned char>(c) < 0x20", "false", *PROGRAMS),
+    _m("a full standard output", "common/host/error.hpp", "if (!std::cout.flush()) {", "if (false) {", "experiments/programs_test:Programs.AFull*"),
+    _m("control characters on a terminal", "common/host/error.hpp", "static_cast<unsigned char>(c) < 0x20", "false", *PROGRAMS),
     _m("nothing to measure makes a folder", "experiments/sweep/command.cpp", "if (!list.jobs.empty()) return;", "return;", *PROGRAMS),
     _m("no layer to time makes a folder", "experiments/linear/command.cpp",
        "if (cases.empty() && !options.rotation_study) {", "if (false) {", *PROGRAMS),
@@ -120,8 +120,8 @@ MUTATIONS = [
     _m("memory that is not there", "experiments/sweep/jobs.cpp", "return support ? fits_into_memory(harness::describe(variant, problem).buffers, device) : support;", "return support;", *PROGRAMS),
     _m("noise is never seen", "experiments/sweep/report.cpp", "kQuiet = 1.2", "kQuiet = 12.0", "experiments/session_test:Report*:SessionTest.OnlyASweep*"),
     _m("wrong rows end with 0", "experiments/sweep/report.cpp", "return all_run && all_ok && !results.empty() ? 0 : 1;", "return all_run && !results.empty() ? 0 : 1;", "experiments/session_test:Report*:SessionTest.OnlyASweep*"),
-    _m("a device as a file", "common/text_file.cpp", "if (status.type() != fs::file_type::regular && status.type() != fs::file_type::fifo)", "if (false)", "common/text_file_test:*"),
-    _m("a file without end", "common/text_file.cpp", "if (text.size() > most_bytes)", "if (false)", "common/text_file_test:*"),
+    _m("a device as a file", "common/host/text_file.cpp", "if (status.type() != fs::file_type::regular && status.type() != fs::file_type::fifo)", "if (false)", "common/text_file_test:*"),
+    _m("a file without end", "common/host/text_file.cpp", "if (text.size() > most_bytes)", "if (false)", "common/text_file_test:*"),
     # Untrusted places.
     _m("modules that everybody may write", "variants/kokkos/module_places.cpp", "if ((about.st_mode & S_IWOTH) != 0)", "if (false)", *PLACES),
     _m("modules of other users", "variants/kokkos/module_places.cpp", "if (about.st_uid != 0 && about.st_uid != geteuid())", "if (false)", *PLACES),

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::bench {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/bench/linear_peers.hpp"
 #include "experiments/bench/peers.hpp"
 #include "experiments/linear/command.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/bench/answer.hpp"
 
 namespace fwht::bench {

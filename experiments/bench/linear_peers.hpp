@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 #include "experiments/bench/linear_peers.h"
 
 namespace fwht::bench {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <variant>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/linear/linear.hpp"
 
 namespace fwht::bench {

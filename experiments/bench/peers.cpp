@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/bench/answer.hpp"
 #include "experiments/harness/transform.hpp"
 

@@ -1,7 +1,7 @@
 // Kernels of others as contestants of the sweep: checked against FP64, timed by the same protocol, beside the same limit.
 #pragma once
 
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/bench/peers.h"
 #include "experiments/sweep/jobs.hpp"
 

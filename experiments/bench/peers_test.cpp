@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstring>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/sweep/session.hpp"
 #include "reference/hadamard.hpp"
+#include "variants/library/transform.hpp"
 #include "variants/registry.hpp"
-#include "variants/transform.hpp"
 
 namespace fwht::bench {
 namespace {

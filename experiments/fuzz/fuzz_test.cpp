@@ -20,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/linear/problem.hpp"
-#include "common/operator_data.hpp"
-#include "common/problem.hpp"
+#include "common/contract/linear/problem.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/contract/problem.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/schema.hpp"
@@ -346,7 +346,7 @@ class FuzzPrograms : public testing::Test {
 
 TEST_F(FuzzPrograms, EndWithZeroOneOrTwoAndOneSentence) {
   const std::string sweep = FWHT_SWEEP_PROGRAM, accuracy = FWHT_ACCURACY_PROGRAM,
-                    analysis = FWHT_ANALYSIS_PROGRAM, run_once = FWHT_RUN_ONCE_PROGRAM,
+                    analysis = FWHT_STUDIES_PROGRAM, run_once = FWHT_RUN_ONCE_PROGRAM,
                     profile = FWHT_PROFILE_PROGRAM, linear = FWHT_LINEAR_PROGRAM,
                     tensor_parallel = FWHT_TENSOR_PARALLEL_PROGRAM;
   const std::vector<std::string> tiny = {"--variant", "cpu", "--problem", "f16/n8/r2"};

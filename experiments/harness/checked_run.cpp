@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "experiments/harness/device_work.hpp"
 #include "reference/operators.hpp"
 

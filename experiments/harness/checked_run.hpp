@@ -6,7 +6,7 @@
 #include <list>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 #include "experiments/harness/slices.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"

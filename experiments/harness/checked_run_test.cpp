@@ -6,7 +6,7 @@
 #include <cstring>
 #include <functional>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::harness {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/device_work.hpp"
 #include "experiments/harness/mode.hpp"
 #include "variants/registry.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/harness/grid.hpp"
 
 namespace CLI {

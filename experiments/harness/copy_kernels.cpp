@@ -5,9 +5,9 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 
 namespace fwht::harness {
 namespace {

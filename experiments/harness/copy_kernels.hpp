@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/dtype.hpp"
-#include "common/variant.hpp"
+#include "common/contract/dtype.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/harness/traffic.hpp"
 
 namespace fwht::harness {

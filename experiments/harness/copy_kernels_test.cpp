@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "common/error.hpp"
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/device_work.hpp"
 
 namespace fwht::harness {

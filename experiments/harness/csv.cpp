@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "common/error.hpp"
-#include "common/text_file.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text_file.hpp"
 
 namespace fwht::harness {
 namespace {

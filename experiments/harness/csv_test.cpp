@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::harness {
 namespace {

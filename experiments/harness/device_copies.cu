@@ -25,13 +25,13 @@
 #include <memory>
 #include <utility>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
-#include "common/error.hpp"
-#include "common/ptx/bulk_copy.cuh"
-#include "common/ptx/global.cuh"
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/mbarrier.cuh"
+#include "common/device/cuda_check.hpp"
+#include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 
 namespace fwht::harness {

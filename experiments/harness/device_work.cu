@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::harness::device {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/memory.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/memory.hpp"
 
 namespace fwht::harness {
 

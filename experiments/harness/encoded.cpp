@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
 #include "reference/quantize.hpp"
 
 namespace fwht::harness {

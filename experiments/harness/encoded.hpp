@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 #include "experiments/harness/checked_run.hpp"
 #include "experiments/harness/slices.hpp"
 

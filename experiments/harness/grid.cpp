@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/text_file.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text_file.hpp"
 
 namespace fwht::harness {
 namespace {

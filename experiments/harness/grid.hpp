@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
 #include "experiments/harness/mode.hpp"
 
 namespace fwht::harness {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::harness {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "common/gpu_timer.hpp"
+#include "common/device/gpu_timer.hpp"
 #include "experiments/harness/measure.hpp"
 
 namespace fwht::harness {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/gpu_timer.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/gpu_timer.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/procedure.hpp"

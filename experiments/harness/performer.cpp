@@ -5,7 +5,7 @@
 #include "experiments/harness/encoded.hpp"
 #include "experiments/harness/transform.hpp"
 #include "reference/emulation.hpp"
-#include "variants/host_models.hpp"
+#include "variants/library/host_models.hpp"
 
 namespace fwht::harness {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 #include "experiments/harness/slices.hpp"
 
 namespace fwht::harness {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "common/gpu_timer.hpp"
+#include "common/device/gpu_timer.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/slices.hpp"
 #include "experiments/harness/subject.hpp"

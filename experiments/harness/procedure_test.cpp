@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/harness/device_work.hpp"
 
 namespace fwht::harness {

@@ -15,8 +15,8 @@
 #include <system_error>
 #include <utility>
 
-#include "common/error.hpp"
-#include "common/text_file.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text_file.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/schema.hpp"
 #include "experiments/harness/sha256.hpp"

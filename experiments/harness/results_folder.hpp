@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/provenance.hpp"
+#include "common/host/provenance.hpp"
 #include "experiments/harness/csv.hpp"
 
 namespace fwht::harness {

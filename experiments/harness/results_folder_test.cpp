@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/schema.hpp"
 
 namespace fwht::harness {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/performer.hpp"
 #include "reference/inputs.hpp"
@@ -287,7 +287,7 @@ std::vector<Table> make_tables() {
             integer("missing_nonfinite", optional, "elements", "finite where the exact result is not")),
         message()}},
       {"probes.csv",
-       "fwht_analysis",
+       "fwht_studies",
        "one row per question to a tensor-core instruction",
        {source(), string("instruction", key, "PTX name"),
         one_of("operand", key, names_of({Dtype::f16, Dtype::bf16}), "type of the factors"),
@@ -299,7 +299,7 @@ std::vector<Table> make_tables() {
         not_negative(integer("mismatches", optional, "vectors", "whose bits differ from the model's")),
         status(), message()}},
       {"overflow.csv",
-       "fwht_analysis",
+       "fwht_studies",
        "fp16 rows of one 2-norm and four shapes: which come out infinite although their exact result is "
        "finite",
        {performer(), source(), dtype(), length(),
@@ -314,7 +314,7 @@ std::vector<Table> make_tables() {
         not_negative(integer("spurious_values", optional, "elements", "infinite or NaN in such rows")),
         rel_l2("relative L2 error of the rows that stay finite"), status(), message()}},
       {"quantization.csv",
-       "fwht_analysis",
+       "fwht_studies",
        "tokens cast to a format without rotation, after an exact one, and after each variant's",
        {performer(), source(), dtype(), length(), input(),
         string("format", optional_key, "number format; empty where the task failed"),
@@ -329,7 +329,7 @@ std::vector<Table> make_tables() {
         not_negative(number("transform_rel_l2", optional, "", "relative L2 error of the transform alone")),
         status(), message()}},
       {"attention.csv",
-       "fwht_analysis",
+       "fwht_studies",
        "FP8 attention with rotated Q and K against FP64 (arXiv 2407.08608, Table 3)",
        {performer(), source(), string("method", key, "arithmetic and casts"),
         string("choice", key, "what the paper leaves open"),

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::harness {
 

@@ -1,4 +1,4 @@
-// What the experiments of fwht_analysis are given.
+// What the experiments of fwht_studies are given.
 #pragma once
 
 #include <vector>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "experiments/harness/device_work.hpp"
 
 namespace fwht::harness {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
 #include "experiments/harness/traffic.hpp"
 
 namespace fwht::harness {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/performer.hpp"
 #include "experiments/harness/progress.hpp"

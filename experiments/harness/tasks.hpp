@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/harness/results_folder.hpp"
 
 namespace fwht::harness {

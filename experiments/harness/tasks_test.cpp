@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "common/provenance.hpp"
+#include "common/host/provenance.hpp"
 
 namespace fwht::harness {
 namespace {

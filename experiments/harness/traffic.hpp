@@ -4,8 +4,8 @@
 #include <compare>
 #include <cstdint>
 
-#include "common/problem.hpp"
-#include "common/variant.hpp"
+#include "common/contract/problem.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::harness {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/provenance.hpp"
+#include "common/host/error.hpp"
+#include "common/host/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/linear/rotation_study.hpp"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::linear_layers {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 #include "experiments/harness/limits.hpp"
 #include "experiments/harness/measure.hpp"
 #include "experiments/harness/subject.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/linear/linear.hpp"
 #include "experiments/linear/rotation_study.hpp"
 #include "experiments/linear/safetensors.hpp"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::linear_layers {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "common/linear/weights.hpp"
+#include "common/contract/linear/weights.hpp"
 
 namespace fwht::linear_layers {
 

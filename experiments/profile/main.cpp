@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/memory.hpp"
-#include "common/provenance.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/error.hpp"
+#include "common/host/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"

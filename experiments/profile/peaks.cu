@@ -1,9 +1,9 @@
 // The peak kernels: as many resident warps as the loop needs, no memory traffic beside the one that is
 // driven.
-#include "common/cuda_check.hpp"
-#include "common/ptx/mma.cuh"
-#include "common/ptx/wgmma.cuh"
-#include "common/sm90a.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/wgmma.cuh"
+#include "common/device/sm90a.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/profile/peaks.hpp"
 

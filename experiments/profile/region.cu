@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common/cuda_objects.hpp"
+#include "common/device/cuda_objects.hpp"
 #include "experiments/profile/region.hpp"
 
 namespace fwht::profile {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/gpu_timer.hpp"
+#include "common/device/gpu_timer.hpp"
 
 namespace fwht::profile {
 

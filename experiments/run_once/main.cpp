@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "common/error.hpp"
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/measure.hpp"
 #include "experiments/harness/settings_json.hpp"

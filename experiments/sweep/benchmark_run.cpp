@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::sweep {
 namespace {

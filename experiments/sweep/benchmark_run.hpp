@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/provenance.hpp"
+#include "common/host/provenance.hpp"
 #include "experiments/sweep/jobs.hpp"
 #include "experiments/sweep/session.hpp"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/provenance.hpp"
+#include "common/host/error.hpp"
+#include "common/host/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"

@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::sweep {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/device_info.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/subject.hpp"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::sweep {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
 
 namespace fwht::sweep {
 

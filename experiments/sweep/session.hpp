@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/gpu_timer.hpp"
+#include "common/device/gpu_timer.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/harness/limits.hpp"
 #include "experiments/harness/measure.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
 #include "experiments/sweep/report.hpp"
 #include "variants/registry.hpp"

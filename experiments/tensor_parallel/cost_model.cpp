@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::tensor_parallel {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/cuda_objects.hpp"
-#include "common/memory.hpp"
+#include "common/device/cuda_objects.hpp"
+#include "common/device/memory.hpp"
 #include "experiments/tensor_parallel/device.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
 

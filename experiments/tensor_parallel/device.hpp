@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/communicator.hpp"
+#include "common/host/communicator.hpp"
 
 namespace fwht::tensor_parallel {
 

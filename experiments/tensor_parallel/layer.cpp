@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "common/error.hpp"
-#include "variants/sharded/moves.hpp"
+#include "common/host/error.hpp"
+#include "variants/library/sharded/moves.hpp"
 
 namespace fwht::tensor_parallel {
 namespace {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/communicator.hpp"
-#include "common/linear/variant.hpp"
-#include "common/memory.hpp"
+#include "common/contract/linear/variant.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/communicator.hpp"
 #include "experiments/tensor_parallel/mlp.hpp"
-#include "variants/sharded/sharded.hpp"
+#include "variants/library/sharded/sharded.hpp"
 
 namespace fwht::tensor_parallel {
 

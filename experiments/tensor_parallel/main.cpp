@@ -18,11 +18,11 @@
 #include <string>
 #include <thread>
 
-#include "common/error.hpp"
-#include "common/host_ranks.hpp"
-#include "common/nccl.hpp"
-#include "common/rendezvous.hpp"
-#include "common/stream_query.hpp"
+#include "common/device/nccl.hpp"
+#include "common/device/stream_query.hpp"
+#include "common/host/error.hpp"
+#include "common/host/host_ranks.hpp"
+#include "common/host/rendezvous.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/results_folder.hpp"

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <random>
 
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/operators.hpp"
 #include "reference/rounding.hpp"

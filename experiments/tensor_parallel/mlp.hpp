@@ -19,8 +19,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/linear/weights.hpp"
-#include "variants/sharded/sharded.hpp"
+#include "common/contract/linear/weights.hpp"
+#include "variants/library/sharded/sharded.hpp"
 
 namespace fwht::tensor_parallel {
 

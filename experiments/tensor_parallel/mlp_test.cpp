@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "common/error.hpp"
-#include "common/host_ranks.hpp"
+#include "common/host/error.hpp"
+#include "common/host/host_ranks.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
 #include "reference/operators.hpp"
 #include "variants/linear/registry.hpp"

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <map>
 
-#include "common/error.hpp"
-#include "common/gpu_timer.hpp"
+#include "common/device/gpu_timer.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/tensor_parallel/cost_model.hpp"
 #include "experiments/tensor_parallel/device.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/communicator.hpp"
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
+#include "common/host/communicator.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/tensor_parallel/cost_model.hpp"
 #include "experiments/tensor_parallel/layer.hpp"

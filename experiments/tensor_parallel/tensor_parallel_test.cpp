@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/nccl.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/nccl.hpp"
 #include "experiments/harness/csv.hpp"
 #include "experiments/program_fixture.hpp"
 #include "experiments/tensor_parallel/study.hpp"

@@ -1,7 +1,7 @@
 // butterflies_tune: measures launch configurations, for the table in launches.hpp.
 #include "experiments/tune/butterflies_tune.hpp"
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/butterflies/launches.hpp"
 

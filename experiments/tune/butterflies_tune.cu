@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "common/static_dispatch.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "experiments/tune/rows_candidate.cuh"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/butterflies/launches.hpp"

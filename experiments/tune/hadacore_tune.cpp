@@ -1,6 +1,6 @@
 // hadacore_tune: measures launch configurations, for the table in hadacore.hpp.
 #include "experiments/tune/hadacore_tune.hpp"
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace fwht;

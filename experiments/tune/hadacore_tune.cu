@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "common/cuda_check.hpp"
-#include "common/static_dispatch.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/hadacore/hadacore_kernel.cuh"
 
 namespace fwht::hadacore {

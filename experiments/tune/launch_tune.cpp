@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "experiments/harness/limits.hpp"
 #include "experiments/harness/transform.hpp"
 #include "reference/inputs.hpp"
-#include "variants/launch_regime.hpp"
+#include "variants/kit/launch_regime.hpp"
 
 namespace fwht {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht {
 

@@ -2,7 +2,7 @@
 // infinities and NaN costs and the last multiplication.
 #include "experiments/tune/mma_split_tune.hpp"
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/mma_split.hpp"
 

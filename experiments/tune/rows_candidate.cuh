@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "common/cuda_check.hpp"
+#include "common/device/cuda_check.hpp"
 #include "experiments/tune/launch_tune.hpp"
-#include "variants/rows/rows_plan.hpp"
+#include "variants/kit/rows_plan.hpp"
 
 namespace fwht::rows {
 

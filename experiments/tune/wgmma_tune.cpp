@@ -2,7 +2,7 @@
 // compared on integers.
 #include "experiments/tune/wgmma_tune.hpp"
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace fwht;

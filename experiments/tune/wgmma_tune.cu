@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "common/cuda_check.hpp"
-#include "common/static_dispatch.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_one_shot_kernel.cuh"
 #include "variants/wgmma/wgmma_pair_kernel.cuh"
 #include "variants/wgmma/wgmma_passes_kernel.cuh"

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/error.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/engine.hpp"
 

@@ -4,18 +4,18 @@
 #include <string>
 #include <utility>
 
-#include "common/encoding.hpp"
-#include "common/error.hpp"
-#include "common/operator.hpp"
-#include "common/operator_data.hpp"
-#include "common/provenance.hpp"
-#include "common/stream_query.hpp"
+#include "common/contract/encoding.hpp"
+#include "common/contract/operator.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/device/stream_query.hpp"
+#include "common/host/error.hpp"
+#include "common/host/provenance.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
 #include "python/src/device.hpp"
 #include "python/src/engine.hpp"
+#include "variants/library/transform.hpp"
 #include "variants/registry.hpp"
-#include "variants/transform.hpp"
 
 struct fwht_plan {
   std::shared_ptr<const fwht::Plan> plan;

@@ -1,4 +1,4 @@
-// What the C ABI asks of the CUDA runtime beside common/stream_query.hpp. Implemented by device_cuda.cpp, or by
+// What the C ABI asks of the CUDA runtime beside common/device/stream_query.hpp. Implemented by device_cuda.cpp, or by
 // device_host.cpp in a build without CUDA.
 #pragma once
 

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <utility>
 
-#include "common/device_info.hpp"
-#include "common/error.hpp"
-#include "common/stream_query.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/stream_query.hpp"
+#include "common/host/error.hpp"
 #include "fwht.h"
+#include "variants/library/transform.hpp"
 #include "variants/linear/registry.hpp"
 #include "variants/registry.hpp"
-#include "variants/transform.hpp"
 
 namespace fwht::c_abi {
 namespace {

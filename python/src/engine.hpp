@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/linear/variant.hpp"
-#include "common/variant.hpp"
+#include "common/contract/linear/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::c_abi {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "common/error.hpp"
-#include "common/linear/variant.hpp"
-#include "common/linear/weights.hpp"
-#include "common/stream_query.hpp"
+#include "common/contract/linear/variant.hpp"
+#include "common/contract/linear/weights.hpp"
+#include "common/device/stream_query.hpp"
+#include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
 #include "python/src/engine.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/operators.hpp"
 #include "reference/prologue.hpp"
 #include "reference/quantize.hpp"

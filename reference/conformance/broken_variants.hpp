@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::conformance {
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/conformance/device_tools.hpp"
 

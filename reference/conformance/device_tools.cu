@@ -1,8 +1,8 @@
 #include "reference/conformance/device_tools.hpp"
 
-#include "common/cuda_objects.hpp"
-#include "common/device_array.cuh"
-#include "common/ptx/griddepcontrol.cuh"
+#include "common/device/cuda_objects.hpp"
+#include "common/device/device_array.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
 
 namespace fwht::conformance {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::conformance {
 

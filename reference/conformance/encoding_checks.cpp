@@ -8,8 +8,8 @@
 #include <limits>
 #include <random>
 
-#include "common/error.hpp"
-#include "common/operator_data.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/error.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/prologue.hpp"
 #include "reference/quantize.hpp"

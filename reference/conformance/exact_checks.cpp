@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/emulation.hpp"
 

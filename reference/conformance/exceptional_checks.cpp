@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/emulation.hpp"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/conformance/device_tools.hpp"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "common/error.hpp"
-#include "common/operator_data.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/error.hpp"
 #include "reference/compare.hpp"
 
 namespace fwht::conformance {

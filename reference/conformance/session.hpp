@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/memory.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/memory.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/linear/gptq_layout.hpp"
+#include "common/contract/linear/gptq_layout.hpp"
 #include "reference/linear/conformance.hpp"
 
 namespace fwht::conformance {

@@ -7,7 +7,7 @@
 #include <exception>
 #include <map>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::conformance {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/linear/variant.hpp"
-#include "common/memory.hpp"
+#include "common/contract/linear/variant.hpp"
+#include "common/device/memory.hpp"
 #include "reference/linear/linear.hpp"
 
 namespace fwht::conformance {

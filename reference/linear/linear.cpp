@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "common/error.hpp"
-#include "common/parallel_for.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
 #include "reference/inputs.hpp"
 #include "reference/rounding.hpp"
 

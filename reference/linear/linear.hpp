@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 #include "reference/compare.hpp"
 
 namespace fwht::reference {

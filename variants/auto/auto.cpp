@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/text.hpp"
-#include "common/text_file.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+#include "common/host/text_file.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"
 

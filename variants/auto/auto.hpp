@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::automatic {  // "auto" is a keyword
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/error.hpp"
 #include "reference/inputs.hpp"
 #include "variants/auto/tuning_table.hpp"
 #include "variants/registry.hpp"

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/text.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::automatic {

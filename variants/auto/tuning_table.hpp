@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
+#include "common/device/device_info.hpp"
 
 namespace fwht::automatic {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 #include "variants/butterflies/launches.hpp"
 
 namespace fwht::butterflies {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "common/variant.hpp"
-#include "variants/rows/batch.hpp"
+#include "common/contract/variant.hpp"
+#include "variants/kit/batch.hpp"
 
 namespace fwht::butterflies {
 

@@ -1,5 +1,5 @@
 // Proves without a GPU what the kernels compute: their own programs executed lane by lane. The maps are in
-// variants/rows/rows_test.cpp.
+// variants/kit/rows_test.cpp.
 #include "variants/butterflies/butterflies.hpp"
 
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "reference/emulation.hpp"
 #include "reference/inputs.hpp"
-#include "variants/butterflies/host_program.hpp"
 #include "variants/butterflies/launches.hpp"
+#include "variants/butterflies/on_host/host_program.hpp"
 
 namespace fwht::butterflies {
 namespace {

@@ -1,9 +1,9 @@
 // butterflies: the machine of the programs on the device.
 #pragma once
 
-#include "common/storage.cuh"
+#include "common/device/storage.cuh"
 #include "variants/butterflies/passes_program.hpp"
-#include "variants/rows/device_lanes.cuh"
+#include "variants/kit/device_lanes.cuh"
 
 namespace fwht::butterflies {
 

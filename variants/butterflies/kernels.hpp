@@ -1,7 +1,7 @@
 // butterflies: the instantiations, compiled by themselves (rows_16_bit.cu, rows_f32.cu, smem_passes.cu).
 #pragma once
 
-#include "variants/rows/rows_plan.hpp"
+#include "variants/kit/rows_plan.hpp"
 
 namespace fwht::butterflies {
 

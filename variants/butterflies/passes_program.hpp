@@ -1,13 +1,13 @@
 // butterflies: what one warp computes in passes through shared memory, written once and executed twice; see
-// variants/rows/warp_program.hpp.
+// variants/kit/warp_program.hpp.
 //
 // The elements of a warp are 32 runs, each as many consecutive ones as a lane has registers, in units of
 // four. In the first pass a lane has a run, in the second the element of one number of every run (or of two,
 // one in every 32), in the third, behind the only barrier of the block, what the exchange gives it.
 #pragma once
 
-#include "variants/rows/tile.hpp"
-#include "variants/rows/warp_program.hpp"
+#include "variants/kit/tile.hpp"
+#include "variants/kit/warp_program.hpp"
 
 namespace fwht::butterflies {
 

@@ -1,7 +1,7 @@
 #include "variants/butterflies/kernels.hpp"
 #include "variants/butterflies/launches.hpp"
 #include "variants/butterflies/rows_in_registers.cuh"
-#include "variants/rows/find_kernel.hpp"
+#include "variants/kit/find_kernel.hpp"
 
 namespace fwht::butterflies {
 

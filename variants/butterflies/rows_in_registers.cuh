@@ -12,7 +12,7 @@
 #pragma once
 
 #include "variants/butterflies/device_warp.cuh"
-#include "variants/rows/launch_trigger.cuh"
+#include "variants/kit/launch_trigger.cuh"
 
 namespace fwht::butterflies {
 

@@ -2,7 +2,7 @@
 
 #include "variants/butterflies/kernels.hpp"
 #include "variants/butterflies/launches.hpp"
-#include "variants/rows/find_kernel.hpp"
+#include "variants/kit/find_kernel.hpp"
 
 namespace fwht::butterflies {
 

@@ -13,8 +13,8 @@
 #pragma once
 
 #include "variants/butterflies/device_warp.cuh"
-#include "variants/rows/launch_trigger.cuh"
-#include "variants/rows/start_skew.cuh"
+#include "variants/kit/launch_trigger.cuh"
+#include "variants/kit/start_skew.cuh"
 
 namespace fwht::butterflies {
 

@@ -23,9 +23,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/parallel_for.hpp"
-#include "common/text.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/parallel_for.hpp"
+#include "common/host/text.hpp"
 #include "variants/cpu/encoder.hpp"
 #include "variants/cpu/kronecker.hpp"
 #include "variants/cpu/prologue.hpp"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/operator_data.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/error.hpp"
 #include "reference/hadamard.hpp"
 #include "variants/cpu/cpu.hpp"
 

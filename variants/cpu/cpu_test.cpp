@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::cpu {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "common/bits.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/operator_data.hpp"
-#include "common/text.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::cpu {
 namespace {

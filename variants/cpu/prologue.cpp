@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "common/bits.hpp"
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::cpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::cpu {
 

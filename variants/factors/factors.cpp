@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::factors {
 namespace {

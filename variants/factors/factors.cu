@@ -12,13 +12,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/cuda_check.hpp"
-#include "common/device_array.cuh"
-#include "common/hadamard_matrices.hpp"
-#include "common/ptx/global.cuh"
-#include "common/ptx/shared.cuh"
-#include "common/static_dispatch.hpp"
-#include "common/storage.cuh"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/shared.cuh"
+#include "common/device/storage.cuh"
+#include "common/host/static_dispatch.hpp"
 #include "variants/factors/factors.hpp"
 
 namespace fwht::factors {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::factors {
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "common/hadamard_matrices.hpp"
+#include "common/contract/hadamard_matrices.hpp"
 #include "reference/emulation.hpp"
 
 namespace fwht::factors {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::hadacore {
 namespace {

@@ -135,8 +135,8 @@
 // clang-format on
 #include <cstdint>
 
-#include "common/cuda_check.hpp"
-#include "common/static_dispatch.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/hadacore/hadacore_kernel.cuh"
 
 namespace fwht::hadacore {

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/ptx/fragments.hpp"
-#include "common/variant.hpp"
-#include "variants/launch_regime.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "common/host/bits.hpp"
+#include "variants/kit/launch_regime.hpp"
 
 namespace fwht::hadacore {
 

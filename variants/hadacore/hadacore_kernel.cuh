@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "common/dtype.hpp"
-#include "common/ptx/mma.cuh"
+#include "common/contract/dtype.hpp"
+#include "common/device/ptx/mma.cuh"
 #include "variants/hadacore/hadacore.hpp"
 
 namespace fwht::hadacore {

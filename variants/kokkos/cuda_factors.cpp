@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/device_array.cuh"
+#include "common/device/device_array.cuh"
 #include "variants/kokkos/cuda_plan.hpp"
 #include "variants/kokkos/factors.hpp"
 

@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
 #include "variants/kokkos/module.hpp"
 #include "variants/kokkos/runtime.hpp"

@@ -11,9 +11,9 @@
 
 #include <cstdint>
 
-#include "common/dtype.hpp"
-#include "common/operator.hpp"
-#include "common/variant.hpp"
+#include "common/contract/dtype.hpp"
+#include "common/contract/operator.hpp"
+#include "common/contract/variant.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
 
 namespace fwht::kokkos {

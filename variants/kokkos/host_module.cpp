@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 #include "variants/kokkos/factors.hpp"
 #include "variants/kokkos/kokkos_kernel.hpp"
 #include "variants/kokkos/module.hpp"

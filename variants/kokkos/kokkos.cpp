@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "common/hadamard_matrices.hpp"
-#include "common/operator_data.hpp"
-#include "common/text.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/host/text.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/kronecker.hpp"
 #include "variants/kokkos/limits.hpp"

@@ -1,7 +1,7 @@
 // kokkos: one portable source on every execution space that Kokkos was built with.
 #pragma once
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::kokkos {
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "common/device_info.hpp"
-#include "common/error.hpp"
-#include "common/memory.hpp"
-#include "common/operator_data.hpp"
+#include "common/contract/operator_data.hpp"
+#include "common/device/device_info.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/error.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/cpu.hpp"
 #include "variants/kokkos/limits.hpp"

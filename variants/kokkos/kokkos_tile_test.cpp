@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/problem.hpp"
+#include "common/contract/problem.hpp"
 
 namespace fwht::kokkos {
 namespace {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 #include "kokkos_config.hpp"
 #include "variants/kokkos/module_places.hpp"
 

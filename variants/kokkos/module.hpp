@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::kokkos {
 

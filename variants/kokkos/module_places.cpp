@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "common/error.hpp"
-#include "common/text.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::kokkos {
 namespace {

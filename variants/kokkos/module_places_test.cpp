@@ -6,7 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 
 namespace fwht::kokkos {
 namespace {

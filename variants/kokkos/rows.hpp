@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 
 namespace fwht::kokkos {
 

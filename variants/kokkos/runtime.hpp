@@ -3,7 +3,7 @@
 
 #include <Kokkos_Core.hpp>
 
-#include "common/device_info.hpp"
+#include "common/device/device_info.hpp"
 
 namespace fwht::kokkos {
 

@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "common/bits.hpp"
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
+#include "common/host/bits.hpp"
 #include "variants/kokkos/unroll.hpp"
 
 namespace fwht::kokkos {

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include "common/error.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/ptx/fragments.hpp"
-#include "common/sm90a.hpp"
-#include "common/text.hpp"
-#include "variants/encode/output.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "common/device/sm90a.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+#include "variants/kit/encode/output.hpp"
 
 namespace fwht::kronecker {
 

@@ -26,11 +26,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/cuda_check.hpp"
+#include "common/device/cuda_check.hpp"
+#include "variants/kit/launch_regime.hpp"
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
-#include "variants/launch_regime.hpp"
 
 namespace fwht::kronecker {
 namespace {

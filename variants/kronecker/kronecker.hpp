@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/operator.hpp"
-#include "common/ptx/fragments.hpp"
-#include "common/variant.hpp"
-#include "variants/rows/signs.hpp"
+#include "common/contract/operator.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "common/host/bits.hpp"
+#include "variants/kit/signs.hpp"
 
 namespace fwht::kronecker {
 

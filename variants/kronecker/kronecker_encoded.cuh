@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "variants/encode/storage_encoder.cuh"
+#include "variants/kit/encode/storage_encoder.cuh"
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_few_rows_kernel.cuh"
 

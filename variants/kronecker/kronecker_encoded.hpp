@@ -2,7 +2,7 @@
 // sources only.
 #pragma once
 
-#include "variants/encode/output.hpp"
+#include "variants/kit/encode/output.hpp"
 #include "variants/kronecker/kronecker_kernels.hpp"
 
 namespace fwht::kronecker {

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/ptx/cluster.cuh"
+#include "common/device/ptx/cluster.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
 
 namespace fwht::kronecker {

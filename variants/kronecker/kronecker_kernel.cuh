@@ -6,21 +6,21 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "common/ptx/bulk_copy.cuh"
-#include "common/ptx/fragments.hpp"
-#include "common/ptx/global.cuh"
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/mbarrier.cuh"
-#include "common/ptx/mma.cuh"
-#include "common/ptx/named_barrier.cuh"
-#include "common/ptx/shared.cuh"
-#include "common/ptx/stmatrix.cuh"
-#include "common/ptx/tensor_copy.cuh"
-#include "common/ptx/wgmma.cuh"
-#include "common/storage.cuh"
+#include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/fragments.hpp"
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/named_barrier.cuh"
+#include "common/device/ptx/shared.cuh"
+#include "common/device/ptx/stmatrix.cuh"
+#include "common/device/ptx/tensor_copy.cuh"
+#include "common/device/ptx/wgmma.cuh"
+#include "common/device/storage.cuh"
+#include "variants/kit/row_counter.cuh"
+#include "variants/kit/split_stage.cuh"
 #include "variants/kronecker/kronecker.hpp"
-#include "variants/rows/row_counter.cuh"
-#include "variants/rows/split_stage.cuh"
 
 namespace fwht::kronecker {
 

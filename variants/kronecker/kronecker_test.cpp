@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "common/hadamard_matrices.hpp"
+#include "common/contract/hadamard_matrices.hpp"
 
 namespace fwht::kronecker {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/test_main.hpp"
+#include "common/testing/test_main.hpp"
 #include "reference/linear/conformance.hpp"
 #include "variants/linear/registry.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/error.hpp"
+#include "common/host/error.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 
 namespace fwht {
 

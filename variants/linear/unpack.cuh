@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "common/dtype.hpp"
-#include "common/ptx/pairs.cuh"
+#include "common/contract/dtype.hpp"
+#include "common/device/ptx/pairs.cuh"
 
 namespace fwht::linear {
 

@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "common/cublaslt.hpp"
-#include "common/hadamard_matrices.hpp"
-#include "common/text.hpp"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/device/cublaslt.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::matmul {
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/cublaslt.hpp"
-#include "common/cuda_check.hpp"
-#include "common/device_array.cuh"
-#include "common/storage.cuh"
+#include "common/device/cublaslt.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
+#include "common/device/storage.cuh"
 #include "variants/matmul/matmul.hpp"
 
 namespace fwht::matmul {

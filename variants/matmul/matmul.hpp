@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/bits.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::matmul {
 

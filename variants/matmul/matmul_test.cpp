@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/hadamard_matrices.hpp"
+#include "common/contract/hadamard_matrices.hpp"
 
 namespace fwht::matmul {
 namespace {

@@ -1,11 +1,11 @@
 // mma_split: the machine of split_program.hpp on the device.
 #pragma once
 
-#include "common/ptx/mma.cuh"
-#include "common/storage.cuh"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/storage.cuh"
+#include "variants/kit/device_lanes.cuh"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/split_program.hpp"
-#include "variants/rows/device_lanes.cuh"
 
 namespace fwht::mma_split {
 

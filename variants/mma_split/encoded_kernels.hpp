@@ -1,10 +1,10 @@
 // mma_split: the kernels that write codes, each dtype and format compiled by itself (encoded_*.cu).
 #pragma once
 
-#include "variants/encode/output.hpp"
+#include "variants/kit/batch.hpp"
+#include "variants/kit/encode/output.hpp"
 #include "variants/mma_split/encoded_launches.hpp"
 #include "variants/mma_split/prologue.hpp"
-#include "variants/rows/batch.hpp"
 
 namespace fwht::mma_split {
 

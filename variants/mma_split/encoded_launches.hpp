@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/encoding.hpp"
-#include "variants/encode/scales.hpp"
+#include "common/contract/encoding.hpp"
+#include "variants/kit/encode/scales.hpp"
 #include "variants/mma_split/launches.hpp"
 
 namespace fwht::mma_split {

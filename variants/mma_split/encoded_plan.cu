@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "common/cuda_check.hpp"
-#include "common/memory.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/memory.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
 

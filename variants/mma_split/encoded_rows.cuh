@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "variants/encode/storage_encoder.cuh"
+#include "variants/kit/encode/storage_encoder.cuh"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/storage_rows.cuh"
 

@@ -1,7 +1,7 @@
 // mma_split: the instantiations, each algorithm and dtype compiled by itself (rows_*_f16.cu, rows_*_bf16.cu).
 #pragma once
 
-#include "variants/rows/rows_plan.hpp"
+#include "variants/kit/rows_plan.hpp"
 
 namespace fwht::mma_split {
 

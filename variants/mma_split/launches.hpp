@@ -7,7 +7,7 @@
 #include <array>
 #include <cstddef>
 
-#include "variants/rows/launch.hpp"
+#include "variants/kit/launch.hpp"
 
 namespace fwht::mma_split {
 

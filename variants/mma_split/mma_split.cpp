@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "common/text.hpp"
-#include "variants/encode/output.hpp"
+#include "common/host/text.hpp"
+#include "variants/kit/encode/output.hpp"
 #include "variants/mma_split/launches.hpp"
 
 namespace fwht::mma_split {

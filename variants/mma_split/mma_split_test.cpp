@@ -1,5 +1,5 @@
 // Proves without a GPU what the kernels compute: their own program (split_program.hpp) executed lane by lane,
-// with the tensor core's arithmetic emulated. variants/rows/rows_test.cpp has the maps.
+// with the tensor core's arithmetic emulated. variants/kit/rows_test.cpp has the maps.
 #include "variants/mma_split/mma_split.hpp"
 
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "common/ptx/fragments.hpp"
+#include "common/device/ptx/fragments.hpp"
 #include "reference/emulation.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"
 #include "variants/mma_split/encoded_launches.hpp"
-#include "variants/mma_split/host_program.hpp"
 #include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/on_host/host_program.hpp"
 #include "variants/mma_split/prologue.hpp"
 #include "variants/mma_split/split_program.hpp"
 

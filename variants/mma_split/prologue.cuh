@@ -9,10 +9,10 @@
 // so their bits do not depend on the launch.
 #pragma once
 
-#include "common/storage.cuh"
+#include "common/device/storage.cuh"
+#include "variants/kit/row_access.cuh"
+#include "variants/kit/signs.hpp"
 #include "variants/mma_split/prologue.hpp"
-#include "variants/rows/row_access.cuh"
-#include "variants/rows/signs.hpp"
 
 namespace fwht::mma_split {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/problem.hpp"
-#include "common/variant.hpp"
+#include "common/contract/problem.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::mma_split {
 

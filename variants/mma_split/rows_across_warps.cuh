@@ -10,9 +10,9 @@
 // conflict (rows::ExchangeBuffer).
 #pragma once
 
+#include "variants/kit/launch_trigger.cuh"
+#include "variants/kit/start_skew.cuh"
 #include "variants/mma_split/storage_rows.cuh"
-#include "variants/rows/launch_trigger.cuh"
-#include "variants/rows/start_skew.cuh"
 
 namespace fwht::mma_split {
 

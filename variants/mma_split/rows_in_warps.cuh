@@ -9,8 +9,8 @@
 // 16-byte loads and stores in natural order at both ends, no shuffle, no shared memory.
 #pragma once
 
+#include "variants/kit/launch_trigger.cuh"
 #include "variants/mma_split/storage_rows.cuh"
-#include "variants/rows/launch_trigger.cuh"
 
 namespace fwht::mma_split {
 

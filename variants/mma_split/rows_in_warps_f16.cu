@@ -1,7 +1,7 @@
 #include "variants/mma_split/rows_in_warps.cuh"
 
+#include "variants/kit/find_kernel.hpp"
 #include "variants/mma_split/kernels.hpp"
-#include "variants/rows/find_kernel.hpp"
 
 namespace fwht::mma_split {
 

@@ -1,5 +1,5 @@
 // mma_split: what one warp computes on tensor cores, written once and executed twice; see
-// variants/rows/warp_program.hpp.
+// variants/kit/warp_program.hpp.
 //
 // Two stages for 256 consecutive elements of a warp, data as operand B both times. The accumulators of the
 // first stage, read as operand B of the second, are transposed: what was counted by g (lane / 4) is now
@@ -16,9 +16,9 @@
 #include <concepts>
 #include <cstdint>
 
-#include "common/ptx/fragments.hpp"
-#include "variants/rows/tile.hpp"
-#include "variants/rows/warp_program.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "variants/kit/tile.hpp"
+#include "variants/kit/warp_program.hpp"
 
 namespace fwht::mma_split {
 

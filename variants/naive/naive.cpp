@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/bits.hpp"
-#include "common/text.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::naive {
 

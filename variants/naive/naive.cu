@@ -12,12 +12,12 @@
 #include <span>
 #include <vector>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
-#include "common/device_array.cuh"
-#include "common/hadamard_matrices.hpp"
-#include "common/static_dispatch.hpp"
-#include "common/storage.cuh"
+#include "common/contract/hadamard_matrices.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
+#include "common/device/storage.cuh"
+#include "common/host/bits.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/naive/naive.hpp"
 
 namespace fwht::naive {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::naive {
 

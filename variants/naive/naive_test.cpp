@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "common/bits.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::naive {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "common/ptx/global.cuh"
-#include "common/storage.cuh"
-#include "variants/encode/row_encoder.cuh"
+#include "common/device/ptx/global.cuh"
+#include "common/device/storage.cuh"
+#include "variants/kit/encode/row_encoder.cuh"
 #include "variants/rotate_then_quantize/quantizer.hpp"
 
 namespace fwht::rotate_then_quantize {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "variants/encode/output.hpp"
+#include "variants/kit/encode/output.hpp"
 
 namespace fwht::rotate_then_quantize {
 

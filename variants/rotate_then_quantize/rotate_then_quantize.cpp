@@ -1,6 +1,6 @@
 #include "variants/rotate_then_quantize/rotate_then_quantize.hpp"
 
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 #include "variants/auto/auto.hpp"
 
 namespace fwht::rotate_then_quantize {

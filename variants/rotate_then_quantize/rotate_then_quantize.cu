@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
-#include "common/memory.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/memory.hpp"
+#include "common/host/bits.hpp"
 #include "variants/auto/auto.hpp"
 #include "variants/rotate_then_quantize/quantizer.cuh"
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::rotate_then_quantize {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 
 namespace fwht::skeleton {
 namespace {

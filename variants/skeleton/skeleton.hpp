@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
 
 namespace fwht::skeleton {
 

@@ -20,10 +20,10 @@
 //   index bits, so the result equals the plain host loop bit for bit.
 #include <cstdint>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
-#include "common/static_dispatch.hpp"
-#include "common/storage.cuh"
+#include "common/device/cuda_check.hpp"
+#include "common/device/storage.cuh"
+#include "common/host/bits.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/warp_shuffle/warp_shuffle.hpp"
 
 namespace fwht::warp_shuffle {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "common/bits.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::warp_shuffle {
 

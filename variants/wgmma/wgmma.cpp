@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "common/sm90a.hpp"
-#include "common/text.hpp"
+#include "common/device/sm90a.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht::wgmma {
 

@@ -43,8 +43,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/cuda_check.hpp"
-#include "common/device_array.cuh"
+#include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {

@@ -13,9 +13,9 @@
 #include <array>
 #include <cstdint>
 
-#include "common/bits.hpp"
-#include "common/ptx/fragments.hpp"
-#include "common/variant.hpp"
+#include "common/contract/variant.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht::wgmma {
 

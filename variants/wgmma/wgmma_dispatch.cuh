@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "common/static_dispatch.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/dtype.hpp"
+#include "common/contract/dtype.hpp"
 #include "variants/wgmma/wgmma.hpp"
 
 namespace fwht::wgmma {

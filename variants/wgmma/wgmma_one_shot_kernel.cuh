@@ -5,8 +5,8 @@
 // and overlaps blocks.
 #pragma once
 
-#include "common/ptx/cluster.cuh"
-#include "common/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/cluster.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
 #include "variants/wgmma/wgmma_pipeline.cuh"
 #include "variants/wgmma/wgmma_stages.cuh"
 

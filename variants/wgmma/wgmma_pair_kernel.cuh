@@ -29,9 +29,9 @@
 // instruction waits for those before it.
 #pragma once
 
-#include "common/ptx/cluster.cuh"
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/named_barrier.cuh"
+#include "common/device/ptx/cluster.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/named_barrier.cuh"
 #include "variants/wgmma/wgmma_pipeline.cuh"
 #include "variants/wgmma/wgmma_stages.cuh"
 

@@ -36,8 +36,8 @@
 // the same time. Nothing is lost by that while memory is busy with the first rows of the others.
 #pragma once
 
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/named_barrier.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/named_barrier.cuh"
 #include "variants/wgmma/wgmma_pipeline.cuh"
 #include "variants/wgmma/wgmma_stages.cuh"
 

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "common/ptx/bulk_copy.cuh"
-#include "common/ptx/mbarrier.cuh"
-#include "common/ptx/stmatrix.cuh"
-#include "common/ptx/wgmma.cuh"
-#include "variants/rows/row_counter.cuh"
+#include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/ptx/stmatrix.cuh"
+#include "common/device/ptx/wgmma.cuh"
+#include "variants/kit/row_counter.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {

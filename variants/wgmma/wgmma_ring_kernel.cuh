@@ -7,8 +7,8 @@
 // a fence for every warp.)
 #pragma once
 
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/named_barrier.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/named_barrier.cuh"
 #include "variants/wgmma/wgmma_pipeline.cuh"
 #include "variants/wgmma/wgmma_stages.cuh"
 

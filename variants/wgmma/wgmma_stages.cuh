@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-#include "common/bits.hpp"
-#include "common/ptx/bulk_copy.cuh"
-#include "common/ptx/fragments.hpp"
-#include "common/ptx/mbarrier.cuh"
-#include "common/ptx/mma.cuh"
-#include "common/ptx/wgmma.cuh"
-#include "common/storage.cuh"
-#include "variants/rows/split_stage.cuh"
+#include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/fragments.hpp"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/wgmma.cuh"
+#include "common/device/storage.cuh"
+#include "common/host/bits.hpp"
+#include "variants/kit/split_stage.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {

@@ -1,5 +1,5 @@
 // auto: the variant that is meant where none is named, in a fixed order, and the dense product for many tokens.
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht::linear::automatic {

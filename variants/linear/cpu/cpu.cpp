@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "common/linear/gptq_layout.hpp"
-#include "common/parallel_for.hpp"
+#include "common/contract/linear/gptq_layout.hpp"
+#include "common/host/parallel_for.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht::linear::cpu {

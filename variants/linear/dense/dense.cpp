@@ -1,6 +1,6 @@
 #include "variants/linear/dense/dense.hpp"
 
-#include "common/cublaslt.hpp"
+#include "common/device/cublaslt.hpp"
 
 namespace fwht::linear::dense {
 namespace {

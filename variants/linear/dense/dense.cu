@@ -1,9 +1,9 @@
-#include "common/cublaslt.hpp"
-#include "common/cuda_check.hpp"
-#include "common/linear/gptq_layout.hpp"
-#include "common/parallel_for.hpp"
-#include "common/storage.cuh"
-#include "common/text.hpp"
+#include "common/contract/linear/gptq_layout.hpp"
+#include "common/device/cublaslt.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/storage.cuh"
+#include "common/host/parallel_for.hpp"
+#include "common/host/text.hpp"
 #include "variants/linear/dense/dense.hpp"
 
 namespace fwht::linear::dense {

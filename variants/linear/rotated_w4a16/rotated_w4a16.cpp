@@ -2,7 +2,7 @@
 // w4a16_pipelined follows by programmatic dependent launch: its first weights are under way while x is rotated.
 #include <utility>
 
-#include "common/memory.hpp"
+#include "common/device/memory.hpp"
 #include "variants/linear/registry.hpp"
 #include "variants/registry.hpp"
 

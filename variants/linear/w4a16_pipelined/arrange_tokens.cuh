@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/ptx/global.cuh"
-#include "common/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
 
 namespace fwht::linear::pipelined {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
 
 namespace fwht::linear::pipelined {

@@ -14,14 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/dtype.hpp"
-#include "common/ptx/cluster.cuh"
-#include "common/ptx/global.cuh"
-#include "common/ptx/griddepcontrol.cuh"
-#include "common/ptx/mbarrier.cuh"
-#include "common/ptx/mma.cuh"
-#include "common/ptx/mma_accumulate.cuh"
-#include "common/storage.cuh"
+#include "common/contract/dtype.hpp"
+#include "common/device/ptx/cluster.cuh"
+#include "common/device/ptx/global.cuh"
+#include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/mma_accumulate.cuh"
+#include "common/device/storage.cuh"
 #include "variants/linear/unpack.cuh"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
 #include "variants/linear/w4a16_pipelined/rotate_tokens.cuh"

@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "common/bits.hpp"
-#include "common/ptx/fragments.hpp"
+#include "common/device/ptx/fragments.hpp"
+#include "common/host/bits.hpp"
 #include "reference/linear/linear.hpp"
 
 namespace fwht::linear::pipelined {

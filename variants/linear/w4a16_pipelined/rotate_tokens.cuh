@@ -8,9 +8,9 @@
 // Bit card of k: bits 0-2 in a thread from the load on, then three bits a pass through shared memory, then the ranks.
 #pragma once
 
-#include "common/ptx/cluster.cuh"
-#include "common/ptx/mbarrier.cuh"
-#include "common/storage.cuh"
+#include "common/device/ptx/cluster.cuh"
+#include "common/device/ptx/mbarrier.cuh"
+#include "common/device/storage.cuh"
 #include "variants/linear/w4a16_pipelined/layout.hpp"
 
 namespace fwht::linear::pipelined {

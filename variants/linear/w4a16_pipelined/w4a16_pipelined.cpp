@@ -2,10 +2,10 @@
 #include <cstring>
 #include <iterator>
 
-#include "common/bits.hpp"
-#include "common/error.hpp"
-#include "common/sm90a.hpp"
-#include "common/text.hpp"
+#include "common/device/sm90a.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"
 
 namespace fwht::linear::pipelined {

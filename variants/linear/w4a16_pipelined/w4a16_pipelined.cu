@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "common/bits.hpp"
-#include "common/cuda_check.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/host/bits.hpp"
 #include "variants/linear/w4a16_pipelined/arrange_tokens.cuh"
 #include "variants/linear/w4a16_pipelined/kernels.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined.hpp"

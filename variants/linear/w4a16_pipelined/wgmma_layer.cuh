@@ -9,8 +9,8 @@
 //   in a row    32 bytes (2 block + half) | 16 u | 4 t | 2 e: row 8 u + 2 t + e of the multiply that word (block, half) makes
 #pragma once
 
-#include "common/ptx/bulk_copy.cuh"
-#include "common/ptx/wgmma.cuh"
+#include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/wgmma.cuh"
 #include "variants/linear/w4a16_pipelined/pipelined_kernel.cuh"
 
 namespace fwht::linear::pipelined {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/linear/variant.hpp"
+#include "common/contract/linear/variant.hpp"
 
 namespace fwht::linear::splitk {
 

@@ -1,4 +1,4 @@
-#include "common/text.hpp"
+#include "common/host/text.hpp"
 #include "variants/linear/w4a16_splitk/splitk.hpp"
 
 namespace fwht::linear::splitk {

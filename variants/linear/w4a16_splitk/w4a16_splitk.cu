@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/cuda_check.hpp"
-#include "common/linear/gptq_layout.hpp"
-#include "common/ptx/mma.cuh"
-#include "common/ptx/mma_accumulate.cuh"
+#include "common/contract/linear/gptq_layout.hpp"
+#include "common/device/cuda_check.hpp"
+#include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/mma_accumulate.cuh"
 #include "variants/linear/unpack.cuh"
 #include "variants/linear/w4a16_splitk/splitk.hpp"
 

@@ -1,0 +1,80 @@
+#include "common/contract/linear/variant.hpp"
+
+#include <functional>
+
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht {
+namespace {
+
+void require_pointer(const char* name, const void* pointer) {
+  if (pointer == nullptr) throw BadRequest(concat(name, " is a null pointer"));
+  if (reinterpret_cast<std::uintptr_t>(pointer) % LinearPlan::kAlignment != 0)
+    throw BadRequest(concat(name, " is no multiple of ", LinearPlan::kAlignment, " bytes"));
+}
+
+bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
+  const auto* from_a = static_cast<const std::byte*>(a);
+  const auto* from_b = static_cast<const std::byte*>(b);
+  return std::less<>{}(from_a, from_b + b_bytes) && std::less<>{}(from_b, from_a + a_bytes);
+}
+
+}  // namespace
+
+void LinearPlan::execute(const LinearOperands& operands, Stream stream) const {
+  if (problem_.m == 0) return;
+  require_pointer("x", operands.x);
+  require_pointer("weights", operands.weights);
+  require_pointer("y", operands.y);
+  const std::int64_t x_bytes = problem_.m * problem_.k * bytes_of(problem_.dtype);
+  if (overlap(operands.x, x_bytes, operands.y, problem_.bytes_written()))
+    throw BadRequest("x and y overlap: every output needs all of x");
+  if (overlap(operands.weights, packed_bytes(), operands.y, problem_.bytes_written()))
+    throw BadRequest("weights and y overlap: every launch needs all weights");
+  enqueue(operands, stream);
+}
+
+std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {
+  validate(weights);
+  const LinearProblem& p = problem_;
+  const auto require_same = [](const char* what, std::int64_t got, std::int64_t want) {
+    if (got != want)
+      throw BadRequest(concat("the weights have ", what, " = ", got, ", the plan is for ", want));
+  };
+  require_same("n", weights.n, p.n);
+  require_same("k", weights.k, p.k);
+  require_same("group", weights.group_rows(), p.group_rows());
+  if (weights.zero_points != p.zero_points)
+    throw BadRequest("the weights store their zero points in another way than the problem says");
+  require_same("act_order", weights.g_idx.empty() ? 0 : 1, p.act_order ? 1 : 0);
+  std::vector<std::byte> packed(static_cast<std::size_t>(packed_bytes()));
+  pack_into(weights, packed.data());
+  return packed;
+}
+
+std::unique_ptr<LinearPlan> plan(const LinearVariant& variant, const LinearProblem& problem,
+                                 const DeviceInfo& device) {
+  validate(problem);
+  if (const Support support = variant.supports(problem, device); !support)
+    throw BadRequest(concat(variant.name, " does not support ", to_string(problem), ": ", support.why_not));
+  return variant.make_plan(problem, device);
+}
+
+Support require_no_rotation(const LinearProblem& problem) {
+  if (problem.rotation != 0)
+    return {concat("no rotation is offered, order ", problem.rotation_order(), " asked for")};
+  return {};
+}
+
+Support require_sorted_rows(const LinearProblem& problem) {
+  if (problem.act_order) return {"rows must be sorted by group: act_order is asked for"};
+  return {};
+}
+
+Support require_ordinary_launch(const LinearProblem& problem) {
+  if (problem.programmatic_launch) return {"no programmatic dependent launch is offered"};
+  return {};
+}
+
+}  // namespace fwht

@@ -1,0 +1,274 @@
+#include "common/contract/problem.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht {
+namespace {
+
+constexpr std::string_view kForm =
+    "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][/rms][/page64x100][>e4m3:row]";
+
+/// "28x512", "d53x256", "signs+12": not a word of the other parts.
+bool is_operator(std::string_view word) {
+  if (word.starts_with("signs+")) return true;
+  const std::size_t digit = word.starts_with('d') ? 1 : 0;
+  return word.size() > digit && word[digit] >= '0' && word[digit] <= '9';
+}
+
+template <class Number>
+Number parse_number(std::string_view digits, std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || end != digits.data() + digits.size()) {
+    throw BadRequest(concat("problem '", text, "': '", digits, "' is not a number"));
+  }
+  return value;
+}
+
+}  // namespace
+
+double orthonormal_scale(std::int64_t n) {
+  return 1.0 / std::sqrt(static_cast<double>(n));
+}
+
+std::int64_t Problem::bytes_written() const {
+  if (encoding.is_plain()) return elements() * bytes_of(out.dtype);
+  return ceil_div(elements() * code_bits(encoding.format), 8) +
+         scale_count(encoding, rows, n()) * scale_bytes(encoding);
+}
+
+std::int64_t Problem::span_bytes_out() const {
+  if (encoding.is_plain()) return span_of(out) * bytes_of(out.dtype);
+  if (!paging.is_none()) return paging.pages * page_bytes();
+  return ceil_div(span_of(out) * code_bits(encoding.format), 8);
+}
+
+std::int64_t Problem::useful_flops() const {
+  return is_power_of_two(n()) ? elements() * log2_floor(n()) : 0;
+}
+
+bool operator==(const Problem& a, const Problem& b) {
+  return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
+         a.prologue == b.prologue && a.paging == b.paging && a.scale == b.scale &&
+         a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
+}
+
+std::size_t hash_of(const Problem& problem) {
+  std::uint64_t hash = 0;
+  const auto mix = [&hash](auto value) {  // the finalizer of splitmix64
+    hash += 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value);
+    hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9U;
+    hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBU;
+    hash ^= hash >> 31;
+  };
+  for (const Factor& factor : problem.op.factors()) {
+    mix(factor.basis);
+    mix(factor.order);
+    mix(factor.transposed);
+  }
+  mix(problem.op.has_signs());
+  mix(problem.op.signs_come_last());
+  mix(problem.rows);
+  for (const Array& array : {problem.in, problem.out}) {
+    mix(array.dtype);
+    mix(array.row_stride);
+  }
+  mix(problem.prologue.kind);
+  mix(problem.prologue.width);
+  mix(problem.prologue.interleaved);
+  mix(problem.prologue.heads);
+  mix(problem.paging.tokens);
+  mix(problem.paging.pages);
+  mix(problem.encoding.format);
+  mix(problem.encoding.scales.kind);
+  mix(problem.encoding.scales.group);
+  mix(problem.encoding.scale_type);
+  mix(problem.encoding.layout);
+  mix(problem.encoding.recipe);
+  mix(problem.encoding.token);
+  mix(problem.encoding.intermediate);
+  mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
+  mix(problem.placement);
+  mix(problem.programmatic_launch);
+  return hash;
+}
+
+Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement) {
+  return make_problem(dtype, Operator::sylvester(n), rows, placement);
+}
+
+Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows, Placement placement) {
+  Problem problem;
+  problem.op = op;
+  problem.rows = rows;
+  problem.in = problem.out = {dtype, op.n()};
+  problem.scale = op.n() > 0 ? orthonormal_scale(op.n()) : 0.0;
+  problem.placement = placement;
+  return problem;
+}
+
+namespace {
+
+void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::string_view name) {
+  if (array.row_stride < n) {
+    throw BadRequest(concat(name, "=", array.row_stride, " must be at least n=", n));
+  }
+  const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 16;
+  if (rows > 0 && array.row_stride > limit / rows) {
+    throw BadRequest(concat("rows=", rows, " times ", name, "=", array.row_stride, " exceeds the limit of ",
+                            limit, " elements"));
+  }
+}
+
+void validate_paging(const Problem& problem) {
+  const Paging& paging = problem.paging;
+  if (paging == Paging{}) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (paging.tokens < 1 || paging.pages < 1 || paging.tokens > kMost ||
+      paging.pages > kMost / paging.tokens) {
+    throw BadRequest(concat("pages=", paging.pages, " of tokens=", paging.tokens,
+                            " must be at least one of one and at most ", kMost, " places together"));
+  }
+  const Encoding& encoding = problem.encoding;
+  const std::int64_t n = problem.n();
+  const bool own_scales = encoding.scales.kind == ScaleGranularity::Kind::row ||
+                          encoding.scales.kind == ScaleGranularity::Kind::group;
+  if (encoding.is_plain() || !own_scales || !writes_scales(encoding) || token_length(encoding, n) != n ||
+      encoding.layout != ScaleLayout::row_major || n % 8 != 0 || problem.out.row_stride != n) {
+    throw BadRequest(concat("pages hold rows of codes, n=", n,
+                            " a multiple of 8, each with scales of its own, row-major; the encoding is '",
+                            to_string(encoding), "', the row stride of out ", problem.out.row_stride));
+  }
+}
+
+void validate_dtype(Dtype dtype, std::string_view name) {
+  if (format_of(dtype).bytes == 0) {
+    throw BadRequest(
+        concat(name, " dtype ", static_cast<int>(dtype), " is unknown; known: f16, bf16, f32, f64"));
+  }
+}
+
+}  // namespace
+
+void validate(const Problem& problem) {
+  if (problem.op.factors().empty()) {
+    throw BadRequest(
+        "the problem has no operator; make_problem(dtype, n, rows) makes one of contiguous rows");
+  }
+  validate(problem.op);
+  const std::int64_t n = problem.n();
+  if (problem.rows < 0) throw BadRequest(concat("rows=", problem.rows, " must not be negative"));
+  validate_dtype(problem.in.dtype, "in");
+  validate_dtype(problem.out.dtype, "out");
+  validate_array(problem.in, n, problem.rows, "row_stride");
+  validate_array(problem.out, n, problem.rows, "row_stride of out");
+  if (problem.placement != Placement::in_place && problem.placement != Placement::out_of_place) {
+    throw BadRequest(concat("placement ", static_cast<int>(problem.placement),
+                            " is unknown; known: in_place, out_of_place"));
+  }
+  if (problem.placement == Placement::in_place &&
+      !(problem.in == problem.out && problem.encoding.is_plain())) {
+    throw BadRequest(concat(to_string(problem),
+                            ": in place, input and output have one dtype, row stride and no encoding"));
+  }
+  validate(problem.prologue, n, problem.rows);
+  validate_paging(problem);
+  validate(problem.encoding, n, problem.rows, problem.out.dtype);
+  if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
+      !(n == 1 && problem.out.row_stride == 1)) {
+    throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
+                            problem.out.row_stride, " must be even"));
+  }
+  // Plans multiply in fp32, but for f64 data.
+  const bool finite = problem.in.dtype == Dtype::f64 ? std::isfinite(problem.scale)
+                                                     : std::isfinite(static_cast<float>(problem.scale));
+  if (!finite) throw BadRequest(concat("scale=", problem.scale, " must be finite in fp32"));
+}
+
+std::string to_string(const Problem& problem) {
+  const std::string op =
+      problem.op.is_sylvester() || problem.n() == 0 ? concat("n", problem.n()) : to_string(problem.op);
+  std::string text = concat(name_of(problem.in.dtype), "/", op, "/r", problem.rows);
+  if (problem.placement == Placement::out_of_place) text += "/out";
+  if (problem.in.row_stride != problem.n()) text += concat("/ld", problem.in.row_stride);
+  if (problem.out.row_stride != problem.in.row_stride) text += concat("/ldo", problem.out.row_stride);
+  if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
+  if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
+  if (problem.programmatic_launch) text += "/pdl";
+  if (!problem.prologue.is_none()) text += concat("/", to_string(problem.prologue));
+  if (!problem.paging.is_none()) text += concat("/page", problem.paging.tokens, "x", problem.paging.pages);
+  if (!problem.encoding.is_plain()) text += concat(">", to_string(problem.encoding));
+  return text;
+}
+
+Problem parse_problem(std::string_view text) {
+  Problem problem;
+  std::optional<Dtype> to;
+  std::optional<std::int64_t> stride, stride_out, rows;
+  std::optional<double> scale;
+  std::string_view rest = text;
+  if (const std::size_t encoded = text.find('>'); encoded != std::string_view::npos) {
+    problem.encoding = parse_encoding(text.substr(encoded + 1));
+    problem.placement = Placement::out_of_place;
+    rest = text.substr(0, encoded);
+  }
+  const auto integer = [&](std::string_view digits) { return parse_number<std::int64_t>(digits, text); };
+  for (int part = 0; !rest.empty() || part == 0; ++part) {
+    const std::size_t slash = rest.find('/');
+    const std::string_view word = rest.substr(0, slash);
+    rest = slash == std::string_view::npos ? std::string_view{} : rest.substr(slash + 1);
+    if (part == 0) {
+      problem.set_dtype(parse_dtype(word));
+    } else if (is_operator(word)) {
+      problem.op = parse_operator(word);
+    } else if (word == "out") {
+      problem.placement = Placement::out_of_place;
+    } else if (word == "in") {
+      problem.placement = Placement::in_place;
+    } else if (word == "pdl") {
+      problem.programmatic_launch = true;
+    } else if (word.starts_with("page")) {
+      const std::size_t times = std::min(word.find('x'), word.size());
+      problem.paging.tokens = integer(word.substr(4, times - 4));
+      problem.paging.pages = integer(word.substr(std::min(times + 1, word.size())));
+    } else if (is_prologue(word)) {
+      problem.prologue = parse_prologue(word);
+    } else if (word.starts_with("to-")) {
+      to = parse_dtype(word.substr(3));
+    } else if (word.starts_with("ldo")) {
+      stride_out = integer(word.substr(3));
+    } else if (word.starts_with("ld")) {
+      stride = integer(word.substr(2));
+    } else if (word.starts_with('n')) {
+      problem.op = Operator::sylvester(integer(word.substr(1)));
+    } else if (word.starts_with('r')) {
+      rows = integer(word.substr(1));
+    } else if (word.starts_with('s')) {
+      scale = parse_number<double>(word.substr(1), text);
+    } else {
+      throw BadRequest(concat("problem '", text, "': unknown part '", word, "'; the form is ", kForm));
+    }
+  }
+  if (problem.op.factors().empty() || !rows) {
+    throw BadRequest(concat("problem '", text, "' names no ", rows ? "row length (n...)" : "rows (r...)",
+                            "; the form is ", kForm));
+  }
+  problem.rows = *rows;
+  problem.set_row_stride(stride.value_or(problem.n()));
+  if (stride_out) problem.out.row_stride = *stride_out;
+  if (to) problem.out.dtype = *to;
+  problem.scale = scale.value_or(problem.n() > 0 ? orthonormal_scale(problem.n()) : 0.0);
+  validate(problem);
+  return problem;
+}
+
+}  // namespace fwht

@@ -1,0 +1,202 @@
+#include "common/contract/variant.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht {
+
+namespace {
+
+std::uintptr_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// An operand beside `in` and `out` is there when, and only when, the problem needs it.
+void check_extra(const char* name, const void* pointer, bool needed, const Problem& problem) {
+  if ((pointer != nullptr) == needed) return;
+  throw BadRequest(needed ? concat(name, " is a null pointer, which ", to_string(problem), " needs")
+                          : concat(name, " is given, but ", to_string(problem), " has none"));
+}
+
+/// Bytes from `address` on, for a sentence.
+struct Span {
+  const char* name;
+  std::uintptr_t address;
+  std::int64_t bytes;
+};
+
+void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
+  if (a.address >= b.address + static_cast<std::uintptr_t>(b.bytes) ||
+      b.address >= a.address + static_cast<std::uintptr_t>(a.bytes)) {
+    return;
+  }
+  throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
+                          " overlap: the out-of-place problem ", to_string(problem), " spans ",
+                          std::max(a.bytes, b.bytes), " bytes"));
+}
+
+void check_scales(const Operands& operands, const Problem& problem) {
+  check_extra("scales", operands.scales, writes_scales(problem.encoding) && problem.paging.is_none(),
+              problem);
+  const float given = operands.tensor_scale;
+  if (!needs_tensor_scale(problem.encoding)) {
+    if (given == 1.0F) return;
+    throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " is given, but ",
+                            to_string(problem), " has none"));
+  }
+  if (given > 0.0F && given <= std::numeric_limits<float>::max()) return;
+  throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " must be positive and finite for ",
+                          to_string(problem)));
+}
+
+void check_scale_buffer(const Operands& operands, const Problem& problem) {
+  if (operands.scales == nullptr) return;
+  const std::int64_t needed = problem.scale_bytes_out();
+  if (address_of(operands.scales) % kScaleAlignment != 0) {
+    throw BadRequest(concat("scales=", hex(address_of(operands.scales)), " must be aligned to ",
+                            kScaleAlignment, " bytes for ", to_string(problem)));
+  }
+  if (operands.scales_bytes >= 0 && operands.scales_bytes < needed) {
+    throw BadRequest(concat("scales has ", operands.scales_bytes, " bytes, but ", to_string(problem),
+                            " needs ", needed, ", padding included"));
+  }
+  const Span scales{"scales", address_of(operands.scales), needed};
+  refuse_overlap({"in", address_of(operands.in), problem.span_bytes()}, scales, problem);
+  refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
+}
+
+void check_prologue(const Operands& operands, const Problem& problem) {
+  const bool norm = problem.prologue.kind == Prologue::Kind::rms_norm;
+  const bool rope = problem.prologue.kind == Prologue::Kind::rope;
+  check_extra("weight", operands.weight, norm, problem);
+  check_extra("cos_sin", operands.cos_sin, rope, problem);
+  check_extra("positions", operands.positions, rope, problem);
+  check_extra("slots", operands.slots, !problem.paging.is_none(), problem);
+  for (const auto& [name, pointer] : {std::pair{"weight", operands.weight},
+                                      std::pair{"cos_sin", static_cast<const void*>(operands.cos_sin)}}) {
+    if (address_of(pointer) % kScaleAlignment == 0) continue;
+    throw BadRequest(concat(name, "=", hex(address_of(pointer)), " must be aligned to ", kScaleAlignment,
+                            " bytes for ", to_string(problem)));
+  }
+  const float epsilon = operands.epsilon;
+  const float most = norm ? std::numeric_limits<float>::max() : 0.0F;
+  if (epsilon >= 0.0F && epsilon <= most) return;
+  throw BadRequest(norm ? concat("epsilon=", static_cast<double>(epsilon),
+                                 " must be finite and not negative for ", to_string(problem))
+                        : concat("epsilon=", static_cast<double>(epsilon), " is given, but ",
+                                 to_string(problem), " has none"));
+}
+
+void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
+  if (problem.placement == Placement::in_place) {
+    if (in == out) return;
+    throw BadRequest(concat("in=", hex(in), " and out=", hex(out), " must be equal for the in-place problem ",
+                            to_string(problem)));
+  }
+  refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
+}
+
+}  // namespace
+
+void Plan::execute(const Operands& operands, Stream stream) const {
+  if (problem_.rows == 0) return;
+  const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);
+  for (const auto& [name, address] : {std::pair{"in", in}, std::pair{"out", out}}) {
+    if (address == 0) throw BadRequest(concat(name, " is a null pointer"));
+    if (address % alignment() != 0) {
+      throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment(), " bytes for ",
+                              to_string(problem_)));
+    }
+  }
+  check_scales(operands, problem_);
+  check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
+  check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
+  check_prologue(operands, problem_);
+  check_placement(problem_, in, out);
+  check_scale_buffer(operands, problem_);
+  enqueue(operands, stream);
+}
+
+std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
+  validate(problem);
+  if (const Support support = variant.supports(problem, device); !support) {
+    throw BadRequest(concat(variant.name, ": ", support.why_not));
+  }
+  return variant.make_plan(problem, device);
+}
+
+Support require_cuda(const DeviceInfo& device, int compute_capability) {
+  if (!device.has_cuda()) return {device.why_no_cuda};
+  if (device.compute_capability() < compute_capability) {
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   ", at least ", compute_capability / 10, ".", compute_capability % 10, " is needed")};
+  }
+  return {};
+}
+
+Support require_ordinary_launch(const Problem& problem) {
+  if (!problem.programmatic_launch) return {};
+  return {"programmatic dependent launch is not offered by this variant"};
+}
+
+Support require_programmatic_launch(const DeviceInfo& device) {
+#ifdef FWHT_WITHOUT_SM90
+  return {"built without sm_90 code, which programmatic dependent launch needs (CMAKE_CUDA_ARCHITECTURES)"};
+#else
+  if (device.has_cuda() && device.compute_capability() != 90) {
+    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
+                   "; programmatic dependent launch is offered on 9.0")};
+  }
+  return {};
+#endif
+}
+
+Support require_no_prologue(const Problem& problem) {
+  if (problem.prologue.is_none()) return {};
+  return {concat("the prologue ", to_string(problem.prologue), " is not offered by this variant")};
+}
+
+Support require_no_pages(const Problem& problem) {
+  if (problem.paging.is_none()) return {};
+  return {concat("pages of ", problem.paging.tokens, " rows are not offered by this variant")};
+}
+
+Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes) {
+  if (Support pages = require_no_pages(problem); !pages) return pages;
+  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
+  if (!problem.encoding.is_plain()) {
+    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
+  }
+  if (problem.in.dtype != problem.out.dtype) {
+    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
+                   " are not offered by this variant")};
+  }
+  if (std::find(dtypes.begin(), dtypes.end(), problem.in.dtype) == dtypes.end()) {
+    return {concat(name_of(problem.in.dtype), " data are not offered by this variant")};
+  }
+  return {};
+}
+
+Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
+                          std::span<const Dtype> dtypes) {
+  if (!problem.op.is_sylvester()) {
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes n = 2^k from ", smallest, " to ", largest)};
+  }
+  if (Support rows = require_plain_rows(problem, dtypes); !rows) return rows;
+  const std::int64_t n = problem.n();
+  if (is_power_of_two(n) && n >= smallest && n <= largest) return {};
+  return {concat("n=", n, " must be a power of two between ", smallest, " and ", largest)};
+}
+
+Support require_one_row_stride(const Problem& problem) {
+  if (problem.in.row_stride == problem.out.row_stride) return {};
+  return {concat("row_stride=", problem.in.row_stride, " of the input and ", problem.out.row_stride,
+                 " of the output must be equal for this variant")};
+}
+
+}  // namespace fwht

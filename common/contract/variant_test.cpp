@@ -1,0 +1,292 @@
+#include "common/contract/variant.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "common/host/error.hpp"
+
+namespace fwht {
+namespace {
+
+// Counts how often work reached it, so that a refusal can be told from a silent success.
+class RecordingPlan final : public Plan {
+ public:
+  RecordingPlan(const Problem& problem, std::size_t alignment) : Plan(problem), alignment_(alignment) {}
+  std::size_t alignment() const override { return alignment_; }
+  Numerics numerics() const override { return {}; }
+  Settings settings() const override { return {}; }
+  mutable int enqueued = 0;
+  mutable const void* last_in = nullptr;
+
+ private:
+  void enqueue(const Operands& operands, Stream) const override {
+    ++enqueued;
+    last_in = operands.in;
+  }
+  std::size_t alignment_;
+};
+
+alignas(64) std::array<std::byte, 1024> memory;
+
+std::optional<std::string> refusal(const Plan& plan, const void* in, void* out) {
+  try {
+    plan.execute(in, out);
+  } catch (const BadRequest& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+bool says(const std::optional<std::string>& message, std::string_view part) {
+  return message && message->find(part) != std::string::npos;
+}
+
+TEST(Plan, PassesGoodPointersOn) {
+  const RecordingPlan in_place(make_problem(Dtype::f16, 8, 4), 16);
+  in_place.execute(memory.data(), memory.data());
+  EXPECT_EQ(in_place.enqueued, 1);
+  EXPECT_EQ(in_place.last_in, memory.data());
+  const RecordingPlan apart(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 16);
+  apart.execute(memory.data(), memory.data() + 64);  // 4 rows of 16 bytes: adjacent, not overlapping
+  apart.execute(memory.data() + 64, memory.data());
+  EXPECT_EQ(apart.enqueued, 2);
+}
+
+TEST(Plan, NoRowsDoNothingWhateverThePointers) {
+  const RecordingPlan plan(make_problem(Dtype::f32, 8, 0), 16);
+  EXPECT_EQ(refusal(plan, nullptr, nullptr), std::nullopt);
+  EXPECT_EQ(refusal(plan, memory.data() + 1, nullptr), std::nullopt);
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, RefusesNullPointers) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 2);
+  EXPECT_TRUE(says(refusal(plan, nullptr, memory.data()), "in is a null pointer"));
+  EXPECT_TRUE(says(refusal(plan, memory.data(), nullptr), "out is a null pointer"));
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, RefusesPointersThatMissItsAlignment) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 16);
+  EXPECT_TRUE(says(refusal(plan, memory.data() + 2, memory.data() + 512), "16 bytes for f16/n8/r4/out"));
+  EXPECT_TRUE(says(refusal(plan, memory.data(), memory.data() + 512 + 8), "out="));
+  EXPECT_EQ(plan.enqueued, 0);
+  const RecordingPlan loose(make_problem(Dtype::f16, 8, 4, Placement::out_of_place), 2);
+  EXPECT_EQ(refusal(loose, memory.data() + 2, memory.data() + 512 + 8), std::nullopt);
+}
+
+TEST(Plan, DefaultAlignmentIsTheElementSize) {
+  class Plain final : public Plan {
+   public:
+    using Plan::Plan;
+    explicit Plain(Dtype dtype) : Plan(make_problem(dtype, 8, 1)) {}
+    Numerics numerics() const override { return {}; }
+    Settings settings() const override { return {}; }
+
+   private:
+    void enqueue(const Operands&, Stream) const override {}
+  };
+  EXPECT_EQ(Plain(Dtype::f16).alignment(), 2U);
+  EXPECT_EQ(Plain(Dtype::bf16).alignment(), 2U);
+  EXPECT_EQ(Plain(Dtype::f32).alignment(), 4U);
+}
+
+TEST(Plan, InPlaceMeansOnePointer) {
+  const RecordingPlan plan(make_problem(Dtype::f16, 8, 4), 2);
+  EXPECT_TRUE(says(refusal(plan, memory.data(), memory.data() + 512), "in-place problem f16/n8/r4"));
+  EXPECT_EQ(plan.enqueued, 0);
+}
+
+TEST(Plan, OutOfPlaceRefusesAnyOverlap) {
+  Problem problem = make_problem(Dtype::f16, 8, 4, Placement::out_of_place);
+  problem.set_row_stride(10);  // span: 3 * 10 + 8 = 38 elements = 76 bytes
+  const RecordingPlan plan(problem, 2);
+  std::byte* middle = memory.data() + 512;
+  for (const int distance : {0, 2, 16, 20, 74}) {
+    EXPECT_TRUE(says(refusal(plan, middle, middle + distance), "76 bytes")) << distance;
+    EXPECT_TRUE(says(refusal(plan, middle + distance, middle), "overlap")) << distance;
+  }
+  EXPECT_EQ(plan.enqueued, 0);
+  EXPECT_EQ(refusal(plan, middle, middle + 76), std::nullopt);
+  EXPECT_EQ(refusal(plan, middle + 76, middle), std::nullopt);
+  EXPECT_EQ(plan.enqueued, 2);
+}
+
+int plans_made = 0;
+
+const Variant kPicky{"picky", "supports n=8 only", Memory::host,
+                     [](const Problem& problem, const DeviceInfo&) -> Support {
+                       if (problem.n() == 8) return {};
+                       return {"n=" + std::to_string(problem.n()) + " must be 8"};
+                     },
+                     [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
+                       ++plans_made;
+                       return std::make_unique<RecordingPlan>(problem, 2);
+                     }};
+
+TEST(PlanFunction, ValidatesThenAsksThenMakes) {
+  plans_made = 0;
+  const DeviceInfo device;
+  EXPECT_EQ(plan(kPicky, make_problem(Dtype::f16, 8, 1), device)->problem().n(), 8);
+  EXPECT_EQ(plans_made, 1);
+  try {
+    plan(kPicky, make_problem(Dtype::f16, 16, 1), device);
+    FAIL() << "an unsupported problem got a plan";
+  } catch (const BadRequest& error) {
+    EXPECT_STREQ(error.what(), "picky: n=16 must be 8");
+  }
+  EXPECT_THROW(plan(kPicky, make_problem(Dtype::f16, 8, -1), device), BadRequest);
+  Problem narrow = make_problem(Dtype::f16, 8, 1);
+  narrow.set_row_stride(4);
+  EXPECT_THROW(plan(kPicky, narrow, device), BadRequest);
+  EXPECT_EQ(plans_made, 1) << "make_plan was reached with an invalid or unsupported problem";
+}
+
+TEST(Support, RequireCuda) {
+  DeviceInfo none;
+  none.why_no_cuda = "no CUDA device: for this test";
+  EXPECT_EQ(require_cuda(none).why_not, "no CUDA device: for this test");
+  EXPECT_TRUE(require_cuda(a100_description()));
+  EXPECT_TRUE(require_cuda(h200_description(), 90));
+  EXPECT_EQ(require_cuda(a100_description(), 90).why_not,
+            "NVIDIA A100 (described) has compute capability 8.0, at least 9.0 is needed");
+}
+
+TEST(Support, RequireSylvester) {
+  const auto why_not = [](const Problem& problem) { return require_sylvester(problem, 2, 32768).why_not; };
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, 2, 1)), "");
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, 32768, 1)), "");
+  for (const std::int64_t n : {-2, 0, 1, 3, 12, 65536}) {
+    EXPECT_EQ(why_not(make_problem(Dtype::f16, n, 1)),
+              "n=" + std::to_string(n) + " must be a power of two between 2 and 32768");
+  }
+  EXPECT_EQ(why_not(parse_problem("f16/28x512/r64")),
+            "the operator 28x512 is not offered by this variant, which takes n = 2^k from 2 to 32768");
+  EXPECT_EQ(why_not(make_problem(Dtype::f16, Operator::sylvester(64).with_signs(), 1)),
+            "the operator 64+signs is not offered by this variant, which takes n = 2^k from 2 to 32768");
+  EXPECT_EQ(why_not(parse_problem("bf16/n4096/r8>e4m3:row")),
+            "the encoding e4m3:row is not offered by this variant");
+  EXPECT_EQ(why_not(parse_problem("f32/n4096/r8/out/to-bf16")),
+            "input in f32 and output in bf16 are not offered by this variant");
+  EXPECT_EQ(why_not(make_problem(Dtype::f64, 64, 1)), "f64 data are not offered by this variant");
+  constexpr Dtype kWide[] = {Dtype::f32, Dtype::f64};
+  EXPECT_TRUE(require_sylvester(make_problem(Dtype::f64, 64, 1), 2, 64, kWide));
+  EXPECT_EQ(require_sylvester(make_problem(Dtype::f16, 64, 1), 2, 64, kWide).why_not,
+            "f16 data are not offered by this variant");
+}
+
+TEST(Support, RequireOneRowStride) {
+  EXPECT_TRUE(require_one_row_stride(parse_problem("f16/n8/r2/out/ld16")));
+  EXPECT_EQ(require_one_row_stride(parse_problem("f16/n8/r2/out/ld16/ldo8")).why_not,
+            "row_stride=16 of the input and 8 of the output must be equal for this variant");
+}
+
+TEST(Plan, ChecksTheOperandsThatItsProblemNeeds) {
+  const RecordingPlan encoded(parse_problem("bf16/n8/r4>e4m3:row"), 2);
+  EXPECT_TRUE(says(refusal(encoded, memory.data(), memory.data() + 512), "scales is a null pointer"));
+  Operands operands{memory.data(), memory.data() + 512};
+  operands.scales = memory.data() + 768;
+  encoded.execute(operands);
+  EXPECT_EQ(encoded.enqueued, 1);
+  // Codes are half as long as what they stand for, so they may begin where the input's 64 bytes end.
+  operands.out = memory.data() + 64;
+  encoded.execute(operands);
+  operands.out = memory.data() + 62;
+  EXPECT_THROW(encoded.execute(operands), BadRequest);
+  EXPECT_EQ(encoded.enqueued, 2);
+
+  const RecordingPlan plain(make_problem(Dtype::f16, 8, 4), 2);
+  operands.out = memory.data();
+  EXPECT_THROW(plain.execute(operands), BadRequest);
+  const RecordingPlan signs(make_problem(Dtype::f16, Operator::sylvester(8).with_signs(), 4), 2);
+  EXPECT_TRUE(says(refusal(signs, memory.data(), memory.data()), "signs is a null pointer"));
+  const RecordingPlan dense(parse_problem("f16/d3x8/r1"), 2);
+  EXPECT_TRUE(says(refusal(dense, memory.data(), memory.data()), "dense is a null pointer"));
+}
+
+TEST(Plan, ChecksTheOperandsOfAPrologue) {
+  const RecordingPlan norm(parse_problem("bf16/n8/r4/rms>e4m3:row"), 2);
+  Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
+  const auto refusal_of = [](const Plan& plan, const Operands& given) -> std::string {
+    try {
+      plan.execute(given);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal_of(norm, operands).find("weight is a null pointer"), std::string::npos);
+  operands.weight = memory.data() + 768;
+  for (const float bad : {-1e-6F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    operands.epsilon = bad;
+    EXPECT_NE(refusal_of(norm, operands).find("must be finite and not negative"), std::string::npos) << bad;
+  }
+  EXPECT_EQ(norm.enqueued, 0);
+  operands.epsilon = 0.0F;
+  EXPECT_EQ(refusal_of(norm, operands), "");
+
+  const RecordingPlan rope(parse_problem("bf16/n8/r4/rope4>e4m3:row"), 2);
+  EXPECT_NE(refusal_of(rope, operands).find("weight is given, but"), std::string::npos);
+  operands.weight = nullptr;
+  EXPECT_NE(refusal_of(rope, operands).find("cos_sin is a null pointer"), std::string::npos);
+  operands.cos_sin = reinterpret_cast<const float*>(memory.data());
+  EXPECT_NE(refusal_of(rope, operands).find("positions is a null pointer"), std::string::npos);
+  operands.positions = reinterpret_cast<const std::int64_t*>(memory.data());
+  operands.epsilon = 0.5F;
+  EXPECT_NE(refusal_of(rope, operands).find("epsilon=0.5 is given, but"), std::string::npos);
+  operands.epsilon = 0.0F;
+  EXPECT_EQ(refusal_of(rope, operands), "");
+}
+
+TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
+  const auto refusal_of = [](const Plan& plan, const Operands& operands) -> std::string {
+    try {
+      plan.execute(operands);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const RecordingPlan block(parse_problem("bf16/n32/r4>nvfp4:128x4"),
+                            2);  // 256 bytes in, 64 codes, 512 scales
+  Operands operands{memory.data(), memory.data() + 256, memory.data() + 512};
+  operands.tensor_scale = 2.0F;
+  operands.scales_bytes = 512;
+  EXPECT_EQ(refusal_of(block, operands), "");
+  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    operands.tensor_scale = bad;
+    EXPECT_NE(refusal_of(block, operands).find("must be positive and finite"), std::string::npos) << bad;
+  }
+  operands.tensor_scale = 2.0F;
+  operands.scales_bytes = 511;
+  EXPECT_EQ(refusal_of(block, operands),
+            "scales has 511 bytes, but bf16/n32/r4/out>nvfp4:128x4 needs 512, padding included");
+  operands.scales_bytes = -1;
+  operands.scales = memory.data() + 504;
+  EXPECT_NE(refusal_of(block, operands).find("must be aligned to 16 bytes"), std::string::npos);
+  operands.scales = memory.data() + 304;
+  EXPECT_NE(refusal_of(block, operands).find("out="), std::string::npos);
+  operands = {memory.data() + 512, memory.data() + 768, memory.data() + 16};
+  EXPECT_NE(refusal_of(block, operands).find("in="), std::string::npos);
+  EXPECT_EQ(block.enqueued, 1);
+
+  const RecordingPlan given(parse_problem("bf16/n32/r4>e4m3:tensor,vllm_static"), 2);
+  operands = {memory.data(), memory.data() + 256};
+  operands.tensor_scale = 0.5F;
+  EXPECT_EQ(refusal_of(given, operands), "");
+  operands.scales = memory.data() + 512;
+  EXPECT_NE(refusal_of(given, operands).find("scales is given, but"), std::string::npos);
+
+  const RecordingPlan rows(parse_problem("bf16/n32/r4>e4m3:row"), 2);
+  operands.tensor_scale = 0.5F;
+  EXPECT_NE(refusal_of(rows, operands).find("tensor_scale=0.5 is given, but"), std::string::npos);
+  EXPECT_EQ(rows.enqueued, 0);
+}
+
+}  // namespace
+}  // namespace fwht

@@ -1,8 +1,0 @@
-#include <gtest/gtest.h>
-
-#include "common/test_main.hpp"
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  return fwht::run_all_tests();
-}

@@ -1,0 +1,184 @@
+#include "common/host/host_ranks.hpp"
+
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht {
+
+void Meeting::arrive(TimeLimit limit) {
+  std::unique_lock lock(mutex_);
+  if (reason_.empty() && ++arrived_ == size_) {
+    arrived_ = 0;
+    ++round_;
+    changed_.notify_all();
+    return;
+  }
+  const std::uint64_t mine = round_;
+  const auto over = [&] { return round_ != mine || !reason_.empty(); };
+  if (reason_.empty() && !changed_.wait_for(lock, limit, over)) {
+    reason_ = concat("only ", arrived_, " of ", size_, " ranks arrived within ", limit.count(), " ms");
+    changed_.notify_all();
+  }
+  if (round_ == mine) throw std::runtime_error(reason_);
+}
+
+void Meeting::fail(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (reason_.empty()) reason_ = reason;
+  changed_.notify_all();
+}
+
+bool Meeting::failed() const {
+  const std::lock_guard lock(mutex_);
+  return !reason_.empty();
+}
+
+std::string Meeting::reason() const {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+void run_ranks(int size, Meeting& meeting, const std::function<void(int)>& body) {
+  std::mutex mutex;
+  std::string first;
+  bool any = false, bad_request = false;
+  const auto failed = [&](int rank, const std::string& what, bool refused) {
+    const std::lock_guard lock(mutex);
+    // What a rank says because the meeting failed is no news; the reason of the meeting is.
+    if (!any) {
+      first = what == meeting.reason() ? what : concat("rank ", rank, ": ", what);
+      bad_request = refused;
+    }
+    any = true;
+    meeting.fail(first);
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const BadRequest& error) {
+        failed(rank, error.what(), true);
+      } catch (const std::exception& error) {
+        failed(rank, error.what(), false);
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  if (any && bad_request) throw BadRequest(first);
+  if (any) throw std::runtime_error(first);
+}
+
+struct HostRanks::Exchange {
+  Exchange(int size, TimeLimit time_limit)
+      : meeting(size), limit(time_limit), sent(static_cast<std::size_t>(size)) {}
+  Meeting meeting;
+  TimeLimit limit;
+  std::vector<const std::byte*> sent;  // of each rank, between two meetings
+};
+
+namespace {
+
+double value_at(const void* data, std::int64_t i, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f16:
+      return static_cast<double>(f16_to_float(static_cast<const std::uint16_t*>(data)[i]));
+    case Dtype::bf16:
+      return static_cast<double>(bf16_to_float(static_cast<const std::uint16_t*>(data)[i]));
+    case Dtype::f32:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+    case Dtype::f64:
+      return static_cast<const double*>(data)[i];
+  }
+  return 0.0;
+}
+
+void set_value(void* data, std::int64_t i, Dtype dtype, double value) {
+  switch (dtype) {
+    case Dtype::f16:
+      static_cast<std::uint16_t*>(data)[i] = float_to_f16(static_cast<float>(value));
+      return;
+    case Dtype::bf16:
+      static_cast<std::uint16_t*>(data)[i] = float_to_bf16(static_cast<float>(value));
+      return;
+    case Dtype::f32:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+      return;
+    case Dtype::f64:
+      static_cast<double*>(data)[i] = value;
+      return;
+  }
+}
+
+}  // namespace
+
+/// Every collective is: say where my data are, meet, copy what concerns me, meet again.
+template <class Shared>
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(int rank, int size, Shared& shared)
+      : Communicator(rank, size, Memory::host), shared_(shared) {}
+
+  void all_gather(const void* send, void* receive, std::int64_t bytes, Stream) override {
+    exchange(send, [&](int r, const std::byte* from) { copy(receive, r * bytes, from, bytes); });
+  }
+
+  void all_to_all(const void* send, void* receive, std::int64_t bytes, Stream) override {
+    exchange(send,
+             [&](int r, const std::byte* from) { copy(receive, r * bytes, from + rank() * bytes, bytes); });
+  }
+
+  void all_reduce(void* data, std::int64_t elements, Dtype dtype, Stream stream) override {
+    const std::int64_t bytes = elements * bytes_of(dtype);
+    std::vector<std::byte> all(static_cast<std::size_t>(size() * bytes));
+    all_gather(data, all.data(), bytes, stream);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      double sum = 0.0;
+      for (int r = 0; r < size(); ++r)
+        sum += value_at(all.data() + r * bytes, i, dtype);
+      set_value(data, i, dtype, sum);
+    }
+  }
+
+  void finish(Stream, TimeLimit) override {
+    if (shared_.meeting.failed()) throw std::runtime_error(shared_.meeting.reason());
+  }
+
+ private:
+  template <class Take>
+  void exchange(const void* send, const Take& take) {
+    shared_.sent[static_cast<std::size_t>(rank())] = static_cast<const std::byte*>(send);
+    shared_.meeting.arrive(shared_.limit);
+    for (int r = 0; r < size(); ++r)
+      take(r, shared_.sent[static_cast<std::size_t>(r)]);
+    shared_.meeting.arrive(shared_.limit);
+  }
+
+  static void copy(void* to, std::int64_t offset, const std::byte* from, std::int64_t bytes) {
+    std::byte* const there = static_cast<std::byte*>(to) + offset;
+    if (there != from) std::memcpy(there, from, static_cast<std::size_t>(bytes));
+  }
+
+  Shared& shared_;
+};
+
+HostRanks::HostRanks(int size, TimeLimit limit) : exchange_(std::make_unique<Exchange>(size, limit)) {
+  for (int rank = 0; rank < size; ++rank)
+    communicators_.push_back(std::make_unique<HostCommunicator<Exchange>>(rank, size, *exchange_));
+}
+HostRanks::~HostRanks() = default;
+
+Communicator& HostRanks::communicator(int rank) {
+  return *communicators_.at(static_cast<std::size_t>(rank));
+}
+
+Meeting& HostRanks::meeting() {
+  return exchange_->meeting;
+}
+
+}  // namespace fwht

@@ -1,0 +1,192 @@
+#include "common/host/rendezvous.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/host/error.hpp"
+
+namespace fwht {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A port that nobody listens at, as the system gives it.
+int free_port() {
+  const int handle = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(handle, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(handle, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ::close(handle);
+  return ntohs(address.sin_port);
+}
+
+Message message_of(char fill) {
+  Message message;
+  std::fill(message.begin(), message.end(), fill);
+  message[100] = '\0';
+  return message;
+}
+
+/// Runs `body` in a process of its own; its exit code. 2: BadRequest, 1: another error.
+pid_t start(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  int code = 1;
+  try {
+    code = body();
+  } catch (const BadRequest&) {
+    code = 2;
+  } catch (const std::exception&) {
+    code = 1;
+  }
+  ::_exit(code);
+}
+
+int code_of(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Rendezvous, ProcessesGetTheMessageOfRank0) {
+  const int port = free_port();
+  std::vector<pid_t> children;
+  for (int rank = 3; rank >= 0; --rank) {  // rank 0 is the last to start
+    children.push_back(start([=] {
+      const Place place{rank, 4, rank, "127.0.0.1", port};
+      const Message got = share_from_rank_0(place, message_of(rank == 0 ? 'x' : '?'), 10s);
+      return got == message_of('x') ? 0 : 3;
+    }));
+  }
+  for (const pid_t child : children)
+    EXPECT_EQ(code_of(child), 0);
+}
+
+TEST(Rendezvous, AMissingRankEndsTheOthersWithinTheLimit) {
+  const int port = free_port();
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t other = start([=] {
+    share_from_rank_0({1, 3, 1, "127.0.0.1", port}, {}, 10s);  // gets its answer
+    return 0;
+  });
+  try {
+    share_from_rank_0({0, 3, 0, "127.0.0.1", port}, message_of('x'), 700ms);
+    FAIL() << "rank 2 never came";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(error.what(), "rank 2 did not come to port " + std::to_string(port) + " within 700 ms");
+  }
+  EXPECT_EQ(code_of(other), 0);
+  EXPECT_THROW(share_from_rank_0({1, 2, 1, "127.0.0.1", port}, {}, 300ms), std::runtime_error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+}
+
+TEST(Rendezvous, OtherSizesAndDoubledRanksAreRefusedOnBothSides) {
+  for (const Place& wrong : {Place{1, 3, 1, "127.0.0.1", 0}, Place{0, 2, 0, "127.0.0.1", 0}}) {
+    const int port = free_port();
+    Place peer = wrong;
+    peer.port = port;
+    if (peer.rank == 0) continue;
+    const pid_t other = start([=] {
+      share_from_rank_0(peer, {}, 10s);
+      return 0;
+    });
+    EXPECT_THROW(share_from_rank_0({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
+    EXPECT_EQ(code_of(other), 2);
+  }
+  const int port = free_port();
+  std::vector<pid_t> twins;
+  for (int i = 0; i < 2; ++i) {
+    twins.push_back(start([=] {
+      share_from_rank_0({1, 3, 1, "127.0.0.1", port}, {}, 10s);
+      return 0;
+    }));
+  }
+  EXPECT_THROW(share_from_rank_0({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
+  std::vector<int> codes = {code_of(twins[0]), code_of(twins[1])};
+  std::sort(codes.begin(), codes.end());
+  EXPECT_EQ(codes, (std::vector<int>{0, 2}));
+}
+
+TEST(Rendezvous, AStrangerAtThePortIsIgnored) {
+  const int port = free_port();
+  const pid_t other = start([=] {
+    const int handle = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    while (::connect(handle, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+      ::usleep(10000);
+    const char noise[] = "GET / HTTP/1.1\r\n\r\n";
+    if (::write(handle, noise, sizeof noise) < 0) return 4;
+    ::close(handle);
+    return share_from_rank_0({1, 2, 1, "127.0.0.1", port}, {}, 10s) == message_of('x') ? 0 : 3;
+  });
+  EXPECT_EQ(share_from_rank_0({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), message_of('x'));
+  EXPECT_EQ(code_of(other), 0);
+}
+
+class PlaceFromEnvironment : public testing::Test {
+ protected:
+  PlaceFromEnvironment() {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"})
+      ::unsetenv(name);
+  }
+  static std::string refusal() {
+    try {
+      place_from_environment();
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(PlaceFromEnvironment, ReadsWhatTorchrunSets) {
+  EXPECT_FALSE(launched_as_rank());
+  ::setenv("RANK", "9", 1);
+  ::setenv("WORLD_SIZE", "16", 1);
+  ::setenv("LOCAL_RANK", "1", 1);
+  ::setenv("MASTER_ADDR", "node0", 1);
+  ::setenv("MASTER_PORT", "29500", 1);
+  EXPECT_TRUE(launched_as_rank());
+  const Place place = place_from_environment();
+  EXPECT_EQ(place.rank, 9);
+  EXPECT_EQ(place.size, 16);
+  EXPECT_EQ(place.local_rank, 1);
+  EXPECT_EQ(place.address, "node0");
+  EXPECT_EQ(place.port, 29500);
+  ::unsetenv("LOCAL_RANK");
+  EXPECT_EQ(place_from_environment().local_rank, 9);
+}
+
+TEST_F(PlaceFromEnvironment, RefusesWhatIsMissingOrWrong) {
+  EXPECT_EQ(refusal(), "the environment variable RANK is missing");
+  ::setenv("RANK", "2", 1);
+  EXPECT_EQ(refusal(), "the environment variable WORLD_SIZE is missing");
+  ::setenv("WORLD_SIZE", "2", 1);
+  EXPECT_EQ(refusal(), "RANK=2 must be between 0 and 1");
+  ::setenv("WORLD_SIZE", "two", 1);
+  EXPECT_EQ(refusal(), "WORLD_SIZE=two is no number");
+  ::setenv("WORLD_SIZE", "4", 1);
+  EXPECT_EQ(refusal(), "the environment variable MASTER_PORT is missing");
+  ::setenv("MASTER_PORT", "70000", 1);
+  EXPECT_EQ(refusal(), "MASTER_PORT=70000 must be between 1 and 65535");
+}
+
+}  // namespace
+}  // namespace fwht

@@ -1,0 +1,41 @@
+// From run-time values to template arguments.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "common/contract/dtype.hpp"
+
+namespace fwht {
+
+/// Calls body(std::integral_constant<int, value>) for First <= value <= Last; throws std::logic_error
+/// otherwise (a plan that got here had its range checked by `supports`).
+template <int First, int Last, class Body>
+decltype(auto) dispatch_int(int value, Body&& body) {
+  if constexpr (First < Last) {
+    if (value != First) return dispatch_int<First + 1, Last>(value, std::forward<Body>(body));
+  }
+  if (value != First)
+    throw std::logic_error("dispatch_int: value " + std::to_string(value) + " out of range");
+  return body(std::integral_constant<int, First>{});
+}
+
+/// Calls body(std::integral_constant<Dtype, dtype>) for f16, bf16 and f32; throws std::logic_error otherwise.
+template <class Body>
+decltype(auto) dispatch_dtype(Dtype dtype, Body&& body) {
+  switch (dtype) {
+    case Dtype::f16:
+      return body(std::integral_constant<Dtype, Dtype::f16>{});
+    case Dtype::bf16:
+      return body(std::integral_constant<Dtype, Dtype::bf16>{});
+    case Dtype::f32:
+      return body(std::integral_constant<Dtype, Dtype::f32>{});
+    case Dtype::f64:
+      break;
+  }
+  throw std::logic_error("dispatch_dtype: f64 is no type of the ladder");
+}
+
+}  // namespace fwht

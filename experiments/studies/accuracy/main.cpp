@@ -1,0 +1,207 @@
+// fwht_accuracy: the error of every variant against FP64, beside what its steps predict.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/host/error.hpp"
+#include "common/host/provenance.hpp"
+#include "experiments/harness/cli.hpp"
+#include "experiments/harness/grid.hpp"
+#include "experiments/harness/interrupt.hpp"
+#include "experiments/harness/tasks.hpp"
+#include "experiments/studies/accuracy/cases.hpp"
+
+namespace fwht::accuracy {
+namespace {
+
+using harness::CsvRow;
+using harness::Performer;
+using harness::ResultsFolder;
+
+struct Options : harness::ExperimentOptions {
+  std::vector<std::string> dtypes, n, inputs;
+  std::vector<std::uint64_t> seeds = {1, 2, 3};
+  std::string elements;
+  bool analysis = false;
+};
+
+bool parse(Options& options, int argc, const char* const* argv) {
+  CLI::App app{"Measures the error of every variant against FP64, beside what its steps predict.",
+               "fwht_accuracy"};
+  harness::add_experiment_options(app, options);
+  app.add_flag(
+      "--analysis", options.analysis,
+      "the whole analysis: n = 2 to 65536, twelve kinds of input, 2^22 elements (default: a quick summary)");
+  app.add_option("--dtype", options.dtypes, "f16, bf16, f32 (default: all)");
+  app.add_option("--n", options.n,
+                 "row lengths: 4096, 2^12, 16..256, 14336 (default: 16 to 32768, and some of models)");
+  app.add_option("--input", options.inputs,
+                 "input classes (default: normal, uniform, outlier_channels, massive_channel, fa3_mixture)");
+  app.add_option("--seed", options.seeds, "seeds (default: 1, 2, 3)")->delimiter(',');
+  app.add_option(
+      "--elements", options.elements,
+      "elements of all seeds together (default: 2^20 on the device, 2^18 on the host; --analysis: 2^22 "
+      "and 2^20)");
+  return harness::parse_command_line(app, argc, argv);
+}
+
+template <class Value, class Parse>
+std::vector<Value> parse_each(const std::vector<std::string>& lists, Parse parse_item) {
+  std::vector<Value> values;
+  for (const std::string& list : lists) {
+    for (const std::string& item : harness::split_list(list))
+      values.push_back(parse_item(item));
+  }
+  return values;
+}
+
+Selection selection_of(const Options& options) {
+  Selection selection;
+  selection.analysis = options.analysis;
+  selection.dtypes = parse_each<Dtype>(options.dtypes, parse_dtype);
+  selection.inputs = parse_each<reference::InputClass>(options.inputs, reference::parse_input_class);
+  for (const std::string& list : options.n) {
+    for (const std::int64_t n : harness::parse_counts(list, "--n"))
+      selection.lengths.push_back(n);
+  }
+  return selection;
+}
+
+/// The truth of a case serves all performers that follow each other with as many rows.
+class Measurement {
+ public:
+  explicit Measurement(const Options& options) : options_(options) {}
+
+  CsvRow run(const Performer& performer, const Case& c, std::int64_t rows) {
+    const Samples& samples = samples_of(c, rows);
+    return measured_row(samples, samples.judge(performer.run(samples.problem(), samples.raw(), workspace_)));
+  }
+
+ private:
+  const Samples& samples_of(const Case& c, std::int64_t rows) {
+    const bool same = samples_ && samples_->what().dtype == c.dtype && samples_->what().n == c.n &&
+                      samples_->what().input == c.input &&
+                      samples_->problem().rows == problem_of(c, rows, options_.seeds.size()).rows;
+    if (!same) samples_.emplace(c, rows, options_.seeds);
+    return *samples_;
+  }
+
+  const Options& options_;
+  harness::Workspace workspace_;
+  std::optional<Samples> samples_;
+};
+
+struct Work {
+  std::vector<harness::Task> tasks;
+  std::vector<std::string> unsupported;  // one line each
+};
+
+Work plan_work(const Options& options, const std::vector<Performer>& performers, Measurement& measurement) {
+  Work work;
+  std::set<std::string> refused;
+  for (const Case& c : cases_of(selection_of(options))) {
+    for (const bool on_device : {true, false}) {
+      for (const Performer& performer : performers) {
+        if (performer.on_device() != on_device) continue;
+        // What an A100 would give is a question about the arithmetic, not about the data.
+        const bool prediction = performer.source() == harness::Source::emulated_a100;
+        if (prediction && (c.input != reference::InputClass::normal || c.dtype == Dtype::f32)) continue;
+        const std::int64_t elements = options.elements.empty()
+                                          ? default_elements(options.analysis, on_device, c.input)
+                                          : harness::parse_count(options.elements, "--elements");
+        const std::int64_t rows = rows_per_seed(c.n, elements, options.seeds.size());
+        const Problem problem = problem_of(c, rows, options.seeds.size());
+        validate(problem);
+        if (const Support support = performer.supports(problem); support) {
+          work.tasks.push_back({identity_of(performer, c), 1, [&measurement, &performer, c, rows] {
+                                  return std::vector{measurement.run(performer, c, rows)};
+                                }});
+        } else {
+          const std::string line =
+              fmt::format("{}/{}/n{}: {}", performer.name(), name_of(c.dtype), c.n, support.why_not);
+          if (refused.insert(line).second) work.unsupported.push_back(line);
+        }
+      }
+    }
+  }
+  return work;
+}
+
+// The measured over the predicted error: the worst case of each variant and dtype.
+std::string summary(const std::vector<CsvRow>& rows) {
+  struct Line {
+    int cases = 0, ok = 0;
+    double low = 1e300, high = 0.0;
+  };
+  std::map<std::tuple<std::string, std::string, std::string>, Line> lines;
+  for (const CsvRow& row : rows) {
+    Line& line = lines[{row.at("variant"), row.at("source"), row.at("dtype")}];
+    ++line.cases;
+    if (row.at("status") == "ok") ++line.ok;
+    if (row.at("ratio_for_data").empty()) continue;
+    const double ratio = std::stod(row.at("ratio_for_data"));
+    line.low = std::min(line.low, ratio);
+    line.high = std::max(line.high, ratio);
+  }
+  std::string text = fmt::format("\n{:<20} {:<14} {:<5} {:>9}  {}\n", "variant", "source", "dtype",
+                                 "ok/cases", "measured / predicted error");
+  for (const auto& [key, line] : lines) {
+    text += fmt::format("{:<20} {:<14} {:<5} {:>9}  {}\n", std::get<0>(key), std::get<1>(key),
+                        std::get<2>(key), fmt::format("{}/{}", line.ok, line.cases),
+                        line.high > 0.0 ? fmt::format("{:.3f} .. {:.3f}", line.low, line.high) : "");
+  }
+  return text;
+}
+
+int run(int argc, const char* const* argv) {
+  Options options;
+  if (!parse(options, argc, argv)) return 0;
+  if (options.seeds.empty()) throw BadRequest("--seed names no seed");
+  const std::vector<const Variant*> variants = harness::select_variants(options.variants);
+  selection_of(options);  // unknown names are refused before the device is opened
+  const DeviceInfo device = harness::open_device(options.device);
+  const std::vector<Performer> performers =
+      harness::performers(variants, device, {options.emulate, options.a100});
+  Measurement measurement(options);
+  const Work work = plan_work(options, performers, measurement);
+  if (options.dry_run) {
+    for (const harness::Task& task : work.tasks)
+      std::cout << task.name() << '\n';
+    for (const std::string& line : work.unsupported)
+      std::cout << "unsupported: " << line << '\n';
+    return 0;
+  }
+  if (work.tasks.empty()) {
+    throw BadRequest("nothing that was asked for can be measured here; " +
+                     (work.unsupported.empty() ? "no combination is left" : work.unsupported.front()));
+  }
+  ResultsFolder folder =
+      ResultsFolder::open(options.output, options.resume, gather_provenance(argc, argv, device),
+                          {"fwht_accuracy", "", "", options.seeds, harness::names_of(variants)});
+  if (!work.unsupported.empty()) {
+    std::cerr << fmt::format(
+        "{} combinations of variant, dtype and n are not supported here; --dry-run lists them\n",
+        work.unsupported.size());
+  }
+  return harness::write_folder(folder, argc, argv, [&] {
+    const bool all_run = harness::run_tasks(work.tasks, "accuracy.csv", device, folder);
+    if (harness::interrupted_by() != 0) return 1;
+    if (all_run) folder.finish();
+    std::cout << summary(folder.rows("accuracy.csv")) << '\n' << folder.path().string() << std::endl;
+    return all_run && harness::all_ok(folder, "accuracy.csv") ? 0 : 1;
+  });
+}
+
+}  // namespace
+}  // namespace fwht::accuracy
+
+int main(int argc, char** argv) {
+  return fwht::run_main("fwht_accuracy", [&] { return fwht::accuracy::run(argc, argv); });
+}

@@ -1,0 +1,116 @@
+#include "variants/kit/on_host/host_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/hadamard.hpp"
+
+namespace fwht::rows {
+
+int element_at_load(const Tile& tile, int warp, int lane, int v, int e) {
+  const int number = tile.first_vector(warp, lane);
+  const int row = tile.row_of_vector(number) + tile.row_offset(v) + (e >> tile.element_bits());
+  const int column =
+      tile.column_of_vector(number) + tile.column_offset(v) + (e & ((1 << tile.element_bits()) - 1));
+  return (row << tile.log_n) + column;
+}
+
+void HostRows::load(int warp, int v, Words (&words)[4]) const {
+  const int per_word = tile_.vector_elements() / 4;
+  for (int i = 0; i < 4; ++i) {
+    words[i] = Words::from([&](std::size_t lane) {
+      std::uint32_t word = 0;
+      for (int half = 0; half < per_word; ++half) {
+        const auto at = static_cast<std::size_t>(
+            first_ + element_at_load(tile_, warp, static_cast<int>(lane), v, i * per_word + half));
+        if (at < in_.size()) word |= in_[at] << (16 * half);
+      }
+      return word;
+    });
+  }
+}
+
+void HostRows::store(int warp, int v, const Floats* x, int row) {
+  for (int lane = 0; lane < 32; ++lane) {
+    if (row >= 0 && lane >> tile_.lane_bits() != row) continue;
+    for (int e = 0; e < tile_.vector_elements(); ++e)
+      put(first_ + element_at_load(tile_, warp, lane, v, e), x[e], lane);
+  }
+}
+
+void HostRows::store_piece(int to, int from, int v, const Floats* x) {
+  const std::int64_t vector = first_ + (from * tile_.vectors + v) * 32 * tile_.vector_elements();
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int e = 0; e < tile_.piece(); ++e)
+      put(vector + tile_.piece_begin(tile_.part_taken(to), lane) + e, x[e], lane);
+  }
+}
+
+void HostRows::put(std::int64_t element, const Floats& x, int lane) {
+  const auto at = static_cast<std::size_t>(element);
+  if (at < out_.size()) out_[at] = encode(tile_.dtype, x.at[static_cast<std::size_t>(lane)] * factors_.last);
+}
+
+Problem problem_of(Dtype dtype, int log_n, std::int64_t at_least_elements) {
+  const std::int64_t n = std::int64_t{1} << log_n;
+  return make_problem(dtype, n, std::max<std::int64_t>(3, at_least_elements / n + 1));
+}
+
+Bits to_bits(const Problem& problem, const std::vector<unsigned char>& storage) {
+  Bits bits(static_cast<std::size_t>(problem.elements()));
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    bits[i] =
+        encode(problem.dtype(), load_element(problem.dtype(), storage.data(), static_cast<std::int64_t>(i)));
+  }
+  return bits;
+}
+
+std::vector<unsigned char> to_storage(const Problem& problem, const Bits& bits) {
+  std::vector<unsigned char> storage(static_cast<std::size_t>(problem.span_bytes()));
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    store_element(problem.dtype(), storage.data(), static_cast<std::int64_t>(i),
+                  decode(problem.dtype(), bits[i]));
+  return storage;
+}
+
+Bits make_input(const Problem& problem, reference::InputClass input_class, std::uint64_t seed) {
+  std::vector<unsigned char> storage(static_cast<std::size_t>(problem.span_bytes()));
+  reference::write_input(problem, input_class, seed, storage.data(), 1);
+  return to_bits(problem, storage);
+}
+
+bool same_value(Dtype dtype, std::uint32_t a, std::uint32_t b) {
+  const double x = decode(dtype, a), y = decode(dtype, b);
+  return x == y || (std::isnan(x) && std::isnan(y));
+}
+
+ExactCase integers(const Problem& problem) {
+  ExactCase exact;
+  exact.in.resize(static_cast<std::size_t>(problem.elements()));
+  exact.want.resize(exact.in.size());
+  reference::IntMatrix sums(problem.rows, problem.n());
+  std::uint32_t state = 12345;
+  const auto row = [&](std::size_t i) { return static_cast<std::int64_t>(i) / problem.n(); };
+  const auto column = [&](std::size_t i) { return static_cast<std::int64_t>(i) % problem.n(); };
+  for (std::size_t i = 0; i < exact.in.size(); ++i) {
+    state = state * 1664525U + 1013904223U;
+    const int value = static_cast<int>(state >> 29) - 3;  // -3 .. 4
+    exact.in[i] = encode(problem.dtype(), value);
+    sums(row(i), column(i)) = value;
+  }
+  reference::transform(sums, reference::StageOrder::ascending, 1);
+  for (std::size_t i = 0; i < exact.in.size(); ++i) {
+    const float scaled = static_cast<float>(sums(row(i), column(i))) * static_cast<float>(problem.scale);
+    exact.want[i] = encode(problem.dtype(), scaled);
+  }
+  return exact;
+}
+
+std::string describe(const KernelId& id) {
+  std::string text = std::string(name_of(id.dtype)) + "/n" + std::to_string(1 << id.log_n);
+  for (const int number : {id.launch.vectors, id.launch.warps_per_row, id.launch.threads})
+    text += ' ' + std::to_string(number);
+  return id.launch.form == Form::smem_passes ? text + " passes" : text;
+}
+
+}  // namespace fwht::rows

@@ -1,0 +1,27 @@
+// The plan of the variants whose kernels take a Batch of rows: mma_split and butterflies. A variant gives it
+// a table, which names the kernel for a problem and finds it.
+#pragma once
+
+#include <memory>
+
+#include "common/contract/variant.hpp"
+#include "variants/kit/batch.hpp"
+#include "variants/kit/launch.hpp"
+
+namespace fwht::rows {
+
+using Kernel = void (*)(Batch);
+
+struct KernelTable {
+  KernelId (*dense)(const Problem&);                           // contiguous rows on the 16-byte grid
+  KernelId (*overlapping)(const Problem&, bool single_block);  // the same, where the next launch may overlap
+  KernelId (*strided)(const Problem&);                         // 16-byte vectors, rows any distance apart
+  KernelId (*elements)(const Problem&);                        // any pointers and strides
+  Kernel (*find)(const KernelId&);                             // nullptr: not instantiated
+};
+
+std::unique_ptr<Plan> make_rows_plan(const Problem& problem, const DeviceInfo& device,
+                                     const KernelTable& table, const Factors& factors,
+                                     const Numerics& numerics);
+
+}  // namespace fwht::rows

@@ -1,0 +1,252 @@
+// fwht::transform: refusals on any machine; on a GPU the results of `auto`, from many threads and in graphs.
+#include "variants/library/transform.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/device/device_info.hpp"
+#include "common/device/memory.hpp"
+#include "common/device/stream_query.hpp"
+#include "common/host/error.hpp"
+#include "reference/conformance/device_tools.hpp"
+#include "reference/inputs.hpp"
+#include "reference/tolerance.hpp"
+#include "variants/registry.hpp"
+
+namespace fwht {
+namespace {
+
+/// A plan whose execution is a call of transform, so that the tools for plans can drive it.
+class TransformPlan final : public Plan {
+ public:
+  explicit TransformPlan(const Problem& problem) : Plan(problem) {}
+  Numerics numerics() const override { return {}; }
+  Settings settings() const override { return {}; }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    transform(operands.in, operands.out, problem(), stream);
+  }
+};
+
+struct Work {
+  explicit Work(const Problem& p, std::uint64_t seed)
+      : problem(p),
+        raw(static_cast<std::size_t>(p.span_bytes())),
+        in(Memory::device, raw.size()),
+        out(Memory::device, raw.size()) {
+    reference::write_input(problem, reference::InputClass::normal, seed, raw.data());
+    in.upload(raw.data(), raw.size());
+    synchronize(Memory::device);
+  }
+
+  void expect_right(const char* what) const {
+    synchronize(Memory::device);
+    std::vector<std::byte> got(raw.size());
+    out.download(got.data(), got.size());
+    const std::unique_ptr<Plan> model = plan(find_variant("auto"), problem, this_device());
+    const reference::Checked checked =
+        reference::check(problem, model->numerics(), reference::InputClass::normal, raw.data(), got.data());
+    EXPECT_TRUE(checked.verdict) << what << ": " << to_string(problem) << ": " << checked.verdict.message;
+  }
+
+  Problem problem;
+  std::vector<std::byte> raw;
+  Buffer in, out;
+};
+
+Problem apart(Dtype dtype, std::int64_t n, std::int64_t rows) {
+  return make_problem(dtype, n, rows, Placement::out_of_place);
+}
+
+TEST(Transform, RefusesBeforeAnythingElse) {
+  Problem nonsense = make_problem(Dtype::f16, 64, 1);
+  nonsense.set_row_stride(3);
+  EXPECT_THROW(transform(nullptr, nullptr, nonsense), BadRequest);
+  EXPECT_THROW(transform(find_variant("cpu"), {}, make_problem(Dtype::f16, 64, 1)), BadRequest);
+}
+
+TEST(Transform, NamesTheHostVariantOnAMachineWithoutADevice) {
+  if (this_device().has_cuda()) GTEST_SKIP() << "this machine has a CUDA device";
+  const auto refusal = [](const Problem& problem, int device) -> std::string {
+    try {
+      transform(nullptr, nullptr, problem, nullptr, device);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Problem problem = make_problem(Dtype::f16, 64, 1);
+  EXPECT_EQ(refusal(problem, kCurrentDevice),
+            this_device().why_no_cuda +
+                "; for rows in host memory use the variant cpu: plan(find_variant(\"cpu\"), problem, "
+                "this_device())");
+  EXPECT_EQ(refusal(problem, 3), refusal(problem, kCurrentDevice));
+  EXPECT_EQ(refusal(parse_problem("f16/n64/r1/out/to-f32"), kCurrentDevice), this_device().why_no_cuda)
+      << "no host variant takes it";
+}
+
+TEST(Transform, KeepsAtLeastOnePlan) {
+  const std::size_t usual = transform_plan_limit();
+  EXPECT_EQ(usual, 1024U);
+  EXPECT_THROW(set_transform_plan_limit(0), BadRequest);
+  set_transform_plan_limit(7);
+  EXPECT_EQ(transform_plan_limit(), 7U);
+  set_transform_plan_limit(usual);
+}
+
+class TransformGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const DeviceInfo device = this_device(); !device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
+    clear_transform_plans();
+  }
+};
+
+TEST_F(TransformGpu, KeepsOnePlanForOneProblem) {
+  Work work(apart(Dtype::f16, 1024, 9), 1);
+  for (int i = 0; i < 3; ++i)
+    transform(work.in.data(), work.out.data(), work.problem);
+  work.expect_right("called three times");
+  EXPECT_EQ(clear_transform_plans(), 1U);
+  EXPECT_EQ(clear_transform_plans(), 0U);
+  EXPECT_THROW(transform(work.in.data(), work.in.data(), work.problem), BadRequest) << "overlap";
+  EXPECT_THROW(transform(nullptr, work.out.data(), work.problem), BadRequest);
+}
+
+TEST_F(TransformGpu, LaunchesTheVariantThatIsNamed) {
+  const DeviceInfo device = this_device();
+  std::size_t plans = 0;
+  for (const Variant* variant : registry()) {
+    Work work(apart(Dtype::f16, 1024, 9), 1);
+    if (variant->memory != Memory::device || !variant->supports(work.problem, device)) continue;
+    ++plans;
+    transform(*variant, {work.in.data(), work.out.data()}, work.problem);
+    transform(*variant, {work.in.data(), work.out.data()}, work.problem);
+    Buffer own(Memory::device, work.raw.size());
+    plan(*variant, work.problem, device)->execute(work.in.data(), own.data());
+    synchronize(Memory::device);
+    std::vector<std::byte> kept(work.raw.size()), made(work.raw.size());
+    work.out.download(kept.data(), kept.size());
+    own.download(made.data(), made.size());
+    EXPECT_EQ(kept, made) << variant->name;
+  }
+  EXPECT_GT(plans, 1U);
+  EXPECT_EQ(clear_transform_plans(), plans);
+}
+
+TEST_F(TransformGpu, KeepsNoMorePlansThanItsLimit) {
+  const std::size_t usual = transform_plan_limit();
+  set_transform_plan_limit(3);
+  std::vector<std::unique_ptr<Work>> works;
+  for (std::int64_t rows = 1; rows <= 8; ++rows)
+    works.push_back(std::make_unique<Work>(apart(Dtype::f16, 2048, rows), 3));
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& work : works)
+      transform(work->in.data(), work->out.data(), work->problem);
+  }
+  for (const auto& work : works)
+    work->expect_right("by a plan that was evicted and made again");
+  set_transform_plan_limit(usual);
+  EXPECT_EQ(clear_transform_plans(), 3U);
+}
+
+TEST_F(TransformGpu, RefusesMemoryOutOfReachAndUnknownDevices) {
+  Work work(apart(Dtype::f16, 1024, 9), 1);
+  std::vector<std::byte> host(work.raw.size());
+  const int current = current_device();
+  EXPECT_THROW(transform(work.in.data(), work.out.data(), work.problem, nullptr, 1000), BadRequest);
+  EXPECT_THROW(transform(work.in.data(), work.out.data(), work.problem, nullptr, -2), BadRequest);
+  EXPECT_EQ(current_device(), current);
+  EXPECT_EQ(clear_transform_plans(), 0U);
+  try {
+    transform(work.in.data(), host.data(), work.problem);
+    std::cout << "the device reaches all host memory\n";
+    synchronize(Memory::device);
+  } catch (const BadRequest& error) {
+    EXPECT_NE(std::string(error.what()).find("host memory"), std::string::npos) << error.what();
+    EXPECT_EQ(clear_transform_plans(), 0U) << "a refused call leaves no plan behind";
+  }
+}
+
+TEST_F(TransformGpu, RunsOnTheDeviceThatItIsGivenAndLeavesTheCurrentOne) {
+  if (!this_device(1).has_cuda()) GTEST_SKIP() << this_device(1).why_no_cuda;
+  const int current = current_device();
+  for (const std::int64_t n : {1024, 32768}) {  // the longer one's plan owns memory of its device
+    std::unique_ptr<Work> there;
+    {
+      const DeviceScope scope(1);
+      there = std::make_unique<Work>(apart(Dtype::f16, n, (std::int64_t{1} << 25) / n), 5);
+    }
+    EXPECT_EQ(current_device(), current);
+    transform(there->in.data(), there->out.data(), there->problem, nullptr, 1);
+    EXPECT_EQ(current_device(), current);
+    const DeviceScope scope(1);
+    there->expect_right("on the second device");
+    const DeviceScope back(0);
+    try {
+      clear_transform_plans();
+      transform(there->in.data(), there->out.data(), there->problem);
+      FAIL() << "memory of device 1 was taken on device 0";
+    } catch (const BadRequest& error) {
+      EXPECT_NE(std::string(error.what()).find("memory of CUDA device 1"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(TransformGpu, AnswersManyThreadsAtOnce) {
+  std::vector<std::unique_ptr<Work>> works;
+  for (const std::int64_t n : {64, 4096, 16384, 32768}) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      // Long enough for plans that count rows while they run.
+      works.push_back(std::make_unique<Work>(apart(Dtype::bf16, n, (std::int64_t{1} << 25) / n), seed));
+    }
+  }
+  std::vector<std::thread> threads;
+  for (const auto& work : works) {
+    threads.emplace_back([&work = *work] {
+      const TransformPlan call(work.problem);
+      for (int i = 0; i < 5; ++i)  // on a stream of its own
+        conformance::execute_on_new_stream(call, work.in.data(), work.out.data());
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const auto& work : works)
+    work->expect_right("from many threads");
+}
+
+TEST_F(TransformGpu, MakesItsPlanWhileAStreamIsCaptured) {
+  for (const std::int64_t n : {256, 8192, 32768}) {
+    Work work(apart(Dtype::f16, n, (std::int64_t{1} << 25) / n), 7);
+    conformance::execute_captured(TransformPlan(work.problem), work.in.data(), work.out.data(), 2);
+    work.expect_right("first call inside a capture");
+    work.out.poison(kPoisonByte);
+    synchronize(Memory::device);  // the new stream does not wait for the default one
+    conformance::execute_on_new_stream(TransformPlan(work.problem), work.in.data(), work.out.data());
+    work.expect_right("after the capture");
+  }
+}
+
+TEST_F(TransformGpu, KeepsThePlanOfAGraphWhateverTheLimit) {
+  const std::size_t usual = transform_plan_limit();
+  set_transform_plan_limit(1);
+  Work work(apart(Dtype::f16, 32768, 1024), 7), other(apart(Dtype::f16, 64, 3), 8);
+  conformance::execute_captured(TransformPlan(work.problem), work.in.data(), work.out.data(), 1, [&] {
+    for (int i = 0; i < 3; ++i) {  // evicts whatever may go between the capture and the replay
+      other.problem.rows = 3 - i;
+      transform(other.in.data(), other.out.data(), other.problem);
+    }
+    synchronize(Memory::device);
+  });
+  work.expect_right("replayed after other plans were made");
+  set_transform_plan_limit(usual);
+}
+
+}  // namespace
+}  // namespace fwht

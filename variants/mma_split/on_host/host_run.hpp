@@ -1,0 +1,46 @@
+// For tests: from the value that names a kernel to its host program.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/mma_split.hpp"
+#include "variants/mma_split/on_host/host_program.hpp"
+
+namespace fwht::mma_split {
+
+/// Runs Block<tile> over all blocks of the problem, if a dense kernel of this algorithm has the tile of `id`.
+template <rows::Form form, template <Tile> class Block>
+bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in,
+                const reference::TensorCore& core, rows::HostRun& run) {
+  bool done = false;
+  const auto try_one = [&]<Dtype dtype, int log_n, int regime>() {
+    constexpr KernelId here = dense_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+    if constexpr (here.launch.form == form) {
+      constexpr Tile tile = here.tile();
+      if (done || tile != id.tile()) return;
+      done = true;
+      for (std::int64_t row = 0; row < problem.rows; row += tile.rows_per_block()) {
+        Block<tile> block(problem, core, in, run.out, row);
+        block.run();
+        run.failures += block.failures();
+      }
+    }
+  };
+  const auto try_regimes = [&]<Dtype dtype, int log_n, int... regime>(std::integer_sequence<int, regime...>) {
+    (try_one.template operator()<dtype, log_n, regime>(), ...);
+  };
+  const auto try_sizes = [&]<Dtype dtype, int... offset>(std::integer_sequence<int, offset...>) {
+    (try_regimes.template operator()<dtype, kSmallestLogN + offset>(
+         std::make_integer_sequence<int, kRegimes>{}),
+     ...);
+  };
+  constexpr std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1> kSizes{};
+  try_sizes.template operator()<Dtype::f16>(kSizes);
+  try_sizes.template operator()<Dtype::bf16>(kSizes);
+  return done;
+}
+
+}  // namespace fwht::mma_split
