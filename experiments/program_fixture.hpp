@@ -1,4 +1,5 @@
-// For tests that run a program as a user does: each in a folder of its own, with its exit code and what it says.
+// For tests that run a program as a user does: each in a folder of its own, with its exit code and what it
+// says.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -355,7 +355,8 @@ TEST_F(Interrupted, RanksStopTogether) {
       << "a rank waited for another";
 }
 
-// A disk that fills up while the sweep runs (here: files end at 8000 bytes): whole rows, exit code 1, how to go on.
+// A disk that fills up while the sweep runs (here: files end at 8000 bytes): whole rows, exit code 1, how to
+// go on.
 TEST_F(Programs, AFullDiskKeepsWholeRowsAndSaysHowToGoOn) {
   const fs::path results = folder / "r/results.csv";
   std::string rows = "1";

@@ -1,5 +1,5 @@
-// Truth for any operator (common/contract/operator.hpp): its matrix by definition, and the same product factor by
-// factor, in FP64 and in exact integers.
+// Truth for any operator (common/contract/operator.hpp): its matrix by definition, and the same product
+// factor by factor, in FP64 and in exact integers.
 #pragma once
 
 #include <Eigen/Core>
@@ -51,8 +51,8 @@ class ExactOperator {
 
   std::int64_t n() const { return op_.n(); }
 
-  /// Entry of the matrix by definition: the product of the factors' entries at the digits of row and column, and
-  /// of the sign.
+  /// Entry of the matrix by definition: the product of the factors' entries at the digits of row and column,
+  /// and of the sign.
   double entry(std::int64_t row, std::int64_t column) const;
 
   /// The n x n matrix by definition: the Kronecker product of the factors' matrices, columns times the signs

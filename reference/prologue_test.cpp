@@ -37,7 +37,8 @@ TEST(RmsNorm, DividesByTheRootMeanSquareAndRoundsTwice) {
   apply_prologue(problem, operands, rows.data());
   EXPECT_EQ(bf16_to_float(rows[4]), 0.0F);
   EXPECT_EQ(bf16_to_float(rows[0]), 1.0F);
-  // 3 / sqrt(5) = 1.3416.. is stored as 1.34375 before it meets its weight: 1.34375 * 1.0078125 = 1.354.. -> 1.3515625.
+  // 3 / sqrt(5) = 1.3416.. is stored as 1.34375 before it meets its weight: 1.34375 * 1.0078125 = 1.354.. ->
+  // 1.3515625.
   rows = bf16_of({1.0F, 3.0F, 1.0F, 3.0F, 1.0F, 1.0F, 1.0F, 1.0F});
   const std::vector<std::uint16_t> telling = bf16_of({1.0F, 1.0078125F, 1.0F, 1.0F});
   operands.weight = telling.data();

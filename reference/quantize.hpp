@@ -1,6 +1,6 @@
-// Every recipe of common/contract/encoding.hpp in plain C++: the truth about codes and scales, and what they stand for.
-// Each operation of a recipe is one IEEE fp32 operation (no contraction); conversions go by way of FP64.
-// Nothing here is shared with kernels or host variants.
+// Every recipe of common/contract/encoding.hpp in plain C++: the truth about codes and scales, and what they
+// stand for. Each operation of a recipe is one IEEE fp32 operation (no contraction); conversions go by way of
+// FP64. Nothing here is shared with kernels or host variants.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace fwht::reference {
 
-/// Nearest number of the format, ties to even, saturating; -0 keeps its sign. NaN gives 0x7F in e4m3 and +6 in
-/// e2m1 (the code 7), as the conversions of sm_100 do.
+/// Nearest number of the format, ties to even, saturating; -0 keeps its sign. NaN gives 0x7F in e4m3 and +6
+/// in e2m1 (the code 7), as the conversions of sm_100 do.
 std::uint8_t to_e4m3(float value);
 std::uint8_t to_e2m1(float value);
 /// Nearest integer in [low, high], ties to even; NaN gives 0.

@@ -50,8 +50,8 @@ const std::vector<double>& e2m1_numbers() {
   return values;
 }
 
-/// Bits of the first float whose code is at least k, for k = 1 ..; the floats of code k lie between two of them.
-/// The middle of two neighbours is a float; it belongs to the even code.
+/// Bits of the first float whose code is at least k, for k = 1 ..; the floats of code k lie between two of
+/// them. The middle of two neighbours is a float; it belongs to the even code.
 std::vector<std::uint32_t> first_floats(const std::vector<double>& values) {
   std::vector<std::uint32_t> first;
   for (std::size_t k = 1; k < values.size(); ++k) {
@@ -288,7 +288,8 @@ TEST(Recipes, FactorsThatOverflowAreTheLargestNumber) {
   EXPECT_EQ(code("nvfp4", 0x1p-9F, -0x1p-9F), 8);
 }
 
-/// Magnitudes over the whole range of fp32: every exponent, significands at both ends, in the middle and between.
+/// Magnitudes over the whole range of fp32: every exponent, significands at both ends, in the middle and
+/// between.
 std::vector<float> magnitudes() {
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 255; ++exponent) {

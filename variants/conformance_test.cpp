@@ -390,8 +390,8 @@ TEST(TenLies, Lie09ATestThatRanNothingHasNotPassed) {
 }
 
 // Every check of host memory catches some defect, save one: null and overlapping pointers are refused by
-// Plan::execute for every variant alike, so that no variant can get it wrong (common/contract/variant_test.cpp tests
-// it).
+// Plan::execute for every variant alike, so that no variant can get it wrong
+// (common/contract/variant_test.cpp tests it).
 TEST(BrokenVariants, EveryCheckCatchesSomething) {
   std::set<std::string> catching{"RefusedPointers"};
   for (const Broken& broken : broken_variants()) {

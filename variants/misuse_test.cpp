@@ -1,5 +1,5 @@
-// What a caller can do wrong with the public calls: each is one BadRequest that names value and limit, from one thread
-// and from eight at once, beside calls that are right. The sanitizer presets run this too.
+// What a caller can do wrong with the public calls: each is one BadRequest that names value and limit, from
+// one thread and from eight at once, beside calls that are right. The sanitizer presets run this too.
 #include <gtest/gtest.h>
 
 #include <barrier>

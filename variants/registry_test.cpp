@@ -299,7 +299,8 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
                            (encoded || !forwards(*other)) && offered_by(other->name) &&
                            other->supports(problem, machine.device);
                   });
-        // These take no plain Sylvester operator, so that their machine tells what the others' plain answer does.
+        // These take no plain Sylvester operator, so that their machine tells what the others' plain answer
+        // does.
         const bool runs_there = variant->name == "kronecker" ? machine.name == "H200"
                                 : variant->name == "factors" ? machine.name != "no CUDA"
                                                              : static_cast<bool>(plain);
@@ -332,8 +333,8 @@ TEST(Registry, EveryOfferOfTheTableIsAVariantsOwn) {
   }
 }
 
-// Operators of several factors, or with signs: who takes them, on every machine, for every dtype of its golden
-// row. The others name the operator.
+// Operators of several factors, or with signs: who takes them, on every machine, for every dtype of its
+// golden row. The others name the operator.
 TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakesEveryOperator{"cpu", "cpu_f64", "kokkos_serial", "kokkos_openmp"};
   // A matrix times 2^k where a launch fits, with or without signs, on an H200.

@@ -1,7 +1,7 @@
 // What a transform writes: numbers of a storage type, or codes of a quantized format with their scales.
 //
-// An encoding is a format (codes, what shares a scale, how scales are stored and where) and a recipe (the exact
-// arithmetic from values to scale and codes). docs/quantize.md says which consumer takes which.
+// An encoding is a format (codes, what shares a scale, how scales are stored and where) and a recipe (the
+// exact arithmetic from values to scale and codes). docs/quantize.md says which consumer takes which.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ enum class ScaleType : std::uint8_t {
   e4m3    ///< 1 byte
 };
 
-/// The arithmetic from values to scale and codes, named after the chain whose bits it gives. All in fp32, each
-/// operation rounded to nearest even; a = largest |y| of the group, NaN ignored; M = largest code value.
+/// The arithmetic from values to scale and codes, named after the chain whose bits it gives. All in fp32,
+/// each operation rounded to nearest even; a = largest |y| of the group, NaN ignored; M = largest code value.
 enum class Recipe : std::uint8_t {
   none,
   vllm_token,    ///< e4m3. s = max(a / 448, 1 / (448 * 512)), y / s
@@ -89,7 +89,8 @@ struct Encoding {
   constexpr bool operator==(const Encoding&) const = default;
 };
 
-/// The format with its default scale type, layout and recipe. `scales` is read where the format leaves a choice.
+/// The format with its default scale type, layout and recipe. `scales` is read where the format leaves a
+/// choice.
 Encoding make_encoding(CodeFormat format, ScaleGranularity scales = {});
 
 constexpr Element element_of(CodeFormat format) {
@@ -183,9 +184,9 @@ void validate(const Encoding& encoding, std::int64_t n);
 void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows, Dtype storage);
 
 /// "format", or "format:words" with commas between: "e4m3:row", "e4m3:tensor", "int8:128", "mxfp4", "nvfp4";
-/// then, where they differ from the default: "ue8m0" (scale type), "mn", "packed" or "128x4" (layout), "t8192"
-/// (token), and the recipe: "e4m3:128,ue8m0,mn,deepgemm", "mxfp4:rceil". "/f32" behind it where the intermediate
-/// is fp32. The plain encoding is "".
+/// then, where they differ from the default: "ue8m0" (scale type), "mn", "packed" or "128x4" (layout),
+/// "t8192" (token), and the recipe: "e4m3:128,ue8m0,mn,deepgemm", "mxfp4:rceil". "/f32" behind it where the
+/// intermediate is fp32. The plain encoding is "".
 std::string to_string(const Encoding& encoding);
 /// Inverse of to_string; words in any order. Throws BadRequest; validate() is still to be asked about n.
 Encoding parse_encoding(std::string_view text);

@@ -26,9 +26,9 @@ struct Array {
   constexpr bool operator==(const Array&) const = default;
 };
 
-/// Rows of codes that go to places of a cache instead of one behind the other. A page holds the codes of `tokens` rows,
-/// then their scales; row r goes to the place Operands::slots[r] of all places, counted through the pages. A row whose
-/// slot is negative or behind the last place is left out.
+/// Rows of codes that go to places of a cache instead of one behind the other. A page holds the codes of
+/// `tokens` rows, then their scales; row r goes to the place Operands::slots[r] of all places, counted
+/// through the pages. A row whose slot is negative or behind the last place is left out.
 struct Paging {
   std::int64_t tokens = 0;  ///< rows of a page; 0: rows lie as Array says
   std::int64_t pages = 0;
@@ -70,8 +70,8 @@ struct Problem {
   /// Bytes of the same, of the input and of the output's rows (codes, where it is encoded).
   std::int64_t span_bytes() const { return span_of(in) * bytes_of(in.dtype); }
   std::int64_t span_bytes_out() const;
-  /// Bytes that Operands::scales must have room for, padding included; 0 for the plain encoding, and for pages, which
-  /// hold the scales themselves.
+  /// Bytes that Operands::scales must have room for, padding included; 0 for the plain encoding, and for
+  /// pages, which hold the scales themselves.
   std::int64_t scale_bytes_out() const {
     return paging.is_none() ? scale_buffer_bytes(encoding, rows, n()) : 0;
   }
@@ -102,15 +102,16 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
 
 /// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
 /// row stride below n, different strides or an encoding in place, an unknown dtype, placement or operator, an
-/// encoding or prologue that does not fit n or rows, pages for rows without scales of their own, a scale that is not finite in fp32, or a span that does not fit 63-bit byte
-/// offsets. Says nothing about what a variant supports.
+/// encoding or prologue that does not fit n or rows, pages for rows without scales of their own, a scale that
+/// is not finite in fp32, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant
+/// supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of
 /// the output), "/to-bf16" (dtype of the output), "/s1" (scale), "/pdl" (programmatic dependent launch).
 /// Another operator than Sylvester's stands in place of n: "f16/28x512/r64". A prologue is a word of its own:
-/// "bf16/n128/r64/rope64", and so are pages: "/page64x100" is 100 pages of 64 rows. An encoding follows at the end:
-/// "bf16/n4096/r8192>e4m3:row".
+/// "bf16/n128/r64/rope64", and so are pages: "/page64x100" is 100 pages of 64 rows. An encoding follows at
+/// the end: "bf16/n4096/r8192>e4m3:row".
 std::string to_string(const Problem& problem);
 
 /// Inverse of to_string; also validates. Throws BadRequest.

@@ -1,7 +1,7 @@
 // What is done to rows in front of their transform, in the same kernel: P in y = encode(scale * Op P(x)).
 //
-// Every prologue gives the bits of the kernel that it stands for: numbers are computed in fp32, each operation rounded
-// to nearest even, and stored rows are rounded to the storage type (docs/quantize.md).
+// Every prologue gives the bits of the kernel that it stands for: numbers are computed in fp32, each
+// operation rounded to nearest even, and stored rows are rounded to the storage type (docs/quantize.md).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,13 @@ struct Prologue {
   enum class Kind : std::uint8_t {
     none,
     /// Root mean square normalization. q = sum of x^2: eight consecutive elements in ascending order by fused
-    /// multiply-add, then sums of neighbours, of neighbouring pairs, and so on. r = 1 / sqrt(q / n + epsilon). Then
-    /// x r, rounded to the storage type, times the weight, rounded again (as vLLM's kernel stores it).
+    /// multiply-add, then sums of neighbours, of neighbouring pairs, and so on. r = 1 / sqrt(q / n +
+    /// epsilon). Then x r, rounded to the storage type, times the weight, rounded again (as vLLM's kernel
+    /// stores it).
     rms_norm,
-    /// Rotary position embedding of the first `width` elements: pairs (a, b) become (a c - b s, b c + a s), with
-    /// cosine and sine of the row's position; products and sums are rounded one by one, then to the storage type.
+    /// Rotary position embedding of the first `width` elements: pairs (a, b) become (a c - b s, b c + a s),
+    /// with cosine and sine of the row's position; products and sums are rounded one by one, then to the
+    /// storage type.
     rope
   };
   Kind kind = Kind::none;
@@ -30,8 +32,9 @@ struct Prologue {
   constexpr bool operator==(const Prologue&) const = default;
 };
 
-/// Throws BadRequest, naming value and limit: a norm of rows whose n is no power of two; a width that is odd, below 2
-/// or above n; heads below 1, or that do not divide `rows`; an option of a kind that does not have it.
+/// Throws BadRequest, naming value and limit: a norm of rows whose n is no power of two; a width that is odd,
+/// below 2 or above n; heads below 1, or that do not divide `rows`; an option of a kind that does not have
+/// it.
 void validate(const Prologue& prologue, std::int64_t n, std::int64_t rows);
 
 /// "rms", "rope64", "rope64i" (interleaved), "rope64h32" (32 heads), "" for none.

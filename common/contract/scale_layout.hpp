@@ -10,14 +10,14 @@ namespace fwht {
 
 enum class ScaleLayout : std::uint8_t {
   row_major,  ///< row * columns + column, no padding
-  /// Column after column, each padded to a multiple of 4 rows: 16 bytes of fp32, as tensor copies need (DeepGEMM
-  /// on sm_90). Padding is not written.
+  /// Column after column, each padded to a multiple of 4 rows: 16 bytes of fp32, as tensor copies need
+  /// (DeepGEMM on sm_90). Padding is not written.
   mn_major,
   /// One exponent byte per scale, four columns in one int32, words MN-major like the above (DeepGEMM on
   /// sm_100). Missing columns of the last word and missing rows are zero.
   packed,
-  /// Tiles of 128 rows and 4 columns, 512 bytes each, the tiles of 128 rows one after another (cuBLAS, CUTLASS).
-  /// Padding to whole tiles is zero.
+  /// Tiles of 128 rows and 4 columns, 512 bytes each, the tiles of 128 rows one after another (cuBLAS,
+  /// CUTLASS). Padding to whole tiles is zero.
   swizzled_128x4
 };
 

@@ -35,11 +35,12 @@ struct Operands {
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
   /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
   const void* dense = nullptr;
-  /// Prologue rms: n weights in the input's dtype, and the number that is added to the mean square, on the host.
+  /// Prologue rms: n weights in the input's dtype, and the number that is added to the mean square, on the
+  /// host.
   const void* weight = nullptr;
   float epsilon = 0.0F;
-  /// Prologue rope: fp32 [positions, width], per position width / 2 cosines, then as many sines; and the position of
-  /// each group of Prologue::heads rows, which the caller answers for.
+  /// Prologue rope: fp32 [positions, width], per position width / 2 cosines, then as many sines; and the
+  /// position of each group of Prologue::heads rows, which the caller answers for.
   const float* cos_sin = nullptr;
   const std::int64_t* positions = nullptr;
   /// Where Problem::paging: the place of each row; no two rows have one place.
@@ -74,9 +75,9 @@ class Plan {
   /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
   /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
   /// BadRequest before anything is launched for a null pointer among the operands that the problem needs, an
-  /// operand that it does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of the
-  /// tensor that is not positive and finite, a negative epsilon, too few bytes for the scales, in != out for an in-place plan, or
-  /// overlapping spans for an out-of-place one.
+  /// operand that it does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of
+  /// the tensor that is not positive and finite, a negative epsilon, too few bytes for the scales, in != out
+  /// for an in-place plan, or overlapping spans for an out-of-place one.
   void execute(const Operands& operands, Stream stream = nullptr) const;
   /// Short form for problems without scales, signs and dense factors.
   void execute(const void* in, void* out, Stream stream = nullptr) const { execute({in, out}, stream); }
@@ -121,13 +122,13 @@ Support require_programmatic_launch(const DeviceInfo& device);
 Support require_no_prologue(const Problem& problem);
 Support require_no_pages(const Problem& problem);
 
-/// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that names what is not
-/// offered.
+/// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that
+/// names what is not offered.
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes = kAllDtypes);
 
 /// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no
-/// signs, no prologue, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the first part
-/// that is not offered.
+/// signs, no prologue, no encoding, one of `dtypes` for input and output. Otherwise a sentence that names the
+/// first part that is not offered.
 Support require_sylvester(const Problem& problem, std::int64_t smallest, std::int64_t largest,
                           std::span<const Dtype> dtypes = kAllDtypes);
 

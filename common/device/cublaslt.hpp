@@ -1,5 +1,5 @@
-// cuBLASLt, loaded when first asked for: a dense product to compare with. Nothing here needs the library to build or to
-// start; where it cannot be had, why_not() says so.
+// cuBLASLt, loaded when first asked for: a dense product to compare with. Nothing here needs the library to
+// build or to start; where it cannot be had, why_not() says so.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,23 @@ struct RowStrides {
   std::int64_t a = 0, d = 0;
 };
 
-/// d[m][n] = alpha a[m][k] b, all row-major, b contiguous, in one 16-bit storage type or in f32, fp32 sums. The kernel is
-/// the first choice of the library's heuristic for pointers of kAlignment bytes; partial sums are never rounded to 16 bits.
+/// d[m][n] = alpha a[m][k] b, all row-major, b contiguous, in one 16-bit storage type or in f32, fp32 sums.
+/// The kernel is the first choice of the library's heuristic for pointers of kAlignment bytes; partial sums
+/// are never rounded to 16 bits.
 class Matmul {
  public:
   static constexpr std::size_t kAlignment = 16;
 
-  /// Throws BadRequest where why_not() does or the library offers no kernel, std::runtime_error for its other errors.
+  /// Throws BadRequest where why_not() does or the library offers no kernel, std::runtime_error for its other
+  /// errors.
   Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha = 1.0F,
          RowStrides strides = {});
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  /// Enqueues only. The object owns a workspace: one launch must be ordered behind the other, as by one stream.
+  /// Enqueues only. The object owns a workspace: one launch must be ordered behind the other, as by one
+  /// stream.
   void enqueue(const void* a, const void* b, void* d, Stream stream) const;
 
   /// Of the library, as it numbers itself: 130100.

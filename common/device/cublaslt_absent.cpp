@@ -1,5 +1,5 @@
-// Where cuBLASLt is not there to build with. FWHT_CUBLASLT_BY_CUDA: cublaslt_cuda.cpp is built too, and has the library
-// where the header is found.
+// Where cuBLASLt is not there to build with. FWHT_CUBLASLT_BY_CUDA: cublaslt_cuda.cpp is built too, and has
+// the library where the header is found.
 #if !defined(FWHT_CUBLASLT_BY_CUDA) || !__has_include(<cublasLt.h>)
 #include "common/device/cublaslt.hpp"
 #include "common/host/error.hpp"

@@ -10,7 +10,8 @@
 
 namespace fwht {
 
-/// Does not wait for the default stream: uploads there are not ordered before it, and it may be used while another stream is captured.
+/// Does not wait for the default stream: uploads there are not ordered before it, and it may be used while
+/// another stream is captured.
 class OwnedStream {
  public:
   OwnedStream() { FWHT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }

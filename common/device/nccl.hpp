@@ -51,8 +51,9 @@ std::unique_ptr<Communicator> connect(const UniqueId& id, const Rank& rank, Time
                                       Interruption interrupted = {});
 
 /// The same over a communicator that the caller made (ncclCommInitRank, torch.distributed ...) and destroys.
-/// It should have been used before: NCCL connects ranks at their first exchange, and waits for them inside the
-/// call, where no limit reaches; connect() has done that. Where waiting ends with an error, it has been aborted. Throws BadRequest when it has not `size` ranks.
+/// It should have been used before: NCCL connects ranks at their first exchange, and waits for them inside
+/// the call, where no limit reaches; connect() has done that. Where waiting ends with an error, it has been
+/// aborted. Throws BadRequest when it has not `size` ranks.
 std::unique_ptr<Communicator> adopt(ncclComm* communicator, int size, Interruption interrupted = {});
 
 }  // namespace fwht::nccl

@@ -1,4 +1,5 @@
-// Whether the build has machine code of sm_90a, Hopper's own instructions: CMake says so to the files that ask.
+// Whether the build has machine code of sm_90a, Hopper's own instructions: CMake says so to the files that
+// ask.
 #pragma once
 
 namespace fwht {

@@ -32,8 +32,8 @@ class DeviceScope {
 void require_reachable(std::string_view name, const void* pointer, int device);
 
 struct StreamState {
-  /// Of no other stream while the program runs, destroyed ones included; of no other stream of the same capture
-  /// while the stream is captured.
+  /// Of no other stream while the program runs, destroyed ones included; of no other stream of the same
+  /// capture while the stream is captured.
   std::uint64_t id = 0;
   std::uint64_t capture_id = 0;  ///< of the graph that the stream is being captured into; 0: none
   bool is_per_thread = false;    ///< cudaStreamPerThread: another stream in every thread

@@ -27,8 +27,8 @@ class Communicator {
   int size() const { return size_; }
   Memory memory() const { return memory_; }
 
-  /// receive[r] = send of rank r, for all r: size() pieces of `bytes` bytes in rank order. `send` may be where
-  /// it ends up, receive[rank()].
+  /// receive[r] = send of rank r, for all r: size() pieces of `bytes` bytes in rank order. `send` may be
+  /// where it ends up, receive[rank()].
   virtual void all_gather(const void* send, void* receive, std::int64_t bytes, Stream stream) = 0;
   /// receive[r] = piece `rank()` of what rank r sends: both are size() pieces of `bytes` bytes.
   virtual void all_to_all(const void* send, void* receive, std::int64_t bytes, Stream stream) = 0;
@@ -49,8 +49,8 @@ class Communicator {
   Memory memory_;
 };
 
-/// A group of one rank, which needs neither NCCL nor threads. Its all_gather and all_to_all copy at once, so they
-/// cannot be captured; all_reduce does nothing.
+/// A group of one rank, which needs neither NCCL nor threads. Its all_gather and all_to_all copy at once, so
+/// they cannot be captured; all_reduce does nothing.
 std::unique_ptr<Communicator> single_rank(Memory memory);
 
 /// What one rank says of itself before the ranks start something together.

@@ -15,8 +15,8 @@ class BadRequest : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// A message as one line of a terminal: control characters, which a file or an option may have brought along, become
-/// '?', and what is longer than 2000 bytes ends in "...".
+/// A message as one line of a terminal: control characters, which a file or an option may have brought along,
+/// become '?', and what is longer than 2000 bytes ends in "...".
 inline std::string printable(std::string_view message) {
   constexpr std::size_t kMost = 2000;
   std::string line(message.substr(0, kMost));
@@ -26,8 +26,8 @@ inline std::string printable(std::string_view message) {
   return message.size() > kMost ? line + "..." : line;
 }
 
-/// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure, which a
-/// standard output that takes no more is too.
+/// The one place where a program turns exceptions into exit codes: 2 for a bad request, 1 for a failure,
+/// which a standard output that takes no more is too.
 template <class Body>
 int run_main(std::string_view program, Body&& body) {
   try {

@@ -1,5 +1,6 @@
 #pragma once
-// Text of parts, for messages: concat("n=", n, " must be a power of two"). Numbers read as those of std::format("{}").
+// Text of parts, for messages: concat("n=", n, " must be a power of two"). Numbers read as those of
+// std::format("{}").
 #include <array>
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,5 @@
-// Linear layers of others as variants: checked against FP64, timed by the same protocol, beside the same limit.
+// Linear layers of others as variants: checked against FP64, timed by the same protocol, beside the same
+// limit.
 #pragma once
 
 #include <span>
@@ -11,8 +12,9 @@ namespace fwht::bench {
 
 inline constexpr std::size_t kMostLinearPeers = 4;
 
-/// One variant for each, in device memory, without rotation. They serve until this is called again; `peers` must live as
-/// long. Throws BadRequest for more than kMostLinearPeers, and for a peer without name, settings or functions.
+/// One variant for each, in device memory, without rotation. They serve until this is called again; `peers`
+/// must live as long. Throws BadRequest for more than kMostLinearPeers, and for a peer without name, settings
+/// or functions.
 std::vector<const LinearVariant*> linear_variants_of(std::span<const fwht_bench_linear_peer> peers);
 
 }  // namespace fwht::bench

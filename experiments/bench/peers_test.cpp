@@ -102,7 +102,8 @@ TEST(Peers, TakeContiguousRows) {
             this_device().has_cuda() ? "?" : "");
 }
 
-/// Contents of a buffer after a plan without numerics, whose errors are those of FP64 times `factor` of one rounding.
+/// Contents of a buffer after a plan without numerics, whose errors are those of FP64 times `factor` of one
+/// rounding.
 class Sloppy final : public Plan {
  public:
   Sloppy(const Problem& problem, double factor) : Plan(problem), factor_(factor) {}

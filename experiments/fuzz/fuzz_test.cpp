@@ -1,6 +1,7 @@
-// Mutated files and command lines, seeded: every reader accepts or says BadRequest, every program ends with 0, 1 or 2 and
-// one sentence, and what is refused leaves the disk as it was. FWHT_FUZZ_SECONDS (default 30, for both tests together) and
-// FWHT_FUZZ_SEED (default 1) make it longer or different; a failure prints seed, number and input of its case.
+// Mutated files and command lines, seeded: every reader accepts or says BadRequest, every program ends with
+// 0, 1 or 2 and one sentence, and what is refused leaves the disk as it was. FWHT_FUZZ_SECONDS (default 30,
+// for both tests together) and FWHT_FUZZ_SEED (default 1) make it longer or different; a failure prints seed,
+// number and input of its case.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

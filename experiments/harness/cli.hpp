@@ -52,7 +52,8 @@ std::vector<const Variant*> select_variants(const std::vector<std::string>& name
 /// The names, for context.json.
 std::vector<std::string> names_of(const std::vector<const Variant*>& variants);
 
-/// This machine with CUDA device `ordinal` (default: 0) made current. One that was asked for must exist: BadRequest.
+/// This machine with CUDA device `ordinal` (default: 0) made current. One that was asked for must exist:
+/// BadRequest.
 DeviceInfo open_device(std::optional<int> ordinal);
 
 /// One line a variant: where it runs, and what it supports on this machine or why it does not.

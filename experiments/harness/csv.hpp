@@ -1,5 +1,6 @@
-// CSV tables that survive being killed: every row is on disk as soon as it is known. Own code: the writer needs to know
-// how much of a row is on disk, the reader a half line from a whole one, and a record on one line is parsed in ten lines.
+// CSV tables that survive being killed: every row is on disk as soon as it is known. Own code: the writer
+// needs to know how much of a row is on disk, the reader a half line from a whole one, and a record on one
+// line is parsed in ten lines.
 #pragma once
 
 #include <cstdint>
@@ -49,14 +50,15 @@ class CsvWriter {
 /// Those columns of the row that the table has.
 CsvRow part_of(const CsvRow& row, std::string_view table);
 
-/// All complete rows; empty when there is no file. Throws BadRequest with file, line, column and value for a header
-/// other than `columns`, a row with another number of fields, and what is no value of its column.
+/// All complete rows; empty when there is no file. Throws BadRequest with file, line, column and value for a
+/// header other than `columns`, a row with another number of fields, and what is no value of its column.
 std::vector<CsvRow> read_csv(const std::filesystem::path& path, const std::vector<Column>& columns);
 
 /// Cuts off a last line without an end.
 void cut_half_line(const std::filesystem::path& path);
 
-/// One record as a line without its end: fields with commas or quotes are quoted; control characters become blanks.
+/// One record as a line without its end: fields with commas or quotes are quoted; control characters become
+/// blanks.
 std::string csv_line(const std::vector<std::string>& fields);
 std::vector<std::string> parse_csv_line(std::string_view line);
 

@@ -15,7 +15,8 @@
 // - write<S>_v<V>_t<T>: one_shot that stores S bytes for every 16 that it loads: the limit of what writes
 // less
 //   than it reads; rotated_write and programmatic_write as above.
-// - write0_bulk_<K>k: the same for what writes hardly anything, a bulk copy of K KiB into shared memory a CTA. sm_90.
+// - write0_bulk_<K>k: the same for what writes hardly anything, a bulk copy of K KiB into shared memory a
+//   CTA. sm_90.
 // - bulk_*_<S>x<K>k: cp.async.bulk into S stages of K KiB of shared memory and out again, the signs flipped
 //   in between. One thread issues, so that registers hold no data in flight. sm_90.
 #include <algorithm>
@@ -183,9 +184,9 @@ __global__ void __launch_bounds__(T) folded(Fold fold, unsigned rotation, std::u
   }
 }
 
-// folded for S = 0, a reader: hardly anything is stored, so every instruction between launch and loads counts. Places are
-// 32-bit numbers. `unread` is no fold of any data, as the compiler cannot know: it keeps loads alive that nothing is
-// stored of.
+// folded for S = 0, a reader: hardly anything is stored, so every instruction between launch and loads
+// counts. Places are 32-bit numbers. `unread` is no fold of any data, as the compiler cannot know: it keeps
+// loads alive that nothing is stored of.
 template <int V, int T, bool is_programmatic>
 __global__ void __launch_bounds__(T) reader(Fold fold, unsigned rotation, std::uint64_t unread) {
   if constexpr (is_programmatic) ptx::griddepcontrol_wait();

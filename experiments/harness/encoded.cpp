@@ -89,8 +89,8 @@ Verdict plain_result(const Variant& variant, const Problem& problem, TruthCache&
   return checked.verdict;
 }
 
-/// The fp32 results of all rows where the truth's are integers whose sums are exact, as plans of these steps must have
-/// them; empty where they are not exact.
+/// The fp32 results of all rows where the truth's are integers whose sums are exact, as plans of these steps
+/// must have them; empty where they are not exact.
 Bytes exact_values(const Problem& problem, const Numerics& numerics, const Truth& truth) {
   Problem wide = make_problem(Dtype::f32, problem.op, truth.period.rows);
   wide.scale = problem.scale;
@@ -160,8 +160,8 @@ Verdict compare(const Problem& problem, const reference::Encoded& want, const By
   return verdict ? compare_codes(problem, want.codes, got) : verdict;
 }
 
-/// Codes of the fp32 result itself, which nobody stores: bit for bit on integer rows, whose fp32 result follows from the
-/// plan's steps; the error on rows of `input`, from the plan's own codes.
+/// Codes of the fp32 result itself, which nobody stores: bit for bit on integer rows, whose fp32 result
+/// follows from the plan's steps; the error on rows of `input`, from the plan's own codes.
 EncodedChecked check_of_fp32(const Plan& plan, TruthCache& truths, reference::InputClass input,
                              std::uint64_t seed, Slices& slices) {
   const Problem& problem = plan.problem();

@@ -23,11 +23,11 @@ struct EncodedChecked {
   double rel_l2 = 0.0;  ///< of what codes and scales stand for, against FP64; over one period
 };
 
-/// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must be
-/// those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
-/// result itself is judged against FP64 (check_plan). H_1 has its input for a plain result. Codes of the fp32 result
-/// (/f32) are judged so on integer rows, whose fp32 result follows from the plan's steps; rel_l2 is that of the plan's own
-/// codes of the truth's rows, and they are what the slices have then.
+/// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must
+/// be those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
+/// result itself is judged against FP64 (check_plan). H_1 has its input for a plain result. Codes of the fp32
+/// result (/f32) are judged so on integer rows, whose fp32 result follows from the plan's steps; rel_l2 is
+/// that of the plan's own codes of the truth's rows, and they are what the slices have then.
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
                              reference::InputClass input, std::uint64_t seed, Slices& slices);
 

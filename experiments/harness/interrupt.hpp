@@ -6,8 +6,8 @@
 
 namespace fwht::harness {
 
-/// As long as one lives, the first SIGINT or SIGTERM is only noted, and said on stderr; a second one ends the process at
-/// once. Afterwards the handlers are those of before: the caller may be a library's user.
+/// As long as one lives, the first SIGINT or SIGTERM is only noted, and said on stderr; a second one ends the
+/// process at once. Afterwards the handlers are those of before: the caller may be a library's user.
 class InterruptWatch {
  public:
   InterruptWatch();

@@ -40,13 +40,15 @@ struct RunInfo {
 
 class ResultsFolder {
  public:
-  /// A new folder, or an empty one. Throws BadRequest when something is there already or it cannot be written.
+  /// A new folder, or an empty one. Throws BadRequest when something is there already or it cannot be
+  /// written.
   static ResultsFolder create(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
-  /// One more run in a folder that is there: its rows stay untouched, half a last line of a killed run is cut off.
-  /// Throws BadRequest when it is no results folder, another program writes it, it has another format_version, comes
-  /// from other sources or another device, or a file is not what the last run left (row counts and hashes).
+  /// One more run in a folder that is there: its rows stay untouched, half a last line of a killed run is cut
+  /// off. Throws BadRequest when it is no results folder, another program writes it, it has another
+  /// format_version, comes from other sources or another device, or a file is not what the last run left (row
+  /// counts and hashes).
   static ResultsFolder resume(const std::filesystem::path& path, const Provenance& provenance,
                               const RunInfo& run);
 
@@ -67,8 +69,8 @@ class ResultsFolder {
   /// Its rows so far. Throws BadRequest with file, line, column and value for what the schema does not allow.
   std::vector<CsvRow> rows(const std::string& name) const;
 
-  /// Writes the end of this run into context.json, with the row count and the hash of every table. Without it the run
-  /// counts as unfinished. Throws std::runtime_error when the disk takes no more.
+  /// Writes the end of this run into context.json, with the row count and the hash of every table. Without it
+  /// the run counts as unfinished. Throws std::runtime_error when the disk takes no more.
   void finish();
 
  private:
@@ -85,8 +87,9 @@ class ResultsFolder {
 /// The command that goes on with a folder: that of `argv`, with --resume in place of --output and --resume.
 std::string command_to_resume(int argc, const char* const* argv, const std::filesystem::path& folder);
 
-/// The body of a program that writes a folder. SIGINT, SIGTERM and failures say how to go on; `body` returns between two
-/// measurements once interrupted_by() is set. Returns the exit code: that of `body`, or 128 + the signal.
+/// The body of a program that writes a folder. SIGINT, SIGTERM and failures say how to go on; `body` returns
+/// between two measurements once interrupted_by() is set. Returns the exit code: that of `body`, or 128 + the
+/// signal.
 int write_folder(ResultsFolder& folder, int argc, const char* const* argv, const std::function<int()>& body);
 
 }  // namespace fwht::harness

@@ -38,8 +38,8 @@ struct Column {
 /// Empty when `text` is a value of the column, else one sentence.
 std::string why_no_value(const Column& column, std::string_view text);
 
-/// Empty when every field is a value of its column and a row whose status is ok has all that it must, else one
-/// sentence. A column that `row` does not name is empty.
+/// Empty when every field is a value of its column and a row whose status is ok has all that it must, else
+/// one sentence. A column that `row` does not name is empty.
 std::string why_no_row(const std::vector<Column>& columns, const std::map<std::string, std::string>& row);
 
 struct Table {

@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4) of a file's bytes. Own code: these 60 lines are all that a dependency on OpenSSL would be for.
+// SHA-256 (FIPS 180-4) of a file's bytes. Own code: these 60 lines are all that a dependency on OpenSSL would
+// be for.
 #pragma once
 
 #include <string>

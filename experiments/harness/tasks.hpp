@@ -20,9 +20,8 @@ struct Task {
 };
 
 /// Runs what the folder's table does not hold completely. A task that throws becomes a row with status
-/// "failed"; status "ok" is added where a row has none. Ends early when the device is lost or a signal has come
-/// (interrupted_by). True when
-/// everything was run.
+/// "failed"; status "ok" is added where a row has none. Ends early when the device is lost or a signal has
+/// come (interrupted_by). True when everything was run.
 bool run_tasks(const std::vector<Task>& tasks, const std::string& table, const DeviceInfo& device,
                ResultsFolder& folder);
 

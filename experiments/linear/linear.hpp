@@ -16,8 +16,8 @@
 
 namespace fwht::linear_layers {
 
-/// Weights, tokens and truths that were made once and serve every variant. For large layers the truth has about 256
-/// columns.
+/// Weights, tokens and truths that were made once and serve every variant. For large layers the truth has
+/// about 256 columns.
 class Data {
  public:
   explicit Data(int threads) : threads_(threads) {}
@@ -41,8 +41,8 @@ class Data {
 /// What tables say of a problem: m, n, k, group, zero points ..., bytes_read, bytes_written.
 harness::CsvRow columns_of(const LinearVariant& variant, const LinearProblem& problem);
 
-/// The plan on random weights. What a launch reads is one block, packed weights and then x, so that cold mode rotates
-/// over weights; the fewest bytes, which the limit reads, are those of the problem.
+/// The plan on random weights. What a launch reads is one block, packed weights and then x, so that cold mode
+/// rotates over weights; the fewest bytes, which the limit reads, are those of the problem.
 harness::Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const LinearPlan> plan,
                                 Data& data);
 
@@ -57,8 +57,9 @@ struct Case {
 std::vector<harness::Task> tasks(const std::vector<Case>& cases, harness::Bench& bench,
                                  harness::Limits& limits, Data& data);
 
-/// Named lists of problems: "smoke", "paper" (arXiv 2402.00025: m = 1 .. 16, n = k = 512 .. 16384), "headline" (m = 1 .. 64,
-/// n = k = 4096 .. 16384), "rotated" (without rotation, with the full one and in blocks of 128), "shapes" (of models). Throws BadRequest that lists them.
+/// Named lists of problems: "smoke", "paper" (arXiv 2402.00025: m = 1 .. 16, n = k = 512 .. 16384),
+/// "headline" (m = 1 .. 64, n = k = 4096 .. 16384), "rotated" (without rotation, with the full one and in
+/// blocks of 128), "shapes" (of models). Throws BadRequest that lists them.
 std::vector<LinearProblem> problem_list(const std::string& name);
 
 }  // namespace fwht::linear_layers

@@ -156,8 +156,8 @@ TEST(LinearSubject, TasksMakeRowsOfTheTable) {
 }
 
 TEST(RotationStudy, SpreadsOutliersOfWeights) {
-  // Outlier channels of weights and normal tokens: rotation must make the 4-bit weights better; tokens of one size gain
-  // nothing from it in int8.
+  // Outlier channels of weights and normal tokens: rotation must make the 4-bit weights better; tokens of one
+  // size gain nothing from it in int8.
   double plain = 0.0, whole = 0.0;
   for (const harness::Task& task : rotation_tasks()) {
     if (task.identity.at("weights") != "outlier_channels" || task.identity.at("input") != "normal") continue;

@@ -36,8 +36,8 @@ void finish(const CLI::App& app, BenchmarkOptions& options);
 void run_benchmarks(const std::vector<Job>& jobs, const std::function<Outcome(const Job&)>& measure,
                     const BenchmarkOptions& options, const Provenance& provenance);
 
-/// Whether a report came to its end: one JSON text, or whole lines. A device or a pipe cannot be looked at and counts as
-/// whole.
+/// Whether a report came to its end: one JSON text, or whole lines. A device or a pipe cannot be looked at
+/// and counts as whole.
 bool is_whole_report(const std::string& path, const std::string& format);
 
 }  // namespace fwht::sweep

@@ -64,8 +64,8 @@ Job make_job(const Contestant& contestant, const Case& c,
   return {harness::describe(contestant.name, contestant.memory, c.problem), c.mode, make};
 }
 
-// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when they are
-// made (Workspace::get).
+// Buffers that no memory of this machine holds, told before a folder is made; what is free is looked at when
+// they are made (Workspace::get).
 Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& device) {
   const bool on_host = buffers.memory == Memory::host;
   const std::int64_t there = on_host ? device.host_memory_bytes : device.memory_bytes;
@@ -75,7 +75,8 @@ Support fits_into_memory(const harness::Buffers& buffers, const DeviceInfo& devi
                       on_host ? "host" : "device", there >> 20)};
 }
 
-// In polynomial time where the library can, and never deep enough for its stack: an expression is text from outside.
+// In polynomial time where the library can, and never deep enough for its stack: an expression is text from
+// outside.
 std::regex filter_expression(const std::string& text) {
 #ifdef __GLIBCXX__
   constexpr auto kSyntax = std::regex::extended | std::regex_constants::__polynomial;

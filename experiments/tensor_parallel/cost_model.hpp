@@ -62,8 +62,8 @@ struct MeasuredLayer {
   std::map<std::string, double> pieces;
 };
 
-/// The machine that those layers of m tokens were measured on: projections by least squares over all shapes and
-/// numbers of ranks, the rest by medians. What no layer shows stays as in `machine`.
+/// The machine that those layers of m tokens were measured on: projections by least squares over all shapes
+/// and numbers of ranks, the rest by medians. What no layer shows stays as in `machine`.
 Machine fitted(std::span<const MeasuredLayer> layers, std::int64_t m, Machine machine = {});
 
 /// The best speed-up over naive that arXiv 2402.04925 reports for a shape (A100 and H100, fp16 collectives

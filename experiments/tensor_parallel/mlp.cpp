@@ -404,8 +404,8 @@ double addition_variance(double a, double b) {
   return ulp <= grid ? 0.0 : (ulp * ulp + 2.0 * grid * grid) / 12.0;
 }
 
-/// Every rank rounds its part, every addition its sum. The order of additions is not known: the worst one, set
-/// of parts by set of parts.
+/// Every rank rounds its part, every addition its sum. The order of additions is not known: the worst one,
+/// set of parts by set of parts.
 double variance_of_reduction(const std::vector<double>& parts) {
   const std::size_t sets = std::size_t{1} << parts.size();
   std::vector<double> sum(sets, 0.0), worst(sets, 0.0);
@@ -430,11 +430,11 @@ double squares(const std::vector<double>& values) {
   return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
 }
 
-/// What sum (e + b)^2 exceeds with a probability of 2 exp(-t) at most, for errors e with these variances and known
-/// ones b: sum l + 2 sqrt(t sum l^2) + 2 t max l for e alone (Laurent and Massart 2000, lemma 1), l the
-/// eigenvalues of the errors' covariance; |b|^2; 2 sqrt(2 t max l) |b| for both (a Gaussian tail). The columns of
-/// one row share the errors of h, so of C columns and K effective rows of random weights sum l^2 is
-/// (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
+/// What sum (e + b)^2 exceeds with a probability of 2 exp(-t) at most, for errors e with these variances and
+/// known ones b: sum l + 2 sqrt(t sum l^2) + 2 t max l for e alone (Laurent and Massart 2000, lemma 1), l the
+/// eigenvalues of the errors' covariance; |b|^2; 2 sqrt(2 t max l) |b| for both (a Gaussian tail). The
+/// columns of one row share the errors of h, so of C columns and K effective rows of random weights sum l^2
+/// is (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
 double largest_squares(const MlpProblem& problem, const std::vector<double>& of_h,
                        const std::vector<double>& of_y, const std::vector<double>& known) {
   constexpr double kT = 20.7;  // exp(-20.7) = 1e-9

@@ -110,14 +110,14 @@ GptqWeights with_rows(const GptqWeights& weights, const std::vector<std::int64_t
 MlpWeights integer_weights(const MlpShape& shape, std::int64_t group, bool act_order, std::uint64_t seed);
 std::vector<std::uint16_t> integer_tokens(const MlpShape& shape, std::int64_t m, std::uint64_t seed);
 
-/// Truth by definition, nothing permuted, nothing spread, in FP64: h = m x n1 (h = gate * up where gated), and
-/// y = (h rotated) W_down for some columns, m x columns.size().
+/// Truth by definition, nothing permuted, nothing spread, in FP64: h = m x n1 (h = gate * up where gated),
+/// and y = (h rotated) W_down for some columns, m x columns.size().
 struct MlpTruth {
   std::vector<double> hidden;
   std::vector<double> y;
-  /// What the relative L2 error of such columns may be: 0 without rotation, where integers stay exact. With one,
-  /// from the variance of every rounding on the way (docs/numerics.md, "Layers over ranks"); a layer that rounds
-  /// as it says exceeds it with a probability of 2e-9 at most.
+  /// What the relative L2 error of such columns may be: 0 without rotation, where integers stay exact. With
+  /// one, from the variance of every rounding on the way (docs/numerics.md, "Layers over ranks"); a layer
+  /// that rounds as it says exceeds it with a probability of 2e-9 at most.
   double rel_l2_bound = 0.0;
 };
 MlpTruth mlp_truth(const MlpProblem& problem, const MlpWeights& weights,

@@ -138,8 +138,8 @@ TEST_P(EveryAlgorithm, RotatesAsItsOperatorSays) {
   }
 }
 
-/// The relative error of y where h as W_down meets it, the part of each rank and their sum are rounded to fp16,
-/// `more` times once more than a layer does it: h at another place of the grid.
+/// The relative error of y where h as W_down meets it, the part of each rank and their sum are rounded to
+/// fp16, `more` times once more than a layer does it: h at another place of the grid.
 double error_of_roundings(const MlpProblem& problem, const MlpWeights& weights, const MlpTruth& truth,
                           int more) {
   const sharded::ShardedProblem rotation = rotation_of(problem);

@@ -291,7 +291,8 @@ std::vector<MlpProblem> points_of(const StudyOptions& options, int ranks) {
 
 namespace {
 
-/// Whether no rank was interrupted: the same answer on all of them, so that none waits for one that has stopped.
+/// Whether no rank was interrupted: the same answer on all of them, so that none waits for one that has
+/// stopped.
 bool all_go_on(Communicator& communicator, TimeLimit limit) {
   try {
     agree(communicator, {"", harness::interrupted_by() == 0 ? "" : "interrupted"}, limit);

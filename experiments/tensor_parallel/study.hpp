@@ -57,13 +57,13 @@ class WeightsCache {
 
 /// Runs every point on this rank. All ranks of the communicator call with the same options. A point that all
 /// ranks refuse is reported with its reason, and the next one follows; an error on one rank alone ends the
-/// run. `report` is called as soon as a point is done. False when a result was wrong, or when SIGINT or SIGTERM has
-/// come to any rank: then all stop before the next point.
+/// run. `report` is called as soon as a point is done. False when a result was wrong, or when SIGINT or
+/// SIGTERM has come to any rank: then all stop before the next point.
 bool run_study(const StudyOptions& options, Communicator& communicator, const DeviceInfo& device,
                WeightsCache& cache, const std::function<void(const PointResult&)>& report);
 
-/// What the model says of every point, T = 1 .. 8 and two hosts of eight: rows of tensor_parallel_model.csv. By
-/// the machine that is fitted to `layers`, or by what is published where there are none.
+/// What the model says of every point, T = 1 .. 8 and two hosts of eight: rows of tensor_parallel_model.csv.
+/// By the machine that is fitted to `layers`, or by what is published where there are none.
 std::vector<harness::CsvRow> model_rows(const StudyOptions& options,
                                         std::span<const MeasuredLayer> layers = {});
 

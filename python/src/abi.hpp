@@ -1,5 +1,5 @@
-// What every function of the C ABI is made of: structs read, exceptions turned into a status and a message, answers as
-// JSON.
+// What every function of the C ABI is made of: structs read, exceptions turned into a status and a message,
+// answers as JSON.
 #pragma once
 
 #include <algorithm>

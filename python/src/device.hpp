@@ -1,5 +1,5 @@
-// What the C ABI asks of the CUDA runtime beside common/device/stream_query.hpp. Implemented by device_cuda.cpp, or by
-// device_host.cpp in a build without CUDA.
+// What the C ABI asks of the CUDA runtime beside common/device/stream_query.hpp. Implemented by
+// device_cuda.cpp, or by device_host.cpp in a build without CUDA.
 #pragma once
 
 #include <cstdint>

@@ -43,11 +43,12 @@ Support supports(const LinearProblem& problem, const LinearPlace& place);
 std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place);
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const LinearPlace& place);
 
-/// The plan by which `transform` works, where all streams and threads may use it at once; nullptr where it keeps
-/// none. A new one on the host.
+/// The plan by which `transform` works, where all streams and threads may use it at once; nullptr where it
+/// keeps none. A new one on the host.
 std::shared_ptr<const Plan> kept_plan(const Problem& problem, const Place& place);
 
-/// By a plan that is made on first use and, on a device, kept (fwht::transform). Throws as make_plan and Plan::execute.
+/// By a plan that is made on first use and, on a device, kept (fwht::transform). Throws as make_plan and
+/// Plan::execute.
 void transform(const Problem& problem, const Place& place, const Operands& operands, Stream stream);
 
 }  // namespace fwht::c_abi

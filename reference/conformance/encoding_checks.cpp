@@ -22,8 +22,8 @@ using Kind = ScaleGranularity::Kind;
 
 constexpr std::uint64_t kSeed = 20;
 
-/// Rows of one kind after another, so that short batches have all of them: ordinary ones, and those at which a
-/// quantizer has a special case, before or after the transform.
+/// Rows of one kind after another, so that short batches have all of them: ordinary ones, and those at which
+/// a quantizer has a special case, before or after the transform.
 enum class Row {
   normal,
   outliers,     ///< normal with few elements 100 times larger
@@ -263,14 +263,15 @@ std::span<const std::string_view> telling_encodings() {
   return kTelling;
 }
 
-/// All encodings where kernels differ by n. On the host one loop serves every n: all of them at one length, the
-/// telling ones at others.
+/// All encodings where kernels differ by n. On the host one loop serves every n: all of them at one length,
+/// the telling ones at others.
 std::span<const std::string_view> encodings_at(const Session& session, std::int64_t n) {
   if (session.on_device() || n == 128) return all_encodings();
   return n <= 4096 ? telling_encodings() : std::span<const std::string_view>();
 }
 
-/// Encodings of rows of several factors, where kernels differ by element, by what shares a scale, and by layout.
+/// Encodings of rows of several factors, where kernels differ by element, by what shares a scale, and by
+/// layout.
 std::span<const std::string_view> encodings_of_operators(const Session& session) {
   static constexpr std::string_view kOnDevice[] = {"e4m3:row",
                                                    "e4m3:row,sglang_token",
@@ -304,8 +305,8 @@ std::vector<Operator> operators_of_lengths(const Session& session) {
 
 }  // namespace
 
-// F1. Codes and scales of every encoding: the reference's, applied to the variant's own plain result. All kinds of
-// rows.
+// F1. Codes and scales of every encoding: the reference's, applied to the variant's own plain result. All
+// kinds of rows.
 void encoded_codes(Session& session) {
   const std::int64_t kinds = static_cast<std::int64_t>(Row::count);
   for (const std::int64_t n : session.sizes()) {
@@ -466,8 +467,8 @@ void small_encodings(Session& session) {
   }
 }
 
-// F2. Quantized from fp32. On integer rows the fp32 result is known bit for bit; where the variant takes f32 data
-// with the same steps, their result is the fp32 result of the same rows in 16 bit.
+// F2. Quantized from fp32. On integer rows the fp32 result is known bit for bit; where the variant takes f32
+// data with the same steps, their result is the fp32 result of the same rows in 16 bit.
 void encoded_intermediate(Session& session) {
   const auto in_f32 = [](Problem problem) {
     problem.encoding = {};
@@ -513,8 +514,8 @@ void encoded_intermediate(Session& session) {
   }
 }
 
-// F3. Ragged rows, strides of input and output, pointers off the 16-byte grid where the plan allows them, another
-// poison, programmatic launch: the same bits.
+// F3. Ragged rows, strides of input and output, pointers off the 16-byte grid where the plan allows them,
+// another poison, programmatic launch: the same bits.
 void encoded_shapes(Session& session) {
   for (const Operator& op : operators_of_lengths(session)) {
     const std::int64_t n = op.n();

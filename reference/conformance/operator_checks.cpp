@@ -157,8 +157,8 @@ void operator_integers(Session& session) {
   }
 }
 
-// <Op x, u> = <x, Op^T u>, in integers: the plan against that of the transposed operator, no truth between them.
-// With a base that is not symmetric a missing transpose shows.
+// <Op x, u> = <x, Op^T u>, in integers: the plan against that of the transposed operator, no truth between
+// them. With a base that is not symmetric a missing transpose shows.
 void operator_adjoint(Session& session) {
   constexpr std::int64_t kRows = 5;
   for (const Operator& op : session.operators()) {

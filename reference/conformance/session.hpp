@@ -24,8 +24,8 @@ namespace fwht::conformance {
 /// Raw storage on the host, laid out as a Problem says.
 using Bytes = std::vector<std::byte>;
 
-/// What an operator needs beside rows, on the host: random signs, and (m I - 2 J) P for a dense factor of order
-/// m, J all ones, P the cyclic shift: small integers, rows of square length m^2, not symmetric.
+/// What an operator needs beside rows, on the host: random signs, and (m I - 2 J) P for a dense factor of
+/// order m, J all ones, P the cyclic shift: small integers, rows of square length m^2, not symmetric.
 struct OperatorData {
   OperatorData() = default;
   OperatorData(const Operator& op, Dtype dtype);
@@ -37,7 +37,8 @@ struct OperatorData {
   Bytes dense;
 };
 
-/// What a prologue needs beside rows, on the host: weights near 1, angles of all quadrants, positions in no order.
+/// What a prologue needs beside rows, on the host: weights near 1, angles of all quadrants, positions in no
+/// order.
 struct PrologueData {
   explicit PrologueData(const Problem& problem);
   /// Pointers into this object.
@@ -74,8 +75,8 @@ struct Execution {
 
 /// Powers of two 2 .. 2^16, and 2^20.
 std::vector<std::int64_t> all_sizes();
-/// Operators of every kind: a symmetric and a nonsymmetric base, transposed, on the slow and on the fast index,
-/// two bases, dense factors, signs first and last; short rows, and rows as long as those of models.
+/// Operators of every kind: a symmetric and a nonsymmetric base, transposed, on the slow and on the fast
+/// index, two bases, dense factors, signs first and last; short rows, and rows as long as those of models.
 std::span<const std::string_view> all_operators();
 /// Encodings with every element, recipe, granularity, scale type and layout, for tokens of one row.
 std::span<const std::string_view> all_encodings();
@@ -85,8 +86,8 @@ std::optional<Problem> encoded(Problem problem, std::string_view encoding);
 
 class Session {
  public:
-  /// `sizes` are the row lengths to look at, and `operators` the texts of operators beside them: those that the
-  /// variant supports here.
+  /// `sizes` are the row lengths to look at, and `operators` the texts of operators beside them: those that
+  /// the variant supports here.
   Session(const Variant& variant, Dtype dtype, const DeviceInfo& device, std::span<const std::int64_t> sizes,
           std::span<const std::string_view> operators = all_operators());
 
@@ -108,14 +109,15 @@ class Session {
 
   /// Runs the plan on `input` (at least span_bytes; what lies behind the last row is there to be left alone)
   /// and returns the output buffer. Fails the session when a guard, an element between rows or behind the
-  /// last one, or the input of an out-of-place plan was changed. BadRequest travels on. Signs and dense factors
-  /// are those of OperatorData.
+  /// last one, or the input of an out-of-place plan was changed. BadRequest travels on. Signs and dense
+  /// factors are those of OperatorData.
   Bytes execute(const Plan& plan, const Bytes& input, const Execution& how = {});
   Bytes execute(const Problem& problem, const Bytes& input, const Execution& how = {}) {
     return execute(*plan(problem), input, how);
   }
 
-  /// The same for an encoded problem; the buffer of scales starts as full of `how.poison` as that of the codes.
+  /// The same for an encoded problem; the buffer of scales starts as full of `how.poison` as that of the
+  /// codes.
   EncodedBytes execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale = 1.0F,
                                const Execution& how = {});
 

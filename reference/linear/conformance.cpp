@@ -90,8 +90,8 @@ void one_hot(LinearSession& session) {
   }
 }
 
-/// Every partial sum is exact in fp32, so y is the exact sum rounded once, bit for bit. (fp16 atomics round partial sums:
-/// judged by their own bound.)
+/// Every partial sum is exact in fp32, so y is the exact sum rounded once, bit for bit. (fp16 atomics round
+/// partial sums: judged by their own bound.)
 void integers(LinearSession& session) {
   for_each_case(session, [&](const LinearProblem& problem) {
     if (problem.rotation != 0) return;
@@ -213,7 +213,8 @@ void tokens_apart(LinearSession& session) {
   });
 }
 
-/// Twice, over outputs that hold other things: nothing of them is left. The same bits where the plan promises them.
+/// Twice, over outputs that hold other things: nothing of them is left. The same bits where the plan promises
+/// them.
 void stale_outputs(LinearSession& session) {
   for_each_case(session, [&](const LinearProblem& problem) {
     const GptqWeights weights = reference::random_weights(problem, LinearData::normal, 23);

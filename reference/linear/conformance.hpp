@@ -1,4 +1,5 @@
-// The conformance checks of linear layers: they take any LinearVariant, so that broken ones can be fed to them.
+// The conformance checks of linear layers: they take any LinearVariant, so that broken ones can be fed to
+// them.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,16 @@ class LinearSession {
   const LinearVariant& variant() const { return variant_; }
   const DeviceInfo& device() const { return device_; }
 
-  /// Problems of few bytes that the variant supports: every group size, zero-point format and order of rows, n and k that
-  /// fill no tile. Of `all_tokens`, those numbers of tokens that it takes.
+  /// Problems of few bytes that the variant supports: every group size, zero-point format and order of rows,
+  /// n and k that fill no tile. Of `all_tokens`, those numbers of tokens that it takes.
   std::vector<LinearProblem> problems() const;
   std::span<const std::int64_t> all_tokens() const;
   bool supports(const LinearProblem& problem) const {
     return static_cast<bool>(variant_.supports(problem, device_));
   }
 
-  /// Packs, runs in guarded memory of exactly the size, and returns y. A changed guard, x or weight fails the session.
+  /// Packs, runs in guarded memory of exactly the size, and returns y. A changed guard, x or weight fails the
+  /// session.
   std::vector<std::byte> run(const LinearProblem& problem, const GptqWeights& weights,
                              const std::vector<std::byte>& x, unsigned char poison = kPoisonByte,
                              LinearNumerics* numerics = nullptr);

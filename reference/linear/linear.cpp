@@ -189,8 +189,9 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
   const Matrix& center = truth.of_rounded_weights;
   const Format format = format_of(problem.dtype);
   const double u = format.unit_roundoff();
-  // Roundings of partial sums to 16 bits, in units of one rounding of the result: every partial sum, and every running
-  // sum but the first and the last (which is the result's own rounding). The j-th running sum has j / S of the variance.
+  // Roundings of partial sums to 16 bits, in units of one rounding of the result: every partial sum, and
+  // every running sum but the first and the last (which is the result's own rounding). The j-th running sum
+  // has j / S of the variance.
   const double s = numerics.splits;
   const double atomics = atomic ? (s + 1.0) / 2.0 - 1.0 / s : 0.0;
   LinearJudged judged;
@@ -201,8 +202,8 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
       const double got = load_element(problem.dtype, y, r * problem.n + column);
       const double exact = truth.exact(r, c), at = center(r, c), spread = truth.root_squares(r, c);
       const double ulp = ulp_of(format, at);
-      // Six standard deviations of what is rounded to 16 bits before the end; a tensor core cuts off at most 2^-23 of a
-      // running sum in each multiply; and fp32 sums of groups.
+      // Six standard deviations of what is rounded to 16 bits before the end; a tensor core cuts off at most
+      // 2^-23 of a running sum in each multiply; and fp32 sums of groups.
       const double inner =
           (atomics + (numerics.x_rounded_after_rotation ? 1.0 : 0.0)) * kRoundingRms * kRoundingRms;
       const double allowed = 0.5 * ulp + 6.0 * std::sqrt(inner) * u * std::hypot(spread, at) +

@@ -15,8 +15,8 @@ enum class LinearData {
   integers  ///< x in -2 .. 2, scales 2^-1 .. 2^1: every partial sum is exact in fp32
 };
 
-/// Random weights of the problem's shape; a pure function of shape, seed and data. Zero points take every value that the
-/// format holds. With act_order g_idx is a random order of the groups' rows.
+/// Random weights of the problem's shape; a pure function of shape, seed and data. Zero points take every
+/// value that the format holds. With act_order g_idx is a random order of the groups' rows.
 GptqWeights random_weights(const LinearProblem& problem, LinearData data, std::uint64_t seed);
 
 /// x[m][k] in the problem's dtype.
@@ -25,8 +25,8 @@ std::vector<std::byte> random_tokens(const LinearProblem& problem, LinearData da
 /// x as the weights meet it: multiplied by H / sqrt(order) where the problem rotates. FP64, m x k.
 Matrix rotated_tokens(const LinearProblem& problem, const void* x);
 
-/// Round-to-nearest quantization, asymmetric per group and column: q = round(w / s) + z from the group's extremes, s in
-/// fp16. `weights` is [k][n] row-major. The baseline of every quantization method.
+/// Round-to-nearest quantization, asymmetric per group and column: q = round(w / s) + z from the group's
+/// extremes, s in fp16. `weights` is [k][n] row-major. The baseline of every quantization method.
 GptqWeights quantize_to_nearest(const std::vector<double>& weights, std::int64_t n, std::int64_t k,
                                 std::int64_t group);
 
@@ -57,10 +57,10 @@ struct LinearJudged {
   LinearErrors errors;
 };
 
-/// Every element of the truth's columns against a bound that follows from the numerics, and for normal data with many
-/// elements rel_l2 against its prediction, both ways: 1 % (5 % with fp16 atomics, whose order is not known) and six
-/// standard deviations. `y` is [m][n] in the problem's dtype.
-/// Where the numerics are not known, rel_l2 alone, by kUnknownErrors times the prediction.
+/// Every element of the truth's columns against a bound that follows from the numerics, and for normal data
+/// with many elements rel_l2 against its prediction, both ways: 1 % (5 % with fp16 atomics, whose order is
+/// not known) and six standard deviations. `y` is [m][n] in the problem's dtype. Where the numerics are not
+/// known, rel_l2 alone, by kUnknownErrors times the prediction.
 LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& problem,
                           const LinearTruth& truth, const void* y, LinearData data = LinearData::normal);
 

@@ -211,8 +211,8 @@ TEST(Auto, SaysWhyTheWidestCandidateRefuses) {
   EXPECT_EQ(variant.supports(make_problem(Dtype::f16, 128, 1), DeviceInfo{}).why_not, "no CUDA device");
 }
 
-/// What auto is asked for: every dtype and row length 2^k, some of models, few rows to many, both placements, with
-/// gaps.
+/// What auto is asked for: every dtype and row length 2^k, some of models, few rows to many, both placements,
+/// with gaps.
 std::vector<Problem> many_problems(std::int64_t most_elements) {
   std::vector<std::int64_t> lengths{768, 2880, 11008, 13696, 14336, 28672};
   for (std::int64_t n = 2; n <= 65536; n *= 2)
@@ -326,8 +326,9 @@ class AutoGpu : public testing::Test {
 };
 
 // The plan of auto is the plan of the variant that it names: the same settings, the same bits. So what the
-// conformance suite shows of that variant holds for auto too. Settings are compared for every problem, bits once
-// for each kernel and way to call it, on its smallest problem: copies to the host are what takes time here.
+// conformance suite shows of that variant holds for auto too. Settings are compared for every problem, bits
+// once for each kernel and way to call it, on its smallest problem: copies to the host are what takes time
+// here.
 TEST_F(AutoGpu, OnlyForwards) {
   std::set<std::string> seen, ran;
   std::map<std::pair<Dtype, std::int64_t>, std::set<std::string>> picked_for;

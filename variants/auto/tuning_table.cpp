@@ -85,8 +85,8 @@ bool TuningTable::is_for(const DeviceInfo& info) const {
 }
 
 const Choice* TuningTable::nearest(const Problem& problem) const {
-  // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and transposes
-  // cost nothing that would change the choice.
+  // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
+  // transposes cost nothing that would change the choice.
   if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;
   const auto nearest_of = [&](Placement placement) {
     const Choice* best = nullptr;

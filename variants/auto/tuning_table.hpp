@@ -39,8 +39,8 @@ struct TuningTable {
   bool is_for(const DeviceInfo& info) const;
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
-  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none, and
-  /// for rows of 2^k elements whose operator is not Sylvester's alone.
+  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none,
+  /// and for rows of 2^k elements whose operator is not Sylvester's alone.
   const Choice* nearest(const Problem& problem) const;
 
   /// All problems of this dtype and n meet the same choice.
@@ -54,9 +54,9 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 const TuningTable& shipped_table();
 
 /// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
-/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster. Operators of
-/// several factors, or with signs: those tensor cores, then fp32 arithmetic. Encoded results: one kernel where there is one,
-/// else two launches.
+/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster.
+/// Operators of several factors, or with signs: those tensor cores, then fp32 arithmetic. Encoded results:
+/// one kernel where there is one, else two launches.
 std::vector<std::string_view> preferred_variants(const Problem& problem);
 
 }  // namespace fwht::automatic

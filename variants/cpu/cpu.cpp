@@ -10,8 +10,8 @@
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
 // by both.
 //
-// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Prologues: cpu/prologue, on
-// the widened row. Encoded results: cpu/encoder, token by token.
+// Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Prologues:
+// cpu/prologue, on the widened row. Encoded results: cpu/encoder, token by token.
 //
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"

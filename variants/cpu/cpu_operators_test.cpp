@@ -75,8 +75,8 @@ TEST(CpuOperators, InputAndOutputRowsLieAtTheirOwnDistances) {
   }
 }
 
-// "d28x16" with the entries of the table is "28x16", to the bit; and transposed with those of a matrix that is
-// not symmetric.
+// "d28x16" with the entries of the table is "28x16", to the bit; and transposed with those of a matrix that
+// is not symmetric.
 TEST(CpuOperators, AMatrixOfTheUsersIsExecutedAsOneOfTheTable) {
   for (const auto& [theirs, ours] :
        {std::pair{"d28x16", "28x16"}, {"d116tx4", "116tx4"}, {"4xd12", "4x12"}}) {

@@ -21,7 +21,8 @@ float weight_at(Dtype dtype, const void* weights, std::int64_t i) {
   return dtype == Dtype::bf16 ? bf16_to_float(bits) : f16_to_float(bits);
 }
 
-/// The tree of neighbours as it grows: a sum of so many eights waits in its place until its neighbour is there.
+/// The tree of neighbours as it grows: a sum of so many eights waits in its place until its neighbour is
+/// there.
 float sum_of_squares(const float* row, std::int64_t n) {
   std::array<float, 64> waiting{};
   const std::int64_t count = std::min<std::int64_t>(n, 8);

@@ -12,7 +12,8 @@ int order_of(const Factor& factor) {
   return static_cast<int>(factor.order);
 }
 
-/// The Sylvester factor whose bits are the fastest, as far as a warp does them; 0 where the last factor is none.
+/// The Sylvester factor whose bits are the fastest, as far as a warp does them; 0 where the last factor is
+/// none.
 int store_levels_of(const Operator& op) {
   const Factor& last = op.factors().back();
   return last.basis == Basis::sylvester ? std::min(kStoreLevels, log2_floor(last.order)) : 0;

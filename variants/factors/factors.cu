@@ -1,9 +1,9 @@
 // factors: any operator, factor by factor, in fp32 on the CUDA cores.
 //
-// Idea: a block keeps some rows in shared memory as fp32 numbers, from the load to the store. A matrix factor is a
-// small matrix product: a thread makes 8 x 4 sums in registers, then all are written over the data. A Sylvester
-// factor is passes of up to 16-point butterflies; of the fastest one, a warp does 32 points between its lanes while
-// it stores. One rounding, at the store.
+// Idea: a block keeps some rows in shared memory as fp32 numbers, from the load to the store. A matrix factor
+// is a small matrix product: a thread makes 8 x 4 sums in registers, then all are written over the data. A
+// Sylvester factor is passes of up to 16-point butterflies; of the fastest one, a warp does 32 points between
+// its lanes while it stores. One rounding, at the store.
 //
 // Bit card (28 x 512, one row a block of 512 threads):
 //   stage 1    28 digits, stride 512     thread: rows 8 r .. 8 r + 7 of the matrix, columns 4 q .. 4 q + 3
@@ -88,7 +88,8 @@ struct Place {
       : row(work.rows_per_block == 1 ? 0 : at / work.n), column(at - row * work.n) {}
 };
 
-/// Rows from global memory, the signs that come first multiplied in. `vectors`: four elements of a row are aligned, and never of two rows.
+/// Rows from global memory, the signs that come first multiplied in. `vectors`: four elements of a row are
+/// aligned, and never of two rows.
 template <Dtype dtype, bool vectors>
 __device__ void load_rows(const Work& work, const typename Storage<dtype>::Element* in, int elements,
                           float* x) {
@@ -116,7 +117,8 @@ __device__ void load_rows(const Work& work, const typename Storage<dtype>::Eleme
   }
 }
 
-/// The columns of one item of a product. Adjacent ones, where the stride is a multiple of four, move together.
+/// The columns of one item of a product. Adjacent ones, where the stride is a multiple of four, move
+/// together.
 template <bool adjacent>
 struct Columns {
   int at[adjacent ? 1 : kTileColumns];  // index of digit 0

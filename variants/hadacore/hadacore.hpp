@@ -246,12 +246,10 @@ constexpr std::uint32_t stage_fragment(int lane, int i, unsigned transformed, st
 
 enum class Action : std::int8_t {
   /// Stage with the data as operand A: K runs over {pack, t0, t1, register bit a}, register bit b and g count
-  /// the
-  /// rows. Every element stays where it is.
+  /// the rows. Every element stays where it is.
   data_as_a,
   /// Stage with the data as operand B: K as above, g counts the columns. The result, read as the next operand
-  /// B, is
-  /// transposed: {pack, t0, t1} and {g0, g1, g2} have changed places.
+  /// B, is transposed: {pack, t0, t1} and {g0, g1, g2} have changed places.
   data_as_b,
   swap_pack,           ///< pack <-> register bit a (byte permutation)
   swap_lane_register,  ///< lane bit b <-> register bit a (shuffle of half the registers)

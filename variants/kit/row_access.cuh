@@ -234,8 +234,8 @@ class RowAccess {
       return in() + (whole(v) ? offset(v) : block_offset() + rows_apart(here.row_of_vector(first_of_warp_)));
     }
   }
-  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row, or hold
-  /// one, have been asked before, see warp_is_idle.
+  /// All rows of the vector exist; of short rows, some of the last vector may not. Warps that share a row, or
+  /// hold one, have been asked before, see warp_is_idle.
   __device__ bool whole(int v) const {
     return kRowPerBlock || tile.rows_per_warp() == 1 ||
            row(v) + ((1 << tile.log_rows_per_vector()) - 1) < rows_;

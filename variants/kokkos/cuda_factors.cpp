@@ -9,8 +9,8 @@
 namespace fwht::kokkos {
 namespace {
 
-/// A team of eight warps; a vector is a warp. Two teams a multiprocessor, fewer where rows are so long that their
-/// workspace would be large.
+/// A team of eight warps; a vector is a warp. Two teams a multiprocessor, fewer where rows are so long that
+/// their workspace would be large.
 constexpr int kTeamWarps = 8, kTeamsPerSm = 2;
 constexpr std::int64_t kMostWorkspaceFloats = std::int64_t{1} << 26;
 

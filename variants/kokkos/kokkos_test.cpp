@@ -127,7 +127,8 @@ TEST_P(KokkosHost, OperatorsAreBitForBitThoseOfTheLoops) {
   expect_same_as_cpu(make_problem(Dtype::f32, parse_operator("12x524288"), 1));
 }
 
-// A matrix of the user's, forward and transposed; one that is not orthogonal is refused, and nothing is written.
+// A matrix of the user's, forward and transposed; one that is not orthogonal is refused, and nothing is
+// written.
 TEST_P(KokkosHost, ADenseFactorIsExecutedOrRefused) {
   for (const char* text : {"d2x4", "d2tx4", "4xd2"}) {
     const Problem problem = make_problem(Dtype::f32, parse_operator(text), 3, Placement::out_of_place);

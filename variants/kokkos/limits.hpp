@@ -8,8 +8,8 @@ namespace fwht::kokkos {
 /// Host: a row in fp32 with its padding stays below the 20 MiB that Kokkos allows a team of a host space.
 inline constexpr std::int64_t kLargestHostN = std::int64_t{1} << 22;
 
-/// Operators of several factors: a team's row lies in plain memory. On the host as far as `cpu`; on a device as far as a
-/// few teams have room.
+/// Operators of several factors: a team's row lies in plain memory. On the host as far as `cpu`; on a device
+/// as far as a few teams have room.
 inline constexpr std::int64_t kLargestHostFactorsN = std::int64_t{1} << 30;
 inline constexpr std::int64_t kLargestDeviceFactorsN = std::int64_t{1} << 22;
 

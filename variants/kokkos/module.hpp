@@ -46,8 +46,8 @@ constexpr std::uint64_t contract_of_this_build() {
 inline constexpr const char* kEntryPoint = "fwht_kokkos_module";
 using EntryPoint = const Module* (*)();
 
-/// Finds (find_module), opens and checks a module once; the same object ever after. Throws what find_module throws, and
-/// std::runtime_error with the loader's message.
+/// Finds (find_module), opens and checks a module once; the same object ever after. Throws what find_module
+/// throws, and std::runtime_error with the loader's message.
 const Module& load_module(std::string_view file_name);
 
 }  // namespace fwht::kokkos

@@ -1,5 +1,5 @@
-// Where the Kokkos modules may come from. Loading one runs its code in the caller's process, so no folder is searched
-// that somebody else could have filled.
+// Where the Kokkos modules may come from. Loading one runs its code in the caller's process, so no folder is
+// searched that somebody else could have filled.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,11 @@ struct Places {
   std::string installed;  ///< that of the installation
 };
 
-/// The module in the folder that the user named, and in no other where one is named; else beside libfwht.so in `fwht/`, in
-/// the folder of the build, in that of the installation. A module or folder that belongs to another user than root and
-/// this one, or that everybody may write, is refused but where the user named it. Throws BadRequest for a named folder
-/// that is not absolute or does not have it, std::runtime_error otherwise, with the places or the reason.
+/// The module in the folder that the user named, and in no other where one is named; else beside libfwht.so
+/// in `fwht/`, in the folder of the build, in that of the installation. A module or folder that belongs to
+/// another user than root and this one, or that everybody may write, is refused but where the user named it.
+/// Throws BadRequest for a named folder that is not absolute or does not have it, std::runtime_error
+/// otherwise, with the places or the reason.
 std::filesystem::path find_module(std::string_view file_name, const Places& places);
 
 }  // namespace fwht::kokkos

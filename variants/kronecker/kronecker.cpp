@@ -21,8 +21,8 @@ struct Parts {
   std::int64_t sylvester = 1, behind = 1;
 };
 
-/// Sylvester's rows are those of other variants, but for the longest ones that launches fit: no other kernel writes their
-/// codes.
+/// Sylvester's rows are those of other variants, but for the longest ones that launches fit: no other kernel
+/// writes their codes.
 constexpr std::int64_t kSylvester = 32768;
 
 std::optional<Parts> parts_of(const Operator& op) {
@@ -145,7 +145,8 @@ std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& fact
 
 Numerics numerics_of(const Problem& problem) {
   Numerics numerics = single_rounding_by_factors(Sums::split_bf16, problem);
-  // As in mma_split: what hi + lo leaves of a number, rms 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)), in units of 2^-24.
+  // As in mma_split: what hi + lo leaves of a number, rms 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)), in units of
+  // 2^-24.
   constexpr double kSplitRms = 76.0;
   Step& last = numerics.steps.back();
   last.sum_rms = std::hypot(last.sum_rms, kSplitRms);

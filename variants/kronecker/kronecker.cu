@@ -54,15 +54,15 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
-/// A tensor of four dimensions, the fastest first, and the boxes that are copied from or to it. The first has no
-/// stride.
+/// A tensor of four dimensions, the fastest first, and the boxes that are copied from or to it. The first has
+/// no stride.
 struct Tensor {
   cuuint64_t extents[4], strides[3];  ///< strides in bytes
   cuuint32_t box[4];
 };
 
-/// Rows as matrices: the columns of a line, rows of the matrix, lines side by side, rows of the problem. A box has
-/// `box_rows` rows of the matrix.
+/// Rows as matrices: the columns of a line, rows of the matrix, lines side by side, rows of the problem. A
+/// box has `box_rows` rows of the matrix.
 Tensor matrices(const Array& array, std::int64_t rows, const Shape& shape, int order, int box_rows) {
   const auto columns = static_cast<cuuint64_t>(shape.columns), line = static_cast<cuuint64_t>(shape.line());
   return {{line, static_cast<cuuint64_t>(order), columns / line, static_cast<cuuint64_t>(rows)},
@@ -93,7 +93,8 @@ CUtensorMap map_of(const void* data, Dtype dtype, const Tensor& tensor) {
   return map;
 }
 
-/// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter, zero.
+/// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter,
+/// zero.
 class Workspace {
  public:
   Workspace(std::vector<std::uint32_t> signs, const std::vector<std::uint32_t>& second, std::size_t fragments)
@@ -126,8 +127,8 @@ class Workspace {
   void* memory_ = nullptr;
 };
 
-/// A dense factor with its Sylvester part, F (x) S_(order / m), as operands A of stage 1, by one thread a word;
-/// entries beyond the order are zero. See fragment_index.
+/// A dense factor with its Sylvester part, F (x) S_(order / m), as operands A of stage 1, by one thread a
+/// word; entries beyond the order are zero. See fragment_index.
 struct DenseFactor {
   const std::uint16_t* entries;  ///< m x m numbers, row-major
   int m, order;
@@ -251,7 +252,8 @@ class KroneckerPlan final : public Plan {
     return launch_.places > 0 ||
            regime_of(problem().elements() * bytes_of(problem().dtype())) == Regime::dram;
   }
-  /// So few tiles a team that nothing hides the last store. The bound lies between sizes that were measured: 16 | 32 MiB.
+  /// So few tiles a team that nothing hides the last store. The bound lies between sizes that were measured:
+  /// 16 | 32 MiB.
   bool sends_at_once() const {
     return !by_counter() && problem().elements() * bytes_of(problem().dtype()) <= std::int64_t{24} << 20;
   }

@@ -21,9 +21,9 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// How rows are cut. A row is a matrix X of `order` x `columns`, order = m 2^j. Stage 1 multiplies its columns
-/// by H_m (x) S_(2^j), stage 2 its rows by S_columns, or by S_(columns / second) (x) H_second with a second
-/// matrix of signs. Short rows share a tile: `rows` of the problem lie side by side, as more columns.
+/// How rows are cut. A row is a matrix X of `order` x `columns`, order = m 2^j. Stage 1 multiplies its
+/// columns by H_m (x) S_(2^j), stage 2 its rows by S_columns, or by S_(columns / second) (x) H_second with a
+/// second matrix of signs. Short rows share a tile: `rows` of the problem lie side by side, as more columns.
 struct Shape {
   int order = 0, columns = 0, rows = 1, second = 1;
   constexpr bool operator==(const Shape&) const = default;
@@ -34,8 +34,8 @@ struct Shape {
   constexpr int k_steps() const { return (order + 15) / 16; }
   /// One warpgroup gives 64 rows of the product, a warp 16 of them.
   constexpr int warpgroups() const { return (order + 63) / 64; }
-  /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that divides
-  /// them, at most 64.
+  /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that
+  /// divides them, at most 64.
   constexpr int line() const { return std::min(64, columns & -columns); }
   /// fp32 accumulators of a thread: a warp's 16 rows, all columns.
   constexpr int accumulators() const { return tile_columns() / 2; }
@@ -44,8 +44,8 @@ struct Shape {
   constexpr int tile_bytes() const { return k_steps() * box_bytes(); }
 };
 
-/// Where the boxes of a block's tiles lie in a ring of `places`: one behind the other, around and around. What comes
-/// into the place of a box next is `places` boxes behind it.
+/// Where the boxes of a block's tiles lie in a ring of `places`: one behind the other, around and around.
+/// What comes into the place of a box next is `places` boxes behind it.
 struct RingPosition {
   int places, k_steps;
   int tile = 0;       ///< of the block: 0, 1, ...
@@ -80,14 +80,14 @@ constexpr int ring_barrier_bytes(int places) {
 struct Launch {
   Shape shape;
   int teams = 1, slots = 3, blocks_per_sm = 1, passes = 1;
-  /// Warps keep their part of the matrix in registers, where there is room for it. Otherwise they keep the signs
-  /// and expand them anew, four k steps at a time.
+  /// Warps keep their part of the matrix in registers, where there is room for it. Otherwise they keep the
+  /// signs and expand them anew, four k steps at a time.
   bool held = true;
-  /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of the
-  /// product. For so few rows that every block has one tile.
+  /// The blocks of a cluster make a tile together, a warpgroup each: all read all of it and make 64 rows of
+  /// the product. For so few rows that every block has one tile.
   bool spread = false;
-  /// Not 0: the warpgroups of a block are its teams; they share a ring of so many boxes, and each makes 64 rows of the
-  /// product of a tile at a time.
+  /// Not 0: the warpgroups of a block are its teams; they share a ring of so many boxes, and each makes 64
+  /// rows of the product of a tile at a time.
   int places = 0;
   constexpr bool operator==(const Launch&) const = default;
 
@@ -101,8 +101,8 @@ struct Launch {
   constexpr int steps_together() const { return teams * shape.accumulators() > 256 ? 2 : shape.k_steps(); }
   /// Ring: groups of columns of the second matrix at once, as many as there are registers for.
   constexpr int groups_together() const { return teams == 2 ? 2 : 1; }
-  /// Ring: where one block of 16 rows remains for the last part, all four warps of a warpgroup make it, and each ends
-  /// a share of its columns.
+  /// Ring: where one block of 16 rows remains for the last part, all four warps of a warpgroup make it, and
+  /// each ends a share of its columns.
   constexpr bool shares_last_part() const { return places > 0 && shape.k_steps() % 4 == 1; }
   /// Spread: tensor copies, and the barriers that they complete; so many k steps each.
   constexpr int pieces() const { return (shape.k_steps() + 6) / 7; }
@@ -123,12 +123,13 @@ struct Launch {
     return slot_bytes() + staging_bytes() + second_bytes() + barrier_bytes();
   }
 
-  /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes staged at once.
+  /// Whether there are kernels that write codes: rows of large models, of which a warp has all that it makes
+  /// staged at once.
   constexpr bool writes_codes() const {
     return places == 0 && passes == 1 && shape.second == 1 && shape.columns >= 64 && shape.n() >= 2560;
   }
-  /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results and row of the tile.
-  /// Twice, so that nobody writes what another warp still reads.
+  /// Behind the barriers, where the maxima of whole rows are asked for: a number of each warp with results
+  /// and row of the tile. Twice, so that nobody writes what another warp still reads.
   constexpr int maxima_bytes() const { return 2 * teams * shape.k_steps() * shape.rows * 4; }
 };
 
@@ -204,9 +205,9 @@ inline constexpr Launch kFewRows[] = {
     {.shape = {428, 32}, .slots = 1, .spread = true},  // 13696
 };
 
-/// The launch that writes the codes of rows cut as in `launch`, if any does: see Launch::writes_codes. Bits of a row do not depend on how many
-/// rows share a tile, nor on how warps keep the matrix. Codes are worked out in registers, so that more warps hide more than more columns
-/// do: rows of 64 columns have a tile each.
+/// The launch that writes the codes of rows cut as in `launch`, if any does: see Launch::writes_codes. Bits
+/// of a row do not depend on how many rows share a tile, nor on how warps keep the matrix. Codes are worked
+/// out in registers, so that more warps hide more than more columns do: rows of 64 columns have a tile each.
 constexpr Launch codes_launch(Launch launch) {
   if (launch.spread || launch.shape.columns != 64 || launch.shape.rows != 2) return launch;
   launch.shape.rows = 1;
@@ -229,12 +230,12 @@ struct Choice {
 };
 
 /// The launch for F_m (x) S, or F_m (x) S (x) H_f (x) S: a matrix on the slow index, Sylvester behind it,
-/// perhaps a second named matrix and Sylvester again; with signs, Sylvester alone. None where no launch has the
-/// columns and k steps.
+/// perhaps a second named matrix and Sylvester again; with signs, Sylvester alone. None where no launch has
+/// the columns and k steps.
 std::optional<Choice> choice_for(const Operator& op);
 
-/// The same for few long rows: one of kFewRows, where every block of a cluster has a multiprocessor to itself.
-/// None otherwise.
+/// The same for few long rows: one of kFewRows, where every block of a cluster has a multiprocessor to
+/// itself. None otherwise.
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count);
 
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.
@@ -262,8 +263,8 @@ constexpr int box_byte(int row, int piece, int line) {
   const int pieces = line / 8;
   return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
 }
-/// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the tile, in vectors of
-/// 256 that a warp holds. Byte of what a lane has of vector `v`.
+/// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the
+/// tile, in vectors of 256 that a warp holds. Byte of what a lane has of vector `v`.
 constexpr int vector_byte(int columns, int line, int row, int v, int lane) {
   const int element = 256 * v + 8 * lane;
   return box_byte(element / columns, (row * columns + element % columns) / 8, line);
@@ -304,16 +305,16 @@ constexpr int second_quads(int second) {
 constexpr int second_word_index(int second, int to, int from, int lane) {
   return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
 }
-/// In a ring they are operands B of wgmma, K-major without swizzle: 8 x 8 after 8 x 8 for the output columns, and each
-/// 8 input columns twice, for hi and for lo. A step has 8 input columns.
+/// In a ring they are operands B of wgmma, K-major without swizzle: 8 x 8 after 8 x 8 for the output columns,
+/// and each 8 input columns twice, for hi and for lo. A step has 8 input columns.
 constexpr int second_step_words(int second) {
   return 2 * (second / 8) * 32;
 }
 constexpr int second_word_of_step(int second, int to, int half, int lane) {
   return (half * (second / 8) + to) * 32 + lane;
 }
-/// Its matrix descriptor: as above, with swizzle mode 0; the leading dimension is the next 8 of k, the stride the next
-/// 8 columns.
+/// Its matrix descriptor: as above, with swizzle mode 0; the leading dimension is the next 8 of k, the stride
+/// the next 8 columns.
 constexpr std::uint64_t second_descriptor(std::uint32_t shared_address, int second) {
   return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | std::uint64_t(second / 8 * 128 >> 4) << 16 |
          std::uint64_t{128 >> 4} << 32;

@@ -1,9 +1,9 @@
 // kronecker: the end of rows that are written as codes and scales.
 //
-// A warp's box is staged in the storage type, as a plain row would leave. It has 16 * columns consecutive elements of
-// every row of the tile, and the warp reads them back in vectors of 256, eight elements a lane. Groups lie in a vector.
-// The largest |y| of a whole row is noted on the way to the staging, where numbers lie in pairs; then the warps of the
-// team, or of the cluster, meet once.
+// A warp's box is staged in the storage type, as a plain row would leave. It has 16 * columns consecutive
+// elements of every row of the tile, and the warp reads them back in vectors of 256, eight elements a lane.
+// Groups lie in a vector. The largest |y| of a whole row is noted on the way to the staging, where numbers
+// lie in pairs; then the warps of the team, or of the cluster, meet once.
 //
 // Bit card: element bits 0..2 word, 3..7 lane, 8.. vector of the box; above: box, which is a warp.
 #pragma once
@@ -55,7 +55,8 @@ class BoxEncoder {
     }
   }
 
-  /// Bits of the largest |y| that the box has of a row, in all lanes. Rows of X beyond the order do not count.
+  /// Bits of the largest |y| that the box has of a row, in all lanes. Rows of X beyond the order do not
+  /// count.
   __device__ std::uint32_t largest_of(int row) const {
     const int exist = left_ / kColumns;
     const float upper = lane_ / 4 < exist ? encoder::largest_of_pair(largest_[row][0]) : 0.0F,
@@ -135,7 +136,8 @@ class BoxEncoder {
       encoder::find_maxima_of_pairs<Form, Shared, dtype>(work_.out, pairs, lane_, scales.maximum, 0);
       encoder::scales_of_maxima<Form, dtype>(work_.out, 1.0F, scales);
     }
-    // A NaN is in all of a lane's vector: what is infinite before the last product has a lower half that is NaN.
+    // A NaN is in all of a lane's vector: what is infinite before the last product has a lower half that is
+    // NaN.
     if (!work_.out.rule.given) {
 #pragma unroll
       for (int v = 0; v < kChunk; ++v)

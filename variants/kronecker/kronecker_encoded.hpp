@@ -1,5 +1,5 @@
-// The kernels of kronecker that write codes, by storage type and format, compiled in a file each. Included by CUDA
-// sources only.
+// The kernels of kronecker that write codes, by storage type and format, compiled in a file each. Included by
+// CUDA sources only.
 #pragma once
 
 #include "variants/kit/encode/output.hpp"
@@ -18,8 +18,8 @@ inline std::int64_t group_in_row(const Problem& problem) {
   return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
 }
 
-/// The kernel of a launch; see Launch::writes_codes. One scale belongs to a whole row, or to what lies in a vector of a
-/// warp, 256 elements.
+/// The kernel of a launch; see Launch::writes_codes. One scale belongs to a whole row, or to what lies in a
+/// vector of a warp, 256 elements.
 template <Dtype dtype, CodeFormat format>
 Kernel encoded_kernel(const Launch& launch, bool whole_row);
 

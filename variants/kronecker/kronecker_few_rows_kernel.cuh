@@ -1,10 +1,10 @@
 // The kernel of kronecker for few long rows.
 //
 // One row keeps one multiprocessor busy for microseconds, most of them behind stage 1. Here the blocks of a
-// cluster make a row together, a warpgroup each. Every block reads all of the row, a line wide, so that one tensor
-// copy brings many k steps, and makes 64 rows of the product: nothing but one barrier is exchanged. Bits are owned
-// as in kronecker_kernel.cuh, with the rank in the cluster above the warp. Lanes store the results themselves: a
-// tensor copy out would start later.
+// cluster make a row together, a warpgroup each. Every block reads all of the row, a line wide, so that one
+// tensor copy brings many k steps, and makes 64 rows of the product: nothing but one barrier is exchanged.
+// Bits are owned as in kronecker_kernel.cuh, with the rank in the cluster above the warp. Lanes store the
+// results themselves: a tensor copy out would start later.
 #pragma once
 
 #include <cstddef>

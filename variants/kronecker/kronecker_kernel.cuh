@@ -140,8 +140,8 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k
   }
 }
 
-/// The tiles that a team has under way. A slot is full when all boxes of its tile are there, and may be filled
-/// again when all warps have read it. One box is one k step.
+/// The tiles that a team has under way. A slot is full when all boxes of its tile are there, and may be
+/// filled again when all warps have read it. One box is one k step.
 template <int slots>
 class TileSlots {
  public:
@@ -203,8 +203,8 @@ class TileSlots {
   std::uint32_t phase_ = 0;
 };
 
-/// Tiles by a counter that all teams share, one drawn ahead, or at a fixed distance where there is none. The first
-/// `first_tiles` are the teams' own.
+/// Tiles by a counter that all teams share, one drawn ahead, or at a fixed distance where there is none. The
+/// first `first_tiles` are the teams' own.
 class TileTickets {
  public:
   __device__ TileTickets(unsigned* counter, int tiles, int first_tiles, int teams, bool draws)
@@ -307,8 +307,8 @@ class BoxWriter {
   std::uint32_t staging_, first_;
 };
 
-/// What becomes of results: rows of the storage type, by tensor copies. A box stays staged until the next tile's
-/// stage 1 is under way. Codes: kronecker_encoded.cuh.
+/// What becomes of results: rows of the storage type, by tensor copies. A box stays staged until the next
+/// tile's stage 1 is under way. Codes: kronecker_encoded.cuh.
 struct StorageRows {
   using Arguments = Work;
 
@@ -455,8 +455,9 @@ __global__ void __launch_bounds__(
         tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, b, kBoxBytes);
     }
   };
-  // A thread that asks for more than a multiprocessor may have under way waits, and its team with it. That costs a tenth
-  // of the time inside the L2, so there the slots behind the first are asked for under the first stage 1.
+  // A thread that asks for more than a multiprocessor may have under way waits, and its team with it. That
+  // costs a tenth of the time inside the L2, so there the slots behind the first are asked for under the
+  // first stage 1.
   bool asks_later = work.counter == nullptr && kBoxes > 3;
   if (leads) {
     tiles.init(kBoxes, kWarps);
@@ -528,8 +529,9 @@ __global__ void __launch_bounds__(
       }
       exit.wait_for_staging();
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-      // A box is free when every warp has read the tile. Where a warp has no rows, it waits for that, and the others
-      // do not; it asks for one box after the other, which is too slow for many. Otherwise they share the boxes.
+      // A box is free when every warp has read the tile. Where a warp has no rows, it waits for that, and the
+      // others do not; it asks for one box after the other, which is too slow for many. Otherwise they share
+      // the boxes.
       constexpr bool kOneIsFree = passes == 1 && kBoxes < kWarps && kBoxes <= 9;
       if (pass == kLastPass && (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes)) {
         if (lane == 0) {

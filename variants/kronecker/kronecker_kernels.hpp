@@ -24,7 +24,8 @@ constexpr Launch whole_steps(Launch launch) {
   return launch;
 }
 
-/// `kernel_at(which)`, which is a constant, of the entry of kLaunches that is the wanted one, null where it has no kernel.
+/// `kernel_at(which)`, which is a constant, of the entry of kLaunches that is the wanted one, null where it
+/// has no kernel.
 template <class KernelAt>
 Kernel kernel_in_table(const Launch& wanted, KernelAt kernel_at) {
   Kernel found = nullptr;

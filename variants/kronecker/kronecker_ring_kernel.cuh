@@ -1,16 +1,18 @@
-// The kernel of kronecker for long rows and second matrices; kronecker.cu opens with the idea and the bit card.
+// The kernel of kronecker for long rows and second matrices; kronecker.cu opens with the idea and the bit
+// card.
 //
-// All warpgroups of a block share one ring of boxes, and each makes 64 rows of the product of a tile at a time: work
-// is dealt out in such parts, one after the other. So no warpgroup waits for the others of a tile, a place is filled
-// again as soon as all parts of its tile have been read, and the ring holds tiles and fractions of tiles.
+// All warpgroups of a block share one ring of boxes, and each makes 64 rows of the product of a tile at a
+// time: work is dealt out in such parts, one after the other. So no warpgroup waits for the others of a tile,
+// a place is filled again as soon as all parts of its tile have been read, and the ring holds tiles and
+// fractions of tiles.
 #pragma once
 
 #include "variants/kronecker/kronecker_kernels.hpp"
 
 namespace fwht::kronecker {
 
-/// The ring. Place p holds box p of the first tile, and so on around. Tiles are counted in the order in which the block
-/// makes them; their numbers in the problem are drawn from a counter.
+/// The ring. Place p holds box p of the first tile, and so on around. Tiles are counted in the order in which
+/// the block makes them; their numbers in the problem are drawn from a counter.
 template <int places, int k_steps, int box_bytes>
 class BoxRing {
  public:
@@ -119,8 +121,8 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k
   }
 }
 
-/// A group of `second` columns times the second matrix by wgmma. Its operands B lie at shared address `table`; the
-/// group is operand A, a column tile's hi and lo side by side in k.
+/// A group of `second` columns times the second matrix by wgmma. Its operands B lie at shared address
+/// `table`; the group is operand A, a column tile's hi and lo side by side in k.
 template <int second>
 __device__ void multiply_by_second(float (&sums)[second / 2], const std::uint32_t (&halves)[second / 8][4],
                                    std::uint32_t table) {
@@ -131,8 +133,8 @@ __device__ void multiply_by_second(float (&sums)[second / 2], const std::uint32_
   }
 }
 
-/// The end of stage 2 with a second matrix, two groups of columns after the other: they are whole pairs of column
-/// tiles.
+/// The end of stage 2 with a second matrix, two groups of columns after the other: they are whole pairs of
+/// column tiles.
 template <Dtype dtype, int second, int groups, int line, int registers>
 __device__ void finish_by_wgmma(const float (&d)[registers], std::uint32_t table,
                                 const Stage2Constants& constants, float scale, const BoxWriter<line>& writer,
@@ -178,8 +180,8 @@ __device__ void finish_by_wgmma(const float (&d)[registers], std::uint32_t table
   }
 }
 
-/// Two column tiles into the box staged at `staging`, as BoxWriter::put, from a tile on that is known at run time; the
-/// same one twice where `tiles` is 1.
+/// Two column tiles into the box staged at `staging`, as BoxWriter::put, from a tile on that is known at run
+/// time; the same one twice where `tiles` is 1.
 template <Dtype dtype, int line>
 __device__ void put_at(std::uint32_t staging, int tile, int tiles, const float (&x)[4], const float (&y)[4],
                        float scale, int lane) {
@@ -190,8 +192,8 @@ __device__ void put_at(std::uint32_t staging, int tile, int tiles, const float (
   ptx::stmatrix_x4(staging + box_byte(row, of_lane, line), words);
 }
 
-/// All of stage 2 where the four warps of a warpgroup have the same 16 rows: each ends a quarter of their columns, or one
-/// group of `second` columns. The box is that of the first warp.
+/// All of stage 2 where the four warps of a warpgroup have the same 16 rows: each ends a quarter of their
+/// columns, or one group of `second` columns. The box is that of the first warp.
 template <Dtype dtype, int second, int line, int registers>
 __device__ void finish_share(const float (&d)[registers], int warp, std::uint32_t table,
                              const Stage2Constants& constants, float scale, const BoxWriter<line>& writer,

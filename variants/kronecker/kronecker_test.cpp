@@ -54,9 +54,9 @@ int operand_a(const Shape& shape, const std::vector<std::uint32_t>& signs, int b
   return (pair >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
 }
 
-/// Entry (k, column) of the second matrix as wgmma reads it: K-major without swizzle (PTX ISA, "Strides"), 8 columns of
-/// k in 16 bytes, the next 8 of k after the leading dimension, the next 8 columns of the product after the stride. One
-/// step has the same 8 of k twice, for hi and for lo; 0 where those differ.
+/// Entry (k, column) of the second matrix as wgmma reads it: K-major without swizzle (PTX ISA, "Strides"), 8
+/// columns of k in 16 bytes, the next 8 of k after the leading dimension, the next 8 columns of the product
+/// after the stride. One step has the same 8 of k twice, for hi and for lo; 0 where those differ.
 int ring_stage_2_entry(int second, const std::vector<std::uint32_t>& words, int k, int column) {
   const std::uint64_t fields =
       second_descriptor(static_cast<std::uint32_t>(k / 8 * 4 * second_step_words(second)), second);
@@ -106,8 +106,8 @@ std::vector<std::vector<long>> transformed(const Choice& choice, const std::vect
                                      std::vector<long>(static_cast<std::size_t>(order * shape.columns), -1));
   for (int pass = 0; pass < choice.launch.parts() * choice.cluster(); ++pass) {  // or block of the cluster
     for (int warp = 0; warp < choice.launch.warps(); ++warp) {
-      // Where four warps have the same rows, each ends a share of their columns: those of its accumulators from
-      // `first` on.
+      // Where four warps have the same rows, each ends a share of their columns: those of its accumulators
+      // from `first` on.
       const bool shares = choice.launch.shares_last_part() && pass == choice.launch.parts() - 1;
       const int block = pass * choice.launch.warps() + (shares ? 0 : warp),
                 accumulators = shape.accumulators();
@@ -213,8 +213,8 @@ std::vector<int> random_row(std::int64_t n, int number) {
 }
 
 TEST(Kronecker, EveryMapTogetherGivesTheTransform) {
-  // One, four and eight rows in a tile; lines of 16, 32 and 64 columns; passes; two matrices; a launch that is
-  // made for another order; transposes of bases that are not symmetric.
+  // One, four and eight rows in a tile; lines of 16, 32 and 64 columns; passes; two matrices; a launch that
+  // is made for another order; transposes of bases that are not symmetric.
   for (const char* text :
        {"12x32", "12x64", "180x16", "28x64", "20x128", "20x256", "76x64", "116x64", "116tx64", "116tx32",
         "28x1024", "428tx32", "76x2x36x2", "60x4x28x2", "116tx4x28x2", "36x1024", "52x1024", "4096+signs"}) {

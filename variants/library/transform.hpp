@@ -35,9 +35,9 @@ void transform(const Operands& operands, const Problem& problem, Stream stream =
 void transform(const Variant& variant, const Operands& operands, const Problem& problem,
                Stream stream = nullptr, int device = kCurrentDevice);
 
-/// The plan that transform keeps for the problem, for callers that ask once and execute it often, on any stream.
-/// It is kept as a captured one is. nullptr where there is none yet, where each stream has its own, and once
-/// transform_plan_limit() plans have been given away.
+/// The plan that transform keeps for the problem, for callers that ask once and execute it often, on any
+/// stream. It is kept as a captured one is. nullptr where there is none yet, where each stream has its own,
+/// and once transform_plan_limit() plans have been given away.
 std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device);
 
 /// How many plans transform keeps, on all devices together: 1024 unless set.

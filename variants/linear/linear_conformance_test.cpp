@@ -1,5 +1,5 @@
-// Every check for every variant of the second ladder, made at run time from the registry: LinearHost.cpu/f16/OneHot.
-// Suites with "Gpu" hold the variants in device memory.
+// Every check for every variant of the second ladder, made at run time from the registry:
+// LinearHost.cpu/f16/OneHot. Suites with "Gpu" hold the variants in device memory.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 

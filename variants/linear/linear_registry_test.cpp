@@ -1,5 +1,6 @@
-// The golden support table of the second ladder: what every variant says it can do on three described machines. It guards
-// against "skip everything, stay green", as variants/registry_test.cpp does for transforms.
+// The golden support table of the second ladder: what every variant says it can do on three described
+// machines. It guards against "skip everything, stay green", as variants/registry_test.cpp does for
+// transforms.
 #include <gtest/gtest.h>
 
 #include <set>

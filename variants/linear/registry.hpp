@@ -1,5 +1,5 @@
-// The second ladder: every linear layer there is, in order. A back end that is not built stays listed: its `supports` says
-// so.
+// The second ladder: every linear layer there is, in order. A back end that is not built stays listed: its
+// `supports` says so.
 #pragma once
 
 #include <span>

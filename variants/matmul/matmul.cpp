@@ -32,8 +32,8 @@ Numerics numerics_of(const Problem& problem) {
     step.sum_rms = 0.0;
   Step& last = numerics.steps.back();
   last.sum_rms = chain_rms(problem.n());
-  // The accumulator of a tensor core truncates after every 16 terms; the k-th of K partial sums has k / K of the
-  // result's mean square. That is one chain; how many the library makes of it is not known.
+  // The accumulator of a tensor core truncates after every 16 terms; the k-th of K partial sums has k / K of
+  // the result's mean square. That is one chain; how many the library makes of it is not known.
   const double blocks = static_cast<double>(problem.n()) / 16.0,
                one_chain = kTruncationBias * (blocks + 1.0) / 2.0;
   last.sum_bias = one_chain / 2.0;

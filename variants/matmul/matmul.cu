@@ -1,8 +1,8 @@
 // matmul: rows times the whole n x n matrix of the operator, by cuBLASLt.
 //
 // What it shows: the price of having no fast transform. 2 n^2 operations a row in place of n log2 n, on the
-// tensor cores, and a matrix of n^2 numbers to read. In place the rows are copied aside first, because a matrix
-// product cannot overwrite its input.
+// tensor cores, and a matrix of n^2 numbers to read. In place the rows are copied aside first, because a
+// matrix product cannot overwrite its input.
 #include <algorithm>
 #include <vector>
 

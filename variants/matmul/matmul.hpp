@@ -13,12 +13,12 @@ extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 
-/// Row lengths: a multiple of 8, so that every row of the matrix is aligned to what the tensor cores load; the
-/// matrix of the largest is 512 MiB.
+/// Row lengths: a multiple of 8, so that every row of the matrix is aligned to what the tensor cores load;
+/// the matrix of the largest is 512 MiB.
 inline constexpr std::int64_t kMultiple = 8, kLargestN = 16384;
 
-/// A factor for the kernel that writes the matrix: its order, the distance of neighbours of its digit, and its
-/// signs, one bit an entry as in SignMatrix; no bits for Sylvester.
+/// A factor for the kernel that writes the matrix: its order, the distance of neighbours of its digit, and
+/// its signs, one bit an entry as in SignMatrix; no bits for Sylvester.
 struct FactorSigns {
   std::int64_t order = 1, stride = 1;
   bool transposed = false;

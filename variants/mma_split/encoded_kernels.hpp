@@ -30,8 +30,8 @@ EncodedKernel find_encoded(const KernelId& id, bool joins_vectors, bool rounded_
 template <Dtype dtype, CodeFormat format>
 PreparedKernel find_prepared(int log_n, bool joins_vectors);
 
-/// The pass before them where the scale of the tensor follows from its numbers: the same rows, transformed, leave the
-/// largest |y| in Output::largest, which must be zero before.
+/// The pass before them where the scale of the tensor follows from its numbers: the same rows, transformed,
+/// leave the largest |y| in Output::largest, which must be zero before.
 template <Dtype dtype>
 EncodedKernel find_largest(const KernelId& id);
 template <Dtype dtype>

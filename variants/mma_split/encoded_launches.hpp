@@ -13,9 +13,9 @@ inline constexpr Launch kEightVectorsSmallBlocks = rows::in_warps(8, 64, 10);
 inline constexpr Launch kEightVectorsSmallestBlocks = rows::in_warps(8, 32, 20);
 inline constexpr Launch kSixteenVectorsSmallBlocks = rows::in_warps(16, 64, 6);
 
-/// For few rows and any others than the below. Every warp keeps whole vectors behind the exchange (Tile::parts() = 1), so
-/// that groups lie in them. Registers are limited where the compiler would take more than it needs, and warps would be
-/// missed.
+/// For few rows and any others than the below. Every warp keeps whole vectors behind the exchange
+/// (Tile::parts() = 1), so that groups lie in them. Registers are limited where the compiler would take more
+/// than it needs, and warps would be missed.
 ///
 /// @param many   rows, but these not contiguous or not rounded first
 /// @param joins  see joins_vectors()
@@ -38,8 +38,9 @@ constexpr Launch encoded_launch(int log_n, bool many, bool joins) {
   }
 }
 
-/// For many contiguous rows that are rounded first. Eight vectors share the fixed part of a warp's code, and each lane works
-/// out the scales of some of them only. With sixteen, rows of 4096 need no exchange, those of 16384 less of it.
+/// For many contiguous rows that are rounded first. Eight vectors share the fixed part of a warp's code, and
+/// each lane works out the scales of some of them only. With sixteen, rows of 4096 need no exchange, those of
+/// 16384 less of it.
 constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
   if (log_n <= 10) return kEightVectorsSmallBlocks;
   if (log_n == 11) return kEightVectorsSmallestBlocks;
@@ -48,8 +49,9 @@ constexpr Launch launch_of_many_rounded(int log_n, bool joins) {
   return encoded_launch(log_n, true, joins);
 }
 
-/// From how many elements on the above is faster than the launch of few rows: a wave of warps with four vectors each; below
-/// it more warps are better. Where a lane has many scales of sixteen vectors to work out, from where data do not fit the L2.
+/// From how many elements on the above is faster than the launch of few rows: a wave of warps with four
+/// vectors each; below it more warps are better. Where a lane has many scales of sixteen vectors to work out,
+/// from where data do not fit the L2.
 constexpr std::int64_t fewest_of_many(int log_n, encoder::Family family, int multiprocessors) {
   const bool has_many_scales = log_n == 14 || (log_n == 12 && family == encoder::Family::e4m3);
   return has_many_scales ? std::int64_t{1} << 24 : std::int64_t{1024} * 16 * multiprocessors;
@@ -70,8 +72,8 @@ constexpr KernelId prepared_kernel(Dtype dtype, int log_n, bool joins) {
   return encoded_kernel(dtype, log_n, true, joins, false);
 }
 
-/// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one vector of
-/// a warp, 256 elements.
+/// Whether warps must find the maximum of a row together: otherwise whatever shares a scale lies in one
+/// vector of a warp, 256 elements.
 constexpr bool joins_vectors(const Encoding& encoding, std::int64_t n) {
   return encoding.scales.kind != ScaleGranularity::Kind::group && n > 256;
 }
@@ -93,8 +95,8 @@ constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
   return encoder::is_rounded_first(encoding) && fits;
 }
 
-/// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its vector
-/// number i, of kept() from each warp of the row.
+/// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its
+/// vector number i, of kept() from each warp of the row.
 constexpr int column_behind_exchange(const Tile& tile, int self, int i, int lane) {
   const int from = i % tile.warps_per_row, v = tile.vector_taken(self) + i / tile.warps_per_row;
   return tile.column_of_vector(tile.first_vector(from, lane) + 32 * v);

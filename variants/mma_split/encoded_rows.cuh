@@ -69,9 +69,10 @@ struct EncodedRows {
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
-  /// While the data are on their way: a launch finds its arguments in no cache of constants, and the epilogue would wait for
-  /// one line of them after the other. One word of each, at places that only the running kernel knows, so that the reads stay
-  /// behind the loads; all of it is made zero, for the data to take up. With few vectors the wait is too short for that.
+  /// While the data are on their way: a launch finds its arguments in no cache of constants, and the epilogue
+  /// would wait for one line of them after the other. One word of each, at places that only the running
+  /// kernel knows, so that the reads stay behind the loads; all of it is made zero, for the data to take up.
+  /// With few vectors the wait is too short for that.
   template <Tile tile, Access access>
   __device__ static std::uint32_t fetch_arguments(const Arguments& arguments) {
     if constexpr (access == Access::dense || tile.vectors < 4) return 0;
@@ -216,8 +217,9 @@ struct EncodedRows {
     }
   };
 
-  /// All of a warp's rows again, from memory, each alone, to exact codes: where tensor cores failed, or the short arithmetic
-  /// is not exact. On its way nothing comes back, so that the normal way keeps no registers for it.
+  /// All of a warp's rows again, from memory, each alone, to exact codes: where tensor cores failed, or the
+  /// short arithmetic is not exact. On its way nothing comes back, so that the normal way keeps no registers
+  /// for it.
   template <Tile tile, Access access>
   __device__ __noinline__ static void store_rows_alone(const Arguments& arguments,
                                                        Prologue<tile, access> prologue, int self) {

@@ -1,5 +1,5 @@
-// mma_split: the pass that finds the scale of a whole tensor: rows are transformed as for their codes, and leave their
-// largest |y|, rounded as the codes' numbers are.
+// mma_split: the pass that finds the scale of a whole tensor: rows are transformed as for their codes, and
+// leave their largest |y|, rounded as the codes' numbers are.
 //
 // Most warps find a larger number in memory already, so that few of them meet in an atomic operation.
 #pragma once

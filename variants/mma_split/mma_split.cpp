@@ -17,7 +17,8 @@ bool takes_signs(const Operator& op) {
          op.with_signs() == Operator::sylvester(op.n()).with_signs();
 }
 
-/// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at a time.
+/// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at
+/// a time.
 Support supports_prologue(const Problem& problem) {
   const Prologue& prologue = problem.prologue;
   constexpr std::int64_t kLargest = 256, kAlignment = 8;

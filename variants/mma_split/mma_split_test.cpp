@@ -435,7 +435,8 @@ TEST(MmaSplitEncoded, PagesHoldCodesAndThenScales) {
   const std::array<std::int64_t, 8> slots{};
   Operands operands;
   operands.slots = slots.data();
-  // The key cache of DeepSeek-V3.2's indexer: 132 bytes per token, fp32 scales; and its form in four bits, 68 bytes.
+  // The key cache of DeepSeek-V3.2's indexer: 132 bytes per token, fp32 scales; and its form in four bits, 68
+  // bytes.
   const PlacesArguments keys =
       places_of(parse_problem("bf16/n128/r8/page64x3>e4m3:128,ue8m0,deepseek_v32"), operands);
   EXPECT_EQ(keys.page_bytes, 64 * 132);

@@ -19,8 +19,8 @@
 
 namespace fwht::mma_split {
 
-/// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of the
-/// lane, where that belongs to the row.
+/// The exact path of a warp that holds whole rows: every row alone. take(io, v, x, mine) has x, vector v of
+/// the lane, where that belongs to the row.
 template <Tile tile, Access access, class Prologue, class Take>
 __device__ __forceinline__ void transform_rows_alone(const Batch& batch, const Prologue& prologue,
                                                      int warp_of_block, const Take& take) {
@@ -137,8 +137,8 @@ struct NonFiniteRepair {
   /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A
   /// vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many,
   /// what failed is put like anything else and the barrier votes; where they are few, that would only make
-  /// the barrier longer. Where lanes talk behind it, one more vote tells the compiler that a warp is of one mind: else
-  /// it asks in front of every shuffle.
+  /// the barrier longer. Where lanes talk behind it, one more vote tells the compiler that a warp is of one
+  /// mind: else it asks in front of every shuffle.
   template <Tile tile, Access access, bool lanes_talk, class Prologue>
   __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
                                       int self, const float (&x)[tile.vectors][8], bool failed) {

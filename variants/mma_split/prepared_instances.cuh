@@ -1,5 +1,5 @@
-// mma_split: the kernels that put rows through a prologue first, for one dtype and format. One launch per length: the
-// prologue's own loads and shuffles matter more than the last percent of a launch.
+// mma_split: the kernels that put rows through a prologue first, for one dtype and format. One launch per
+// length: the prologue's own loads and shuffles matter more than the last percent of a launch.
 #pragma once
 
 #include <utility>

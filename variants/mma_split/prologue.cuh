@@ -5,8 +5,8 @@
 //   rope    halves of `width` lie width / 16 lanes apart: one shuffle per word brings the partners
 //   signs   one XOR per word
 //
-// Bit card: b0-b2 register, b3-b7 lane, above: vectors of the lane, then warps. Sums go over the bits in this order,
-// so their bits do not depend on the launch.
+// Bit card: b0-b2 register, b3-b7 lane, above: vectors of the lane, then warps. Sums go over the bits in this
+// order, so their bits do not depend on the launch.
 #pragma once
 
 #include "common/device/storage.cuh"

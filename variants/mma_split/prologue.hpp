@@ -54,7 +54,8 @@ inline PlacesArguments places_of(const Problem& problem, const Operands& operand
           problem.page_bytes() / bytes};
 }
 
-/// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one launch.
+/// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one
+/// launch.
 inline bool has_prologue(const Problem& problem) {
   return !problem.prologue.is_none() || problem.op.has_signs() || !problem.paging.is_none();
 }

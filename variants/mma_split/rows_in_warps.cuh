@@ -21,7 +21,8 @@ namespace fwht::mma_split {
 /// @tparam trigger  where the next kernel of the stream is let in: at_end, behind_loads or behind_matrices
 /// @tparam scaling  constants: the scale is 2^-k, so the matrices have it and the results are not multiplied
 /// @tparam Repair   what is done about infinities and NaN
-/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh); and what rows
+/// @tparam Writer   what is written: rows of the storage type, or codes and scales (encoded_rows.cuh); and
+///   what rows
 ///                  are put through first (prologue.cuh)
 template <Dtype dtype, int log_n, rows::LaunchCode code, Access access, Trigger trigger, Scaling scaling,
           class Repair = NonFiniteRepair, class Writer = StorageRows>

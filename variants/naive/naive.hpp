@@ -17,8 +17,8 @@ inline constexpr int kThreads = 256;
 /// Factors of an operator in fp32: a thread holds a column of the data, so their orders are small.
 inline constexpr int kLargestOrder = 32;
 
-/// One launch of an operator of several factors: a factor, or one bit of a Sylvester factor. The index of an element
-/// of a row is (outer, digit, inner) with `order` digits, `stride` apart.
+/// One launch of an operator of several factors: a factor, or one bit of a Sylvester factor. The index of an
+/// element of a row is (outer, digit, inner) with `order` digits, `stride` apart.
 struct FactorStage {
   int factor = 0;  ///< position in Operator::factors
   int order = 2;
@@ -51,7 +51,8 @@ constexpr std::int64_t lower_partner(std::int64_t pair, int bit) {
 /// last factor for the types with fp32's range.
 double intermediate_growth(Dtype dtype, std::int64_t n);
 
-/// One step a stage, each stored; for f32, which storing does not round, the plain fp32 transform, factor by factor.
+/// One step a stage, each stored; for f32, which storing does not round, the plain fp32 transform, factor by
+/// factor.
 Numerics numerics_of(const Problem& problem);
 
 }  // namespace fwht::naive

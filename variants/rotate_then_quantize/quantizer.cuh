@@ -1,11 +1,12 @@
 // rotate_then_quantize: quantizers of rows in the storage type.
 //
-// Idea: a lane loads 16 bytes, eight numbers. The largest |y| is found in the storage type itself, two numbers per
-// instruction: patterns without sign are ordered like numbers, and a NaN is larger than all of them, so that one
-// comparison tells whether the short arithmetic is exact. Scales and codes are those of the epilogues (variants/encode).
+// Idea: a lane loads 16 bytes, eight numbers. The largest |y| is found in the storage type itself, two
+// numbers per instruction: patterns without sign are ordered like numbers, and a NaN is larger than all of
+// them, so that one comparison tells whether the short arithmetic is exact. Scales and codes are those of the
+// epilogues (variants/encode).
 //
-// Bit card, quantize_vectors and quantize_blocks: element bits 0..2 register, 3..7 lane, above: vectors of a lane, then
-// warps. quantize_any: element bits 0..4 lane.
+// Bit card, quantize_vectors and quantize_blocks: element bits 0..2 register, 3..7 lane, above: vectors of a
+// lane, then warps. quantize_any: element bits 0..4 lane.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// rotate_then_quantize: two launches, the baseline of every kernel that does both in one. `auto` rotates into a
-// workspace of the plan, a quantizer reads it. For H_1 there is nothing to rotate, and the quantizer stands alone.
+// rotate_then_quantize: two launches, the baseline of every kernel that does both in one. `auto` rotates into
+// a workspace of the plan, a quantizer reads it. For H_1 there is nothing to rotate, and the quantizer stands
+// alone.
 #pragma once
 
 #include <memory>

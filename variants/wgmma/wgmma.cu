@@ -27,9 +27,9 @@
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
-// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows, and
-// passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they share,
-// wgmma_pipeline.cuh how rows come and go.
+// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows,
+// and passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they
+// share, wgmma_pipeline.cuh how rows come and go.
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything

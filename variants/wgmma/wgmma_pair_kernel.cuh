@@ -37,10 +37,11 @@
 
 namespace fwht::wgmma {
 
-/// The row in work and the head of the next one, in the slots of kPairRing, the same in both blocks of the cluster. Its
-/// mbarriers: `head_full` and `tail_full`, when the bytes of either are there; `read_first`, when all warps of the cluster
-/// have read the first kTail pieces, and `read`, when they have read all; `landed`, when the other block has all of the
-/// row. The `full` and `landed` ones are pairs, for even and odd rows of the cluster.
+/// The row in work and the head of the next one, in the slots of kPairRing, the same in both blocks of the
+/// cluster. Its mbarriers: `head_full` and `tail_full`, when the bytes of either are there; `read_first`,
+/// when all warps of the cluster have read the first kTail pieces, and `read`, when they have read all;
+/// `landed`, when the other block has all of the row. The `full` and `landed` ones are pairs, for even and
+/// odd rows of the cluster.
 struct PairPipeline {
   static constexpr Tile kTile = tile_of(kPair16, 16);
   static constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
@@ -78,8 +79,8 @@ struct PairPipeline {
     ptx::mbarrier_init(read(), 2 * warps);
     ptx::fence_mbarrier_init();
   }
-  /// For every load, one thread of each block announces the bytes, before or after they come; one of one block loads
-  /// them for both.
+  /// For every load, one thread of each block announces the bytes, before or after they come; one of one
+  /// block loads them for both.
   __device__ void announce(const RowBatch& batch, int row, int pieces, std::uint32_t barrier) const {
     if (row < batch.rows) ptx::mbarrier_arrive_expect_tx(barrier, pieces * kPieceBytes);
   }
@@ -102,8 +103,8 @@ struct PairPipeline {
     ptx::mbarrier_arrive_cluster(ptx::mapa(landed(parity), rank ^ 1));
   }
   __device__ void wait_for_other_block() const { ptx::mbarrier_wait_parity(landed(parity), phase); }
-  /// By the second warpgroup, which is the last to multiply: the tail of the next row, `next`, where this one's first
-  /// pieces were, and the head of the row after that, where the others were.
+  /// By the second warpgroup, which is the last to multiply: the tail of the next row, `next`, where this
+  /// one's first pieces were, and the head of the row after that, where the others were.
   __device__ void refill_tail(const RowBatch& batch, int next, int warp, int lane) const {
     ptx::mbarrier_wait_parity(read_first(), parity);
     if (lane == 0) {
@@ -196,7 +197,8 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
     if (lane == 0) pipeline.arrive(pipeline.read());
     if (group == 1) pipeline.refill_head(batch, row + 2 * stride, warp, lane);
 
-    // Stage 2: butterflies over b7-b10. Stage 3: b0-b2 and b6, then the words leave, when the other block has the row.
+    // Stage 2: butterflies over b7-b10. Stage 3: b0-b2 and b6, then the words leave, when the other block has
+    // the row.
     const RegisterWriter<kColumns> writer{
         first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
     rows::register_butterflies<8, kColumns / 2>(d);

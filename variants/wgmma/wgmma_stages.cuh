@@ -252,7 +252,8 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
       for (int i = 0; i < 8 * kChains; ++i)
         x[i / 8][i / 4 % 2][i % 4] = d[8 * pair + i];
       if constexpr (joined) {
-        // mma.sync and fp32 additions overlap only in part: two products less are worth eight additions for b6.
+        // mma.sync and fp32 additions overlap only in part: two products less are worth eight additions for
+        // b6.
         rows::eight_point_stage(reinterpret_cast<float(&)[2 * kChains][4]>(x), constants.hadamard[0],
                                 constants.minus_identity);
       } else {

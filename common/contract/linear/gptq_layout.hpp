@@ -1,4 +1,5 @@
-// The four tensors of a layer one behind the other, as the file has them: what variants read that repack nothing.
+// The four tensors of a layer one behind the other, as the file has them: what variants read that repack
+// nothing.
 #pragma once
 
 #include <cstddef>

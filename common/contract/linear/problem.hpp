@@ -1,5 +1,6 @@
-// What is asked of a linear layer with 4-bit weights: y[m][n] = x[m][k] W[k][n] for m tokens, x rotated before where the
-// problem says so. W = s (q - z), with a scale s and a zero point z for every column and every group of rows.
+// What is asked of a linear layer with 4-bit weights: y[m][n] = x[m][k] W[k][n] for m tokens, x rotated
+// before where the problem says so. W = s (q - z), with a scale s and a zero point z for every column and
+// every group of rows.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace fwht {
 
-/// How zero points are stored: version 1 files hold z - 1 (so z = 1 .. 16), version 2 files z itself; symmetric weights
-/// store none, z = 8.
+/// How zero points are stored: version 1 files hold z - 1 (so z = 1 .. 16), version 2 files z itself;
+/// symmetric weights store none, z = 8.
 enum class ZeroPoints { v1, v2, symmetric };
 
 struct LinearProblem {
@@ -28,8 +29,8 @@ struct LinearProblem {
   bool act_order = false;
   /// x is multiplied by H / sqrt(order) first: 0 not at all, b by blocks I (x) H_b, kWhole by H_k.
   std::int64_t rotation = 0;
-  /// As Problem::programmatic_launch: the layer may start while the stream's previous kernel still runs. Weights may be
-  /// read before that one has ended, x not.
+  /// As Problem::programmatic_launch: the layer may start while the stream's previous kernel still runs.
+  /// Weights may be read before that one has ended, x not.
   bool programmatic_launch = false;
 
   bool operator==(const LinearProblem&) const = default;
@@ -47,8 +48,8 @@ struct LinearProblem {
   std::int64_t flops() const { return 2 * m * n * k; }
 };
 
-/// Throws BadRequest, with the value and the limit, for anything that the comments above rule out, and for sizes whose
-/// products do not fit 63 bits.
+/// Throws BadRequest, with the value and the limit, for anything that the comments above rule out, and for
+/// sizes whose products do not fit 63 bits.
 void validate(const LinearProblem& problem);
 
 /// "f16/m16/n8192/k4096/w4g128" plus "/v2" or "/sym", "/act", "/rot" or "/rot128", "/pdl".

@@ -1,5 +1,5 @@
-// The interface of the second ladder: as common/contract/variant.hpp, for linear layers. A variant is plain data, a plan what it
-// decided for one problem on one device.
+// The interface of the second ladder: as common/contract/variant.hpp, for linear layers. A variant is plain
+// data, a plan what it decided for one problem on one device.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,8 @@ struct LinearNumerics {
   bool known = true;            ///< false: a kernel of others, of which `weights` alone is assumed
 };
 
-/// x[m][k] and y[m][n], row-major, contiguous; `weights` is what the plan's pack() made, copied to the variant's memory.
+/// x[m][k] and y[m][n], row-major, contiguous; `weights` is what the plan's pack() made, copied to the
+/// variant's memory.
 struct LinearOperands {
   const void* x = nullptr;
   const void* weights = nullptr;
@@ -53,17 +54,18 @@ class LinearPlan {
 
   const LinearProblem& problem() const { return problem_; }
 
-  /// Checks the pointers, then only enqueues, so that it can be captured. m = 0 does nothing. y needs no zeroing and is
-  /// written whole. Throws BadRequest for a null pointer, one that misses `kAlignment`, or y overlapping x.
+  /// Checks the pointers, then only enqueues, so that it can be captured. m = 0 does nothing. y needs no
+  /// zeroing and is written whole. Throws BadRequest for a null pointer, one that misses `kAlignment`, or y
+  /// overlapping x.
   void execute(const LinearOperands& operands, Stream stream = nullptr) const;
 
-  /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant other than
-  /// auto share them. Never timed. Throws BadRequest where they are not valid or not those of the problem; nothing is
-  /// half packed.
+  /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant
+  /// other than auto share them. Never timed. Throws BadRequest where they are not valid or not those of the
+  /// problem; nothing is half packed.
   std::vector<std::byte> pack(const GptqWeights& weights) const;
   virtual std::int64_t packed_bytes() const = 0;
-  /// Names the layout of packed weights. Plans for the same weights whose names are equal read the same block: for other
-  /// numbers of tokens, it need be packed and kept only once.
+  /// Names the layout of packed weights. Plans for the same weights whose names are equal read the same
+  /// block: for other numbers of tokens, it need be packed and kept only once.
   virtual std::string packing() const = 0;
 
   virtual LinearNumerics numerics() const = 0;

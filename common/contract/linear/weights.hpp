@@ -42,12 +42,13 @@ struct GptqWeights {
   }
 };
 
-/// Throws BadRequest, naming tensor, place, value and limit, for tensors of another size than n, k and group ask for,
-/// g_idx outside 0 .. groups - 1, scales that are NaN or infinite, and shapes that LinearProblem does not take.
+/// Throws BadRequest, naming tensor, place, value and limit, for tensors of another size than n, k and group
+/// ask for, g_idx outside 0 .. groups - 1, scales that are NaN or infinite, and shapes that LinearProblem
+/// does not take.
 void validate(const GptqWeights& weights);
 
-/// From plain numbers: q[k][n] in 0 .. 15, z[groups][n] in 0 .. 15 (v2) or 1 .. 16 (v1), none for symmetric weights.
-/// Throws BadRequest for numbers beyond, and what validate throws.
+/// From plain numbers: q[k][n] in 0 .. 15, z[groups][n] in 0 .. 15 (v2) or 1 .. 16 (v1), none for symmetric
+/// weights. Throws BadRequest for numbers beyond, and what validate throws.
 GptqWeights pack_gptq(std::int64_t n, std::int64_t k, std::int64_t group, ZeroPoints zero_points,
                       const std::vector<std::uint8_t>& q, const std::vector<std::uint8_t>& z,
                       std::vector<std::uint16_t> scales, std::vector<std::int32_t> g_idx = {});
@@ -55,8 +56,8 @@ GptqWeights pack_gptq(std::int64_t n, std::int64_t k, std::int64_t group, ZeroPo
 /// Rows in the order of their groups; the order of equal ones is kept. x[:, order] meets sorted rows.
 std::vector<std::int32_t> row_order(const GptqWeights& weights);
 
-/// The weights with rows in that order and no g_idx. Throws BadRequest where a group has another number of rows than
-/// `group`: kernels for contiguous groups cannot serve it.
+/// The weights with rows in that order and no g_idx. Throws BadRequest where a group has another number of
+/// rows than `group`: kernels for contiguous groups cannot serve it.
 GptqWeights sorted_rows(const GptqWeights& weights);
 
 /// What the weights ask of a problem: n, k, group, zero points, act_order.

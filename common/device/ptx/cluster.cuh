@@ -1,5 +1,5 @@
-// Blocks of a cluster (PTX ISA, "Special Registers: %cluster_ctarank, %clusterid" and "barrier.cluster"). Needs
-// sm_90.
+// Blocks of a cluster (PTX ISA, "Special Registers: %cluster_ctarank, %clusterid" and "barrier.cluster").
+// Needs sm_90.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ __device__ inline void ld_global_v4(std::uint32_t (&words)[4], const void* from)
                : "memory");
 }
 
-/// ld.global.nc.L1::no_allocate.L2::128B.v4.u32 (same chapter): 16 bytes that are read once, aligned. What they hold must
-/// not change while the kernel runs.
+/// ld.global.nc.L1::no_allocate.L2::128B.v4.u32 (same chapter): 16 bytes that are read once, aligned. What
+/// they hold must not change while the kernel runs.
 __device__ inline uint4 ld_global_stream(const void* from) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -24,8 +24,9 @@ __device__ inline uint4 ld_global_stream(const void* from) {
   return v;
 }
 
-/// ld.global.L1::evict_last.v4.u32 (same chapter): 16 bytes that other warps read too, aligned. Not .nc: ptxas moves loads
-/// of data that never change to before griddepcontrol.wait, behind which the kernel ahead may still write these.
+/// ld.global.L1::evict_last.v4.u32 (same chapter): 16 bytes that other warps read too, aligned. Not .nc:
+/// ptxas moves loads of data that never change to before griddepcontrol.wait, behind which the kernel ahead
+/// may still write these.
 __device__ inline uint4 ld_global_keep(const void* from) {
   uint4 v;
   asm volatile("ld.global.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -35,8 +36,8 @@ __device__ inline uint4 ld_global_keep(const void* from) {
   return v;
 }
 
-/// ld.global.nc.L2::128B (same chapter): a word or a byte of a line that is wanted soon. What it holds must not change while
-/// the kernel runs.
+/// ld.global.nc.L2::128B (same chapter): a word or a byte of a line that is wanted soon. What it holds must
+/// not change while the kernel runs.
 __device__ inline std::uint32_t ld_global_line(const std::uint32_t* from) {
   std::uint32_t word;
   asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(from));

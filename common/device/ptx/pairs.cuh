@@ -52,8 +52,8 @@ __device__ inline std::uint32_t abs_x2(std::uint32_t a) {
   return d;
 }
 
-/// max.xorsign.abs.bf16x2, max.xorsign.abs.f16x2 (same chapter): the larger magnitude; its sign is that of a b. Below
-/// sm_86 the sign is plus.
+/// max.xorsign.abs.bf16x2, max.xorsign.abs.f16x2 (same chapter): the larger magnitude; its sign is that of a
+/// b. Below sm_86 the sign is plus.
 template <Dtype dtype>
 __device__ inline std::uint32_t max_xorsign_abs_x2(std::uint32_t a, std::uint32_t b) {
 #if __CUDA_ARCH__ >= 860

@@ -15,8 +15,8 @@
 
 namespace fwht::quantization {
 
-/// How tokens (rows) are cast: an encoding under the name that tables know it by. NVFP4 has the largest number of
-/// all tokens for its tensor.
+/// How tokens (rows) are cast: an encoding under the name that tables know it by. NVFP4 has the largest
+/// number of all tokens for its tensor.
 struct Format {
   std::string_view name, encoding;
 };
@@ -46,8 +46,9 @@ class Tokens {
   };
   /// A row of quantization.csv for each format, without the columns of who rotated.
   std::vector<harness::CsvRow> rows(Cast cast) const;
-  /// The same by a variant. Where it runs here and takes the format's encoding, the codes are its own, written by
-  /// the kernel that rotates (column quantizer); elsewhere the reference quantizes the rows that it rotated.
+  /// The same by a variant. Where it runs here and takes the format's encoding, the codes are its own,
+  /// written by the kernel that rotates (column quantizer); elsewhere the reference quantizes the rows that
+  /// it rotated.
   std::vector<harness::CsvRow> rows(const harness::Performer& performer, harness::Workspace& workspace) const;
 
  private:

@@ -129,7 +129,8 @@ TEST(Rotation, AVariantsOwnRoundingIsReported) {
   const auto rows = tokens.rows(cpu, workspace);
   ASSERT_EQ(rows.size(), kFormats.size());
   EXPECT_NEAR(number(rows[0], "transform_rel_l2"), 0.4247 / 256, 1e-4) << "one bf16 rounding";
-  // Codes written behind the rotation are those of the reference on rotated rows; the reference of an emulation.
+  // Codes written behind the rotation are those of the reference on rotated rows; the reference of an
+  // emulation.
   const harness::Performer warp(warp_shuffle::variant, harness::Source::emulated, device);
   const auto apart = tokens.rows(warp, workspace);
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -63,9 +63,9 @@ FWHT_WARP_CODE float approximate_reciprocal(float x) {
 #endif
 }
 
-/// 1 / x correctly rounded, from an approximation that is at most one unit in the last place off: the first step
-/// may leave that where it was, the second does not. Only for the significand of 2 - 2^-23 (Markstein's exception)
-/// must the approximation be exact, as the hardware's is.
+/// 1 / x correctly rounded, from an approximation that is at most one unit in the last place off: the first
+/// step may leave that where it was, the second does not. Only for the significand of 2 - 2^-23 (Markstein's
+/// exception) must the approximation be exact, as the hardware's is.
 FWHT_WARP_CODE float corrected_reciprocal(float x, float r) {
   const float better = fused_multiply_add(r, fused_multiply_add(-x, r, 1.0F), r);
   return fused_multiply_add(better, fused_multiply_add(-x, better, 1.0F), better);

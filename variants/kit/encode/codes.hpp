@@ -92,8 +92,8 @@ FWHT_WARP_CODE std::uint32_t int4_codes(const float (&x)[8]) {
 
 // ---- e2m1
 
-/// Codes of |y| * factor for eight numbers, the first in the lowest half byte. Without `clamps` no product may
-/// reach 15 or be NaN: it would spill into its neighbours. With it NaN gives 6.
+/// Codes of |y| * factor for eight numbers, the first in the lowest half byte. Without `clamps` no product
+/// may reach 15 or be NaN: it would spill into its neighbours. With it NaN gives 6.
 template <bool clamps>
 FWHT_WARP_CODE std::uint32_t e2m1_magnitudes(const float (&y)[8], float factor) {
   constexpr float kTenth = 0x1.999998p-4F;  // 5 of them are less than a half, and of the number behind 5 more

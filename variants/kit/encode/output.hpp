@@ -33,7 +33,8 @@ struct Output {
   std::uint32_t tile_columns;  // of that
   bool rounds_first;           // Intermediate::storage
   bool pads;                   // zeros are written behind the scales
-  /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has found it.
+  /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has
+  /// found it.
   std::uint32_t* largest = nullptr;
 };
 
@@ -42,9 +43,9 @@ inline bool finds_tensor_scale(const Encoding& encoding) {
   return encoding.scales.kind == ScaleGranularity::Kind::tensor && writes_scales(encoding);
 }
 
-/// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors are used
-/// only where they are far from the ends of the range: see is_ordinary(). Rounding to f16 first has a grid that does
-/// not scale, below 2^-14.
+/// Whether y = last * x may be left out because groups multiply by a factor anyway. Exact, because factors
+/// are used only where they are far from the ends of the range: see is_ordinary(). Rounding to f16 first has
+/// a grid that does not scale, below 2^-14.
 inline bool folds(const Rule& rule, Dtype storage, float last) {
   int exponent = 0;
   const bool power_of_two = std::frexp(last, &exponent) == 0.5F && exponent > -32 && exponent < 32;
@@ -88,8 +89,8 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   return out;
 }
 
-/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, for a whole
-/// row or for the tensor; rows on the 16-byte grid. Otherwise a sentence.
+/// What row_encoder.cuh writes: one scale for 32 .. 256 consecutive elements of a row, a power of two, for a
+/// whole row or for the tensor; rows on the 16-byte grid. Otherwise a sentence.
 Support supports(const Problem& problem);
 
 }  // namespace fwht::encoder

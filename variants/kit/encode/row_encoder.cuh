@@ -1,5 +1,5 @@
-// The epilogue of a kernel that writes codes: a warp has finished vectors of eight consecutive elements a lane,
-// in fp32. Largest |y| of every group, its scale, the codes, their stores.
+// The epilogue of a kernel that writes codes: a warp has finished vectors of eight consecutive elements a
+// lane, in fp32. Largest |y| of every group, its scale, the codes, their stores.
 //
 //   group of up to 256   lies in one vector of the warp: shuffles over the lanes of the group
 //   whole row            first the lane's vectors of the row, then one redux, then, where warps share the row,
@@ -45,9 +45,9 @@ __device__ __forceinline__ LargestPair<dtype> from_lane_across(LargestPair<dtype
   return {__shfl_xor_sync(0xFFFFFFFFU, x.pair, lane_mask)};
 }
 
-/// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of its
-/// half from its neighbour and gives those of the other half. Then maximum[k] is that of vector
-/// (k << steps) + lane % 2^steps, over as many lanes.
+/// Of 2^steps vectors each lane goes on with one: a step halves them, as a lane takes the larger numbers of
+/// its half from its neighbour and gives those of the other half. Then maximum[k] is that of vector (k <<
+/// steps) + lane % 2^steps, over as many lanes.
 template <int steps, int step = 0, int vectors, class Maximum>
 __device__ __forceinline__ void spread_maxima(Maximum (&maximum)[vectors], int lane) {
   if constexpr (step < steps) {
@@ -70,8 +70,8 @@ __device__ __forceinline__ int lanes_of_group(const Output& out) {
   return Form::family == Family::e4m3 ? 2 : out.lanes;
 }
 
-/// Over the lanes of a group, from `first_step` on. Where their number is not known, a lane behind the end is the lane
-/// itself: a branch would take longer than its shuffle.
+/// Over the lanes of a group, from `first_step` on. Where their number is not known, a lane behind the end is
+/// the lane itself: a branch would take longer than its shuffle.
 template <class Form, int first_step, int scales, int vectors, class Maximum>
 __device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&maximum)[vectors]) {
   constexpr bool kKnown = Form::whole_row || Form::family != Family::f32;
@@ -87,8 +87,8 @@ __device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&max
 
 // ---- codes
 
-/// Infinities, NaN, tiny and huge numbers: slow, and out of the way of all others. What these functions take by
-/// reference lives in local memory, so it must be a copy.
+/// Infinities, NaN, tiny and huge numbers: slow, and out of the way of all others. What these functions take
+/// by reference lives in local memory, so it must be a copy.
 template <class Form>
 __device__ __noinline__ Scale scale_of_any(const Rule& rule, float maximum) {
   return scale_of<Form::family, false>(rule, maximum);
@@ -239,8 +239,8 @@ __device__ __noinline__ void store_scale_in_tiles(const Output& out, float numbe
   store_scale<Form>(out, {number, 0.0F, code}, position_of(out, row, column));
 }
 
-/// The scales that the lane has and that are its to store. Vectors lie at constant distances from the first one, and so
-/// do their scales.
+/// The scales that the lane has and that are its to store. Vectors lie at constant distances from the first
+/// one, and so do their scales.
 template <class Form, class Shared, int vectors_of_row, class Where>
 __device__ __forceinline__ void store_scales(const Output& out, const Scale (&scale)[Shared::kScales],
                                              const Where& where) {
@@ -300,7 +300,8 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v, column);
+/// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v,
+///   column);
 ///                         row(v), column(v): of the first element; row_step(v), column_step(v): the same from
 ///                         vector 0, constants; exists(v); lane(); leads_rows(): whether the warp stores the scales of
 ///                         whole rows; asks_for_nan(): whether any of its elements may be NaN

@@ -1,6 +1,6 @@
 // From the largest |y| of a group to its scale, and from numbers and scale to codes: what each recipe of
-// common/contract/encoding.hpp does, as one rule of plain numbers per family, so that a kernel is compiled per family
-// and not per recipe.
+// common/contract/encoding.hpp does, as one rule of plain numbers per family, so that a kernel is compiled
+// per family and not per recipe.
 //
 //   Family::f32    s = max(max(a, floor) / M, smallest), or a * (1 / M); to a power of two or fp16 on request;
 //                  codes of y * (1 / s), y * (M / a) or y / s
@@ -41,7 +41,8 @@ enum class Codes : std::uint8_t {
 
 /// What a kernel is compiled for.
 ///
-/// @tparam rounded_  numbers are rounded to the storage type first, and the rule is one of storage_encoder.cuh
+/// @tparam rounded_  numbers are rounded to the storage type first, and the rule is one of
+///   storage_encoder.cuh
 /// @tparam group_    elements that share an fp32 scale, at least
 template <Element element_, Family family_, bool whole_row_, bool rounded_ = false, int group_ = 32>
 struct Form {
@@ -154,8 +155,9 @@ constexpr bool is_in_middle(float x) {
   return x >= 0x1p-64F && x <= 0x1p64F;
 }
 
-/// Whether the short arithmetic is exact for a group: no step leaves the range of normal numbers, not even where a
-/// power of two up to 2^32 is taken out of the numbers and put into the factor. `maximum` is at least Rule::floor.
+/// Whether the short arithmetic is exact for a group: no step leaves the range of normal numbers, not even
+/// where a power of two up to 2^32 is taken out of the numbers and put into the factor. `maximum` is at least
+/// Rule::floor.
 template <Family family>
 FWHT_WARP_CODE bool is_ordinary(const Rule& rule, float maximum) {
   const bool in_range = is_in_middle(maximum);
@@ -203,8 +205,8 @@ FWHT_WARP_CODE Scale scale_of(const Rule& rule, float maximum) {
   return scale;
 }
 
-/// Family::e4m3: whether the code of the scale saturated, so that products may be as large as they like. Where it is
-/// subnormal and was rounded down they stay below 9.
+/// Family::e4m3: whether the code of the scale saturated, so that products may be as large as they like.
+/// Where it is subnormal and was rounded down they stay below 9.
 FWHT_WARP_CODE bool code_is_saturated(const Scale& scale) {
   return scale.code == 0x7EU;
 }

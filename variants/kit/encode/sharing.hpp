@@ -1,5 +1,6 @@
-// Which lane of a warp works out which scale. A lane has elements of several groups, and so have the lanes beside it: they
-// find the largest |y| of all of them together (spread_maxima, maxima_of_lanes), and each goes on with some.
+// Which lane of a warp works out which scale. A lane has elements of several groups, and so have the lanes
+// beside it: they find the largest |y| of all of them together (spread_maxima, maxima_of_lanes), and each
+// goes on with some.
 //
 //   before   a lane's maxima of vectors (or rows) 0 .. 2^k - 1, over its own elements
 //   step i   of a pair of vectors a lane keeps the one that bit i of its number says, and gives away the other

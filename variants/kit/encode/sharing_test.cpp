@@ -1,5 +1,5 @@
-// Which lane works out which scale: the maps that kernels go by, against the exchange of maxima as sharing.hpp states it, on
-// all 32 lanes of a warp.
+// Which lane works out which scale: the maps that kernels go by, against the exchange of maxima as
+// sharing.hpp states it, on all 32 lanes of a warp.
 #include "variants/kit/encode/sharing.hpp"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ Lanes larger_across(const Lanes& kept, const Lanes& given, int mask) {
   return larger;
 }
 
-/// What spread_maxima and maxima_of_lanes do (row_encoder.cuh): of a pair a lane keeps the vector that the bit of its
-/// number says and gives away the other; then the rest of the group's lanes.
+/// What spread_maxima and maxima_of_lanes do (row_encoder.cuh): of a pair a lane keeps the vector that the
+/// bit of its number says and gives away the other; then the rest of the group's lanes.
 template <class Shared, std::size_t groups>
 void find_maxima(int lanes, Lanes (&maximum)[groups]) {
   for (int step = 0; step < Shared::kSteps; ++step) {

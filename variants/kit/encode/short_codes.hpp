@@ -1,5 +1,6 @@
-// Codes of numbers of 16 bits, which numbers rounded to the storage type are: fewer instructions than codes of any
-// fp32 numbers, and the same bits. A pair is two such numbers in a word, the first one in the lower half.
+// Codes of numbers of 16 bits, which numbers rounded to the storage type are: fewer instructions than codes
+// of any fp32 numbers, and the same bits. A pair is two such numbers in a word, the first one in the lower
+// half.
 //
 //   y / s to e4m3        y r + y rest, rounded once, with r = 1 / s rounded down and rest = 1 / s - r. Numbers of 8 or 11 bits are so
 //                        far from the middles between codes, or on them, that this and the quotient have the same code. For bf16 and
@@ -112,8 +113,8 @@ FWHT_WARP_CODE std::uint32_t signs_of_pairs(const std::uint32_t (&pairs)[4]) {
 
 // ---- codes
 
-/// e2m1 codes of y times a power of two for eight numbers of bf16: the three sums of codes.hpp, each with the product in
-/// it. All products below 15.
+/// e2m1 codes of y times a power of two for eight numbers of bf16: the three sums of codes.hpp, each with the
+/// product in it. All products below 15.
 FWHT_WARP_CODE std::uint32_t e2m1_codes_of_bf16(const std::uint32_t (&pairs)[4], std::uint32_t factor) {
   constexpr std::uint32_t kTenth = 0x3DCC3DCCU;  // 51 / 512: 5 of them are less than a half, 5 + 2^-5 more
   const std::uint32_t twice = multiply_bf16(factor, 0x40004000U), tenth = multiply_bf16(factor, kTenth);
@@ -166,13 +167,14 @@ struct ShortRule {
   float above = 1.0F;                        // M or 1
   bool inverts_exponent = false;             // s is a power of two, and the factor 1 / s
   std::uint32_t nudges[8] = {};              // see nudge_of()
-  // Where the maximum or s is this one, the significand does not tell whether the quotient is needed. -1: it never is.
+  // Where the maximum or s is this one, the significand does not tell whether the quotient is needed. -1: it
+  // never is.
   float at_maximum = -1.0F, at_scale = -1.0F;
 };
 
-/// For numbers of bf16 one factor does what y / s to e4m3 does, for most significands of the maximum: 1 / s rounded, or
-/// the number before or behind it. Two bits for each of the 128 significands, the first on top, two's complement; -2: none
-/// does.
+/// For numbers of bf16 one factor does what y / s to e4m3 does, for most significands of the maximum: 1 / s
+/// rounded, or the number before or behind it. Two bits for each of the 128 significands, the first on top,
+/// two's complement; -2: none does.
 inline constexpr std::uint32_t kNudgesOfQuotients[8] = {0x00400C00U, 0x0000D000U, 0x03090404U,
                                                         0x14088001U, 0x01840090U, 0x88100000U,
                                                         0x00000300U, 0x00004500U};  // s = a / 448
@@ -231,8 +233,8 @@ FWHT_WARP_CODE bool short_scale(const Rule& rule, const ShortRule& brief, float 
     const float excess = fused_multiply_add(a_by_m, rule.limit, -maximum);
     const float s = larger(fused_multiply_add(-excess, brief.correction, a_by_m), rule.smallest);
     scale.number = float_of((bits_of(s) + brief.up) & brief.keep);
-    // The factor is near M / a in any case, so it need not wait for s: twice a better one, and the power of two by its
-    // exponent. Groups at Rule::smallest, whose s is another, take the quotient.
+    // The factor is near M / a in any case, so it need not wait for s: twice a better one, and the power of
+    // two by its exponent. Groups at Rule::smallest, whose s is another, take the quotient.
     const auto by_rule = [&](float of_ratio, float otherwise) {
       return float_of((bits_of(of_ratio) & brief.ratio) | (bits_of(otherwise) & ~brief.ratio));
     };

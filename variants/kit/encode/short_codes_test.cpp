@@ -1,4 +1,5 @@
-// The short ways to codes of rounded numbers, for all significands of a group's largest number and of its others, against the plain arithmetic.
+// The short ways to codes of rounded numbers, for all significands of a group's largest number and of its
+// others, against the plain arithmetic.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,8 +86,8 @@ std::vector<std::uint32_t> codes_in_short(const Rule& rule, float maximum, const
   return codes;
 }
 
-/// Groups whose largest number has any significand, or every `step`th, with all numbers of as many digits from there to
-/// `powers` powers of two below.
+/// Groups whose largest number has any significand, or every `step`th, with all numbers of as many digits
+/// from there to `powers` powers of two below.
 template <class Form, Dtype dtype>
 void compare_all_significands(const char* text, float tensor_scale, int exponent, int powers,
                               std::size_t step = 1) {
@@ -201,8 +202,8 @@ TEST(EncoderShortCodes, GroupsOfZerosAreShort) {
       (std::vector<std::uint32_t>{0, 8, 0, 0, 8, 0, 0, 0}));
 }
 
-/// Branches of a rule and the numbers in their place: the same scale and factor for every number of 16 bits and every
-/// floor, from any reciprocal that the hardware may return.
+/// Branches of a rule and the numbers in their place: the same scale and factor for every number of 16 bits
+/// and every floor, from any reciprocal that the hardware may return.
 TEST(EncoderShortCodes, ScalesAreThoseOfTheRule) {
   for (const char* text : kE4m3) {
     const Rule rule = rule_of(parse_encoding(text), 1.0F);

@@ -1,6 +1,6 @@
-// The epilogue of row_encoder.cuh where numbers are rounded to the storage type first, as they are by default: the
-// rounded numbers stay in pairs, so maxima take one instruction for two of them, and codes the short ways of
-// short_codes.hpp.
+// The epilogue of row_encoder.cuh where numbers are rounded to the storage type first, as they are by
+// default: the rounded numbers stay in pairs, so maxima take one instruction for two of them, and codes the
+// short ways of short_codes.hpp.
 //
 // Bit card: as row_encoder.cuh. A lane holds vectors of eight consecutive elements, four words each.
 #pragma once
@@ -87,8 +87,8 @@ __device__ __forceinline__ void find_exact_maxima(const Output& out, const std::
 
 // ---- groups that the short arithmetic does not fit
 
-/// Codes of a vector, whatever its numbers are, the first in the lowest bits. Values go by registers: what calls take by
-/// reference would lie in memory on every way.
+/// Codes of a vector, whatever its numbers are, the first in the lowest bits. Values go by registers: what
+/// calls take by reference would lie in memory on every way.
 template <class Form, Dtype dtype>
 __device__ __noinline__ std::uint64_t codes_of_any(const Rule& rule, float scale, float factor,
                                                    std::uint64_t low, std::uint64_t high) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ void short_codes_of_vectors(const ShortFactor (&facto
   }
 }
 
-/// The same where some scales take the quotient, which costs two operations a number: two vectors at a time, as most of
-/// these need it not.
+/// The same where some scales take the quotient, which costs two operations a number: two vectors at a time,
+/// as most of these need it not.
 ///
 /// @param quotients  the lanes that have such scales
 template <class Form, class Shared, Dtype dtype, int first = 0, int vectors>
@@ -225,7 +225,8 @@ __device__ __forceinline__ void store_codes(const Output& out,
   }
 }
 
-/// Whether pairs of numbers are multiplied by `last` in any case: a branch would take longer than a few products.
+/// Whether pairs of numbers are multiplied by `last` in any case: a branch would take longer than a few
+/// products.
 template <int vectors>
 inline constexpr bool kAlwaysMultiplies = vectors <= 2;
 
@@ -233,7 +234,8 @@ inline constexpr bool kAlwaysMultiplies = vectors <= 2;
 ///
 /// @param scales        behind ask_warp(), or given
 /// @param inverse_last  of scales_of_maxima()'s `last`
-/// @param exactly       takes pairs, scales and codes, for groups that are not short: makes their scales and codes and returns
+/// @param exactly       takes pairs, scales and codes, for groups that are not short: makes their scales and
+///   codes and returns
 ///                      false, or writes them too and returns true
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, int count, class Where, class Exactly>
 __device__ __forceinline__ void encode_pairs(const Output& out, float inverse_last,
@@ -287,8 +289,8 @@ __device__ __forceinline__ void exact_codes(const Output& out, int lane,
                                      codes[v]);
 }
 
-/// Codes and scales of a lane's vectors of x, the sums of the transform, by exact arithmetic alone. Parameters as those
-/// of encode_rounded().
+/// Codes and scales of a lane's vectors of x, the sums of the transform, by exact arithmetic alone.
+/// Parameters as those of encode_rounded().
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
 __device__ __forceinline__ void encode_exactly(const Output& out, const float (&x)[vectors][8],
                                                const Where& where, const Meet& meet) {
@@ -302,8 +304,9 @@ __device__ __forceinline__ void encode_exactly(const Output& out, const float (&
   if (!out.rule.given) store_scales<Form, Shared, vectors_of_row>(out, scales.scale, where);
 }
 
-/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is encoded.
-/// Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left to that one.
+/// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x, rounded, is what is
+/// encoded. Parameters as those of encode(). Rules with Rule::in_f16 and scales of the whole tensor are left
+/// to that one.
 ///
 /// @tparam again    whether `exactly` works x out again
 /// @param finite    in this lane, as far as it is known
@@ -313,8 +316,8 @@ template <class Form, Dtype dtype, int vectors_of_row, bool again, int vectors, 
 __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vectors][8], const Where& where,
                                                bool finite, const Meet& meet, const Exactly& exactly) {
   using Shared = Sharing<Form, vectors, vectors_of_row>;
-  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others need x once
-  // more, and for many vectors there are no registers to keep it in.
+  // Where factors take over `last`, the pairs are those of x: exact for groups that are short. The others
+  // need x once more, and for many vectors there are no registers to keep it in.
   constexpr bool kFolds = dtype == Dtype::bf16 && (again || vectors <= 4);
   const float folded_last = kFolds ? out.folded_last : 1.0F;
   const float folded_inverse = kFolds ? out.folded_inverse : 1.0F;

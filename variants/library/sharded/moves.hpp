@@ -14,7 +14,8 @@ namespace fwht::sharded {
 void swap_outer(Memory memory, const void* in, void* out, std::int64_t outer, std::int64_t inner,
                 std::int64_t bytes, bool programmatic, Stream stream);
 
-/// out[row] = the first `bytes` bytes at in + row * stride_bytes; both multiples of 16 on the device. in != out.
+/// out[row] = the first `bytes` bytes at in + row * stride_bytes; both multiples of 16 on the device. in !=
+/// out.
 void take_chunk(Memory memory, const void* in, void* out, std::int64_t rows, std::int64_t stride_bytes,
                 std::int64_t bytes, Stream stream);
 

@@ -91,8 +91,8 @@ class ShardedPlan {
               const DeviceInfo& device, TimeLimit limit = std::chrono::seconds(60));
   ~ShardedPlan();
 
-  /// `in` and `out`: rows x n/T, contiguous, at 16 bytes. They must not overlap. Only enqueues, so that it can
-  /// be captured; executions must not run at the same time, since the workspace is the plan's.
+  /// `in` and `out`: rows x n/T, contiguous, at 16 bytes. They must not overlap. Only enqueues, so that it
+  /// can be captured; executions must not run at the same time, since the workspace is the plan's.
   void execute(const void* in, void* out, Stream stream = nullptr) const;
 
   // The steps of execute, for who times them one by one.

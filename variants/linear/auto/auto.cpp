@@ -1,4 +1,5 @@
-// auto: the variant that is meant where none is named, in a fixed order, and the dense product for many tokens.
+// auto: the variant that is meant where none is named, in a fixed order, and the dense product for many
+// tokens.
 #include "common/host/text.hpp"
 #include "variants/linear/registry.hpp"
 

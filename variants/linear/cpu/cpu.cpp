@@ -1,5 +1,5 @@
-// cpu: the layer on the host, from the tensors as the file has them. Every weight is exact in fp32 (16 bits); products are
-// added by fused multiply-add in ascending rows and rounded once.
+// cpu: the layer on the host, from the tensors as the file has them. Every weight is exact in fp32 (16 bits);
+// products are added by fused multiply-add in ascending rows and rounded once.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -7,8 +7,8 @@
 
 namespace fwht::linear::dense {
 
-/// fp16: the weights dequantized once, when they are packed; cuBLASLt. dequantize_first: dequantized in every launch by a
-/// kernel of its own, then cuBLASLt.
+/// fp16: the weights dequantized once, when they are packed; cuBLASLt. dequantize_first: dequantized in every
+/// launch by a kernel of its own, then cuBLASLt.
 extern const LinearVariant fp16, dequantize_first;
 
 std::unique_ptr<LinearPlan> make_fp16(const LinearProblem& problem, const DeviceInfo& device);

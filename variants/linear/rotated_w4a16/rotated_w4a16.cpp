@@ -1,5 +1,6 @@
-// rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the plan's workspace;
-// w4a16_pipelined follows by programmatic dependent launch: its first weights are under way while x is rotated.
+// rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the
+// plan's workspace; w4a16_pipelined follows by programmatic dependent launch: its first weights are under way
+// while x is rotated.
 #include <utility>
 
 #include "common/device/memory.hpp"
@@ -9,8 +10,9 @@
 namespace fwht::linear::rotated {
 namespace {
 
-/// Every block of the order is a row of the transform. It lets the layer in early, which only programmatic launches do. They
-/// are safe where none is asked for: the transform waits for what is before it before it lets the layer in.
+/// Every block of the order is a row of the transform. It lets the layer in early, which only programmatic
+/// launches do. They are safe where none is asked for: the transform waits for what is before it before it
+/// lets the layer in.
 Problem rotation_of(const LinearProblem& problem, const DeviceInfo& device) {
   const std::int64_t order = problem.rotation_order();
   Problem rotation =

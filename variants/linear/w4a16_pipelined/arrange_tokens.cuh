@@ -1,5 +1,5 @@
-// Kernels in front of the layer: tokens in the order in which it reads them. The layer starts meanwhile and waits with its
-// weights under way.
+// Kernels in front of the layer: tokens in the order in which it reads them. The layer starts meanwhile and
+// waits with its weights under way.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace fwht::linear::pipelined {
 /// Eight numbers of a token for a thread; blockIdx.y is the token.
 inline constexpr int kArrangeThreads = 256;
 
-/// words = x[token][order[first .. first + 7]], in the order of x without `order`, once the kernel that makes x has ended.
+/// words = x[token][order[first .. first + 7]], in the order of x without `order`, once the kernel that makes
+/// x has ended.
 __device__ inline void load_ordered(std::uint32_t (&words)[4], const std::uint16_t* x,
                                     const std::int32_t* order, int first, int k, bool wanted) {
   int from[8] = {};

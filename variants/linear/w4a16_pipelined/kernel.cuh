@@ -6,8 +6,8 @@
 
 namespace fwht::linear::pipelined {
 
-/// kScales: groups in 128 k; FormOfKernel: has its `form`. A grid of one block, or cluster, for every form.tiles() tiles and
-/// form.tokens tokens.
+/// kScales: groups in 128 k; FormOfKernel: has its `form`. A grid of one block, or cluster, for every
+/// form.tiles() tiles and form.tokens tokens.
 template <Dtype dtype, int kScales, class FormOfKernel>
 __global__ void __launch_bounds__(FormOfKernel::form.threads(), blocks_per_sm(FormOfKernel::form, kScales))
     pipelined(const __grid_constant__ Arguments all) {

@@ -1,4 +1,5 @@
-// w4a16_pipelined: layout of the packed weights and division of the work, shared by packer, kernel and host tests.
+// w4a16_pipelined: layout of the packed weights and division of the work, shared by packer, kernel and host
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@ inline constexpr int kStepBytes = kTileOutputs * kStepK / 2;
 /// A step's scales: one pair (outputs r and r + 8) for each of 8 rows and each group inside the step.
 inline constexpr int kScaleBytes = 32, kZeroBytes = 8;
 
-/// Where the nibble of (row of the tile, k of the step) lies. Lane l holds one 16-byte vector for each half of
-/// the step; a word of it is operand A of one m16n8k16 multiply. Inside 32 k the order is 8 t + j, t = lane % 4,
-/// so that a lane reads eight neighbouring x as operand B of two multiplies.
+/// Where the nibble of (row of the tile, k of the step) lies. Lane l holds one 16-byte vector for each half
+/// of the step; a word of it is operand A of one m16n8k16 multiply. Inside 32 k the order is 8 t + j, t =
+/// lane % 4, so that a lane reads eight neighbouring x as operand B of two multiplies.
 struct NibblePlace {
   int vector;  ///< 0 or 1: half of the step
   int lane, word, shift;
@@ -26,7 +27,8 @@ constexpr NibblePlace nibble_place(int row, int k) {
 }
 
 /// Bytes of the three parts for `tiles` tiles of `steps` steps with `scales` groups in a step:
-/// words[tile][step][vector][lane], scales[tile][step][row][group] (half2), zeros[tile][step][row][group] (bytes).
+/// words[tile][step][vector][lane], scales[tile][step][row][group] (half2), zeros[tile][step][row][group]
+/// (bytes).
 struct Layout {
   std::int64_t tiles = 0, steps = 0;
   int scales = 1;
@@ -39,17 +41,18 @@ struct Layout {
   constexpr std::int64_t bytes() const { return zeros_at() + zero_bytes(); }
 };
 
-/// Where number k of a step lies among the bytes of a stage of `tokens` tokens: operand B of wgmma, K-major, in rows of 64 k
-/// whose vectors of 16 bytes are swizzled. Inside 32 k the order is that of the weights: word (block, half) of lane t meets
-/// rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of its multiply.
+/// Where number k of a step lies among the bytes of a stage of `tokens` tokens: operand B of wgmma, K-major,
+/// in rows of 64 k whose vectors of 16 bytes are swizzled. Inside 32 k the order is that of the weights: word
+/// (block, half) of lane t meets rows 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of its multiply.
 constexpr int stage_word(int tokens, int token, int k) {
   const int block = k % 64 / 32, t = k % 32 / 8, half = k % 8 / 4, u = k % 4 / 2;
   const int vector = block * 4 + half * 2 + u;
   return k / 64 * (tokens * 128) + token * 128 + ((vector ^ (token % 8)) << 4) + t * 4 + k % 2 * 2;
 }
 
-/// Where number i of a slice of k lies among fp32 numbers that are rotated: a gap every 64, so that distances of 8 and of 64
-/// meet different banks. And the distances of two tokens, there and among 16-bit results, in numbers.
+/// Where number i of a slice of k lies among fp32 numbers that are rotated: a gap every 64, so that distances
+/// of 8 and of 64 meet different banks. And the distances of two tokens, there and among 16-bit results, in
+/// numbers.
 constexpr int stage_place(int i) {
   return i + i / 64 * 8;
 }
@@ -60,8 +63,9 @@ constexpr int rotated_pitch(int slice) {
   return slice + 32;
 }
 
-/// What a kernel is compiled for, and with it how a layer is cut. A cluster of blocks owns tiles() tiles and all of k, so
-/// that no sum leaves it. The warps of a block are `row_warps` groups of `tiles_per_warp` tiles times `k_warps` shares of k.
+/// What a kernel is compiled for, and with it how a layer is cut. A cluster of blocks owns tiles() tiles and
+/// all of k, so that no sum leaves it. The warps of a block are `row_warps` groups of `tiles_per_warp` tiles
+/// times `k_warps` shares of k.
 struct Form {
   int tokens = 8;  ///< of a block: a multiple of 8
   int tiles_per_warp = 1, row_warps = 1, k_warps = 8;
@@ -87,7 +91,8 @@ struct Form {
   /// Distance of two tokens of the sums in shared memory, in numbers.
   constexpr int sums_pitch() const { return tiles() * kTileOutputs + 8; }
   constexpr int sums_bytes() const { return k_warps * tokens * sums_pitch() * 4; }
-  /// Of a block whose slice of k has `slice` numbers. The sums take the place of the numbers that were rotated.
+  /// Of a block whose slice of k has `slice` numbers. The sums take the place of the numbers that were
+  /// rotated.
   constexpr int stage_bytes(int slice) const {
     const int stage = rotates ? tokens * stage_pitch(slice) * 4 : 0;
     return (stage > sums_bytes() ? stage : sums_bytes());
@@ -142,7 +147,8 @@ constexpr int blocks_per_sm(const Form& form, int scales) {
   return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
 }
 
-/// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at most.
+/// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at
+/// most.
 constexpr std::int64_t first_step(std::int64_t steps, int k_warps, int share) {
   return steps * share / k_warps;
 }

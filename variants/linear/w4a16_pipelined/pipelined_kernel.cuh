@@ -1,9 +1,10 @@
 // y[m][n] = x[m][k] W, W = s (q - z) in 4 bits, for few tokens.
 //
-// Idea. The weights are operand A of mma.sync.m16n8k16 (16 outputs), tokens the 8 columns of operand B: m <= 8 costs one
-// multiply and nothing is padded to 16. A block, or a cluster of blocks, owns its outputs and all of k, which its warps
-// share, so no sum leaves it. Weights stream through registers, some steps ahead; the first ones before the wait for the kernel that makes x. They are unpacked to exact integers, and the scale multiplies
-// the fp32 sum of a group: one rounding, in a fixed order.
+// Idea. The weights are operand A of mma.sync.m16n8k16 (16 outputs), tokens the 8 columns of operand B: m <=
+// 8 costs one multiply and nothing is padded to 16. A block, or a cluster of blocks, owns its outputs and all
+// of k, which its warps share, so no sum leaves it. Weights stream through registers, some steps ahead; the
+// first ones before the wait for the kernel that makes x. They are unpacked to exact integers, and the scale
+// multiplies the fp32 sum of a group: one rounding, in a fixed order.
 //
 // Bit card of a step (16 outputs x 128 k), g = lane / 4, t = lane % 4:
 //   operand A   rows g, g + 8    k 32 block + 8 t + 4 word + {0 1 | 2 3}    4 bits each, one word a multiply
@@ -90,7 +91,8 @@ struct WeightStep {
   std::uint32_t scales[kScales], zeros[kScales];
 };
 
-/// Where a lane reads the next step of its warp's tiles. The places run, so that a load costs little address arithmetic.
+/// Where a lane reads the next step of its warp's tiles. The places run, so that a load costs little address
+/// arithmetic.
 template <int kScales, Form form>
 struct WeightStream {
   static constexpr int kTiles = form.tiles_per_warp;
@@ -135,7 +137,8 @@ struct WeightStream {
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
 
-/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running pointer each.
+/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running
+/// pointer each.
 template <int kColumns, bool in_shared_memory>
 struct Tokens {
   uint4 pieces[kColumns][4] = {};
@@ -226,7 +229,8 @@ template <Dtype dtype, int kScales, Form form, int kTiles, int kColumns>
 __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
                               Tokens<kColumns, form.rotates>& x, int lowest_zero, bool more) {
   constexpr int kBlocksOfScale = 4 / kScales;
-  // Tiles side by side hide the latency of a multiply where there are few tokens, and cost registers where there are many.
+  // Tiles side by side hide the latency of a multiply where there are few tokens, and cost registers where
+  // there are many.
   constexpr int kTogether = kColumns == 1 ? kTiles : 1;
 #pragma unroll
   for (int first = 0; first < kTiles; first += kTogether) {

@@ -28,7 +28,8 @@ TEST(PipelinedLayout, EveryNibbleHasItsOwnPlace) {
 }
 
 TEST(PipelinedLayout, AWordIsOperandA) {
-  // Register r of operand A: nibble 2 (r & 1) ... as unpack_word takes them; both operands must see the same k.
+  // Register r of operand A: nibble 2 (r & 1) ... as unpack_word takes them; both operands must see the same
+  // k.
   constexpr int kShift[4] = {0, 4, 8, 12};  // low halves of registers 0 to 3; high halves are 16 further
   for (int row = 0; row < kTileOutputs; ++row) {
     for (int k = 0; k < kStepK; ++k) {
@@ -38,8 +39,9 @@ TEST(PipelinedLayout, AWordIsOperandA) {
         ++reg;
       const int half = at.shift / 16;
       EXPECT_EQ(ptx::a_row(at.lane, reg), row);
-      // Operand B of the same multiply: the lane's vector of x holds k = 32 block + 8 t + 0 .. 7; its words 2 (word % 2)
-      // and 2 (word % 2) + 1 are registers 0 and 1, which meet columns 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of operand A.
+      // Operand B of the same multiply: the lane's vector of x holds k = 32 block + 8 t + 0 .. 7; its words 2
+      // (word % 2) and 2 (word % 2) + 1 are registers 0 and 1, which meet columns 2 t, 2 t + 1 and 2 t + 8, 2
+      // t + 9 of operand A.
       const int column = ptx::a_column(at.lane, reg, half), t = at.lane % 4,
                 block = 2 * at.vector + at.word / 2;
       const int b_register = column >= 8 ? 1 : 0;
@@ -50,8 +52,8 @@ TEST(PipelinedLayout, AWordIsOperandA) {
 }
 
 TEST(PipelinedLayout, AStageIsOperandB) {
-  // As a wgmma reads it: multiply i of a row of 64 k takes bytes 32 i to 32 i + 31 of it, row r of operand B is 16-bit number
-  // r of them, and the vectors of 16 bytes lie where the swizzle puts them.
+  // As a wgmma reads it: multiply i of a row of 64 k takes bytes 32 i to 32 i + 31 of it, row r of operand B
+  // is 16-bit number r of them, and the vectors of 16 bytes lie where the swizzle puts them.
   constexpr int kTokens = 16;
   std::set<int> bytes;
   for (int token = 0; token < kTokens; ++token) {
@@ -194,7 +196,8 @@ TEST(PipelinedForm, RotatedSlicesFitInSharedMemory) {
     EXPECT_LE(form.shared_bytes(kMostSlice), h200_description().shared_bytes_per_block);
   }
   EXPECT_GT(found, 0);
-  // Numbers of a stage have places of their own, and those that a warp meets in one pass lie in different banks.
+  // Numbers of a stage have places of their own, and those that a warp meets in one pass lie in different
+  // banks.
   std::set<int> places;
   for (int i = 0; i < 1024; ++i)
     places.insert(stage_place(i));

@@ -1,11 +1,13 @@
-// The rotation inside the layer: a cluster multiplies its tokens by H / sqrt(order) before they meet the weights.
+// The rotation inside the layer: a cluster multiplies its tokens by H / sqrt(order) before they meet the
+// weights.
 //
-// Idea. A block owns a slice of k, so it rotates that slice: butterflies over fp32 numbers in shared memory, rounded once to
-// 16 bits. Orders up to the slice stay in the block. Longer ones go on over the blocks, whose ranks are the highest digit: for
-// its share of the places a block reads all slices, does the butterflies over ranks and writes every slice's part back. The
-// weights are on their way to the L2 meanwhile.
+// Idea. A block owns a slice of k, so it rotates that slice: butterflies over fp32 numbers in shared memory,
+// rounded once to 16 bits. Orders up to the slice stay in the block. Longer ones go on over the blocks, whose
+// ranks are the highest digit: for its share of the places a block reads all slices, does the butterflies
+// over ranks and writes every slice's part back. The weights are on their way to the L2 meanwhile.
 //
-// Bit card of k: bits 0-2 in a thread from the load on, then three bits a pass through shared memory, then the ranks.
+// Bit card of k: bits 0-2 in a thread from the load on, then three bits a pass through shared memory, then
+// the ranks.
 #pragma once
 
 #include "common/device/ptx/cluster.cuh"
@@ -137,8 +139,9 @@ __device__ void pass_over_ranks(const Slice<dtype>& slice, int rank, float facto
   }
 }
 
-/// slice.rotated = H / sqrt(order) times the tokens at x, which points to this block's slice of the first token. `order` is a
-/// power of two from 8 on; it divides the slice, or is the slice times a number of blocks that divides the cluster's.
+/// slice.rotated = H / sqrt(order) times the tokens at x, which points to this block's slice of the first
+/// token. `order` is a power of two from 8 on; it divides the slice, or is the slice times a number of blocks
+/// that divides the cluster's.
 template <Dtype dtype, Form form>
 __device__ void rotate_tokens(const Slice<dtype>& slice, const typename Storage<dtype>::Element* x, int k,
                               int rank, int order, float factor) {

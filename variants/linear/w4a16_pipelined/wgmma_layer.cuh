@@ -1,10 +1,13 @@
-// The layer for many tokens on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied by wgmma.
+// The layer for many tokens on Hopper: the same weights, shares and sums as pipelined_kernel.cuh, multiplied
+// by wgmma.
 //
-// Idea. A tile of 16 outputs is one warp's part of operand A of m64nNk16, so four row warps are a warpgroup. Unpacked weights
-// stay in registers; tokens are operand B in shared memory, once for all row warps of a block. A kernel in front (stage_tokens)
-// has written them as they lie there, so bulk copies bring them, some steps ahead, and no warp waits for another one's weights.
+// Idea. A tile of 16 outputs is one warp's part of operand A of m64nNk16, so four row warps are a warpgroup.
+// Unpacked weights stay in registers; tokens are operand B in shared memory, once for all row warps of a
+// block. A kernel in front (stage_tokens) has written them as they lie there, so bulk copies bring them, some
+// steps ahead, and no warp waits for another one's weights.
 //
-// Bit card of a stage (N tokens x 128 k), a row of 128 bytes for each token and 64 k, rows of 8 tokens swizzled:
+// Bit card of a stage (N tokens x 128 k), a row of 128 bytes for each token and 64 k, rows of 8 tokens
+// swizzled:
 //   k bits      32 block(bit 5) | 8 t (bits 3-4) | 4 half (bit 2) | 2 u (bit 1) | e (bit 0)
 //   in a row    32 bytes (2 block + half) | 16 u | 4 t | 2 e: row 8 u + 2 t + e of the multiply that word (block, half) makes
 #pragma once
@@ -15,7 +18,8 @@
 
 namespace fwht::linear::pipelined {
 
-/// One share's stages of tokens and their barriers in shared memory; all numbers are the same for a whole warp.
+/// One share's stages of tokens and their barriers in shared memory; all numbers are the same for a whole
+/// warp.
 template <Form form>
 struct TokenStages {
   static constexpr int kBytes = form.stage_bytes_of_tokens(), kAll = form.k_warps * form.x_stages;
@@ -63,7 +67,8 @@ __device__ inline std::uint64_t token_descriptor(std::uint32_t address) {
          std::uint64_t{1} << 62;
 }
 
-/// sums += s (q - z) x over one step whose tokens are at `stage`, once full(); unpacked() when the words are needed no longer.
+/// sums += s (q - z) x over one step whose tokens are at `stage`, once full(); unpacked() when the words are
+/// needed no longer.
 template <Dtype dtype, int kScales, Form form, class Full, class Unpacked>
 __device__ void multiply_stage(Sums<1, form.tokens / 8>& sums, const WeightStep<kScales>& weights,
                                std::uint32_t stage, int lowest_zero, const Full& full,

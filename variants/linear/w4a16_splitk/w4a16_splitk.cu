@@ -1,10 +1,10 @@
-// y[m][n] = x[m][k] W as arXiv 2402.00025 computes it ("Accelerating a Triton Fused Kernel for W4A16 Quantized Inference
-// with SplitK Work Decomposition").
+// y[m][n] = x[m][k] W as arXiv 2402.00025 computes it ("Accelerating a Triton Fused Kernel for W4A16
+// Quantized Inference with SplitK Work Decomposition").
 //
-// Idea. A block owns a tile of 16 tokens x 32 outputs and takes the k blocks s, s + splits, s + 2 splits ...; the blocks of
-// a tile add their results with fp16 atomics into a zeroed y. Weights are rounded to fp16: fma(q, s, -fp16(z s)). Unlike the
-// published kernel, tokens beyond m are neither read nor written, a weight word is loaded once, and zeroing y is part of
-// the launch.
+// Idea. A block owns a tile of 16 tokens x 32 outputs and takes the k blocks s, s + splits, s + 2 splits ...;
+// the blocks of a tile add their results with fp16 atomics into a zeroed y. Weights are rounded to fp16:
+// fma(q, s, -fp16(z s)). Unlike the published kernel, tokens beyond m are neither read nor written, a weight
+// word is loaded once, and zeroing y is part of the launch.
 //
 // Bit card of 32 rows, g = lane / 4, t = lane % 4, warp w has outputs 8 w + g:
 //   operand B   column g     k 8 t + 0..7: one word of qweight, two multiplies
