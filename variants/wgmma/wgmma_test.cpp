@@ -86,7 +86,7 @@ TEST(Wgmma, AccumulatorsHoldEachElementOnce) {
 }
 
 TEST(Wgmma, DescriptorFields) {
-  const std::uint64_t d = descriptor(0x12340, 2048, 128);
+  const std::uint64_t d = ptx::matrix_descriptor(0x12340, 2048, 128);
   EXPECT_EQ(d & 0x3FFF, 0x1234U);
   EXPECT_EQ((d >> 16) & 0x3FFF, 128U);
   EXPECT_EQ((d >> 32) & 0x3FFF, 8U);
