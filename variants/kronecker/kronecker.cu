@@ -4,7 +4,7 @@
 // (x) S_(2^j). With a second matrix of signs, S_N is S_P (x) H_E. Short rows share a tile, side by side.
 //
 // What this rung changes: H_m is any matrix, so its fragments come from a table of sign bits, or of a dense
-// factor, instead of from lane numbers, and rows come and go by tensor copies: a box is 16 rows of X, one k
+// factor, instead of from lane numbers. Rows come and go by tensor copies: a box is 16 rows of X, one k
 // step of stage 1 and what one warp stores. Rows of X beyond D are outside the tensor: zero when they are
 // loaded, not written when they are stored, so D need not be a multiple of 16.
 //
