@@ -11,10 +11,11 @@
 // Bit card, columns b0 .. b(i-1), rows d of X, row r of the tile:
 //   load      tensor copies: a line is 16, 32 or 64 columns of one d, swizzled by as many bytes
 //   stage 1   k of wgmma: d (exact: +-1 times 16-bit data in fp32)
-//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
-//             warpgroup, pass or part
+//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register,
+//             warp, warpgroup, pass or part
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise, in a ring by wgmma
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise,
+//                         in a ring by wgmma
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
 // What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing

@@ -2,8 +2,8 @@
 // common/contract/encoding.hpp does, as one rule of plain numbers per family, so that a kernel is compiled
 // per family and not per recipe.
 //
-//   Family::f32    s = max(max(a, floor) / M, smallest), or a * (1 / M); to a power of two or fp16 on request;
-//                  codes of y * (1 / s), y * (M / a) or y / s
+//   Family::f32    s = max(max(a, floor) / M, smallest), or a * (1 / M); to a power of two or fp16 on
+//                  request; codes of y * (1 / s), y * (M / a) or y / s
 //   Family::e8m0   s = 2^k from the bits of a; codes of y * 2^-k
 //   Family::e4m3   the scale is a code itself, relative to a number given for the tensor
 #pragma once
