@@ -1,4 +1,7 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
+# fwht_part(name sources...)   a part of what is installed, and fwht_part_links(name libraries...) what it needs. With
+#   FWHT_SHARED tests and programs link it as a shared library, so that its code is there once; name_static is the
+#   archive of the same objects, for installation and libfwht.so
 # fwht_test(name LABEL host|host+gpu SOURCES ... LIBRARIES ... [GPU_FILTER filter] [GPU_SHARDS n])   a GoogleTest program;
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
@@ -19,19 +22,21 @@ if(FWHT_WERROR)
   list(APPEND FWHT_WARNINGS -Werror)
 endif()
 
-# Line numbers for profilers triple the size of the machine code, and stay out of wheels, in which it is compressed. Mode `size`
-# is read by drivers of CUDA 12.4 and newer.
+# Machine code is compressed: mode `size` is read by drivers of CUDA 12.4 and newer. Line numbers for profilers triple it.
+option(FWHT_LINE_INFO "Line numbers in machine code, for profilers (preset profile)" OFF)
+set(fwht_machine_code --compress-mode=size)
+if(FWHT_WITH_CUDA AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+  set(fwht_machine_code -Xfatbin=-compress-all)
+endif()
+if(FWHT_LINE_INFO)
+  list(APPEND fwht_machine_code -lineinfo)
+endif()
+
 function(fwht_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${FWHT_WARNINGS}>)
   if(FWHT_WITH_CUDA)
-    set(machine_code -lineinfo)
-    if(SKBUILD AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
-      set(machine_code -Xfatbin=-compress-all)
-    elseif(SKBUILD)
-      set(machine_code --compress-mode=size)
-    endif()
     target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:${machine_code} -Xptxas=-warn-spills,-warn-lmem-usage>
+      $<$<COMPILE_LANGUAGE:CUDA>:${fwht_machine_code} -Xptxas=-warn-spills,-warn-lmem-usage>
       $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${FWHT_WERROR}>>:-Werror=cross-execution-space-call,reorder>)
   endif()
 endfunction()
@@ -41,6 +46,39 @@ function(fwht_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
   fwht_warnings(${name})
+endfunction()
+
+function(fwht_part name)
+  if(NOT FWHT_SHARED)
+    fwht_library(${name} ${ARGN})
+    add_library(${name}_static ALIAS ${name})
+    return()
+  endif()
+  add_library(${name} SHARED ${ARGN})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  fwht_warnings(${name})
+  set_target_properties(${name} PROPERTIES DEFINE_SYMBOL "")
+  add_library(${name}_static STATIC $<TARGET_OBJECTS:${name}>)
+  target_include_directories(${name}_static
+    INTERFACE $<BUILD_INTERFACE:$<TARGET_PROPERTY:${name},INTERFACE_INCLUDE_DIRECTORIES>>)
+  target_compile_features(${name}_static PUBLIC cxx_std_20)
+  set_target_properties(${name}_static PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE CXX)
+endfunction()
+
+function(fwht_part_links name)
+  foreach(library IN LISTS ARGN)
+    if(library STREQUAL "CUDA::cudart_static" AND FWHT_SHARED)
+      target_link_libraries(${name} PUBLIC CUDA::cudart)  # one runtime a process
+    else()
+      target_link_libraries(${name} PUBLIC ${library})
+    endif()
+    if(FWHT_SHARED AND TARGET ${library}_static)
+      target_link_libraries(${name}_static PUBLIC ${library}_static)
+    elseif(FWHT_SHARED)
+      target_link_libraries(${name}_static PUBLIC ${library})
+    endif()
+  endforeach()
 endfunction()
 
 # A driver takes a second or more to start, so GPU cases share processes; and where there is no GPU, each of these few is

@@ -75,9 +75,9 @@ class Plan {
   /// Checks the pointers, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
   /// be captured in a CUDA graph. Host variants have finished when it returns. rows = 0 does nothing. Throws
   /// BadRequest before anything is launched for a null pointer among the operands that the problem needs, an
-  /// operand that it does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of
-  /// the tensor that is not positive and finite, a negative epsilon, too few bytes for the scales, in != out
-  /// for an in-place plan, or overlapping spans for an out-of-place one.
+  /// operand that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), a
+  /// scale of the tensor that is not positive and finite, a negative epsilon, too few bytes for the scales.
+  /// Or for in != out for an in-place plan, or overlapping spans for an out-of-place one.
   void execute(const Operands& operands, Stream stream = nullptr) const;
   /// Short form for problems without scales, signs and dense factors.
   void execute(const void* in, void* out, Stream stream = nullptr) const { execute({in, out}, stream); }
