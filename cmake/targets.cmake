@@ -19,19 +19,21 @@ if(FWHT_WERROR)
   list(APPEND FWHT_WARNINGS -Werror)
 endif()
 
-# Line numbers for profilers triple the size of the machine code, and stay out of wheels, in which it is compressed. Mode `size`
-# is read by drivers of CUDA 12.4 and newer.
+# Machine code is compressed: mode `size` is read by drivers of CUDA 12.4 and newer. Line numbers for profilers triple it.
+option(FWHT_LINE_INFO "Line numbers in machine code, for profilers (preset profile)" OFF)
+set(fwht_machine_code --compress-mode=size)
+if(FWHT_WITH_CUDA AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+  set(fwht_machine_code -Xfatbin=-compress-all)
+endif()
+if(FWHT_LINE_INFO)
+  list(APPEND fwht_machine_code -lineinfo)
+endif()
+
 function(fwht_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${FWHT_WARNINGS}>)
   if(FWHT_WITH_CUDA)
-    set(machine_code -lineinfo)
-    if(SKBUILD AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
-      set(machine_code -Xfatbin=-compress-all)
-    elseif(SKBUILD)
-      set(machine_code --compress-mode=size)
-    endif()
     target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:${machine_code} -Xptxas=-warn-spills,-warn-lmem-usage>
+      $<$<COMPILE_LANGUAGE:CUDA>:${fwht_machine_code} -Xptxas=-warn-spills,-warn-lmem-usage>
       $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${FWHT_WERROR}>>:-Werror=cross-execution-space-call,reorder>)
   endif()
 endfunction()

@@ -56,10 +56,10 @@ struct Transforms {
 
 using Variant = VariantOf<Transforms>;
 
-/// execute throws BadRequest for a null pointer among the operands that the problem needs, an operand that it
-/// does not need, a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of the tensor that is
-/// not positive and finite, a negative epsilon, too few bytes for the scales, in != out for an in-place plan,
-/// or overlapping spans for an out-of-place one.
+/// execute throws BadRequest for a null pointer among the operands that the problem needs, and for an operand
+/// that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of
+/// the tensor that is not positive and finite, a negative epsilon, too few bytes for the scales. Or for
+/// in != out for an in-place plan, or overlapping spans for an out-of-place one.
 class Plan : public PlanOf<Transforms> {
  public:
   using PlanOf::execute;

@@ -431,9 +431,10 @@ double squares(const std::vector<double>& values) {
 }
 
 /// What sum (e + b)^2 exceeds with a probability of 2 exp(-t) at most, for errors e with these variances and
-/// known ones b: sum l + 2 sqrt(t sum l^2) + 2 t max l for e alone (Laurent and Massart 2000, lemma 1), l the
-/// eigenvalues of the errors' covariance; |b|^2; 2 sqrt(2 t max l) |b| for both (a Gaussian tail). The
-/// columns of one row share the errors of h, so of C columns and K effective rows of random weights sum l^2
+/// known ones b. For e alone it is sum l + 2 sqrt(t sum l^2) + 2 t max l (Laurent and Massart 2000, lemma 1),
+/// l the eigenvalues of the errors' covariance. To this come |b|^2, and 2 sqrt(2 t max l) |b| for both (a
+/// Gaussian tail). The
+/// columns of one row share the errors of h. Of C columns and K effective rows of random weights sum l^2
 /// is (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
 double largest_squares(const MlpProblem& problem, const std::vector<double>& of_h,
                        const std::vector<double>& of_y, const std::vector<double>& known) {

@@ -34,7 +34,7 @@ def main() -> dict[str, float]:
 
     q, k, v = with_outliers(), with_outliers(), torch.randn(shape)
     wanted = attention(q, k, v)
-    hq, hk = fwht.hadamard_transform(q, scale=None), fwht.hadamard_transform(k, scale=None)
+    hq, hk = fwht.hadamard_transform(q), fwht.hadamard_transform(k)
     return {
         "rotated, not quantized": relative_error(attention(hq, hk, v), wanted),
         "q, k in fp8": relative_error(attention(fp8(q), fp8(k), v), wanted),

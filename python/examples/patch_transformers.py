@@ -25,7 +25,7 @@ def rotate_down_projections(model: torch.nn.Module, seed: int) -> None:
         fwht.nn.rotate_linear(layer, "in", signs=signs)
         layer.register_buffer("signs", signs.on(layer.weight).clone(), persistent=False)  # moves with the layer
         layer.register_forward_pre_hook(
-            lambda layer, inputs: (operators.transform(inputs[0], None, None, signs=layer.signs),)
+            lambda layer, inputs: (operators.transform(inputs[0], signs=layer.signs),)
         )
 
 

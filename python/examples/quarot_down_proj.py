@@ -28,7 +28,7 @@ class Mlp(torch.nn.Module):
 
 def rotate_down_proj(mlp: torch.nn.Module) -> torch.utils.hooks.RemovableHandle:
     fwht.nn.rotate_linear(mlp.down_proj, side="in")
-    return mlp.down_proj.register_forward_pre_hook(lambda _, inputs: (fwht.hadamard_transform(inputs[0], scale=None),))
+    return mlp.down_proj.register_forward_pre_hook(lambda _, inputs: (fwht.hadamard_transform(inputs[0]),))
 
 
 def quantize_input(linear: torch.nn.Linear, bits: int = 4) -> torch.utils.hooks.RemovableHandle:

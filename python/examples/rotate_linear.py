@@ -31,7 +31,7 @@ def main() -> dict[str, float]:
         y = linear(x)
         plain = relative_error(linear(quantized(x)), y)
         fwht.nn.rotate_linear(linear, side="in")
-        rotated_x = fwht.hadamard_transform(x, scale=None)
+        rotated_x = fwht.hadamard_transform(x)
         exact = relative_error(linear(rotated_x), y)
         rotated = relative_error(linear(quantized(rotated_x)), y)
     return {"rotated, not quantized": exact, "int4 activations": plain, "int4 activations, rotated": rotated}

@@ -46,7 +46,7 @@ def errors_of_this_rank(n: int = 1024, tokens: int = 64) -> dict[str, float]:
 
     slice_ = slice(rank * n // ranks, (rank + 1) * n // ranks)
     mine = over_ranks.result_columns(n, ranks, rank)
-    rotated_weight = fwht.hadamard_transform(weight, None)[:, mine.to(device)]  # offline
+    rotated_weight = fwht.hadamard_transform(weight)[:, mine.to(device)]  # offline
     rotated_h = over_ranks.hadamard_transform(h[:, slice_].contiguous())
 
     def error(part: torch.Tensor) -> float:

@@ -1,8 +1,8 @@
 """Fast Walsh-Hadamard transforms for PyTorch, NumPy, CuPy and JAX.
 
     import fwht
-    y = fwht.hadamard_transform(x)                 # H_n x along the last dimension, as fast_hadamard_transform
-    y = fwht.hadamard_transform(x, scale=None)     # orthonormal: times 1/sqrt(n)
+    y = fwht.hadamard_transform(x)          # H_n x / sqrt(n) along the last dimension: orthonormal
+    y = fwht.hadamard_transform(x, 1.0)     # without the factor, as fast_hadamard_transform
 
 `import fwht` needs neither PyTorch nor a GPU; each is used where it is there.
 """
@@ -54,12 +54,12 @@ def _load_torch() -> bool:
 
 
 def hadamard_transform(
-    x: Any, scale: float | None = 1.0, *, out: Any = None, inplace: bool = False, variant: str | None = None
+    x: Any, scale: float | None = None, *, out: Any = None, inplace: bool = False, variant: str | None = None
 ) -> Any:
     """Multiplies the rows of `x` by the Hadamard matrix: y[..., :] = scale * H_n x[..., :].
 
-    The default scale is 1.0, as in the package fast-hadamard-transform; `scale=None` means 1/sqrt(n), which makes
-    the transform orthonormal and its own inverse. (The C++ functions are orthonormal by default.)
+    The default scale, None, is 1/sqrt(n): the transform is orthonormal and its own inverse. (`fwht.compat` alone has the
+    default of the package fast-hadamard-transform, 1.0.)
 
     H_n is in natural order: H[i, j] = (-1)^popcount(i & j). Sums are formed in float32 (float64 for float64
     data), multiplied by `scale` once and rounded once to x's dtype.
@@ -70,7 +70,7 @@ def hadamard_transform(
             CUDA), NumPy or CuPy array, a JAX array (outside jax.jit), or another array with `__dlpack__` and
             `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
             lie at one distance with their elements side by side, they are gathered into the result first.
-        scale: a number that is finite in float32, or None. Not a tensor: reading it would wait for the device.
+        scale: a number that is finite in float32, or None for 1/sqrt(n). Not a tensor: reading it would wait for the device.
         out: where the result goes; shape, dtype and device of x. Rows at one distance of at least n elements.
             May be x itself; other overlaps are refused.
         inplace: the result replaces x, which must have its rows at one distance of at least n elements.
@@ -97,9 +97,9 @@ def hadamard_transform(
     Example:
         >>> import numpy, fwht
         >>> fwht.hadamard_transform(numpy.array([1, 2, 3, 4], dtype="float32"))
-        array([10., -2., -4.,  0.], dtype=float32)
+        array([ 5., -1., -2.,  0.], dtype=float32)
 
-    Source: README.md, "What is computed"; docs/python.md.
+    Source: docs/operators.md; docs/python.md.
     """
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         if out is None and not inplace:
@@ -108,7 +108,7 @@ def hadamard_transform(
     return array.transform(x, scale, out, inplace, variant)
 
 
-def hadamard_transform_(x: Any, scale: float | None = 1.0, *, variant: str | None = None) -> Any:
+def hadamard_transform_(x: Any, scale: float | None = None, *, variant: str | None = None) -> Any:
     """`hadamard_transform(x, scale, inplace=True, variant=variant)`: the result replaces x, which is returned."""
     return hadamard_transform(x, scale, inplace=True, variant=variant)
 

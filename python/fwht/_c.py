@@ -26,7 +26,7 @@ ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1
-_ORTHONORMAL, _PROGRAMMATIC_LAUNCH = 1, 2
+_SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH = 8, 2
 
 
 class Problem(ctypes.Structure):
@@ -274,7 +274,7 @@ def make_problem(
     problem = Problem(
         ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
-        (_ORTHONORMAL if scale is None else 0) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
+        (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         None if operator is None else operator.encode(), None if encoding is None else encoding.encode(),
     )  # fmt: skip
     if operator is not None:

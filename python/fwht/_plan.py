@@ -200,7 +200,7 @@ class Plan:
 
 
 def plan(
-    n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = 1.0,
+    n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = None,
     inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False, operator: str | None = None,
 ) -> Plan:  # fmt: skip
     """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
@@ -210,7 +210,7 @@ def plan(
         dtype: "float16", "bfloat16", "float32" (on the host also "float64"), or a dtype of PyTorch or NumPy.
         device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
         row_stride: elements between row starts of input and output; None: n.
-        scale: as in `hadamard_transform`: 1.0, or None for 1/sqrt(n).
+        scale: as in `hadamard_transform`; None is 1/sqrt(n).
         inplace: the result replaces the input.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.

@@ -43,7 +43,7 @@ class HadamardTransform(torch.nn.Module):
 
     Args:
         n: row length that x must have, a power of two.
-        scale: a number, or None for 1/sqrt(n). (`fwht.hadamard_transform` has 1.0 as its default.)
+        scale: a number, or None for 1/sqrt(n).
 
     Shape: (..., n) to (..., n). Raises ValueError for rows of another length.
     """
@@ -73,8 +73,8 @@ def rotate_linear(
     `side="in"`: W becomes W Q^T, so that the layer takes rotated inputs: (W Q^T)(Q x) = W x.
     `side="out"`: W becomes Q W and the bias Q b, so that the layer gives rotated outputs: Q (W x + b).
 
-    Q x is `fwht.operators.transform(x, operator, None, signs=signs)`, and for n = 2^k without signs
-    `fwht.hadamard_transform(x, None)`.
+    Q x is `fwht.operators.transform(x, operator, signs=signs)`, and for n = 2^k without signs
+    `fwht.hadamard_transform(x)`.
 
     The products are formed in float32 (float64 for float64 weights) and rounded once to the weight's dtype.
 
@@ -91,8 +91,8 @@ def rotate_linear(
     if side not in ("in", "out"):
         raise ValueError(f"fwht: side={side!r} must be 'in' or 'out'")
     weight = linear.weight if side == "in" else linear.weight.t()
-    rotated = operators.transform(weight.contiguous(), operator, None, signs=signs)
+    rotated = operators.transform(weight.contiguous(), operator, signs=signs)
     if side == "out" and linear.bias is not None:
-        linear.bias.copy_(operators.transform(linear.bias.detach(), operator, None, signs=signs))
+        linear.bias.copy_(operators.transform(linear.bias.detach(), operator, signs=signs))
     linear.weight.copy_(rotated if side == "in" else rotated.t())
     return linear

@@ -2,8 +2,8 @@
 
     from fwht import operators
     y = operators.transform(x)                                  # the operator for x's row length, 14336 = 28x512
-    y = operators.transform(x, "28x512", None, signs=signs)     # orthonormal, signs multiplied in first
-    z = operators.transform(y, "28x512", None, signs=signs, transpose=True)   # back again
+    y = operators.transform(x, "28x512", signs=signs)           # signs multiplied in first
+    z = operators.transform(y, "28x512", signs=signs, transpose=True)   # back again
 
 An operator is a text: orders between "x", the slowest factor first. A power of two is the Sylvester matrix, another order
 the Hadamard matrix of that order, "d" in front of it a matrix that you give, "t" behind it its transpose. Which matrix
@@ -124,19 +124,19 @@ def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int], rounds:
 
 
 def transform(
-    x: Any, operator: str | None = None, scale: float | None = 1.0, *, signs: Any = None, dense: Any = None,
+    x: Any, operator: str | None = None, scale: float | None = None, *, signs: Any = None, dense: Any = None,
     transpose: bool = False, out: Any = None, inplace: bool = False, variant: str | None = None,
 ) -> Any:  # fmt: skip
-    """Multiplies the rows of `x` by an operator: y[..., :] = scale * Op x[..., :]. The default scale is 1.0.
+    """Multiplies the rows of `x` by an operator: y[..., :] = scale * Op x[..., :].
 
-    `scale=None` is 1/sqrt(n), with which an operator of +-1 entries is orthogonal, and `transpose=True` its inverse. Sums
+    The default scale is 1/sqrt(n), with which an operator of +-1 entries is orthogonal, and `transpose=True` its inverse. Sums
     are formed in float32 (float64 for float64 data) and rounded once to x's dtype.
 
     Args:
         x: shape (..., n); float16, bfloat16 or float32, on the CPU also float64. A PyTorch tensor (CPU or CUDA) or a NumPy
             array. The leading dimensions are rows; any strides, those that the variant does not take are gathered first.
         operator: its text; None: `operator_for(n)`.
-        scale: a number that is finite in float32, or None.
+        scale: a number that is finite in float32, or None for 1/sqrt(n).
         signs: for D with +-1 on its diagonal: `Signs`, or their packed bytes as a contiguous uint8 array on x's device. They
             are multiplied in first (Op D) unless the text says "signs+..." (D Op).
         dense: the entries of the factors "d", in x's dtype and on its device, row-major, one factor behind the other. The
@@ -155,7 +155,7 @@ def transform(
 
     Example:
         >>> import numpy, fwht
-        >>> fwht.operators.transform(numpy.ones((1, 12), "float32"))[0, :3]
+        >>> fwht.operators.transform(numpy.ones((1, 12), "float32"), scale=1.0)[0, :3]
         array([12.,  0.,  0.], dtype=float32)
 
     Source: docs/operators.md.

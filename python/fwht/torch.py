@@ -4,9 +4,9 @@ Plain tensors take the shortest way, without the dispatcher: that is what the ho
 Whatever the dispatcher must see (compilation, export, fake and meta tensors, subclasses, modes, torch.jit.trace)
 goes through the operators, which end in the same function.
 
-    fwht::hadamard_transform(Tensor x, float? scale=1.0, str? variant=None, bool transpose=False) -> Tensor
-    fwht::hadamard_transform_(Tensor(a!) x, float? scale=1.0, str? variant=None, bool transpose=False) -> ()
-    fwht::apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=1.0,
+    fwht::hadamard_transform(Tensor x, float? scale=None, str? variant=None, bool transpose=False) -> Tensor
+    fwht::hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()
+    fwht::apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=None,
                          bool transpose=False, str? variant=None) -> Tensor
 
 Saved graphs depend on these: arguments are only appended, with defaults. scale=None is 1/sqrt(n). `transpose` changes
@@ -266,16 +266,16 @@ def mark_written(x: Any) -> None:
 # --- operators -------------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("fwht", "DEF")
-_ARGUMENTS = "float? scale=1.0, str? variant=None, bool transpose=False"
+_ARGUMENTS = "float? scale=None, str? variant=None, bool transpose=False"
 _library.define(f"hadamard_transform(Tensor x, {_ARGUMENTS}) -> Tensor")
 _library.define(f"hadamard_transform_(Tensor(a!) x, {_ARGUMENTS}) -> ()")
 
 
-def _kernel(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> Tensor:
+def _kernel(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> Tensor:
     return _new(x, scale, variant)
 
 
-def _kernel_(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> None:
+def _kernel_(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
     _replace(x, scale, variant)
 
 
@@ -298,13 +298,13 @@ def _check_fake(x: Tensor, scale: Any) -> None:
 
 
 @torch.library.register_fake("fwht::hadamard_transform")
-def _(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> Tensor:
+def _(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> Tensor:
     _check_fake(x, scale)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
 @torch.library.register_fake("fwht::hadamard_transform_")
-def _(x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False) -> None:
+def _(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
     _check_fake(x, scale)
 
 
@@ -320,12 +320,12 @@ torch.library.register_autograd("fwht::hadamard_transform", _op_backward, setup_
 
 
 @torch.library.register_vmap("fwht::hadamard_transform")
-def _(info: Any, in_dims: tuple, x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False):
+def _(info: Any, in_dims: tuple, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False):
     return _op(x.movedim(in_dims[0], 0), scale, variant, transpose), 0
 
 
 def _in_place_below_autograd(
-    keyset: Any, x: Tensor, scale: Any = 1.0, variant: str | None = None, transpose: bool = False
+    keyset: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False
 ) -> None:
     # A kernel of torch.library leaves x._version as it was, and autograd would not notice the write.
     with torch._C._AutoDispatchBelowADInplaceOrView():
@@ -338,13 +338,13 @@ _library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView"
 # --- operators other than H_n ----------------------------------------------------------------------------------------
 
 _library.define(
-    'apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=1.0, '
+    'apply_operator(Tensor x, str operator="", Tensor? signs=None, Tensor? dense=None, float? scale=None, '
     "bool transpose=False, str? variant=None) -> Tensor"
 )
 
 
 def _apply_operator(
-    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = 1.0,
+    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
     transpose: bool = False, variant: str | None = None,
 ) -> Tensor:  # fmt: skip
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -370,7 +370,7 @@ _op_operator = torch.ops.fwht.apply_operator.default
 
 @torch.library.register_fake("fwht::apply_operator")
 def _(
-    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = 1.0,
+    x: Tensor, operator: str = "", signs: Tensor | None = None, dense: Tensor | None = None, scale: Any = None,
     transpose: bool = False, variant: str | None = None,
 ) -> Tensor:  # fmt: skip
     _check_operator(x, operator, signs, scale, transpose)
@@ -402,7 +402,7 @@ torch.library.register_autograd("fwht::apply_operator", _operator_backward, setu
 
 @torch.library.register_vmap("fwht::apply_operator")
 def _(
-    info: Any, in_dims: tuple, x: Tensor, operator: str = "", signs: Any = None, dense: Any = None, scale: Any = 1.0,
+    info: Any, in_dims: tuple, x: Tensor, operator: str = "", signs: Any = None, dense: Any = None, scale: Any = None,
     transpose: bool = False, variant: str | None = None,
 ):  # fmt: skip
     if any(dim is not None for dim in in_dims[1:]):

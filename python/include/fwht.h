@@ -48,15 +48,16 @@ typedef enum fwht_dtype {
 typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_placement;
 
 /* Bits of fwht_problem.flags. */
-#define FWHT_ORTHONORMAL 1u         /* the scale is 1/sqrt(n), whatever the field `scale` says */
+#define FWHT_ORTHONORMAL 1u         /* 1/sqrt(n), whatever the field `scale` says; 0 there means it too */
 #define FWHT_PROGRAMMATIC_LAUNCH 2u /* programmatic dependent launch (CUDA Programming Guide) */
+#define FWHT_SCALE_AS_GIVEN 8u      /* 0 in the field `scale` is the number 0 */
 
-/* What is asked for. Zero in a field after `scale` is the ordinary choice. */
+/* What is asked for. Zero in `scale` and in the fields after it is the ordinary choice. */
 typedef struct fwht_problem {
   size_t struct_size; /* sizeof(fwht_problem) */
   int64_t n;          /* row length in elements; Op is H_n in natural order unless op_text names another */
   int64_t rows;       /* 0 is a valid problem that does nothing */
-  double scale;       /* applied once, in fp32 (fp64 for FWHT_F64); 1.0 is the bare transform */
+  double scale;       /* applied once, in fp32 (fp64 for FWHT_F64); 0: 1/sqrt(n); 1.0: the bare sums */
   int32_t dtype;      /* fwht_dtype of input and output */
   int32_t placement;  /* fwht_placement: in place, `in` and `out` are the same pointer */
   int64_t in_stride;  /* elements between row starts of the input; 0: n */
@@ -69,7 +70,7 @@ typedef struct fwht_problem {
 } fwht_problem;
 
 #define FWHT_PROBLEM_INIT \
-  { sizeof(fwht_problem), 0, 0, 1.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL }
+  { sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL }
 
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32

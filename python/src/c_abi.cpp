@@ -23,7 +23,7 @@ namespace {
 
 Request<Transforms> read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
-  require_known_flags(p.flags, FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH);
+  require_known_flags(p.flags, FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH | FWHT_SCALE_AS_GIVEN);
   Request<Transforms> request;
   Problem& problem = request.problem;
   problem.op = p.op_text == nullptr ? Operator::sylvester(p.n) : parse_operator(p.op_text);
@@ -39,7 +39,9 @@ Request<Transforms> read_problem(const fwht_problem* given) {
   const std::int64_t out_stride = p.out_stride == 0 ? (in_place ? in_stride : n) : p.out_stride;
   problem.in = {static_cast<Dtype>(p.dtype), in_stride};
   problem.out = {static_cast<Dtype>(p.dtype), out_stride};
-  problem.scale = (p.flags & FWHT_ORTHONORMAL) != 0 && n > 0 ? orthonormal_scale(n) : p.scale;
+  const bool by_default = p.scale == 0.0 && (p.flags & FWHT_SCALE_AS_GIVEN) == 0;
+  const bool orthonormal = by_default || (p.flags & FWHT_ORTHONORMAL) != 0;
+  problem.scale = orthonormal && n > 0 ? orthonormal_scale(n) : p.scale;
   problem.programmatic_launch = (p.flags & FWHT_PROGRAMMATIC_LAUNCH) != 0;
   if (p.encoding != nullptr) problem.encoding = parse_encoding(p.encoding);
   request.threads = p.threads;

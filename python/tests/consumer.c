@@ -18,6 +18,7 @@ static fwht_problem problem_of(int64_t n, int64_t rows) {
   fwht_problem problem = FWHT_PROBLEM_INIT;
   problem.n = n;
   problem.rows = rows;
+  problem.scale = 1.0;
   problem.placement = FWHT_OUT_OF_PLACE;
   return problem;
 }
@@ -53,6 +54,15 @@ static void transforms(void) {
   problem.flags = FWHT_ORTHONORMAL;
   expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "orthonormal");
   expect(out[0] == 5.0f && out[1] == -1.0f, "orthonormal: values");
+
+  problem.flags = 0;
+  problem.scale = 0;
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "default scale");
+  expect(out[0] == 5.0f && out[1] == -1.0f, "default scale: values");
+
+  problem.flags = FWHT_SCALE_AS_GIVEN;
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "scale 0");
+  expect(out[0] == 0.0f && out[1] == 0.0f, "scale 0: values");
 }
 
 static void strides(void) {

@@ -34,7 +34,7 @@ def test_values(shape, dtype, scale):
 @needs_f64
 def test_float64():
     x = numbers((3, 256), "float64")
-    assert (np.abs(fwht.hadamard_transform(x) - truth(x, 1.0)) <= error_bound(x, 1.0, "float64")).all()
+    assert (np.abs(fwht.hadamard_transform(x, 1.0) - truth(x, 1.0)) <= error_bound(x, 1.0, "float64")).all()
 
 
 def test_bfloat16_by_ml_dtypes():
@@ -47,13 +47,21 @@ def test_bfloat16_by_ml_dtypes():
 
 def test_integers_are_exact():
     x = np.random.default_rng(1).integers(-8, 8, (5, 256)).astype("float32")
-    assert np.array_equal(fwht.hadamard_transform(x), truth(x, 1.0))
+    assert np.array_equal(fwht.hadamard_transform(x, 1.0), truth(x, 1.0))
 
 
-def test_the_default_scale_is_one_and_none_is_orthonormal():
+def test_one_default_scale_everywhere():
     x = np.array([1, 2, 3, 4], dtype="float32")
-    assert fwht.hadamard_transform(x).tolist() == [10, -2, -4, 0]
-    assert fwht.hadamard_transform(x, None).tolist() == [5, -1, -2, 0]
+    orthonormal = [5, -1, -2, 0]
+    assert fwht.hadamard_transform(x, 1.0).tolist() == [10, -2, -4, 0]
+    assert fwht.hadamard_transform(x, 0).tolist() == [0, 0, 0, 0]
+    assert fwht.hadamard_transform(x, None).tolist() == orthonormal
+    assert fwht.hadamard_transform(x).tolist() == orthonormal
+    assert fwht.hadamard_transform_(x.copy()).tolist() == orthonormal
+    assert fwht.operators.transform(x).tolist() == orthonormal
+    assert fwht.plan(4, 1, "float32", device="cpu", inplace=False).execute(x).tolist() == orthonormal
+    codes, scales = fwht.hadamard_quantize(x[None], "int8:row")
+    assert np.array_equal(codes, fwht.hadamard_quantize(x[None], "int8:row", 0.5)[0]) and scales.ravel()[0] == np.float32(5 / 127)
 
 
 VIEWS = {
@@ -71,7 +79,7 @@ VIEWS = {
 def test_any_strides_out_of_place(view):
     buffer = np.random.default_rng(2).integers(-8, 8, (64, 64)).astype("float32")
     x = VIEWS[view](buffer)
-    y = fwht.hadamard_transform(x)
+    y = fwht.hadamard_transform(x, 1.0)
     assert y.flags.c_contiguous and np.array_equal(y, truth(x, 1.0))
 
 
@@ -79,7 +87,7 @@ def test_in_place_writes_the_rows_and_nothing_else():
     buffer = np.random.default_rng(3).integers(-8, 8, (6, 40)).astype("float32")
     before = buffer.copy()
     view = buffer[:, 4:36]
-    fwht.hadamard_transform_(view)
+    fwht.hadamard_transform_(view, 1.0)
     assert np.array_equal(view, truth(before[:, 4:36], 1.0))
     assert np.array_equal(buffer[:, :4], before[:, :4]) and np.array_equal(buffer[:, 36:], before[:, 36:])
 
@@ -89,33 +97,33 @@ def test_out():
     expected = truth(x, 1.0)
     out = np.full((6, 40), 77, dtype="float32")
     view = out[:, 3:35]
-    assert fwht.hadamard_transform(x, out=view) is view
+    assert fwht.hadamard_transform(x, 1.0, out=view) is view
     assert np.array_equal(view, expected) and (out[:, :3] == 77).all() and (out[:, 35:] == 77).all()
     out = np.empty_like(x)
-    fwht.hadamard_transform(x.T.copy().T, out=out)  # gathered
+    fwht.hadamard_transform(x.T.copy().T, 1.0, out=out)  # gathered
     assert np.array_equal(out, expected)
-    assert fwht.hadamard_transform(x, out=x) is x
+    assert fwht.hadamard_transform(x, 1.0, out=x) is x
     assert np.array_equal(x, expected)
 
 
 def test_zero_rows_give_an_empty_array():
     for shape in ((0, 8), (2, 0, 8)):
         x = np.empty(shape, "float32")
-        assert fwht.hadamard_transform(x).shape == shape
-        assert fwht.hadamard_transform_(x) is x
+        assert fwht.hadamard_transform(x, 1.0).shape == shape
+        assert fwht.hadamard_transform_(x, 1.0) is x
 
 
 def test_a_nan_stays_in_its_row():
     x = numbers((3, 16), "float32")
     x[1, 3] = np.nan
-    y = fwht.hadamard_transform(x)
+    y = fwht.hadamard_transform(x, 1.0)
     assert np.isnan(y[1]).all() and np.isfinite(y[[0, 2]]).all()
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cpu_f64"])
 def test_variants_by_name(variant):
     x = np.random.default_rng(5).integers(-8, 8, (3, 64)).astype("float32")
-    assert np.array_equal(fwht.hadamard_transform(x, variant=variant), truth(x, 1.0))
+    assert np.array_equal(fwht.hadamard_transform(x, 1.0, variant=variant), truth(x, 1.0))
 
 
 def test_the_matrix_of_these_tests_is_the_definition():

@@ -18,7 +18,7 @@ needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed
 
 def matrix_of(operator, n, **options):
     """Column by column, by the transform of unit vectors."""
-    return operators.transform(np.eye(n, dtype="float32"), operator, **options).T.astype("float64")
+    return operators.transform(np.eye(n, dtype="float32"), operator, 1.0, **options).T.astype("float64")
 
 
 # --- the texts -------------------------------------------------------------------------------------------------------
@@ -87,18 +87,18 @@ def test_strides_out_and_in_place(view):
     a = np.random.default_rng(3).integers(-8, 8, (64, 64)).astype("float32")
     x = view(a)
     expected = x @ matrix_of("12x2", 24).T
-    assert np.array_equal(operators.transform(x, "12x2"), expected)
+    assert np.array_equal(operators.transform(x, "12x2", 1.0), expected)
     out = np.zeros((4, 24), "float32")
-    assert operators.transform(x, "12x2", out=out) is out and np.array_equal(out, expected)
+    assert operators.transform(x, "12x2", 1.0, out=out) is out and np.array_equal(out, expected)
     z = np.ascontiguousarray(x)
-    assert operators.transform(z, "12x2", inplace=True) is z and np.array_equal(z, expected)
-    assert operators.transform(z[:0], "12x2").shape == (0, 24)
+    assert operators.transform(z, "12x2", 1.0, inplace=True) is z and np.array_equal(z, expected)
+    assert operators.transform(z[:0], "12x2", 1.0).shape == (0, 24)
 
 
 @needs_f64
 def test_float64():
     x = np.random.default_rng(4).standard_normal((2, 12))
-    assert np.allclose(operators.transform(x), x @ matrix_of("12", 12).T, rtol=1e-14)
+    assert np.allclose(operators.transform(x, scale=1.0), x @ matrix_of("12", 12).T, rtol=1e-14)
 
 
 # --- signs -----------------------------------------------------------------------------------------------------------
@@ -255,13 +255,13 @@ def test_gradients():
         assert torch.equal(z.grad, operators.transform(w, operator, 0.5, signs=given, transpose=True))
         assert torch.autograd.gradgradcheck(f, (z,), eps=1.0, atol=1e-4, rtol=1e-5)
     packed = signs.clone()
-    y = operators.transform(x, "12x2", signs=packed)
+    y = operators.transform(x, "12x2", 1.0, signs=packed)
     packed.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
-    y = operators.transform(x * 1, "12x2", inplace=True)
+    y = operators.transform(x * 1, "12x2", 1.0, inplace=True)
     y.sum().backward()
-    assert torch.equal(x.grad, operators.transform(torch.ones(2, 24), "12x2", transpose=True))
+    assert torch.equal(x.grad, operators.transform(torch.ones(2, 24), "12x2", 1.0, transpose=True))
     with pytest.raises(RuntimeError, match="out= does not support automatic differentiation"):
         operators.transform(x, "12x2", out=torch.empty(2, 24))
     with pytest.raises(RuntimeError, match="dense factors are not differentiated"):
@@ -281,7 +281,7 @@ def test_the_second_call_of_a_kind(device, monkeypatch):
     expected = [operators.transform(x.clone(), "12x64", None, signs=signs, out=torch.empty_like(x)) for signs in (one, other)]
     assert torch.equal(operators.transform(x, "12x64", None, signs=one), expected[0])
     dense = torch.eye(3, dtype=torch.float16, device=device)
-    assert torch.equal(operators.transform(x, "d3x256", dense=dense), operators.transform(x.view(5, 3, 256), "256").view(5, 768))
+    assert torch.equal(operators.transform(x, "d3x256", 1.0, dense=dense), operators.transform(x.view(5, 3, 256), "256", 1.0).view(5, 768))
 
     for words, given in (("contiguous elements of uint8", one.on(x).float()), ("contiguous elements of uint8", one.on(x)[:95])):
         with pytest.raises(ValueError, match=words):
@@ -305,13 +305,13 @@ def test_graphs():
     packed = signs.on(x)
     torch._dynamo.reset()
     f = torch.compile(
-        lambda t, s: operators.transform(t * 2, "12x2", 0.5, signs=s) + operators.transform(t, transpose=True),
+        lambda t, s: operators.transform(t * 2, "12x2", 0.5, signs=s) + operators.transform(t, scale=1.0, transpose=True),
         fullgraph=True, backend="aot_eager",
     )  # fmt: skip
-    assert torch.equal(f(x, packed), operators.transform(x * 2, "12x2", 0.5, signs=signs) + operators.transform(x))
+    assert torch.equal(f(x, packed), operators.transform(x * 2, "12x2", 0.5, signs=signs) + operators.transform(x, scale=1.0))
     with FakeTensorMode():
-        assert operators.transform(torch.empty(4, 24)).shape == (4, 24)
-    assert operators.transform(torch.empty(4, 24, device="meta")).device.type == "meta"
+        assert operators.transform(torch.empty(4, 24), scale=1.0).shape == (4, 24)
+    assert operators.transform(torch.empty(4, 24, device="meta"), scale=1.0).device.type == "meta"
     batch = integers(2, 3, 24)
     assert torch.equal(torch.vmap(operators.transform, in_dims=1)(batch), operators.transform(batch.transpose(0, 1)))
     torch.library.opcheck(torch.ops.fwht.apply_operator.default, (x, "12x2", packed, None, 0.5))
@@ -351,9 +351,9 @@ def test_streams_and_capture(device):
 def test_supports_and_plan_of_an_operator():
     assert fwht.supports(24, "float32", device="cpu", operator="12x2")
     assert "for 48" in fwht.supports(24, "float32", device="cpu", operator="12x4").why_not
-    plan = fwht.plan(24, 3, "float32", device="cpu", operator="12x2", inplace=False)
+    plan = fwht.plan(24, 3, "float32", device="cpu", operator="12x2", inplace=False, scale=1.0)
     x = np.random.default_rng(0).integers(-8, 8, (3, 24)).astype("float32")
-    assert "12x2" in plan.problem and np.array_equal(plan.execute(x), operators.transform(x, "12x2"))
+    assert "12x2" in plan.problem and np.array_equal(plan.execute(x), operators.transform(x, "12x2", 1.0))
 
 
 def test_the_structure_is_that_of_the_header():

@@ -12,7 +12,7 @@ from conftest import truth
 def test_a_plan_in_place():
     x = np.random.default_rng(0).integers(-8, 8, (3, 64)).astype("float32")
     expected = truth(x, 1.0)
-    plan = fwht.plan(64, 3, "float32", device="cpu")
+    plan = fwht.plan(64, 3, "float32", device="cpu", scale=1.0)
     assert plan.execute(x) is x
     assert np.array_equal(x, expected)
     assert plan.variant == "cpu" and plan.problem == "f32/n64/r3/s1" and plan.device == -1
@@ -30,7 +30,7 @@ def test_a_plan_out_of_place_with_row_stride():
 
 def test_a_plan_makes_its_result():
     x = np.random.default_rng(2).integers(-8, 8, (2, 3, 16)).astype("float32")
-    y = fwht.plan(16, 6, "f32", device="cpu", inplace=False).execute(x)
+    y = fwht.plan(16, 6, "f32", device="cpu", inplace=False, scale=1.0).execute(x)
     assert np.array_equal(y, truth(x, 1.0))
 
 
@@ -42,13 +42,13 @@ def test_a_plan_makes_its_result():
     ],
 )  # fmt: skip
 def test_a_plan_refuses_what_it_was_not_made_for(x):
-    plan = fwht.plan(64, 3, "float32", device="cpu")
+    plan = fwht.plan(64, 3, "float32", device="cpu", scale=1.0)
     with pytest.raises(ValueError, match="the plan is f32/n64/r3"):
         plan.execute(x)
 
 
 def test_a_plan_refuses_other_things():
-    plan = fwht.plan(8, 1, "float32", device="cpu")
+    plan = fwht.plan(8, 1, "float32", device="cpu", scale=1.0)
     x = np.zeros((1, 8), "float32")
     with pytest.raises(ValueError, match="in place"):
         plan.execute(x, np.zeros_like(x))
@@ -60,7 +60,7 @@ def test_a_plan_refuses_other_things():
 
 
 def test_plans_go_away():
-    plan = fwht.plan(8, 1, "float32", device="cpu")
+    plan = fwht.plan(8, 1, "float32", device="cpu", scale=1.0)
     assert "f32/n8/r1" in repr(plan)
     del plan
     gc.collect()

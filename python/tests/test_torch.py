@@ -58,9 +58,9 @@ def test_values(device, dtype, shape):
 def test_empty_tensors(device):
     for shape in ((0, 8), (2, 0, 8)):
         x = torch.empty(shape, device=device)
-        assert fwht.hadamard_transform(x).shape == shape
-        assert fwht.hadamard_transform_(x) is x
-        assert fwht.hadamard_transform(x, out=torch.empty_like(x)).shape == shape
+        assert fwht.hadamard_transform(x, 1.0).shape == shape
+        assert fwht.hadamard_transform_(x, 1.0) is x
+        assert fwht.hadamard_transform(x, 1.0, out=torch.empty_like(x)).shape == shape
 
 
 VIEWS = {
@@ -79,9 +79,9 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_any_strides_out_of_place(device, view, dtype):
     x = VIEWS[view](integers(64, 64, device=device, dtype=dtype))
-    y = fwht.hadamard_transform(x)
+    y = fwht.hadamard_transform(x, 1.0)
     assert y.is_contiguous() and torch.equal(y, exact(x))
-    assert torch.equal(fwht.hadamard_transform(x), y)  # the prepared call
+    assert torch.equal(fwht.hadamard_transform(x, 1.0), y)  # the prepared call
 
 
 @devices
@@ -89,7 +89,7 @@ def test_in_place_writes_the_rows_and_nothing_else(device):
     buffer = integers(6, 48, device=device)
     before = buffer.clone()
     view = buffer[:, 8:40]
-    assert fwht.hadamard_transform_(view) is view
+    assert fwht.hadamard_transform_(view, 1.0) is view
     assert torch.equal(view, exact(before[:, 8:40]))
     assert torch.equal(buffer[:, :8], before[:, :8]) and torch.equal(buffer[:, 40:], before[:, 40:])
 
@@ -101,13 +101,13 @@ def test_out(device):
     buffer = torch.full((6, 48), 77.0, device=device)
     view = buffer[:, 8:40]
     before = buffer._version
-    assert fwht.hadamard_transform(x, out=view) is view
+    assert fwht.hadamard_transform(x, 1.0, out=view) is view
     assert torch.equal(view, expected) and (buffer[:, :8] == 77).all() and (buffer[:, 40:] == 77).all()
     assert buffer._version > before
     out = torch.empty_like(x)
-    fwht.hadamard_transform(x.t().contiguous().t(), out=out)  # gathered
+    fwht.hadamard_transform(x.t().contiguous().t(), 1.0, out=out)  # gathered
     assert torch.equal(out, expected)
-    assert fwht.hadamard_transform(x, out=x) is x
+    assert fwht.hadamard_transform(x, 1.0, out=x) is x
     assert torch.equal(x, expected)
 
 
@@ -131,14 +131,22 @@ def test_bits_do_not_depend_on_placement():
     assert torch.equal(torch.ops.fwht.hadamard_transform(x, None), y)
 
 
-def test_the_published_librarys_default():
-    assert fwht.hadamard_transform(torch.tensor([1.0, 2, 3, 4])).tolist() == [10, -2, -4, 0]
+def test_one_default_scale_and_the_published_librarys():
+    from fwht.compat.fast_hadamard_transform import hadamard_transform as published
+
+    x, orthonormal = torch.tensor([1.0, 2, 3, 4]), [5, -1, -2, 0]
+    assert published(x).tolist() == [10, -2, -4, 0]
+    assert fwht.hadamard_transform(x).tolist() == fwht.hadamard_transform(x.clone().requires_grad_()).tolist() == orthonormal
+    assert torch.ops.fwht.hadamard_transform(x).tolist() == fwht.operators.transform(x).tolist() == orthonormal
+    assert fwht.nn.HadamardTransform(4)(x).tolist() == fwht.hadamard_transform(x, out=x.clone()).tolist() == orthonormal
+    torch.ops.fwht.hadamard_transform_(y := x.clone())
+    assert y.tolist() == fwht.hadamard_transform_(x).tolist() == orthonormal
 
 
 @needs_f64
 def test_float64_on_the_cpu():
     x = torch.randn(3, 64, dtype=torch.float64)
-    assert is_close(fwht.hadamard_transform(x), x, 1.0)
+    assert is_close(fwht.hadamard_transform(x, 1.0), x, 1.0)
 
 
 @devices
@@ -168,31 +176,31 @@ def test_plain_tensors_do_not_go_through_the_dispatcher(device, monkeypatch):
     y.backward(torch.ones_like(y))
     assert torch.equal(x.grad, exact(torch.ones_like(y), 0.5))
     z = integers(3, 64, device=device)
-    assert torch.equal(fwht.hadamard_transform_(z.clone()), exact(z)) and torch.equal(fwht.hadamard_transform(z), exact(z))
+    assert torch.equal(fwht.hadamard_transform_(z.clone(), 1.0), exact(z)) and torch.equal(fwht.hadamard_transform(z, 1.0), exact(z))
 
 
 def test_parameters_subclasses_and_inference_tensors():
     p = torch.nn.Parameter(integers(3, 8))
     with torch.no_grad():
-        assert torch.equal(fwht.hadamard_transform(p), exact(p))
+        assert torch.equal(fwht.hadamard_transform(p, 1.0), exact(p))
         expected = exact(p)
         version = p._version
-        assert fwht.hadamard_transform_(p) is p and torch.equal(p, expected) and p._version > version
+        assert fwht.hadamard_transform_(p, 1.0) is p and torch.equal(p, expected) and p._version > version
 
     class Mine(torch.Tensor):
         pass
 
-    y = fwht.hadamard_transform(integers(3, 8).as_subclass(Mine))
+    y = fwht.hadamard_transform(integers(3, 8).as_subclass(Mine), 1.0)
     assert type(y) is Mine and torch.equal(y.as_subclass(torch.Tensor), exact(integers(3, 8)))
     with torch.inference_mode():
         x = integers(3, 8)
-        assert torch.equal(fwht.hadamard_transform_(x.clone()), exact(x))
+        assert torch.equal(fwht.hadamard_transform_(x.clone(), 1.0), exact(x))
 
 
 def test_a_tensor_with_the_negative_bit():
     x = torch.complex(integers(3, 8), integers(3, 8, seed=1)).conj().imag
     assert x.is_neg()
-    assert torch.equal(fwht.hadamard_transform(x), exact(x.clone()))
+    assert torch.equal(fwht.hadamard_transform(x, 1.0), exact(x.clone()))
 
 
 def test_threads():
@@ -220,7 +228,7 @@ def test_out_is_not_differentiable():
     with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
         fwht.hadamard_transform(x, out=torch.zeros(3, 8))
     with torch.no_grad():
-        fwht.hadamard_transform(x, out=torch.zeros(3, 8))
+        fwht.hadamard_transform(x, 1.0, out=torch.zeros(3, 8))
 
 
 @pytest.mark.parametrize("mode", ["meta", "fake", "compile", "grad"])
@@ -254,7 +262,7 @@ def test_typed_errors_everywhere(mode):
 
 
 def test_plans_are_not_differentiable():
-    plan = fwht.plan(8, 3, torch.float32, device="cpu", inplace=False)
+    plan = fwht.plan(8, 3, torch.float32, device="cpu", inplace=False, scale=1.0)
     x = torch.zeros(3, 8, requires_grad=True)
     with pytest.raises(RuntimeError, match="Plan.execute does not support automatic differentiation"):
         plan.execute(x)
@@ -304,10 +312,10 @@ def test_gradcheck_in_float64():
 @devices
 def test_the_gradient_is_the_adjoint(device):
     x, y = integers(4, 128, device=device).requires_grad_(), integers(4, 128, device=device, seed=1)
-    (fwht.hadamard_transform(x) * y).sum().backward()
+    (fwht.hadamard_transform(x, 1.0) * y).sum().backward()
     assert torch.equal(x.grad, exact(y))
     z = integers(128, device=device).requires_grad_()
-    fwht.hadamard_transform(z).sum().backward()  # the gradient comes in expanded
+    fwht.hadamard_transform(z, 1.0).sum().backward()  # the gradient comes in expanded
     assert torch.equal(z.grad, exact(torch.ones_like(z)))
 
 
@@ -325,7 +333,7 @@ def test_in_place_under_autograd():
     with pytest.raises(RuntimeError, match="leaf"):
         fwht.hadamard_transform_(x)
     with torch.no_grad():
-        fwht.hadamard_transform_(x)
+        fwht.hadamard_transform_(x, 1.0)
 
 
 @pytest.mark.parametrize("write", ["function", "operator", "out", "plan", "grad"])
@@ -334,17 +342,17 @@ def test_a_saved_tensor_that_was_overwritten_is_noticed(write):
     c = b.sin()
     before = b._version
     if write == "grad":
-        fwht.hadamard_transform_(b)
+        fwht.hadamard_transform_(b, 1.0)
     else:
         with torch.no_grad():
             if write == "function":
-                fwht.hadamard_transform_(b)
+                fwht.hadamard_transform_(b, 1.0)
             elif write == "operator":
-                torch.ops.fwht.hadamard_transform_(b)
+                torch.ops.fwht.hadamard_transform_(b, 1.0)
             elif write == "out":
-                fwht.hadamard_transform(torch.ones(2, 8), out=b)
+                fwht.hadamard_transform(torch.ones(2, 8), 1.0, out=b)
             else:
-                fwht.plan(8, 2, torch.float32, device="cpu").execute(b)
+                fwht.plan(8, 2, torch.float32, device="cpu", scale=1.0).execute(b)
     assert b._version > before
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         c.sum().backward()
@@ -352,9 +360,9 @@ def test_a_saved_tensor_that_was_overwritten_is_noticed(write):
 
 def test_autocast_keeps_the_dtype():
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert fwht.hadamard_transform(torch.randn(3, 8)).dtype == torch.float32
-        assert torch.ops.fwht.hadamard_transform(torch.randn(3, 8)).dtype == torch.float32
-        assert fwht.hadamard_transform(torch.randn(3, 8).half()).dtype == torch.float16
+        assert fwht.hadamard_transform(torch.randn(3, 8), 1.0).dtype == torch.float32
+        assert torch.ops.fwht.hadamard_transform(torch.randn(3, 8), 1.0).dtype == torch.float32
+        assert fwht.hadamard_transform(torch.randn(3, 8).half(), 1.0).dtype == torch.float16
 
 
 def test_func_transforms():
@@ -385,11 +393,11 @@ def test_a_tensor_that_outlived_a_func_transform():
 
     def f(t):
         kept.append(t)
-        return fwht.hadamard_transform(t).sum()
+        return fwht.hadamard_transform(t, 1.0).sum()
 
     x = integers(3, 8)
     torch.func.grad(f)(x)
-    assert torch.equal(fwht.hadamard_transform(kept[0]), exact(x))
+    assert torch.equal(fwht.hadamard_transform(kept[0], 1.0), exact(x))
 
 
 def test_forward_mode():
@@ -451,7 +459,7 @@ def test_compile(device, backend):
 
 
 def test_compiled_in_place_on_an_argument():
-    f = compiled(lambda t: fwht.hadamard_transform_(t) + 1, backend="aot_eager")
+    f = compiled(lambda t: fwht.hadamard_transform_(t, 1.0) + 1, backend="aot_eager")
     x = integers(4, 16)
     y = x.clone()
     assert torch.equal(f(y), exact(x) + 1) and torch.equal(y, exact(x))
@@ -475,9 +483,9 @@ def graphs_of(f, inputs, **options):
 
 def test_one_graph_for_all_row_counts():
     inputs = [(torch.randn(rows, 16),) for rows in (2, 3, 7, 11)]
-    graphs, results = graphs_of(lambda t: fwht.hadamard_transform(t * 1), inputs, dynamic=True)
+    graphs, results = graphs_of(lambda t: fwht.hadamard_transform(t * 1, 1.0), inputs, dynamic=True)
     assert len(graphs) == 1
-    assert all(torch.equal(y, fwht.hadamard_transform(x)) for (x,), y in zip(inputs, results))
+    assert all(torch.equal(y, fwht.hadamard_transform(x, 1.0)) for (x,), y in zip(inputs, results))
 
 
 def test_no_operator_that_reads_one_tensor_and_writes_another_is_in_a_graph():
@@ -506,9 +514,9 @@ def test_export(strict, tmp_path):
 def test_meta_and_fake():
     from torch._subclasses import FakeTensorMode
 
-    assert fwht.hadamard_transform(torch.empty(4, 8, device="meta")).shape == (4, 8)
+    assert fwht.hadamard_transform(torch.empty(4, 8, device="meta"), 1.0).shape == (4, 8)
     x = torch.empty(4, 8, device="meta")
-    assert fwht.hadamard_transform_(x) is x
+    assert fwht.hadamard_transform_(x, 1.0) is x
     with FakeTensorMode():
         y = fwht.hadamard_transform(torch.empty(8, 4, dtype=torch.bfloat16).t(), None)
         assert y.shape == (4, 8) and y.is_contiguous() and y.dtype == torch.bfloat16
@@ -518,11 +526,11 @@ def test_make_fx_and_jit_trace_keep_the_operator():
     from torch.fx.experimental.proxy_tensor import make_fx
 
     x = integers(4, 16)
-    graph = make_fx(lambda t: fwht.hadamard_transform(t) * 2)(x)
+    graph = make_fx(lambda t: fwht.hadamard_transform(t, 1.0) * 2)(x)
     assert any("fwht.hadamard_transform" in str(node.target) for node in graph.graph.nodes)
     other = integers(4, 16, seed=1)
     assert torch.equal(graph(other), exact(other) * 2)
-    traced = torch.jit.trace(lambda t: fwht.hadamard_transform(t) * 2, (x,))
+    traced = torch.jit.trace(lambda t: fwht.hadamard_transform(t, 1.0) * 2, (x,))
     assert torch.equal(traced(other), exact(other) * 2)
 
 
@@ -595,14 +603,14 @@ class TestCuda:
     def test_the_current_stream_is_used(self):
         """A slow producer on a side stream: on any other stream the transform would read what was there before."""
         x = torch.zeros(1024, 1024, device="cuda")
-        fwht.hadamard_transform(x)  # the plan
+        fwht.hadamard_transform(x, 1.0)  # the plan
         torch.cuda.synchronize()
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             torch.cuda._sleep(200_000_000)
             x.fill_(1.0)
-            y = fwht.hadamard_transform(x)
-            fwht.hadamard_transform_(x)
+            y = fwht.hadamard_transform(x, 1.0)
+            fwht.hadamard_transform_(x, 1.0)
         stream.synchronize()
         expected = torch.zeros_like(x)
         expected[:, 0] = 1024
@@ -610,10 +618,10 @@ class TestCuda:
 
     def test_nothing_waits(self):
         x = torch.ones(64, 1024, device="cuda")
-        fwht.hadamard_transform(x)
+        fwht.hadamard_transform(x, 1.0)
         torch.cuda.synchronize()
         torch.cuda._sleep(400_000_000)
-        fwht.hadamard_transform(x)
+        fwht.hadamard_transform(x, 1.0)
         still_running = not torch.cuda.current_stream().query()
         torch.cuda.synchronize()
         assert still_running
@@ -626,13 +634,13 @@ class TestCuda:
         source = x.clone()
         fwht.clear_plans()
         if first_call == "before":
-            fwht.hadamard_transform(x, variant=variant)
-            fwht.hadamard_transform_(x.clone(), variant=variant)
+            fwht.hadamard_transform(x, 1.0, variant=variant)
+            fwht.hadamard_transform_(x.clone(), 1.0, variant=variant)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             y = fwht.hadamard_transform(x, 0.5, variant=variant)
-            fwht.hadamard_transform_(x, variant=variant)
+            fwht.hadamard_transform_(x, 1.0, variant=variant)
         for seed in (1, 2):
             source.copy_(integers(7, n, device="cuda", seed=seed))  # sums stay below 2^15
             x.copy_(source)
@@ -698,7 +706,7 @@ class TestCuda:
     def test_a_tensor_on_another_device_than_the_current_one(self):
         with torch.cuda.device(0):
             x = integers(33, 1024, device="cuda:1", dtype=torch.float16)
-            fwht.hadamard_transform(torch.ones(33, 1024, device="cuda:0", dtype=torch.float16))
+            fwht.hadamard_transform(torch.ones(33, 1024, device="cuda:0", dtype=torch.float16), 1.0)
             y = fwht.hadamard_transform(x, 2.0**-5)
             assert y.device == x.device and torch.cuda.current_device() == 0
             torch.cuda.synchronize(1)
@@ -710,7 +718,7 @@ class TestCuda:
         def work(seed):
             with torch.cuda.stream(torch.cuda.Stream()):
                 x = integers(17, 2 ** (seed % 10 + 3), device="cuda", seed=seed)
-                results = [fwht.hadamard_transform(x) for _ in range(20)]
+                results = [fwht.hadamard_transform(x, 1.0) for _ in range(20)]
                 torch.cuda.current_stream().synchronize()
                 return all(torch.equal(y, exact(x)) for y in results)
 

@@ -3,10 +3,10 @@
 
 namespace fwht::rows {
 
-/// The first blocks of a launch start together. Left alone they all load, then all compute, then all store,
-/// and the memory waits meanwhile; a block that starts later finds its data no later, because there are loads
-/// enough without it, and those that start first have theirs sooner. Blocks fill the multiprocessors one
-/// after the other, which costs only time where it is not so.
+/// The first blocks of a launch would all load, then all compute, then all store, leaving memory idle in
+/// between. Delaying some of them costs nothing: the early loads keep memory busy, and the late ones arrive
+/// when they would have anyway. Turns assume that blocks fill the multiprocessors one after the other; where
+/// they do not, only time is lost.
 ///
 /// @tparam clocks         between a turn and the next; 0: nobody waits
 /// @tparam groups         block i takes turn i mod groups; 0: the blocks of one multiprocessor take turns

@@ -4,17 +4,18 @@
 // (x) S_(2^j). With a second matrix of signs, S_N is S_P (x) H_E. Short rows share a tile, side by side.
 //
 // What this rung changes: H_m is any matrix, so its fragments come from a table of sign bits, or of a dense
-// factor, instead of from lane numbers, and rows come and go by tensor copies: a box is 16 rows of X, one k
+// factor, instead of from lane numbers. Rows come and go by tensor copies: a box is 16 rows of X, one k
 // step of stage 1 and what one warp stores. Rows of X beyond D are outside the tensor: zero when they are
 // loaded, not written when they are stored, so D need not be a multiple of 16.
 //
 // Bit card, columns b0 .. b(i-1), rows d of X, row r of the tile:
 //   load      tensor copies: a line is 16, 32 or 64 columns of one d, swizzled by as many bytes
 //   stage 1   k of wgmma: d (exact: +-1 times 16-bit data in fp32)
-//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register, warp,
-//             warpgroup, pass or part
+//             D: b0 register | b1-b2 lane 0-1 | b3 .., r column tile (register) | d: lane 2-4, register,
+//             warp, warpgroup, pass or part
 //   stage 2   b3 ..       FADD between registers
-//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise, in a ring by wgmma
+//             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k; H_E likewise,
+//                         in a ring by wgmma
 //   store     stmatrix into the warp's staging, one tensor copy of its 16 rows of D
 //
 // What limits it: memory to 0.98 of a copy; the first load and the last store of a launch, which nothing

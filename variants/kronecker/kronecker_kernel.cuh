@@ -455,8 +455,8 @@ __global__ void __launch_bounds__(
         tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, b, kBoxBytes);
     }
   };
-  // A thread that asks for more than a multiprocessor may have under way waits, and its team with it. That
-  // costs a tenth of the time inside the L2, so there the slots behind the first are asked for under the
+  // A multiprocessor accepts about 80 KiB of outstanding copies; a thread that issues more stalls with its
+  // team. Inside the L2 that costs 10 %, so only the first slot is filled ahead, and the rest during the
   // first stage 1.
   bool asks_later = work.counter == nullptr && kBoxes > 3;
   if (leads) {
@@ -529,9 +529,8 @@ __global__ void __launch_bounds__(
       }
       exit.wait_for_staging();
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-      // A box is free when every warp has read the tile. Where a warp has no rows, it waits for that, and the
-      // others do not; it asks for one box after the other, which is too slow for many. Otherwise they share
-      // the boxes.
+      // A box is free once every warp has read it. If one warp has no rows, it alone waits and refills; with
+      // more than nine boxes that is too slow, so the warps share them.
       constexpr bool kOneIsFree = passes == 1 && kBoxes < kWarps && kBoxes <= 9;
       if (pass == kLastPass && (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes)) {
         if (lane == 0) {

@@ -23,7 +23,8 @@ class DeviceWarp : public rows::DeviceLanes<tile> {
   static constexpr bool first_stage_may_overflow() { return tile.dtype == Dtype::bf16; }
 
   /// `exchange`: the buffer of the row.
-  /// A zero that the compiler does not know keeps it from seeing equal registers of a matrix.
+  /// The matrices are XORed with a zero that the compiler cannot see; otherwise it merges equal registers of
+  /// a matrix and copies them before almost every mma.
   __device__ DeviceWarp(const Batch& batch, float* exchange)
       : Lanes(exchange), shrink_(batch.factors.shrink) {
     constexpr unsigned kFirst = transformed_bits(kFirstStageBits, tile.log_n);
@@ -79,7 +80,7 @@ class DeviceWarp : public rows::DeviceLanes<tile> {
     return lane() >> shift == row ? word : 0U;
   }
 
-  /// There when almost all work for the matrices is done.
+  /// Depends on both matrices; the launch trigger waits for it.
   __device__ Word word_of_matrices() const {
     return second_[3] ^ minus_identity_;
   }

@@ -69,10 +69,10 @@ struct EncodedRows {
   using Prologue = std::conditional_t<prepares, RowPrologue<tile, access>, NoPrologue<tile, access>>;
   __device__ static const Batch& batch(const Arguments& arguments) { return arguments.rows; }
   static constexpr bool kLanesTalk = true;  // behind the exchange: about maxima and scales
-  /// While the data are on their way: a launch finds its arguments in no cache of constants, and the epilogue
-  /// would wait for one line of them after the other. One word of each, at places that only the running
-  /// kernel knows, so that the reads stay behind the loads; all of it is made zero, for the data to take up.
-  /// With few vectors the wait is too short for that.
+  /// Touches one word of every cache line of the arguments while the data load. A launch finds its arguments
+  /// in no cache of constants, and the epilogue would wait for one line after the other. The index hides a
+  /// zero, so the compiler cannot hoist the reads; the result is 0 and is XORed into the data to keep them
+  /// alive. With few vectors the data arrive too soon for the reads to hide.
   template <Tile tile, Access access>
   __device__ static std::uint32_t fetch_arguments(const Arguments& arguments) {
     if constexpr (access == Access::dense || tile.vectors < 4) return 0;

@@ -155,8 +155,8 @@ constexpr std::array<KernelId, kKernelsOfSize> kernels_of_size(Dtype dtype, int 
 /// Three of the four registers of a matrix hold the same number, and for almost every mma the compiler makes
 /// a copy of all four, unless it does not see that. Whether to keep that from it: where a warp has four
 /// vectors to itself, or sixteen of a shared row. With fewer the copies hide behind the loads, or registers
-/// are short; at n = 512 (f16) it would be the 65th, and 14 blocks instead of 16 would fit on a
-/// multiprocessor, and so for n = 64 and 1024 in blocks of 256 threads.
+/// are short: at n = 512 (f16) hiding needs a 65th register, and 14 blocks instead of 16 fit on a
+/// multiprocessor. The same holds for n = 64 and 1024 in blocks of 256 threads.
 constexpr bool hides_equal_registers(const Tile& tile) {
   if (tile.warps_per_row > 1) return tile.vectors >= 16;
   const bool short_of_registers =

@@ -134,11 +134,10 @@ struct NonFiniteRepair {
     return true;
   }
 
-  /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others. A
-  /// vote of the warp waits for all of its tensor-core chains before anything is put. Where they are many,
-  /// what failed is put like anything else and the barrier votes; where they are few, that would only make
-  /// the barrier longer. Where lanes talk behind it, one more vote tells the compiler that a warp is of one
-  /// mind: else it asks in front of every shuffle.
+  /// A warp that shares its row: hands out its vectors, the exact ones if it failed, and meets the others.
+  /// With fewer than four vectors each warp votes before it stores; with more, a vote would wait for all
+  /// tensor-core chains of the warp, so the barrier counts the votes. If lanes exchange data afterwards, one
+  /// more vote makes the branch uniform, so that no shuffle needs a guard.
   template <Tile tile, Access access, bool lanes_talk, class Prologue>
   __device__ static void put_and_meet(const Batch& batch, DeviceWarp<tile>& warp, const Prologue& prologue,
                                       int self, const float (&x)[tile.vectors][8], bool failed) {

@@ -1,7 +1,7 @@
 // mma_split: prologues, between the loads of a lane's vectors and the first tensor-core stage.
 //
-//   rms     q = sum of x^2: eight elements of a vector by FMA, then neighbours: lanes, vectors, warps; q is in every
-//           lane of the row. x <- rounded(rounded(x r) weight), r = 1 / sqrt(q / n + epsilon)
+//   rms     q = sum of x^2: eight elements of a vector by FMA, then neighbours: lanes, vectors, warps; q is
+//           in every lane of the row. x <- rounded(rounded(x r) weight), r = 1 / sqrt(q / n + epsilon)
 //   rope    halves of `width` lie width / 16 lanes apart: one shuffle per word brings the partners
 //   signs   one XOR per word
 //

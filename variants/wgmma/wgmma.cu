@@ -2,9 +2,9 @@
 //
 // What this rung changes: the raw 16-bit row is brought in by bulk copies and read by the tensor core where
 // it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384) or
-// 7 (32768, 65536) index bits cost no load, no shuffle and no conversion, and they are exact: products of
+// 7 (32768, 65536) index bits cost no load, no shuffle and no conversion. They are exact: products of
 // +-1 with 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for
-// the column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
+// the column tiles. And one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
 // bits of each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What
 // limits it: out of the L2 memory; inside, that all stores come after the loads, and the latencies of the
 // finish, which few warps hide.
@@ -27,13 +27,13 @@
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
-// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows,
-// and passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they
+// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows.
+// Passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they
 // share, wgmma_pipeline.cuh how rows come and go.
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything
-// is not finite; then the warp takes stage 3 by fp32 butterflies and shuffles instead, with the semantics of
+// is not finite. Then the warp takes stage 3 by fp32 butterflies and shuffles instead, with the semantics of
 // plain sums.
 //
 // Programmatic dependent launch: every kernel waits for the one before it where it issues its first load, and

@@ -80,7 +80,8 @@ constexpr int staged_bytes_per_warp(int columns) {
 }
 
 /// Byte of the warp's contiguous piece where stmatrix row `row` (0..7) of matrix `q` (0..3) of column-tile
-/// pair `pair` goes: q bit 0 is the odd tile (b6), q bit 1 the upper eight D rows (b(6+j)), the row is b3-b5.
+/// pair `pair` goes. Here q bit 0 is the odd tile (b6), q bit 1 the upper eight D rows (b(6+j)), the
+/// row is b3-b5.
 constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
   return 16 * row + 128 * (q & 1) + (2 << (6 + log_column_tiles)) * (q >> 1) + 256 * pair;
 }
@@ -243,8 +244,8 @@ struct PieceRing {
 inline constexpr PieceRing kPairRing{kPair16.load_pieces, kPair16.slots};
 inline constexpr PieceRing kPassesRing{kPasses16.load_pieces, kPasses16.slots};
 
-/// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there:
-/// piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a
+/// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there.
+/// Piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a
 /// one.
 struct PairLoads {
   static constexpr int loader(int piece) { return piece & 1; }
@@ -283,7 +284,7 @@ constexpr int passes_piece(int pass, int warp_in_group, int group) {
 /// The exchange: rounds of so many 16-byte words a thread, and room for two rounds, lane after lane.
 inline constexpr int kExchangeChunks = 4, kExchangeBytesPerWarp = 2 * kExchangeChunks * 32 * 16;
 
-/// Dynamic shared memory of a block in bytes, in this order: rows (pair, passes: pieces of rows), table,
+/// Dynamic shared memory of a block in bytes. In this order: rows (pair, passes: pieces of rows), table,
 /// staging, exchange, then for each slot its mbarriers, and its row and next row (pair: its mbarriers;
 /// passes: two, and the next row). There is no static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {

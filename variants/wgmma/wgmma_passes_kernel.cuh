@@ -1,10 +1,10 @@
 // wgmma at n = 65536: a resident block makes a row in two passes. Included by wgmma_passes.cu and wgmma_tune.
 //
-// Idea: an exact stage of order 128 costs half the tensor work an element of order 256 (the pair form), but
-// leaves ten bits to the finish, and the fp32 sums of a whole row fill the registers of an SM. So the 128
+// Idea: an exact stage of order 128 costs half the tensor work an element of order 256 (the pair form). But
+// it leaves ten bits to the finish, and the fp32 sums of a whole row fill the registers of an SM. So the 128
 // rows of D are made 64 at a time, from the same row in shared memory: the top bit only chooses signs in the
 // chain of k steps. The columns are too many for the sums of one warpgroup, too, so two warpgroups take half
-// of them each, and meet once, in a half exchange: either keeps the sums of one b12 and sends those of the
+// of them each, and meet once, in a half exchange. Either keeps the sums of one b12 and sends those of the
 // other, as fp32 through shared memory, and b11 becomes a register bit where b12 was.
 //
 // Bit card, order 128, N = 128 columns in each of two slices:
@@ -21,13 +21,14 @@
 //
 // Signs: the one warpgroup needs a + b and a - b, the other b + a and b - a from what it holds and what it
 // gets. With a sign s of the warpgroup both are x + s y and s x - y, if the words that the second one gets
-// were made negative, and the A operand does that: which of the four 8x8 blocks of a fragment is negative
+// were made negative. The A operand does that: which of the four 8x8 blocks of a fragment is negative
 // decides the order and the signs of its rows.
 //
 // The ring has room for a row and the head of the next one. The head is asked for in the first pass, and the
 // tail, in the places of the row's first pieces, in the second one, as soon as the tensor core has read all
-// of the row: half of the next row in every pass. Butterflies and exchange of the first slice run under the
-// tensor core's work on the second one. The mma.sync of the finish cannot (they wait in the same pipe).
+// of the row. That is half of the next row in every pass. Butterflies and exchange of the first slice
+// run under the tensor core's work on the second one. The mma.sync of the finish cannot (they wait in
+// the same pipe).
 //
 // In place: a block stores into the row when it has multiplied all of it, and keeps it for the second pass in
 // shared memory.

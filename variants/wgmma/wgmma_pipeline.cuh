@@ -86,8 +86,8 @@ __device__ inline int left_in(int* word) {
 }
 
 /// Which rows a team makes. Static: every stride-th one. Dynamic: its first `slots` ones, then what it draws,
-/// a row ahead: one ticket at the start, and one a row. Dynamic rows come with their slot: who asks for a row
-/// leaves its number there, and a slot that nothing comes to any more has a number beyond the last one.
+/// a row ahead: one ticket at the start, and one a row. Whoever loads a slot writes the row's number beside
+/// it; a number past the last row means that the slot stays empty.
 template <bool dynamic, int slots>
 struct RowTickets {
   int stride;             // from a row of the team to its next, where rows are static; the number of teams

@@ -160,7 +160,7 @@ TEST(Wgmma, ExactStageAndFinishGiveTheTransform) {
   EXPECT_EQ(x, y);
 }
 
-// The canonical K-major layout without swizzle, written down from the PTX ISA: entry (m, k) of the k step
+// The canonical K-major layout without swizzle, written down from the PTX ISA. Entry (m, k) of the k step
 // that starts at s lies at start(s) + (k mod 8) * 2 + (m mod 8) * 16 + (m / 8) * SBO + (k / 8) * LBO bytes.
 TEST(Wgmma, TableIsTheCanonicalOperand) {
   std::set<int> offsets;

@@ -1,6 +1,6 @@
 // Which cell of a matrix a register holds, for the warp-level products m16n8k16 and m16n8k8 with 16-bit
 // operands (PTX ISA, "Warp-level matrix instructions", "Matrix Fragments for mma.m16n8k16" and "... for
-// mma.m16n8k8") and for wgmma's m64nNk16 ("Asynchronous warpgroup-level matrix instructions", "Register
+// mma.m16n8k8"). Also for wgmma's m64nNk16 ("Asynchronous warpgroup-level matrix instructions", "Register
 // Fragments for wgmma.mma_async.m64nNk16"). Plain index maps: the same functions serve kernels, emulations
 // and host tests.
 //

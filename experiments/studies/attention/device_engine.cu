@@ -1,8 +1,8 @@
 // Attention of all rows on the device, fp32 for the methods under test and FP64 for the reference, by one
 // kernel.
 //
-// A block takes `tile_rows` queries of one head and walks over tiles of keys: scores of the tile by register
-// tiles (thread (tx, ty) of 16 x 16 has rows ty + 16 i and keys tx + 16 j), weights through shared memory,
+// A block takes `tile_rows` queries of one head and walks over tiles of keys. Scores are made by register
+// tiles (thread (tx, ty) of 16 x 16 has rows ty + 16 i and keys tx + 16 j). Weights go through shared memory,
 // then its share of the output (rows ty + 16 i, columns tx + 16 c). Rows in shared memory are one element
 // longer than d, so that the 16 keys of a half-warp lie in 16 banks. Simple rather than fast: tensor cores
 // would bring roundings of their own.

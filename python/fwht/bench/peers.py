@@ -299,7 +299,7 @@ def operator_matrix(text: str, n: int) -> torch.Tensor:
     """The matrix of order n by which an operator multiplies row vectors, float64: its transpose."""
     from .. import operators
 
-    return operators.transform(torch.eye(n), text, variant="cpu").double()
+    return operators.transform(torch.eye(n), text, 1.0, variant="cpu").double()
 
 
 class Matmul(Peer):

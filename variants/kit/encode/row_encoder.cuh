@@ -2,9 +2,10 @@
 // lane, in fp32. Largest |y| of every group, its scale, the codes, their stores.
 //
 //   group of up to 256   lies in one vector of the warp: shuffles over the lanes of the group
-//   whole row            first the lane's vectors of the row, then one redux, then, where warps share the row,
-//                        one word a warp in shared memory
-//   several rows a warp  where numbers are rounded first, lanes share them out as they do groups (sharing.hpp)
+//   whole row            first the lane's vectors of the row, then one redux, then, where warps share the
+//                        row, one word a warp in shared memory
+//   several rows a warp  where numbers are rounded first, lanes share them out as they do groups
+//                        (sharing.hpp)
 //
 // Which recipe, layout and group it is are numbers in the kernel's argument (Rule, Output). What the compiler
 // needs to know are the element, the family of scales, and whether a group lies in a vector.
@@ -300,11 +301,11 @@ __device__ __forceinline__ void store_scales(const Output& out, const Scale (&sc
 /// Codes and scales of a lane's vectors of x, the sums of the transform; y = last * x is what is encoded.
 ///
 /// @tparam vectors_of_row  how many of the vectors belong to one row
-/// @param where            has_places(): rows go to places of their own, code_offset(v) and scale_position(v,
-///   column);
-///                         row(v), column(v): of the first element; row_step(v), column_step(v): the same from
-///                         vector 0, constants; exists(v); lane(); leads_rows(): whether the warp stores the scales of
-///                         whole rows; asks_for_nan(): whether any of its elements may be NaN
+/// @param where            has_places(): rows go to places of their own, code_offset(v) and
+///                         scale_position(v, column); row(v), column(v): of the first element; row_step(v),
+///                         column_step(v): the same from vector 0, constants; exists(v); lane();
+///                         leads_rows(): whether the warp stores the scales of whole rows; asks_for_nan():
+///                         whether any of its elements may be NaN
 /// @param meet             see find_maxima()
 template <class Form, Dtype dtype, int vectors_of_row, int vectors, class Where, class Meet>
 __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8], const Where& where,

@@ -3,8 +3,10 @@
 // goes on with some.
 //
 //   before   a lane's maxima of vectors (or rows) 0 .. 2^k - 1, over its own elements
-//   step i   of a pair of vectors a lane keeps the one that bit i of its number says, and gives away the other
-//   after    maximum s is that of group (s << steps) + lane % 2^steps, over 2^steps lanes; then over the rest of the group
+//   step i   of a pair of vectors a lane keeps the one that bit i of its number says, and gives away the
+//            other
+//   after    maximum s is that of group (s << steps) + lane % 2^steps, over 2^steps lanes; then over the rest
+//            of the group
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 //   all_to_all      H_T (x) local           one exchange         of every shard s, columns q n/T^2 .. of it
 //   gather          operator_for(n)         one all-gather       columns q n/T .. (q+1) n/T - 1
 //
-// all_to_all leaves the result spread otherwise than the input was: what comes next (a row-parallel layer)
+// all_to_all leaves the result spread otherwise than the input was. What comes next (a row-parallel layer)
 // has its rows spread alike, offline, so nothing is sent back. result_column says where everything is.
 // gather is the naive form: every rank transforms whole rows and keeps its part.
 #pragma once
@@ -62,7 +62,7 @@ struct ShardedProblem {
 ShardedProblem make_sharded_problem(Form form, Dtype dtype, std::int64_t n, std::int64_t rows, int ranks);
 
 /// Throws BadRequest, in one sentence with value and limit, for shards that do not divide n, a number of
-/// ranks that is no power of two, or pieces that do not divide a shard or are no multiples of 16 bytes
+/// ranks that is no power of two. Also for pieces that do not divide a shard or are no multiples of 16 bytes
 /// (all_to_all), no rows, a local operator of another order, one with signs or dense factors.
 void validate(const ShardedProblem& problem);
 
@@ -83,7 +83,7 @@ inline std::int64_t result_column(const ShardedProblem& problem, int rank, std::
 /// Plans and workspace of one rank. Every rank makes one, with its own communicator and the same problem.
 class ShardedPlan {
  public:
-  /// Transforms by `variant`, whose memory must be the communicator's. All ranks must call: they agree on the
+  /// Transforms by `variant`, whose memory must be the communicator's. All ranks must call. They agree on the
   /// problem first, so that what is wrong on one of them (a communicator of another size, a problem of its
   /// own, an operator that the variant refuses, no GPU) is thrown as BadRequest on every one. Waits at most
   /// `limit`. Keeps a reference to the communicator.

@@ -137,8 +137,8 @@ struct WeightStream {
 template <int kTiles, int kColumns>
 using Sums = float[kTiles][kColumns][4];
 
-/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. A running
-/// pointer each.
+/// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. Each is
+/// read through its own advancing pointer, so the loop needs no address arithmetic.
 template <int kColumns, bool in_shared_memory>
 struct Tokens {
   uint4 pieces[kColumns][4] = {};

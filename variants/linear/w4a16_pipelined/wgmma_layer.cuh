@@ -9,7 +9,8 @@
 // Bit card of a stage (N tokens x 128 k), a row of 128 bytes for each token and 64 k, rows of 8 tokens
 // swizzled:
 //   k bits      32 block(bit 5) | 8 t (bits 3-4) | 4 half (bit 2) | 2 u (bit 1) | e (bit 0)
-//   in a row    32 bytes (2 block + half) | 16 u | 4 t | 2 e: row 8 u + 2 t + e of the multiply that word (block, half) makes
+//   in a row    32 bytes (2 block + half) | 16 u | 4 t | 2 e: row 8 u + 2 t + e of the multiply that word
+//               (block, half) makes
 #pragma once
 
 #include "common/device/ptx/bulk_copy.cuh"
