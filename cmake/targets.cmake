@@ -1,4 +1,7 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
+# fwht_part(name sources...)   a part of what is installed, and fwht_part_links(name libraries...) what it needs. With
+#   FWHT_SHARED tests and programs link it as a shared library, so that its code is there once; name_static is the
+#   archive of the same objects, for installation and libfwht.so
 # fwht_test(name LABEL host|host+gpu SOURCES ... LIBRARIES ... [GPU_FILTER filter] [GPU_SHARDS n])   a GoogleTest program;
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
@@ -43,6 +46,39 @@ function(fwht_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
   fwht_warnings(${name})
+endfunction()
+
+function(fwht_part name)
+  if(NOT FWHT_SHARED)
+    fwht_library(${name} ${ARGN})
+    add_library(${name}_static ALIAS ${name})
+    return()
+  endif()
+  add_library(${name} SHARED ${ARGN})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  fwht_warnings(${name})
+  set_target_properties(${name} PROPERTIES DEFINE_SYMBOL "")
+  add_library(${name}_static STATIC $<TARGET_OBJECTS:${name}>)
+  target_include_directories(${name}_static
+    INTERFACE $<BUILD_INTERFACE:$<TARGET_PROPERTY:${name},INTERFACE_INCLUDE_DIRECTORIES>>)
+  target_compile_features(${name}_static PUBLIC cxx_std_20)
+  set_target_properties(${name}_static PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE CXX)
+endfunction()
+
+function(fwht_part_links name)
+  foreach(library IN LISTS ARGN)
+    if(library STREQUAL "CUDA::cudart_static" AND FWHT_SHARED)
+      target_link_libraries(${name} PUBLIC CUDA::cudart)  # one runtime a process
+    else()
+      target_link_libraries(${name} PUBLIC ${library})
+    endif()
+    if(FWHT_SHARED AND TARGET ${library}_static)
+      target_link_libraries(${name}_static PUBLIC ${library}_static)
+    elseif(FWHT_SHARED)
+      target_link_libraries(${name}_static PUBLIC ${library})
+    endif()
+  endforeach()
 endfunction()
 
 # A driver takes a second or more to start, so GPU cases share processes; and where there is no GPU, each of these few is
