@@ -9,9 +9,11 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/wgmma.cuh"
+#include "common/device/ptx/wgmma_descriptor.hpp"
 #include "experiments/studies/probes/probes.hpp"
 
 namespace fwht::probes {
@@ -75,13 +77,9 @@ __global__ void mma_dots(DotBatch batch) {
 constexpr int kColumns = 64;
 constexpr int kLeadingBytes = 8 * kColumns * 2;  // eight rows of B
 
-/// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): start, leading and stride byte
-/// offsets in units of 16 bytes. Eight columns are 16 bytes, eight rows of them 128 bytes, the next columns
-/// follow.
+/// Eight columns are 16 bytes, eight rows of them 128 bytes, the next columns follow.
 [[maybe_unused]] __device__ std::uint64_t descriptor(const void* shared) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  return (std::uint64_t{address & 0x3FFFFU} >> 4) | (std::uint64_t{kLeadingBytes >> 4} << 16) |
-         (std::uint64_t{128 >> 4} << 32);
+  return ptx::matrix_descriptor(ptx::shared_address(shared), kLeadingBytes, 128);
 }
 
 template <Dtype dtype>
