@@ -1,8 +1,8 @@
-"""Sentences of more than 40 words are found where prose is, and nowhere else."""
+"""Sentences of more than 40 words and wide comments are found where prose is, and nowhere else."""
 
 import pytest
 
-from analysis.sentences import long_sentences, main
+from analysis.sentences import long_sentences, main, wide_comments
 
 LONG = " ".join(["word"] * 41) + "."
 RIGHT = " ".join(["word"] * 40) + "."
@@ -53,3 +53,31 @@ def test_the_command_names_the_place(tmp_path, capsys):
     assert capsys.readouterr().out.startswith(f"{page}:3: a sentence of 41 words: word word")
     page.write_text("Fine.\n")
     assert main([str(page)]) == 0
+
+
+def test_comments_of_sources_are_judged_like_pages():
+    half = "Some " + " ".join(["word"] * 20)
+    assert long_sentences(f"/// {half}\n/// {half}.\nint a;\n", source=True)[0][:2] == (1, 42)
+    assert long_sentences(f"int a;  // {half} {half}\n", source=True)[0][:2] == (1, 42)
+    for fine in (f"// {half}.\n// {half}.\n", f"// {half}\n//\n// {half}\n", f"// {half}\nint a;  // {half}\n", f"/// {half}\n/// @param a {half}\n",
+                 f"// - {half}\n// - {half}\n", f"// {half}.\n// name_of() {half[5:]}.\n", f'auto a = "// {half} {half}";\n'):  # fmt: skip
+        assert long_sentences(fine, source=True) == []
+
+
+def test_drawn_comments_are_not_judged():
+    assert long_sentences(f"//   a table  {LONG}\n", source=True) == []
+    drawn = f"// clang-format off\n// {LONG}\n// clang-format on\n"
+    assert long_sentences(drawn, source=True) == [] and wide_comments(drawn) == []
+
+
+def test_a_comment_line_has_110_columns_at_most():
+    line = "// " + "a" * 107
+    assert wide_comments(f"{line}\n{line}a\nint b;  {line}\nint long_code = {'1' * 120};\n") == [(2, 111), (3, 118)]
+
+
+def test_the_command_judges_sources_too(tmp_path, capsys):
+    source = tmp_path / "some.hpp"
+    source.write_text(f"// {LONG}\n")
+    assert main([str(source)]) == 1
+    assert capsys.readouterr().out.splitlines() == [f"{source}:1: a sentence of 41 words: word word word word word word word word ...",
+                                                    f"{source}:1: a comment line of {len(LONG) + 3} columns"]  # fmt: skip

@@ -46,8 +46,8 @@ bool has_emulation(const Numerics& numerics);
 /// For any operator: `signs` and `dense` of the operands where it has them.
 ///
 /// Throws BadRequest for steps without emulation, steps that do not transform every index bit and multiply by
-/// every other factor once, blocks that have not four K bits, blocks for f32 or for an operator of several
-/// factors, and constants that their type cannot hold.
+/// every other factor once. Also for blocks that have not four K bits, blocks for f32 or for an operator of
+/// several factors, and constants that their type cannot hold.
 void emulate(const Problem& problem, const Numerics& numerics, const Operands& operands, int threads = 0,
              TensorCore core = kHopperTensorCore);
 /// The same for operators without signs and dense factors.

@@ -40,8 +40,9 @@ class RoundedLaw {
 };
 
 /// measured_gain for standard normal data, with the exact covariance of value and error where bf16 stages of
-/// two points round: for chains of them from the input on, and for single ones between larger stages, whose
-/// inputs are normal numbers rounded to bf16. All other stages, and all other types, as in measured_gain.
+/// two points round. That is for chains of them from the input on, and for single ones between larger
+/// stages, whose inputs are normal numbers rounded to bf16. All other stages, and all other types, as
+/// in measured_gain.
 double normal_data_gain(const Numerics& numerics, const Problem& problem);
 
 }  // namespace fwht::reference

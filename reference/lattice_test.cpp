@@ -18,7 +18,7 @@ TEST(RoundedLaw, TheInputIsExact) {
 }
 
 // Two normal numbers of one deviation, and 181/256: enumerated once more, with other code, over all pairs
-// with magnitudes from 2^-10 to 2^4 (10.26e-6 and 0.42530 u); a factor of one: -4.66e-6 and 0.46100 u, not
+// with magnitudes from 2^-10 to 2^4 (10.26e-6 and 0.42530 u). A factor of one: -4.66e-6 and 0.46100 u, not
 // the 0.42466 u of a smooth density.
 TEST(RoundedLaw, OnePairIsTheEnumeration) {
   const RoundedLaw odd = RoundedLaw::normal().next(181.0 / 256.0);

@@ -132,7 +132,7 @@ struct Mutation {
 };
 
 // The second path's own noise of k roundings hides a gain of 1e-4 and a quarter of an ulp at 2^16 elements,
-// and its single elements hide one dropped input: only faults that are visible above a path's promised error
+// and its single elements hide one dropped input. Only faults that are visible above a path's promised error
 // are asked for.
 constexpr Mutation kMutations[] = {
     {"sign_flip", sign_flip, true},

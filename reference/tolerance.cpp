@@ -126,7 +126,7 @@ std::vector<RoundedStage> roundings_of(const Numerics& numerics, const Problem& 
 }
 
 /// Mean square of one rounding in units of ulp^2. 1/12 for an even spread. A sum of numbers on a grid, times
-/// a power of two, lies on a grid as well: when that is ulp / 2^j, no error is left for j <= 0, else 1/12 +
+/// a power of two, lies on a grid as well. When that is ulp / 2^j, no error is left for j <= 0, else 1/12 +
 /// 1/(6 4^j) (j = 1: residues 0 and 1/2, mean square 1/8). `grid` is that of the terms, finer than or equal
 /// to their own ulps.
 double mean_square(const RoundedStage& stage, double grid, double ulp) {
@@ -153,7 +153,7 @@ struct Terms {
   }
 };
 
-/// Square of the error of rounding the i-th sum to `ulp` where one term dominates it: the other spans a few
+/// Square of the error of rounding the i-th sum to `ulp` where one term dominates it. The other spans a few
 /// cells of that spacing only, so residues are not spread over a cell; they are those of the two terms. None
 /// where no term dominates.
 std::optional<double> dominated_square(const Terms& terms, const RoundedStage& stage, std::size_t i,

@@ -28,14 +28,14 @@ double predicted_gain(const Numerics& numerics, const Problem& problem);
 
 /// The gain that a comparison with the exact result measures on smooth random data, <yhat - y, y> / <y, y>:
 /// predicted_gain, less the mean square of every rounding. A rounded number is the mean of the numbers that
-/// are rounded to it, as nearly as a smooth density is level over a grid step, so its error is uncorrelated
+/// are rounded to it, as nearly as a smooth density is level over a grid step. So its error is uncorrelated
 /// with the result and has the covariance -E[d^2] with the input: -0.18 u^2, -2.75e-6 in bf16. Where two bf16
 /// numbers are added their lattice is too coarse for that: normal_data_gain (reference/lattice).
 double measured_gain(const Numerics& numerics, const Problem& problem);
 
 /// T1, centre: relative L2 error on smooth random data whose output has the given RMS,
 ///   E^2 = sum over the roundings of (rounding_rms u)^2 + gamma^2 + (sum_rms u32)^2,
-/// kLatticeRms for a step that adds two stored numbers, times a power of two; with the spacing of subnormal
+/// kLatticeRms for a step that adds two stored numbers, times a power of two. With the spacing of subnormal
 /// numbers in place of u |y| for the share of a Gaussian output that lies below the smallest normal number.
 /// f32 storage: the fp32 arithmetic and one rounding by the scale, unless that is 2^j.
 double predicted_rel_l2(const Numerics& numerics, const Problem& problem, double output_rms = 1.0);
@@ -63,13 +63,13 @@ std::vector<RoundedStage> rounded_stages(const Numerics& numerics, const Problem
 struct RunningVariance {
   /// T2: bound of |err| for each element, count x n,
   ///   u (|y| + 6 s) + 6 s + |gamma| |y| + half the subnormal spacing,
-  /// s^2 the variance before the last rounding: after each step but the last v <- (sum of v) factor^2 +
+  /// s^2 the variance before the last rounding. After each step but the last v <- (sum of v) factor^2 +
   /// ulp(z)^2 / 12 (where sums lie on a coarse grid, the mean square of the residues that the grid leaves),
-  /// plus (sum_rms u32 RMS_row)^2; Sums::split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors
+  /// plus (sum_rms u32 RMS_row)^2. Sums::split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors
   /// are sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
   Matrix bound;
   /// The same variances summed, but for sums of two where one term dominates (the other spans at most 2.5
-  /// cells of the spacing that the sum is rounded to): their residues are not spread evenly and are taken
+  /// cells of the spacing that the sum is rounded to). Their residues are not spread evenly and are taken
   /// from the two terms.
   Prediction prediction;
 };
@@ -104,7 +104,7 @@ Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass i
                   const Matrix& input, int threads = 0);
 
 /// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
-/// on the statistics T1, T3 and T4 inside their windows (T4, Parseval: to second order ||yhat||/||y|| - 1 is
+/// on the statistics T1, T3 and T4 inside their windows. (T4, Parseval: to second order ||yhat||/||y|| - 1 is
 /// the gain plus (E^2 - gamma^2) / 2, so its window follows from the other two). The message names the test,
 /// the value and the window. (No statistics on subnormal data where the plan flushes it.)
 Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,

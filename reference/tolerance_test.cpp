@@ -79,7 +79,7 @@ TEST(Check, ReadsTheOutputWhereItsRowsLie) {
 }
 
 /// E[x (rounded(x) - x)] / E[x^2] of a normal number of deviation `sigma`, summed over the cells of the
-/// format: with Phi and phi of the standard normal, a cell that rounds to c has c [-s phi] - [s^2 Phi - s t
+/// format. With Phi and phi of the standard normal, a cell that rounds to c has c [-s phi] - [s^2 Phi - s t
 /// phi].
 double rounding_gain_of_normal(Dtype dtype, double sigma) {
   const auto density = [&](double t) {

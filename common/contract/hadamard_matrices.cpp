@@ -197,7 +197,7 @@ constexpr TurynType kTurynType[] = {{116, "0001f4a961"},
                                     {428, "060989975b685d8fc80750b21c0212eceb26"}};
 
 /// Turyn-type sequences give T-sequences of length 3l - 1, which are (z, 0), (0, w), (0, (x + y) / 2) and
-/// (0, (x - y) / 2) one behind the other; those give four circulants A, B, C, D for the array of Goethals and
+/// (0, (x - y) / 2) one behind the other. Those give four circulants A, B, C, D for the array of Goethals and
 /// Seidel: rows (A, BR, CR, DR), (-BR, A, D'R, -C'R), (-CR, -D'R, A, B'R), (-DR, C'R, -B'R, A). Neither
 /// symmetric nor skew.
 SignMatrix turyn_matrix(int order) {

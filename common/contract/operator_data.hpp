@@ -35,9 +35,9 @@ std::int64_t dense_entry_count(const Operator& op);
 double orthogonality_error(Dtype dtype, const void* entries, std::int64_t order);
 
 /// What orthogonality_error may be: 2u + m v, u the unit roundoff of the dtype, v = min(u, 2^-24), m the
-/// order. A matrix that is orthogonal, rounded once to the dtype, has at most 2u + u^2 (Cauchy-Schwarz); m v
-/// is for the factorization that it comes from, in fp32 or, for f64 data, in FP64 (Higham, Accuracy and
-/// Stability of Numerical Algorithms, theorem 19.4, without its small constant).
+/// order. A matrix that is orthogonal, rounded once to the dtype, has at most 2u + u^2 (Cauchy-Schwarz). The
+/// term m v is for the factorization that it comes from, in fp32 or, for f64 data, in FP64 (Higham, Accuracy
+/// and Stability of Numerical Algorithms, theorem 19.4, without its small constant).
 double orthogonality_limit(Dtype dtype, std::int64_t order);
 
 /// Throws BadRequest for a dense factor, among those in `entries` one behind the other, whose

@@ -101,10 +101,10 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
                      Placement placement = Placement::in_place);
 
 /// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
-/// row stride below n, different strides or an encoding in place, an unknown dtype, placement or operator, an
-/// encoding or prologue that does not fit n or rows, pages for rows without scales of their own, a scale that
-/// is not finite in fp32, or a span that does not fit 63-bit byte offsets. Says nothing about what a variant
-/// supports.
+/// row stride below n. Also for different strides or an encoding in place, an unknown dtype, placement or
+/// operator. Or for an encoding or prologue that does not fit n or rows, pages for rows without scales of
+/// their own, a scale that is not finite in fp32, or a span that does not fit 63-bit byte offsets. Says
+/// nothing about what a variant supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of

@@ -19,7 +19,7 @@ struct Prologue {
     /// stores it).
     rms_norm,
     /// Rotary position embedding of the first `width` elements: pairs (a, b) become (a c - b s, b c + a s),
-    /// with cosine and sine of the row's position; products and sums are rounded one by one, then to the
+    /// with cosine and sine of the row's position. Products and sums are rounded one by one, then to the
     /// storage type.
     rope
   };
@@ -32,9 +32,9 @@ struct Prologue {
   constexpr bool operator==(const Prologue&) const = default;
 };
 
-/// Throws BadRequest, naming value and limit: a norm of rows whose n is no power of two; a width that is odd,
-/// below 2 or above n; heads below 1, or that do not divide `rows`; an option of a kind that does not have
-/// it.
+/// Throws BadRequest, naming value and limit: a norm of rows whose n is no power of two. Also a width
+/// that is odd, below 2 or above n; heads below 1, or that do not divide `rows`; an option of a kind
+/// that does not have it.
 void validate(const Prologue& prologue, std::int64_t n, std::int64_t rows);
 
 /// "rms", "rope64", "rope64i" (interleaved), "rope64h32" (32 heads), "" for none.

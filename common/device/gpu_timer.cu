@@ -67,7 +67,7 @@ Timing time_sequence(std::span<const Enqueue> sequence, const TimerOptions& opti
 }
 
 // In a young process the kernels of a graph follow each other sooner, until some 15 streams have come and
-// gone: on an H200 (driver 580) a copy of 16 KiB took 0.92 us as the first thing measured, and 1.1 us ever
+// gone. On an H200 (driver 580) a copy of 16 KiB took 0.92 us as the first thing measured, and 1.1 us ever
 // after (limits.csv recorded at commits bb414cb and b75fec3). What changes in the driver is
 // not known. A copy limit from the young process and a variant from the old one must not meet, so the first
 // call lets the process age.

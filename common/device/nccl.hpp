@@ -45,8 +45,8 @@ using Interruption = std::function<std::string()>;
 
 /// A new communicator of this rank on its device. All ranks call it with the same id, each from its own
 /// thread or process. Throws BadRequest with why_not(), for a rank outside 0 .. size - 1 or a device that
-/// this machine does not have; std::runtime_error where not all ranks have come within `limit` (NCCL's own
-/// thread then stays behind in that call, so the process should end soon), and for NCCL's own errors.
+/// this machine does not have. Throws std::runtime_error where not all ranks have come within `limit` (NCCL's
+/// own thread then stays behind in that call, so the process should end soon), and for NCCL's own errors.
 std::unique_ptr<Communicator> connect(const UniqueId& id, const Rank& rank, TimeLimit limit,
                                       Interruption interrupted = {});
 

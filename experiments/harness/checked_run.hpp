@@ -52,10 +52,10 @@ Numerics judged_by(const Plan& plan);
 inline constexpr double kPeerErrors = 8.0;
 
 /// Fills the slices with the truth's input, executes the plan on slice 0 and judges every element of the
-/// result: the first period against the FP64 truth by the tolerances of the plan's steps (where it has none,
-/// by kPeerErrors), every further whole period by equality with the first, rows behind the last whole period
-/// against the truth again. Also incorrect: a write outside the rows, or into the input of an out-of-place
-/// plan. Throws what the plan throws.
+/// result. The first period is judged against the FP64 truth by the tolerances of the plan's steps (where it
+/// has none, by kPeerErrors), every further whole period by equality with the first. Rows behind the last
+/// whole period meet the truth again. Also incorrect: a write outside the rows, or into the input of an
+/// out-of-place plan. Throws what the plan throws.
 reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices);
 
 }  // namespace fwht::harness

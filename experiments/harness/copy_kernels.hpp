@@ -50,7 +50,7 @@ struct CopyKernel {
 
 /// What a copy that writes less than it reads gives, on the host. Vector v is the 16 bytes of the input from
 /// 16 v, as four 32-bit words, zeros behind the end; b = store_bytes(traffic). Bytes b v to b v + b of the
-/// output are, for b = 8, words 0 ^ 1 and 2 ^ 3 of vector v, for b = 4 the xor of its four words; what is
+/// output are, for b = 8, words 0 ^ 1 and 2 ^ 3 of vector v, for b = 4 the xor of its four words. What is
 /// left of the output behind them is, word by word, the xor of the four words of vectors 0, 1, 2 ... and so
 /// on from the first again, the last word cut off where the output ends. The bits of `mask` are flipped in
 /// each.
@@ -64,10 +64,10 @@ std::vector<CopyKernel> copy_kernels(Memory memory, const DeviceInfo& device);
 const CopyKernel& find_copy(const std::vector<CopyKernel>& kernels, const std::string& name);
 
 /// The copy that precedes every launch in alternating mode, as a neighbouring kernel would in a real
-/// pipeline. Its CTAs take other addresses in every launch: a copy whose map stays the same would hand every
-/// SM of the next kernel the addresses that it has just touched itself whenever their maps agree, which the
-/// L2 rewards by up to 25 %, and which a neighbour does not give. Throws std::logic_error when there is none
-/// for that traffic.
+/// pipeline. Its CTAs take other addresses in every launch. A copy whose map stays the same would hand every
+/// SM of the next kernel the addresses that it has just touched itself whenever their maps agree. The L2
+/// rewards that by up to 25 %; a neighbour does not. Throws std::logic_error when there is
+/// none for that traffic.
 const CopyKernel& find_neighbour(const std::vector<CopyKernel>& kernels, Traffic traffic);
 
 // The two halves of copy_kernels.

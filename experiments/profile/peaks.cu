@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) wgmma_kernel([[maybe_unused]] void* 
 #endif
 }
 
-// Reads and writes all data again and again, past the L1, every pass with another block at every place: an SM
+// Reads and writes all data again and again, past the L1, every pass with another block at every place. An SM
 // that met its own addresses again would see more than the L2 gives to a kernel that follows another one.
 __global__ void __launch_bounds__(kThreads) l2_kernel(std::int64_t vectors, void* buffer) {
   auto* data = static_cast<uint4*>(buffer);

@@ -150,29 +150,30 @@ void validate(const MlpProblem& problem) {
                                  name_of(algorithm), name_of(rotation)));
   }
   const sharded::ShardedProblem rotated = rotation_of(problem);
-  if (rotated.form == sharded::Form::all_to_all && rotated.piece() % group != 0) {
+  if (rotated.form == sharded::ShardedForm::all_to_all && rotated.piece() % group != 0) {
     throw BadRequest(
         fmt::format("pieces of {} rows are no multiple of the group of {}", rotated.piece(), group));
   }
 }
 
 sharded::ShardedProblem rotation_of(const MlpProblem& problem) {
-  const auto of_form = [&](sharded::Form form) {
+  const auto of_form = [&](sharded::ShardedForm form) {
     return sharded::make_sharded_problem(form, Dtype::f16, problem.shape.n1, problem.m, problem.ranks);
   };
   switch (problem.rotation) {
     case Rotation::block_diagonal:
-      return of_form(sharded::Form::block_diagonal);
+      return of_form(sharded::ShardedForm::block_diagonal);
     case Rotation::all_to_all:
-      return of_form(sharded::Form::all_to_all);
+      return of_form(sharded::ShardedForm::all_to_all);
     case Rotation::gather:
-      return of_form(sharded::Form::gather);
+      return of_form(sharded::ShardedForm::gather);
     case Rotation::blocks: {
       // Blocks are rows of their own.
       if (problem.shard() % kBlock != 0)
         throw BadRequest(fmt::format("a shard of {} is no multiple of {}", problem.shard(), kBlock));
-      return sharded::make_sharded_problem(sharded::Form::block_diagonal, Dtype::f16, kBlock * problem.ranks,
-                                           problem.m * problem.shard() / kBlock, problem.ranks);
+      return sharded::make_sharded_problem(sharded::ShardedForm::block_diagonal, Dtype::f16,
+                                           kBlock * problem.ranks, problem.m * problem.shard() / kBlock,
+                                           problem.ranks);
     }
     case Rotation::none:
       break;
@@ -431,9 +432,10 @@ double squares(const std::vector<double>& values) {
 }
 
 /// What sum (e + b)^2 exceeds with a probability of 2 exp(-t) at most, for errors e with these variances and
-/// known ones b: sum l + 2 sqrt(t sum l^2) + 2 t max l for e alone (Laurent and Massart 2000, lemma 1), l the
-/// eigenvalues of the errors' covariance; |b|^2; 2 sqrt(2 t max l) |b| for both (a Gaussian tail). The
-/// columns of one row share the errors of h, so of C columns and K effective rows of random weights sum l^2
+/// known ones b. For e alone it is sum l + 2 sqrt(t sum l^2) + 2 t max l (Laurent and Massart 2000, lemma 1),
+/// l the eigenvalues of the errors' covariance. To this come |b|^2, and 2 sqrt(2 t max l) |b| for both (a
+/// Gaussian tail). The
+/// columns of one row share the errors of h. Of C columns and K effective rows of random weights sum l^2
 /// is (1 + C / K) sum v^2 and max l at most (1 + sqrt(C / K))^2 max v (Marchenko and Pastur).
 double largest_squares(const MlpProblem& problem, const std::vector<double>& of_h,
                        const std::vector<double>& of_y, const std::vector<double>& known) {

@@ -10,7 +10,7 @@
 //
 // P2 sorts the rows of W_down by group. Why tp_aware is right: (X W)[:, P2] = X W[:, P2], and what is done to
 // single elements in between commutes. local_sort is what vLLM does: every rank keeps its own rows and sorts
-// them by group; a rank then has parts of all groups, so here each part is filled up to a multiple of 32 rows
+// them by group. A rank then has parts of all groups, so here each part is filled up to a multiple of 32 rows
 // (all together to one of 128) with weights of zero, and scales are repeated.
 #pragma once
 
@@ -67,8 +67,8 @@ struct MlpProblem {
 std::string to_string(const MlpProblem& problem);
 
 /// Throws BadRequest, in one sentence with value and limit, for shards that do not divide n1 or are no
-/// multiple of the group, a number of ranks that is no power of two, no tokens, and a rotation with another
-/// algorithm than tp_aware or one that the shards do not allow.
+/// multiple of the group. Also for a number of ranks that is no power of two, no tokens, and a rotation with
+/// another algorithm than tp_aware or one that the shards do not allow.
 void validate(const MlpProblem& problem);
 
 /// The rotation of the rows of h, `m` of them. Throws BadRequest where there is none.

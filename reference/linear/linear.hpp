@@ -57,7 +57,7 @@ struct LinearJudged {
   LinearErrors errors;
 };
 
-/// Every element of the truth's columns against a bound that follows from the numerics, and for normal data
+/// Every element of the truth's columns against a bound that follows from the numerics. And for normal data
 /// with many elements rel_l2 against its prediction, both ways: 1 % (5 % with fp16 atomics, whose order is
 /// not known) and six standard deviations. `y` is [m][n] in the problem's dtype. Where the numerics are not
 /// known, rel_l2 alone, by kUnknownErrors times the prediction.

@@ -39,7 +39,7 @@ struct TuningTable {
   bool is_for(const DeviceInfo& info) const;
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
-  /// of two), of the problem's placement where the table has it, else in place. nullptr when there is none,
+  /// of two). Of the problem's placement where the table has it, else in place. nullptr when there is none,
   /// and for rows of 2^k elements whose operator is not Sylvester's alone.
   const Choice* nearest(const Problem& problem) const;
 

@@ -2,7 +2,7 @@
 // variants/kit/warp_program.hpp.
 //
 // The elements of a warp are 32 runs, each as many consecutive ones as a lane has registers, in units of
-// four. In the first pass a lane has a run, in the second the element of one number of every run (or of two,
+// four. In the first pass a lane has a run. In the second the element of one number of every run (or of two,
 // one in every 32), in the third, behind the only barrier of the block, what the exchange gives it.
 #pragma once
 

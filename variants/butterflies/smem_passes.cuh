@@ -7,7 +7,7 @@
 //
 // A shuffle costs shared memory as much as a store of the same word. Five of them for the lane bits and an
 // exchange are seven words an element, two exchanges four. So the row stays in shared memory from load to
-// store: a lane takes 32 consecutive elements, then every 32nd of its warp's, then, behind the only barrier
+// store. A lane takes 32 consecutive elements, then every 32nd of its warp's, then, behind the only barrier
 // of the block, every 1024th of the row. cp.async brings the row there, which spares the lines of the L1 that
 // loads to registers hold until they arrive and of which such buffers leave few.
 #pragma once

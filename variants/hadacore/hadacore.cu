@@ -3,7 +3,7 @@
 // What this rung changes against `warp_shuffle`: four index bits at a time are transformed by one
 // mma.sync.m16n8k16 with a constant matrix of +-1/4, on data that stay packed in 16 bit. That takes the
 // butterflies out of the FP32 and shuffle pipes and halves the words that the exchange moves. By its accesses
-// an element costs 2 words of the load-store pipe (load, exchange in and out, store: half a word each); 2.9
+// an element costs 2 words of the load-store pipe (load, exchange in and out, store: half a word each). 2.9
 // to 4.0 are counted, and 7 to 17 issue slots, where 8 and 31.9 keep up with DRAM. The price is one rounding
 // to 16 bit after each stage, and 181/256 for 1/sqrt(2) where log2 n is odd.
 //
@@ -13,8 +13,8 @@
 //
 // Done otherwise, with the same roundings:
 //
-// (a) The first two stages take the data as operand B, the second one on the result of the first as it comes:
-// reading a result as the next operand B transposes it for free, and twice is where it was. No movmatrix, no
+// (a) The first two stages take the data as operand B, the second one on the result of the first as it comes.
+// Reading a result as the next operand B transposes it for free, and twice is where it was. No movmatrix, no
 // cp.async; loads and stores are plain 16-byte vectors.
 //
 // (b) The exchange swaps warp bits with lane and vector bits so that the next stage finds its bits on t0, t1

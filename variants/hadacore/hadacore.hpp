@@ -4,8 +4,8 @@
 //
 // Words used here. Index bit s < L = log2 n is bit s of the column, bit L + s is bit s of the row inside the
 // block's tile. A position is a place that carries one index bit: which half of a 32-bit register (pack),
-// bits of the lane, bits of the register number, bits of the warp number. lane = 4 g + t: t = lane bits 0, 1,
-// g = 2, 3, 4.
+// bits of the lane, bits of the register number, bits of the warp number. With
+// lane = 4 g + t: t = lane bits 0, 1, g = 2, 3, 4.
 #pragma once
 
 #include <array>
@@ -464,7 +464,7 @@ constexpr Program make_program(Shape shape) {
 
 /// 16-byte slots of the exchange: slot number = XOR of column(s) over the index bits s >= 3 of a vector. The
 /// three lowest slot bits (the place within 128 bytes, where all banks meet) come from the index bits that
-/// count lanes 0..7, XORed at the write's with those at the read's, so 8 consecutive lanes hit 8 different
+/// count lanes 0..7, XORed at the write's with those at the read's. So 8 consecutive lanes hit 8 different
 /// places on both sides.
 constexpr unsigned slot_column(const Layout& write, const Layout& read, int index_bit) {
   unsigned column = 0;

@@ -88,7 +88,7 @@ enum class Access {
   elements  ///< element by element, where pointers or the row stride do not allow vectors
 };
 
-/// When the next kernel of the stream may be scheduled, if its launch allows that: as soon as this one reads,
+/// When the next kernel of the stream may be scheduled, if its launch allows that. As soon as this one reads,
 /// when its loads are on their way, when the matrices are there too (the data are not yet), or around the
 /// exchange.
 enum class Trigger { at_end, at_start, behind_loads, behind_matrices, before_exchange, behind_exchange };

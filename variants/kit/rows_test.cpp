@@ -140,7 +140,7 @@ TEST(RowMaps, TheLaunchTableKeepsItsOwnRules) {
   }
 }
 
-/// The words that the lanes of a warp reach in one access of `width` floats each: no bank twice in a phase,
+/// The words that the lanes of a warp reach in one access of `width` floats each. No bank twice in a phase,
 /// which is a quarter of the warp for 16 bytes, half of it for 8, all of it for 4.
 void expect_no_conflict(const std::vector<int>& first_words, int width, const std::string& what) {
   const auto lanes_of_phase = static_cast<std::size_t>(32 / width);

@@ -74,7 +74,7 @@ struct Tile {
   // ---- what a warp takes in the exchange of a row
 
   // Every warp takes the same share of all of them: `kept` whole vectors of each, or, where a lane holds
-  // fewer vectors than warps share the row, one part in `parts` of a vector, which then is spread over all
+  // fewer vectors than warps share the row, one part in `parts` of a vector. That is spread over all
   // lanes, `piece` consecutive elements each.
   constexpr int kept() const { return vectors >= warps_per_row ? vectors / warps_per_row : 1; }
   constexpr int parts() const { return vectors >= warps_per_row ? 1 : warps_per_row / vectors; }

@@ -1,5 +1,5 @@
 // What one warp computes on CUDA cores, written once and executed twice: a kernel runs it on DeviceWarp, the
-// view of one lane, where Float is a register; a host test runs it on HostWarp, all 32 lanes at once, where
+// view of one lane, where Float is a register. A host test runs it on HostWarp, all 32 lanes at once, where
 // Float is an array of 32 registers. So the test proves the very code that the GPU runs.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The kernel for operators of several factors, or with signs: one functor for every execution space.
 //
 // Idea: a team keeps one row as fp32 numbers in memory of its own and multiplies it factor by factor, slowest
-// first, as `cpu` does: a Sylvester factor by butterflies in ascending order, a matrix by sums over its
+// first, as `cpu` does. A Sylvester factor goes by butterflies in ascending order, a matrix by sums over its
 // columns in ascending order. Nothing is tuned: a team's memory is global memory, so that rows of any length
 // and any factor fit.
 //

@@ -2,7 +2,7 @@
 // plan is made.
 //
 // Why shared objects and not plain linking: a Kokkos with CUDA needs libcuda.so.1 to load at all, so a
-// program linked to it does not start on a machine without a driver; and a program has room for one Kokkos
+// program linked to it does not start on a machine without a driver. And a program has room for one Kokkos
 // only, while this one wants a host Kokkos everywhere, a CUDA Kokkos where there is a device, and to stay out
 // of the way of the caller's own.
 #pragma once

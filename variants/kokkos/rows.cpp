@@ -1,5 +1,5 @@
 // Bit card (AVX-512, pack = 16): pass 0 takes b0-b3 inside a pack (one shuffle and one fused multiply-add by
-// +-1 a level) and b4-b7 across 16 packs; every further pass takes up to four bits across 16 packs, the last
+// +-1 a level) and b4-b7 across 16 packs. Every further pass takes up to four bits across 16 packs, the last
 // one scales, rounds and stores. So n = 1024 touches scratch once there and once back, and n <= 256 not at
 // all.
 //

@@ -1,6 +1,6 @@
-// The transform of whole rows by one CPU thread with SIMD packs in a cache-resident fp32 scratch row: what a
-// Kokkos team of one runs on Serial and OpenMP. rows.cpp is compiled once per instruction set, free of Kokkos
-// and of the standard library's templates, so that no function built for AVX-512 can take the place of
+// The transform of whole rows by one CPU thread with SIMD packs in a cache-resident fp32 scratch row. It is
+// what a Kokkos team of one runs on Serial and OpenMP. rows.cpp is compiled once per instruction set, free of
+// Kokkos and of the standard library's templates, so that no function built for AVX-512 can take the place of
 // another's baseline copy.
 #pragma once
 

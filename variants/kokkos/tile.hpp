@@ -3,7 +3,7 @@
 //
 // A tile is 2^kChunkBits elements in fp32 scratch at a time (several short rows, one row, or one of kChunks
 // pieces of a long row). Each thread owns 2^kRegBits of them per pass and does the butterflies of the index
-// bits that are its register bits; between passes the elements change hands through scratch, so a radix-32
+// bits that are its register bits. Between passes the elements change hands through scratch, so a radix-32
 // pass costs one exchange where radix 2 would cost five. Passes take the index bits in ascending order and
 // the bits above the chunk (kChunks pieces kept in registers) come last: the result is bit for bit that of
 // the plain ascending loop nest.

@@ -12,7 +12,7 @@
 namespace fwht::kronecker {
 namespace {
 
-/// The 16-bit numbers of one tile in shared memory, as the tensor copies leave them: a box holds 16 rows of
+/// The 16-bit numbers of one tile in shared memory, as the tensor copies leave them. A box holds 16 rows of
 /// every matrix, line by line, and the swizzle exchanges the pieces of 16 bytes inside 128 bytes by address
 /// bits 7-9 (PTX ISA, "Swizzling Modes"). Integers stand for the numbers here.
 std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::vector<int>>& rows) {
@@ -33,10 +33,10 @@ std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::ve
 }
 
 /// What wgmma reads at row `k`, column `column` of step `step`: the canonical MN-major layout (PTX ISA,
-/// "Strides"): a line of columns, 8 of them repeat after the stride, the next columns lie after the leading
+/// "Strides"). A line of columns, 8 of them repeat after the stride, the next columns lie after the leading
 /// dimension, and the pieces are exchanged as above.
 int operand_b(const Shape& shape, const std::vector<int>& memory, int step, int k, int column) {
-  const std::uint64_t fields = descriptor(0, shape.line());
+  const std::uint64_t fields = box_descriptor(0, shape.line());
   const int leading = static_cast<int>(fields >> 16 & 0x3FFF) * 16,
             stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16, line = 128 >> ((fields >> 62) - 1);
   int byte = step * shape.box_bytes() + column * 2 / line * leading + k / 8 * stride + k % 8 * line +
@@ -54,9 +54,9 @@ int operand_a(const Shape& shape, const std::vector<std::uint32_t>& signs, int b
   return (pair >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
 }
 
-/// Entry (k, column) of the second matrix as wgmma reads it: K-major without swizzle (PTX ISA, "Strides"), 8
-/// columns of k in 16 bytes, the next 8 of k after the leading dimension, the next 8 columns of the product
-/// after the stride. One step has the same 8 of k twice, for hi and for lo; 0 where those differ.
+/// Entry (k, column) of the second matrix as wgmma reads it: K-major without swizzle (PTX ISA, "Strides").
+/// There are 8 columns of k in 16 bytes, the next 8 of k after the leading dimension, the next 8 columns of
+/// the product after the stride. One step has the same 8 of k twice, for hi and for lo; 0 where those differ.
 int ring_stage_2_entry(int second, const std::vector<std::uint32_t>& words, int k, int column) {
   const std::uint64_t fields =
       second_descriptor(static_cast<std::uint32_t>(k / 8 * 4 * second_step_words(second)), second);

@@ -23,8 +23,8 @@ inline constexpr int kCurrentDevice = -1;
 /// until clear_transform_plans() and does not count.
 ///
 /// Throws BadRequest, before anything is launched, for an invalid problem, one that no variant supports,
-/// operands that Plan::execute refuses, an unknown device, no CUDA device at all (the message then names the
-/// host variant to use), and, when the plan is made, an operand in memory of another device.
+/// operands that Plan::execute refuses. Also for an unknown device, no CUDA device at all (the message then
+/// names the host variant to use), and, when the plan is made, an operand in memory of another device.
 void transform(const void* in, void* out, const Problem& problem, Stream stream = nullptr,
                int device = kCurrentDevice);
 /// The same for problems with scales, signs or dense factors.

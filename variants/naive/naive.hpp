@@ -36,7 +36,7 @@ std::vector<FactorStage> factor_stages(const Operator& op);
 /// The fp32 factor that stage s = 0 .. log2(n)-1 multiplies its sums and differences by before rounding them
 /// to storage. Stages grow a row by sqrt(2) each. In f16 an exact 1/2 after every second stage keeps the
 /// stored values within sqrt(2) of the input's size, so that they do not overflow while the 2-norm of a row
-/// fits; the other types have range to spare and keep their last bits instead. What is left of the problem's
+/// fits. The other types have range to spare and keep their last bits instead. What is left of the problem's
 /// scale is applied by the last stage.
 std::vector<float> stage_factors(Dtype dtype, std::int64_t n, double scale);
 

@@ -1,7 +1,7 @@
 // rotate_then_quantize: quantizers of rows in the storage type.
 //
 // Idea: a lane loads 16 bytes, eight numbers. The largest |y| is found in the storage type itself, two
-// numbers per instruction: patterns without sign are ordered like numbers, and a NaN is larger than all of
+// numbers per instruction. Patterns without sign are ordered like numbers, and a NaN is larger than all of
 // them, so that one comparison tells whether the short arithmetic is exact. Scales and codes are those of the
 // epilogues (variants/encode).
 //

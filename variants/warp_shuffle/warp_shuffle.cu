@@ -5,9 +5,9 @@
 // fp32 registers of one block, so there is one rounding instead of log2(n), and one pass over memory. What
 // limits it: (a) n <= 256: blocks are so small that the rate at which blocks start (1.6 a ns on an H200)
 // binds; (b) n >= 1024: the shuffle and shared-memory pipe. Every element is shuffled once a lane bit (5),
-// goes through shared memory there and back (4 words), and is shuffled again for the warp bits (2-3): 12-13
-// words an element against the 8 that keep up with DRAM, hence about 0.6 of a copy; (c) one row a block: no
-// overlap of load, exchange and store within a row, and few blocks fit at n = 32768.
+// goes through shared memory there and back (4 words), and is shuffled again for the warp bits (2-3). That is
+// 12-13 words an element against the 8 that keep up with DRAM, hence about 0.6 of a copy. (c) One row a
+// block: no overlap of load, exchange and store within a row, and few blocks fit at n = 32768.
 //
 // Bit card (16-bit data; n = 2^L; fp32 data has 2 element bits instead of 3 and one chunk bit more):
 //   L <= 3         b0..b(L-1) register                                                          1 thread

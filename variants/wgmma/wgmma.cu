@@ -2,9 +2,9 @@
 //
 // What this rung changes: the raw 16-bit row is brought in by bulk copies and read by the tensor core where
 // it lies. The linear row is already the canonical MN-major operand of wgmma, so the first 6 (n <= 16384) or
-// 7 (32768, 65536) index bits cost no load, no shuffle and no conversion, and they are exact: products of
+// 7 (32768, 65536) index bits cost no load, no shuffle and no conversion. They are exact: products of
 // +-1 with 16-bit data in fp32 accumulators. The remaining bits are finished in registers: fp32 additions for
-// the column tiles, and one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
+// the column tiles. And one mma.sync stage over b0-b2 and b6 that carries fp32 as a bf16 hi + lo pair (16
 // bits of each intermediate, far below the one rounding at the end). Nothing is exchanged between warps. What
 // limits it: out of the L2 memory; inside, that all stores come after the loads, and the latencies of the
 // finish, which few warps hide.
@@ -27,13 +27,13 @@
 //   store     one_shot: STG.32, a warp writes 128 contiguous bytes; ring: stmatrix into the warp's own
 //             staging, then bulk stores: a warp's 16 rows of D are one contiguous piece of the row
 //
-// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows,
-// and passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they
+// Each form is a file, wgmma_FORM_kernel.cuh; pair and passes are for n = 65536 with more than a few rows.
+// Passes is the one form where warps exchange something. wgmma_stages.cuh has the arithmetic that they
 // share, wgmma_pipeline.cuh how rows come and go.
 //
 // Inf and NaN: the hi + lo split would turn an Inf into NaN. After stage 2 every register of the first tile
 // pair depends on all columns of its lane group, so eight tests a thread and one vote tell whether anything
-// is not finite; then the warp takes stage 3 by fp32 butterflies and shuffles instead, with the semantics of
+// is not finite. Then the warp takes stage 3 by fp32 butterflies and shuffles instead, with the semantics of
 // plain sums.
 //
 // Programmatic dependent launch: every kernel waits for the one before it where it issues its first load, and
@@ -43,8 +43,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -80,12 +80,9 @@ class WgmmaPlan final : public Plan {
     kernel_ = kernel_of(launch_, log_n_, problem.dtype(), scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
-    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-    registers_ = attributes.numRegs;
-    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel, launch_.threads(),
-                                                            static_cast<std::size_t>(shared)));
+    allow_shared(kernel, shared);
+    registers_ = registers_of(kernel);
+    blocks_per_sm_ = resident_blocks(kernel, launch_.threads(), shared);
     const std::int64_t resident =
         std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
     blocks_ = launch_.cluster() *
@@ -140,27 +137,15 @@ class WgmmaPlan final : public Plan {
                          2 * p.in.row_stride,
                          2 * p.out.row_stride,
                          static_cast<float>(p.scale)};
-    cudaLaunchAttribute attributes[2] = {};
-    unsigned count = 0;
-    if (launch_.cluster() > 1) {
-      attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count++].val.clusterDim = {static_cast<unsigned>(launch_.cluster()), 1, 1};
-    }
-    if (p.programmatic_launch) {
-      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks_));
-    config.blockDim = dim3(static_cast<unsigned>(launch_.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(launch_, log_n_));
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = count;
+    const Grid grid{.blocks = blocks_,
+                    .threads = launch_.threads(),
+                    .shared = shared_bytes(launch_, log_n_),
+                    .cluster = launch_.cluster(),
+                    .programmatic = p.programmatic_launch};
     if (kernel_.plain != nullptr) {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
+      launch(kernel_.plain, grid, stream, batch);
     } else {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_.as<unsigned>()));
+      launch(kernel_.counting, grid, stream, batch, counter_.as<unsigned>());
     }
   }
 

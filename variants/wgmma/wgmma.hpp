@@ -56,14 +56,6 @@ struct Tile {
   }
 };
 
-/// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29 leading
-/// dimension byte offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63 swizzle
-/// mode 0.
-constexpr std::uint64_t descriptor(std::uint32_t shared_address, int leading_bytes, int stride_bytes) {
-  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (std::uint64_t(leading_bytes >> 4) << 16) |
-         (std::uint64_t(stride_bytes >> 4) << 32);
-}
-
 /// The +-1 Sylvester matrix of order 64 as a K-major A operand without swizzle in shared memory: rows of 8 k
 /// (16 bytes), the 64 m of them together, then the next 8 k. A negated copy may follow it.
 inline constexpr int kTableBytes = 64 * 64 * 2, kTableStepBytes = 16 * 64 * 2;
@@ -80,7 +72,8 @@ constexpr int staged_bytes_per_warp(int columns) {
 }
 
 /// Byte of the warp's contiguous piece where stmatrix row `row` (0..7) of matrix `q` (0..3) of column-tile
-/// pair `pair` goes: q bit 0 is the odd tile (b6), q bit 1 the upper eight D rows (b(6+j)), the row is b3-b5.
+/// pair `pair` goes. Here q bit 0 is the odd tile (b6), q bit 1 the upper eight D rows (b(6+j)), the
+/// row is b3-b5.
 constexpr int staged_offset(int log_column_tiles, int pair, int q, int row) {
   return 16 * row + 128 * (q & 1) + (2 << (6 + log_column_tiles)) * (q >> 1) + 256 * pair;
 }
@@ -243,8 +236,8 @@ struct PieceRing {
 inline constexpr PieceRing kPairRing{kPair16.load_pieces, kPair16.slots};
 inline constexpr PieceRing kPassesRing{kPasses16.load_pieces, kPasses16.slots};
 
-/// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there:
-/// piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a
+/// Form::pair: the block that loads a piece for both, and what the warps of the second warpgroup load there.
+/// Piece of the tail (counted from its first), if there is such a one, piece of the head, if there is such a
 /// one.
 struct PairLoads {
   static constexpr int loader(int piece) { return piece & 1; }
@@ -283,7 +276,7 @@ constexpr int passes_piece(int pass, int warp_in_group, int group) {
 /// The exchange: rounds of so many 16-byte words a thread, and room for two rounds, lane after lane.
 inline constexpr int kExchangeChunks = 4, kExchangeBytesPerWarp = 2 * kExchangeChunks * 32 * 16;
 
-/// Dynamic shared memory of a block in bytes, in this order: rows (pair, passes: pieces of rows), table,
+/// Dynamic shared memory of a block in bytes. In this order: rows (pair, passes: pieces of rows), table,
 /// staging, exchange, then for each slot its mbarriers, and its row and next row (pair: its mbarriers;
 /// passes: two, and the next row). There is no static one.
 constexpr int row_area_bytes(const Launch& launch, int log_n) {

@@ -1,7 +1,7 @@
 // wgmma at n = 65536: a cluster of two blocks makes a row together. Included by wgmma_pair.cu.
 //
-// Idea: the fp32 sums of such a row are all the registers of an SM, so that its outputs are made in quarters
-// of 64 rows of D, each by one warpgroup of a block of two, and each from the whole row: the upper bits of a
+// Idea: the fp32 sums of such a row are all the registers of an SM. So its outputs are made in quarters
+// of 64 rows of D, each by one warpgroup of a block of two, and each from the whole row. The upper bits of a
 // quarter only choose signs in its chain of k steps. Both blocks therefore have the whole row in shared
 // memory. It comes from memory once: the blocks take turns to load its pieces, by multicast into both. (The
 // other way, a half of the row in each block and then a butterfly over b15 through distributed shared memory,
@@ -39,7 +39,7 @@ namespace fwht::wgmma {
 
 /// The row in work and the head of the next one, in the slots of kPairRing, the same in both blocks of the
 /// cluster. Its mbarriers: `head_full` and `tail_full`, when the bytes of either are there; `read_first`,
-/// when all warps of the cluster have read the first kTail pieces, and `read`, when they have read all;
+/// when all warps of the cluster have read the first kTail pieces, and `read`, when they have read all.
 /// `landed`, when the other block has all of the row. The `full` and `landed` ones are pairs, for even and
 /// odd rows of the cluster.
 struct PairPipeline {
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
     for (int s = 0; s < kSteps; ++s) {
       if (s == kTail * PairPipeline::kStepsPerPiece) ptx::wgmma_commit_group();
       ptx::wgmma_m64k16<dtype, kColumns>(
-          d, hadamard.operand(s), descriptor(pipeline.k_step(s), tile.leading_bytes(), tile.stride_bytes()),
-          s > 0);
+          d, hadamard.operand(s),
+          ptx::matrix_descriptor(pipeline.k_step(s), tile.leading_bytes(), tile.stride_bytes()), s > 0);
     }
     ptx::wgmma_commit_group();
     ptx::bar_arrive(kTurn + (group ^ 1), 32 * kWarps);

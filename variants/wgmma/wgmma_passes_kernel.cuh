@@ -1,10 +1,10 @@
 // wgmma at n = 65536: a resident block makes a row in two passes. Included by wgmma_passes.cu and wgmma_tune.
 //
-// Idea: an exact stage of order 128 costs half the tensor work an element of order 256 (the pair form), but
-// leaves ten bits to the finish, and the fp32 sums of a whole row fill the registers of an SM. So the 128
+// Idea: an exact stage of order 128 costs half the tensor work an element of order 256 (the pair form). But
+// it leaves ten bits to the finish, and the fp32 sums of a whole row fill the registers of an SM. So the 128
 // rows of D are made 64 at a time, from the same row in shared memory: the top bit only chooses signs in the
 // chain of k steps. The columns are too many for the sums of one warpgroup, too, so two warpgroups take half
-// of them each, and meet once, in a half exchange: either keeps the sums of one b12 and sends those of the
+// of them each, and meet once, in a half exchange. Either keeps the sums of one b12 and sends those of the
 // other, as fp32 through shared memory, and b11 becomes a register bit where b12 was.
 //
 // Bit card, order 128, N = 128 columns in each of two slices:
@@ -21,13 +21,14 @@
 //
 // Signs: the one warpgroup needs a + b and a - b, the other b + a and b - a from what it holds and what it
 // gets. With a sign s of the warpgroup both are x + s y and s x - y, if the words that the second one gets
-// were made negative, and the A operand does that: which of the four 8x8 blocks of a fragment is negative
+// were made negative. The A operand does that: which of the four 8x8 blocks of a fragment is negative
 // decides the order and the signs of its rows.
 //
 // The ring has room for a row and the head of the next one. The head is asked for in the first pass, and the
 // tail, in the places of the row's first pieces, in the second one, as soon as the tensor core has read all
-// of the row: half of the next row in every pass. Butterflies and exchange of the first slice run under the
-// tensor core's work on the second one. The mma.sync of the finish cannot (they wait in the same pipe).
+// of the row. That is half of the next row in every pass. Butterflies and exchange of the first slice
+// run under the tensor core's work on the second one. The mma.sync of the finish cannot (they wait in
+// the same pipe).
 //
 // In place: a block stores into the row when it has multiplied all of it, and keeps it for the second pass in
 // shared memory.
@@ -160,7 +161,8 @@ __device__ void multiply_slice(float (&d)[kSliceSums],
   for (int s = 0; s < PassesPipeline::kPieces; ++s) {
     const std::uint32_t start = pipeline.piece(s) + group * kGroupBytes + slice * kSliceBytes;
     ptx::wgmma_m64k16<dtype, kSliceColumns>(
-        d, hadamard.operand(s), descriptor(start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+        d, hadamard.operand(s), ptx::matrix_descriptor(start, tile.leading_bytes(), tile.stride_bytes()),
+        s > 0);
   }
   ptx::wgmma_commit_group();
 }
@@ -200,10 +202,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   __syncwarp();
   // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
   const bool draws = kDynamic && threadIdx.x == 0;
-  const auto draw = [&] {
-    return static_cast<int>(rows::draw_ticket(next_row, batch.rows, stride)) + stride;
-  };
-  if (draws) leave(next_in, draw());
+  const rows::CountedWork work{next_row, batch.rows, stride, gridDim.x};
+  if (draws) leave(next_in, work.tile_of(work.draw()));
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();
   const auto region = [&](int of_warp) {
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       for (int slice = 0; slice < 2; ++slice)
         multiply_slice<dtype>(d[slice], hadamard, pipeline, group, slice);
       int drawn = 0;
-      if (draws && pass == 1) drawn = draw();  // under the tensor core
+      if (draws && pass == 1) drawn = work.tile_of(work.draw());  // under the tensor core
 
       // Stage 2 and exchange of b11, of the first slice under the tensor core's work on the second one.
       ptx::wgmma_wait_group<1>();

@@ -1,8 +1,8 @@
 // Attention of all rows on the device, fp32 for the methods under test and FP64 for the reference, by one
 // kernel.
 //
-// A block takes `tile_rows` queries of one head and walks over tiles of keys: scores of the tile by register
-// tiles (thread (tx, ty) of 16 x 16 has rows ty + 16 i and keys tx + 16 j), weights through shared memory,
+// A block takes `tile_rows` queries of one head and walks over tiles of keys. Scores are made by register
+// tiles (thread (tx, ty) of 16 x 16 has rows ty + 16 i and keys tx + 16 j). Weights go through shared memory,
 // then its share of the output (rows ty + 16 i, columns tx + 16 c). Rows in shared memory are one element
 // longer than d, so that the 16 keys of a half-warp lie in 16 banks. Simple rather than fast: tensor cores
 // would bring roundings of their own.
@@ -237,7 +237,7 @@ __global__ void compare(const float* out, const double* reference, std::int64_t 
 
 class DeviceEngine final : public Engine {
  public:
-  explicit DeviceEngine(Layout layout)
+  explicit DeviceEngine(AttentionShape layout)
       : layout_(layout),
         raw_(Memory::device, bytes<float>()),
         out_(Memory::device, bytes<float>()),
@@ -320,14 +320,14 @@ class DeviceEngine final : public Engine {
     FWHT_CUDA(cudaGetLastError());
   }
 
-  Layout layout_;
+  AttentionShape layout_;
   Buffer raw_, out_, errors_, operands_[3];
   std::map<int, Buffer> references_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_device_engine(Layout layout) {
+std::unique_ptr<Engine> make_device_engine(AttentionShape layout) {
   return std::make_unique<DeviceEngine>(layout);
 }
 

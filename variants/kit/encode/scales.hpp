@@ -1,5 +1,5 @@
 // From the largest |y| of a group to its scale, and from numbers and scale to codes: what each recipe of
-// common/contract/encoding.hpp does, as one rule of plain numbers per family, so that a kernel is compiled
+// common/contract/encoding.hpp does, as one rule of plain numbers per family. So a kernel is compiled
 // per family and not per recipe.
 //
 //   Family::f32    s = max(max(a, floor) / M, smallest), or a * (1 / M); to a power of two or fp16 on

@@ -3,9 +3,10 @@
 // half.
 //
 //   y / s to e4m3        y r + y rest, rounded once, with r = 1 / s rounded down and rest = 1 / s - r.
-//                        Numbers of 8 or 11 bits are so far from the middles between codes, or on them, that this and
-//                        the quotient have the same code. For bf16, and most significands of the maximum, y r
-//                        alone gives the same bits, if r is the right neighbour of 1 / s; a table says which.
+//                        Numbers of 8 or 11 bits are so far from the middles between codes, or on them, that
+//                        this and the quotient have the same code. For bf16, and most significands of the
+//                        maximum, y r alone gives the same bits, if r is the right neighbour of 1 / s; a
+//                        table says which.
 //   y (127 / a) to int8  one fused multiply-add, for bf16: only y = a / 2 comes near the middle of two
 //                        integers, and a factor that is one unit larger decides as the rounded product does.
 //   y 2^k                for bf16 exact in bf16: two products per instruction. To e2m1, it is part of the

@@ -52,7 +52,7 @@ TEST(PipelinedLayout, AWordIsOperandA) {
 }
 
 TEST(PipelinedLayout, AStageIsOperandB) {
-  // As a wgmma reads it: multiply i of a row of 64 k takes bytes 32 i to 32 i + 31 of it, row r of operand B
+  // As a wgmma reads it: multiply i of a row of 64 k takes bytes 32 i to 32 i + 31 of it. Row r of operand B
   // is 16-bit number r of them, and the vectors of 16 bytes lie where the swizzle puts them.
   constexpr int kTokens = 16;
   std::set<int> bytes;
