@@ -19,7 +19,7 @@
 namespace fwht::probes {
 namespace {
 
-struct Batch {
+struct DotBatch {
   const std::uint16_t *a, *b;  // dot after dot, `steps` times kStep bit patterns
   const float* c;
   float* d;
@@ -47,7 +47,7 @@ __device__ void load_b(std::uint32_t (&fragment)[2], const std::uint16_t* values
 }
 
 template <Instruction instruction>
-__global__ void mma_dots(Batch batch) {
+__global__ void mma_dots(DotBatch batch) {
   const int lane = threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * batch.steps * kStep;
   std::uint32_t half[2] = {};
@@ -83,7 +83,7 @@ constexpr int kLeadingBytes = 8 * kColumns * 2;  // eight rows of B
 }
 
 template <Dtype dtype>
-__global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] Batch batch) {
+__global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] DotBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ alignas(1024) std::uint16_t operand[kStep * kColumns];
   const int thread = static_cast<int>(threadIdx.x);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] Batch batch) 
 #endif
 }
 
-void launch(Instruction instruction, const Batch& batch, unsigned dots) {
+void launch(Instruction instruction, const DotBatch& batch, unsigned dots) {
   switch (instruction) {
     case Instruction::mma_f16_f16:
       return mma_dots<Instruction::mma_f16_f16><<<dots, 32>>>(batch);
