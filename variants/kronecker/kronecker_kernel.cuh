@@ -410,6 +410,30 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
                reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
+/// Signs of elements: of a tile before stage 1, by all warps of the team, which meet behind it, and of a
+/// warp's staged box behind stage 2.
+template <Launch launch>
+struct SignFlip {
+  static constexpr Shape shape = launch.shape;
+
+  __device__ static void of_tile(std::uint32_t tile, const Work& work, int team, int warp, int lane) {
+#pragma unroll 1
+    for (int box = warp; box < shape.k_steps(); box += launch.warps())
+      flip_signs<shape.columns, shape.tile_columns(), shape.line()>(
+          tile + box * shape.box_bytes(), work.signs_first, 16 * box, work.order, lane);
+    ptx::fence_proxy_async_shared();
+    if constexpr (launch.teams == 1)
+      __syncthreads();
+    else
+      ptx::bar_sync(1 + team, 32 * launch.warps());
+  }
+  __device__ static void of_results(std::uint32_t staging, const Work& work, int box, int lane) {
+    __syncwarp();
+    flip_signs<shape.columns, shape.tile_columns(), shape.line()>(staging, work.signs_last, 16 * box,
+                                                                  work.order, lane);
+  }
+};
+
 /// A team of warps keeps `slots` tiles under way and takes them one after the other.
 ///
 /// @tparam Choice  a class with a Launch of whole k steps inside, because nvcc takes no object as an argument
@@ -488,15 +512,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     if (tile >= work.tiles) break;
 
     if (work.signs_first != nullptr) {
-#pragma unroll 1
-      for (int box = warp; box < kBoxes; box += kWarps)
-        flip_signs<columns, kColumns, kLine>(tiles.address() + box * kBoxBytes, work.signs_first, 16 * box,
-                                             work.order, lane);
-      ptx::fence_proxy_async_shared();
-      if constexpr (teams == 1)
-        __syncthreads();
-      else
-        ptx::bar_sync(1 + team, 32 * kWarps);
+      SignFlip<launch>::of_tile(tiles.address(), work, team, warp, lane);
     }
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
@@ -545,8 +561,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
           finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, exit, lane);
         }
         if (work.signs_last != nullptr) {
-          __syncwarp();
-          flip_signs<columns, kColumns, kLine>(exit.staging(), work.signs_last, 16 * box, work.order, lane);
+          SignFlip<launch>::of_results(exit.staging(), work, box, lane);
         }
         exit.staged(tile_rows * tile, box);
       }
