@@ -96,6 +96,17 @@ def variants_table(device: Device, dtype: str, size: tables.Size) -> str:
     return table([f"{dtype}: n", *map(escaped, frame.columns)], [[str(n), *map(percent, row)] for n, row in zip(frame.index, frame.to_numpy())])
 
 
+def measured_table(device: Device, variant: str, dtype: str) -> str:
+    """Of one variant at the longest of its lengths among MEASURED_N and the two before: share of the copy by size, error."""
+    sizes = [s for s in tables.regime_sizes(device, dtype) if s.label != "small"]
+    shares = [tables.shares(device, dtype, s) for s in sizes]
+    errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
+    taken = [{n: f[variant][n] for n in MEASURED_N if variant in f and n in f.index and math.isfinite(f[variant][n])} for f in shares]
+    rows = [[str(n), *(percent(t[n]) if n in t else NONE for t in taken), fixed(errors.get((variant, dtype, n), math.nan))]
+            for n in MEASURED_N if any(n in t for t in taken)]  # fmt: skip
+    return table([f"{dtype}: n", *(f"{s.label}: {tables.binary(s.elements)} elements" for s in sizes), "error over one rounding"], rows)
+
+
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
 
 
@@ -664,7 +675,11 @@ SECTIONS = (
     ("README.md", "results", "README", ""), ("docs/ladder.md", "ladder", "ladder", "../"), ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"), ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
     ("variants/kronecker/README.md", "measured", "kronecker", "../../"),
-)  # fmt: skip
+)
+# Of these the page shows shares of the copy and errors at three lengths: variant, dtype.
+MEASURED = {"butterflies": ("butterflies", "f32"), "hadacore": ("hadacore", "f16"), "kokkos": ("kokkos_cuda", "f16"), "mma_split": ("mma_split", "f16"),
+            "naive": ("naive", "f16"), "warp_shuffle": ("warp_shuffle", "f16"), "wgmma": ("wgmma", "f16")}  # fmt: skip
+MEASURED_N = (1024, 8192, 32768)  # fmt: skip
 
 
 def read_text(path: Path) -> str:
@@ -687,6 +702,10 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
             found[path] = replace_section(read_text(path), section, render(f"{template}.md.j2", up=up, **values))
     device = values["device"]
     if device is not None:
+        for folder, (variant, dtype) in MEASURED.items():
+            path = root / "variants" / folder / "README.md"
+            if path.is_file():
+                found[path] = replace_section(read_text(path), "measured", render("measured.md.j2", device=device, table=measured_table(device, variant, dtype)))
         for drawn in (charts.speed(device), charts.error_against_speed(device)):
             found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
         profiled = [f for f in folders if f.has("profile.csv") and f.device == device.name]

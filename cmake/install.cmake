@@ -1,7 +1,14 @@
 # find_package(fwht) for other CMake projects: fwht::variants carries the registry and every variant.
 include(CMakePackageConfigHelpers)
-install(TARGETS fwht_common fwht_variants EXPORT fwhtTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(part common variants)
+  set(target fwht_${part}_static)
+  if(NOT FWHT_SHARED)
+    set(target fwht_${part})
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${part})
+  install(TARGETS ${target} EXPORT fwhtTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endforeach()
 install(EXPORT fwhtTargets NAMESPACE fwht:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/fwht)
 # Written when `cmake --install` runs, so that they are those of the sources.
 install(CODE "

@@ -193,7 +193,7 @@ inline constexpr const char* kInstalledModules = "@CMAKE_INSTALL_FULL_LIBDIR@/fw
 
 function(fwht_kokkos_attach target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${FWHT_GENERATED}>)  # kokkos_config.hpp
-  target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
+  fwht_part_links(${target} ${CMAKE_DL_LIBS})
   foreach(module host cuda)
     if(TARGET fwht_kokkos_${module}_module)
       add_dependencies(${target} fwht_kokkos_${module}_module)

@@ -1,10 +1,13 @@
 # fwht_library(name sources...)   a static library of this project, with its warnings
+# fwht_part(name sources...)   a part of what is installed, and fwht_part_links(name libraries...) what it needs. With
+#   FWHT_SHARED tests and programs link it as a shared library, so that its code is there once; name_static is the
+#   archive of the same objects, for installation and libfwht.so
 # fwht_test(name LABEL host|host+gpu SOURCES ... LIBRARIES ... [GPU_FILTER filter] [GPU_SHARDS n])   a GoogleTest program;
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
 # fwht_gpu_test(name program filter shards)   more such tests of a program
-# fwht_variant(name [CUDA] [SOURCES extra...] [KERNELS files.cu...] [PLANS make_plan...] [ON_HOST files.cpp...]
-#   [TEST_LABEL host+gpu])   one folder of variants/
+# fwht_variant(name [CUDA] [SOURCES extra...] [KERNELS files.cu...] [INSTANCES files.cu.in...]
+#   [PLANS make_plan...] [ON_HOST files.cpp...] [TEST_LABEL host+gpu])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
@@ -43,6 +46,39 @@ function(fwht_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${name} PUBLIC cxx_std_20)
   fwht_warnings(${name})
+endfunction()
+
+function(fwht_part name)
+  if(NOT FWHT_SHARED)
+    fwht_library(${name} ${ARGN})
+    add_library(${name}_static ALIAS ${name})
+    return()
+  endif()
+  add_library(${name} SHARED ${ARGN})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  fwht_warnings(${name})
+  set_target_properties(${name} PROPERTIES DEFINE_SYMBOL "")
+  add_library(${name}_static STATIC $<TARGET_OBJECTS:${name}>)
+  target_include_directories(${name}_static
+    INTERFACE $<BUILD_INTERFACE:$<TARGET_PROPERTY:${name},INTERFACE_INCLUDE_DIRECTORIES>>)
+  target_compile_features(${name}_static PUBLIC cxx_std_20)
+  set_target_properties(${name}_static PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE CXX)
+endfunction()
+
+function(fwht_part_links name)
+  foreach(library IN LISTS ARGN)
+    if(library STREQUAL "CUDA::cudart_static" AND FWHT_SHARED)
+      target_link_libraries(${name} PUBLIC CUDA::cudart)  # one runtime a process
+    else()
+      target_link_libraries(${name} PUBLIC ${library})
+    endif()
+    if(FWHT_SHARED AND TARGET ${library}_static)
+      target_link_libraries(${name}_static PUBLIC ${library}_static)
+    elseif(FWHT_SHARED)
+      target_link_libraries(${name}_static PUBLIC ${library})
+    endif()
+  endforeach()
 endfunction()
 
 # A driver takes a second or more to start, so GPU cases share processes; and where there is no GPU, each of these few is
@@ -89,19 +125,56 @@ function(fwht_test name)
     PROPERTIES LABELS host TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
+# Sources made from templates x.cu.in: x_f16.cu and x_bf16.cu where @dtype@ stands in it, one a format too where @format@
+# does: all of them, or those behind the name, as x.cu.in=e4m3,mxfp4.
+function(fwht_instances variable)
+  set(sources "")
+  foreach(entry IN LISTS ARGN)
+    string(REGEX MATCH "^([^=]+)=?(.*)$" unused ${entry})
+    set(template ${CMAKE_CURRENT_SOURCE_DIR}/${CMAKE_MATCH_1})
+    string(REPLACE "," ";" formats "${CMAKE_MATCH_2}")
+    if(NOT formats)
+      set(formats e4m3 int8 int4 mxfp8 mxfp4 nvfp4)
+    endif()
+    file(READ ${template} text)
+    set(dtypes "")
+    if(text MATCHES "@dtype@")
+      set(dtypes f16 bf16)
+    endif()
+    if(NOT text MATCHES "@format@")
+      set(formats "")
+    endif()
+    file(RELATIVE_PATH stem ${PROJECT_SOURCE_DIR} ${template})
+    string(REGEX REPLACE "\\.cu\\.in$" "" stem ${stem})
+    foreach(dtype IN LISTS dtypes ITEMS "")
+      foreach(format IN LISTS formats ITEMS "")
+        if((dtype STREQUAL "" AND dtypes) OR (format STREQUAL "" AND formats))
+          continue()
+        endif()
+        string(REGEX REPLACE "_+$" "" name "${stem}_${dtype}_${format}")
+        string(REPLACE "__" "_" name ${name})
+        configure_file(${template} ${FWHT_GENERATED}/${name}.cu @ONLY)
+        list(APPEND sources ${FWHT_GENERATED}/${name}.cu)
+      endforeach()
+    endforeach()
+  endforeach()
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
 # variants/<name>/<name>.cpp holds the variant (host code: supports, geometry); <name>.cu, with CUDA, the kernels and
-# make_plan, and KERNELS more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
+# make_plan, KERNELS and INSTANCES more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
 # place of all of these, so the variant stays listed. Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL
 # (host), which gets the files ON_HOST too: a kernel's program executed by the host. PLANS names the functions where a
 # folder has several.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;KERNELS;PLANS;ON_HOST" ${ARGN})
+  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;KERNELS;INSTANCES;PLANS;ON_HOST" ${ARGN})
   if(NOT arg_TEST_LABEL)
     set(arg_TEST_LABEL host)
   endif()
   set(sources ${name}/${name}.cpp ${arg_SOURCES})
   if(arg_CUDA AND FWHT_WITH_CUDA)
-    list(APPEND sources ${name}/${name}.cu ${arg_KERNELS})
+    fwht_instances(instances ${arg_INSTANCES})
+    list(APPEND sources ${name}/${name}.cu ${arg_KERNELS} ${instances})
   elseif(arg_CUDA)
     set(variant_name ${name})
     if(NOT arg_PLANS)

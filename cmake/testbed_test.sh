@@ -62,6 +62,15 @@ expect 2 1 "unknown grid 'nope'" bare profile --grid nope
 expect 2 1 "unknown preset 'nosuch'; known: release ci host" bare test --preset nosuch
 [[ ! -e $(dirname "$testbed")/build/nosuch ]] || { echo "FAILED: an unknown preset left a folder"; failures=$((failures + 1)); }
 expect 0 any "^Usage" bare sweep -- --help
+# Without a GPU `test` builds the host's part and says what is left out; with CI=true everything.
+# shellcheck disable=SC2317  # called through expect
+in_ci() { env -i CI=true PATH="$work/bin" "$work/bin/bash" "$testbed" "$@"; }
+if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+  expect 1 3 "no CUDA device: kernels are not compiled, .*; ./testbed test --preset release compiles them" bare test
+  expect 1 2 "a first build and test takes about .* minutes .* GB of disk" bare test --preset host
+fi
+expect 1 2 "a first build and test takes about 40 minutes .* 17 GB of disk" in_ci test
+expect 1 2 "a first build and test takes about 40 minutes .* 17 GB of disk" bare test --preset release
 for command in run test sweep; do
   expect 1 any "missing: .*cmake.* no apt-get" bare "$command"
 done

@@ -247,11 +247,17 @@ TEST_F(Programs, AFolderOfAnotherBuildIsLeftAlone) {
 
 TEST_F(Programs, AFullStandardOutputIsAFailure) {
   for (const char* arguments :
-       {"--list", "--list-json", "--list-grids", "--help", "--dry-run --grid smoke"}) {
+       {"--list", "--list-json", "--list-grids", "--list-names", "--help", "--dry-run --grid smoke"}) {
     const Ended ended = run(kSweep, arguments, "", "/dev/full");
     EXPECT_EQ(ended.code, 1) << arguments;
     EXPECT_EQ(ended.err, "fwht_sweep: failed: standard output takes no more\n");
   }
+}
+
+// ./testbed refuses what is not in this file before anything is built.
+TEST_F(Programs, TheCommittedNamesAreTheProgramsOwn) {
+  EXPECT_EQ(run(kSweep, "--list-names").out, text_of(FWHT_NAMES_FILE))
+      << "fwht_sweep --list-names > experiments/names.txt writes them anew";
 }
 
 TEST_F(Programs, ANewFolderHasItsOwnName) {

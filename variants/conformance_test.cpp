@@ -140,7 +140,7 @@ class ConformanceTest : public testing::Test {
     if (const std::string why_not = why_nothing_is_supported(variant_, dtype_); !why_not.empty()) {
       GTEST_SKIP() << variant_.name << ": " << why_not;
     }
-    Session session(variant_, dtype_, machine_(), all_sizes());
+    ConformanceRun session(variant_, dtype_, machine_(), all_sizes());
     run(check_, session);
     RecordProperty("cases", std::to_string(session.report().cases));
     if (!session.report().skipped.empty())
@@ -239,7 +239,7 @@ int dtypes_that_run(const Variant& variant) {
     if (!why_nothing_is_supported(variant, dtype).empty()) continue;
     EXPECT_TRUE(has_tests(variant, dtype) || &variant == &automatic::variant)
         << variant.name << "/" << name_of(dtype) << " runs here, but has no tests";
-    Session session(variant, dtype, device(), all_sizes());
+    ConformanceRun session(variant, dtype, device(), all_sizes());
     run({"SmallShapes", small_shapes}, session);
     EXPECT_EQ(session.report().failure_count, 0) << variant.name;
     count += session.report().cases > 0;
@@ -311,7 +311,7 @@ TEST_P(BrokenVariantTest, IsCaught) {
   for (const std::string& name : words_of(broken.caught_by)) {
     const Check* check = check_named(name);
     ASSERT_NE(check, nullptr) << "there is no check " << name;
-    Session session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
+    ConformanceRun session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
     run(*check, session);
     EXPECT_GT(session.report().failure_count, 0) << name << " does not catch " << broken.variant.name;
     for (const std::string& failure : session.report().failures) {
@@ -331,7 +331,7 @@ TEST(SoundVariant, PassesEveryCheck) {
   for (const Dtype dtype : kAllDtypes) {
     for (const Check& check : all_checks()) {
       if (check.device_only) continue;
-      Session session(sound.variant, dtype, device(), kSomeSizes, kSomeOperators);
+      ConformanceRun session(sound.variant, dtype, device(), kSomeSizes, kSomeOperators);
       run(check, session);
       EXPECT_EQ(session.report().failure_count, 0)
           << check.name << ": "
@@ -360,7 +360,7 @@ TEST(TenLies, Lie03EveryFailureFailsTheTest) {
     if (broken.defect == Defect::none) continue;
     const Check* check = check_named(words_of(broken.caught_by).front());
     ASSERT_NE(check, nullptr);
-    Session session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
+    ConformanceRun session(broken.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
     run(*check, session);
     const auto parts = concluded(session.report());
     ASSERT_FALSE(parts.empty()) << broken.variant.name;

@@ -52,7 +52,7 @@ std::unique_ptr<Plan> cpu_plan(const Problem& problem) {
 }
 
 sharded::ShardedProblem sharded_problem(std::int64_t n, std::int64_t rows, int ranks) {
-  return sharded::make_sharded_problem(sharded::Form::all_to_all, Dtype::f32, n, rows, ranks);
+  return sharded::make_sharded_problem(sharded::ShardedForm::all_to_all, Dtype::f32, n, rows, ranks);
 }
 
 std::vector<Misuse> misuses() {

@@ -1,9 +1,5 @@
 #include "variants/registry.hpp"
 
-#include <string>
-
-#include "common/host/error.hpp"
-
 namespace fwht {
 namespace {
 
@@ -32,17 +28,12 @@ constexpr const Variant* kLadder[] = {
 
 }  // namespace
 
-std::span<const Variant* const> registry() {
+RegistryOf<Transforms> registry() {
   return kLadder;
 }
 
 const Variant& find_variant(std::string_view name) {
-  std::string known;
-  for (const Variant* variant : registry()) {
-    if (variant->name == name) return *variant;
-    known += (known.empty() ? "" : ", ") + std::string(variant->name);
-  }
-  throw BadRequest("unknown variant '" + std::string(name) + "'; known: " + known);
+  return find_in<Transforms>(registry(), name);
 }
 
 }  // namespace fwht

@@ -1,7 +1,6 @@
 // Every variant there is, in ladder order. A back end that is not built stays listed: its `supports` says so.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "common/contract/variant.hpp"
@@ -25,7 +24,11 @@ namespace automatic { extern const Variant variant; }
 namespace rotate_then_quantize { extern const Variant variant; }
 // clang-format on
 
-std::span<const Variant* const> registry();
+RegistryOf<Transforms> registry();
+/// The same, for code that is written for every family.
+inline RegistryOf<Transforms> registry_of(Transforms) {
+  return registry();
+}
 
 /// Throws BadRequest that lists the known names.
 const Variant& find_variant(std::string_view name);

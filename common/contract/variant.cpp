@@ -102,57 +102,21 @@ void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t o
 
 }  // namespace
 
-void Plan::execute(const Operands& operands, Stream stream) const {
-  if (problem_.rows == 0) return;
+void Plan::check(const Operands& operands) const {
   const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);
   for (const auto& [name, address] : {std::pair{"in", in}, std::pair{"out", out}}) {
     if (address == 0) throw BadRequest(concat(name, " is a null pointer"));
     if (address % alignment() != 0) {
       throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment(), " bytes for ",
-                              to_string(problem_)));
+                              to_string(problem())));
     }
   }
-  check_scales(operands, problem_);
-  check_extra("signs", operands.signs, problem_.op.has_signs(), problem_);
-  check_extra("dense", operands.dense, problem_.op.has_dense(), problem_);
-  check_prologue(operands, problem_);
-  check_placement(problem_, in, out);
-  check_scale_buffer(operands, problem_);
-  enqueue(operands, stream);
-}
-
-std::unique_ptr<Plan> plan(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
-  validate(problem);
-  if (const Support support = variant.supports(problem, device); !support) {
-    throw BadRequest(concat(variant.name, ": ", support.why_not));
-  }
-  return variant.make_plan(problem, device);
-}
-
-Support require_cuda(const DeviceInfo& device, int compute_capability) {
-  if (!device.has_cuda()) return {device.why_no_cuda};
-  if (device.compute_capability() < compute_capability) {
-    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
-                   ", at least ", compute_capability / 10, ".", compute_capability % 10, " is needed")};
-  }
-  return {};
-}
-
-Support require_ordinary_launch(const Problem& problem) {
-  if (!problem.programmatic_launch) return {};
-  return {"programmatic dependent launch is not offered by this variant"};
-}
-
-Support require_programmatic_launch(const DeviceInfo& device) {
-#ifdef FWHT_WITHOUT_SM90
-  return {"built without sm_90 code, which programmatic dependent launch needs (CMAKE_CUDA_ARCHITECTURES)"};
-#else
-  if (device.has_cuda() && device.compute_capability() != 90) {
-    return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
-                   "; programmatic dependent launch is offered on 9.0")};
-  }
-  return {};
-#endif
+  check_scales(operands, problem());
+  check_extra("signs", operands.signs, problem().op.has_signs(), problem());
+  check_extra("dense", operands.dense, problem().op.has_dense(), problem());
+  check_prologue(operands, problem());
+  check_placement(problem(), in, out);
+  check_scale_buffer(operands, problem());
 }
 
 Support require_no_prologue(const Problem& problem) {

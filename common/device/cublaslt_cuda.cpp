@@ -12,23 +12,26 @@ namespace fwht::cublaslt {
 
 namespace {
 
-/// The functions that are used, by the names that the header gives their types.
+// The functions that are used, by the names that the header gives their types.
+#define FWHT_FUNCTIONS                                \
+  FWHT_FUNCTION(cublasLtCreate)                       \
+  FWHT_FUNCTION(cublasLtDestroy)                      \
+  FWHT_FUNCTION(cublasLtGetVersion)                   \
+  FWHT_FUNCTION(cublasLtMatmul)                       \
+  FWHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
+  FWHT_FUNCTION(cublasLtMatmulDescCreate)             \
+  FWHT_FUNCTION(cublasLtMatmulDescDestroy)            \
+  FWHT_FUNCTION(cublasLtMatmulDescSetAttribute)       \
+  FWHT_FUNCTION(cublasLtMatmulPreferenceCreate)       \
+  FWHT_FUNCTION(cublasLtMatmulPreferenceDestroy)      \
+  FWHT_FUNCTION(cublasLtMatmulPreferenceSetAttribute) \
+  FWHT_FUNCTION(cublasLtMatrixLayoutCreate)           \
+  FWHT_FUNCTION(cublasLtMatrixLayoutDestroy)
+
 struct Library {
   std::string why_not;
-#define FWHT_FUNCTION(name) decltype(&::name) name = nullptr
-  FWHT_FUNCTION(cublasLtCreate);
-  FWHT_FUNCTION(cublasLtDestroy);
-  FWHT_FUNCTION(cublasLtGetVersion);
-  FWHT_FUNCTION(cublasLtMatmul);
-  FWHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
-  FWHT_FUNCTION(cublasLtMatmulDescCreate);
-  FWHT_FUNCTION(cublasLtMatmulDescDestroy);
-  FWHT_FUNCTION(cublasLtMatmulDescSetAttribute);
-  FWHT_FUNCTION(cublasLtMatmulPreferenceCreate);
-  FWHT_FUNCTION(cublasLtMatmulPreferenceDestroy);
-  FWHT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
-  FWHT_FUNCTION(cublasLtMatrixLayoutCreate);
-  FWHT_FUNCTION(cublasLtMatrixLayoutDestroy);
+#define FWHT_FUNCTION(name) decltype(&::name) name = nullptr;
+  FWHT_FUNCTIONS
 #undef FWHT_FUNCTION
 
   Library() {
@@ -44,20 +47,8 @@ struct Library {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
       if (function == nullptr) why_not = concat(name, " has no ", symbol);
     };
-#define FWHT_FUNCTION(name) find(name, #name)
-    FWHT_FUNCTION(cublasLtCreate);
-    FWHT_FUNCTION(cublasLtDestroy);
-    FWHT_FUNCTION(cublasLtGetVersion);
-    FWHT_FUNCTION(cublasLtMatmul);
-    FWHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
-    FWHT_FUNCTION(cublasLtMatmulDescCreate);
-    FWHT_FUNCTION(cublasLtMatmulDescDestroy);
-    FWHT_FUNCTION(cublasLtMatmulDescSetAttribute);
-    FWHT_FUNCTION(cublasLtMatmulPreferenceCreate);
-    FWHT_FUNCTION(cublasLtMatmulPreferenceDestroy);
-    FWHT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
-    FWHT_FUNCTION(cublasLtMatrixLayoutCreate);
-    FWHT_FUNCTION(cublasLtMatrixLayoutDestroy);
+#define FWHT_FUNCTION(name) find(name, #name);
+    FWHT_FUNCTIONS
 #undef FWHT_FUNCTION
   }
 };

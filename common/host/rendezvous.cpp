@@ -105,7 +105,7 @@ Socket listen_at(int port) {
   return socket;
 }
 
-void serve(const Place& place, const Message& message, Clock::time_point end, TimeLimit limit) {
+void serve(const RankPlace& place, const Message& message, Clock::time_point end, TimeLimit limit) {
   const Socket listening = listen_at(place.port);
   std::vector<bool> here(static_cast<std::size_t>(place.size));
   here[0] = true;
@@ -139,7 +139,7 @@ void serve(const Place& place, const Message& message, Clock::time_point end, Ti
   }
 }
 
-Message ask(const Place& place, Clock::time_point end, TimeLimit limit) {
+Message ask(const RankPlace& place, Clock::time_point end, TimeLimit limit) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -172,8 +172,8 @@ bool launched_as_rank() {
   return std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr;
 }
 
-Place place_from_environment() {
-  Place place;
+RankPlace place_from_environment() {
+  RankPlace place;
   place.rank = number_in("RANK", nullptr);
   place.size = number_in("WORLD_SIZE", nullptr);
   if (place.size < 1) throw BadRequest(concat("WORLD_SIZE=", place.size, " must be at least 1"));
@@ -188,7 +188,7 @@ Place place_from_environment() {
   return place;
 }
 
-Message share_from_rank_0(const Place& place, const Message& message, TimeLimit limit) {
+Message share_from_rank_0(const RankPlace& place, const Message& message, TimeLimit limit) {
   const auto end = Clock::now() + limit;
   if (place.rank != 0) return ask(place, end, limit);
   serve(place, message, end, limit);

@@ -67,7 +67,7 @@ TEST(Rendezvous, ProcessesGetTheMessageOfRank0) {
   std::vector<pid_t> children;
   for (int rank = 3; rank >= 0; --rank) {  // rank 0 is the last to start
     children.push_back(start([=] {
-      const Place place{rank, 4, rank, "127.0.0.1", port};
+      const RankPlace place{rank, 4, rank, "127.0.0.1", port};
       const Message got = share_from_rank_0(place, message_of(rank == 0 ? 'x' : '?'), 10s);
       return got == message_of('x') ? 0 : 3;
     }));
@@ -95,9 +95,9 @@ TEST(Rendezvous, AMissingRankEndsTheOthersWithinTheLimit) {
 }
 
 TEST(Rendezvous, OtherSizesAndDoubledRanksAreRefusedOnBothSides) {
-  for (const Place& wrong : {Place{1, 3, 1, "127.0.0.1", 0}, Place{0, 2, 0, "127.0.0.1", 0}}) {
+  for (const RankPlace& wrong : {RankPlace{1, 3, 1, "127.0.0.1", 0}, RankPlace{0, 2, 0, "127.0.0.1", 0}}) {
     const int port = free_port();
-    Place peer = wrong;
+    RankPlace peer = wrong;
     peer.port = port;
     if (peer.rank == 0) continue;
     const pid_t other = start([=] {
@@ -164,7 +164,7 @@ TEST_F(PlaceFromEnvironment, ReadsWhatTorchrunSets) {
   ::setenv("MASTER_ADDR", "node0", 1);
   ::setenv("MASTER_PORT", "29500", 1);
   EXPECT_TRUE(launched_as_rank());
-  const Place place = place_from_environment();
+  const RankPlace place = place_from_environment();
   EXPECT_EQ(place.rank, 9);
   EXPECT_EQ(place.size, 16);
   EXPECT_EQ(place.local_rank, 1);

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/ptx/bulk_copy.cuh"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/griddepcontrol.cuh"
@@ -394,16 +395,9 @@ CopyKernel programmatic_copy(const DeviceInfo& device) {
   return {name, "",
           [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
             const Copy copy = request(in, out, traffic, mask);
-            cudaLaunchAttribute attribute{};
-            attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-            attribute.val.programmaticStreamSerializationAllowed = 1;
-            cudaLaunchConfig_t config{};
-            config.gridDim = dim3(grid_of(ceil_div(copy.vectors, V * T)));
-            config.blockDim = dim3(T);
-            config.stream = stream;
-            config.attrs = &attribute;
-            config.numAttrs = 1;
-            FWHT_CUDA(cudaLaunchKernelEx(&config, programmatic<V, T, early>, copy));
+            launch(programmatic<V, T, early>,
+                   {.blocks = grid_of(ceil_div(copy.vectors, V * T)), .threads = T, .programmatic = true},
+                   stream, copy);
           },
           true};
 }
@@ -473,16 +467,9 @@ CopyKernel programmatic_folded_copy(const DeviceInfo& device) {
   return {name, "",
           [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
             const Fold fold = fold_request(in, out, traffic, mask);
-            cudaLaunchAttribute attribute{};
-            attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-            attribute.val.programmaticStreamSerializationAllowed = 1;
-            cudaLaunchConfig_t config{};
-            config.gridDim = dim3(grid_of(ceil_div(fold.vectors, V * T)));
-            config.blockDim = dim3(T);
-            config.stream = stream;
-            config.attrs = &attribute;
-            config.numAttrs = 1;
-            FWHT_CUDA(cudaLaunchKernelEx(&config, fold_kernel<V, T, S, true>(), fold, 0U, kNoFold));
+            launch(fold_kernel<V, T, S, true>(),
+                   {.blocks = grid_of(ceil_div(fold.vectors, V * T)), .threads = T, .programmatic = true},
+                   stream, fold, 0U, kNoFold);
           },
           true, S};
 }

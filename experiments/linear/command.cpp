@@ -69,12 +69,12 @@ std::vector<LinearProblem> problems_of(const Options& options) {
 }
 
 /// Problems outside, so that weights and truths serve every variant.
-std::vector<Case> cases_of(const Options& options, const DeviceInfo& device,
-                           std::vector<std::string>& refused) {
+std::vector<LinearCase> cases_of(const Options& options, const DeviceInfo& device,
+                                 std::vector<std::string>& refused) {
   std::vector<harness::Mode> modes;
   for (const std::string& text : items(options.modes))
     modes.push_back(harness::parse_mode(text));
-  std::vector<Case> cases;
+  std::vector<LinearCase> cases;
   for (const LinearProblem& problem : problems_of(options)) {
     for (const LinearVariant* variant : variants_of(options, device)) {
       if (const Support support = variant->supports(problem, device); !support) {
@@ -134,9 +134,9 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   if (!harness::parse_command_line(app, argc, argv)) return 0;
   const DeviceInfo device = harness::open_device(options.device);
   std::vector<std::string> refused;
-  const std::vector<Case> cases = cases_of(options, device, refused);
+  const std::vector<LinearCase> cases = cases_of(options, device, refused);
   if (options.dry_run) {
-    for (const Case& c : cases)
+    for (const LinearCase& c : cases)
       std::cout << c.variant->name << '/' << to_string(c.problem) << '/' << harness::name_of(c.mode) << '\n';
     for (const std::string& line : refused)
       std::cout << "unsupported: " << line << '\n';

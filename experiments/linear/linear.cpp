@@ -61,7 +61,7 @@ std::int64_t tokens_at(const LinearPlan& plan) {
   return (plan.packed_bytes() + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-CsvRow run(const Case& c, harness::Bench& bench, harness::Limits& limits, Data& data) {
+CsvRow run(const LinearCase& c, harness::Bench& bench, harness::Limits& limits, Data& data) {
   CsvRow row = columns_of(*c.variant, c.problem);
   row["mode"] = name_of(c.mode);
   const std::shared_ptr<const LinearPlan> plan = fwht::plan(*c.variant, c.problem, bench.device());
@@ -188,10 +188,10 @@ Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const Linea
   return subject;
 }
 
-std::vector<harness::Task> tasks(const std::vector<Case>& cases, harness::Bench& bench,
+std::vector<harness::Task> tasks(const std::vector<LinearCase>& cases, harness::Bench& bench,
                                  harness::Limits& limits, Data& data) {
   std::vector<harness::Task> all;
-  for (const Case& c : cases) {
+  for (const LinearCase& c : cases) {
     CsvRow identity = columns_of(*c.variant, c.problem);
     identity.erase("bytes_read");
     identity.erase("bytes_written");

@@ -47,14 +47,14 @@ harness::Subject linear_subject(const LinearVariant& variant, std::shared_ptr<co
                                 Data& data);
 
 /// A variant on a problem in a mode.
-struct Case {
+struct LinearCase {
   const LinearVariant* variant;
   LinearProblem problem;
   harness::Mode mode;
 };
 
 /// Rows of linear.csv: check first, then time beside the read limit of the same run and mode.
-std::vector<harness::Task> tasks(const std::vector<Case>& cases, harness::Bench& bench,
+std::vector<harness::Task> tasks(const std::vector<LinearCase>& cases, harness::Bench& bench,
                                  harness::Limits& limits, Data& data);
 
 /// Named lists of problems: "smoke", "paper" (arXiv 2402.00025: m = 1 .. 16, n = k = 512 .. 16384),

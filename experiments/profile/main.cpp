@@ -30,7 +30,7 @@ namespace {
 using harness::CsvRow;
 using harness::ResultsFolder;
 
-struct Options {
+struct ProfileOptions {
   harness::GridOptions what;
   harness::FolderOptions folder;
   std::vector<std::string> rows;
@@ -38,7 +38,7 @@ struct Options {
   bool list = false;
 };
 
-bool parse(Options& options, int argc, const char* const* argv) {
+bool parse(ProfileOptions& options, int argc, const char* const* argv) {
   CLI::App app{
       "Executes every variant of the device once on every problem, for a profiler (see ./testbed profile).",
       "fwht_profile"};
@@ -82,7 +82,7 @@ std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::
   return changed;
 }
 
-std::vector<Problem> problems_of(const Options& options, const harness::Grid& grid) {
+std::vector<Problem> problems_of(const ProfileOptions& options, const harness::Grid& grid) {
   const std::set<std::int64_t> n = counts_of(options.what.n, "--n");
   const std::set<Dtype> dtypes = dtypes_of(options.what.dtypes);
   std::vector<Problem> problems;
@@ -107,9 +107,9 @@ std::string refusal(const Variant& variant, const Problem& problem, const Device
   return variant.supports(problem, device).why_not;
 }
 
-class Session {
+class ProfileRun {
  public:
-  Session(ResultsFolder& folder, const DeviceInfo& device, std::int64_t most_kernels)
+  ProfileRun(ResultsFolder& folder, const DeviceInfo& device, std::int64_t most_kernels)
       : folder_(folder), device_(device), most_kernels_(most_kernels), bench_(device) {}
 
   void run_peaks() {
@@ -172,7 +172,7 @@ class Session {
   std::int64_t kernels_ = 0;
 };
 
-std::vector<const Variant*> device_variants(const Options& options) {
+std::vector<const Variant*> device_variants(const ProfileOptions& options) {
   std::vector<const Variant*> variants = harness::select_variants(options.what.variants);
   if (options.what.variants.empty()) {
     std::erase_if(variants, [](const Variant* variant) { return variant->memory == Memory::host; });
@@ -181,7 +181,7 @@ std::vector<const Variant*> device_variants(const Options& options) {
 }
 
 int run(int argc, const char* const* argv) {
-  Options options;
+  ProfileOptions options;
   if (!parse(options, argc, argv)) return 0;
   const std::vector<const Variant*> variants = device_variants(options);
   const harness::Grid grid = options.what.load();
@@ -208,7 +208,7 @@ int run(int argc, const char* const* argv) {
     throw BadRequest(folder.path().string() + " holds a profile already; a second one needs another folder");
   }
   return harness::write_folder(folder, argc, argv, [&] {
-    Session session(folder, device, options.most_kernels);
+    ProfileRun session(folder, device, options.most_kernels);
     session.run_peaks();
     for (const Variant* variant : variants) {
       for (const Problem& problem : problems) {

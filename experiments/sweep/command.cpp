@@ -35,8 +35,28 @@ struct Options {
   harness::FolderOptions folder;
   BenchmarkOptions benchmark;
   std::vector<std::string> rows, elements, placements, modes;
-  bool list = false, list_json = false, list_grids = false, dry_run = false;
+  bool list = false, list_json = false, list_grids = false, list_names = false, dry_run = false;
 };
+
+// What ./testbed must know before anything is built: experiments/names.txt is this list.
+void print_names(const CLI::App& app) {
+  std::set<std::string> variants, options;
+  for (const std::string& name : harness::names_of(harness::select_variants({})))
+    variants.insert(name);
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& names = option->get_lnames();
+    for (const std::string& name : names)
+      options.insert("--" + name);
+  }
+  for (const std::string& name : variants)
+    std::cout << "variant " << name << '\n';
+  for (const std::string& name : options)
+    std::cout << "option " << name << '\n';
+  for (const Mode mode : harness::kAllModes)
+    std::cout << "mode " << harness::name_of(mode) << '\n';
+  for (const Placement placement : {Placement::in_place, Placement::out_of_place})
+    std::cout << "placement " << harness::name_of(placement) << '\n';
+}
 
 bool parse(Options& options, const std::string& program, int argc, const char* const* argv) {
   CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
@@ -51,10 +71,16 @@ bool parse(Options& options, const std::string& program, int argc, const char* c
   app.add_flag("--list-json", options.list_json,
                "list what the variants support on an H200, whether there is one here or not, as JSON");
   app.add_flag("--list-grids", options.list_grids, "list the built-in grids");
+  app.add_flag("--list-names", options.list_names,
+               "list the names that options take, as experiments/names.txt");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
   add_benchmark_options(app, options.benchmark);
   if (!harness::parse_command_line(app, argc, argv)) return false;
   finish(app, options.benchmark);
+  if (options.list_names) {
+    print_names(app);
+    return false;
+  }
   return true;
 }
 

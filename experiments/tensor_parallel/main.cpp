@@ -272,7 +272,7 @@ bool run_threads(const StudyOptions& study, const Options& options, int ranks, W
 }
 
 /// This process is one rank of several.
-bool run_process(const StudyOptions& study, const Place& place, WeightsCache& cache,
+bool run_process(const StudyOptions& study, const RankPlace& place, WeightsCache& cache,
                  const std::function<void(const PointResult&)>& report) {
   const nccl::UniqueId mine = place.rank == 0 ? nccl::make_unique_id() : nccl::UniqueId{};
   const nccl::UniqueId id = share_from_rank_0(place, mine, study.limit);
@@ -305,7 +305,7 @@ int run(int argc, const char* const* argv) {
     return 0;
   }
   const bool is_process = launched_as_rank() && !options.host;
-  const Place place = is_process ? place_from_environment() : Place{};
+  const RankPlace place = is_process ? place_from_environment() : RankPlace{};
   const DeviceInfo device = options.host ? this_device() : this_device(place.local_rank);
   if (!options.host) {
     if (!device.has_cuda()) throw BadRequest(device.why_no_cuda + "; --host simulates the ranks");

@@ -150,29 +150,30 @@ void validate(const MlpProblem& problem) {
                                  name_of(algorithm), name_of(rotation)));
   }
   const sharded::ShardedProblem rotated = rotation_of(problem);
-  if (rotated.form == sharded::Form::all_to_all && rotated.piece() % group != 0) {
+  if (rotated.form == sharded::ShardedForm::all_to_all && rotated.piece() % group != 0) {
     throw BadRequest(
         fmt::format("pieces of {} rows are no multiple of the group of {}", rotated.piece(), group));
   }
 }
 
 sharded::ShardedProblem rotation_of(const MlpProblem& problem) {
-  const auto of_form = [&](sharded::Form form) {
+  const auto of_form = [&](sharded::ShardedForm form) {
     return sharded::make_sharded_problem(form, Dtype::f16, problem.shape.n1, problem.m, problem.ranks);
   };
   switch (problem.rotation) {
     case Rotation::block_diagonal:
-      return of_form(sharded::Form::block_diagonal);
+      return of_form(sharded::ShardedForm::block_diagonal);
     case Rotation::all_to_all:
-      return of_form(sharded::Form::all_to_all);
+      return of_form(sharded::ShardedForm::all_to_all);
     case Rotation::gather:
-      return of_form(sharded::Form::gather);
+      return of_form(sharded::ShardedForm::gather);
     case Rotation::blocks: {
       // Blocks are rows of their own.
       if (problem.shard() % kBlock != 0)
         throw BadRequest(fmt::format("a shard of {} is no multiple of {}", problem.shard(), kBlock));
-      return sharded::make_sharded_problem(sharded::Form::block_diagonal, Dtype::f16, kBlock * problem.ranks,
-                                           problem.m * problem.shard() / kBlock, problem.ranks);
+      return sharded::make_sharded_problem(sharded::ShardedForm::block_diagonal, Dtype::f16,
+                                           kBlock * problem.ranks, problem.m * problem.shard() / kBlock,
+                                           problem.ranks);
     }
     case Rotation::none:
       break;

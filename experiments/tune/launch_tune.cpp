@@ -16,7 +16,7 @@ namespace {
 
 using harness::Mode;
 
-struct Options {
+struct TuningOptions {
   std::vector<int> log_n, log_bytes{16, 18, 20, 21, 22, 23, 24, 25, 27};
   std::vector<std::string> dtypes{"f16"};
 };
@@ -61,9 +61,9 @@ void expect_the_same_bits(const LaunchTuning& tuning, const std::vector<LaunchCa
   }
 }
 
-class Session {
+class TuningRun {
  public:
-  Session(const LaunchTuning& tuning, const DeviceInfo& device)
+  TuningRun(const LaunchTuning& tuning, const DeviceInfo& device)
       : tuning_(tuning), device_(device), bench_(device), limits_(bench_, [](auto&&...) {}) {}
 
   void measure(Dtype dtype, int log_n, const std::vector<int>& log_bytes) {
@@ -120,7 +120,7 @@ void expect_between(const std::string& option, const std::vector<int>& values, i
 }  // namespace
 
 int tune_launches(const LaunchTuning& tuning, const std::string& program, int argc, const char* const* argv) {
-  Options options;
+  TuningOptions options;
   for (int log_n = tuning.smallest_log_n; log_n <= tuning.largest_log_n; ++log_n)
     options.log_n.push_back(log_n);
   CLI::App app{fmt::format("Measures launch configurations of {}", tuning.variant.name), program};
@@ -139,7 +139,7 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
 
   std::cout << "dtype,n,elements,mode," << tuning.columns
             << ",registers,spilled_bytes,time_us,limit_us,over_us,fraction\n";
-  Session session(tuning, device);
+  TuningRun session(tuning, device);
   for (const std::string& dtype : options.dtypes) {
     for (const int log_n : options.log_n)
       session.measure(parse_dtype(dtype), log_n, options.log_bytes);

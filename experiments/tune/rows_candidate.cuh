@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "experiments/tune/launch_tune.hpp"
 #include "variants/kit/rows_plan.hpp"
 
@@ -27,16 +27,14 @@ inline LaunchCandidate tune_candidate(const KernelId& id, Kernel kernel, Factors
                                       const std::string& values) {
   const Tile tile = id.tile();
   const int shared_bytes = 4 * tile.exchange_words();
-  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  cudaFuncAttributes attributes{};
-  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  allow_shared(kernel, shared_bytes);
+  const cudaFuncAttributes attributes = attributes_of(kernel);
   const int multiprocessors = this_device().sm_count;
   const auto enqueue = [=](const void* in, void* out, std::int64_t rows, Stream stream) {
     const Problem problem = make_problem(tile.dtype, std::int64_t{1} << tile.log_n, rows);
-    const auto blocks = static_cast<unsigned>(ceil_div(rows, tile.rows_per_block()));
-    kernel<<<blocks, static_cast<unsigned>(tile.threads), static_cast<std::size_t>(shared_bytes), stream>>>(
-        batch_of(problem, tile, factors(problem), multiprocessors, in, out));
-    FWHT_CUDA(cudaGetLastError());
+    launch(kernel,
+           {.blocks = ceil_div(rows, tile.rows_per_block()), .threads = tile.threads, .shared = shared_bytes},
+           stream, batch_of(problem, tile, factors(problem), multiprocessors, in, out));
   };
   return {values, attributes.numRegs, static_cast<int>(attributes.localSizeBytes), enqueue};
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/wgmma/wgmma_one_shot_kernel.cuh"
 #include "variants/wgmma/wgmma_pair_kernel.cuh"
@@ -184,31 +185,23 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
       return ring<Dtype::f16, log_n, Choice, kScaling>;
     }
   }();
-  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  cudaFuncAttributes attributes{};
-  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-  int blocks_per_sm = 0;
-  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, launch.threads(), shared));
+  allow_shared(kernel, shared);
+  const cudaFuncAttributes attributes = attributes_of(kernel);
+  const int blocks_per_sm = resident_blocks(kernel, launch.threads(), shared);
   const std::int64_t resident = std::int64_t{blocks_per_sm} * this_device().sm_count / launch.cluster();
   all.push_back({described(launch), attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
                  [kernel, resident](const void* in, void* out, std::int64_t rows, Stream stream) {
                    const RowBatch batch = batch_of(in, out, rows, log_n);
                    const std::int64_t groups =
                        launch.form == Form::one_shot ? rows : std::min(rows, resident);
-                   cudaLaunchAttribute cluster{};
-                   cluster.id = cudaLaunchAttributeClusterDimension;
-                   cluster.val.clusterDim = {static_cast<unsigned>(launch.cluster()), 1, 1};
-                   cudaLaunchConfig_t config{};
-                   config.gridDim = dim3(static_cast<unsigned>(groups * launch.cluster()));
-                   config.blockDim = dim3(launch.threads());
-                   config.dynamicSmemBytes = shared;
-                   config.stream = stream;
-                   config.attrs = &cluster;
-                   config.numAttrs = launch.cluster() > 1 ? 1 : 0;
+                   const Grid grid{.blocks = groups * launch.cluster(),
+                                   .threads = launch.threads(),
+                                   .shared = shared,
+                                   .cluster = launch.cluster()};
                    if constexpr (launch.form == Form::one_shot || launch.form == Form::pair) {
-                     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch));
+                     fwht::launch(kernel, grid, stream, batch);
                    } else {
-                     FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, batch, row_counter()));
+                     fwht::launch(kernel, grid, stream, batch, row_counter());
                    }
                  }});
 }

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 
-#include "common/contract/variant.hpp"
+#include "common/contract/family.hpp"
+#include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/engine.hpp"
@@ -62,14 +64,14 @@ Struct read(const Struct* given, std::size_t smallest, const std::string& name) 
 /// Throws BadRequest for bits that are not of `known`.
 void require_known_flags(std::uint32_t flags, std::uint32_t known);
 
-/// Entry `index` of a registry, of transforms or linear layers.
-template <class Registry>
-void describe_variant(const Registry& registry, std::size_t index, fwht_variant* variant) {
+/// Entry `index` of a family's registry.
+template <class Family>
+void describe_variant(RegistryOf<Family> registry, std::size_t index, fwht_variant* variant) {
   const fwht_variant known = read(variant, sizeof(fwht_variant), "fwht_variant");
   if (index >= registry.size()) {
     throw BadRequest("index=" + std::to_string(index) + " must be below " + std::to_string(registry.size()));
   }
-  const auto& found = *registry[index];
+  const VariantOf<Family>& found = *registry[index];
   // The registry's names are string literals, so they end in a null character.
   *variant = {known.struct_size, found.name.data(), found.summary.data(),
               found.memory == Memory::device ? 1 : 0};
@@ -91,5 +93,85 @@ class Object {
 };
 
 std::string settings_json(const Settings& settings);
+
+/// What a caller's struct asks for.
+template <class AnyFamily>
+struct Request {
+  typename AnyFamily::Problem problem;
+  std::int32_t threads = 0;
+};
+
+/// What is behind the opaque plan of a family, whose struct derives from it.
+template <class AnyFamily>
+struct PlanHandle {
+  using Family = AnyFamily;
+  std::shared_ptr<const typename Family::Plan> plan;
+  Placed<Family> place;
+  std::string info;  ///< JSON
+};
+
+template <class Handle>
+const Handle& required(const Handle* plan) {
+  if (plan == nullptr) throw BadRequest("plan is a null pointer");
+  return *plan;
+}
+
+/// The members with which every plan's description begins.
+template <class Handle>
+Object identity(const Handle& handle) {
+  Object object;
+  object.add("variant", handle.place.variant->name)
+      .add("problem", to_string(handle.plan->problem()))
+      .add("device", std::int64_t{handle.place.device});
+  return object;
+}
+
+template <class Family>
+void require_supported(const Request<Family>& request, const char* variant, std::int32_t device) {
+  const Support support = supports(request.problem, place_of<Family>(variant, device, request.threads));
+  if (!support) throw Unsupported(support.why_not);
+}
+
+/// Sets `*to` to a handle of the plan that `make` returns for what `read` reads, described by `describe`;
+/// to nullptr where there is none.
+template <class Handle, class Read, class Make, class Describe>
+void give_plan(Handle** to, const char* variant, std::int32_t device, const Read& read, const Make& make,
+               const Describe& describe) {
+  if (to == nullptr) throw BadRequest("plan is a null pointer");
+  *to = nullptr;
+  const Request<typename Handle::Family> request = read();
+  auto handle = std::make_unique<Handle>();
+  handle->place = place_of<typename Handle::Family>(variant, device, request.threads);
+  handle->plan = make(request.problem, handle->place);
+  if (handle->plan == nullptr) return;
+  handle->info = describe(*handle);
+  *to = handle.release();
+}
+
+template <class Handle>
+void execute(const Handle* plan, const typename Handle::Family::Operands& operands, void* stream) {
+  const Handle& handle = required(plan);
+  if (handle.place.device < 0) {
+    handle.plan->execute(operands);
+  } else {
+    const DeviceScope scope(handle.place.device);
+    handle.plan->execute(operands, static_cast<Stream>(stream));
+  }
+}
+
+template <class Handle>
+const char* info_of(const Handle* plan) {
+  return plan == nullptr ? "" : plan->info.c_str();
+}
+
+template <class Handle>
+void destroy(Handle* plan) {
+  guarded([&] {
+    const std::unique_ptr<Handle> owned(plan);
+    if (owned == nullptr || owned->place.device < 0) return;
+    const DeviceScope scope(owned->place.device);
+    owned->plan.reset();
+  });
+}
 
 }  // namespace fwht::c_abi

@@ -7,7 +7,6 @@
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
 #include "common/contract/operator_data.hpp"
-#include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/provenance.hpp"
 #include "fwht.h"
@@ -17,24 +16,15 @@
 #include "variants/library/transform.hpp"
 #include "variants/registry.hpp"
 
-struct fwht_plan {
-  std::shared_ptr<const fwht::Plan> plan;
-  fwht::c_abi::Place place;
-  std::string info;
-};
+struct fwht_plan : fwht::c_abi::PlanHandle<fwht::Transforms> {};
 
 namespace fwht::c_abi {
 namespace {
 
-struct Request {
-  Problem problem;
-  std::int32_t threads = 0;
-};
-
-Request read_problem(const fwht_problem* given) {
+Request<Transforms> read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
   require_known_flags(p.flags, FWHT_ORTHONORMAL | FWHT_PROGRAMMATIC_LAUNCH | FWHT_SCALE_AS_GIVEN);
-  Request request;
+  Request<Transforms> request;
   Problem& problem = request.problem;
   problem.op = p.op_text == nullptr ? Operator::sylvester(p.n) : parse_operator(p.op_text);
   const std::int64_t n = problem.n();
@@ -75,10 +65,7 @@ Operands read_operands(const fwht_operands* given) {
 
 std::string describe(const fwht_plan& plan) {
   const fwht::Numerics numerics = plan.plan->numerics();
-  return Object()
-      .add("variant", plan.place.variant->name)
-      .add("problem", to_string(plan.plan->problem()))
-      .add("device", std::int64_t{plan.place.device})
+  return identity(plan)
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
       .add("roundings", std::int64_t{numerics.roundings()})
       .add("batch_invariant", numerics.promises.batch_invariant)
@@ -128,16 +115,6 @@ Operator read_operator(const char* text) {
   return parse_operator(text);
 }
 
-void execute(const fwht_plan* plan, const Operands& operands, void* stream) {
-  if (plan == nullptr) throw BadRequest("plan is a null pointer");
-  if (plan->place.device < 0) {
-    plan->plan->execute(operands);
-  } else {
-    const DeviceScope scope(plan->place.device);
-    plan->plan->execute(operands, static_cast<Stream>(stream));
-  }
-}
-
 std::string describe_build() {
   const BuildRecord build = this_build();
   return Object()
@@ -183,23 +160,19 @@ size_t fwht_variant_count(void) {
 }
 
 fwht_status fwht_get_variant(size_t index, fwht_variant* variant) {
-  return guarded([&] { describe_variant(fwht::registry(), index, variant); });
+  return guarded([&] { describe_variant<fwht::Transforms>(fwht::registry(), index, variant); });
 }
 
 fwht_status fwht_supports(const fwht_problem* problem, const char* variant, int32_t device) {
-  return guarded([&] {
-    const Request request = read_problem(problem);
-    const fwht::Support support = supports(request.problem, place_of(variant, device, request.threads));
-    if (!support) throw Unsupported(support.why_not);
-  });
+  return guarded([&] { require_supported(read_problem(problem), variant, device); });
 }
 
 fwht_status fwht_transform(const fwht_problem* problem, const char* variant, const void* in, void* out,
                            int32_t device, void* stream) {
   return guarded([&] {
-    const Request request = read_problem(problem);
+    const auto request = read_problem(problem);
     if (device == FWHT_DEVICE_OF_POINTER) device = device_of(out);
-    transform(request.problem, place_of(variant, device, request.threads), {in, out},
+    transform(request.problem, place_of<fwht::Transforms>(variant, device, request.threads), {in, out},
               static_cast<fwht::Stream>(stream));
   });
 }
@@ -207,10 +180,10 @@ fwht_status fwht_transform(const fwht_problem* problem, const char* variant, con
 fwht_status fwht_transform_operands(const fwht_problem* problem, const char* variant,
                                     const fwht_operands* operands, int32_t device, void* stream) {
   return guarded([&] {
-    const Request request = read_problem(problem);
+    const auto request = read_problem(problem);
     const fwht::Operands read = read_operands(operands);
     if (device == FWHT_DEVICE_OF_POINTER) device = device_of(read.out);
-    transform(request.problem, place_of(variant, device, request.threads), read,
+    transform(request.problem, place_of<fwht::Transforms>(variant, device, request.threads), read,
               static_cast<fwht::Stream>(stream));
   });
 }
@@ -246,14 +219,10 @@ size_t fwht_clear_plans(void) {
 fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, int32_t device,
                              fwht_plan** plan) {
   return guarded([&] {
-    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
-    *plan = nullptr;
-    const Request request = read_problem(problem);
-    auto made = std::make_unique<fwht_plan>();
-    made->place = place_of(variant, device, request.threads);
-    made->plan = make_plan(request.problem, made->place);
-    made->info = describe(*made);
-    *plan = made.release();
+    give_plan(
+        plan, variant, device, [&] { return read_problem(problem); },
+        [](const fwht::Problem& asked, const Place& place) { return make_plan(asked, place); },
+        [](const fwht_plan& made) { return describe(made); });
   });
 }
 
@@ -268,29 +237,19 @@ fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operand
 fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                            fwht_plan** plan) {
   return guarded([&] {
-    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
-    *plan = nullptr;
-    const Request request = read_problem(problem);
-    const Place place = place_of(variant, device, request.threads);
-    std::shared_ptr<const fwht::Plan> kept = kept_plan(request.problem, place);
-    if (kept == nullptr) return;
-    auto given = std::make_unique<fwht_plan>(fwht_plan{std::move(kept), place, {}});
-    given->info = describe(*given);
-    *plan = given.release();
+    give_plan(
+        plan, variant, device, [&] { return read_problem(problem); },
+        [](const fwht::Problem& asked, const Place& place) { return kept_plan(asked, place); },
+        [](const fwht_plan& made) { return describe(made); });
   });
 }
 
 const char* fwht_plan_info_json(const fwht_plan* plan) {
-  return plan == nullptr ? "" : plan->info.c_str();
+  return info_of(plan);
 }
 
 void fwht_plan_destroy(fwht_plan* plan) {
-  guarded([&] {
-    const std::unique_ptr<fwht_plan> owned(plan);
-    if (owned == nullptr || owned->place.device < 0) return;
-    const fwht::DeviceScope scope(owned->place.device);
-    owned->plan.reset();
-  });
+  destroy(plan);
 }
 
 }  // extern "C"

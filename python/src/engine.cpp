@@ -47,8 +47,26 @@ const DeviceInfo& info_for(std::int32_t device, std::int32_t threads) {
   return host;
 }
 
-template <class AnyVariant>
-Placed<AnyVariant> placed(const AnyVariant& variant, std::int32_t device, std::int32_t threads) {
+/// validate, then a missing device, then what the variant says.
+template <class Family>
+void check(const typename Family::Problem& problem, const Placed<Family>& place) {
+  validate(problem);
+  const DeviceInfo& info = info_of(place.device);
+  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
+  if (const Support support = place.variant->supports(problem, info); !support)
+    throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
+}
+
+}  // namespace
+
+template <class Family>
+Placed<Family> place_of(const char* name, std::int32_t device, std::int32_t threads) {
+  const RegistryOf<Family> all = registry_of(Family{});
+  static const VariantOf<Family>& on_host = find_in<Family>(all, "cpu");
+  static const VariantOf<Family>& on_device = find_in<Family>(all, "auto");
+  const VariantOf<Family>& variant = name != nullptr ? find_in<Family>(all, name)
+                                     : device < 0    ? on_host
+                                                     : on_device;
   if (device < FWHT_HOST || device >= kMostDevices) {
     throw BadRequest("device=" + std::to_string(device) + " must be -1 (the host) or between 0 and " +
                      std::to_string(kMostDevices - 1));
@@ -61,18 +79,15 @@ Placed<AnyVariant> placed(const AnyVariant& variant, std::int32_t device, std::i
   return {&variant, device, threads};
 }
 
-/// validate, then a missing device, then what the variant says.
-template <class AnyProblem, class AnyVariant>
-void check(const AnyProblem& problem, const Placed<AnyVariant>& place) {
+template <class Family>
+Support supports(const typename Family::Problem& problem, const Placed<Family>& place) {
   validate(problem);
-  const DeviceInfo& info = info_of(place.device);
-  if (place.device >= 0 && !info.has_cuda()) throw std::runtime_error(info.why_no_cuda);
-  if (const Support support = place.variant->supports(problem, info); !support)
-    throw Unsupported(std::string(place.variant->name) + ": " + support.why_not);
+  return place.variant->supports(problem, info_of(place.device));
 }
 
-template <class AnyProblem, class AnyVariant>
-auto checked_plan(const AnyProblem& problem, const Placed<AnyVariant>& place) {
+template <class Family>
+std::unique_ptr<typename Family::Plan> make_plan(const typename Family::Problem& problem,
+                                                 const Placed<Family>& place) {
   check(problem, place);
   const DeviceInfo& info = info_for(place.device, place.threads);
   if (place.device < 0) return place.variant->make_plan(problem, info);
@@ -80,36 +95,14 @@ auto checked_plan(const AnyProblem& problem, const Placed<AnyVariant>& place) {
   return place.variant->make_plan(problem, info);
 }
 
-}  // namespace
+// A family that has a C ABI: one block.
+template Place place_of<Transforms>(const char*, std::int32_t, std::int32_t);
+template Support supports(const Problem&, const Place&);
+template std::unique_ptr<Plan> make_plan(const Problem&, const Place&);
 
-Place place_of(const char* name, std::int32_t device, std::int32_t threads) {
-  static const Variant& on_host = find_variant("cpu");
-  static const Variant& on_device = find_variant("auto");
-  return placed(name != nullptr ? find_variant(name) : device < 0 ? on_host : on_device, device, threads);
-}
-
-LinearPlace linear_place_of(const char* name, std::int32_t device, std::int32_t threads) {
-  const char* const chosen = name != nullptr ? name : device < 0 ? "cpu" : "auto";
-  return placed(find_linear_variant(chosen), device, threads);
-}
-
-Support supports(const Problem& problem, const Place& place) {
-  validate(problem);
-  return place.variant->supports(problem, info_of(place.device));
-}
-
-Support supports(const LinearProblem& problem, const LinearPlace& place) {
-  validate(problem);
-  return place.variant->supports(problem, info_of(place.device));
-}
-
-std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place) {
-  return checked_plan(problem, place);
-}
-
-std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const LinearPlace& place) {
-  return checked_plan(problem, place);
-}
+template Placed<LinearLayers> place_of<LinearLayers>(const char*, std::int32_t, std::int32_t);
+template Support supports(const LinearProblem&, const Placed<LinearLayers>&);
+template std::unique_ptr<LinearPlan> make_plan(const LinearProblem&, const Placed<LinearLayers>&);
 
 std::shared_ptr<const Plan> kept_plan(const Problem& problem, const Place& place) {
   if (place.device < 0) return make_plan(problem, place);

@@ -20,28 +20,28 @@ class Unsupported : public std::runtime_error {
 };
 
 /// A variant, where it runs, and how many threads it may start there.
-template <class AnyVariant>
+template <class Family>
 struct Placed {
-  const AnyVariant* variant = nullptr;
+  const VariantOf<Family>* variant = nullptr;
   std::int32_t device = 0;   ///< FWHT_HOST or the ordinal of a CUDA device
   std::int32_t threads = 0;  ///< of host variants; 0: all that the process may use
 };
-using Place = Placed<Variant>;
-using LinearPlace = Placed<LinearVariant>;
+using Place = Placed<Transforms>;
 
 /// `name` nullptr: "auto" on a CUDA device, "cpu" on the host. Throws BadRequest for an unknown name and for
 /// a `device` that is no device, Unsupported where the variant works on the other kind of memory.
-Place place_of(const char* name, std::int32_t device, std::int32_t threads);
-LinearPlace linear_place_of(const char* name, std::int32_t device, std::int32_t threads);
+template <class Family>
+Placed<Family> place_of(const char* name, std::int32_t device, std::int32_t threads);
 
 /// Empty when supported. A missing device is a reason.
-Support supports(const Problem& problem, const Place& place);
-Support supports(const LinearProblem& problem, const LinearPlace& place);
+template <class Family>
+Support supports(const typename Family::Problem& problem, const Placed<Family>& place);
 
 /// Throws BadRequest for an invalid problem, Unsupported with the variant's reason, std::runtime_error
 /// without the CUDA device.
-std::unique_ptr<Plan> make_plan(const Problem& problem, const Place& place);
-std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const LinearPlace& place);
+template <class Family>
+std::unique_ptr<typename Family::Plan> make_plan(const typename Family::Problem& problem,
+                                                 const Placed<Family>& place);
 
 /// The plan by which `transform` works, where all streams and threads may use it at once; nullptr where it
 /// keeps none. A new one on the host.

@@ -1,31 +1,21 @@
 // The C ABI of linear layers with 4-bit weights.
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include "common/contract/linear/variant.hpp"
 #include "common/contract/linear/weights.hpp"
-#include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
 #include "python/src/engine.hpp"
 #include "variants/linear/registry.hpp"
 
-struct fwht_linear_plan {
-  std::unique_ptr<fwht::LinearPlan> plan;
-  fwht::c_abi::LinearPlace place;
-  std::string info;
-};
+struct fwht_linear_plan : fwht::c_abi::PlanHandle<fwht::LinearLayers> {};
 
 namespace fwht::c_abi {
 namespace {
-
-struct LinearRequest {
-  LinearProblem problem;
-  std::int32_t threads = 0;
-};
 
 ZeroPoints zero_points_of(std::int32_t value) {
   switch (value) {
@@ -40,10 +30,10 @@ ZeroPoints zero_points_of(std::int32_t value) {
   }
 }
 
-LinearRequest read_linear_problem(const fwht_linear_problem* given) {
+Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
   const fwht_linear_problem p = read(given, offsetof(fwht_linear_problem, rotation), "fwht_linear_problem");
   require_known_flags(p.flags, FWHT_PROGRAMMATIC_LAUNCH | FWHT_ACT_ORDER);
-  LinearRequest request;
+  Request<LinearLayers> request;
   LinearProblem& problem = request.problem;
   problem.m = p.m;
   problem.n = p.n;
@@ -83,10 +73,7 @@ GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* 
 
 std::string describe(const fwht_linear_plan& plan) {
   const LinearNumerics numerics = plan.plan->numerics();
-  return Object()
-      .add("variant", plan.place.variant->name)
-      .add("problem", to_string(plan.plan->problem()))
-      .add("device", std::int64_t{plan.place.device})
+  return identity(plan)
       .add("alignment", static_cast<std::int64_t>(LinearPlan::kAlignment))
       .add("packed_bytes", plan.plan->packed_bytes())
       .add("deterministic", numerics.deterministic)
@@ -95,11 +82,6 @@ std::string describe(const fwht_linear_plan& plan) {
       .add("one_stream_at_a_time", plan.plan->one_stream_at_a_time())
       .add_raw("settings", settings_json(plan.plan->settings()))
       .text();
-}
-
-const fwht_linear_plan& required(const fwht_linear_plan* plan) {
-  if (plan == nullptr) throw BadRequest("plan is a null pointer");
-  return *plan;
 }
 
 }  // namespace
@@ -114,34 +96,25 @@ size_t fwht_linear_variant_count(void) {
 }
 
 fwht_status fwht_get_linear_variant(size_t index, fwht_variant* variant) {
-  return guarded([&] { describe_variant(fwht::linear_registry(), index, variant); });
+  return guarded([&] { describe_variant<fwht::LinearLayers>(fwht::linear_registry(), index, variant); });
 }
 
 fwht_status fwht_linear_supports(const fwht_linear_problem* problem, const char* variant, int32_t device) {
-  return guarded([&] {
-    const LinearRequest request = read_linear_problem(problem);
-    const fwht::Support support =
-        supports(request.problem, linear_place_of(variant, device, request.threads));
-    if (!support) throw Unsupported(support.why_not);
-  });
+  return guarded([&] { require_supported(read_linear_problem(problem), variant, device); });
 }
 
 fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const char* variant, int32_t device,
                                     fwht_linear_plan** plan) {
   return guarded([&] {
-    if (plan == nullptr) throw fwht::BadRequest("plan is a null pointer");
-    *plan = nullptr;
-    const LinearRequest request = read_linear_problem(problem);
-    auto made = std::make_unique<fwht_linear_plan>();
-    made->place = linear_place_of(variant, device, request.threads);
-    made->plan = make_plan(request.problem, made->place);
-    made->info = describe(*made);
-    *plan = made.release();
+    give_plan(
+        plan, variant, device, [&] { return read_linear_problem(problem); },
+        [](const auto& asked, const auto& place) { return make_plan(asked, place); },
+        [](const fwht_linear_plan& made) { return describe(made); });
   });
 }
 
 const char* fwht_linear_plan_info_json(const fwht_linear_plan* plan) {
-  return plan == nullptr ? "" : plan->info.c_str();
+  return info_of(plan);
 }
 
 fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_weights* weights,
@@ -160,24 +133,11 @@ fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_
 
 fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed, void* y,
                                      void* stream) {
-  return guarded([&] {
-    const fwht_linear_plan& made = required(plan);
-    if (made.place.device < 0) {
-      made.plan->execute({x, packed, y});
-    } else {
-      const fwht::DeviceScope scope(made.place.device);
-      made.plan->execute({x, packed, y}, static_cast<fwht::Stream>(stream));
-    }
-  });
+  return guarded([&] { execute(plan, {x, packed, y}, stream); });
 }
 
 void fwht_linear_plan_destroy(fwht_linear_plan* plan) {
-  guarded([&] {
-    const std::unique_ptr<fwht_linear_plan> owned(plan);
-    if (owned == nullptr || owned->place.device < 0) return;
-    const fwht::DeviceScope scope(owned->place.device);
-    owned->plan.reset();
-  });
+  destroy(plan);
 }
 
 fwht_status fwht_gptq_sort_rows(const fwht_linear_problem* problem, const fwht_gptq_weights* weights,

@@ -57,7 +57,7 @@ std::span<const Check> all_checks() {
   return kChecks;
 }
 
-void run(const Check& check, Session& session) {
+void run(const Check& check, ConformanceRun& session) {
   try {
     check.run(session);
   } catch (const std::exception& error) {

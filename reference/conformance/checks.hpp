@@ -1,5 +1,5 @@
-// The conformance checks: each a function that looks at one variant and dtype through a Session. What they
-// show and why is said beside each; the matrix A to E is in docs/numerics.md.
+// The conformance checks: each a function that looks at one variant and dtype through a ConformanceRun. What
+// they show and why is said beside each; the matrix A to E is in docs/numerics.md.
 #pragma once
 
 #include <span>
@@ -10,84 +10,84 @@
 namespace fwht::conformance {
 
 // Exact: zero tolerance.
-void impulses(Session& session);
-void walsh_rows(Session& session);
-void integer_rows(Session& session);
-void zero_rows(Session& session);
-void emulation(Session& session);
-void xor_shift(Session& session);
-void modulation(Session& session);
-void negation(Session& session);
-void power_of_two_scaling(Session& session);
+void impulses(ConformanceRun& session);
+void walsh_rows(ConformanceRun& session);
+void integer_rows(ConformanceRun& session);
+void zero_rows(ConformanceRun& session);
+void emulation(ConformanceRun& session);
+void xor_shift(ConformanceRun& session);
+void modulation(ConformanceRun& session);
+void negation(ConformanceRun& session);
+void power_of_two_scaling(ConformanceRun& session);
 
 // Operators of several factors, or with signs.
-void operator_entries(Session& session);
-void operator_integers(Session& session);
-void operator_adjoint(Session& session);
-void operator_inverse(Session& session);
-void operator_inputs(Session& session);
-void operator_nonfinite(Session& session);
-void operator_shapes(Session& session);
+void operator_entries(ConformanceRun& session);
+void operator_integers(ConformanceRun& session);
+void operator_adjoint(ConformanceRun& session);
+void operator_inverse(ConformanceRun& session);
+void operator_inputs(ConformanceRun& session);
+void operator_nonfinite(ConformanceRun& session);
+void operator_shapes(ConformanceRun& session);
 
 // Encoded results: zero tolerance against the variant's own plain result, quantized by reference/quantize.
-void encoded_codes(Session& session);
-void encoded_intermediate(Session& session);
-void encoded_shapes(Session& session);
-void encoded_in_bulk(Session& session);
-void prologues(Session& session);
-void pages(Session& session);
+void encoded_codes(ConformanceRun& session);
+void encoded_intermediate(ConformanceRun& session);
+void encoded_shapes(ConformanceRun& session);
+void encoded_in_bulk(ConformanceRun& session);
+void prologues(ConformanceRun& session);
+void pages(ConformanceRun& session);
 
 // Statistical: tolerances derived from the steps.
-void smooth_inputs(Session& session);
-void structured_inputs(Session& session);
-void scale_sweep(Session& session);
-void bit_match(Session& session);
+void smooth_inputs(ConformanceRun& session);
+void structured_inputs(ConformanceRun& session);
+void scale_sweep(ConformanceRun& session);
+void bit_match(ConformanceRun& session);
 
 // Exceptional values.
-void nan_in_a_row(Session& session);
-void infinities_in_a_row(Session& session);
-void behind_the_last_row(Session& session);
-void overflow(Session& session);
-void near_the_range_limit(Session& session);
-void subnormals(Session& session);
+void nan_in_a_row(ConformanceRun& session);
+void infinities_in_a_row(ConformanceRun& session);
+void behind_the_last_row(ConformanceRun& session);
+void overflow(ConformanceRun& session);
+void near_the_range_limit(ConformanceRun& session);
+void subnormals(ConformanceRun& session);
 
 // Shapes and memory.
-void declarations(Session& session);
-void row_counts(Session& session);
-void tail_rows(Session& session);
-void unsupported_problems(Session& session);
-void strides(Session& session);
-void misaligned_pointers(Session& session);
-void placements(Session& session);
-void refused_pointers(Session& session);
+void declarations(ConformanceRun& session);
+void row_counts(ConformanceRun& session);
+void tail_rows(ConformanceRun& session);
+void unsupported_problems(ConformanceRun& session);
+void strides(ConformanceRun& session);
+void misaligned_pointers(ConformanceRun& session);
+void placements(ConformanceRun& session);
+void refused_pointers(ConformanceRun& session);
 
 // Reproducibility.
-void repeated_runs(Session& session);
-void batch_invariance(Session& session);
+void repeated_runs(ConformanceRun& session);
+void batch_invariance(ConformanceRun& session);
 
 // Only for variants in device memory.
-void streams_and_graphs(Session& session);
-void programmatic_launch(Session& session);
-void ragged_runs(Session& session);
-void large_batches(Session& session);
-void index_width(Session& session);
+void streams_and_graphs(ConformanceRun& session);
+void programmatic_launch(ConformanceRun& session);
+void ragged_runs(ConformanceRun& session);
+void large_batches(ConformanceRun& session);
+void index_width(ConformanceRun& session);
 
 /// Few rows, ragged, in place and out of place, with strides and offsets: every access pattern with few
 /// launches, for compute-sanitizer.
-void small_shapes(Session& session);
+void small_shapes(ConformanceRun& session);
 
 /// The same of encoded problems.
-void small_encodings(Session& session);
+void small_encodings(ConformanceRun& session);
 
 /// A few rows more, for a session whose device claims to have one multiprocessor: the launches that a plan
 /// keeps for many rows, for compute-sanitizer.
-void crowded_shapes(Session& session);
+void crowded_shapes(ConformanceRun& session);
 
 struct Check {
   std::string_view name;
-  void (*run)(Session&);
+  void (*run)(ConformanceRun&);
   bool device_only = false;
-  bool of_operators = false;  ///< looks at Session::operators() alone
+  bool of_operators = false;  ///< looks at ConformanceRun::operators() alone
   bool of_encodings = false;  ///< looks at encoded problems alone
 };
 
@@ -95,6 +95,6 @@ struct Check {
 std::span<const Check> all_checks();
 
 /// Runs the check; an exception becomes a failure of the session.
-void run(const Check& check, Session& session);
+void run(const Check& check, ConformanceRun& session);
 
 }  // namespace fwht::conformance

@@ -31,7 +31,7 @@ Buffer poisoned_on_device(std::size_t bytes) {
   return buffer;
 }
 
-void expect_output(Session& session, const Problem& problem, const Bytes& want, const Buffer& out,
+void expect_output(ConformanceRun& session, const Problem& problem, const Bytes& want, const Buffer& out,
                    const std::string& what) {
   synchronize(Memory::device);
   session.count_case();
@@ -56,7 +56,7 @@ std::vector<std::int64_t> rows_at_risk(const Problem& problem) {
 }
 
 /// Fails unless the first `bytes` of `data` repeat their first `period` bytes throughout.
-void expect_periodic(Session& session, const Buffer& data, std::int64_t bytes, std::int64_t period,
+void expect_periodic(ConformanceRun& session, const Buffer& data, std::int64_t bytes, std::int64_t period,
                      const std::string& what) {
   const std::int64_t wrong = count_departures_from_period(data.data(), bytes / 2, period / 2);
   if (wrong != 0) session.fail(fmt::format("{}: {} 16-bit words are wrong", what, wrong));
@@ -64,7 +64,7 @@ void expect_periodic(Session& session, const Buffer& data, std::int64_t bytes, s
 
 // One-hot rows repeat with a period that is prime, so that an address that wraps at any power of two meets
 // other rows.
-void huge_problem(Session& session, std::int64_t n, std::int64_t elements) {
+void huge_problem(ConformanceRun& session, std::int64_t n, std::int64_t elements) {
   constexpr std::int64_t kPeriod = 251;
   const Problem problem = make_problem(session.dtype(), n, elements / n + 259);
   const Problem period = make_problem(session.dtype(), n, kPeriod);
@@ -98,7 +98,7 @@ void huge_problem(Session& session, std::int64_t n, std::int64_t elements) {
 
 // D10. Work goes to the stream that was given, can be captured in a graph, and two plans do not disturb each
 // other.
-void streams_and_graphs(Session& session) {
+void streams_and_graphs(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem =
         out_of_place(make_problem(session.dtype(), n, std::max<std::int64_t>(32768 / n, 2) + 1));
@@ -136,7 +136,7 @@ void streams_and_graphs(Session& session) {
 // A plan launched by programmatic dependent launch gives the bits of an ordinary one, reads nothing before
 // the kernel in front of it has written it, and is done before the kernel behind it reads. Row counts from
 // one block to several waves.
-void programmatic_launch(Session& session) {
+void programmatic_launch(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     for (const std::int64_t elements :
          {n, std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 23}) {
@@ -169,7 +169,7 @@ void programmatic_launch(Session& session) {
 // every launch configuration meets full, ragged and single tiles in turn. Rows are impulses, whose results
 // are exact in any order of sums, so that one small problem says what all of them are; the output is poisoned
 // before each run.
-void ragged_runs(Session& session) {
+void ragged_runs(ConformanceRun& session) {
   constexpr int kRuns = 150;
   constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
   std::mt19937_64 random(kSeed);
@@ -210,7 +210,7 @@ void ragged_runs(Session& session) {
 
 // E3 at size: random rows have the same bits in every amount of work, from one block to more than the L2
 // holds, so in every launch that a plan may choose by it.
-void large_batches(Session& session) {
+void large_batches(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem period = make_problem(session.dtype(), n, std::clamp<std::int64_t>(65536 / n, 7, 61));
     if (!session.plan(period)->numerics().promises.batch_invariant) {
@@ -242,7 +242,7 @@ void large_batches(Session& session) {
 
 // D9. More than 2^32 elements (2^31 where memory is short), in place. 16-bit data only: the index arithmetic
 // of a variant is the same for all.
-void index_width(Session& session) {
+void index_width(ConformanceRun& session) {
   constexpr std::int64_t k2To32 = std::int64_t{1} << 32, kMargin = std::int64_t{1} << 30;
   if (session.dtype() == Dtype::f32) return session.skip("index width is checked with 16-bit data");
   const std::int64_t free = free_bytes(Memory::device);

@@ -2,6 +2,7 @@
 
 #include "common/device/cuda_objects.hpp"
 #include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
 #include "common/device/ptx/griddepcontrol.cuh"
 
 namespace fwht::conformance {
@@ -39,17 +40,9 @@ __global__ void copy_late(const std::uint32_t* from, std::uint32_t* to, std::int
 
 void launch_copy_late(const void* from, void* to, std::int64_t bytes, unsigned delay_ns,
                       cudaStream_t stream) {
-  cudaLaunchAttribute programmatic{};
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(16);  // leaves room for the next kernel beside it
-  config.blockDim = dim3(256);
-  config.stream = stream;
-  config.attrs = &programmatic;
-  config.numAttrs = 1;
-  FWHT_CUDA(cudaLaunchKernelEx(&config, copy_late, static_cast<const std::uint32_t*>(from),
-                               static_cast<std::uint32_t*>(to), bytes / 4, delay_ns));
+  constexpr int kBlocks = 16;  // leaves room for the next kernel beside it
+  launch(copy_late, {.blocks = kBlocks, .threads = 256, .programmatic = true}, stream,
+         static_cast<const std::uint32_t*>(from), static_cast<std::uint32_t*>(to), bytes / 4, delay_ns);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ std::string difference_of_scales(const Problem& problem, const Bytes& want, cons
                      static_cast<int>(all[at]));
 }
 
-void expect_encoded(Session& session, const Problem& problem, const reference::Encoded& want,
+void expect_encoded(ConformanceRun& session, const Problem& problem, const reference::Encoded& want,
                     const EncodedBytes& got, const Array& array, const Bytes& values, unsigned char poison,
                     const std::string& what) {
   std::string difference = difference_of_scales(problem, want.scales, got.scales, poison);
@@ -192,7 +192,7 @@ int threads_for(const Problem& problem) {
 }
 
 /// Runs the problem and its plain counterpart on the same rows, and compares.
-void judge(Session& session, const Problem& problem, const Bytes& input, const std::string& what,
+void judge(ConformanceRun& session, const Problem& problem, const Bytes& input, const std::string& what,
            const Execution& how = {}) {
   Problem plain = plain_problem(problem);
   Bytes rows = input;
@@ -228,7 +228,7 @@ void judge(Session& session, const Problem& problem, const Bytes& input, const s
 
 /// The encoded problem with the fewest rows that are at least `rows` and whole tokens; nothing where the
 /// encoding does not fit, or the variant does not take it (counted with its reason).
-std::optional<Problem> wanted(Session& session, Problem problem, std::string_view text) {
+std::optional<Problem> wanted(ConformanceRun& session, Problem problem, std::string_view text) {
   const std::int64_t token_rows =
       std::max<std::int64_t>(token_length(parse_encoding(text), problem.n()) / problem.n(), 1);
   problem.rows = round_up(problem.rows, token_rows);
@@ -265,14 +265,14 @@ std::span<const std::string_view> telling_encodings() {
 
 /// All encodings where kernels differ by n. On the host one loop serves every n: all of them at one length,
 /// the telling ones at others.
-std::span<const std::string_view> encodings_at(const Session& session, std::int64_t n) {
+std::span<const std::string_view> encodings_at(const ConformanceRun& session, std::int64_t n) {
   if (session.on_device() || n == 128) return all_encodings();
   return n <= 4096 ? telling_encodings() : std::span<const std::string_view>();
 }
 
 /// Encodings of rows of several factors, where kernels differ by element, by what shares a scale, and by
 /// layout.
-std::span<const std::string_view> encodings_of_operators(const Session& session) {
+std::span<const std::string_view> encodings_of_operators(const ConformanceRun& session) {
   static constexpr std::string_view kOnDevice[] = {"e4m3:row",
                                                    "e4m3:row,sglang_token",
                                                    "e4m3:tensor,vllm_static",
@@ -292,7 +292,7 @@ std::span<const std::string_view> encodings_of_operators(const Session& session)
 }
 
 /// The variant's row lengths as Sylvester factors, then the operators of long rows.
-std::vector<Operator> operators_of_lengths(const Session& session) {
+std::vector<Operator> operators_of_lengths(const ConformanceRun& session) {
   constexpr std::int64_t kLong = 2048;
   std::vector<Operator> operators;
   for (const std::int64_t n : session.sizes())
@@ -307,7 +307,7 @@ std::vector<Operator> operators_of_lengths(const Session& session) {
 
 // F1. Codes and scales of every encoding: the reference's, applied to the variant's own plain result. All
 // kinds of rows.
-void encoded_codes(Session& session) {
+void encoded_codes(ConformanceRun& session) {
   const std::int64_t kinds = static_cast<std::int64_t>(Row::count);
   for (const std::int64_t n : session.sizes()) {
     for (const std::string_view text : encodings_at(session, n)) {
@@ -336,7 +336,7 @@ void encoded_codes(Session& session) {
 }
 
 // F4. 2^24 normally distributed numbers for every encoding: roundings that are rare. Operators take turns.
-void encoded_in_bulk(Session& session) {
+void encoded_in_bulk(ConformanceRun& session) {
   constexpr std::int64_t kElements = std::int64_t{1} << 24;
   const Bytes input =
       make_input(make_problem(session.dtype(), 64, kElements / 64), InputClass::normal, kSeed);
@@ -360,7 +360,7 @@ void encoded_in_bulk(Session& session) {
 
 // F5. Prologues: the bits of the chain of a kernel that stores its rows, the variant's own transform, and the
 // reference's quantizer. Plain results too, where they are offered.
-void prologues(Session& session) {
+void prologues(ConformanceRun& session) {
   constexpr auto kKinds = static_cast<std::int64_t>(Row::count);
   for (const std::int64_t n : session.sizes()) {
     if (!session.on_device() && n != 4 && n != 32 && n != 128) continue;
@@ -400,7 +400,7 @@ void prologues(Session& session) {
 }
 
 // F6. Pages: where rows go, codes and scales lie as the unpaged problem has them; all else is left alone.
-void pages(Session& session) {
+void pages(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n % 8 != 0 || (!session.on_device() && n != 32 && n != 128)) continue;
     for (const std::string_view text :
@@ -448,7 +448,7 @@ void pages(Session& session) {
 }
 
 // For compute-sanitizer: one length of every kind of kernel, few ragged rows, every encoding; two operators.
-void small_encodings(Session& session) {
+void small_encodings(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n != 64 && n != 1024 && n != 8192 && n != 32768) continue;
     for (const std::string_view text : all_encodings()) {
@@ -469,7 +469,7 @@ void small_encodings(Session& session) {
 
 // F2. Quantized from fp32. On integer rows the fp32 result is known bit for bit; where the variant takes f32
 // data with the same steps, their result is the fp32 result of the same rows in 16 bit.
-void encoded_intermediate(Session& session) {
+void encoded_intermediate(ConformanceRun& session) {
   const auto in_f32 = [](Problem problem) {
     problem.encoding = {};
     problem.set_dtype(Dtype::f32);
@@ -516,7 +516,7 @@ void encoded_intermediate(Session& session) {
 
 // F3. Ragged rows, strides of input and output, pointers off the 16-byte grid where the plan allows them,
 // another poison, programmatic launch: the same bits.
-void encoded_shapes(Session& session) {
+void encoded_shapes(ConformanceRun& session) {
   for (const Operator& op : operators_of_lengths(session)) {
     const std::int64_t n = op.n();
     if (!session.on_device() && n != 4 && n != 32 && n != 128 && n != 1024) continue;

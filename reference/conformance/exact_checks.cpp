@@ -23,7 +23,7 @@ using reference::InputClass;
 constexpr std::uint64_t kSeed = 20240701;
 
 /// Orthonormal in place, and, where the variant takes it, unscaled out of place.
-std::vector<Problem> exact_problems(const Session& session, std::int64_t n, std::int64_t rows) {
+std::vector<Problem> exact_problems(const ConformanceRun& session, std::int64_t n, std::int64_t rows) {
   std::vector<Problem> problems{make_problem(session.dtype(), n, rows)};
   const Problem unscaled = with_scale(out_of_place(problems.front()), 1.0);
   if (session.supports(unscaled)) problems.push_back(unscaled);
@@ -47,13 +47,13 @@ std::vector<std::int64_t> all_indices(std::int64_t n) {
   return indices;
 }
 
-bool integers_are_exact(Session& session, const Numerics& numerics) {
+bool integers_are_exact(ConformanceRun& session, const Numerics& numerics) {
   if (!numerics.promises.integer_exact) session.skip("the plan does not promise exact integers");
   return numerics.promises.integer_exact;
 }
 
 /// Row r holds values[r mod 8] at columns[r]; the result is that column of H, times the constant.
-void impulse_rows(Session& session, Problem problem, std::span<const std::int64_t> columns) {
+void impulse_rows(ConformanceRun& session, Problem problem, std::span<const std::int64_t> columns) {
   constexpr double kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
   problem.rows = static_cast<std::int64_t>(columns.size());
   const Dtype dtype = session.dtype();
@@ -92,7 +92,8 @@ std::int64_t integer_butterflies(std::vector<std::int64_t>& row) {
   return largest;
 }
 
-void integer_rows_of(Session& session, const Problem& problem, InputClass input_class, std::uint64_t seed) {
+void integer_rows_of(ConformanceRun& session, const Problem& problem, InputClass input_class,
+                     std::uint64_t seed) {
   const std::unique_ptr<Plan> plan = session.plan(problem);
   const Numerics numerics = plan->numerics();
   if (!integers_are_exact(session, numerics)) return;
@@ -137,7 +138,7 @@ std::int64_t order_of_symmetry(const Operator& op) {
 using RowMap =
     std::function<void(std::int64_t map, std::span<const std::byte> from, std::span<std::byte> to)>;
 
-void symmetry(Session& session, std::int64_t n, std::int64_t count, const RowMap& map_input,
+void symmetry(ConformanceRun& session, std::int64_t n, std::int64_t count, const RowMap& map_input,
               const RowMap& map_output, const std::string& what, double stretch = 1.0) {
   for (const std::uint64_t seed : {kSeed, kSeed + 1}) {
     const Problem problem = make_problem(session.dtype(), n, count + 1);
@@ -169,7 +170,7 @@ void shift_and_modulate(Dtype dtype, std::int64_t shift, std::int64_t modulation
 
 // A1. One-hot rows name every entry of H; all columns up to n = 4096. Values differ from row to row, so that
 // rows that change places show. This also tells natural (Hadamard) order from sequency order.
-void impulses(Session& session) {
+void impulses(ConformanceRun& session) {
   constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 21;
   for (const std::int64_t n : session.sizes()) {
     bool all_columns = n <= 4096;
@@ -187,7 +188,7 @@ void impulses(Session& session) {
 }
 
 // A2. A row of H gives n times a one-hot row: all cancellation is exact.
-void walsh_rows(Session& session) {
+void walsh_rows(ConformanceRun& session) {
   const Dtype dtype = session.dtype();
   for (const std::int64_t n : session.sizes()) {
     const std::vector<std::int64_t> indices = n <= 128 ? all_indices(n) : telling_indices(n);
@@ -211,7 +212,7 @@ void walsh_rows(Session& session) {
 }
 
 // A3, A4, A5, A7. Integers against 64-bit integer arithmetic; for odd log2 n against the plan's constants.
-void integer_rows(Session& session) {
+void integer_rows(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     for (const Problem& problem : exact_problems(session, n, std::max<std::int64_t>(16384 / n, 2) + 1)) {
       for (const InputClass input_class :
@@ -223,7 +224,7 @@ void integer_rows(Session& session) {
 }
 
 // A6. Nothing comes from nothing: +0 and -0 give zeros.
-void zero_rows(Session& session) {
+void zero_rows(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     for (const Problem& problem : exact_problems(session, n, 5)) {
       const Bytes input = make_input(problem, InputClass::zero, kSeed);
@@ -234,7 +235,7 @@ void zero_rows(Session& session) {
 
 // A8. The declared arithmetic, emulated on the host, reproduces every bit on random data. The strongest check
 // there is: it leaves no room for a tolerance.
-void emulation(Session& session) {
+void emulation(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     for (const double scale : {orthonormal_scale(n), 0.3}) {
       const Problem problem =
@@ -262,7 +263,7 @@ void emulation(Session& session) {
 }
 
 // A9. Over the bits of the Sylvester factor: x(j xor a) gives (-1)^<i,a> y(i).
-void xor_shift(Session& session) {
+void xor_shift(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
     if (!plan->numerics().promises.xor_shift_exact) {
@@ -285,7 +286,7 @@ void xor_shift(Session& session) {
 }
 
 // A10. Over the same bits: (-1)^<j,a> x(j) gives y(i xor a).
-void modulation(Session& session) {
+void modulation(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
     if (!plan->numerics().promises.modulation_exact) {
@@ -308,7 +309,7 @@ void modulation(Session& session) {
 }
 
 // A11. Rounding to nearest even, and truncation, are odd functions.
-void negation(Session& session) {
+void negation(ConformanceRun& session) {
   const Dtype dtype = session.dtype();
   const RowMap negate = [dtype](std::int64_t, std::span<const std::byte> from, std::span<std::byte> to) {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(from.size()) / bytes_of(dtype); ++i) {
@@ -321,7 +322,7 @@ void negation(Session& session) {
 
 // A12. Away from the subnormals a power of two changes exponents only. 16-bit data are integers of size 64:
 // every intermediate, and every result times 1/8, is then at least 2^-11, whatever the factors of the stages.
-void power_of_two_scaling(Session& session) {
+void power_of_two_scaling(ConformanceRun& session) {
   const Dtype dtype = session.dtype();
   const RowMap scale = [dtype](std::int64_t k, std::span<const std::byte> from, std::span<std::byte> to) {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(from.size()) / bytes_of(dtype); ++i) {

@@ -38,7 +38,7 @@ std::int64_t rows_around(std::int64_t n) {
 /// Random rows, one of which gets exceptional values; the run without them is the reference for the others.
 class Exceptional {
  public:
-  Exceptional(Session& session, std::int64_t n)
+  Exceptional(ConformanceRun& session, std::int64_t n)
       : session_(session),
         problem_(make_problem(session.dtype(), n, rows_around(n))),
         plan_(session.plan(problem_)),
@@ -119,7 +119,7 @@ class Exceptional {
     }
   }
 
-  Session& session_;
+  ConformanceRun& session_;
   Problem problem_;
   std::unique_ptr<Plan> plan_;
   Numerics numerics_;
@@ -127,7 +127,8 @@ class Exceptional {
 };
 
 /// Rows +-amplitude times rows of H: every partial sum of every order is as large as it can be.
-void walsh_amplitude_rows(Session& session, std::int64_t n, double amplitude, const std::string& what) {
+void walsh_amplitude_rows(ConformanceRun& session, std::int64_t n, double amplitude,
+                          const std::string& what) {
   Problem problem = make_problem(session.dtype(), n, std::clamp<std::int64_t>(4096 / n, 3, 33));
   const std::unique_ptr<Plan> plan = session.plan(problem);
   reference::Matrix values(problem.rows, n);
@@ -148,7 +149,7 @@ void walsh_amplitude_rows(Session& session, std::int64_t n, double amplitude, co
 }
 
 /// Sixteen equal leading values: sums of 16 are 16 times as large, whatever the scale does later.
-void leading_sixteen(Session& session, std::int64_t n, double value) {
+void leading_sixteen(ConformanceRun& session, std::int64_t n, double value) {
   const Problem problem = make_problem(session.dtype(), n, 3);
   const std::unique_ptr<Plan> plan = session.plan(problem);
   reference::Matrix values = reference::Matrix::Zero(problem.rows, n);
@@ -166,7 +167,7 @@ void leading_sixteen(Session& session, std::int64_t n, double value) {
 }  // namespace
 
 // C1, C4, C5: one NaN makes its whole row NaN, whatever its payload, and touches no other row.
-void nan_in_a_row(Session& session) {
+void nan_in_a_row(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     Exceptional exceptional(session, n);
     const std::int64_t rows[] = {1, exceptional.rows() / 2, 0, exceptional.rows() - 1};
@@ -180,7 +181,7 @@ void nan_in_a_row(Session& session) {
 }
 
 // C2, C3: infinities travel with the signs of H; where they meet with both signs, NaN.
-void infinities_in_a_row(Session& session) {
+void infinities_in_a_row(ConformanceRun& session) {
   const std::uint32_t plus = encode(session.dtype(), kInfinity), minus = plus | sign_bit(session.dtype());
   for (const std::int64_t n : session.sizes()) {
     Exceptional exceptional(session, n);
@@ -195,7 +196,7 @@ void infinities_in_a_row(Session& session) {
 }
 
 // C6: rows behind the last one do not take part: 0 * NaN from a masked tail would show here.
-void behind_the_last_row(Session& session) {
+void behind_the_last_row(ConformanceRun& session) {
   constexpr std::int64_t kBehind = 17;
   const Dtype dtype = session.dtype();
   for (const std::int64_t n : session.sizes()) {
@@ -221,7 +222,7 @@ void behind_the_last_row(Session& session) {
 }
 
 // C7, C8: results beyond the range become infinities of the right sign, and nothing else does.
-void overflow(Session& session) {
+void overflow(ConformanceRun& session) {
   const double largest = format_of(session.dtype()).max_finite;
   for (const std::int64_t n : session.sizes()) {
     const double growth = orthonormal_scale(n) * static_cast<double>(n);  // of the result over the amplitude
@@ -236,7 +237,7 @@ void overflow(Session& session) {
 }
 
 // C9: up to the declared growth of the intermediates every result is finite and right.
-void near_the_range_limit(Session& session) {
+void near_the_range_limit(ConformanceRun& session) {
   const double largest = format_of(session.dtype()).max_finite;
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = make_problem(session.dtype(), n, 1);
@@ -249,7 +250,7 @@ void near_the_range_limit(Session& session) {
 }
 
 // C10, C11: subnormal inputs and results are kept, unless the plan declares that they are flushed to zero.
-void subnormals(Session& session) {
+void subnormals(ConformanceRun& session) {
   const Dtype dtype = session.dtype();
   const double quantum = std::ldexp(1.0, format_of(dtype).min_exponent + 1 - format_of(dtype).precision);
   for (const std::int64_t n : session.sizes()) {

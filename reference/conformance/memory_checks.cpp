@@ -25,7 +25,7 @@ struct Pattern {
   Bytes input, output;
 };
 
-Pattern judged_pattern(Session& session, std::int64_t n, std::int64_t rows = 7) {
+Pattern judged_pattern(ConformanceRun& session, std::int64_t n, std::int64_t rows = 7) {
   Pattern pattern{make_problem(session.dtype(), n, rows), {}, {}};
   pattern.input = make_input(pattern.problem, InputClass::normal, kSeed);
   pattern.output = session.execute_and_judge(pattern.problem, InputClass::normal, pattern.input,
@@ -35,8 +35,8 @@ Pattern judged_pattern(Session& session, std::int64_t n, std::int64_t rows = 7) 
 
 /// Repeats the pattern over the problem, runs it, and compares every row; a row in another layout for which
 /// the plan does not promise the same bits is judged against FP64 instead.
-void expect_pattern(Session& session, const Pattern& pattern, const Problem& problem, const std::string& what,
-                    const Execution& how = {}) {
+void expect_pattern(ConformanceRun& session, const Pattern& pattern, const Problem& problem,
+                    const std::string& what, const Execution& how = {}) {
   const bool same_layout = problem.placement == pattern.problem.placement && problem.contiguous() &&
                            how.in_offset == 0 && how.out_offset == 0;
   if (same_layout || session.plan(problem)->numerics().promises.layout_invariant) {
@@ -51,7 +51,7 @@ void expect_pattern(Session& session, const Pattern& pattern, const Problem& pro
 }
 
 /// Fails unless the call throws BadRequest.
-void expect_bad_request(Session& session, const std::string& what, const std::function<void()>& call) {
+void expect_bad_request(ConformanceRun& session, const std::string& what, const std::function<void()>& call) {
   try {
     call();
   } catch (const BadRequest&) {
@@ -66,7 +66,7 @@ class UntouchedBuffers {
   UntouchedBuffers(Memory memory, std::int64_t bytes)
       : a(memory, static_cast<std::size_t>(bytes)), b(memory, static_cast<std::size_t>(bytes)) {}
 
-  void expect_untouched(Session& session, const std::string& what) const {
+  void expect_untouched(ConformanceRun& session, const std::string& what) const {
     synchronize(a.memory());
     for (const Buffer* buffer : {&a, &b}) {
       Bytes bytes(buffer->bytes());
@@ -84,7 +84,7 @@ class UntouchedBuffers {
 }  // namespace
 
 // A plan says of itself what it was asked for, and its steps are some.
-void declarations(Session& session) {
+void declarations(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = make_problem(session.dtype(), n, 3, Placement::out_of_place);
     const std::unique_ptr<Plan> plan = session.plan(problem);
@@ -109,7 +109,7 @@ void declarations(Session& session) {
 
 // D1. No rows: no launch, no error, nothing written, whatever the pointers. Ragged counts: every row is the
 // same row.
-void row_counts(Session& session) {
+void row_counts(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const bool invariant =
         session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.batch_invariant;
@@ -133,7 +133,7 @@ void row_counts(Session& session) {
 
 // D2. The trigger of the published kernel's tail path: short rows, more than 8192 of them, rows mod 8 = 1 ..
 // 4, run after run, with NaN left in shared memory and in the output. It failed in 3 to 35 of 201 runs.
-void tail_rows(Session& session) {
+void tail_rows(ConformanceRun& session) {
   const int runs = session.on_device() ? 40 : 2;
   for (const std::int64_t n : session.sizes()) {
     if (n > 256) continue;
@@ -165,7 +165,7 @@ void tail_rows(Session& session) {
 
 // D3. What is not supported is refused by plan() with the very sentence of supports(), before there is
 // anything to execute.
-void unsupported_problems(Session& session) {
+void unsupported_problems(ConformanceRun& session) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 40;
   for (const std::int64_t n : {std::int64_t{-4}, std::int64_t{0}, std::int64_t{3}, std::int64_t{12},
                                std::int64_t{1000}, kHuge, kHuge + 1}) {
@@ -187,7 +187,7 @@ void unsupported_problems(Session& session) {
 }
 
 // D4. Rows further apart than n: the same bits, and the gaps (NaN in the input) are neither read nor written.
-void strides(Session& session) {
+void strides(ConformanceRun& session) {
   constexpr std::int64_t kRows = 23;  // of the pattern, too: a plan may promise its bits for one row count
   for (const std::int64_t n : session.sizes()) {
     const Pattern pattern = judged_pattern(session, n, kRows);
@@ -217,7 +217,7 @@ void strides(Session& session) {
 
 // D5. A pointer off the 16-byte grid gives the right result, or is refused before anything is written; which
 // of the two is said by Plan::alignment().
-void misaligned_pointers(Session& session) {
+void misaligned_pointers(ConformanceRun& session) {
   constexpr std::int64_t kRows = 13;
   for (const std::int64_t n : session.sizes()) {
     const Pattern pattern = judged_pattern(session, n, kRows);
@@ -251,7 +251,7 @@ void misaligned_pointers(Session& session) {
 
 // D6, D7, D8. In place equals out of place bit for bit; the old contents of the output do not matter; the
 // input of an out-of-place plan survives (execute() compares it).
-void placements(Session& session) {
+void placements(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Pattern pattern = judged_pattern(session, n, 19);
     const Problem apart = out_of_place(pattern.problem);
@@ -263,7 +263,7 @@ void placements(Session& session) {
 }
 
 // D8. Null, overlapping and unequal pointers are refused before anything is written.
-void refused_pointers(Session& session) {
+void refused_pointers(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem inside = make_problem(session.dtype(), n, 4), apart = out_of_place(inside);
     const std::unique_ptr<Plan> in_place = session.plan(inside), out_of_place_plan = session.plan(apart);
@@ -288,7 +288,7 @@ void refused_pointers(Session& session) {
 }
 
 // E1, E2. Ten runs give the same bits, with NaN left in shared memory in between.
-void repeated_runs(Session& session) {
+void repeated_runs(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem =
         out_of_place(make_problem(session.dtype(), n, std::max<std::int64_t>(8192 / n, 2) + 1));
@@ -304,7 +304,7 @@ void repeated_runs(Session& session) {
 }
 
 // E3. A row's result does not depend on how many rows there are, where it stands, or what its neighbours are.
-void batch_invariance(Session& session) {
+void batch_invariance(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem many = make_problem(session.dtype(), n, std::clamp<std::int64_t>(16384 / n, 9, 301) | 1);
     const Bytes input = make_input(many, InputClass::normal, kSeed);
@@ -334,7 +334,7 @@ void batch_invariance(Session& session) {
 }
 
 // For compute-sanitizer: every access pattern with few launches, and right results.
-void small_shapes(Session& session) {
+void small_shapes(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const std::int64_t rows = n <= 256 ? 11 : 3;
     const Pattern pattern = judged_pattern(session, n, rows);
@@ -362,7 +362,7 @@ void small_shapes(Session& session) {
   }
 }
 
-void crowded_shapes(Session& session) {
+void crowded_shapes(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     if (n < 1024) continue;  // blocks of shorter rows do not stay for a second one
     for (const std::int64_t rows : {1, 2, 7, 25})

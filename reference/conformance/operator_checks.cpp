@@ -108,11 +108,11 @@ std::vector<std::int64_t> telling_columns(const Operator& op) {
 }
 
 /// Scale 1 leaves the integers as they are; the orthonormal one is irrational for most orders, and rounds.
-std::vector<Problem> exact_problems(const Session& session, const Operator& op, std::int64_t rows) {
+std::vector<Problem> exact_problems(const ConformanceRun& session, const Operator& op, std::int64_t rows) {
   return {unscaled(session.dtype(), op, rows), make_problem(session.dtype(), op, rows)};
 }
 
-bool promises_integers(Session& session, const Plan& plan) {
+bool promises_integers(ConformanceRun& session, const Plan& plan) {
   if (!plan.numerics().promises.integer_exact) session.skip("exact integers are not promised");
   return plan.numerics().promises.integer_exact;
 }
@@ -120,7 +120,7 @@ bool promises_integers(Session& session, const Plan& plan) {
 }  // namespace
 
 // One-hot rows name the entries of the matrix, which are known by its definition alone.
-void operator_entries(Session& session) {
+void operator_entries(ConformanceRun& session) {
   constexpr std::int64_t kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
   for (const Operator& op : session.operators()) {
     const ExactOperator exact = exact_operator(op, session.dtype());
@@ -142,7 +142,7 @@ void operator_entries(Session& session) {
 }
 
 // Integer rows, bit for bit.
-void operator_integers(Session& session) {
+void operator_integers(ConformanceRun& session) {
   for (const Operator& op : session.operators()) {
     const ExactOperator exact = exact_operator(op, session.dtype());
     for (const Problem& problem : exact_problems(session, op, 5)) {
@@ -159,7 +159,7 @@ void operator_integers(Session& session) {
 
 // <Op x, u> = <x, Op^T u>, in integers: the plan against that of the transposed operator, no truth between
 // them. With a base that is not symmetric a missing transpose shows.
-void operator_adjoint(Session& session) {
+void operator_adjoint(ConformanceRun& session) {
   constexpr std::int64_t kRows = 5;
   for (const Operator& op : session.operators()) {
     const Problem forward = unscaled(session.dtype(), op, kRows),
@@ -187,7 +187,7 @@ void operator_adjoint(Session& session) {
 }
 
 // Op^T Op x = c x, c = n for factors of +-1: one-hot and two-hot rows, whose results are exact at every step.
-void operator_inverse(Session& session) {
+void operator_inverse(ConformanceRun& session) {
   constexpr std::int64_t kRows = 8;
   for (const Operator& op : session.operators()) {
     const Problem forward = unscaled(session.dtype(), op, kRows),
@@ -214,7 +214,7 @@ void operator_inverse(Session& session) {
 }
 
 // Random rows by the tolerances of the plan's steps, and bit for bit where the steps have an emulation.
-void operator_inputs(Session& session) {
+void operator_inputs(ConformanceRun& session) {
   for (const Operator& op : session.operators()) {
     const std::int64_t rows = std::clamp<std::int64_t>(16384 / op.n(), 3, 33) | 1;
     const Problem problem = make_problem(session.dtype(), op, rows);
@@ -234,7 +234,7 @@ void operator_inputs(Session& session) {
 }
 
 // NaN and infinities follow IEEE 754 on the direct sum in their own row, and reach no other one.
-void operator_nonfinite(Session& session) {
+void operator_nonfinite(ConformanceRun& session) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   struct Special {
@@ -281,7 +281,7 @@ void operator_nonfinite(Session& session) {
 }
 
 // Row counts, placements, strides and offsets: every row is the same row.
-void operator_shapes(Session& session) {
+void operator_shapes(ConformanceRun& session) {
   for (const Operator& op : session.operators()) {
     const Problem few = make_problem(session.dtype(), op, 3);
     const Bytes rows = make_input(few, InputClass::normal, kSeed);

@@ -91,8 +91,9 @@ void PrologueData::add_to(Operands& operands) const {
   operands.epsilon = epsilon;
 }
 
-Session::Session(const Variant& variant, Dtype dtype, const DeviceInfo& device,
-                 std::span<const std::int64_t> sizes, std::span<const std::string_view> operators)
+ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const DeviceInfo& device,
+                               std::span<const std::int64_t> sizes,
+                               std::span<const std::string_view> operators)
     : variant_(variant), dtype_(dtype), device_(device) {
   for (const std::int64_t n : sizes) {
     if (const Support support = variant.supports(make_problem(dtype, n, 1), device); support) {
@@ -112,13 +113,13 @@ Session::Session(const Variant& variant, Dtype dtype, const DeviceInfo& device,
   }
 }
 
-void Session::fail(std::string message) {
+void ConformanceRun::fail(std::string message) {
   ++report_.failure_count;
   if (report_.failures.size() < Report::kMostFailures) report_.failures.push_back(std::move(message));
 }
 
-void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t begin, std::int64_t end,
-                          const std::string& what) {
+void ConformanceRun::expect_same(const Bytes& before, const Bytes& after, std::int64_t begin,
+                                 std::int64_t end, const std::string& what) {
   if (std::equal(before.begin() + begin, before.begin() + end, after.begin() + begin)) return;
   std::int64_t at = begin;
   while (before[static_cast<std::size_t>(at)] == after[static_cast<std::size_t>(at)])
@@ -128,7 +129,7 @@ void Session::expect_same(const Bytes& before, const Bytes& after, std::int64_t 
                    static_cast<int>(after[static_cast<std::size_t>(at)])));
 }
 
-void Session::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
+void ConformanceRun::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
   if (!problem.paging.is_none()) return;  // judged as a whole
   const std::int64_t bits =
       problem.encoding.is_plain() ? 8 * bytes_of(problem.out.dtype) : code_bits(problem.encoding.format);
@@ -144,20 +145,20 @@ void Session::expect_untouched(const Problem& problem, const Bytes& before, cons
               fmt::format("{}: memory behind the last row was written", to_string(problem)));
 }
 
-Bytes Session::execute(const Plan& plan, const Bytes& input, const Execution& how) {
+Bytes ConformanceRun::execute(const Plan& plan, const Bytes& input, const Execution& how) {
   Bytes none;
   return run(plan, input, how, 1.0F, none);
 }
 
-EncodedBytes Session::execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale,
-                                      const Execution& how) {
+EncodedBytes ConformanceRun::execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale,
+                                             const Execution& how) {
   EncodedBytes result;
   result.codes = run(plan, input, how, tensor_scale, result.scales);
   return result;
 }
 
-Bytes Session::run(const Plan& plan, const Bytes& input, const Execution& how, float tensor_scale,
-                   Bytes& scales) {
+Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution& how, float tensor_scale,
+                          Bytes& scales) {
   const Problem& problem = plan.problem();
   const bool in_place = problem.placement == Placement::in_place;
   const auto offset_bytes = [&](std::int64_t elements) {
@@ -234,16 +235,16 @@ Bytes Session::run(const Plan& plan, const Bytes& input, const Execution& how, f
   return output;
 }
 
-void Session::expect_exact(const Problem& problem, const Bytes& want, const Bytes& got,
-                           const std::string& what) {
+void ConformanceRun::expect_exact(const Problem& problem, const Bytes& want, const Bytes& got,
+                                  const std::string& what) {
   if (want == got) return;
   const reference::Verdict verdict = reference::compare_exact(problem, want.data(), got.data());
   if (!verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, verdict.message));
 }
 
-void Session::expect_same_row(const Problem& want_problem, const Bytes& want, std::int64_t want_row,
-                              const Problem& got_problem, const Bytes& got, std::int64_t got_row,
-                              const std::string& what) {
+void ConformanceRun::expect_same_row(const Problem& want_problem, const Bytes& want, std::int64_t want_row,
+                                     const Problem& got_problem, const Bytes& got, std::int64_t got_row,
+                                     const std::string& what) {
   const auto wanted = row_of(want_problem, want, want_row), found = row_of(got_problem, got, got_row);
   if (std::equal(wanted.begin(), wanted.end(), found.begin(), found.end())) return;
   std::int64_t column = 0;
@@ -255,15 +256,15 @@ void Session::expect_same_row(const Problem& want_problem, const Bytes& want, st
                    bits_at(dtype_, wanted.data(), column)));
 }
 
-void Session::expect_same_rows(const Problem& want_problem, const Bytes& want, const Problem& got_problem,
-                               const Bytes& got, const std::string& what) {
+void ConformanceRun::expect_same_rows(const Problem& want_problem, const Bytes& want,
+                                      const Problem& got_problem, const Bytes& got, const std::string& what) {
   for (std::int64_t row = 0; row < got_problem.rows; ++row) {
     expect_same_row(want_problem, want, row % want_problem.rows, got_problem, got, row, what);
   }
 }
 
-Bytes Session::execute_and_judge(const Problem& problem, reference::InputClass input_class,
-                                 const Bytes& input, const std::string& what, const Execution& how) {
+Bytes ConformanceRun::execute_and_judge(const Problem& problem, reference::InputClass input_class,
+                                        const Bytes& input, const std::string& what, const Execution& how) {
   const std::unique_ptr<Plan> made = plan(problem);
   Bytes output = execute(*made, input, how);
   const OperatorData data(problem.op, problem.dtype());

@@ -1,6 +1,6 @@
-// One conformance check looks at one variant and one dtype on one machine. A Session is what it works with:
-// it makes plans, runs them in guarded memory, and collects what is wrong. Checks take any Variant, so that
-// broken ones can be fed to them (broken_variants.hpp).
+// One conformance check looks at one variant and one dtype on one machine. A ConformanceRun is what it works
+// with: it makes plans, runs them in guarded memory, and collects what is wrong. Checks take any Variant, so
+// that broken ones can be fed to them (broken_variants.hpp).
 #pragma once
 
 #include <cstddef>
@@ -84,12 +84,13 @@ std::span<const std::string_view> all_encodings();
 /// The out-of-place problem with this encoding; nothing where the encoding does not fit n or the dtype.
 std::optional<Problem> encoded(Problem problem, std::string_view encoding);
 
-class Session {
+class ConformanceRun {
  public:
   /// `sizes` are the row lengths to look at, and `operators` the texts of operators beside them: those that
   /// the variant supports here.
-  Session(const Variant& variant, Dtype dtype, const DeviceInfo& device, std::span<const std::int64_t> sizes,
-          std::span<const std::string_view> operators = all_operators());
+  ConformanceRun(const Variant& variant, Dtype dtype, const DeviceInfo& device,
+                 std::span<const std::int64_t> sizes,
+                 std::span<const std::string_view> operators = all_operators());
 
   const Variant& variant() const { return variant_; }
   Dtype dtype() const { return dtype_; }

@@ -21,19 +21,20 @@ std::int64_t rows_for(std::int64_t n, std::int64_t elements) {
 }
 
 /// Placement alternates with the seed.
-Problem problem_for(const Session& session, std::int64_t n, std::int64_t elements, std::uint64_t seed) {
+Problem problem_for(const ConformanceRun& session, std::int64_t n, std::int64_t elements,
+                    std::uint64_t seed) {
   return make_problem(session.dtype(), n, rows_for(n, elements),
                       seed % 2 == 0 ? Placement::out_of_place : Placement::in_place);
 }
 
-void judge_class(Session& session, InputClass input_class, std::int64_t n, std::int64_t elements,
+void judge_class(ConformanceRun& session, InputClass input_class, std::int64_t n, std::int64_t elements,
                  std::uint64_t seed) {
   const Problem problem = problem_for(session, n, elements, seed);
   session.execute_and_judge(problem, input_class, make_input(problem, input_class, seed),
                             fmt::format("{} input with seed {}", reference::name_of(input_class), seed));
 }
 
-void judge_classes(Session& session, bool smooth, std::int64_t elements) {
+void judge_classes(ConformanceRun& session, bool smooth, std::int64_t elements) {
   for (const InputClass input_class : reference::all_input_classes()) {
     if (reference::is_smooth(input_class) != smooth) continue;
     for (const std::int64_t n : session.sizes()) {
@@ -46,7 +47,7 @@ void judge_classes(Session& session, bool smooth, std::int64_t elements) {
 }  // namespace
 
 // B1 to B5, B9: T1 to T5 on every smooth class.
-void smooth_inputs(Session& session) {
+void smooth_inputs(ConformanceRun& session) {
   judge_classes(session, true, std::int64_t{1} << 15);
   for (const std::int64_t n : session.large_sizes()) {
     judge_class(session, InputClass::normal, n, std::int64_t{1} << 17, kSeeds[0]);
@@ -54,7 +55,7 @@ void smooth_inputs(Session& session) {
 }
 
 // B6, B7, B10: element and row bounds on everything else, integers and adversarial inputs included.
-void structured_inputs(Session& session) {
+void structured_inputs(ConformanceRun& session) {
   judge_classes(session, false, std::int64_t{1} << 13);
   for (const std::int64_t n : session.large_sizes()) {
     judge_class(session, InputClass::massive_channel, n, std::int64_t{1} << 17, kSeeds[0]);
@@ -63,7 +64,7 @@ void structured_inputs(Session& session) {
 }
 
 // B8. The relative error does not depend on the size of the data, down to the subnormals and up to the range.
-void scale_sweep(Session& session) {
+void scale_sweep(ConformanceRun& session) {
   const Format format = format_of(session.dtype());
   for (const std::int64_t n : session.sizes()) {
     for (const int exponent : {-20, -16, -12, -8, -4, 4, 8, 12}) {
@@ -84,7 +85,7 @@ void scale_sweep(Session& session) {
 // E5. fp32 registers in any order: nearly every 16-bit result is the correctly rounded one, so that two such
 // variants agree in at least 99.9 % of their results (docs/numerics.md, Bitwise symmetries: 99.94 to
 // 99.99 % measured).
-void bit_match(Session& session) {
+void bit_match(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const Problem problem = problem_for(session, n, std::int64_t{1} << 16, kSeeds[0]);
     const std::unique_ptr<Plan> plan = session.plan(problem);

@@ -57,12 +57,10 @@ std::vector<std::string_view> names_to_try(const Guide& guide, const Problem& pr
 }
 
 std::vector<const Variant*> candidates(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
-  std::vector<const Variant*> supporting;
-  for (const std::string_view name : names_to_try(guide, problem)) {
-    const Variant& candidate = find_variant(name);
-    if (candidate.supports(problem, device)) supporting.push_back(&candidate);
-  }
-  return supporting;
+  std::vector<const Variant*> named;
+  for (const std::string_view name : names_to_try(guide, problem))
+    named.push_back(&find_variant(name));
+  return supporting<Transforms>(named, problem, device);
 }
 
 struct Picked {
@@ -171,16 +169,16 @@ std::vector<const Variant*> candidates(const Problem& problem, const DeviceInfo&
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const Guide guide = guide_for(device);
-  const std::vector<const Variant*> supporting = candidates(guide, problem, device);
+  const std::vector<const Variant*> able = candidates(guide, problem, device);
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
-  Picked picked = pick(supporting, problem, device, kAny);
+  Picked picked = pick(able, problem, device, kAny);
   if (!picked.plan) {
     throw BadRequest(concat("auto: none of ", joined(names_to_try(guide, problem), ", "), " takes ",
                             to_string(problem), " with one rounding"));
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;
-  if (picked.plan->alignment() > element) for_odd_pointers = pick(supporting, problem, device, element);
+  if (picked.plan->alignment() > element) for_odd_pointers = pick(able, problem, device, element);
   const bool all_alike = serves_all_alike(guide, problem, device, picked);
   return std::make_unique<AutoPlan>(problem, std::move(picked), std::move(for_odd_pointers), guide.name,
                                     all_alike);

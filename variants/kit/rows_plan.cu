@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 
 namespace fwht::rows {
 namespace {
@@ -30,9 +30,7 @@ std::string name_of(Form form) {
 }
 
 void allow_shared_memory(const Choice& choice) {
-  const int bytes = choice.shared_bytes();
-  if (bytes <= 48 * 1024) return;
-  FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(choice.kernel, choice.shared_bytes());
 }
 
 std::int64_t blocks_of(const Problem& problem, const Choice& choice) {
@@ -43,9 +41,7 @@ std::int64_t blocks_of(const Problem& problem, const Choice& choice) {
 /// next wait in places that this one still needs.
 bool leaves_room(const Choice& choice, std::int64_t blocks, const DeviceInfo& device) {
   allow_shared_memory(choice);
-  int resident = 0;
-  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, choice.kernel, choice.tile().threads,
-                                                          static_cast<std::size_t>(choice.shared_bytes())));
+  const int resident = resident_blocks(choice.kernel, choice.tile().threads, choice.shared_bytes());
   return 2 * blocks <= std::int64_t{resident} * device.sm_count;
 }
 
@@ -80,9 +76,7 @@ class RowsPlan final : public Plan {
         multiprocessors_(device.sm_count) {
     allow_shared_memory(on_vectors_);
     allow_shared_memory(on_elements_);
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(on_vectors_.kernel)));
-    registers_ = attributes.numRegs;
+    registers_ = registers_of(on_vectors_.kernel);
   }
 
   Numerics numerics() const override { return numerics_; }
@@ -105,19 +99,12 @@ class RowsPlan final : public Plan {
     const Choice& choice = fits_vectors(operands.in, operands.out) ? on_vectors_ : on_elements_;
     const Tile tile = choice.tile();
     // A block moves 1 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
-    cudaLaunchAttribute programmatic{};
-    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    programmatic.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks_of(problem(), choice)));
-    config.blockDim = dim3(static_cast<unsigned>(tile.threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(choice.shared_bytes());
-    config.stream = stream;
-    config.attrs = &programmatic;
-    config.numAttrs = problem().programmatic_launch ? 1 : 0;
-    FWHT_CUDA(
-        cudaLaunchKernelEx(&config, choice.kernel,
-                           batch_of(problem(), tile, factors_, multiprocessors_, operands.in, operands.out)));
+    launch(choice.kernel,
+           {.blocks = blocks_of(problem(), choice),
+            .threads = tile.threads,
+            .shared = choice.shared_bytes(),
+            .programmatic = problem().programmatic_launch},
+           stream, batch_of(problem(), tile, factors_, multiprocessors_, operands.in, operands.out));
   }
 
   bool fits_vectors(const void* in, const void* out) const {

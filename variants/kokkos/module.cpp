@@ -23,7 +23,7 @@ std::string own_object() {
   return known && about.dli_fname != nullptr ? about.dli_fname : "";
 }
 
-Places places() {
+ModuleFolders places() {
   const char* named = std::getenv("FWHT_KOKKOS_MODULES");
   return {named == nullptr ? "" : named, own_object(), config::kBuiltModules, config::kInstalledModules};
 }

@@ -46,7 +46,7 @@ void require_trust(const fs::path& path) {
   }
 }
 
-std::vector<fs::path> recorded_folders(const Places& places) {
+std::vector<fs::path> recorded_folders(const ModuleFolders& places) {
   std::vector<fs::path> folders;
   const fs::path library = places.library;
   if (library.is_absolute() && library.filename().string().starts_with("libfwht.so"))
@@ -58,7 +58,7 @@ std::vector<fs::path> recorded_folders(const Places& places) {
 
 }  // namespace
 
-fs::path find_module(std::string_view file_name, const Places& places) {
+fs::path find_module(std::string_view file_name, const ModuleFolders& places) {
   if (!places.named.empty()) return named_module(file_name, places.named);
   std::vector<std::string> searched;
   for (const fs::path& folder : recorded_folders(places)) {

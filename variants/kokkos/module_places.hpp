@@ -8,7 +8,7 @@
 
 namespace fwht::kokkos {
 
-struct Places {
+struct ModuleFolders {
   std::string named;      ///< FWHT_KOKKOS_MODULES; empty where it is not set
   std::string library;    ///< the object that holds this code: a program, or libfwht.so
   std::string built;      ///< the folder of the build, as the configuration recorded it
@@ -20,6 +20,6 @@ struct Places {
 /// another user than root and this one, or that everybody may write, is refused but where the user named it.
 /// Throws BadRequest for a named folder that is not absolute or does not have it, std::runtime_error
 /// otherwise, with the places or the reason.
-std::filesystem::path find_module(std::string_view file_name, const Places& places);
+std::filesystem::path find_module(std::string_view file_name, const ModuleFolders& places);
 
 }  // namespace fwht::kokkos

@@ -41,7 +41,7 @@ class ModulePlaces : public testing::Test {
   }
 
   fs::path root;
-  Places places;
+  ModuleFolders places;
 };
 
 // What an attacker plants where anybody may write: folders above the program were once searched.

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "variants/kit/launch_regime.hpp"
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
@@ -164,12 +165,9 @@ class KroneckerPlan final : public Plan {
                               : sign_table(launch_.shape, choice_.order, choice_.slow),
                    second_table(launch_, choice_.second), static_cast<std::size_t>(fragment_words_)),
         tiles_((problem.rows + launch_.shape.rows - 1) / launch_.shape.rows) {
-    FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel_));
-    registers_ = attributes.numRegs;
-    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel_, launch_.threads(),
-                                                            static_cast<std::size_t>(shared_bytes())));
+    allow_shared(kernel_, shared_bytes());
+    registers_ = registers_of(kernel_);
+    blocks_per_sm_ = resident_blocks(kernel_, launch_.threads(), shared_bytes());
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
     const std::int64_t at_once = launch_.places > 0 ? 1 : launch_.teams;  // tiles that a block begins with
     blocks_ =
@@ -225,25 +223,14 @@ class KroneckerPlan final : public Plan {
                      {},
                      static_cast<int>(p.rows)};
     if (is_encoded()) work.out = encoder::output_of(p, operands, group_in_row(p));
-    cudaLaunchAttribute attributes[2]{};
-    unsigned count = 0;
-    if (p.programmatic_launch) {
-      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (choice_.cluster() > 1) {
-      attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count++].val.clusterDim = {static_cast<unsigned>(choice_.cluster()), 1, 1};
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks_));
-    config.blockDim = dim3(static_cast<unsigned>(launch_.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = count;
     void* arguments[] = {&maps, &work};
-    FWHT_CUDA(cudaLaunchKernelExC(&config, kernel_, arguments));
+    launch_at(kernel_,
+              {.blocks = blocks_,
+               .threads = launch_.threads(),
+               .shared = shared_bytes(),
+               .cluster = choice_.cluster(),
+               .programmatic = p.programmatic_launch},
+              stream, arguments);
   }
 
   bool is_encoded() const { return !problem().encoding.is_plain(); }

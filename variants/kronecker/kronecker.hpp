@@ -12,6 +12,7 @@
 #include "common/contract/operator.hpp"
 #include "common/contract/variant.hpp"
 #include "common/device/ptx/fragments.hpp"
+#include "common/device/ptx/wgmma_descriptor.hpp"
 #include "common/host/bits.hpp"
 #include "variants/kit/signs.hpp"
 
@@ -241,16 +242,13 @@ std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows,
 /// Factor by factor: matrices exact, Sylvester by additions and split stages, one rounding.
 Numerics numerics_of(const Problem& problem);
 
-/// Matrix descriptor (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29 leading dimension byte
-/// offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63 swizzle mode: 1, 2 or 3
-/// for 128, 64 or 32 bytes. MN-major: a line of columns after the other; the leading dimension is the next
-/// line's columns, the stride the next 8 rows.
-constexpr std::uint64_t descriptor(std::uint32_t shared_address, int line) {
-  const auto leading = static_cast<std::uint64_t>(16 * 2 * line),
-             stride = static_cast<std::uint64_t>(8 * 2 * line);
-  const std::uint64_t swizzle = line == 64 ? 1 : line == 32 ? 2 : 3;
-  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (leading >> 4 << 16) | (stride >> 4 << 32) |
-         (swizzle << 62);
+/// Matrix descriptor of a box, MN-major: a line of columns after the other; the leading dimension is the next
+/// line's columns, the stride the next 8 rows. A line is swizzled as a whole.
+constexpr std::uint64_t box_descriptor(std::uint32_t shared_address, int line) {
+  return ptx::matrix_descriptor(shared_address, 16 * 2 * line, 8 * 2 * line,
+                                line == 64   ? ptx::Swizzle::bytes_128
+                                : line == 32 ? ptx::Swizzle::bytes_64
+                                             : ptx::Swizzle::bytes_32);
 }
 
 /// 16-byte pieces (8 columns) are exchanged inside 128 bytes of lines: what the piece number of a box's row
@@ -313,11 +311,9 @@ constexpr int second_step_words(int second) {
 constexpr int second_word_of_step(int second, int to, int half, int lane) {
   return (half * (second / 8) + to) * 32 + lane;
 }
-/// Its matrix descriptor: as above, with swizzle mode 0; the leading dimension is the next 8 of k, the stride
-/// the next 8 columns.
+/// Its matrix descriptor: the leading dimension is the next 8 of k, the stride the next 8 columns.
 constexpr std::uint64_t second_descriptor(std::uint32_t shared_address, int second) {
-  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | std::uint64_t(second / 8 * 128 >> 4) << 16 |
-         std::uint64_t{128 >> 4} << 32;
+  return ptx::matrix_descriptor(shared_address, second / 8 * 128, 128);
 }
 constexpr int second_words(const Launch& launch) {
   const int second = launch.shape.second, eights = second / 8;

@@ -18,8 +18,8 @@
 #include "common/device/ptx/tensor_copy.cuh"
 #include "common/device/ptx/wgmma.cuh"
 #include "common/device/storage.cuh"
-#include "variants/kit/row_counter.cuh"
 #include "variants/kit/split_stage.cuh"
+#include "variants/kit/work.cuh"
 #include "variants/kronecker/kronecker.hpp"
 
 namespace fwht::kronecker {
@@ -97,7 +97,7 @@ __device__ void exact_stage(float (&d)[columns / 2], const HeldMatrix<dtype, k_s
 #pragma unroll
   for (int s = 0; s < k_steps; ++s) {
     before_step(s);
-    const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
+    const std::uint64_t b = box_descriptor(tile + s * (16 * columns * 2), line);
     ptx::wgmma_m64k16<dtype, columns>(d, matrix.step[s], b, s > 0);
   }
   ptx::wgmma_commit_group();
@@ -132,7 +132,7 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k
     ptx::wgmma_fence();
 #pragma unroll
     for (int s = 4 * group; s < k_steps && s < 4 * group + 4; ++s) {
-      const std::uint64_t b = descriptor(tile + s * (16 * columns * 2), line);
+      const std::uint64_t b = box_descriptor(tile + s * (16 * columns * 2), line);
       ptx::wgmma_m64k16<dtype, columns>(d, step[s - 4 * group], b, s > 0);
     }
     ptx::wgmma_commit_group();
@@ -208,22 +208,18 @@ class TileSlots {
 class TileTickets {
  public:
   __device__ TileTickets(unsigned* counter, int tiles, int first_tiles, int teams, bool draws)
-      : counter_(counter),
-        tiles_(tiles),
-        first_tiles_(first_tiles),
-        teams_(teams),
+      : work_{counter, tiles, teams, static_cast<unsigned>(first_tiles)},
         draws_(draws && counter != nullptr) {}
   __device__ void draw_ahead() {
-    if (draws_) drawn_ = rows::draw_ticket(counter_, tiles_, teams_);
+    if (draws_) drawn_ = work_.draw();
   }
   /// Of the slot that `tile` leaves.
   __device__ int next_tile(int tile) const {
-    return first_tiles_ + (counter_ == nullptr ? tile : static_cast<int>(drawn_));
+    return work_.tile_of(work_.counter == nullptr ? static_cast<unsigned>(tile) : drawn_);
   }
 
  private:
-  unsigned* counter_;
-  int tiles_, first_tiles_, teams_;
+  rows::CountedWork work_;
   bool draws_;
   unsigned drawn_ = 0;
 };

@@ -114,7 +114,7 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k
           ring.wait_full(full);
         ptx::wgmma_fence();
       }
-      ptx::wgmma_m64k16<dtype, columns>(d, step[s - first], descriptor(ring.box(s), line), s > 0);
+      ptx::wgmma_m64k16<dtype, columns>(d, step[s - first], box_descriptor(ring.box(s), line), s > 0);
     }
     ptx::wgmma_commit_group();
     if (first + together < k_steps) ptx::wgmma_wait_group<0>();  // the registers of the signs are free
@@ -273,7 +273,9 @@ __global__ void __launch_bounds__(128 * teams, 1)
   const Stage2Constants constants(lane);
   const BoxWriter<kLine> writer(ptx::shared_address(staging) + warp_of_block * shape.box_bytes(), lane);
   const auto draw = [&] {
-    return rows::draw_ticket(work.counter, work.tiles, static_cast<int>(gridDim.x)) + ring.kFirst * gridDim.x;
+    const rows::CountedWork counted{work.counter, work.tiles, static_cast<int>(gridDim.x),
+                                    ring.kFirst * gridDim.x};
+    return static_cast<unsigned>(counted.tile_of(counted.draw()));
   };
   bool holds_draw = threadIdx.x == 0;
   unsigned drawn = holds_draw ? draw() : 0;

@@ -36,7 +36,7 @@ std::vector<int> loaded(const Shape& shape, int order, const std::vector<std::ve
 /// "Strides"). A line of columns, 8 of them repeat after the stride, the next columns lie after the leading
 /// dimension, and the pieces are exchanged as above.
 int operand_b(const Shape& shape, const std::vector<int>& memory, int step, int k, int column) {
-  const std::uint64_t fields = descriptor(0, shape.line());
+  const std::uint64_t fields = box_descriptor(0, shape.line());
   const int leading = static_cast<int>(fields >> 16 & 0x3FFF) * 16,
             stride = static_cast<int>(fields >> 32 & 0x3FFF) * 16, line = 128 >> ((fields >> 62) - 1);
   int byte = step * shape.box_bytes() + column * 2 / line * leading + k / 8 * stride + k % 8 * line +

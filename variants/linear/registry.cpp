@@ -1,9 +1,5 @@
 #include "variants/linear/registry.hpp"
 
-#include <string>
-
-#include "common/host/error.hpp"
-
 namespace fwht {
 namespace {
 
@@ -27,17 +23,12 @@ constexpr const LinearVariant* kLadder[] = {
 
 }  // namespace
 
-std::span<const LinearVariant* const> linear_registry() {
+RegistryOf<LinearLayers> linear_registry() {
   return kLadder;
 }
 
 const LinearVariant& find_linear_variant(std::string_view name) {
-  std::string known;
-  for (const LinearVariant* variant : linear_registry()) {
-    if (variant->name == name) return *variant;
-    known += (known.empty() ? "" : ", ") + std::string(variant->name);
-  }
-  throw BadRequest("unknown linear layer '" + std::string(name) + "'; known: " + known);
+  return find_in<LinearLayers>(linear_registry(), name);
 }
 
 }  // namespace fwht

@@ -2,7 +2,6 @@
 // `supports` says so.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "common/contract/linear/variant.hpp"
@@ -19,7 +18,11 @@ namespace linear::rotated { extern const LinearVariant variant; }
 namespace linear::automatic { extern const LinearVariant variant; }
 // clang-format on
 
-std::span<const LinearVariant* const> linear_registry();
+RegistryOf<LinearLayers> linear_registry();
+/// The same, for code that is written for every family.
+inline RegistryOf<LinearLayers> registry_of(LinearLayers) {
+  return linear_registry();
+}
 
 /// Throws BadRequest that lists the known names.
 const LinearVariant& find_linear_variant(std::string_view name);

@@ -1,4 +1,4 @@
-// mma_split: the kernels that write codes, each dtype and format compiled by itself (encoded_*.cu).
+// mma_split: the kernels that write codes, each dtype and format compiled by itself (encoded.cu.in).
 #pragma once
 
 #include "variants/kit/batch.hpp"

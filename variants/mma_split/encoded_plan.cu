@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/memory.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
@@ -78,12 +79,9 @@ class EncodedPlan final : public Plan {
     kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins, rounded)
                                    : kernels_for<Dtype::bf16>(problem, id_, joins, rounded);
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
-      if (kernel == nullptr || shared_bytes() <= 48 * 1024) continue;
-      FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
+      if (kernel != nullptr) allow_shared(kernel, shared_bytes());
     }
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernels_.encode));
-    registers_ = attributes.numRegs;
+    registers_ = registers_of(kernels_.encode);
     if (kernels_.find_largest != nullptr) largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
   }
 
@@ -128,18 +126,13 @@ class EncodedPlan final : public Plan {
   }
 
   void launch(const void* kernel, PreparedBatch& batch, Stream stream, bool overlaps) const {
-    cudaLaunchAttribute programmatic{};
-    programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    programmatic.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks()));
-    config.blockDim = dim3(static_cast<unsigned>(id_.tile().threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
-    config.stream = stream;
-    config.attrs = &programmatic;
-    config.numAttrs = overlaps ? 1 : 0;
     void* arguments[] = {&batch};
-    FWHT_CUDA(cudaLaunchKernelExC(&config, kernel, arguments));
+    launch_at(kernel,
+              {.blocks = blocks(),
+               .threads = id_.tile().threads,
+               .shared = shared_bytes(),
+               .programmatic = overlaps},
+              stream, arguments);
   }
 
   KernelId id_;

@@ -1,4 +1,4 @@
-// mma_split: the instantiations, each algorithm and dtype compiled by itself (rows_*_f16.cu, rows_*_bf16.cu).
+// mma_split: the instantiations, each algorithm and dtype compiled by itself (rows_*.cu.in).
 #pragma once
 
 #include "variants/kit/rows_plan.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/memory.hpp"
 #include "common/host/bits.hpp"
 #include "variants/auto/auto.hpp"
@@ -156,17 +157,9 @@ class TwoLaunches final : public Plan {
       const std::int64_t blocks = launch_.reader == Reader::vectors
                                       ? ceil_div(p.elements(), 128 * 4 * 8)
                                       : std::min<std::int64_t>(ceil_div(p.elements(), 128), 4096);
-      launch(find_largest_, {launch_.reader, 4, 128, blocks}, what, stream);
+      launch(find_largest_, {.blocks = blocks, .threads = 128}, stream, what);
     }
-    launch(kernel_, launch_, what, stream);
-  }
-
-  static void launch(Kernel kernel, const Launch& how, const Rows& rows, Stream stream) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(how.blocks));
-    config.blockDim = dim3(static_cast<unsigned>(how.threads));
-    config.stream = stream;
-    FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, rows));
+    launch(kernel_, {.blocks = launch_.blocks, .threads = launch_.threads}, stream, what);
   }
 
   std::unique_ptr<Plan> rotation_;

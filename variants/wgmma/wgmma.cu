@@ -43,8 +43,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
@@ -80,12 +80,9 @@ class WgmmaPlan final : public Plan {
     kernel_ = kernel_of(launch_, log_n_, problem.dtype(), scaling);
     const void* const kernel = kernel_.address();
     const int shared = shared_bytes(launch_, log_n_);
-    FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-    registers_ = attributes.numRegs;
-    FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm_, kernel, launch_.threads(),
-                                                            static_cast<std::size_t>(shared)));
+    allow_shared(kernel, shared);
+    registers_ = registers_of(kernel);
+    blocks_per_sm_ = resident_blocks(kernel, launch_.threads(), shared);
     const std::int64_t resident =
         std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
     blocks_ = launch_.cluster() *
@@ -140,27 +137,15 @@ class WgmmaPlan final : public Plan {
                          2 * p.in.row_stride,
                          2 * p.out.row_stride,
                          static_cast<float>(p.scale)};
-    cudaLaunchAttribute attributes[2] = {};
-    unsigned count = 0;
-    if (launch_.cluster() > 1) {
-      attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count++].val.clusterDim = {static_cast<unsigned>(launch_.cluster()), 1, 1};
-    }
-    if (p.programmatic_launch) {
-      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks_));
-    config.blockDim = dim3(static_cast<unsigned>(launch_.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes(launch_, log_n_));
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = count;
+    const Grid grid{.blocks = blocks_,
+                    .threads = launch_.threads(),
+                    .shared = shared_bytes(launch_, log_n_),
+                    .cluster = launch_.cluster(),
+                    .programmatic = p.programmatic_launch};
     if (kernel_.plain != nullptr) {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.plain, batch));
+      launch(kernel_.plain, grid, stream, batch);
     } else {
-      FWHT_CUDA(cudaLaunchKernelEx(&config, kernel_.counting, batch, counter_.as<unsigned>()));
+      launch(kernel_.counting, grid, stream, batch, counter_.as<unsigned>());
     }
   }
 

@@ -56,14 +56,6 @@ struct Tile {
   }
 };
 
-/// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): bits 0-13 start, 16-29 leading
-/// dimension byte offset, 32-45 stride dimension byte offset, each in units of 16 bytes; bits 62-63 swizzle
-/// mode 0.
-constexpr std::uint64_t descriptor(std::uint32_t shared_address, int leading_bytes, int stride_bytes) {
-  return (std::uint64_t{shared_address & 0x3FFFFU} >> 4) | (std::uint64_t(leading_bytes >> 4) << 16) |
-         (std::uint64_t(stride_bytes >> 4) << 32);
-}
-
 /// The +-1 Sylvester matrix of order 64 as a K-major A operand without swizzle in shared memory: rows of 8 k
 /// (16 bytes), the 64 m of them together, then the next 8 k. A negated copy may follow it.
 inline constexpr int kTableBytes = 64 * 64 * 2, kTableStepBytes = 16 * 64 * 2;

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   constexpr Tile tile = tile_of(launch, log_n);
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kPieces = launch.load_pieces;
   constexpr bool kCluster = launch.cluster() > 1;
-  using Pipeline = SlotPipeline<1, kPieces, tile.row_bytes(), 0>;
+  using Pipeline = RowRing<1, kPieces, tile.row_bytes(), 0>;
   extern __shared__ __align__(1024) std::byte shared[];  // the row, the table, barriers
   std::byte* const table = shared + tile.row_bytes();
   const int lane = static_cast<int>(threadIdx.x) & 31;

@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
     for (int s = 0; s < kSteps; ++s) {
       if (s == kTail * PairPipeline::kStepsPerPiece) ptx::wgmma_commit_group();
       ptx::wgmma_m64k16<dtype, kColumns>(
-          d, hadamard.operand(s), descriptor(pipeline.k_step(s), tile.leading_bytes(), tile.stride_bytes()),
-          s > 0);
+          d, hadamard.operand(s),
+          ptx::matrix_descriptor(pipeline.k_step(s), tile.leading_bytes(), tile.stride_bytes()), s > 0);
     }
     ptx::wgmma_commit_group();
     ptx::bar_arrive(kTurn + (group ^ 1), 32 * kWarps);

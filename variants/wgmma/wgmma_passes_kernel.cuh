@@ -161,7 +161,8 @@ __device__ void multiply_slice(float (&d)[kSliceSums],
   for (int s = 0; s < PassesPipeline::kPieces; ++s) {
     const std::uint32_t start = pipeline.piece(s) + group * kGroupBytes + slice * kSliceBytes;
     ptx::wgmma_m64k16<dtype, kSliceColumns>(
-        d, hadamard.operand(s), descriptor(start, tile.leading_bytes(), tile.stride_bytes()), s > 0);
+        d, hadamard.operand(s), ptx::matrix_descriptor(start, tile.leading_bytes(), tile.stride_bytes()),
+        s > 0);
   }
   ptx::wgmma_commit_group();
 }
@@ -201,10 +202,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
   __syncwarp();
   // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
   const bool draws = kDynamic && threadIdx.x == 0;
-  const auto draw = [&] {
-    return static_cast<int>(rows::draw_ticket(next_row, batch.rows, stride)) + stride;
-  };
-  if (draws) leave(next_in, draw());
+  const rows::CountedWork work{next_row, batch.rows, stride, gridDim.x};
+  if (draws) leave(next_in, work.tile_of(work.draw()));
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();
   const auto region = [&](int of_warp) {
@@ -224,7 +223,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       for (int slice = 0; slice < 2; ++slice)
         multiply_slice<dtype>(d[slice], hadamard, pipeline, group, slice);
       int drawn = 0;
-      if (draws && pass == 1) drawn = draw();  // under the tensor core
+      if (draws && pass == 1) drawn = work.tile_of(work.draw());  // under the tensor core
 
       // Stage 2 and exchange of b11, of the first slice under the tensor core's work on the second one.
       ptx::wgmma_wait_group<1>();

@@ -8,72 +8,40 @@
 #include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/stmatrix.cuh"
 #include "common/device/ptx/wgmma.cuh"
-#include "variants/kit/row_counter.cuh"
+#include "variants/kit/tile_ring.cuh"
+#include "variants/kit/work.cuh"
 #include "variants/wgmma/wgmma_kernels.hpp"
 
 namespace fwht::wgmma {
 
 /// Rows in flight: slots in shared memory that bulk copies fill and the tensor core reads where they lie.
-/// Two kinds of mbarrier: `full` of a slot and piece completes when the bytes of the piece are there; `read`
-/// of a slot, when all warps have multiplied its row, so that it may be filled anew. The phase of all
-/// barriers of a slot flips once a row.
-/// @tparam slots    rows in flight
-/// @tparam pieces   that a row arrives in, so that the first k steps begin before the last bytes are there
-/// @tparam readers  warps that read a row; 0: a slot is used once, and there are no `read` barriers
 template <int slots, int pieces, int row_bytes, int readers>
-struct SlotPipeline {
-  static constexpr int kSlots = slots, kPieces = pieces, kPieceBytes = row_bytes / pieces;
-  static constexpr int kBarrierBytes = 8 * slots * (pieces + (readers > 0 ? 1 : 0));
+class RowRing : public rows::TileRing<slots, pieces, readers> {
+  using Ring = rows::TileRing<slots, pieces, readers>;
 
-  std::uint32_t
-      barriers;  // shared address, of kBarrierBytes: `full` of every slot and piece, `read` of every slot
-  std::uint32_t rows;  // shared address of slot 0
-  int slot = 0;        // of the row in work
-  std::uint32_t phase = 0;
+ public:
+  static constexpr int kPieceBytes = row_bytes / pieces;
 
-  __device__ std::uint32_t full(int of_slot, int piece) const {
-    return barriers + 8 * (of_slot * pieces + piece);
-  }
-  __device__ std::uint32_t read(int of_slot) const { return barriers + 8 * slots * pieces + 8 * of_slot; }
-  __device__ std::uint32_t row() const { return rows + slot * row_bytes; }
+  /// Shared addresses: of the barriers, and of slot 0.
+  __device__ RowRing(std::uint32_t barriers, std::uint32_t rows) : Ring(barriers), rows_(rows) {}
 
-  /// By one thread, before anything else.
-  __device__ void init() const {
-    for (int s = 0; s < slots; ++s) {
-#pragma unroll
-      for (int piece = 0; piece < pieces; ++piece)
-        ptx::mbarrier_init(full(s, piece), 1);
-      if (readers > 0) ptx::mbarrier_init(read(s), readers);
-    }
-    ptx::fence_mbarrier_init();
-  }
+  __device__ std::uint32_t row() const { return rows_ + Ring::place() * row_bytes; }
   /// Asks for a piece of the row at `from`.
   __device__ void load(const std::byte* from, int into, int piece) const {
-    ptx::mbarrier_arrive_expect_tx(full(into, piece), kPieceBytes);
-    ptx::bulk_copy_global_to_shared(rows + into * row_bytes + piece * kPieceBytes, from + piece * kPieceBytes,
-                                    kPieceBytes, full(into, piece));
-  }
-  __device__ void wait(int piece) const {
-    ptx::mbarrier_wait_parity(full(slot, piece), phase);
+    rows::load_bytes(rows_ + into * row_bytes + piece * kPieceBytes, from + piece * kPieceBytes, kPieceBytes,
+                     Ring::full(into, piece));
   }
   /// Ahead of k step s of `steps`: until the piece that the step begins is there.
   template <int steps>
   __device__ void wait_for_step(int s) const {
     constexpr int kStepsPerPiece = steps / pieces;
     if (s % kStepsPerPiece != 0) return;
-    wait(s / kStepsPerPiece);
+    Ring::wait(s / kStepsPerPiece);
     ptx::wgmma_fence();
   }
-  /// By one lane of every warp, when the row has been multiplied.
-  __device__ void release() const {
-    ptx::mbarrier_arrive(read(slot));
-  }
-  __device__ void wait_for_readers() const {
-    ptx::mbarrier_wait_parity(read(slot), phase);
-  }
-  __device__ void advance() {
-    if (++slot == slots) slot = 0, phase ^= 1;
-  }
+
+ private:
+  std::uint32_t rows_;
 };
 
 /// A word that one thread of a block leaves for others, which come by an mbarrier. Atomic, because racecheck
@@ -96,23 +64,26 @@ struct RowTickets {
   bool draws;  // this thread does, for its team
   unsigned drawn = 0, held = 0;
 
+  __device__ rows::CountedWork work(const RowBatch& batch) const {
+    return {counter, batch.rows, stride, static_cast<unsigned>(slots * stride)};
+  }
   /// The row in `slot`, or false when there is none any more.
   template <class Pipeline>
   __device__ bool take(int& row, const RowBatch& batch, const Pipeline& pipeline, int lane) {
     if constexpr (!dynamic) return row < batch.rows;
     pipeline.wait(0);
     // By the thread that will arrive for this warp, so that the next row is written after this.
-    if (lane == 0) row = left_in(row_in + pipeline.slot);
+    if (lane == 0) row = left_in(row_in + pipeline.place());
     row = __shfl_sync(0xFFFFFFFFU, row, 0);
     held = drawn;
     return row < batch.rows;
   }
   __device__ void draw(const RowBatch& batch) {
-    if (draws) drawn = rows::draw_ticket(counter, batch.rows, stride);
+    if (draws) drawn = work(batch).draw();
   }
   /// What was drawn a row ago is the row after this one in `slot`.
-  __device__ void pass_on(int slot) const {
-    if (draws) leave(next_in + slot, static_cast<int>(held) + slots * stride);
+  __device__ void pass_on(const RowBatch& batch, int slot) const {
+    if (draws) leave(next_in + slot, work(batch).tile_of(held));
   }
   /// Asks for a piece of `row`.
   template <class Pipeline>
@@ -129,11 +100,11 @@ struct RowTickets {
   template <int warps, class Pipeline>
   __device__ void refill(int row, const RowBatch& batch, const Pipeline& pipeline, int lane, int warp) const {
     // One condition: behind two branches ptxas takes `row` for a number of every thread's own.
-    const int next = row + slots * stride;
+    const int next = work(batch).tile_of(static_cast<unsigned>(row));
     if (lane != 0 || warp >= Pipeline::kPieces || (!dynamic && next >= batch.rows)) return;
     pipeline.wait_for_readers();
     for (int piece = warp; piece < Pipeline::kPieces; piece += warps)
-      load(dynamic ? left_in(next_in + pipeline.slot) : next, batch, pipeline, pipeline.slot, piece);
+      load(dynamic ? left_in(next_in + pipeline.place()) : next, batch, pipeline, pipeline.place(), piece);
   }
 };
 

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   constexpr Tile tile = tile_of(launch, log_n);
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kPieces = launch.load_pieces;
   constexpr int kTeams = launch.teams, kSlots = launch.slots, kWarps = 4 * launch.parts();
-  using Pipeline = SlotPipeline<kSlots, kPieces, tile.row_bytes(), kWarps>;
+  using Pipeline = RowRing<kSlots, kPieces, tile.row_bytes(), kWarps>;
   using Writer = StagingWriter<kColumns, launch.store_pieces, launch.deferred>;
 
   // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     tickets.draw(batch);
     ptx::wgmma_wait_group<0>();
     ptx::pin_accumulators(d);
-    tickets.pass_on(pipeline.slot);
+    tickets.pass_on(batch, pipeline.place());
     if (lane == 0) {
       pipeline.release();
       writer.wait_until_sent();  // the row before, from this staging

@@ -9,6 +9,7 @@
 #include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/wgmma.cuh"
+#include "common/device/ptx/wgmma_descriptor.hpp"
 #include "common/device/storage.cuh"
 #include "common/host/bits.hpp"
 #include "variants/kit/split_stage.cuh"
@@ -24,15 +25,6 @@ constexpr std::uint32_t one() {
   return dtype == Dtype::f16 ? 0x3C00 : kBf16One;
 }
 
-/// Entries (g, 2t) and (g, 2t + 1) of the Sylvester matrix, packed: lane = 4 g + t. All fragments of larger
-/// matrices are this word, negated where the upper bits of row and column share an odd number of ones.
-__device__ inline std::uint32_t signed_ones(std::uint32_t one, int lane) {
-  const int g = lane >> 2, k = 2 * (lane & 3);
-  const std::uint32_t parities = 0x96;  // bit i: parity of i < 8; without the slow population count
-  const std::uint32_t low = parities >> (g & k) & 1, high = low ^ (g & 1);
-  return (one | low << 15) | (one | high << 15) << 16;
-}
-
 /// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), times the scale where
 /// it goes there, and -I8 for m16n8k8, which subtracts the bf16 head of an accumulator from it exactly.
 /// `held`: in registers, for many rows. Otherwise the compiler works them out anew for every row, and copies
@@ -44,7 +36,7 @@ struct Stage3Constants {
 
   __device__ Stage3Constants(int lane, float factor) : scale(factor) {
     const std::uint32_t one = scaling == Scaling::constants ? __float_as_uint(factor) >> 16 : kBf16One;
-    const std::uint32_t block = signed_ones(one, lane);
+    const std::uint32_t block = ptx::sylvester_fragment(one, lane);
     hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
     hadamard[1][1] = block ^ kBothSigns;
     minus_identity = ptx::minus_identity_fragment(lane);
@@ -68,7 +60,7 @@ struct Fragments {
   std::uint32_t a[k_steps][4];
 
   __device__ Fragments(int lane, int upper_m, int negative = 3) {
-    const std::uint32_t block = signed_ones(one<dtype>(), lane);
+    const std::uint32_t block = ptx::sylvester_fragment(one<dtype>(), lane);
 #pragma unroll
     for (int s = 0; s < k_steps; ++s) {
       const std::uint32_t flip = parity(upper_m & s) ? kBothSigns : 0U;
@@ -102,7 +94,7 @@ struct HadamardTable {
       std::uint32_t words[4];
 #pragma unroll
       for (int t = 0; t < 4; ++t)
-        words[t] = signed_ones(one<dtype>(), 4 * (m & 7) + t) ^ flip;
+        words[t] = ptx::sylvester_fragment(one<dtype>(), 4 * (m & 7) + t) ^ flip;
       *reinterpret_cast<uint4*>(table + (i >> 9) * kTableBytes + table_offset(m, 8 * upper_k)) =
           make_uint4(words[0], words[1], words[2], words[3]);
     }
@@ -110,7 +102,8 @@ struct HadamardTable {
   }
   __device__ std::uint64_t operand(int s) const {
     const int negated = parity(part & (s >> 2)) ? kTableBytes : 0;
-    return descriptor(address + negated + (s & 3) * kTableStepBytes, kTableLeadingBytes, kTableStrideBytes);
+    return ptx::matrix_descriptor(address + negated + (s & 3) * kTableStepBytes, kTableLeadingBytes,
+                                  kTableStrideBytes);
   }
 };
 
@@ -135,7 +128,8 @@ __device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], co
     before_step(s);
     ptx::wgmma_m64k16<dtype, tile.columns()>(
         d, hadamard.operand(s),
-        descriptor(row + s * tile.k_step_bytes(), tile.leading_bytes(), tile.stride_bytes()), s > 0);
+        ptx::matrix_descriptor(row + s * tile.k_step_bytes(), tile.leading_bytes(), tile.stride_bytes()),
+        s > 0);
   }
   ptx::wgmma_commit_group();
 }

@@ -6,6 +6,9 @@
 #include <set>
 #include <vector>
 
+#include "common/device/ptx/wgmma_descriptor.hpp"
+#include "variants/kit/ring_place.hpp"
+
 namespace fwht::wgmma {
 namespace {
 
@@ -86,11 +89,29 @@ TEST(Wgmma, AccumulatorsHoldEachElementOnce) {
 }
 
 TEST(Wgmma, DescriptorFields) {
-  const std::uint64_t d = descriptor(0x12340, 2048, 128);
+  const std::uint64_t d = ptx::matrix_descriptor(0x12340, 2048, 128);
   EXPECT_EQ(d & 0x3FFF, 0x1234U);
   EXPECT_EQ((d >> 16) & 0x3FFF, 128U);
   EXPECT_EQ((d >> 32) & 0x3FFF, 8U);
   EXPECT_EQ(d >> 46, 0U);
+}
+
+TEST(Wgmma, TheFragmentIsTheSylvesterMatrix) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::uint32_t word = ptx::sylvester_fragment(0x3F80, lane);
+    for (int half = 0; half < 2; ++half) {
+      const int row = ptx::a_row(lane, 0), column = ptx::a_column(lane, 0, half);
+      EXPECT_EQ(word >> (16 * half) & 0xFFFF, parity(row & column) ? 0xBF80U : 0x3F80U);
+    }
+  }
+}
+
+TEST(Wgmma, ARingComesBackToItsPlaceInTheOtherPhase) {
+  rows::RingPlace<3> at;
+  for (int tile = 0; tile < 12; ++tile, at.advance()) {
+    EXPECT_EQ(at.place, tile % 3);
+    EXPECT_EQ(at.phase, static_cast<std::uint32_t>(tile / 3 % 2));
+  }
 }
 
 // What a warp stages is one contiguous piece of the row, and stmatrix rows of one instruction (8 rows of 16

@@ -22,22 +22,20 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 
 }  // namespace
 
-void LinearPlan::execute(const LinearOperands& operands, Stream stream) const {
-  if (problem_.m == 0) return;
+void LinearPlan::check(const LinearOperands& operands) const {
   require_pointer("x", operands.x);
   require_pointer("weights", operands.weights);
   require_pointer("y", operands.y);
-  const std::int64_t x_bytes = problem_.m * problem_.k * bytes_of(problem_.dtype);
-  if (overlap(operands.x, x_bytes, operands.y, problem_.bytes_written()))
+  const std::int64_t x_bytes = problem().m * problem().k * bytes_of(problem().dtype);
+  if (overlap(operands.x, x_bytes, operands.y, problem().bytes_written()))
     throw BadRequest("x and y overlap: every output needs all of x");
-  if (overlap(operands.weights, packed_bytes(), operands.y, problem_.bytes_written()))
+  if (overlap(operands.weights, packed_bytes(), operands.y, problem().bytes_written()))
     throw BadRequest("weights and y overlap: every launch needs all weights");
-  enqueue(operands, stream);
 }
 
 std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {
   validate(weights);
-  const LinearProblem& p = problem_;
+  const LinearProblem& p = problem();
   const auto require_same = [](const char* what, std::int64_t got, std::int64_t want) {
     if (got != want)
       throw BadRequest(concat("the weights have ", what, " = ", got, ", the plan is for ", want));
@@ -53,14 +51,6 @@ std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {
   return packed;
 }
 
-std::unique_ptr<LinearPlan> plan(const LinearVariant& variant, const LinearProblem& problem,
-                                 const DeviceInfo& device) {
-  validate(problem);
-  if (const Support support = variant.supports(problem, device); !support)
-    throw BadRequest(concat(variant.name, " does not support ", to_string(problem), ": ", support.why_not));
-  return variant.make_plan(problem, device);
-}
-
 Support require_no_rotation(const LinearProblem& problem) {
   if (problem.rotation != 0)
     return {concat("no rotation is offered, order ", problem.rotation_order(), " asked for")};
@@ -69,11 +59,6 @@ Support require_no_rotation(const LinearProblem& problem) {
 
 Support require_sorted_rows(const LinearProblem& problem) {
   if (problem.act_order) return {"rows must be sorted by group: act_order is asked for"};
-  return {};
-}
-
-Support require_ordinary_launch(const LinearProblem& problem) {
-  if (problem.programmatic_launch) return {"no programmatic dependent launch is offered"};
   return {};
 }
 

@@ -1,17 +1,16 @@
-// The interface of the second ladder: as common/contract/variant.hpp, for linear layers. A variant is plain
-// data, a plan what it decided for one problem on one device.
+// The family of linear layers: the second ladder. What a variant and its plan are is written once for every
+// family in common/contract/family.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/contract/family.hpp"
 #include "common/contract/linear/problem.hpp"
 #include "common/contract/linear/weights.hpp"
-#include "common/contract/variant.hpp"
 
 namespace fwht {
 
@@ -46,19 +45,24 @@ struct LinearOperands {
   void* y = nullptr;
 };
 
-class LinearPlan {
+class LinearPlan;
+
+/// The family of linear layers.
+struct LinearLayers {
+  using Problem = LinearProblem;
+  using Operands = LinearOperands;
+  using Numerics = LinearNumerics;
+  using Plan = LinearPlan;
+  static constexpr std::string_view kNoun = "linear layer";
+  static bool does_nothing(const Problem& problem) { return problem.m == 0; }
+};
+
+using LinearVariant = VariantOf<LinearLayers>;
+
+/// execute throws BadRequest for a null pointer, one that misses `kAlignment`, or y overlapping x or the
+/// weights. y needs no zeroing and is written whole.
+class LinearPlan : public PlanOf<LinearLayers> {
  public:
-  virtual ~LinearPlan() = default;
-  LinearPlan(const LinearPlan&) = delete;
-  LinearPlan& operator=(const LinearPlan&) = delete;
-
-  const LinearProblem& problem() const { return problem_; }
-
-  /// Checks the pointers, then only enqueues, so that it can be captured. m = 0 does nothing. y needs no
-  /// zeroing and is written whole. Throws BadRequest for a null pointer, one that misses `kAlignment`, or y
-  /// overlapping x.
-  void execute(const LinearOperands& operands, Stream stream = nullptr) const;
-
   /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant
   /// other than auto share them. Never timed. Throws BadRequest where they are not valid or not those of the
   /// problem; nothing is half packed.
@@ -68,38 +72,19 @@ class LinearPlan {
   /// block: for other numbers of tokens, it need be packed and kept only once.
   virtual std::string packing() const = 0;
 
-  virtual LinearNumerics numerics() const = 0;
-  virtual Settings settings() const = 0;
-  /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
-  virtual bool one_stream_at_a_time() const { return false; }
-
   static constexpr std::size_t kAlignment = 16;  ///< of every pointer, in bytes
 
  protected:
-  explicit LinearPlan(const LinearProblem& problem) : problem_(problem) {}
+  using PlanOf::PlanOf;
 
  private:
-  virtual void enqueue(const LinearOperands& operands, Stream stream) const = 0;  // m >= 1, pointers checked
+  void check(const LinearOperands& operands) const final;
   /// `packed` has packed_bytes(), zeroed; weights match the problem.
   virtual void pack_into(const GptqWeights& weights, std::byte* packed) const = 0;
-  LinearProblem problem_;
 };
-
-struct LinearVariant {
-  std::string_view name, summary;
-  Memory memory;
-  Support (*supports)(const LinearProblem&, const DeviceInfo&);  // pure: no CUDA call; the problem is valid
-  std::unique_ptr<LinearPlan> (*make_plan)(const LinearProblem&,
-                                           const DeviceInfo&);  // reached only when supported
-};
-
-/// validate, supports, make_plan: the way to a plan. Throws BadRequest with the reason when unsupported.
-std::unique_ptr<LinearPlan> plan(const LinearVariant& variant, const LinearProblem& problem,
-                                 const DeviceInfo& device);
 
 /// Sentences for what a variant does not offer.
 Support require_no_rotation(const LinearProblem& problem);
 Support require_sorted_rows(const LinearProblem& problem);
-Support require_ordinary_launch(const LinearProblem& problem);
 
 }  // namespace fwht

@@ -53,6 +53,16 @@ constexpr int wgmma_d_column(int thread, int i) {
   return 8 * (i >> 2) + d_column(thread & 31, i & 3);
 }
 
+/// The 8 x 8 Sylvester matrix, `one` and its negative in either half: entries (g, 2 t) and (g, 2 t + 1). It is
+/// symmetric: a block of operand A and of operand B alike. Fragments of larger matrices are this word, negated
+/// where the upper bits of row and column share an odd number of ones.
+constexpr std::uint32_t sylvester_fragment(std::uint32_t one, int lane) {
+  const int row = b_column(lane), column = b_row(lane, 0, 0);
+  constexpr std::uint32_t kParities = 0x96;  // bit i: parity of i < 8; without the slow population count
+  const std::uint32_t low = kParities >> (row & column) & 1, high = low ^ (row & 1);
+  return (one | low << 15) | (one | high << 15) << 16;
+}
+
 /// -I as the 8 x 8 bf16 operand B of m16n8k8: d += a (-I) takes the bf16 numbers a off an accumulator,
 /// exactly where they are its leading bits.
 constexpr std::uint32_t minus_identity_fragment(int lane) {

@@ -43,11 +43,11 @@ std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements, std::size_t se
   return ceil_div(elements, n * static_cast<std::int64_t>(seeds));
 }
 
-Problem problem_of(const Case& c, std::int64_t rows, std::size_t seeds) {
+Problem problem_of(const AccuracyCase& c, std::int64_t rows, std::size_t seeds) {
   return make_problem(c.dtype, operator_for(c.n), rows * static_cast<std::int64_t>(seeds));
 }
 
-Samples::Samples(const Case& c, std::int64_t rows, std::vector<std::uint64_t> seeds)
+Samples::Samples(const AccuracyCase& c, std::int64_t rows, std::vector<std::uint64_t> seeds)
     : case_(c),
       rows_per_seed_(rows),
       seeds_(std::move(seeds)),
@@ -104,7 +104,7 @@ double ratio_window(std::int64_t elements) {
   return 0.02 + 6.0 * 1.153 / std::sqrt(static_cast<double>(elements));
 }
 
-CsvRow identity_of(const harness::Performer& performer, const Case& c) {
+CsvRow identity_of(const harness::Performer& performer, const AccuracyCase& c) {
   return {{"variant", std::string(performer.name())},
           {"source", std::string(harness::name_of(performer.source()))},
           {"dtype", std::string(name_of(c.dtype))},

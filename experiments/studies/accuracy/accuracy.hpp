@@ -13,7 +13,7 @@
 
 namespace fwht::accuracy {
 
-struct Case {
+struct AccuracyCase {
   Dtype dtype = Dtype::f16;
   std::int64_t n = 0;  ///< rows are multiplied by operator_for(n)
   reference::InputClass input = reference::InputClass::normal;
@@ -21,7 +21,7 @@ struct Case {
 
 /// One contiguous in-place problem that holds the rows of all seeds, one seed after the other: rows_per_seed
 /// of each.
-Problem problem_of(const Case& c, std::int64_t rows_per_seed, std::size_t seeds);
+Problem problem_of(const AccuracyCase& c, std::int64_t rows_per_seed, std::size_t seeds);
 
 /// Rows of one seed when all seeds together shall have `elements`, rounded up.
 std::int64_t rows_per_seed(std::int64_t n, std::int64_t elements, std::size_t seeds);
@@ -33,9 +33,9 @@ class Samples {
   /// have the hard bound.
   static constexpr std::int64_t kJudged = std::int64_t{1} << 18;
 
-  Samples(const Case& c, std::int64_t rows_per_seed, std::vector<std::uint64_t> seeds);
+  Samples(const AccuracyCase& c, std::int64_t rows_per_seed, std::vector<std::uint64_t> seeds);
 
-  const Case& what() const { return case_; }
+  const AccuracyCase& what() const { return case_; }
   const Problem& problem() const { return problem_; }
   const std::vector<std::uint64_t>& seeds() const { return seeds_; }
   const std::vector<std::byte>& raw() const { return raw_; }
@@ -52,7 +52,7 @@ class Samples {
   Measured judge(const harness::Performer::Result& result) const;
 
  private:
-  Case case_;
+  AccuracyCase case_;
   std::int64_t rows_per_seed_;
   std::vector<std::uint64_t> seeds_;
   Problem problem_, judged_;
@@ -65,7 +65,7 @@ class Samples {
 double ratio_window(std::int64_t elements);
 
 /// The columns of accuracy.csv that say what was done and by whom.
-harness::CsvRow identity_of(const harness::Performer& performer, const Case& c);
+harness::CsvRow identity_of(const harness::Performer& performer, const AccuracyCase& c);
 /// All other columns.
 harness::CsvRow measured_row(const Samples& samples, const Samples::Measured& measured);
 

@@ -136,7 +136,7 @@ TEST(Accuracy, EverySeedIsOtherData) {
 // A fault in the last row of the last seed only.
 TEST(Accuracy, AWrongRowOfAnySeedIsFound) {
   const Performer cpu(cpu::variant, Source::measured, here());
-  for (const Case& c : cases_of({.dtypes = {Dtype::f16}, .lengths = {256}})) {
+  for (const AccuracyCase& c : cases_of({.dtypes = {Dtype::f16}, .lengths = {256}})) {
     const Samples samples(c, 8, {1, 2, 3});
     harness::Workspace workspace;
     Performer::Result result = cpu.run(samples.problem(), samples.raw(), workspace);
@@ -154,9 +154,9 @@ TEST(Accuracy, RowsRoundUp) {
 }
 
 TEST(Accuracy, TheAnalysisHasEveryLengthAndEveryKindOnce) {
-  const std::vector<Case> cases = cases_of({.analysis = true, .dtypes = {Dtype::f16}});
+  const std::vector<AccuracyCase> cases = cases_of({.analysis = true, .dtypes = {Dtype::f16}});
   EXPECT_EQ(cases.size(), 16U + 11U * 5U + 8U * 2U);
-  const std::vector<Case> chosen =
+  const std::vector<AccuracyCase> chosen =
       cases_of({.analysis = true, .dtypes = {Dtype::f16}, .inputs = {InputClass::ramp}});
   EXPECT_EQ(chosen.size(), 16U);
   EXPECT_EQ(cases_of({}).size(), (9U * 5U + 8U * 2U) * 3U);

@@ -57,16 +57,16 @@ std::vector<Block> blocks_of(const Selection& selection) {
 
 }  // namespace
 
-std::vector<Case> cases_of(const Selection& selection) {
+std::vector<AccuracyCase> cases_of(const Selection& selection) {
   const std::vector<Dtype> dtypes = selection.dtypes.empty()
                                         ? std::vector<Dtype>(std::begin(kAllDtypes), std::end(kAllDtypes))
                                         : selection.dtypes;
-  std::vector<Case> cases;
+  std::vector<AccuracyCase> cases;
   for (const Block& block : blocks_of(selection)) {
     for (const std::int64_t n : block.lengths) {
       for (const Dtype dtype : dtypes) {
         for (const InputClass input : block.inputs) {
-          const bool there = std::any_of(cases.begin(), cases.end(), [&](const Case& c) {
+          const bool there = std::any_of(cases.begin(), cases.end(), [&](const AccuracyCase& c) {
             return c.dtype == dtype && c.n == n && c.input == input;
           });
           if (!there) cases.push_back({dtype, n, input});

@@ -20,7 +20,7 @@ struct Selection {
 /// FlashAttention-3. The analysis: normal data at every n = 2 .. 65536 (error against n) and twelve kinds of
 /// input at n = 16, 128, 1024, 4096, 32768. Both: normal data and outliers in channels at eight row lengths
 /// of models, such as 14336. Lists that are given replace the lengths or inputs of either set.
-std::vector<Case> cases_of(const Selection& selection);
+std::vector<AccuracyCase> cases_of(const Selection& selection);
 
 /// Elements of all seeds together by default: enough for 0.1 % in the quick set, 2^22 in the analysis; fewer
 /// on the host, where each costs the emulation, but for the normal data of the analysis.

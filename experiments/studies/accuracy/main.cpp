@@ -79,13 +79,13 @@ class Measurement {
  public:
   explicit Measurement(const Options& options) : options_(options) {}
 
-  CsvRow run(const Performer& performer, const Case& c, std::int64_t rows) {
+  CsvRow run(const Performer& performer, const AccuracyCase& c, std::int64_t rows) {
     const Samples& samples = samples_of(c, rows);
     return measured_row(samples, samples.judge(performer.run(samples.problem(), samples.raw(), workspace_)));
   }
 
  private:
-  const Samples& samples_of(const Case& c, std::int64_t rows) {
+  const Samples& samples_of(const AccuracyCase& c, std::int64_t rows) {
     const bool same = samples_ && samples_->what().dtype == c.dtype && samples_->what().n == c.n &&
                       samples_->what().input == c.input &&
                       samples_->problem().rows == problem_of(c, rows, options_.seeds.size()).rows;
@@ -106,7 +106,7 @@ struct Work {
 Work plan_work(const Options& options, const std::vector<Performer>& performers, Measurement& measurement) {
   Work work;
   std::set<std::string> refused;
-  for (const Case& c : cases_of(selection_of(options))) {
+  for (const AccuracyCase& c : cases_of(selection_of(options))) {
     for (const bool on_device : {true, false}) {
       for (const Performer& performer : performers) {
         if (performer.on_device() != on_device) continue;

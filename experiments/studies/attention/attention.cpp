@@ -39,10 +39,10 @@ constexpr Method kMethods[] = {
 };
 
 /// What is chosen otherwise, at d = 128 and the largest n.
-struct Choice {
+struct SoftmaxChoice {
   std::string_view method, name;
 };
-constexpr Choice kChoices[] = {
+constexpr SoftmaxChoice kChoices[] = {
     {"fp8_baseline", "p_unscaled"},      {"fp8_baseline", "p_fp16"},
     {"fp8_baseline", "softmax_fp32"},    {"fp16_standard", "reference_rounded"},
     {"fp16_flash", "reference_rounded"}, {"fp8_baseline", "reference_rounded"},
@@ -84,7 +84,7 @@ double published_rmse(std::string_view method, std::string_view choice) {
 }
 
 struct Experiment::Data {
-  Layout layout;
+  AttentionShape layout;
   std::unique_ptr<Engine> engine;
   std::uint64_t seed;
   std::vector<std::byte> unrounded[3] = {};    // f32
@@ -148,7 +148,7 @@ struct Experiment::Data {
   }
 };
 
-Experiment::Experiment(Layout layout, std::unique_ptr<Engine> engine, std::uint64_t seed)
+Experiment::Experiment(AttentionShape layout, std::unique_ptr<Engine> engine, std::uint64_t seed)
     : data_(new Data{.layout = layout, .engine = std::move(engine), .seed = seed}) {
   data_->make_inputs();
 }
@@ -220,7 +220,7 @@ class ExperimentCache {
   Experiment& of(int d, int rows) {
     if (!experiment_ || d_ != d) {
       experiment_.reset();
-      const Layout layout{kHeads, rows, d};
+      const AttentionShape layout{kHeads, rows, d};
       experiment_ = std::make_unique<Experiment>(
           layout, on_device_ ? make_device_engine(layout) : make_host_engine(layout, kSampledRows), kSeed);
       d_ = d;
@@ -276,7 +276,7 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
     }
     if (sizes.d != 128) continue;
     const int n = sizes.lengths.back();
-    for (const Choice& choice : kChoices) {
+    for (const SoftmaxChoice& choice : kChoices) {
       const harness::Performer* turning = rotates(choice.method) ? rotating(sizes) : nullptr;
       if (turning || !rotates(choice.method)) add(sizes, n, choice.method, choice.name, turning);
     }

@@ -65,15 +65,15 @@ class Engine {
   virtual int compared_rows(int n) const = 0;
 };
 
-struct Layout {
+struct AttentionShape {
   int heads, rows, d;
   std::int64_t elements() const { return std::int64_t{heads} * rows * d; }
 };
 
 /// Compares `sampled` rows of every head, evenly spread.
-std::unique_ptr<Engine> make_host_engine(Layout layout, int sampled);
+std::unique_ptr<Engine> make_host_engine(AttentionShape layout, int sampled);
 /// Compares all rows. Throws std::runtime_error in a build without CUDA.
-std::unique_ptr<Engine> make_device_engine(Layout layout);
+std::unique_ptr<Engine> make_device_engine(AttentionShape layout);
 
 /// What the paper's Table 3 says for a method; 0 where it says nothing.
 double published_rmse(std::string_view method, std::string_view choice);
@@ -81,7 +81,7 @@ double published_rmse(std::string_view method, std::string_view choice);
 /// The data of all heads for one d, and the rows of attention.csv that they give.
 class Experiment {
  public:
-  Experiment(Layout layout, std::unique_ptr<Engine> engine, std::uint64_t seed);
+  Experiment(AttentionShape layout, std::unique_ptr<Engine> engine, std::uint64_t seed);
   ~Experiment();
 
   /// `name`: of a method; `performer`: rotates Q and K of methods that rotate; null for the others.

@@ -11,7 +11,7 @@
 namespace fwht::attention {
 namespace {
 
-std::vector<std::byte> values(Layout layout, double (*value)(std::int64_t row, std::int64_t column)) {
+std::vector<std::byte> values(AttentionShape layout, double (*value)(std::int64_t row, std::int64_t column)) {
   std::vector<std::byte> raw(static_cast<std::size_t>(layout.elements() * 4));
   for (std::int64_t i = 0; i < layout.elements(); ++i)
     store_element(Dtype::f32, raw.data(), i, value(i / layout.d, i % layout.d));
@@ -26,7 +26,7 @@ void load(Engine& engine, const std::vector<std::byte>& q, const std::vector<std
 }
 
 // Without roundings but fp32's own and the output's, every method is the reference.
-void expect_exact_without_rounding(Engine& engine, Layout layout) {
+void expect_exact_without_rounding(Engine& engine, AttentionShape layout) {
   const auto rough = [](std::int64_t r, std::int64_t c) {
     return std::sin(1.0 + static_cast<double>(7 * r + 3 * c));
   };
@@ -43,13 +43,13 @@ void expect_exact_without_rounding(Engine& engine, Layout layout) {
 }
 
 TEST(Attention, HostMethodsAreTheReferenceWithoutRoundings) {
-  const Layout layout{3, 128, 64};
+  const AttentionShape layout{3, 128, 64};
   expect_exact_without_rounding(*make_host_engine(layout, 16), layout);
 }
 
 // All keys alike: every weight is 1/n, so the output is the mean of V; casting V costs what the cast says.
 TEST(Attention, EqualKeysAverageTheValues) {
-  const Layout layout{1, 128, 64};
+  const AttentionShape layout{1, 128, 64};
   const auto zero = values(layout, [](std::int64_t, std::int64_t) { return 0.0; });
   const auto v = values(layout, [](std::int64_t r, std::int64_t) { return r == 0 ? 448.0 : 17.0; });
   const auto engine = make_host_engine(layout, 4);
@@ -63,7 +63,7 @@ TEST(Attention, EqualKeysAverageTheValues) {
 }
 
 TEST(Attention, BlocksHaveTheirOwnScale) {
-  const Layout layout{1, 256, 64};
+  const AttentionShape layout{1, 256, 64};
   const auto zero = values(layout, [](std::int64_t, std::int64_t) { return 0.0; });
   // The second block is less than half of the smallest e4m3 number at the scale of the first: lost with it,
   // kept with its own.
@@ -83,7 +83,7 @@ TEST(Attention, BlocksHaveTheirOwnScale) {
 // Simulated before (docs/numerics.md, Downstream numbers) for d = 128: baseline 1.5e-2 .. 1.8e-2 with scaled
 // weights and 2.3e-2 .. 2.6e-2 with unscaled ones, with rotation 8.0e-3 .. 8.6e-3 (unscaled).
 TEST(Attention, RotationHelpsFp8AndTheFp16RowsAreSmall) {
-  const Layout layout{4, 1024, 128};
+  const AttentionShape layout{4, 1024, 128};
   Experiment experiment(layout, make_host_engine(layout, 64), 1);
   const DeviceInfo device = this_device();
   const harness::Performer cpu(cpu::variant, harness::Source::measured, device);
@@ -130,7 +130,7 @@ TEST(AttentionGpu, DeviceAndHostAgree) {
   const DeviceInfo device = this_device();
   if (!device.has_cuda()) GTEST_SKIP() << device.why_no_cuda;
   for (const int d : {64, 128, 256}) {
-    const Layout layout{2, 256, d};
+    const AttentionShape layout{2, 256, d};
     const auto on_device = make_device_engine(layout);
     expect_exact_without_rounding(*on_device, layout);
     const harness::Performer cpu(cpu::variant, harness::Source::measured, device);

@@ -237,7 +237,7 @@ __global__ void compare(const float* out, const double* reference, std::int64_t 
 
 class DeviceEngine final : public Engine {
  public:
-  explicit DeviceEngine(Layout layout)
+  explicit DeviceEngine(AttentionShape layout)
       : layout_(layout),
         raw_(Memory::device, bytes<float>()),
         out_(Memory::device, bytes<float>()),
@@ -320,14 +320,14 @@ class DeviceEngine final : public Engine {
     FWHT_CUDA(cudaGetLastError());
   }
 
-  Layout layout_;
+  AttentionShape layout_;
   Buffer raw_, out_, errors_, operands_[3];
   std::map<int, Buffer> references_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_device_engine(Layout layout) {
+std::unique_ptr<Engine> make_device_engine(AttentionShape layout) {
   return std::make_unique<DeviceEngine>(layout);
 }
 

@@ -5,7 +5,7 @@
 
 namespace fwht::attention {
 
-std::unique_ptr<Engine> make_device_engine(Layout) {
+std::unique_ptr<Engine> make_device_engine(AttentionShape) {
   throw std::runtime_error("attention on the device in a build without CUDA");
 }
 

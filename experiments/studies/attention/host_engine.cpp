@@ -21,7 +21,7 @@ using Rows = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor
 
 class HostEngine final : public Engine {
  public:
-  HostEngine(Layout layout, int sampled) : layout_(layout), sampled_(sampled) {
+  HostEngine(AttentionShape layout, int sampled) : layout_(layout), sampled_(sampled) {
     for (auto& operand : operands_)
       operand.resize(static_cast<std::size_t>(layout.elements()));
   }
@@ -135,7 +135,7 @@ class HostEngine final : public Engine {
     });
   }
 
-  Layout layout_;
+  AttentionShape layout_;
   int sampled_;
   std::vector<float> operands_[3];
   std::map<int, Rows<double>> references_;
@@ -143,7 +143,7 @@ class HostEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_host_engine(Layout layout, int sampled) {
+std::unique_ptr<Engine> make_host_engine(AttentionShape layout, int sampled) {
   return std::make_unique<HostEngine>(layout, sampled);
 }
 

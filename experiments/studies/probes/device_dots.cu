@@ -9,15 +9,17 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/ptx/bulk_copy.cuh"
+#include "common/device/ptx/mbarrier.cuh"
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/wgmma.cuh"
+#include "common/device/ptx/wgmma_descriptor.hpp"
 #include "experiments/studies/probes/probes.hpp"
 
 namespace fwht::probes {
 namespace {
 
-struct Batch {
+struct DotBatch {
   const std::uint16_t *a, *b;  // dot after dot, `steps` times kStep bit patterns
   const float* c;
   float* d;
@@ -45,7 +47,7 @@ __device__ void load_b(std::uint32_t (&fragment)[2], const std::uint16_t* values
 }
 
 template <Instruction instruction>
-__global__ void mma_dots(Batch batch) {
+__global__ void mma_dots(DotBatch batch) {
   const int lane = threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * batch.steps * kStep;
   std::uint32_t half[2] = {};
@@ -75,17 +77,13 @@ __global__ void mma_dots(Batch batch) {
 constexpr int kColumns = 64;
 constexpr int kLeadingBytes = 8 * kColumns * 2;  // eight rows of B
 
-/// Matrix descriptor without swizzle (PTX ISA, "Matrix Descriptor Format"): start, leading and stride byte
-/// offsets in units of 16 bytes. Eight columns are 16 bytes, eight rows of them 128 bytes, the next columns
-/// follow.
+/// Eight columns are 16 bytes, eight rows of them 128 bytes, the next columns follow.
 [[maybe_unused]] __device__ std::uint64_t descriptor(const void* shared) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  return (std::uint64_t{address & 0x3FFFFU} >> 4) | (std::uint64_t{kLeadingBytes >> 4} << 16) |
-         (std::uint64_t{128 >> 4} << 32);
+  return ptx::matrix_descriptor(ptx::shared_address(shared), kLeadingBytes, 128);
 }
 
 template <Dtype dtype>
-__global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] Batch batch) {
+__global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] DotBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ alignas(1024) std::uint16_t operand[kStep * kColumns];
   const int thread = static_cast<int>(threadIdx.x);
@@ -113,7 +111,7 @@ __global__ void __launch_bounds__(128) wgmma_dots([[maybe_unused]] Batch batch) 
 #endif
 }
 
-void launch(Instruction instruction, const Batch& batch, unsigned dots) {
+void launch(Instruction instruction, const DotBatch& batch, unsigned dots) {
   switch (instruction) {
     case Instruction::mma_f16_f16:
       return mma_dots<Instruction::mma_f16_f16><<<dots, 32>>>(batch);

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/ptx/griddepcontrol.cuh"
 #include "common/device/storage.cuh"
 #include "variants/library/sharded/device_moves.hpp"
@@ -75,26 +76,16 @@ __global__ void pick_columns_kernel(const std::uint16_t* in, std::uint16_t* out,
 }
 
 /// `programmatic`: the kernel waits by griddepcontrol before it reads, so it may be launched early.
-template <class... Parameters>
-void launch(void (*kernel)(Parameters...), std::int64_t items, bool programmatic, Stream stream,
-            std::type_identity_t<Parameters>... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks_for(items);
-  config.blockDim = kThreads;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = programmatic ? 1 : 0;
-  FWHT_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+Grid grid_for(std::int64_t items, bool programmatic) {
+  return {.blocks = blocks_for(items), .threads = kThreads, .programmatic = programmatic};
 }
 
 template <Dtype dtype>
 void add_with_signs_of(const uint4* in, uint4* out, const Parts& of_vectors, float scale, bool programmatic,
                        Stream stream) {
   const auto add = [&](auto kernel) {
-    launch(kernel, of_vectors.rows * of_vectors.width, programmatic, stream, in, out, of_vectors, scale);
+    launch(kernel, grid_for(of_vectors.rows * of_vectors.width, programmatic), stream, in, out, of_vectors,
+           scale);
   };
   switch (of_vectors.ranks) {
     case 1:
@@ -117,8 +108,8 @@ void add_with_signs_of(const uint4* in, uint4* out, const Parts& of_vectors, flo
 void swap_outer(const void* in, void* out, std::int64_t outer, std::int64_t inner, std::int64_t bytes,
                 bool programmatic, Stream stream) {
   const std::int64_t vectors = bytes / 16;
-  launch(swap_outer_kernel, outer * inner * vectors, programmatic, stream, static_cast<const uint4*>(in),
-         static_cast<uint4*>(out), outer, inner, vectors);
+  launch(swap_outer_kernel, grid_for(outer * inner * vectors, programmatic), stream,
+         static_cast<const uint4*>(in), static_cast<uint4*>(out), outer, inner, vectors);
 }
 
 void take_chunk(const void* in, void* out, std::int64_t rows, std::int64_t stride_bytes, std::int64_t bytes,

@@ -19,7 +19,7 @@ std::size_t bytes_for(std::int64_t bytes) {
 
 /// Rows that one rank transforms: of its shard, or whole ones.
 Problem local_problem(const ShardedProblem& problem) {
-  const bool in_place = problem.form == Form::gather && problem.ranks > 1;
+  const bool in_place = problem.form == ShardedForm::gather && problem.ranks > 1;
   Problem local = make_problem(problem.dtype, problem.local, problem.rows,
                                in_place ? Placement::in_place : Placement::out_of_place);
   local.scale = problem.scale;
@@ -35,12 +35,12 @@ void require_shards(const ShardedProblem& problem) {
     throw BadRequest(concat("ranks=", ranks, " must be a power of two up to ", kMostRanks));
   if (n % ranks != 0) throw BadRequest(concat("n=", n, " is not divisible by ranks=", ranks));
   if (dtype == Dtype::f64) throw BadRequest("dtype f64 is not offered over ranks");
-  if (form == Form::all_to_all && n % (std::int64_t{ranks} * ranks) != 0) {
+  if (form == ShardedForm::all_to_all && n % (std::int64_t{ranks} * ranks) != 0) {
     throw BadRequest(concat("a shard of ", problem.shard(), " columns is not divisible by ranks=", ranks,
                             ", as all_to_all needs"));
   }
-  const std::int64_t moved = form == Form::all_to_all ? problem.piece() : problem.shard();
-  if (form != Form::block_diagonal && moved * bytes_of(dtype) % 16 != 0) {
+  const std::int64_t moved = form == ShardedForm::all_to_all ? problem.piece() : problem.shard();
+  if (form != ShardedForm::block_diagonal && moved * bytes_of(dtype) % 16 != 0) {
     throw BadRequest(
         concat("pieces of ", moved, " columns of ", fwht::name_of(dtype), " are no multiple of 16 bytes"));
   }
@@ -68,8 +68,8 @@ std::string why_not(const ShardedProblem& problem, const Communicator& communica
 
 }  // namespace
 
-Form parse_form(std::string_view text) {
-  for (const Form form : {Form::block_diagonal, Form::all_to_all, Form::gather}) {
+ShardedForm parse_form(std::string_view text) {
+  for (const ShardedForm form : {ShardedForm::block_diagonal, ShardedForm::all_to_all, ShardedForm::gather}) {
     if (text == name_of(form)) return form;
   }
   throw BadRequest(concat("unknown form '", text, "'; known: block_diagonal, all_to_all, gather"));
@@ -81,13 +81,14 @@ Exchange quickest_exchange(int ranks, std::int64_t shard_bytes) {
   return ranks == 2 && shard_bytes <= kMostBytes ? Exchange::rows : Exchange::pieces;
 }
 
-ShardedProblem make_sharded_problem(Form form, Dtype dtype, std::int64_t n, std::int64_t rows, int ranks) {
+ShardedProblem make_sharded_problem(ShardedForm form, Dtype dtype, std::int64_t n, std::int64_t rows,
+                                    int ranks) {
   ShardedProblem problem{form, dtype, {}, n, rows, ranks};
   require_shards(problem);
-  const std::int64_t local = form == Form::gather ? n : n / ranks;
+  const std::int64_t local = form == ShardedForm::gather ? n : n / ranks;
   problem.local = operator_for(local);
   problem.scale = orthonormal_scale(local);
-  problem.mix_scale = form == Form::all_to_all ? orthonormal_scale(ranks) : 1.0;
+  problem.mix_scale = form == ShardedForm::all_to_all ? orthonormal_scale(ranks) : 1.0;
   problem.exchange = quickest_exchange(ranks, problem.shard_bytes());
   validate(problem);
   return problem;
@@ -96,7 +97,7 @@ ShardedProblem make_sharded_problem(Form form, Dtype dtype, std::int64_t n, std:
 void validate(const ShardedProblem& problem) {
   require_shards(problem);
   const auto& [form, dtype, local, n, rows, ranks, scale, mix_scale, exchange] = problem;
-  const std::int64_t order = form == Form::gather ? n : problem.shard();
+  const std::int64_t order = form == ShardedForm::gather ? n : problem.shard();
   if (local.n() != order)
     throw BadRequest(concat("the local operator has order ", local.n(), ", the rows have ", order));
   if (local.has_signs() || local.has_dense())
@@ -109,12 +110,12 @@ std::string to_string(const ShardedProblem& problem) {
   std::string text = concat(name_of(problem.form), "/", fwht::name_of(problem.dtype), "/n", problem.n, "/r",
                             problem.rows, "/t", problem.ranks, "/", fwht::to_string(problem.local));
   text += concat("/s", problem.scale, "/", problem.mix_scale);
-  return problem.form == Form::all_to_all ? concat(text, "/", name_of(problem.exchange)) : text;
+  return problem.form == ShardedForm::all_to_all ? concat(text, "/", name_of(problem.exchange)) : text;
 }
 
 Operator whole_operator(const ShardedProblem& problem) {
-  if (problem.ranks == 1 || problem.form == Form::gather) return problem.local;
-  if (problem.form == Form::block_diagonal)
+  if (problem.ranks == 1 || problem.form == ShardedForm::gather) return problem.local;
+  if (problem.form == ShardedForm::block_diagonal)
     throw BadRequest("a block-diagonal operator is no product of named factors");
   std::vector<Factor> factors = {{Basis::sylvester, problem.ranks, false}};
   for (const Factor& factor : problem.local.factors())
@@ -141,9 +142,9 @@ ShardedPlan::ShardedPlan(const ShardedProblem& problem, Communicator& communicat
     if (packs()) workspace_->rows = Buffer(communicator.memory(), shard);
     workspace_->sent = Buffer(communicator.memory(), shard);
     workspace_->received = Buffer(communicator.memory(), shard);
-  } else if (problem.form != Form::block_diagonal) {
+  } else if (problem.form != ShardedForm::block_diagonal) {
     workspace_->received = Buffer(communicator.memory(), whole);
-    if (problem.form == Form::gather) workspace_->rows = Buffer(communicator.memory(), whole);
+    if (problem.form == ShardedForm::gather) workspace_->rows = Buffer(communicator.memory(), whole);
   }
 }
 ShardedPlan::~ShardedPlan() = default;
@@ -163,9 +164,9 @@ void ShardedPlan::execute(const void* in, void* out, Stream stream) const {
 }
 
 void ShardedPlan::transform_shard(const void* in, void* out, Stream stream) const {
-  if (problem_.form == Form::block_diagonal || problem_.ranks == 1) {
+  if (problem_.form == ShardedForm::block_diagonal || problem_.ranks == 1) {
     local_->execute(in, out, stream);
-  } else if (problem_.form == Form::all_to_all) {
+  } else if (problem_.form == ShardedForm::all_to_all) {
     local_->execute(in, transformed(), stream);
   }
 }
@@ -180,10 +181,10 @@ void ShardedPlan::exchange(const void* in, Stream stream) const {
   if (problem_.ranks == 1) return;
   if (exchanges(Exchange::rows)) {
     communicator_.all_gather(transformed(), workspace_->received.data(), problem_.shard_bytes(), stream);
-  } else if (problem_.form == Form::all_to_all) {
+  } else if (problem_.form == ShardedForm::all_to_all) {
     communicator_.all_to_all(workspace_->sent.data(), workspace_->received.data(),
                              problem_.shard_bytes() / problem_.ranks, stream);
-  } else if (problem_.form == Form::gather) {
+  } else if (problem_.form == ShardedForm::gather) {
     communicator_.all_gather(in, workspace_->received.data(), problem_.shard_bytes(), stream);
   }
 }
@@ -192,7 +193,7 @@ void ShardedPlan::complete(void* out, Stream stream) const {
   if (problem_.ranks == 1) return;
   const Memory memory = communicator_.memory();
   const std::int64_t shard_row_bytes = problem_.shard() * bytes_of(problem_.dtype);
-  if (problem_.form == Form::all_to_all) {
+  if (problem_.form == ShardedForm::all_to_all) {
     const std::int64_t rows = problem_.rows, piece = problem_.piece(), shard = problem_.shard();
     const bool whole_rows = exchanges(Exchange::rows);
     const auto* first = static_cast<const std::byte*>(workspace_->received.data()) +
@@ -201,7 +202,7 @@ void ShardedPlan::complete(void* out, Stream stream) const {
                                    : Parts{problem_.ranks, rows, piece, rows * piece, piece};
     add_with_signs(memory, problem_.dtype, first, out, parts, static_cast<float>(problem_.mix_scale),
                    programmatic_, stream);
-  } else if (problem_.form == Form::gather) {
+  } else if (problem_.form == ShardedForm::gather) {
     swap_outer(memory, workspace_->received.data(), workspace_->rows.data(), problem_.ranks, problem_.rows,
                shard_row_bytes, programmatic_, stream);
     local_->execute(workspace_->rows.data(), workspace_->rows.data(), stream);

@@ -22,13 +22,15 @@
 
 namespace fwht::sharded {
 
-enum class Form { block_diagonal, all_to_all, gather };
+enum class ShardedForm { block_diagonal, all_to_all, gather };
 
-constexpr std::string_view name_of(Form form) {
-  return form == Form::block_diagonal ? "block_diagonal" : form == Form::all_to_all ? "all_to_all" : "gather";
+constexpr std::string_view name_of(ShardedForm form) {
+  return form == ShardedForm::block_diagonal ? "block_diagonal"
+         : form == ShardedForm::all_to_all   ? "all_to_all"
+                                             : "gather";
 }
 /// Throws BadRequest for another text.
-Form parse_form(std::string_view text);
+ShardedForm parse_form(std::string_view text);
 
 /// What the ranks of all_to_all send after the local transform.
 ///   pieces   to each rank what it needs, by an all-to-all; several rows are packed by receiver before
@@ -42,7 +44,7 @@ constexpr std::string_view name_of(Exchange exchange) {
 Exchange quickest_exchange(int ranks, std::int64_t shard_bytes);
 
 struct ShardedProblem {
-  Form form = Form::all_to_all;
+  ShardedForm form = ShardedForm::all_to_all;
   Dtype dtype = Dtype::f16;
   Operator local;      ///< of one rank's n/T columns; of all n columns for gather
   std::int64_t n = 0;  ///< columns of a whole row
@@ -59,7 +61,8 @@ struct ShardedProblem {
 };
 
 /// The orthonormal transform, with the operators that operator_for chooses. Throws BadRequest as validate.
-ShardedProblem make_sharded_problem(Form form, Dtype dtype, std::int64_t n, std::int64_t rows, int ranks);
+ShardedProblem make_sharded_problem(ShardedForm form, Dtype dtype, std::int64_t n, std::int64_t rows,
+                                    int ranks);
 
 /// Throws BadRequest, in one sentence with value and limit, for shards that do not divide n, a number of
 /// ranks that is no power of two. Also for pieces that do not divide a shard or are no multiples of 16 bytes
@@ -75,7 +78,7 @@ Operator whole_operator(const ShardedProblem& problem);
 
 /// Which column of the result, 0 .. n - 1, position i of rank's result is.
 inline std::int64_t result_column(const ShardedProblem& problem, int rank, std::int64_t i) {
-  if (problem.form != Form::all_to_all) return rank * problem.shard() + i;
+  if (problem.form != ShardedForm::all_to_all) return rank * problem.shard() + i;
   const std::int64_t piece = problem.piece();
   return i / piece * problem.shard() + rank * piece + i % piece;
 }
@@ -113,7 +116,7 @@ class ShardedPlan {
 
  private:
   bool exchanges(Exchange what) const {
-    return problem_.form == Form::all_to_all && problem_.ranks > 1 && problem_.exchange == what;
+    return problem_.form == ShardedForm::all_to_all && problem_.ranks > 1 && problem_.exchange == what;
   }
   void* transformed() const;
 

@@ -61,7 +61,7 @@ float from_storage(const std::vector<std::byte>& bytes, std::size_t i, Dtype dty
 
 /// What the ranks compute together, unnormalised, in exact integers.
 Values exact_result(const ShardedProblem& problem, const Values& x) {
-  const bool blocks = problem.form == Form::block_diagonal;
+  const bool blocks = problem.form == ShardedForm::block_diagonal;
   const reference::ExactOperator op(blocks ? problem.local : whole_operator(problem));
   const std::int64_t width = blocks ? problem.shard() : problem.n;
   reference::IntMatrix rows(static_cast<std::int64_t>(x.size()) / width, width);
@@ -74,20 +74,20 @@ Values exact_result(const ShardedProblem& problem, const Values& x) {
   return y;
 }
 
-constexpr Form kForms[] = {Form::block_diagonal, Form::all_to_all, Form::gather};
+constexpr ShardedForm kForms[] = {ShardedForm::block_diagonal, ShardedForm::all_to_all, ShardedForm::gather};
 
 /// In every form; all_to_all by both exchanges.
 std::vector<ShardedProblem> integer_problems(Dtype dtype, std::int64_t n, std::int64_t rows, int ranks) {
   std::vector<ShardedProblem> problems;
-  const auto add = [&](Form form, Exchange exchange) {
+  const auto add = [&](ShardedForm form, Exchange exchange) {
     ShardedProblem problem = make_sharded_problem(form, dtype, n, rows, ranks);
     problem.scale = problem.mix_scale = 1.0;
     problem.exchange = exchange;
     problems.push_back(problem);
   };
-  for (const Form form : kForms)
+  for (const ShardedForm form : kForms)
     add(form, Exchange::pieces);
-  add(Form::all_to_all, Exchange::rows);
+  add(ShardedForm::all_to_all, Exchange::rows);
   return problems;
 }
 
@@ -125,7 +125,7 @@ void expect_exact(const ShardedProblem& problem, Communicator& communicator, con
 }
 
 TEST(Sharded, ResultColumnsAreEveryColumnOnce) {
-  for (const Form form : kForms) {
+  for (const ShardedForm form : kForms) {
     for (const int ranks : {1, 2, 4, 8}) {
       const ShardedProblem problem = make_sharded_problem(form, Dtype::f16, 28672, 3, ranks);
       std::vector<int> seen(28672);
@@ -158,14 +158,17 @@ TEST(Sharded, SimulatedRanksGiveTheExactWhole) {
 }
 
 TEST(Sharded, FormsAreTheOperatorsThatTheyName) {
-  EXPECT_EQ(fwht::to_string(whole_operator(make_sharded_problem(Form::all_to_all, Dtype::f16, 28672, 1, 4))),
-            "4x28x256");
-  EXPECT_EQ(fwht::to_string(whole_operator(make_sharded_problem(Form::gather, Dtype::f16, 28672, 1, 4))),
-            "28x1024");
-  EXPECT_EQ(make_sharded_problem(Form::all_to_all, Dtype::f16, 28672, 1, 2).local, parse_operator("28x512"));
-  const ShardedProblem problem = make_sharded_problem(Form::all_to_all, Dtype::f16, 24576, 16, 4);
+  EXPECT_EQ(
+      fwht::to_string(whole_operator(make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4))),
+      "4x28x256");
+  EXPECT_EQ(
+      fwht::to_string(whole_operator(make_sharded_problem(ShardedForm::gather, Dtype::f16, 28672, 1, 4))),
+      "28x1024");
+  EXPECT_EQ(make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 2).local,
+            parse_operator("28x512"));
+  const ShardedProblem problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 24576, 16, 4);
   EXPECT_NEAR(problem.scale * problem.mix_scale, orthonormal_scale(24576), 1e-18);
-  for (const Form form : kForms)
+  for (const ShardedForm form : kForms)
     EXPECT_EQ(parse_form(name_of(form)), form);
 }
 
@@ -179,7 +182,7 @@ std::string refusal(const ShardedProblem& problem) {
 }
 
 TEST(Sharded, RefusesWhatDoesNotDivide) {
-  const auto why = [](Form form, std::int64_t n, int ranks) {
+  const auto why = [](ShardedForm form, std::int64_t n, int ranks) {
     try {
       make_sharded_problem(form, Dtype::f16, n, 1, ranks);
     } catch (const BadRequest& error) {
@@ -187,17 +190,17 @@ TEST(Sharded, RefusesWhatDoesNotDivide) {
     }
     return std::string();
   };
-  EXPECT_EQ(why(Form::all_to_all, 28672, 3), "ranks=3 must be a power of two up to 16");
-  EXPECT_EQ(why(Form::all_to_all, 28672, 32), "ranks=32 must be a power of two up to 16");
-  EXPECT_EQ(why(Form::gather, 1001, 2), "n=1001 is not divisible by ranks=2");
-  EXPECT_EQ(why(Form::all_to_all, 40, 4),
+  EXPECT_EQ(why(ShardedForm::all_to_all, 28672, 3), "ranks=3 must be a power of two up to 16");
+  EXPECT_EQ(why(ShardedForm::all_to_all, 28672, 32), "ranks=32 must be a power of two up to 16");
+  EXPECT_EQ(why(ShardedForm::gather, 1001, 2), "n=1001 is not divisible by ranks=2");
+  EXPECT_EQ(why(ShardedForm::all_to_all, 40, 4),
             "a shard of 10 columns is not divisible by ranks=4, as all_to_all needs");
-  EXPECT_EQ(why(Form::all_to_all, 64, 4), "pieces of 4 columns of f16 are no multiple of 16 bytes");
-  EXPECT_EQ(why(Form::block_diagonal, 64, 4), "");
-  ShardedProblem problem = make_sharded_problem(Form::all_to_all, Dtype::f16, 28672, 1, 4);
+  EXPECT_EQ(why(ShardedForm::all_to_all, 64, 4), "pieces of 4 columns of f16 are no multiple of 16 bytes");
+  EXPECT_EQ(why(ShardedForm::block_diagonal, 64, 4), "");
+  ShardedProblem problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4);
   problem.local = Operator::sylvester(4096);
   EXPECT_EQ(refusal(problem), "the local operator has order 4096, the rows have 7168");
-  problem = make_sharded_problem(Form::all_to_all, Dtype::f16, 28672, 1, 4);
+  problem = make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 28672, 1, 4);
   problem.rows = 0;
   EXPECT_EQ(refusal(problem), "rows=0 must be at least 1");
   EXPECT_THROW(parse_form("ring"), BadRequest);
@@ -225,21 +228,22 @@ TEST(Sharded, EveryRankSaysWhatIsWrongOnOne) {
   const DeviceInfo here = this_device();
   EXPECT_EQ(said_by_all(4,
                         [&](int, Communicator& c) {
-                          ShardedPlan(make_sharded_problem(Form::all_to_all, Dtype::f16, 4096, 2, 2), c, cpu,
-                                      here, 5s);
+                          ShardedPlan(make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 4096, 2, 2),
+                                      c, cpu, here, 5s);
                         }),
             "rank 0: the communicator has 4 ranks, the problem is for 2");
   EXPECT_NE(said_by_all(2,
                         [&](int rank, Communicator& c) {
-                          ShardedPlan(make_sharded_problem(Form::all_to_all, Dtype::f16, 4096, 2 + rank, 2),
-                                      c, cpu, here, 5s);
+                          ShardedPlan(
+                              make_sharded_problem(ShardedForm::all_to_all, Dtype::f16, 4096, 2 + rank, 2), c,
+                              cpu, here, 5s);
                         })
                 .find("the ranks have different problems: rank 0 has all_to_all/f16/n4096/r2/t2"),
             std::string::npos);
   // A GPU that is missing on one rank: its description says so.
   EXPECT_EQ(said_by_all(2,
                         [&](int rank, Communicator& c) {
-                          ShardedPlan(make_sharded_problem(Form::gather, Dtype::f16, 4096, 2, 2), c,
+                          ShardedPlan(make_sharded_problem(ShardedForm::gather, Dtype::f16, 4096, 2, 2), c,
                                       rank == 1 ? find_variant("auto") : cpu, here, 5s);
                         }),
             "rank 1: the variant auto does not work on the memory of this communicator");
@@ -289,7 +293,7 @@ TEST_P(ShardedGpu, GivesTheExactWholeTwoHundredTimes) {
       for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{5}, std::int64_t{16}}) {
         for (const ShardedProblem& problem :
              integer_problems(n == 4096 ? Dtype::bf16 : Dtype::f16, n, rows, ranks)) {
-          if (problem.form != Form::gather || rows == 16) {
+          if (problem.form != ShardedForm::gather || rows == 16) {
             const Values x = integer_rows(rows, n, 24), expected = exact_result(problem, x);
             expect_exact(problem, *communicator, find_variant("auto"), device, x, expected,
                          n == 28672 && rows == 16 ? 200 : 3);

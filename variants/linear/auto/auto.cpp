@@ -15,10 +15,8 @@ constexpr std::int64_t kDenseFrom = 33;
 
 const LinearVariant* choice_for(const LinearProblem& problem, const DeviceInfo& device) {
   if (problem.m >= kDenseFrom && dense::fp16.supports(problem, device)) return &dense::fp16;
-  for (const LinearVariant* variant : kChoices) {
-    if (variant->supports(problem, device)) return variant;
-  }
-  return nullptr;
+  const auto found = supporting<LinearLayers>(kChoices, problem, device);
+  return found.empty() ? nullptr : found.front();
 }
 
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/host/bits.hpp"
 #include "variants/linear/w4a16_pipelined/arrange_tokens.cuh"
 #include "variants/linear/w4a16_pipelined/kernels.hpp"
@@ -8,33 +9,6 @@
 
 namespace fwht::linear::pipelined {
 namespace {
-
-/// A launch and its attributes, which point into it.
-struct Launch {
-  cudaLaunchConfig_t config{};
-  cudaLaunchAttribute attributes[2]{};
-
-  Launch(dim3 grid, int threads, int shared_bytes, Stream stream, bool programmatic, int cluster = 1) {
-    config.gridDim = grid;
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-    config.stream = stream;
-    config.attrs = attributes;
-    if (programmatic) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (cluster > 1) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeClusterDimension;
-      attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-      attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    }
-  }
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
-};
 
 class PipelinedPlan final : public LinearPlan {
  public:
@@ -49,10 +23,8 @@ class PipelinedPlan final : public LinearPlan {
     batch_invariant_ = form_.sums_as(kForms[form_for(one_token, device)]);
     kernel_ =
         problem.dtype == Dtype::f16 ? kernel_f16(index, layout_.scales) : kernel_bf16(index, layout_.scales);
-    FWHT_CUDA(cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
-    cudaFuncAttributes attributes{};
-    FWHT_CUDA(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_)));
-    registers_ = attributes.numRegs;
+    allow_shared(kernel_, shared_bytes());
+    registers_ = registers_of(kernel_);
     if ((problem.act_order || form_.wgmma) && problem.m > 0)
       FWHT_CUDA(cudaMalloc(&arranged_, static_cast<std::size_t>(arranged_tokens() * problem.k * 2)));
   }
@@ -101,13 +73,13 @@ class PipelinedPlan final : public LinearPlan {
     const LinearProblem& p = problem();
     const auto* order =
         reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(operands.weights) + order_at(p));
-    const Launch launch(dim3(static_cast<unsigned>(ceil_div(p.k, kArrangeThreads * 8)),
-                             static_cast<unsigned>(arranged_tokens())),
-                        kArrangeThreads, 0, stream, p.programmatic_launch);
-    FWHT_CUDA(cudaLaunchKernelEx(&launch.config, form_.wgmma ? stage_tokens : gather_tokens,
-                                 static_cast<const std::uint16_t*>(operands.x), p.act_order ? order : nullptr,
-                                 static_cast<std::byte*>(arranged_), static_cast<int>(p.m),
-                                 static_cast<int>(p.k), form_.tokens));
+    launch(form_.wgmma ? stage_tokens : gather_tokens,
+           {.blocks = ceil_div(p.k, kArrangeThreads * 8),
+            .threads = kArrangeThreads,
+            .programmatic = p.programmatic_launch,
+            .layers = arranged_tokens()},
+           stream, static_cast<const std::uint16_t*>(operands.x), p.act_order ? order : nullptr,
+           static_cast<std::byte*>(arranged_), static_cast<int>(p.m), static_cast<int>(p.k), form_.tokens);
   }
 
   void enqueue(const LinearOperands& operands, Stream stream) const override {
@@ -124,10 +96,14 @@ class PipelinedPlan final : public LinearPlan {
                               p.programmatic_launch || (arranged_ != nullptr && behind_programmatic_),
                               static_cast<int>(p.rotation_order()),
                               static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
-    const Launch launch(
-        dim3(static_cast<unsigned>(blocks()), static_cast<unsigned>(ceil_div(p.m, form_.tokens))),
-        form_.threads(), shared_bytes(), stream, arguments.programmatic, form_.cluster);
-    FWHT_CUDA(cudaLaunchKernelEx(&launch.config, kernel_, arguments));
+    launch(kernel_,
+           {.blocks = blocks(),
+            .threads = form_.threads(),
+            .shared = shared_bytes(),
+            .cluster = form_.cluster,
+            .programmatic = arguments.programmatic,
+            .layers = ceil_div(p.m, form_.tokens)},
+           stream, arguments);
   }
 
   Layout layout_;

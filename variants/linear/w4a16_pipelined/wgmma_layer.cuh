@@ -15,6 +15,7 @@
 
 #include "common/device/ptx/bulk_copy.cuh"
 #include "common/device/ptx/wgmma.cuh"
+#include "common/device/ptx/wgmma_descriptor.hpp"
 #include "variants/linear/w4a16_pipelined/pipelined_kernel.cuh"
 
 namespace fwht::linear::pipelined {
@@ -62,10 +63,9 @@ struct RingPlace {
   }
 };
 
-/// Operand B at `address`: K-major, swizzled over 128 bytes (PTX ISA, "Matrix Descriptor Format").
+/// Operand B at `address`: K-major, rows of 8 tokens, swizzled over 128 bytes.
 __device__ inline std::uint64_t token_descriptor(std::uint32_t address) {
-  return std::uint64_t{(address & 0x3FFFFU) >> 4} | std::uint64_t{1} << 16 | std::uint64_t{1024 >> 4} << 32 |
-         std::uint64_t{1} << 62;
+  return ptx::matrix_descriptor(address, 16, 1024, ptx::Swizzle::bytes_128);
 }
 
 /// sums += s (q - z) x over one step whose tokens are at `stage`, once full(); unpacked() when the words are

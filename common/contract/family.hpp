@@ -1,0 +1,141 @@
+// What every ladder shares, said once. A family is a kind of problem, with what it is executed on and how its
+// arithmetic is described: transforms of rows (common/contract/variant.hpp), linear layers
+// (common/contract/linear/variant.hpp). A variant is plain data; a plan is what it decided for one problem on
+// one device; a registry lists the variants of a family.
+//
+// A family is a struct that names Problem, Operands, Numerics and Plan, kNoun ("linear layer") for sentences,
+// and has does_nothing(const Problem&). Its Problem has validate(), to_string() and programmatic_launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/device/device_info.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+struct CUstream_st;  // what cudaStream_t points to; declared here so that no CUDA header is needed
+
+namespace fwht {
+
+using Stream = CUstream_st*;  // nullptr is the default stream; host variants ignore it
+
+enum class Memory { host, device };
+
+/// Empty when supported, else one sentence with the value and the limit.
+struct Support {
+  std::string why_not;
+  explicit operator bool() const { return why_not.empty(); }
+};
+
+/// What a plan decided (grid, threads, registers, shared bytes, tile ...), in display order: result columns.
+using Setting = std::pair<std::string, std::variant<std::int64_t, double, std::string>>;
+using Settings = std::vector<Setting>;
+
+/// Decisions taken and workspace owned; data pointers not bound. As with cuFFT and FFTW, set-up is never
+/// timed. The base of a family's Plan, which adds what its problems need.
+template <class Family>
+class PlanOf {
+ public:
+  using Problem = typename Family::Problem;
+  using Operands = typename Family::Operands;
+
+  virtual ~PlanOf() = default;
+  PlanOf(const PlanOf&) = delete;
+  PlanOf& operator=(const PlanOf&) = delete;
+
+  const Problem& problem() const { return problem_; }
+
+  /// Checks the operands, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
+  /// be captured in a CUDA graph. Host variants have finished when it returns. A problem without work does
+  /// nothing. Throws BadRequest before anything is launched for operands that the family's Plan rules out.
+  void execute(const Operands& operands, Stream stream = nullptr) const {
+    if (Family::does_nothing(problem_)) return;
+    check(operands);
+    enqueue(operands, stream);
+  }
+
+  virtual typename Family::Numerics numerics() const = 0;
+  /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
+  virtual bool one_stream_at_a_time() const { return false; }
+  virtual Settings settings() const = 0;
+
+ protected:
+  explicit PlanOf(const Problem& problem) : problem_(problem) {}
+
+ private:
+  virtual void check(const Operands& operands) const = 0;                   // throws BadRequest
+  virtual void enqueue(const Operands& operands, Stream stream) const = 0;  // work to do, operands checked
+  Problem problem_;
+};
+
+template <class Family>
+struct VariantOf {
+  using Problem = typename Family::Problem;
+  using Plan = typename Family::Plan;
+
+  std::string_view name, summary;
+  Memory memory;                                                          // where operands live
+  Support (*supports)(const Problem&, const DeviceInfo&);                 // pure: no CUDA call
+  std::unique_ptr<Plan> (*make_plan)(const Problem&, const DeviceInfo&);  // reached only when supported
+};
+
+/// The variants of a family, in the order of its ladder.
+template <class Family>
+using RegistryOf = std::span<const VariantOf<Family>* const>;
+
+/// validate, supports, make_plan: the way to a plan. Throws BadRequest with the reason when unsupported.
+template <class Family>
+std::unique_ptr<typename Family::Plan> plan(const VariantOf<Family>& variant,
+                                            const typename Family::Problem& problem,
+                                            const DeviceInfo& device) {
+  validate(problem);
+  if (const Support support = variant.supports(problem, device); !support)
+    throw BadRequest(concat(variant.name, ": ", support.why_not));
+  return variant.make_plan(problem, device);
+}
+
+/// Throws BadRequest that lists the known names.
+template <class Family>
+const VariantOf<Family>& find_in(RegistryOf<Family> registry, std::string_view name) {
+  std::string known;
+  for (const VariantOf<Family>* variant : registry) {
+    if (variant->name == name) return *variant;
+    known += concat(known.empty() ? "" : ", ", variant->name);
+  }
+  throw BadRequest(concat("unknown ", Family::kNoun, " '", name, "'; known: ", known));
+}
+
+/// Those of `choices` that support the problem, in their order: what an `auto` picks from.
+template <class Family>
+std::vector<const VariantOf<Family>*> supporting(RegistryOf<Family> choices,
+                                                 const typename Family::Problem& problem,
+                                                 const DeviceInfo& device) {
+  std::vector<const VariantOf<Family>*> found;
+  for (const VariantOf<Family>* variant : choices)
+    if (variant->supports(problem, device)) found.push_back(variant);
+  return found;
+}
+
+/// "no CUDA device ..." when there is none or it is older than `compute_capability` (80 for sm_80). The first
+/// check of every CUDA variant.
+Support require_cuda(const DeviceInfo& device, int compute_capability = 80);
+
+/// Programmatic dependent launch is offered where code compiled for 9.0 runs: PTX of an older architecture,
+/// which a newer device would compile for itself, does not wait.
+Support require_programmatic_launch(const DeviceInfo& device);
+
+/// A sentence for problems that ask for programmatic dependent launch: for variants that have none.
+template <class Problem>
+Support require_ordinary_launch(const Problem& problem) {
+  if (!problem.programmatic_launch) return {};
+  return {"programmatic dependent launch is not offered by this variant"};
+}
+
+}  // namespace fwht

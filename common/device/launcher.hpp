@@ -1,0 +1,93 @@
+// The only place that fills cudaLaunchConfig, and what a plan asks about its kernel before it launches it.
+// Included by CUDA sources only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "common/device/cuda_check.hpp"
+
+namespace fwht {
+
+struct Grid {
+  std::int64_t blocks = 1;
+  int threads = 0;            // of a block
+  int shared = 0;             // dynamic shared memory of a block in bytes
+  int cluster = 1;            // blocks
+  bool programmatic = false;  // the launch may begin before the one in front of it has ended
+  std::int64_t layers = 1;    // blocks in the y dimension
+};
+
+/// `arguments`: the address of each.
+inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream, void** arguments) {
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (grid.programmatic) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  FWHT_CUDA(cudaLaunchKernelExC(&config, kernel, arguments));
+}
+
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+            std::type_identity_t<Parameters>... arguments) {
+  void* addresses[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  launch_at(reinterpret_cast<const void*>(kernel), grid, stream, addresses);
+}
+
+/// A kernel as it is asked about: by its address, whatever it takes.
+class KernelAddress {
+ public:
+  KernelAddress(const void* address) : address_(address) {}
+  template <class... Parameters>
+  KernelAddress(void (*kernel)(Parameters...)) : address_(reinterpret_cast<const void*>(kernel)) {}
+
+  operator const void*() const { return address_; }
+
+ private:
+  const void* address_;
+};
+
+/// Dynamic shared memory that every kernel may have without asking.
+inline constexpr int kSharedWithoutAsking = 48 * 1024;
+
+inline void allow_shared(KernelAddress kernel, int bytes) {
+  if (bytes <= kSharedWithoutAsking) return;
+  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+/// How many blocks a multiprocessor holds at once; allow_shared comes first.
+inline int resident_blocks(KernelAddress kernel, int threads, int shared) {
+  int blocks = 0;
+  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
+                                                          static_cast<std::size_t>(shared)));
+  return blocks;
+}
+
+inline cudaFuncAttributes attributes_of(KernelAddress kernel) {
+  cudaFuncAttributes attributes{};
+  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  return attributes;
+}
+
+inline int registers_of(KernelAddress kernel) {
+  return attributes_of(kernel).numRegs;
+}
+
+}  // namespace fwht

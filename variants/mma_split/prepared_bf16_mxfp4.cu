@@ -1,7 +1,0 @@
-#include "variants/mma_split/prepared_instances.cuh"
-
-namespace fwht::mma_split {
-
-template PreparedKernel find_prepared<Dtype::bf16, CodeFormat::mxfp4>(int, bool);
-
-}  // namespace fwht::mma_split
