@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, array, linear, operators, quantize
+from . import _c, _tensors, array, linear, operators, quantize
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -42,15 +42,17 @@ _torch_functional: Any = None
 _Tensor: Any = None
 
 
-def _load_torch() -> bool:
-    """Whether PyTorch is there to be used: fwht never imports it by itself."""
+def _load_torch() -> Any:
+    """The code for PyTorch, if that is there to be used: fwht never imports it by itself."""
     global _torch_transform, _torch_functional, _Tensor
     if sys.modules.get("torch") is None or not hasattr(sys.modules["torch"], "Tensor"):
-        return False
-    from . import torch as face
-
+        return None
+    face = _tensors.face = importlib.import_module(".torch", __name__)
     _Tensor, _torch_transform, _torch_functional = face.Tensor, face.transform, face.functional
-    return True
+    return face
+
+
+_tensors.load = _load_torch
 
 
 def hadamard_transform(

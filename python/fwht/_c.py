@@ -6,6 +6,7 @@ import ctypes
 import json
 import math
 import os
+import sys
 import threading
 from typing import Any, NoReturn, Sequence
 
@@ -97,9 +98,7 @@ def _find_library() -> str:
     named = os.environ.get("FWHT_LIBRARY")
     if named:
         return named
-    import fwht
-
-    for folder in fwht.__path__:  # an editable installation has two: the sources and what was built
+    for folder in sys.modules[__package__ or "fwht"].__path__:  # an editable installation has two: the sources and what was built
         candidate = os.path.join(folder, "libfwht.so")
         if os.path.exists(candidate):
             return candidate

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from . import _c, array
+from . import _c, _tensors, array
 
 
 class Variant(NamedTuple):
@@ -38,19 +38,18 @@ def build_info() -> dict[str, Any]:
     """What was built: version, commit, dirty, sources_hash, build_type, cxx, cxx_flags, cuda (or why not), cuda_flags,
     abi_version; `devices`: how many CUDA devices there are; `torch`: the PyTorch that the operators are registered
     with, or None."""
-    face = sys.modules.get("fwht.torch")
     return {
         **_c.build_info(),
         "devices": _c.library.fwht_device_count(),
-        "torch": None if face is None else face.torch.__version__,
+        "torch": _tensors.face and _tensors.face.version,
     }
 
 
 def clear_plans() -> int:
     """Destroys the plans that `hadamard_transform` keeps, on all devices, and returns how many there were. Only when
     none of their launches is pending and no CUDA graph captured from them will be replayed."""
-    if face := sys.modules.get("fwht.torch"):
-        face.forget()
+    if _tensors.face:
+        _tensors.face.forget()
     return _c.library.fwht_clear_plans()
 
 
@@ -149,7 +148,7 @@ class Plan:
                 assert source.empty_like is not None
                 out = source.empty_like()
             target, _ = self._view(out, "out")
-        face = sys.modules.get("fwht.torch")
+        face = _tensors.face
         if face is not None:
             face.check_not_differentiated(x, out)
         if not target.writable:
@@ -163,13 +162,8 @@ class Plan:
         return out
 
     def _view(self, x: Any, name: str) -> tuple[array.View, int | None]:
-        view = None
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(x, torch.Tensor):
-            from .torch import view_of
-
-            view = view_of(x)
-        view = view or array.view_of(x)
+        face = _tensors.face_of(x)
+        view = face.view_of(x) if face else array.view_of(x)
         if view is None:
             raise TypeError(f"fwht: {name} is a {type(x).__name__}, not a PyTorch tensor, NumPy or CuPy array")
         n, rows = self._problem.n, self._problem.rows

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Any, Callable, NamedTuple
 
-from . import _c
+from . import _c, _tensors
 
 _CUDA_TYPESTRS = {"<f2": "float16", "<f4": "float32", "<f8": "float64"}
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
@@ -237,9 +237,8 @@ def _by_dlpack(x: Any, scale: float | None, out: Any, inplace: bool, variant: st
             raise NotImplementedError(
                 f"fwht: a {_name_of(x)} on a CUDA device goes through PyTorch, which is not installed"
             ) from None
-        from .torch import transform as transform_tensor
-
-        result = transform_tensor(torch.from_dlpack(x), scale, None, False, variant)
+        tensor = torch.from_dlpack(x)
+        result = _tensors.face_of(tensor).transform(tensor, scale, None, False, variant)
     else:
         raise NotImplementedError(f"fwht: the device of this {_name_of(x)} (DLPack kind {int(kind)}) is not supported")
     try:

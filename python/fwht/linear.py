@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import Any, NamedTuple
 
-from . import _c, array
+from . import _c, _tensors, array
 from ._plan import Variant, _device_number, _dtype_code, listed
 
 __all__ = ["Packed", "forward", "pack", "supports", "variants"]
@@ -321,11 +321,8 @@ def forward(x: Any, weights: Packed) -> Any:
     """
     if not isinstance(weights, Packed):
         raise TypeError(f"fwht: weights are a {type(weights).__name__}; fwht.linear.pack makes them")
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        from .torch import linear
-
-        return linear(x, weights)
+    if face := _tensors.face_of(x):
+        return face.linear_by(x, weights, weights.weights, weights.order)
     import numpy
 
     if not isinstance(x, numpy.ndarray):

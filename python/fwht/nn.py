@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import hadamard_transform, linear, operators
-from .torch import linear_by
+from ._torch.eager import linear_by
 
 __all__ = ["GptqLinear", "HadamardTransform", "rotate_linear"]
 

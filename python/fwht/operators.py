@@ -18,7 +18,7 @@ import json
 import sys
 from typing import Any, Callable, Iterable
 
-from . import _c, array
+from . import _c, _tensors, array
 
 __all__ = ["Signs", "operator_for", "pack_signs", "random_signs", "transform", "transposed"]
 
@@ -147,7 +147,7 @@ def transform(
         variant: a name of `fwht.variants()`; None: "auto" on a CUDA device, "cpu" on the host.
 
     Returns: a new contiguous array like x; or `out`; or x where `inplace`. In PyTorch it is differentiable in x (backward is the
-    transpose) and a compiled graph keeps it as the node `fwht::apply_operator`.
+    transpose) and a compiled graph keeps it as the node `fwht::hadamard_transform`.
 
     Raises:
         ValueError: no such operator, another row length than the operator's, signs or dense factors that do not fit it.
@@ -165,11 +165,8 @@ def transform(
     if operator is not None and not isinstance(operator, str):
         raise TypeError(f"fwht: operator={operator!r} must be a text such as '28x512', or None")
     packed = signs.on(x) if isinstance(signs, Signs) else signs
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        from .torch import transform_by_operator
-
-        return transform_by_operator(x, operator or "", packed, dense, scale, transpose, x if inplace else out, variant)
+    if face := _tensors.face_of(x):
+        return face.transform_by_operator(x, operator, packed, dense, scale, transpose, x if inplace else out, variant)
     view = array.view_of(x)
     if view is None or view.device != _c.HOST:
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; operators take PyTorch tensors and NumPy arrays")
@@ -271,13 +268,8 @@ def _operand(name: str, given: Any, count: int, dtype: str, operator: str, besid
         return None
     if given is None:
         raise ValueError(f"fwht: the operator {operator} needs {name}")
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(given, torch.Tensor):
-        from .torch import view_of
-
-        view = view_of(given)
-    else:
-        view = array.view_of(given)  # type: ignore[assignment]
+    face = _tensors.face_of(given)
+    view = face.view_of(given) if face else array.view_of(given)
     if view is None:
         raise TypeError(f"fwht: {name} is a {type(given).__name__}, not an array")
     elements = 1

@@ -14,10 +14,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-import sys
 from typing import Any, Callable, NamedTuple
 
-from . import _c, array, operators
+from . import _c, _tensors, array, operators
 
 __all__ = ["Encoded", "Layout", "dequantize", "hadamard_quantize", "layout_of"]
 
@@ -120,12 +119,9 @@ def hadamard_quantize(
 
     Source: docs/quantize.md.
     """
-    torch = sys.modules.get("torch")
     packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
-    if torch is not None and isinstance(x, torch.Tensor):
-        from .torch import quantize
-
-        codes, scales = quantize(x, encoding, operator or "", packed, dense, scale, tensor_scale, transpose, variant)
+    if face := _tensors.face_of(x):
+        codes, scales = face.quantize_rows(x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant)
     else:
         import numpy
 

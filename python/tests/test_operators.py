@@ -290,7 +290,8 @@ def test_the_second_call_of_a_kind(device, monkeypatch):
         operators.transform(x, "d3x256", dense=dense.clone().requires_grad_())
     assert operators.transform(x[:0], "12x64", None, signs=one).shape == (0, 768)
 
-    monkeypatch.setattr(fwht.torch, "_op_operator", None)
+    for name in ("transform", "transform_into"):
+        monkeypatch.setattr(fwht._torch.ops, name, None)
     for signs, wanted in zip((one, other), expected):
         assert torch.equal(operators.transform(x, "12x64", None, signs=signs), wanted)
         y = operators.transform(x.clone().requires_grad_(), "12x64", None, signs=signs)
@@ -314,7 +315,7 @@ def test_graphs():
     assert operators.transform(torch.empty(4, 24, device="meta"), scale=1.0).device.type == "meta"
     batch = integers(2, 3, 24)
     assert torch.equal(torch.vmap(operators.transform, in_dims=1)(batch), operators.transform(batch.transpose(0, 1)))
-    torch.library.opcheck(torch.ops.fwht.apply_operator.default, (x, "12x2", packed, None, 0.5))
+    torch.library.opcheck(torch.ops.fwht.hadamard_transform.default, (x, 0.5, None, False, "12x2", packed))
 
 
 @needs_torch

@@ -1,18 +1,20 @@
 #include "variants/butterflies/kernels.hpp"
 #include "variants/butterflies/launches.hpp"
 #include "variants/butterflies/rows_in_registers.cuh"
-#include "variants/kit/find_kernel.hpp"
+#include "variants/kit/kernel_table.hpp"
 
 namespace fwht::butterflies {
 namespace {
 
 template <Dtype dtype>
 rows::Kernel in_warps(const KernelId& id) {
-  return rows::find_kernel<1, kLargestLogN, kKernelsOfSize>([&](auto log_n, auto i) {
+  using Kernels = Table<KernelId, rows::Kernel>;
+  static const auto kTable = table_of<Kernels, 1, kLargestLogN, kKernelsOfSize>([](Kernels& kernels,
+                                                                                   auto log_n, auto i) {
     constexpr KernelId here = kernels_of_size(dtype, log_n())[i()];
-    if (here != id) return rows::Kernel{};
-    return rows::Kernel{rows_in_warps<dtype, log_n(), rows::code_of(here.launch), here.access, here.trigger>};
+    kernels.add(here, rows_in_warps<dtype, log_n(), rows::code_of(here.launch), here.access, here.trigger>);
   });
+  return kTable.find(id);
 }
 
 }  // namespace

@@ -314,9 +314,7 @@ Kernel encoded_kernel_of(const Launch& wanted) {
     if constexpr (launch.writes_codes()) {
       if (whole_steps(wanted) == whole_steps(launch)) {
         found = reinterpret_cast<Kernel>(
-            transform_rows<dtype, launch.shape.k_steps(), launch.shape.columns, launch.shape.rows,
-                           launch.shape.second, launch.teams, launch.slots, launch.blocks_per_sm,
-                           launch.passes, launch.held, EncodedRows<Form>>);
+            transform_rows<dtype, FirstListed<static_cast<int>(which), true>, EncodedRows<Form>>);
       }
     }
   };

@@ -410,20 +410,21 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
                reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
-/// The arguments are those of a Launch whose order is 16 k_steps. A team of warps keeps `slots` tiles under
-/// way and takes them one after the other.
+/// A team of warps keeps `slots` tiles under way and takes them one after the other.
 ///
+/// @tparam Choice  a class with a Launch of whole k steps inside, because nvcc takes no object as an argument
+///                 of a kernel
 /// @tparam Output  StorageRows, or what writes codes
-template <Dtype dtype, int k_steps, int columns, int tile_rows, int second, int teams, int slots,
-          int blocks_per_sm, int passes, bool held, class Output = StorageRows>
-__global__ void __launch_bounds__(
-    Launch{{16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held}.threads(),
-    blocks_per_sm) transform_rows(const __grid_constant__ Maps maps,
-                                  const __grid_constant__ typename Output::Arguments work) {
+template <Dtype dtype, class Choice, class Output = StorageRows>
+__global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
+    transform_rows(const __grid_constant__ Maps maps,
+                   const __grid_constant__ typename Output::Arguments work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch{
-      {16 * k_steps, columns, tile_rows, second}, teams, slots, blocks_per_sm, passes, held};
+  constexpr Launch launch = Choice::launch;
   constexpr Shape shape = launch.shape;
+  constexpr int k_steps = shape.k_steps(), columns = shape.columns, tile_rows = shape.rows,
+                second = shape.second, teams = launch.teams, slots = launch.slots, passes = launch.passes;
+  constexpr bool held = launch.held;
   constexpr int kLine = shape.line(), kColumns = shape.tile_columns(), kBoxes = k_steps,
                 kWarps = launch.warps(), kBoxBytes = shape.box_bytes();
   using Matrix = std::conditional_t<held, HeldMatrix<dtype, k_steps>, SignedMatrix<dtype, k_steps>>;

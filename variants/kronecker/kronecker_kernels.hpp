@@ -24,6 +24,23 @@ constexpr Launch whole_steps(Launch launch) {
   return launch;
 }
 
+/// A launch of kLaunches, or what codes_launch makes of it, as an argument of a kernel.
+template <int which, bool codes>
+struct Listed {
+  static constexpr Launch launch = whole_steps(codes ? codes_launch(kLaunches[which]) : kLaunches[which]);
+};
+/// Launches that have one kernel have one name, that of the first of them.
+template <int which, bool codes>
+constexpr int first_alike() {
+  int first = 0;
+  while (whole_steps(codes ? codes_launch(kLaunches[first]) : kLaunches[first]) !=
+         Listed<which, codes>::launch)
+    ++first;
+  return first;
+}
+template <int which, bool codes = false>
+using FirstListed = Listed<first_alike<which, codes>(), codes>;
+
 /// `kernel_at(which)`, which is a constant, of the entry of kLaunches that is the wanted one, null where it
 /// has no kernel.
 template <class KernelAt>
@@ -44,13 +61,10 @@ template <Dtype dtype>
 Kernel kernel_of(const Launch& wanted) {
   return kernel_in_table(wanted, [](auto which) -> Kernel {
     constexpr Launch launch = kLaunches[decltype(which)::value];
-    constexpr Shape shape = launch.shape;
     if constexpr (launch.places > 0) {
       return nullptr;
     } else {
-      return reinterpret_cast<Kernel>(
-          transform_rows<dtype, shape.k_steps(), shape.columns, shape.rows, shape.second, launch.teams,
-                         launch.slots, launch.blocks_per_sm, launch.passes, launch.held>);
+      return reinterpret_cast<Kernel>(transform_rows<dtype, FirstListed<decltype(which)::value>>);
     }
   });
 }

@@ -1,0 +1,20 @@
+"""Where the code for PyTorch hangs itself in: modules below it meet tensors here, and import nothing above them.
+
+PyTorch is optional, so `fwht` loads that code with the first tensor, and puts itself in `load`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable
+
+load: Callable[[], Any] = lambda: None  # makes `face`
+face: Any = None  # the module fwht.torch, once loaded
+
+
+def face_of(x: Any) -> Any:
+    """The module fwht.torch where x is a PyTorch tensor, else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return None
+    return face or load()

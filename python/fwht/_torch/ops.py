@@ -1,0 +1,192 @@
+"""The operators torch.ops.fwht.*: for whatever the dispatcher must see. They end where eager calls do.
+
+Saved graphs depend on the schemas: arguments are only appended, with defaults. scale=None is 1/sqrt(n). operator="" is H_n,
+operator=None the one for the row length. There is no operator with an `out` argument: graphs get a copy of the functional one
+instead, because Inductor may reorder operators that write one tensor and read another (pytorch issue 198031).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _c, linear, operators, quantize
+from .calls import DTYPES, Tensor, call_of, raw_stream, view_of
+
+_library = torch.library.Library("fwht", "DEF")
+_library.define(
+    "hadamard_transform(Tensor x, float? scale=None, str? variant=None, bool transpose=False, "
+    'str? operator="", Tensor? signs=None, Tensor? dense=None) -> Tensor'
+)
+_library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
+_library.define(
+    "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
+    "float? tensor_scale=None, bool transpose=False, str? variant=None) -> (Tensor, Tensor)"
+)
+_library.define(
+    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant, "
+    "bool act_order=False) -> Tensor"
+)
+
+
+def check(x: Tensor, scale: Any, operator: str | None = "", signs: Any = None, transpose: bool = False) -> None:
+    """What can be refused without memory; x may be fake, its shape symbolic."""
+    if x.dim() == 0:
+        raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
+    if x.dtype not in DTYPES or (x.dtype is torch.float64 and x.device.type == "cuda"):
+        raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
+    _c.checked_scale(scale)
+    n = x.shape[-1]
+    if operator == "" and isinstance(n, int) and (n < 2 or n & (n - 1)):
+        raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
+    if operator != "" or signs is not None:
+        operators.resolved((int(n),), operator or "", signs is not None, transpose)
+
+
+# --- the transform ---------------------------------------------------------------------------------------------------
+
+
+def transform(
+    x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False, operator: str | None = "",
+    signs: Tensor | None = None, dense: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    if operator == "" and signs is None and dense is None:
+        return call_of(scale, variant).run(None, x)
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    transform_into(x, out, scale, variant, transpose, operator, signs, dense)
+    return out
+
+
+def transform_into(
+    x: Tensor, out: Tensor, scale: Any, variant: str | None, transpose: bool, operator: str | None, signs: Any, dense: Any
+) -> None:
+    def copy() -> None:
+        with torch.no_grad():
+            out.copy_(x)
+
+    text = operators.resolved(tuple(x.shape), operator or "", signs is not None, transpose)
+    operators.run(view_of(x), view_of(out), text, signs, dense, scale, variant, copy)
+
+
+def _replace(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
+    call_of(scale, variant).replace(x)
+
+
+def _fake(
+    x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False, operator: str | None = "",
+    signs: Tensor | None = None, dense: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    check(x, scale, operator, signs, transpose)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _fake_(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
+    check(x, scale)
+
+
+def _setup(ctx: Any, inputs: tuple, output: Any) -> None:
+    _, ctx.scale, ctx.variant, ctx.transpose, ctx.operator, signs, dense = inputs
+    ctx.save_for_backward(signs, dense)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple:
+    given = op(grad, ctx.scale, ctx.variant, not ctx.transpose, ctx.operator, *ctx.saved_tensors)
+    return given, None, None, None, None, None, None
+
+
+def _vmap(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
+    if any(dim is not None for dim in in_dims[1:]):
+        raise NotImplementedError("fwht: vmap goes over x, not over signs or dense factors")
+    return op(x.movedim(in_dims[0], 0), *asked), 0
+
+
+def _in_place_below_autograd(
+    keyset: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False
+) -> None:
+    # A kernel of torch.library leaves x._version as it was, and autograd would not notice the write.
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        op_.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, x, scale, variant, transpose)
+    torch.autograd.graph.increment_version(x)
+
+
+# --- codes and scales ------------------------------------------------------------------------------------------------
+
+
+def encoded_outputs(x: Tensor, layout: quantize.Layout) -> tuple[Tensor, Tensor]:
+    """Codes and the matrix of scales; x may be fake, its number of rows symbolic."""
+    kind = {"e4m3": torch.float8_e4m3fn, "int8": torch.int8}.get(layout.element, torch.uint8)
+    codes = torch.empty(quantize.code_shape(layout, x.shape), dtype=kind, device=x.device)
+    if layout.columns == 0:
+        return codes, torch.empty(0, dtype=torch.float32, device=x.device)
+    rows, columns, _ = layout.storage(x.numel())
+    flat = torch.empty(rows * columns, dtype=getattr(torch, layout.scale_dtype), device=x.device)
+    return codes, quantize.shaped(layout, x.shape, flat, torch.as_strided)
+
+
+def _quantize(
+    x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
+    if _c.row_stride(x.shape, x.stride()) is None:
+        x = x.contiguous()
+    codes, scales = encoded_outputs(x, layout)
+    quantize.run(
+        view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
+        signs, dense, scale, tensor_scale, transpose, variant,
+    )  # fmt: skip
+    return codes, scales
+
+
+def _fake_quantize(
+    x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    check(x, scale, operator or None, signs, transpose)
+    return encoded_outputs(x, quantize.checked((int(x.shape[-1]),), encoding, tensor_scale))
+
+
+# --- linear layers ---------------------------------------------------------------------------------------------------
+
+
+def multiply(
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
+) -> Tensor:
+    device, k = x.get_device(), x.shape[-1]
+    x = x.contiguous()
+    if x.data_ptr() % 16:
+        x = x.clone()  # a slice of a larger tensor
+    y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+    linear.run(
+        x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
+        act_order, variant, weights.data_ptr(), device, raw_stream(device) if device >= 0 else None,
+    )  # fmt: skip
+    return y
+
+
+def _fake_multiply(
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
+) -> Tensor:
+    return torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
+
+
+# --- registration ----------------------------------------------------------------------------------------------------
+
+for _name, _kernel, _shape in (
+    ("hadamard_transform", transform, _fake),
+    ("hadamard_transform_", _replace, _fake_),
+    ("hadamard_quantize", _quantize, _fake_quantize),
+    ("gptq_linear", multiply, _fake_multiply),
+):
+    for _key in ("CPU", "CUDA"):
+        _library.impl(_name, _kernel, _key)
+    torch.library.register_fake(f"fwht::{_name}", _shape)
+torch.library.register_autograd("fwht::hadamard_transform", _backward, setup_context=_setup)
+torch.library.register_vmap("fwht::hadamard_transform", _vmap)
+_library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
+
+op = torch.ops.fwht.hadamard_transform.default
+op_ = torch.ops.fwht.hadamard_transform_.default
+op_quantize = torch.ops.fwht.hadamard_quantize.default
+op_linear = torch.ops.fwht.gptq_linear.default

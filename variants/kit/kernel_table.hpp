@@ -1,0 +1,47 @@
+// From the value that names a kernel to its instantiation.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace fwht {
+
+/// The kernels that are compiled, each by the launch that it was compiled for.
+template <class Launch, class Kernel>
+class Table {
+ public:
+  void add(const Launch& launch, Kernel kernel) { entries_.push_back({launch, kernel}); }
+
+  /// Kernel{} where none is compiled.
+  Kernel find(const Launch& launch) const {
+    for (const Entry& entry : entries_)
+      if (entry.launch == launch) return entry.kernel;
+    return Kernel{};
+  }
+
+ private:
+  struct Entry {
+    Launch launch;
+    Kernel kernel;
+  };
+  std::vector<Entry> entries_;
+};
+
+/// What add(table, log_n, i) puts there, for smallest <= log_n <= largest and i < count; both are integral
+/// constants.
+template <class Table, int smallest, int largest, std::size_t count, class Add>
+Table table_of(const Add& add) {
+  Table table;
+  const auto add_size = [&]<std::size_t... i>(auto log_n, std::index_sequence<i...>) {
+    (add(table, log_n, std::integral_constant<std::size_t, i>{}), ...);
+  };
+  [&]<int... offset>(std::integer_sequence<int, offset...>) {
+    (add_size(std::integral_constant<int, smallest + offset>{}, std::make_index_sequence<count>{}), ...);
+  }
+  (std::make_integer_sequence<int, largest - smallest + 1>{});
+  return table;
+}
+
+}  // namespace fwht
