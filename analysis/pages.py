@@ -705,7 +705,8 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
         for folder, (variant, dtype) in MEASURED.items():
             path = root / "variants" / folder / "README.md"
             if path.is_file():
-                found[path] = replace_section(read_text(path), "measured", render("measured.md.j2", device=device, table=measured_table(device, variant, dtype)))
+                text = render("measured.md.j2", device=device, table=measured_table(device, variant, dtype))
+                found[path] = replace_section(read_text(path), "measured", text)
         for drawn in (charts.speed(device), charts.error_against_speed(device)):
             found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
         profiled = [f for f in folders if f.has("profile.csv") and f.device == device.name]

@@ -54,7 +54,8 @@ def findings(defined: Mapping[str, set[str]], rows: list[dict[str, str]]) -> lis
 def sources_of(root: Path) -> dict[str, str]:
     """Sources that git tracks or would track."""
     patterns = ["*.hpp", "*.h", "*.cuh", "*.cu", "*.cpp"]
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns], cwd=root, capture_output=True, text=True, check=True)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return {path: (root / path).read_text(encoding="utf-8") for path in listed.stdout.splitlines() if (root / path).is_file()}
 
 

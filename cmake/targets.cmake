@@ -126,11 +126,11 @@ function(fwht_test name)
 endfunction()
 
 # Sources made from templates x.cu.in: x_f16.cu and x_bf16.cu where @dtype@ stands in it, one a format too where @format@
-# does: all of them, or those behind the name, as x.cu.in=e4m3,mxfp4.
+# does: all of them, or those behind the name, as x.cu.in:e4m3,mxfp4 (or with =).
 function(fwht_instances variable)
   set(sources "")
   foreach(entry IN LISTS ARGN)
-    string(REGEX MATCH "^([^=]+)=?(.*)$" unused ${entry})
+    string(REGEX MATCH "^([^=:]+)[=:]?(.*)$" unused ${entry})
     set(template ${CMAKE_CURRENT_SOURCE_DIR}/${CMAKE_MATCH_1})
     string(REPLACE "," ";" formats "${CMAKE_MATCH_2}")
     if(NOT formats)

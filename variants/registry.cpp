@@ -13,7 +13,6 @@ constexpr const Variant* kLadder[] = {
     &butterflies::variant,
     &hadacore::variant,
     &hadacore::published_variant,
-    &hadacore::f32_variant,
     &mma_split::variant,
     &wgmma::variant,
     &factors::variant,

@@ -13,7 +13,7 @@ namespace cpu { extern const Variant variant, f64_variant; }
 namespace naive { extern const Variant variant; }
 namespace warp_shuffle { extern const Variant variant; }
 namespace butterflies { extern const Variant variant; }
-namespace hadacore { extern const Variant variant, published_variant, f32_variant; }
+namespace hadacore { extern const Variant variant, published_variant; }
 namespace mma_split { extern const Variant variant; }
 namespace wgmma { extern const Variant variant; }
 namespace factors { extern const Variant variant; }

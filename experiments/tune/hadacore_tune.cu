@@ -35,9 +35,8 @@ LaunchCandidate candidate() {
   constexpr Config config = configs_to_try(log_n)[which];
   constexpr Shape shape = shape_of(log_n, config);
   static_assert(fits(shape));
-  constexpr Accumulator sums = sums_of(dtype, Accumulator::narrow);
   const auto kernel =
-      transform_tile<log_n, shape.log_chunks, shape.log_warps, config.blocks_per_sm, dtype, sums, true>;
+      transform_tile<log_n, shape.log_chunks, shape.log_warps, config.blocks_per_sm, dtype, true>;
   FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes()));
   cudaFuncAttributes attributes{};
   FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));

@@ -378,7 +378,7 @@ void prologues(ConformanceRun& session) {
         problem.prologue = prologue;
         problem.set_row_stride(signs ? n + 8 : n);
         for (const std::string_view text : {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "e4m3:32",
-                                            "int8:tensor", "mxfp4:rceil", "nvfp4:128x4"}) {
+                                            "e4m3:tensor", "int8:tensor", "mxfp4:rceil", "nvfp4:128x4"}) {
           if (const std::optional<Problem> asked = wanted(session, problem, text))
             judge(session, *asked, edge_rows(*asked), "prologue");
         }

@@ -107,8 +107,8 @@ double scale_constant(const Problem& problem) {
   return decode(problem.dtype(), encode(problem.dtype(), exact_scale_constant(problem)));
 }
 
-std::vector<fwht::Step> steps_of(const Problem& problem, Config config, Accumulator sums) {
-  const bool fp16_sums = sums_of(problem.dtype(), sums) == Accumulator::narrow;
+std::vector<fwht::Step> steps_of(const Problem& problem, Config config) {
+  const bool fp16_sums = has_fp16_sums(problem.dtype());
   const Program program = make_program(shape_of(log2_floor(problem.n()), config));
   std::vector<fwht::Step> steps;
   for (int i = 0; i < program.steps; ++i) {
@@ -131,11 +131,11 @@ std::vector<fwht::Step> steps_of(const Problem& problem, Config config, Accumula
   return steps;
 }
 
-Numerics numerics_of(const Problem& problem, Config config, Accumulator sums, int compute_capability) {
+Numerics numerics_of(const Problem& problem, Config config, int compute_capability) {
   const int log_n = log2_floor(problem.n());
-  const bool fp16_sums = sums_of(problem.dtype(), sums) == Accumulator::narrow;
+  const bool fp16_sums = has_fp16_sums(problem.dtype());
   Numerics numerics;
-  numerics.steps = steps_of(problem, config, sums);
+  numerics.steps = steps_of(problem, config);
   if (fp16_sums && compute_capability < 90) {
     // Before sm_90 an mma chains two blocks of eight products: the first half of a 16-point sum is rounded to
     // fp16 as well, at 1/sqrt2 of its size. Every stage is given the mean over the stages.
@@ -175,8 +175,5 @@ const Variant variant{"hadacore",
 const Variant published_variant{"hadacore_published",
                                 "hadacore with the launch configurations of the published kernel",
                                 Memory::device, supports, make_published_plan};
-
-const Variant f32_variant{"hadacore_f32", "hadacore with fp32 accumulators for f16 as for bf16",
-                          Memory::device, supports, make_f32_plan};
 
 }  // namespace fwht::hadacore

@@ -150,53 +150,45 @@ struct Choice {
   KernelFunction kernel;
 };
 
-template <Table table, Dtype dtype, Accumulator sums, bool whole_vectors, Regime regime = Regime::dram>
+template <Table table, Dtype dtype, bool whole_vectors, Regime regime = Regime::dram>
 Choice choose_for(int log_n) {
   return dispatch_int<1, kLargestLogN>(log_n, [](auto l) {
-    constexpr Config config = config_for(table, l(), whole_vectors ? sums : Accumulator::narrow, regime);
+    constexpr Config config = config_for(table, l(), whole_vectors ? dtype : Dtype::f16, regime);
     constexpr Shape shape = shape_of(l(), config);
     constexpr int kBlocks = whole_vectors ? config.blocks_per_sm : 1;  // the slow path may have all registers
-    return Choice{
-        table, config,
-        transform_tile<l(), shape.log_chunks, shape.log_warps, kBlocks, dtype, sums, whole_vectors>};
+    return Choice{table, config,
+                  transform_tile<l(), shape.log_chunks, shape.log_warps, kBlocks, dtype, whole_vectors>};
   });
 }
 
-template <Dtype dtype, Accumulator sums>
+template <Dtype dtype>
 Choice choose_tuned(int log_n, Regime regime) {
   return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
-    return choose_for<Table::tuned, dtype, sums, true, static_cast<Regime>(r())>(log_n);
+    return choose_for<Table::tuned, dtype, true, static_cast<Regime>(r())>(log_n);
   });
 }
 
 /// The kernels of a plan. Elements that travel one by one are the slow path: one configuration serves it.
-Choice choose(Table table, Dtype dtype, Accumulator sums, bool whole_vectors, int log_n, Regime regime) {
-  constexpr Table kTuned = Table::tuned, kPublished = Table::published;
-  constexpr Accumulator kNarrow = Accumulator::narrow, kWide = Accumulator::wide;
-  const bool bf16 = dtype == Dtype::bf16, wide = sums == kWide;
-  if (!whole_vectors) {
-    return bf16   ? choose_for<kTuned, Dtype::bf16, kWide, false>(log_n)
-           : wide ? choose_for<kTuned, Dtype::f16, kWide, false>(log_n)
-                  : choose_for<kTuned, Dtype::f16, kNarrow, false>(log_n);
-  }
-  if (table == kPublished) {  // published with fp16 sums for f16; no variant asks for more
-    return bf16 ? choose_for<kPublished, Dtype::bf16, kWide, true>(log_n)
-                : choose_for<kPublished, Dtype::f16, kNarrow, true>(log_n);
-  }
-  return bf16   ? choose_tuned<Dtype::bf16, kWide>(log_n, regime)
-         : wide ? choose_tuned<Dtype::f16, kWide>(log_n, regime)
-                : choose_tuned<Dtype::f16, kNarrow>(log_n, regime);
+template <Dtype dtype>
+Choice choose(Table table, bool whole_vectors, int log_n, Regime regime) {
+  if (!whole_vectors) return choose_for<Table::tuned, dtype, false>(log_n);
+  if (table == Table::published) return choose_for<Table::published, dtype, true>(log_n);
+  return choose_tuned<dtype>(log_n, regime);
+}
+
+Choice choose(Dtype dtype, Table table, bool whole_vectors, int log_n, Regime regime) {
+  return dtype == Dtype::bf16 ? choose<Dtype::bf16>(table, whole_vectors, log_n, regime)
+                              : choose<Dtype::f16>(table, whole_vectors, log_n, regime);
 }
 
 class HadacorePlan final : public Plan {
  public:
-  HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table, Accumulator asked)
+  HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table)
       : Plan(problem),
-        sums_(sums_of(problem.dtype(), asked)),
         compute_capability_(device.compute_capability()),
-        vectors_(choose(table, problem.dtype(), sums_, true, log2_floor(problem.n()),
-                        regime_of(2 * problem.elements()))),
-        elements_(choose(table, problem.dtype(), sums_, false, log2_floor(problem.n()), Regime::dram)),
+        vectors_(
+            choose(problem.dtype(), table, true, log2_floor(problem.n()), regime_of(2 * problem.elements()))),
+        elements_(choose(problem.dtype(), table, false, log2_floor(problem.n()), Regime::dram)),
         scale_constant_(encode(problem.dtype(), scale_constant(problem))) {
     allow_shared_memory(vectors_);
     allow_shared_memory(elements_);
@@ -205,16 +197,14 @@ class HadacorePlan final : public Plan {
     registers_ = attributes.numRegs;
   }
 
-  Numerics numerics() const override {
-    return numerics_of(problem(), vectors_.config, sums_, compute_capability_);
-  }
+  Numerics numerics() const override { return numerics_of(problem(), vectors_.config, compute_capability_); }
 
   Settings settings() const override {
     const Choice& choice = chosen(true);
     const Shape shape = shape_of(choice);
     const dim3 grid = grid_for(shape, problem().rows);
     return {{"config", std::string(choice.table == Table::tuned ? "tuned" : "published")},
-            {"sums", std::string(sums_ == Accumulator::narrow ? "f16" : "f32")},
+            {"sums", std::string(has_fp16_sums(problem().dtype()) ? "f16" : "f32")},
             {"access", std::string(rows_fit_vectors() ? "vectors of 16 bytes" : "elements")},
             {"stages", static_cast<std::int64_t>(numerics().steps.size())},
             {"chunks_per_warp", std::int64_t{choice.config.chunks_per_warp}},
@@ -259,7 +249,6 @@ class HadacorePlan final : public Plan {
     FWHT_CUDA(cudaGetLastError());
   }
 
-  Accumulator sums_;
   int compute_capability_;
   Choice vectors_, elements_;
   std::uint32_t scale_constant_;
@@ -269,15 +258,11 @@ class HadacorePlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<HadacorePlan>(problem, device, Table::tuned, Accumulator::narrow);
+  return std::make_unique<HadacorePlan>(problem, device, Table::tuned);
 }
 
 std::unique_ptr<Plan> make_published_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<HadacorePlan>(problem, device, Table::published, Accumulator::narrow);
-}
-
-std::unique_ptr<Plan> make_f32_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<HadacorePlan>(problem, device, Table::tuned, Accumulator::wide);
+  return std::make_unique<HadacorePlan>(problem, device, Table::published);
 }
 
 }  // namespace fwht::hadacore

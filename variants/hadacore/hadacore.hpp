@@ -22,21 +22,16 @@ namespace fwht::hadacore {
 
 extern const Variant variant;            // tuned launch configurations, fp16 accumulator for f16
 extern const Variant published_variant;  // the launch configurations of the published kernel
-extern const Variant f32_variant;        // tuned, fp32 accumulator for f16 and bf16
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
 std::unique_ptr<Plan> make_published_plan(const Problem& problem, const DeviceInfo& device);
-std::unique_ptr<Plan> make_f32_plan(const Problem& problem, const DeviceInfo& device);
 
 inline constexpr int kLargestLogN = 15;
 inline constexpr int kChunk = 256;  ///< elements of one 16-byte vector a lane
 
-/// Type of a stage's sums: `narrow` is fp16, as published for f16 data, `wide` is fp32.
-enum class Accumulator { narrow, wide };
-
-/// What is done where `asked` is asked for: bf16 data have fp32 sums only.
-constexpr Accumulator sums_of(Dtype dtype, Accumulator asked) {
-  return dtype == Dtype::bf16 ? Accumulator::wide : asked;
+/// Whether a stage's sums are fp16, as published; bf16 data have fp32 sums.
+constexpr bool has_fp16_sums(Dtype dtype) {
+  return dtype == Dtype::f16;
 }
 
 /// Which launch table a plan takes its configuration from.
@@ -56,7 +51,7 @@ constexpr Config published_config(int log_n) {
   return kAbove512[log_n - 10];
 }
 
-/// The launch configurations of `hadacore` and `hadacore_f32` in the four regimes: of eight candidates a size
+/// The launch configurations of `hadacore` in the four regimes: of eight candidates a size
 /// (configs_to_try in hadacore_tune.cu), measured on an H200 over 2^15 .. 2^28 elements, the fastest that is
 /// at no measured size slower than the published one. All give the same bits. What decided:
 /// - n <= 1024, DRAM: two warps and 2 KiB a block. The 1 KiB blocks of the published kernel meet the rate at
@@ -73,7 +68,7 @@ constexpr Config published_config(int log_n) {
 /// is not,
 ///   the published shapes have more threads for a row, or for fp32 sums fewer and longer ones.
 struct TunedRow {
-  Config narrow[4], wide[4];  // small, light and medium, full, dram
+  Config f16[4], bf16[4];  // small, light and medium, full, dram
 };
 
 constexpr TunedRow tuned_row(int log_n) {
@@ -123,14 +118,14 @@ constexpr TunedRow tuned_row(int log_n) {
   }
 }
 
-constexpr Config tuned_config(int log_n, Accumulator sums, Regime regime) {
+constexpr Config tuned_config(int log_n, Dtype dtype, Regime regime) {
   const TunedRow row = tuned_row(log_n);
   const int column = regime == Regime::small ? 0 : static_cast<int>(regime) - 1;
-  return (sums == Accumulator::narrow ? row.narrow : row.wide)[column];
+  return (dtype == Dtype::f16 ? row.f16 : row.bf16)[column];
 }
 
-constexpr Config config_for(Table table, int log_n, Accumulator sums, Regime regime) {
-  return table == Table::tuned ? tuned_config(log_n, sums, regime) : published_config(log_n);
+constexpr Config config_for(Table table, int log_n, Dtype dtype, Regime regime) {
+  return table == Table::tuned ? tuned_config(log_n, dtype, regime) : published_config(log_n);
 }
 
 /// The tile of a block: 2^(8 + log_chunks + log_warps) elements, one row or several.
@@ -510,10 +505,10 @@ constexpr unsigned slot_of(Shape shape, const Layout& write, const Layout& read,
 double scale_constant(const Problem& problem);
 
 /// The tensor-core stages in order of execution, each with its index bits and its constant.
-std::vector<fwht::Step> steps_of(const Problem& problem, Config config, Accumulator sums);
+std::vector<fwht::Step> steps_of(const Problem& problem, Config config);
 
 /// What a plan promises on a device of this compute capability (90 for sm_90).
-Numerics numerics_of(const Problem& problem, Config config, Accumulator sums, int compute_capability);
+Numerics numerics_of(const Problem& problem, Config config, int compute_capability);
 
 /// The bit card of one shape, one line a step: what `make_program` decided, for people.
 std::string bit_card(Shape shape);

@@ -19,7 +19,7 @@ struct RowBatch {
 
 /// The device side of one program. `whole_vectors` moves 16 bytes at a time and needs aligned rows; without
 /// it, elements travel one by one.
-template <int log_n, int log_chunks, int log_warps, Dtype dtype, Accumulator sums, bool whole_vectors>
+template <int log_n, int log_chunks, int log_warps, Dtype dtype, bool whole_vectors>
 struct Kernel {
   static constexpr Shape shape{log_n, log_chunks, log_warps};
   static constexpr Program program = make_program(shape);
@@ -171,20 +171,13 @@ struct Kernel {
   /// d = a b, rounded to storage and packed in pairs.
   __device__ static void multiply(std::uint32_t (&d)[2], const std::uint32_t (&a)[4],
                                   const std::uint32_t (&b)[2]) {
-    if constexpr (sums == Accumulator::narrow) {
-      static_assert(dtype == Dtype::f16, "bf16 products have fp32 sums only");
+    if constexpr (has_fp16_sums(dtype)) {
       ptx::mma_sync_m16n8k16_f16_f16(d, a, b);
     } else {
       float sum[4];
-      if constexpr (dtype == Dtype::f16) {
-        ptx::mma_sync_m16n8k16_f32_f16(sum, a, b);
-        d[0] = ptx::cvt_rn_f16x2_f32(sum[0], sum[1]);
-        d[1] = ptx::cvt_rn_f16x2_f32(sum[2], sum[3]);
-      } else {
-        ptx::mma_sync_m16n8k16_f32_bf16(sum, a, b);
-        d[0] = ptx::cvt_rn_bf16x2_f32(sum[0], sum[1]);
-        d[1] = ptx::cvt_rn_bf16x2_f32(sum[2], sum[3]);
-      }
+      ptx::mma_sync_m16n8k16_f32_bf16(sum, a, b);
+      d[0] = ptx::cvt_rn_bf16x2_f32(sum[0], sum[1]);
+      d[1] = ptx::cvt_rn_bf16x2_f32(sum[2], sum[3]);
     }
   }
 
@@ -384,10 +377,9 @@ struct Kernel {
 /// One tile a block. All threads stay to the end: rows past the last are zeros that nobody stores. (The
 /// parameters are Kernel's, one by one: nvcc 13.0 cannot name a kernel template with a parameter of class
 /// type.)
-template <int log_n, int log_chunks, int log_warps, int blocks_per_sm, Dtype dtype, Accumulator sums,
-          bool whole_vectors>
+template <int log_n, int log_chunks, int log_warps, int blocks_per_sm, Dtype dtype, bool whole_vectors>
 __global__ void __launch_bounds__(32 << log_warps, blocks_per_sm) transform_tile(RowBatch batch) {
-  using K = Kernel<log_n, log_chunks, log_warps, dtype, sums, whole_vectors>;
+  using K = Kernel<log_n, log_chunks, log_warps, dtype, whole_vectors>;
   const std::int64_t block = std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
   const std::int64_t first_row = block << K::shape.log_rows();
   std::uint32_t w[K::words];

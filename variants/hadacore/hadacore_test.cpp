@@ -24,8 +24,8 @@ namespace {
 std::vector<Config> launched_configs(int log_n) {
   std::vector<Config> configs{published_config(log_n)};
   for (int regime = 0; regime < kRegimes; ++regime) {
-    for (const Accumulator sums : {Accumulator::narrow, Accumulator::wide})
-      configs.push_back(tuned_config(log_n, sums, static_cast<Regime>(regime)));
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
+      configs.push_back(tuned_config(log_n, dtype, static_cast<Regime>(regime)));
   }
   return configs;
 }
@@ -478,8 +478,7 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
     const Shape shape = shape_of(log_n, config);
     const std::size_t n = std::size_t{1} << log_n, rows = std::size_t{1} << shape.log_rows();
     const Promises promises =
-        numerics_of(make_problem(Dtype::f16, std::int64_t{1} << log_n, 1), config, Accumulator::narrow, 90)
-            .promises;
+        numerics_of(make_problem(Dtype::f16, std::int64_t{1} << log_n, 1), config, 90).promises;
     const std::vector<double> clean = random_integers(n * rows, 3);
     Block block(shape, exact_sum);
     const std::vector<double> undisturbed = block.run(clean, 1.0, 1.0);
@@ -509,13 +508,12 @@ TEST_P(HadacoreSizes, NonFiniteValuesStayInTheirRow) {
 }
 
 /// Random data; with `disturbed`, three of them are infinite or NaN.
-void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config config, bool disturbed) {
+void expect_emulated(Dtype dtype, int log_n, Config config, bool disturbed) {
   const Shape shape = shape_of(log_n, config);
   const std::size_t elements = std::size_t{1} << shape.tile_bits();
   const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, std::int64_t{1} << shape.log_rows());
-  const Numerics numerics = numerics_of(problem, config, accumulator, 90);
-  const auto sums = sums_of(dtype, accumulator) == Accumulator::narrow ? reference::Accumulator::f16
-                                                                       : reference::Accumulator::f32;
+  const Numerics numerics = numerics_of(problem, config, 90);
+  const auto sums = has_fp16_sums(dtype) ? reference::Accumulator::f16 : reference::Accumulator::f32;
 
   std::mt19937 generator(11);
   std::normal_distribution<double> normal;
@@ -550,9 +548,8 @@ void expect_emulated(Dtype dtype, Accumulator accumulator, int log_n, Config con
 TEST_P(HadacoreSizes, StepsReproduceTheLanesBitForBit) {
   for (const Config config : launched_configs(GetParam())) {
     for (const bool disturbed : {false, true}) {
-      expect_emulated(Dtype::f16, Accumulator::narrow, GetParam(), config, disturbed);
-      expect_emulated(Dtype::f16, Accumulator::wide, GetParam(), config, disturbed);
-      expect_emulated(Dtype::bf16, Accumulator::narrow, GetParam(), config, disturbed);
+      expect_emulated(Dtype::f16, GetParam(), config, disturbed);
+      expect_emulated(Dtype::bf16, GetParam(), config, disturbed);
     }
   }
 }
@@ -570,23 +567,17 @@ TEST_P(HadacoreSizes, ModelStatesTheConstants) {
   const int log_n = GetParam();
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, 5);
-    const Config config = tuned_config(log_n, Accumulator::narrow, Regime::dram);
-    const Numerics numerics = numerics_of(problem, config, Accumulator::narrow, 90);
+    const Config config = tuned_config(log_n, dtype, Regime::dram);
+    const Numerics numerics = numerics_of(problem, config, 90);
     EXPECT_EQ(numerics.roundings(), (log_n + 3) / 4);
     EXPECT_TRUE(numerics.promises.row_isolation);
     // 181/256 for 1/sqrt(2), which both formats round to.
     const double gain_error = log_n % 2 == 0 ? 0.0 : 181.0 / 256.0 * std::sqrt(2.0) - 1.0;
     EXPECT_NEAR(numerics.gain_error(problem.scale), gain_error, 1e-15);
     // Partial stages carry 2^(-bits/2).
-    const Numerics wide = numerics_of(problem, config, Accumulator::wide, 90);
-    ASSERT_EQ(wide.steps.size(), numerics.steps.size());
-    for (std::size_t s = 0; s < numerics.steps.size(); ++s) {
-      const fwht::Step& step = numerics.steps[s];
+    for (const fwht::Step& step : numerics.steps) {
       EXPECT_EQ(step.sums, dtype == Dtype::f16 ? Sums::tensor_f16 : Sums::tensor_f32);
-      EXPECT_EQ(wide.steps[s].sums, Sums::tensor_f32);
       EXPECT_NEAR(step.constant, std::exp2(-0.5 * step.levels()), 1.1e-4 * step.constant);
-      EXPECT_EQ(step.bits, wide.steps[s].bits);
-      EXPECT_EQ(step.constant, wide.steps[s].constant);
     }
   }
 }
@@ -595,8 +586,8 @@ TEST(HadacoreModel, AnyScaleIsRoundedToOneConstant) {
   Problem problem = make_problem(Dtype::f16, 8192, 5);
   problem.scale = 1.0;  // exact: no square root is left
   const auto gain_error = [&] {
-    const Config config = tuned_config(13, Accumulator::narrow, Regime::dram);
-    return numerics_of(problem, config, Accumulator::narrow, 90).gain_error(problem.scale);
+    const Config config = tuned_config(13, Dtype::f16, Regime::dram);
+    return numerics_of(problem, config, 90).gain_error(problem.scale);
   };
   EXPECT_EQ(gain_error(), 0.0);
   EXPECT_EQ(scale_constant(problem), 64.0);
@@ -621,7 +612,7 @@ TEST(HadacoreSupport, RefusesWithValueAndLimit) {
 // Spurious overflow (docs/numerics.md, Range): 16 equal leading entries; the exact result stays below 1500.
 TEST(HadacoreModel, PredictsOverflowOfIntermediates) {
   const Problem problem = make_problem(Dtype::f16, 32768, 1);
-  const Numerics numerics = numerics_of(problem, published_config(15), Accumulator::narrow, 90);
+  const Numerics numerics = numerics_of(problem, published_config(15), 90);
   const Promises& promises = numerics.promises;
   for (const double value : {16000.0, 16400.0}) {
     std::vector<std::uint16_t> in(32768, 0), out(32768);
@@ -645,7 +636,7 @@ TEST_P(HadacoreSizes, BitCardOfTheKernelFileIsTrue) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const int log_n = GetParam();
   std::string card = "// n = " + std::to_string(1 << log_n) + "\n";
-  std::istringstream lines(bit_card(shape_of(log_n, tuned_config(log_n, Accumulator::narrow, Regime::dram))));
+  std::istringstream lines(bit_card(shape_of(log_n, tuned_config(log_n, Dtype::f16, Regime::dram))));
   for (std::string line; std::getline(lines, line);)
     card += "//   " + line + "\n";
   EXPECT_NE(text.find(card), std::string::npos) << "hadacore.cu lacks\n" << card;

@@ -14,7 +14,8 @@ struct CountedWork {
 
   /// A ticket takes long to come: draw it ahead, and ask for its tile when that is wanted.
   __device__ unsigned draw() const { return atomicInc(counter, static_cast<unsigned>(tiles + teams - 1)); }
-  /// Static work has no counter: its ticket is the tile at hand, and the next one lies at the distance `first`.
+  /// Static work has no counter: its ticket is the tile at hand, and the next one lies at the distance
+  /// `first`.
   __device__ int tile_of(unsigned ticket) const { return static_cast<int>(ticket + first); }
 };
 

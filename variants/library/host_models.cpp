@@ -12,12 +12,11 @@ namespace {
 
 using Model = Numerics (*)(const Problem&, const DeviceInfo&);
 
-template <hadacore::Table table, hadacore::Accumulator asked>
+template <hadacore::Table table>
 Numerics hadacore_numerics(const Problem& problem, const DeviceInfo& device) {
-  const hadacore::Accumulator sums = hadacore::sums_of(problem.dtype(), asked);
-  const hadacore::Config config =
-      hadacore::config_for(table, log2_floor(problem.n()), sums, regime_of(2 * problem.elements()));
-  return hadacore::numerics_of(problem, config, sums, device.compute_capability());
+  const hadacore::Config config = hadacore::config_for(table, log2_floor(problem.n()), problem.dtype(),
+                                                       regime_of(2 * problem.elements()));
+  return hadacore::numerics_of(problem, config, device.compute_capability());
 }
 
 struct Entry {
@@ -31,10 +30,8 @@ constexpr Entry kModels[] = {
      [](const Problem& p, const DeviceInfo&) { return single_rounding(Sums::fp32, p); }},
     {&butterflies::variant, [](const Problem& p, const DeviceInfo&) { return butterflies::numerics_of(p); }},
     {&factors::variant, [](const Problem& p, const DeviceInfo&) { return factors::numerics_of(p); }},
-    {&hadacore::variant, hadacore_numerics<hadacore::Table::tuned, hadacore::Accumulator::narrow>},
-    {&hadacore::published_variant,
-     hadacore_numerics<hadacore::Table::published, hadacore::Accumulator::narrow>},
-    {&hadacore::f32_variant, hadacore_numerics<hadacore::Table::tuned, hadacore::Accumulator::wide>},
+    {&hadacore::variant, hadacore_numerics<hadacore::Table::tuned>},
+    {&hadacore::published_variant, hadacore_numerics<hadacore::Table::published>},
 };
 
 }  // namespace

@@ -19,22 +19,8 @@ struct Kernels {
 
 template <Dtype dtype>
 PreparedKernel find_with_prologue(CodeFormat format, int log_n, bool joins) {
-  switch (format) {
-    case CodeFormat::plain:
-      return nullptr;
-    case CodeFormat::e4m3:
-      return find_prepared<dtype, CodeFormat::e4m3>(log_n, joins);
-    case CodeFormat::int8:
-      return find_prepared<dtype, CodeFormat::int8>(log_n, joins);
-    case CodeFormat::int4:
-      return find_prepared<dtype, CodeFormat::int4>(log_n, joins);
-    case CodeFormat::mxfp8:
-      return find_prepared<dtype, CodeFormat::mxfp8>(log_n, joins);
-    case CodeFormat::mxfp4:
-      return find_prepared<dtype, CodeFormat::mxfp4>(log_n, joins);
-    case CodeFormat::nvfp4:
-      return find_prepared<dtype, CodeFormat::nvfp4>(log_n, joins);
-  }
+  if (format == CodeFormat::e4m3) return find_prepared<dtype, CodeFormat::e4m3>(log_n, joins);
+  if (format == CodeFormat::mxfp4) return find_prepared<dtype, CodeFormat::mxfp4>(log_n, joins);
   return nullptr;
 }
 

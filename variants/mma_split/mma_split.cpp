@@ -7,6 +7,7 @@
 #include "common/host/text.hpp"
 #include "variants/kit/encode/output.hpp"
 #include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/prologue.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -22,6 +23,14 @@ bool takes_signs(const Operator& op) {
 Support supports_prologue(const Problem& problem) {
   const Prologue& prologue = problem.prologue;
   constexpr std::int64_t kLargest = 256, kAlignment = 8;
+  if (has_prologue(problem) && !is_prepared(problem.encoding.format)) {
+    const std::string first = problem.op.has_signs() ? concat("the operator ", to_string(problem.op))
+                              : !problem.prologue.is_none()
+                                  ? concat("the prologue ", to_string(problem.prologue))
+                                  : concat("pages of ", problem.paging.tokens);
+    return {concat(first, " with the encoding ", to_string(problem.encoding),
+                   " is not offered by this variant: formats e4m3 and mxfp4 are")};
+  }
   if (!problem.paging.is_none() && problem.page_bytes() % kAlignment != 0) {
     return {concat("pages of ", problem.paging.tokens, " rows have ", problem.page_bytes(),
                    " bytes, which must be a multiple of ", kAlignment, " for this variant")};

@@ -482,6 +482,15 @@ TEST(MmaSplitEncoded, TakesSignsInFrontAndWidthsThatLieInWholeVectors) {
   EXPECT_NE(why("bf16/n128/r8/rope8>e4m3:row").find("width=8"), std::string::npos);
   EXPECT_NE(why("bf16/n1024/r8/rope512>e4m3:row").find("width=512"), std::string::npos);
   EXPECT_EQ(why("bf16/n128/r8/page64x3>e4m3:row"), "");
+  EXPECT_EQ(
+      why("bf16/n128/r8/page64x3>int8:row"),
+      "pages of 64 with the encoding int8:row is not offered by this variant: formats e4m3 and mxfp4 are");
+  EXPECT_EQ(
+      why("bf16/n128/r8/rms>nvfp4"),
+      "the prologue rms with the encoding nvfp4 is not offered by this variant: formats e4m3 and mxfp4 are");
+  for (const char* text :
+       {"bf16/4096+signs/r5>int4:row", "bf16/4096+signs/r5>mxfp8", "f16/n128/r8/rope64>int8:128"})
+    EXPECT_NE(why(text).find("formats e4m3 and mxfp4 are"), std::string::npos) << text;
   EXPECT_EQ(why("bf16/n64/r8/page1x3>e4m3:row"),
             "pages of 1 rows have 68 bytes, which must be a multiple of 8 for this variant");
 }

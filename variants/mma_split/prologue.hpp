@@ -60,4 +60,9 @@ inline bool has_prologue(const Problem& problem) {
   return !problem.prologue.is_none() || problem.op.has_signs() || !problem.paging.is_none();
 }
 
+/// Formats that these kernels are compiled for.
+constexpr bool is_prepared(CodeFormat format) {
+  return format == CodeFormat::e4m3 || format == CodeFormat::mxfp4;
+}
+
 }  // namespace fwht::mma_split

@@ -53,9 +53,9 @@ constexpr int wgmma_d_column(int thread, int i) {
   return 8 * (i >> 2) + d_column(thread & 31, i & 3);
 }
 
-/// The 8 x 8 Sylvester matrix, `one` and its negative in either half: entries (g, 2 t) and (g, 2 t + 1). It is
-/// symmetric: a block of operand A and of operand B alike. Fragments of larger matrices are this word, negated
-/// where the upper bits of row and column share an odd number of ones.
+/// The 8 x 8 Sylvester matrix, `one` and its negative in either half: entries (g, 2 t) and (g, 2 t + 1). It
+/// is symmetric: a block of operand A and of operand B alike. Fragments of larger matrices are this word,
+/// negated where the upper bits of row and column share an odd number of ones.
 constexpr std::uint32_t sylvester_fragment(std::uint32_t one, int lane) {
   const int row = b_column(lane), column = b_row(lane, 0, 0);
   constexpr std::uint32_t kParities = 0x96;  // bit i: parity of i < 8; without the slow population count

@@ -1,4 +1,5 @@
-// How wgmma is told where an operand lies in shared memory. A plain function: kernels and host tests share it.
+// How wgmma is told where an operand lies in shared memory. A plain function, which kernels and host tests
+// share.
 #pragma once
 
 #include <cstdint>
