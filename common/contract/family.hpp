@@ -54,10 +54,10 @@ class PlanOf {
 
   /// Checks the operands, then only enqueues: no allocation, no synchronisation, no attribute call, so it can
   /// be captured in a CUDA graph. Host variants have finished when it returns. A problem without work does
-  /// nothing. Throws BadRequest before anything is launched for operands that the family's Plan rules out.
+  /// nothing. Throws BadRequest before anything is launched for operands that the family rules out.
   void execute(const Operands& operands, Stream stream = nullptr) const {
     if (Family::does_nothing(problem_)) return;
-    check(operands);
+    Family::check(static_cast<const typename Family::Plan&>(*this), operands);
     enqueue(operands, stream);
   }
 
@@ -70,7 +70,6 @@ class PlanOf {
   explicit PlanOf(const Problem& problem) : problem_(problem) {}
 
  private:
-  virtual void check(const Operands& operands) const = 0;                   // throws BadRequest
   virtual void enqueue(const Operands& operands, Stream stream) const = 0;  // work to do, operands checked
   Problem problem_;
 };

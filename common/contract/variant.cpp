@@ -102,21 +102,22 @@ void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t o
 
 }  // namespace
 
-void Plan::check(const Operands& operands) const {
+void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
+  const fwht::Problem& problem = plan.problem();
   const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);
   for (const auto& [name, address] : {std::pair{"in", in}, std::pair{"out", out}}) {
     if (address == 0) throw BadRequest(concat(name, " is a null pointer"));
-    if (address % alignment() != 0) {
-      throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment(), " bytes for ",
-                              to_string(problem())));
+    if (address % plan.alignment() != 0) {
+      throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", plan.alignment(),
+                              " bytes for ", to_string(problem)));
     }
   }
-  check_scales(operands, problem());
-  check_extra("signs", operands.signs, problem().op.has_signs(), problem());
-  check_extra("dense", operands.dense, problem().op.has_dense(), problem());
-  check_prologue(operands, problem());
-  check_placement(problem(), in, out);
-  check_scale_buffer(operands, problem());
+  check_scales(operands, problem);
+  check_extra("signs", operands.signs, problem.op.has_signs(), problem);
+  check_extra("dense", operands.dense, problem.op.has_dense(), problem);
+  check_prologue(operands, problem);
+  check_placement(problem, in, out);
+  check_scale_buffer(operands, problem);
 }
 
 Support require_no_prologue(const Problem& problem) {

@@ -52,6 +52,8 @@ struct Transforms {
   using Plan = fwht::Plan;
   static constexpr std::string_view kNoun = "variant";
   static bool does_nothing(const Problem& problem) { return problem.rows == 0; }
+  /// No virtual function of Plan: modules that are loaded derive from Plan without this library.
+  static void check(const Plan& plan, const Operands& operands);
 };
 
 using Variant = VariantOf<Transforms>;
@@ -71,9 +73,6 @@ class Plan : public PlanOf<Transforms> {
 
  protected:
   using PlanOf::PlanOf;
-
- private:
-  void check(const Operands& operands) const final;
 };
 
 /// A sentence for problems with a prologue, or with pages: for variants that have none.

@@ -22,14 +22,15 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 
 }  // namespace
 
-void LinearPlan::check(const LinearOperands& operands) const {
+void LinearLayers::check(const LinearPlan& plan, const LinearOperands& operands) {
+  const LinearProblem& problem = plan.problem();
   require_pointer("x", operands.x);
   require_pointer("weights", operands.weights);
   require_pointer("y", operands.y);
-  const std::int64_t x_bytes = problem().m * problem().k * bytes_of(problem().dtype);
-  if (overlap(operands.x, x_bytes, operands.y, problem().bytes_written()))
+  const std::int64_t x_bytes = problem.m * problem.k * bytes_of(problem.dtype);
+  if (overlap(operands.x, x_bytes, operands.y, problem.bytes_written()))
     throw BadRequest("x and y overlap: every output needs all of x");
-  if (overlap(operands.weights, packed_bytes(), operands.y, problem().bytes_written()))
+  if (overlap(operands.weights, plan.packed_bytes(), operands.y, problem.bytes_written()))
     throw BadRequest("weights and y overlap: every launch needs all weights");
 }
 

@@ -55,6 +55,7 @@ struct LinearLayers {
   using Plan = LinearPlan;
   static constexpr std::string_view kNoun = "linear layer";
   static bool does_nothing(const Problem& problem) { return problem.m == 0; }
+  static void check(const Plan& plan, const Operands& operands);
 };
 
 using LinearVariant = VariantOf<LinearLayers>;
@@ -78,7 +79,6 @@ class LinearPlan : public PlanOf<LinearLayers> {
   using PlanOf::PlanOf;
 
  private:
-  void check(const LinearOperands& operands) const final;
   /// `packed` has packed_bytes(), zeroed; weights match the problem.
   virtual void pack_into(const GptqWeights& weights, std::byte* packed) const = 0;
 };
