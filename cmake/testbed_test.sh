@@ -69,8 +69,8 @@ if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   expect 1 3 "no CUDA device: kernels are not compiled, .*; ./testbed test --preset release compiles them" bare test
   expect 1 2 "a first build and test takes about .* minutes .* GB of disk" bare test --preset host
 fi
-expect 1 2 "a first build and test takes about 40 minutes .* 17 GB of disk" in_ci test
-expect 1 2 "a first build and test takes about 40 minutes .* 17 GB of disk" bare test --preset release
+expect 1 2 "a first build and test takes about 35 minutes .* 1.5 GB of disk" in_ci test
+expect 1 2 "a first build and test takes about 35 minutes .* 1.5 GB of disk" bare test --preset release
 for command in run test sweep; do
   expect 1 any "missing: .*cmake.* no apt-get" bare "$command"
 done
