@@ -1,4 +1,4 @@
-"""The times of a ctest run as a table: python3 -m analysis.times BUILD_DIR > tests.csv
+"""The times of a ctest run as a table, tests.csv.
 
 Columns: name (of the ctest test, or of the GoogleTest case where one ctest test holds many), label (host, gpu,
 slow ..., joined by +), status (passed, failed, skipped), seconds (wall clock).
@@ -60,20 +60,13 @@ def rows_of(build: Path) -> Iterator[list[str]]:
         yield [name, label, status_of(test), f"{float(test.get('time', '0')):.6g}"]
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print(__doc__.splitlines()[0], file=sys.stderr)
-        return 2
+def write(build: Path) -> bool:
+    """Writes tests.csv of a build folder; false, after a sentence, when what it reads is not as ctest leaves it."""
     try:
-        rows = list(rows_of(Path(arguments[0])))
+        rows = list(rows_of(build))
     except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
-        print(f"times: {arguments[0]}: {error}", file=sys.stderr)
-        return 2
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(rows)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        print(f"times: {build}: {error}", file=sys.stderr)
+        return False
+    with (build / "tests.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    return True

@@ -1,6 +1,6 @@
 # Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
-# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), the answers of ./testbed, and that no include
-# runs upwards (layers.cmake).
+# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), and that no include runs upwards
+# (layers.cmake).
 if(FWHT_TESTS)
   add_test(NAME install.consumer
     COMMAND ${CMAKE_COMMAND}
@@ -8,8 +8,6 @@ if(FWHT_TESTS)
       -D generator=${CMAKE_GENERATOR} -D build_type=${CMAKE_BUILD_TYPE}
       -D cxx=${CMAKE_CXX_COMPILER} -D "cxx_flags=${CMAKE_CXX_FLAGS}" -D "cuda_root=${CUDAToolkit_TARGET_DIR}"
       -P ${PROJECT_SOURCE_DIR}/cmake/consumer_test/run.cmake)
-  add_test(NAME testbed.messages
-    COMMAND bash ${PROJECT_SOURCE_DIR}/cmake/testbed_test.sh ${PROJECT_SOURCE_DIR}/testbed ${PROJECT_BINARY_DIR}/testbed_test)
   if(FWHT_EXPERIMENTS)  # it sweeps too
     # The flags of this build where a compiler cache may have seen the same files, else what compiles fast.
     set(flags -O1)
@@ -25,5 +23,5 @@ if(FWHT_TESTS)
   endif()
   add_test(NAME layers COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D SCRATCH=${PROJECT_BINARY_DIR}/layers_test
     -P ${PROJECT_SOURCE_DIR}/cmake/layers_test.cmake)
-  set_tests_properties(install.consumer layers testbed.messages PROPERTIES LABELS host TIMEOUT 300)
+  set_tests_properties(install.consumer layers PROPERTIES LABELS host TIMEOUT 300)
 endif()

@@ -1,0 +1,214 @@
+"""How ./testbed answers what it cannot do: the exit code, and one sentence instead of a trace. Installs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.testbed import building, commands
+from analysis.testbed.__main__ import main
+from analysis.testbed.machine import ROOT, has_gpu, say_origin
+
+TESTBED = ROOT / "testbed"
+BASH = shutil.which("bash") or "/bin/bash"
+Answer = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine that has Python and the script's own tools, and nothing else: no compiler, no CMake, no apt-get."""
+    folder = tmp_path_factory.mktemp("bin")
+    for tool in ("bash", "cut", "dirname", "grep", "id", "mkdir", "tail"):
+        (folder / tool).symlink_to(shutil.which(tool) or tool)
+    (folder / "python3").symlink_to(sys.executable)
+    return folder
+
+
+@pytest.fixture
+def bare(bin_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Answer:
+    """Exit code and words of ./testbed on such a machine."""
+
+    def answer(*arguments: str, **environment: str) -> tuple[int, str]:
+        for name, value in {"PATH": str(bin_folder), "CI": "", **environment}.items():
+            monkeypatch.setenv(name, value)
+        try:
+            code: Any = main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+        captured = capfd.readouterr()
+        return code, captured.out + captured.err
+
+    return answer
+
+
+def run_script(testbed: Path, *arguments: str, path: Path | str) -> tuple[int, str]:
+    done = subprocess.run([BASH, testbed, *arguments], env={"PATH": str(path)}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS)
+def test_explains_every_command(bare: Answer, command: str) -> None:
+    assert f"\n  {command} " in bare("help")[1]
+    for arguments in ((command, "--help"), (command, "-h"), ("help", command)):
+        code, text = bare(*arguments)
+        assert code == 0 and text.startswith(f"Usage: ./testbed {command}")
+
+
+def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> None:
+    code, text = run_script(TESTBED, "run", "-h", path=bin_folder)
+    assert code == 0 and text.startswith("Usage: ./testbed run")
+    assert run_script(TESTBED, "bogus", path=bin_folder)[0] == 2
+    for tool in ("bash", "dirname"):
+        (tmp_path / tool).symlink_to(bin_folder / tool)
+    code, text = run_script(TESTBED, "help", path=tmp_path)
+    assert code == 1 and "missing: python3. There is no apt-get here" in text
+
+
+# A typo is refused before anything is installed or built: here neither could be.
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        ("bogus", "unknown command 'bogus'; ./testbed help lists the commands."),
+        *((f"{command} --bogus", f"unknown argument '--bogus'; see ./testbed {command} --help.")
+          for command in ("run", "test", "accuracy", "tune", "profile", "check", "sanitize")),
+        ("sweep --bogus=1", "unknown argument '--bogus'; see ./testbed sweep --help."),
+        ("check nope", "unknown argument 'nope'; see ./testbed check --help."),
+        ("test -R", "-R needs a value; see ./testbed test --help."),
+        ("profile --study", "--study needs a value; see ./testbed profile --help."),
+        *((f"{command} --variant nope", "unknown variant 'nope'; known: auto butterflies cpu .*") for command in ("run", "accuracy", "profile")),
+        ("sweep --grid smoke --variant=cpu,nope", "unknown variant 'nope'; known: .*"),
+        *((f"{command} --output=", "--output needs a value; .*") for command in ("run", "accuracy")),
+        *((f"{command} --output {TESTBED}/below", f"--output {TESTBED}/below: {TESTBED} is a file, not a folder.") for command in ("run", "accuracy")),
+        *((f"{command} --grid nope", "unknown grid 'nope': no such file, and the built-in grids are .*headline host .*")
+          for command in ("run", "sweep", "profile")),
+        ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .*"),
+        ("sweep --mode warm", "unknown mode 'warm'; known: replay replay_pdl alternating cold host"),
+        ("sweep --placement=sideways", "unknown placement 'sideways'; known: in out"),
+        ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci host sanitize thread"),
+        *([] if Path("/usr/local/cuda/bin/ncu").exists() else [("profile --variant naive", "ncu was not found on PATH .*")]),
+        *([] if Path("/usr/local/cuda/bin/compute-sanitizer").exists() else [("sanitize", "compute-sanitizer was not found on PATH .*")]),
+        *([] if has_gpu() else [("tune", "this machine has no CUDA device, and tune needs one.")]),
+    ],
+)  # fmt: skip
+def test_refuses_in_one_sentence(bare: Answer, line: str, why: str) -> None:
+    code, text = bare(*line.split())
+    assert code == 2 and re.fullmatch(f"testbed: {why}\n", text), text
+    assert not (ROOT / "build" / "nosuch").exists()
+
+
+def test_says_what_the_machine_lacks(bare: Answer) -> None:
+    for line in ("run", "test", "sweep", "sweep --n 16..64 --dtype=bf16 --mode cold --placement out --variant cpu --benchmark_filter=x --dry-run"):
+        code, text = bare(*line.split())
+        assert code == 1 and re.search("missing: .*cmake.* There is no apt-get here", text)
+    assert bare("check", "clang-format") == (2, "testbed: clang-format: not run, git is missing\n")
+    code, text = bare("sweep", "--", "--help")
+    assert code == 0 and text.startswith("Usage")
+
+
+def test_says_what_it_costs_and_leaves_out(bare: Answer) -> None:
+    """Without a GPU `test` builds the host's part and says what is left out; with CI=true everything."""
+    cost = r"testbed: a first build and test takes about {} minutes on two cores, less with more, and {} GB of disk\.\n"
+    both, host = cost.format(r"\d+", r"[\d.]+"), (bare("test", "--preset", "host")[1])
+    assert re.match(both, host)
+    everything = bare("test", CI="true")[1]
+    assert re.match(both, everything) and everything == bare("test", "--preset", "release")[1] != host
+    if not has_gpu():
+        left_out = r"testbed: no CUDA device: kernels are not compiled, .*; \./testbed test --preset release compiles them\.\n"
+        assert re.match(left_out + both, bare("test")[1])
+
+
+def test_asks_for_a_checkout_that_can_be_written(bin_folder: Path, tmp_path: Path) -> None:
+    for name in ("experiments", "CMakePresets.json"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "analysis" / "testbed", tmp_path / "analysis" / "testbed")
+    for name in ("testbed", "analysis/__init__.py", "analysis/times.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "build").touch()
+    for command in ("run", "test", "sweep"):
+        code, text = run_script(tmp_path / "testbed", command, path=bin_folder)
+        assert code == 2 and text.endswith("build cannot be written, and that is where fwht is built; copy the checkout to a place of your own.\n")
+
+
+def test_says_when_no_commit_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    if shutil.which("git"):
+        say_origin(tmp_path)
+        assert re.match(r"testbed: no commit is known here \(fatal: not a git repository.*\): results are marked as dirty", capsys.readouterr().err)
+    monkeypatch.setenv("PATH", "")
+    say_origin(tmp_path)
+    assert capsys.readouterr().err.startswith("testbed: no commit is known here (git is missing): results are marked as dirty")
+
+
+def test_counts_what_ran(tmp_path: Path) -> None:
+    table = tmp_path / "tests.csv"
+    table.write_text('name,label,status,seconds\nA.b,host,passed,0.1\n"C.d/(1, 2)",host,failed,0.1\nE.f,gpu,skipped,0\nE.g,gpu,skipped,0\nH.i,host,skipped,0\n')
+    assert building.count_tests(table, []) == "2 ran, 1 failed, 3 skipped"
+    assert building.count_tests(table, ["no CUDA device"]) == "2 ran, 1 failed, 3 skipped: no CUDA device"
+    assert building.count_tests(table, ["no CUDA device", "no torch"]) == "2 ran, 1 failed, 3 skipped: no CUDA device, and other reasons"
+
+
+def test_reads_what_ctest_wrote() -> None:
+    details = "a.cpp:3: Skipped\nno CUDA device (why)\n\nb.cpp:4: Skipped\nno CUDA device\n\nskipped: python3 lacks numpy; x\n"
+    assert building.skip_reasons(details) == [("no CUDA device", 2), ("python3 lacks numpy; x", 1)]
+    log = "1/2 Test #1: a ... Passed\n\n"
+    log += "50% tests passed, 1 tests failed out of 2\n\nThe following tests did not run:\n\t2 - b (Skipped)\n\n\nErrors while running CTest\n"
+    assert building.summary_of(log) == "50% tests passed, 1 tests failed out of 2"
+
+
+def test_finds_the_row_nearest_to_its_limit(tmp_path: Path) -> None:
+    table = tmp_path / "results.csv"
+    table.write_text(
+        "variant,dtype,n,rows,mode,status,fraction_of_limit,settings\n"
+        'cpu,f16,8,2,host,ok,0.25,"{""a"": 1}"\nwrong,f16,8,2,host,failed,0.9,\nfast,f32,16,4,host,ok,0.75,{}\ndisturbed,f32,16,4,host,ok,2.0,{}\n'
+    )
+    assert commands.nearest_to_limit(table) == "nearest to the limit: fast on f32/n16/r4 (host), 75 % of a copy"
+
+
+@pytest.mark.parametrize(
+    "log, cause",
+    [
+        ("ERROR: SSLError(SSLCertVerificationError: certificate verify failed)\nERROR: No matching distribution\n", "certificate verify failed)"),
+        ("E: Unable to locate package x\n", "E: Unable to locate package x"),
+    ],
+)  # fmt: skip
+def test_names_the_cause_in_a_log(bin_folder: Path, tmp_path: Path, log: str, cause: str) -> None:
+    """Of an installation that fails: here apt-get does, with this log."""
+    apt = tmp_path / "apt-get"
+    apt.write_text(f"#!{BASH}\nprintf '%b' {json.dumps(log)}\nexit 1\n")
+    apt.chmod(0o755)
+    shutil.copy(TESTBED, tmp_path / "testbed")
+    (tmp_path / "env").symlink_to(shutil.which("env") or "")
+    code, text = run_script(tmp_path / "testbed", "environment", "x", path=f"{tmp_path}:{bin_folder}")
+    assert code == 1 and f"{cause} (see {tmp_path}/build/setup.log)" in text
+
+
+def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a GoogleTest program on the GPU, and of a pytest file."""
+    programs = {
+        "gtest": "*list_tests*) printf 'SuiteGpu.\\n  One\\n  Two/0  # GetParam() = 2\\n' ;; *) echo \"ran $1\"; exit 77",
+        "pytest": "*--collect-only*) printf 'test_x.py::test_good\\ntest_x.py::test_bad[1]\\n\\n2 tests collected\\n' ;;\n"
+        "*) echo \"ran $* with $A\"; case \"$*\" in *bad*) exit 1 ;; esac",
+    }  # fmt: skip
+    for name, cases in programs.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\ncase "$*" in {cases} ;; esac\n')
+        (tmp_path / name).chmod(0o755)
+    gpu = {"command": [f"{tmp_path}/gtest", "--gtest_filter=*Gpu*"], "properties": [{"name": "LABELS", "value": ["gpu"]}]}
+    settings = [{"name": "ENVIRONMENT", "value": ["A=b"]}, {"name": "WORKING_DIRECTORY", "value": str(tmp_path)}]
+    files = {"name": "x", "command": [f"{tmp_path}/pytest", "no:cacheprovider", "test_x.py"], "properties": settings}
+    tests: list[dict] = [files, {"name": "s.gpu.1", **gpu}, {"name": "s.gpu.2", **gpu}, {"name": "bare"}]
+    for regex, code, said in [
+        ("test_good", 0, "ran no:cacheprovider test_x.py::test_good with b\n"),
+        ("test_bad", 1, "ran no:cacheprovider test_x.py::test_bad[1] with b\n"),
+        (r"SuiteGpu\.Two", 0, "ran --gtest_filter=SuiteGpu.Two/0\n"),
+        ("nothing", None, ""),
+    ]:
+        assert building.run_cases(tmp_path, tests, regex) == code
+        assert capfd.readouterr().out == said

@@ -1,0 +1,31 @@
+"""python3 -m analysis.testbed COMMAND ...: what ./testbed runs."""
+
+import os
+import sys
+
+from .commands import COMMANDS, help_text, usage
+from .machine import ROOT, refuse
+
+
+def main(arguments: list[str]) -> int:
+    name, *rest = arguments or ["help"]
+    if name in ("help", "-h", "--help"):
+        print(usage(COMMANDS[rest[0]]) if rest and rest[0] in COMMANDS else help_text())
+        return 0
+    if name not in COMMANDS:
+        refuse(f"unknown command '{name}'; ./testbed help lists the commands.")
+    if rest[:1] in (["-h"], ["--help"]):
+        print(usage(COMMANDS[name]))
+        return 0
+    return COMMANDS[name](rest)
+
+
+if __name__ == "__main__":
+    # The script put the root before what the caller had; programs that the commands start get the caller's.
+    os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", "").removeprefix(str(ROOT)).removeprefix(os.pathsep)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,473 @@
+"""The commands of ./testbed. The docstring of each is what its --help says."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from . import check as checks
+from .building import build, configure, list_tests, run_cases, run_ctest
+from .machine import (
+    BUILD,
+    ROOT,
+    analysis,
+    check_room,
+    environment,
+    fail,
+    find_python,
+    has_gpu,
+    have,
+    need_gpu,
+    need_gpu_tool,
+    refuse,  # fmt: skip
+    run,
+    say,
+    say_load,
+    say_origin,
+)
+
+# --- arguments: what they name must exist before anything is installed or built ---------------------------------------
+
+
+def unknown(argument: str, command: str) -> NoReturn:
+    refuse(f"unknown argument '{argument}'; see ./testbed {command} --help.")
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        found = re.match(r"argument (\S+): expected", message)
+        refuse(f"{found[1]} needs a value; see ./testbed {self.prog} --help." if found else message)
+
+
+def parse(command: str, arguments: list[str], *, one: Iterable[str] = (), many: Iterable[str] = (), flags: Iterable[str] = (), rest: bool = False):
+    """The options that a command takes; a name with two dashes is the attribute without them. `rest`: plain words too."""
+
+    def value(text: str) -> str:
+        if not text:
+            raise argparse.ArgumentTypeError("expected one argument")
+        return text
+
+    parser = ArgumentParser(prog=command, add_help=False, allow_abbrev=False)
+    for name in one:
+        parser.add_argument(name, type=value)
+    for name in many:
+        parser.add_argument(name, type=value, action="append", default=[])
+    for name in flags:
+        parser.add_argument(name, action="store_true")
+    if rest:
+        parser.add_argument("rest", nargs="*")
+    found, others = parser.parse_known_args(arguments)
+    if others:
+        unknown(others[0], command)
+    for name in ("--output", "--resume"):  # programs run in the root of the repository
+        if getattr(found, name[2:], None):
+            setattr(found, name[2:], absolute(getattr(found, name[2:])))
+    check_selection(command, [word for name in ("variant", "grid", "dtype") for text in listed(found, name) for word in (f"--{name}", text)])
+    return found
+
+
+def listed(found: argparse.Namespace, name: str) -> list[str]:
+    value = getattr(found, name, None)
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def options(found: argparse.Namespace, *names: str) -> list[str]:
+    """The same options for a program."""
+    return [word for name in names for value in listed(found, name) for word in (f"--{name}", value)]
+
+
+def absolute(path: str) -> str:
+    return os.path.abspath(path)
+
+
+def check_output(path: str | None) -> None:
+    """A results folder can be made there."""
+    if not path:
+        return
+    above = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    if not above.is_dir():
+        refuse(f"--output {path}: {above} is a file, not a folder.")
+    if not os.access(above, os.W_OK):
+        refuse(f"--output {path}: {above} cannot be written.")
+
+
+def names_of(kind: str) -> list[str]:
+    """Those that fwht_sweep takes, as a test holds experiments/names.txt to `fwht_sweep --list-names`."""
+    lines = (ROOT / "experiments" / "names.txt").read_text().splitlines()
+    return [line.split(" ", 1)[1] for line in lines if line.startswith(f"{kind} ")]
+
+
+def check_selection(command: str, arguments: list[str]) -> None:
+    """Arguments of fwht_sweep: its options, and those values that are names."""
+    known = {"--variant": names_of("variant"), "--mode": names_of("mode"), "--placement": names_of("placement"),
+             "--dtype": ["f16", "fp16", "bf16", "f32", "fp32", "f64", "fp64"]}  # fmt: skip
+    option = ""
+    for argument in arguments:
+        value = argument
+        if argument.startswith("--"):
+            option, equals, value = argument.partition("=")
+            if not option.startswith("--benchmark_") and option not in names_of("option"):
+                unknown(option, command)
+            if not equals:
+                continue
+        if option == "--grid":
+            grids = sorted(path.stem for path in (ROOT / "experiments" / "grids").glob("*.grid"))
+            if value not in grids and not Path(value).is_file():
+                refuse(f"unknown grid '{value}': no such file, and the built-in grids are {' '.join(grids)}")
+        for name in value.split(",") if option in known else ():
+            if name not in known[option]:
+                refuse(f"unknown {option[2:]} '{name}'; known: {' '.join(known[option])}")
+        option = ""
+
+
+def check_preset(name: str) -> None:
+    import json
+
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]
+    known = [preset["name"] for preset in presets if not preset.get("hidden")]
+    if name not in known:
+        refuse(f"unknown preset '{name}'; known: {' '.join(known)}")
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def measured(program: Path, *arguments: str) -> tuple[str, Path, bool]:
+    """Runs a program that prints a table and, last, its results folder. Returns the table, the folder, and whether all
+    results were right: the program fails, after writing everything, when one was wrong, and the report shows which."""
+    done = run([program, *arguments], cwd=ROOT, stdout=subprocess.PIPE)
+    table, _, results = done.stdout.rstrip("\n").rpartition("\n")
+    if not results:
+        fail(f"{program.name} measured nothing; its message is above.")
+    return table, ROOT / results, done.returncode == 0
+
+
+def finish(passed: bool, python: str, *folders: str | Path) -> int:
+    """The report, whose path is the last line."""
+    if not passed:
+        say("some results are wrong (above); do not trust the variants that they name.")
+    code = analysis(python, "report", "--allow-dirty", *folders).returncode
+    return code or int(not passed)
+
+
+def nearest_to_limit(table: Path) -> str:
+    """The row nearest to its limit, in words. What seems to beat a copy by over 5 % says that the copy was disturbed."""
+    with table.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["status"] == "ok" and 0 < float(row["fraction_of_limit"] or 0) <= 1.05]
+    if not rows:
+        return ""
+    best = max(rows, key=lambda row: float(row["fraction_of_limit"]))
+    problem = "{variant} on {dtype}/n{n}/r{rows} ({mode})".format(**best)
+    return f"nearest to the limit: {problem}, {100 * float(best['fraction_of_limit']):.0f} % of a copy"
+
+
+def command_run(arguments: list[str]) -> int:
+    """Usage: ./testbed run [--grid smoke|quick|paper] [--output DIR] [--variant NAME]...
+
+    Builds what this machine can run (without a GPU the host variants alone), checks every variant on small problems, runs the
+    sweep (which checks every result before timing it) and the accuracy summary, prints a table and writes a self-contained
+    HTML report; without a GPU an H200's measurements stand beside this machine's. The last line is the path of the report.
+
+      --grid NAME     problem sizes of the sweep (default quick: about a minute)
+      --output DIR    the results folder to make (default results/<time>_<commit>_<device>)
+      --variant NAME  only this variant; may be repeated (default: all)
+    """
+    asked = parse("run", arguments, one=("--grid", "--output"), many=("--variant",))
+    check_output(asked.output)
+    grid = asked.grid or "quick"
+    grid = absolute(grid) if Path(grid).is_file() else grid
+    check_room(1500)
+    gpu, beside = has_gpu(), []
+    if gpu:
+        say(f"builds all variants (10 minutes on two cores, less with more), checks them, times the {grid} grid, writes a report; 1.5 GB of disk.")
+    else:
+        say(f"no CUDA device: builds what runs on the host (5 minutes on two cores, less with more), checks it, times the {grid} grid, "
+            "and writes a report beside an H200's; 0.6 GB of disk.")  # fmt: skip
+    environment("tools")
+    say_origin()
+    python = find_python()
+    # While the build runs: what an H200 measured, for whoever has none.
+    if not gpu:
+        beside = [table.parent for table in sorted(ROOT.glob("experiments/results/*_nvidia-*/results.csv"))[-1:]]
+    report = threading.Thread(target=report_of_others, args=(python, beside), daemon=True)
+    report.start()
+    directory = configure("release" if gpu else "host", f"-DFWHT_PYTHON={python}")
+    build(directory, "fwht_sweep", "fwht_accuracy", "conformance_test")
+    report.join()
+
+    sweep, variants = directory / "experiments" / "fwht_sweep", options(asked, "variant")
+    if (code := run([sweep, "--grid", grid, *variants, "--dry-run"], stdout=subprocess.DEVNULL).returncode) != 0:
+        return code  # what is left is refused before any work
+    say("what the variants support on this machine")
+    run([sweep, "--list"])
+    say("checking every variant on small problems (./testbed test has the whole suite)")
+    passed = run_ctest(directory, "-R", r"^Sanitize(Host|Gpu)\.") == 0
+    say(f"timing the {grid} grid")
+    say_load()
+    table, results, right = measured(sweep, "--grid", grid, *options(asked, "output"), *variants)
+    shutil.copy(directory / "tests.csv", results)
+    say("measuring accuracy")
+    accurate = run([directory / "experiments" / "fwht_accuracy", "--output", results, *variants]).returncode == 0
+    print("", table, nearest_to_limit(results / "results.csv"), sep="\n", flush=True)
+    return finish(passed and right and accurate, python, results, *beside)
+
+
+def report_of_others(python: str, folders: list[Path]) -> None:
+    for folder in folders:
+        command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "h200" / "report.html"), str(folder)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            say(f"the report of an H200: {done.stdout.splitlines()[-1]}")
+
+
+def command_test(arguments: list[str]) -> int:
+    """Usage: ./testbed test [--preset NAME] [-R REGEX] [-L LABEL] [-E REGEX]
+
+    Builds and runs every test with ctest; fails when no test was found. Ends with ctest's own summary and how many tests ran
+    and why others were skipped. The status and the time of every test are in build/<preset>/tests.csv.
+
+      --preset NAME   a preset of CMakePresets.json: release (everything; default where there is a GPU), host (no CUDA;
+                      default where there is none), ci (everything, warnings are errors; default where the environment has
+                      CI=true), sanitize (host code under the address and undefined-behaviour sanitizers), thread (the
+                      thread sanitizer)
+      -R, -E, -L      as in ctest: only / not the tests whose name matches; only those with the label (host, gpu). A -R that
+                      no test's name matches finds cases inside them: a case of a pytest file, or of a GPU program
+    """
+    asked = parse("test", arguments, one=("--preset",), many=("-R", "-E", "-L"))
+    in_ci, preset = os.environ.get("CI") == "true", asked.preset
+    if preset:
+        check_preset(preset)
+    check_room(1500)
+    if not preset:
+        preset = "ci" if in_ci else "release" if has_gpu() else "host"
+        if preset == "host":
+            say("no CUDA device: kernels are not compiled, tests of them are left out; ./testbed test --preset release compiles them.")
+    minutes, room = (35, "1.5 GB") if preset in ("release", "ci") else (20, "1 GB")
+    say(f"a first build and test takes about {minutes} minutes on two cores, less with more, and {room} of disk.")
+    environment("tools")
+    say_origin()
+    try:
+        python = find_python("tests")
+    except SystemExit:
+        if in_ci:
+            raise
+        python = "python3"
+    # Tests of the report look at it in a browser; outside of CI they are skipped where there is none.
+    if in_ci and not have("chromium"):
+        try:
+            environment("chromium")
+        except SystemExit:
+            say("without chromium the tests of the report in a browser are skipped.")
+    directory = configure(preset, f"-DFWHT_PYTHON={python}")
+    build(directory)
+    selection = [word for name in "REL" for regex in getattr(asked, name) for word in (f"-{name}", regex)]
+    if asked.R and not list_tests(directory, selection):  # a name that no ctest test has may be that of a case inside one
+        code = run_cases(directory, list_tests(directory), asked.R[-1])
+        if code is None:
+            fail(f"no test and no case of one is named like '{asked.R[-1]}'; ctest --test-dir {directory} -N lists the tests.")
+        return code
+    return run_ctest(directory, *selection)
+
+
+def command_sweep(arguments: list[str]) -> int:
+    """Usage: ./testbed sweep [ARGUMENTS of fwht_sweep]
+
+    Builds Release and times variants over a grid of problems; every result is checked before it is timed.
+    `./testbed sweep -- --help` lists the arguments of fwht_sweep.
+    """
+    arguments = arguments[arguments[:1] == ["--"] :]
+    if "-h" in arguments or "--help" in arguments:
+        for preset in ("release", "host"):  # asked of a program that is there; help never builds
+            program = BUILD / preset / "experiments" / "fwht_sweep"
+            if os.access(program, os.X_OK):
+                return run([program, "--help"]).returncode
+        print(usage(command_sweep))
+        say("fwht_sweep is not built yet: './testbed sweep --list' builds it, and then lists its arguments here.")
+        return 0
+    check_selection("sweep", arguments)
+    check_room(1500)
+    environment("tools")
+    directory = configure("release")
+    build(directory, "fwht_sweep")
+    return run([directory / "experiments" / "fwht_sweep", *arguments]).returncode
+
+
+def command_tune(arguments: list[str]) -> int:
+    """Usage: ./testbed tune [--output FILE.csv] [--resume RESULTS]
+
+    Measures on this device what the variant `auto` chooses by: its candidates over the grid `tune` (about two minutes on an
+    H200), every result checked before it is timed. Writes a results folder and, from it, the tuning table; the last line is
+    the path of the table. The environment variable FWHT_TUNING=FILE.csv makes `auto` use it. Needs a CUDA device.
+
+      --output FILE   the table (default build/tuning/<results folder>.csv)
+      --resume DIR    the results folder of a run that was stopped: what it has is not measured again
+    """
+    asked = parse("tune", arguments, one=("--output", "--resume"))
+    need_gpu("tune")
+    environment("tools")
+    python = find_python()
+    directory = configure("release", f"-DFWHT_PYTHON={python}")
+    build(directory, "fwht_sweep")
+    _, results, right = measured(directory / "experiments" / "fwht_sweep", "--grid", "tune",
+                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,kronecker,factors,matmul",
+                                 "--benchmark_filter=-^matmul/[a-z0-9]+/n", *options(asked, "resume"))  # fmt: skip
+    if not right:
+        fail("the measurement failed; its message is above, and --resume goes on with what is there.")
+    table = asked.output or BUILD / "tuning" / f"{results.name}.csv"
+    return analysis(python, "tune", "--allow-dirty", results, "--output", table).returncode
+
+
+def command_accuracy(arguments: list[str]) -> int:
+    """Usage: ./testbed accuracy [--output DIR] [--variant NAME]...
+
+    The whole error analysis: every variant against FP64 on twelve kinds of input at n = 2 .. 65536, probes of the tensor
+    cores, overflow by place of the scale, quantization with and without rotation, FlashAttention-3's FP8 table; then the
+    report. Under four minutes on an H200. Without a GPU its variants are emulated bit for bit on the host where that is
+    possible (rows marked "emulated"), with predictions for an A100. The last line is the path of the report.
+
+      --output DIR    the results folder to make or to continue (default results/<time>_<commit>_<device>)
+      --variant NAME  only this variant; may be repeated (default: all)
+    """
+    asked = parse("accuracy", arguments, one=("--output",), many=("--variant",))
+    check_output(asked.output)
+    environment("tools")
+    python = find_python()
+    directory = configure("release", f"-DFWHT_PYTHON={python}")
+    build(directory, "fwht_accuracy", "fwht_studies")
+    programs, variants = directory / "experiments", options(asked, "variant")
+    say("error of every variant against FP64")
+    table, results, right = measured(programs / "fwht_accuracy", "--analysis", "--a100", *options(asked, "output"), *variants)
+    print(table, flush=True)
+    say("tensor cores, overflow, quantization, attention")
+    studied = run([programs / "fwht_studies", "--output", results, *variants]).returncode == 0
+    return finish(right and studied, python, results)
+
+
+def command_report(arguments: list[str]) -> int:
+    """Usage: ./testbed report [RESULTS...] [--output FILE.html]
+
+    Makes one self-contained HTML page from results folders, to look at, filter and compare; several devices and commits stand
+    side by side. Without folders: from the newest committed ones. Needs no GPU. The last line is its path.
+    """
+    return analysis(find_python(), "report", *arguments).returncode
+
+
+def command_compare(arguments: list[str]) -> int:
+    """Usage: ./testbed compare A B... [--threshold SHARE] [--output FILE.csv] [--all]
+
+    Speed-up of each results folder over the first. Exit code 1: something is slower than in A by more than the threshold (default
+    0.05) and beyond what its repetitions differ by, or is no longer correct. Needs no GPU.
+    """
+    return analysis(find_python(), "compare", *arguments).returncode
+
+
+def command_which(arguments: list[str]) -> int:
+    """Usage: ./testbed which --n N --rows ROWS [--dtype TYPE] [--encoding TEXT] [--json] [RESULTS...]
+
+    Which variant is best for one problem, how long it takes, how far it is from the limit, how exact it is: from the committed
+    results that measured the nearest number of rows, the newest first, or from the folders named. Needs no GPU.
+    """
+    return analysis(find_python(), "which", *arguments).returncode
+
+
+def command_profile(arguments: list[str]) -> int:
+    """Usage: ./testbed profile [--variant NAME]... [--n N]... [--dtype TYPE]... [--rows N]... [--study NAME]...
+
+    Runs Nsight Compute over one launch of every variant on the grid `quick` or on what is asked
+    for, writes profile.csv and static.csv into a results folder, and prints a table a study. The last line is the folder.
+
+      --study NAME    occupancy, coalescing, stalls, roofline (ncu and a CUDA device needed), static (registers, spills and
+                      instruction mix by cuobjdump; needs no GPU) or all (default); may be repeated
+      --variant, --n, --dtype, --rows, --grid, --problem   as for the sweep; --rows replaces the grid's row counts
+      --output DIR    the results folder to make (default results/<time>_<commit>_<device>)
+      --resume DIR    a results folder of the same build, a sweep's for example, to add the profile to
+    """
+    selecting = ("study", "variant", "n", "dtype", "rows", "grid", "problem")
+    asked = parse("profile", arguments, one=("--output", "--resume"), many=[f"--{name}" for name in selecting])
+    if any(study != "static" for study in asked.study or ["all"]):
+        need_gpu_tool("ncu")
+    environment("tools")
+    python = find_python()
+    directory = configure("profile", f"-DFWHT_PYTHON={python}")
+    build(directory, "fwht_profile")
+    program = directory / "experiments" / "fwht_profile"
+    return analysis(python, "profile", "--program", program, *options(asked, *selecting, "output", "resume"), cwd=ROOT).returncode
+
+
+def command_sanitize(arguments: list[str]) -> int:
+    """Usage: ./testbed sanitize
+
+    Runs compute-sanitizer's memcheck, racecheck, initcheck and synccheck over the conformance tests of small problems.
+    Needs compute-sanitizer and a CUDA device; exit code 2 without.
+    """
+    parse("sanitize", arguments)
+    need_gpu_tool("compute-sanitizer")
+    environment("tools")
+    directory = configure("release")
+    build(directory, "conformance_test")
+    program, only = directory / "variants" / "conformance_test", "--gtest_filter=SanitizeGpu.*"
+    if "\n  " not in run([program, only, "--gtest_list_tests"], stdout=subprocess.PIPE).stdout:
+        fail("conformance_test has no test SanitizeGpu.*.")
+    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+        say(f"compute-sanitizer {tool}")
+        if run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, only]).returncode:
+            fail(f"{tool} reports errors (above).")
+    say("memcheck, racecheck, initcheck and synccheck are clean")
+    return 0
+
+
+def command_check(arguments: list[str]) -> int:
+    """Usage: ./testbed check [--all] [--install] [TOOL]...
+
+    What must hold before a commit, in under a minute and without a build: clang-format, clang-tidy, ruff, mypy, shellcheck,
+    sentences (none of more than 40 words in pages and comments, comments within 110 columns),
+    type-names (one owner each, docs/type_names.csv). Names of them run only these.
+
+    Looks at what differs from the last commit, or at the last commit where nothing does; ruff, mypy and clang-format look at
+    everything. Exit code 1: a check failed; 2: none failed, but a tool is missing.
+
+      --all           all pages and scripts, and clang-tidy over all sources (many minutes)
+      --install       first gets what is missing: by apt, ruff and mypy into build/venv
+    """
+    asked = parse("check", arguments, flags=("--all", "--install"), rest=True)
+    for tool in asked.rest:
+        if tool not in checks.TOOLS:
+            unknown(tool, "check")
+    return checks.main(asked.rest or list(checks.TOOLS), everything=asked.all, install=asked.install)
+
+
+COMMANDS = {name.removeprefix("command_"): function for name, function in list(globals().items()) if name.startswith("command_")}
+
+
+def usage(command) -> str:
+    return "\n".join(line.removeprefix("    ") for line in command.__doc__.rstrip().splitlines())
+
+
+def help_text() -> str:
+    """Usage: ./testbed COMMAND [ARGUMENTS]
+
+      run        build, check, time the quick grid, write a report: start here
+      test       build and run all tests
+      sweep      time variants over a grid of problems
+      accuracy   the whole error analysis, and a report of it
+      tune       measure on this device what the variant auto chooses by
+      report     make a page from results folders, to look at, filter and compare
+      compare    speed-up of one results folder over another, for the CI of users too
+      which      which variant for one problem
+      profile    run Nsight Compute over the variants
+      sanitize   run compute-sanitizer over the kernels
+      check      formatters and linters over what changed, before a commit
+      help       this text
+
+    Each command explains itself with --help. What is missing on this machine (packages of apt, Python packages into
+    build/venv) is installed on the first call; a later call installs nothing.
+    """
+    return usage(help_text)
