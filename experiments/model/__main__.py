@@ -22,16 +22,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10**9, help="end after so many steps")
     parser.add_argument("--corpus-only", action="store_true", help="make the text, train nothing")
     arguments = parser.parse_args()
+    output = arguments.output or Path(f"build/model-{arguments.size}")
+    if not arguments.corpus_only and (output / "config.json").exists():
+        parser.error(f"{output} holds a model already")
     say = lambda line: print(line, flush=True)  # noqa: E731
     if not (arguments.corpus / "sources.csv").is_file():
         packages = arguments.corpus / "packages"
         packages.mkdir(parents=True, exist_ok=True)
-        corpus.build(packages, arguments.corpus, say)
+        try:
+            corpus.build(packages, arguments.corpus, say)
+        except corpus.Unavailable as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
     if arguments.corpus_only:
         return 0
-    output = arguments.output or Path(f"build/model-{arguments.size}")
-    if (output / "config.json").exists():
-        parser.error(f"{output} holds a model already")
     from .train import RECIPES, train
 
     train(RECIPES[arguments.size], arguments.corpus, output, seconds=arguments.seconds, steps=arguments.steps, say=say)

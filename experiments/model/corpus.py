@@ -63,6 +63,10 @@ VALIDATION_SHARE = 40  # one document of this many
 SEPARATOR = "\0"
 
 
+class Unavailable(RuntimeError):
+    """A package cannot be had here."""
+
+
 def fetch(folder: Path, say: Callable[[str], None] = print) -> None:
     """Downloads and unpacks every package that `folder` lacks, one subfolder a package."""
     for source in SOURCES:
@@ -71,10 +75,18 @@ def fetch(folder: Path, say: Callable[[str], None] = print) -> None:
             continue
         say(f"fetching {source.package}")
         with tempfile.TemporaryDirectory(dir=folder) as work:
-            subprocess.run(["apt-get", "-q", "download", source.package], cwd=work, check=True, stdout=subprocess.DEVNULL)
-            (archive,) = Path(work).glob("*.deb")
-            subprocess.run(["dpkg-deb", "-x", archive, Path(work) / "files"], check=True)
+            try:
+                _run("apt-get", "-q", "download", source.package, folder=work)
+                (archive,) = Path(work).glob("*.deb")
+                _run("dpkg-deb", "-x", archive.name, "files", folder=work)
+            except (OSError, subprocess.CalledProcessError) as error:
+                reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+                raise Unavailable(f"{source.package} of Debian 12 cannot be fetched: {reason}") from error
             (Path(work) / "files").rename(target)
+
+
+def _run(*command: str, folder: str) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
 
 def documents(source: Source, folder: Path) -> Iterator[str]:
