@@ -1,7 +1,7 @@
 """The declarations of a results folder's tables, as the programs write them into `schema.json`.
 
-`docs/measuring.md` describes the format. A folder is read by the schema that lies in it. `analysis/schema.json` is what the
-programs of this commit write: it gives the columns of tables that a folder does not have. A test holds it to the programs.
+`docs/measuring.md` describes the format. A folder is read by the schema that lies in it. `experiments/harness/schema.json` is what
+the programs of this commit write by: it gives the columns of tables that a folder does not have.
 
 Pydantic holds the JSON files to their models. The CSV columns are checked here, a vector at a time: their declarations are
 data, and a message names file, line and value.
@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 pd.options.mode.string_storage = "python"
 
 NAME = "schema.json"
-CURRENT = Path(__file__).parent / NAME
+CURRENT = Path(__file__).resolve().parents[1] / "experiments" / "harness" / NAME
 LARGEST_FILE = 256 << 20  # bytes; the largest committed table has 4 MB
 
 
@@ -47,10 +47,10 @@ class Column(Strict):
 
     name: str
     type: Literal["string", "integer", "number", "boolean", "enum", "json"]
-    unit: str
-    required: bool
-    key: bool
     meaning: str
+    unit: str = ""
+    required: bool = False
+    key: bool = False
     values: list[str] = []  # of an enum
     range: Literal["positive", "not_negative"] | None = None
     required_if_ok: bool = False

@@ -294,7 +294,7 @@ bool all_complete(const Json& runs) {
 }
 
 // In one step, so that a killed run leaves the old or the new file, never half of one. Empty, or why not.
-std::string why_not_written(const fs::path& path, const char* name, const std::string& text) {
+std::string why_not_written(const fs::path& path, const char* name, std::string_view text) {
   const fs::path part = path / (std::string(name) + ".part");
   std::ofstream file(part);
   file << text << "\n";
@@ -362,7 +362,8 @@ FolderLock::~FolderLock() {
 
 ResultsFolder::ResultsFolder(fs::path path, FolderLock lock, std::string context)
     : path_(std::move(path)), lock_(std::move(lock)), context_(std::move(context)) {
-  for (const auto& [name, text] : {std::pair{kContext, context_}, std::pair{"schema.json", schema_json()}}) {
+  for (const auto& [name, text] :
+       {std::pair<const char*, std::string_view>{kContext, context_}, {"schema.json", schema_json()}}) {
     if (const std::string why = why_not_written(path_, name, text); !why.empty()) throw BadRequest(why);
   }
 }

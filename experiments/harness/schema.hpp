@@ -1,5 +1,5 @@
-// The tables of a results folder, each declared once: its columns with type, unit and meaning. The programs
-// write by these declarations, and put them into the folder as schema.json, by which analysis/ reads.
+// The tables of a results folder, each declared once, in schema.json: its columns with type, unit and meaning.
+// The programs hold that file as text, write by it, and put it into the folder, by which analysis/ reads.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ std::span<const Table> all_tables();
 /// Throws std::out_of_range for a table that no program writes.
 const Table& table_schema(std::string_view name);
 
-/// The declarations as schema.json holds them; the format is described in docs/measuring.md.
-std::string schema_json();
+/// The text of schema.json, compiled in; docs/measuring.md describes the format.
+std::string_view schema_json();
 
 }  // namespace fwht::harness
