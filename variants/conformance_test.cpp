@@ -156,7 +156,7 @@ class ConformanceTest : public testing::Test {
 };
 
 void register_test(
-    const char* suite, const Variant& variant, Dtype dtype, const Check& check, std::string name,
+    const char* suite, const Variant& variant, Dtype dtype, const Check& check, const std::string& name,
     Machine machine = [] { return device(); }) {
   testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                         [&variant, dtype, check, machine]() -> testing::Test* {
@@ -313,6 +313,7 @@ std::vector<testing::TestPartResult> concluded(const Report& report) {
     conclude(broken_variants().front().variant, report);
   }
   std::vector<testing::TestPartResult> parts;
+  parts.reserve(static_cast<std::size_t>(results.size()));
   for (int i = 0; i < results.size(); ++i)
     parts.push_back(results.GetTestPartResult(i));
   return parts;
@@ -352,8 +353,7 @@ TEST(SoundVariant, PassesEveryCheck) {
     ConformanceRun session(sound.variant, Dtype::f16, device(), kSomeSizes, kSomeOperators);
     run(check, session);
     EXPECT_EQ(session.report().failure_count, 0)
-        << check.name << ": "
-        << (session.report().failures.empty() ? "" : session.report().failures.front());
+        << check.name << ": " << (session.report().failures.empty() ? "" : session.report().failures.front());
   }
 }
 
@@ -361,7 +361,7 @@ TEST(SoundVariant, PassesEveryCheck) {
 TEST(TenLies, Lie03EveryFailureFailsTheTest) {
   Report many;  // one failure among many cases still fails
   many.cases = 1000;
-  many.failures.push_back("row 1");
+  many.failures.emplace_back("row 1");
   many.failure_count = 1;
   ASSERT_EQ(concluded(many).size(), 1U);
   EXPECT_TRUE(concluded(many).front().failed());

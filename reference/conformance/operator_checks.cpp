@@ -87,7 +87,8 @@ Bytes rounded_sums(const Problem& problem, const Numerics& numerics, const IntMa
   return want;
 }
 
-/// All columns of rows up to `all_up_to`; of others the first, the last, those at the ends of blocks, some more.
+/// All columns of rows up to `all_up_to`; of others the first, the last, those at the ends of blocks, some
+/// more.
 std::vector<std::int64_t> telling_columns(const Operator& op, std::int64_t all_up_to) {
   const std::int64_t n = op.n();
   std::set<std::int64_t> columns{0, n - 1};
@@ -118,8 +119,8 @@ bool promises_integers(ConformanceRun& session, const Plan& plan) {
 
 }  // namespace
 
-// One-hot rows name the entries of the matrix, which are known by its definition alone: every entry of a short
-// row's operator without scale; with it, which rounds the same entries, fewer.
+// One-hot rows name the entries of the matrix, which are known by its definition alone: without a scale every
+// entry of short operators; with it, which rounds the same entries, fewer.
 void operator_entries(ConformanceRun& session) {
   constexpr std::int64_t kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
   for (const Operator& op : session.operators()) {
