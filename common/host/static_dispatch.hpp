@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contract/dtype.hpp"
+#include "common/contract/encoding.hpp"
 
 namespace fwht {
 
@@ -36,6 +37,37 @@ decltype(auto) dispatch_dtype(Dtype dtype, Body&& body) {
       break;
   }
   throw std::logic_error("dispatch_dtype: f64 is no type of the ladder");
+}
+
+/// The same for the types that tensor cores and encoders take.
+template <class Body>
+decltype(auto) dispatch_16_bit(Dtype dtype, Body&& body) {
+  if (dtype == Dtype::f16) return body(std::integral_constant<Dtype, Dtype::f16>{});
+  if (dtype == Dtype::bf16) return body(std::integral_constant<Dtype, Dtype::bf16>{});
+  throw std::logic_error("dispatch_16_bit: a type that is neither f16 nor bf16");
+}
+
+/// Calls body(std::integral_constant<CodeFormat, format>) for the formats of codes; throws std::logic_error
+/// for plain.
+template <class Body>
+decltype(auto) dispatch_format(CodeFormat format, Body&& body) {
+  switch (format) {
+    case CodeFormat::e4m3:
+      return body(std::integral_constant<CodeFormat, CodeFormat::e4m3>{});
+    case CodeFormat::int8:
+      return body(std::integral_constant<CodeFormat, CodeFormat::int8>{});
+    case CodeFormat::int4:
+      return body(std::integral_constant<CodeFormat, CodeFormat::int4>{});
+    case CodeFormat::mxfp8:
+      return body(std::integral_constant<CodeFormat, CodeFormat::mxfp8>{});
+    case CodeFormat::mxfp4:
+      return body(std::integral_constant<CodeFormat, CodeFormat::mxfp4>{});
+    case CodeFormat::nvfp4:
+      return body(std::integral_constant<CodeFormat, CodeFormat::nvfp4>{});
+    case CodeFormat::plain:
+      break;
+  }
+  throw std::logic_error("dispatch_format: plain is no format of codes");
 }
 
 }  // namespace fwht

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -41,6 +42,24 @@ Table table_of(const Add& add) {
     (add_size(std::integral_constant<int, smallest + offset>{}, std::make_index_sequence<count>{}), ...);
   }
   (std::make_integer_sequence<int, largest - smallest + 1>{});
+  return table;
+}
+
+/// add(launch) for every launch of a constant array; each is an integral constant.
+template <const auto& launches, class Add>
+void add_each(const Add& add) {
+  using Launch = std::remove_cvref_t<decltype(launches[0])>;
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (add(std::integral_constant<Launch, launches[i]>{}), ...);
+  }
+  (std::make_index_sequence<std::size(launches)>{});
+}
+
+/// The table that add(table, launch) makes with every launch of a constant array.
+template <class Table, const auto& launches, class Add>
+Table table_of_each(const Add& add) {
+  Table table;
+  add_each<launches>([&](auto launch) { add(table, launch); });
   return table;
 }
 

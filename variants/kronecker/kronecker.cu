@@ -29,6 +29,7 @@
 
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/kit/launch_regime.hpp"
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
@@ -266,36 +267,23 @@ class KroneckerPlan final : public Plan {
 };
 
 template <Dtype dtype>
-Kernel encoded_kernel_for(const Launch& launch, const Encoding& encoding) {
-  const bool whole_row = encoding.scales.kind != ScaleGranularity::Kind::group;
-  switch (encoding.format) {
-    case CodeFormat::plain:
-      break;
-    case CodeFormat::e4m3:
-      return encoded_kernel<dtype, CodeFormat::e4m3>(launch, whole_row);
-    case CodeFormat::int8:
-      return encoded_kernel<dtype, CodeFormat::int8>(launch, whole_row);
-    case CodeFormat::int4:
-      return encoded_kernel<dtype, CodeFormat::int4>(launch, whole_row);
-    case CodeFormat::mxfp8:
-      return encoded_kernel<dtype, CodeFormat::mxfp8>(launch, whole_row);
-    case CodeFormat::mxfp4:
-      return encoded_kernel<dtype, CodeFormat::mxfp4>(launch, whole_row);
-    case CodeFormat::nvfp4:
-      return encoded_kernel<dtype, CodeFormat::nvfp4>(launch, whole_row);
-  }
-  return nullptr;
+const Kernels& kernels_for(const Encoding& encoding, const Launch& launch) {
+  if (encoding.is_plain())
+    return launch.spread       ? few_rows_kernels<dtype>()
+           : launch.places > 0 ? ring_kernels<dtype>()
+                               : kernels<dtype>();
+  return dispatch_format(encoding.format, [&](auto format) -> const Kernels& {
+    return encoded_kernels<dtype, format()>(encoding.scales.kind != ScaleGranularity::Kind::group);
+  });
 }
 
 Kernel kernel_for(const Problem& problem, const Launch& launch) {
-  const bool f16 = problem.dtype() == Dtype::f16;
-  if (!problem.encoding.is_plain()) {
-    return f16 ? encoded_kernel_for<Dtype::f16>(launch, problem.encoding)
-               : encoded_kernel_for<Dtype::bf16>(launch, problem.encoding);
-  }
-  if (launch.spread) return f16 ? few_rows_kernel_f16(launch) : few_rows_kernel_bf16(launch);
-  if (launch.places > 0) return f16 ? ring_kernel_f16(launch) : ring_kernel_bf16(launch);
-  return f16 ? kernel_f16(launch) : kernel_bf16(launch);
+  const Kernels& kernels = dispatch_16_bit(problem.dtype(), [&](auto dtype) -> const Kernels& {
+    return kernels_for<dtype()>(problem.encoding, launch);
+  });
+  const Kernel found = kernels.find(whole_steps(launch));
+  if (found == nullptr) throw std::logic_error("kronecker: no kernel is compiled for a launch");
+  return found;
 }
 
 }  // namespace

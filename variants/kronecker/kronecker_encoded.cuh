@@ -9,8 +9,6 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
-#include <utility>
 
 #include "variants/kit/encode/storage_encoder.cuh"
 #include "variants/kronecker/kronecker_encoded.hpp"
@@ -307,46 +305,32 @@ struct SpreadEncodedRows {
 };
 
 template <class Form, Dtype dtype>
-Kernel encoded_kernel_of(const Launch& wanted) {
-  Kernel found = nullptr;
-  const auto try_launch = [&]<std::size_t which>() {
-    constexpr Launch launch = codes_launch(kLaunches[which]);
-    if constexpr (launch.writes_codes()) {
-      if (whole_steps(wanted) == whole_steps(launch)) {
-        found = reinterpret_cast<Kernel>(
-            transform_rows<dtype, FirstListed<static_cast<int>(which), true>, EncodedRows<Form>>);
-      }
-    }
-  };
-  const auto try_few_rows = [&]<std::size_t which>() {
-    constexpr Launch launch = kFewRows[which];
-    if constexpr (launch.writes_codes()) {
-      if (wanted == launch) {
-        found = reinterpret_cast<Kernel>(
-            spread_rows<dtype, launch.shape.k_steps(), launch.shape.columns, SpreadEncodedRows<Form>>);
-      }
-    }
-  };
-  [&]<std::size_t... which>(std::index_sequence<which...>) {
-    (try_launch.template operator()<which>(), ...);
-  }
-  (std::make_index_sequence<std::size(kLaunches)>{});
-  [&]<std::size_t... which>(std::index_sequence<which...>) {
-    (try_few_rows.template operator()<which>(), ...);
-  }
-  (std::make_index_sequence<std::size(kFewRows)>{});
-  if (found == nullptr) throw std::logic_error("kronecker: a launch without kernels that write codes");
-  return found;
+const Kernels& encoded_kernels_of() {
+  static const Kernels kTable = [] {
+    Kernels kernels;
+    add_each<kLaunches>([&](auto launch) {
+      constexpr Launch kWhole = whole_steps(codes_launch(launch()));
+      if constexpr (kWhole.writes_codes())
+        kernels.add(kWhole, reinterpret_cast<Kernel>(transform_rows<dtype, kWhole, EncodedRows<Form>>));
+    });
+    add_each<kFewRows>([&](auto launch) {
+      constexpr Launch kWhole = whole_steps(launch());
+      if constexpr (kWhole.writes_codes())
+        kernels.add(kWhole, reinterpret_cast<Kernel>(spread_rows<dtype, kWhole, SpreadEncodedRows<Form>>));
+    });
+    return kernels;
+  }();
+  return kTable;
 }
 
 template <Dtype dtype, CodeFormat format>
-Kernel encoded_kernel(const Launch& launch, bool whole_row) {
+const Kernels& encoded_kernels(bool whole_row) {
   constexpr Element kElement = element_of(format);
   constexpr encoder::Family kFamily = encoder::family_of(format);
   if constexpr (kFamily == encoder::Family::f32) {
-    if (whole_row) return encoded_kernel_of<encoder::Form<kElement, kFamily, true, true>, dtype>(launch);
+    if (whole_row) return encoded_kernels_of<encoder::Form<kElement, kFamily, true, true>, dtype>();
   }
-  return encoded_kernel_of<encoder::Form<kElement, kFamily, false, true>, dtype>(launch);
+  return encoded_kernels_of<encoder::Form<kElement, kFamily, false, true>, dtype>();
 }
 
 }  // namespace fwht::kronecker

@@ -18,9 +18,9 @@ inline std::int64_t group_in_row(const Problem& problem) {
   return scales.kind == ScaleGranularity::Kind::group ? scales.group : problem.n();
 }
 
-/// The kernel of a launch; see Launch::writes_codes. One scale belongs to a whole row, or to what lies in a
-/// vector of a warp, 256 elements.
+/// The kernels of launches that write codes, see Launch::writes_codes. One scale belongs to a whole row, or
+/// to what lies in a vector of a warp, 256 elements.
 template <Dtype dtype, CodeFormat format>
-Kernel encoded_kernel(const Launch& launch, bool whole_row);
+const Kernels& encoded_kernels(bool whole_row);
 
 }  // namespace fwht::kronecker

@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstddef>
-#include <stdexcept>
-#include <utility>
 
 #include "common/device/ptx/cluster.cuh"
 #include "variants/kronecker/kronecker_kernels.hpp"
@@ -43,15 +41,14 @@ struct SpreadStorageRows {
   };
 };
 
-/// The arguments are those of a Launch that is spread, whose order is 16 k_steps.
-///
+/// @tparam launch  one that is spread, of whole k steps, see whole_steps
 /// @tparam Output  SpreadStorageRows, or what writes codes
-template <Dtype dtype, int k_steps, int columns, class Output = SpreadStorageRows>
+template <Dtype dtype, Launch launch, class Output = SpreadStorageRows>
 __global__ void __launch_bounds__(128)
     spread_rows(const __grid_constant__ Maps maps, const __grid_constant__ typename Output::Arguments work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch{.shape = {16 * k_steps, columns}, .slots = 1, .spread = true};
   constexpr Shape shape = launch.shape;
+  constexpr int k_steps = shape.k_steps(), columns = shape.columns;
   constexpr int kLine = shape.line(), kPieces = launch.pieces(), kSteps = launch.piece_steps();
   static_assert(kLine == columns, "a piece is one box");
   extern __shared__ __align__(1024) std::byte shared[];
@@ -119,21 +116,6 @@ __global__ void __launch_bounds__(128)
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif
-}
-
-template <Dtype dtype>
-Kernel few_rows_kernel_of(const Launch& wanted) {
-  Kernel found = nullptr;
-  [&]<std::size_t... which>(std::index_sequence<which...>) {
-    ((wanted == kFewRows[which]
-          ? void(found = reinterpret_cast<Kernel>(
-                     spread_rows<dtype, kFewRows[which].shape.k_steps(), kFewRows[which].shape.columns>))
-          : void()),
-     ...);
-  }
-  (std::make_index_sequence<std::size(kFewRows)>{});
-  if (found == nullptr) throw std::logic_error("kronecker: a launch that is not in the table of few rows");
-  return found;
 }
 
 }  // namespace fwht::kronecker

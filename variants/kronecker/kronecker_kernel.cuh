@@ -22,6 +22,10 @@
 #include "variants/kit/work.cuh"
 #include "variants/kronecker/kronecker.hpp"
 
+/// For nvcc 13.0: its host code calls the type of a template argument by its mangled name, and declares that
+/// for types of parameters alone.
+using _ZN4fwht9kronecker6LaunchE = fwht::kronecker::Launch;
+
 namespace fwht::kronecker {
 
 /// Of input and output, as 4D tensors: columns of a line, rows of the matrix, lines side by side, rows of the
@@ -142,52 +146,57 @@ __device__ void exact_stage(float (&d)[columns / 2], const SignedMatrix<dtype, k
 
 /// The tiles that a team has under way. A slot is full when all boxes of its tile are there, and may be
 /// filled again when all warps have read it. One box is one k step.
-template <int slots>
+template <Launch launch>
 class TileSlots {
+  static constexpr int kSlots = launch.slots, kBoxes = launch.shape.k_steps(),
+                       kBoxBytes = launch.shape.box_bytes(), kTileBytes = launch.shape.tile_bytes();
+
  public:
-  static constexpr int kBytes = slots * 24;  ///< barriers and tile numbers
+  static constexpr int kBytes = kSlots * 24;  ///< barriers and tile numbers
 
-  /// `memory`: kBytes of shared memory; `tiles`: shared address of the first slot.
-  __device__ TileSlots(std::byte* memory, std::uint32_t tiles, int tile_bytes)
+  /// `memory`: kBytes of shared memory; `slots`: shared address of the first slot; `in`: the input, of which
+  /// the launch makes `tiles`.
+  __device__ TileSlots(std::byte* memory, std::uint32_t slots, const CUtensorMap& in, int tiles)
       : full_(ptx::shared_address(memory)),
-        read_(full_ + 8 * slots),
-        numbers_(reinterpret_cast<int*>(memory + 16 * slots)),
-        tiles_(tiles),
-        tile_bytes_(tile_bytes) {}
+        read_(full_ + 8 * kSlots),
+        numbers_(reinterpret_cast<int*>(memory + 16 * kSlots)),
+        slots_(slots),
+        in_(in),
+        tiles_(tiles) {}
 
-  __device__ void init(int boxes, int warps) const {
-    for (int s = 0; s < slots; ++s) {
-      ptx::mbarrier_init(full_ + 8 * s, boxes);
-      ptx::mbarrier_init(read_ + 8 * s, warps);
+  __device__ void init() const {
+    for (int s = 0; s < kSlots; ++s) {
+      ptx::mbarrier_init(full_ + 8 * s, kBoxes);
+      ptx::mbarrier_init(read_ + 8 * s, launch.warps());
     }
     ptx::fence_mbarrier_init();
   }
-
-  __device__ std::uint32_t address() const { return tiles_ + slot_ * tile_bytes_; }
-  __device__ void wait_full() const { ptx::mbarrier_wait_parity(full_ + 8 * slot_, phase_); }
-  __device__ void release() const { ptx::mbarrier_arrive(read_ + 8 * slot_); }
-  __device__ void wait_read() const { ptx::mbarrier_wait_parity(read_ + 8 * slot_, phase_); }
-
-  /// The tile in this slot, and the one that will be in it next.
-  __device__ int tile() const { return volatile_numbers()[2 * slot_]; }
-  __device__ int next_tile() const { return volatile_numbers()[2 * slot_ + 1]; }
-  __device__ void set_next_tile(int tile) const { volatile_numbers()[2 * slot_ + 1] = tile; }
-
-  /// Asks for box `box` of `tile`, which begins at row `row`, into slot `slot`. There is nothing to ask for
-  /// behind the last tile.
-  __device__ void load(const CUtensorMap& map, int slot, int tile, int tiles, int row, int box,
-                       int box_bytes) const {
+  /// Asks for box `box` of `tile` into slot `slot`. There is nothing to ask for behind the last tile.
+  __device__ void load(int slot, int tile, int box) const {
     if (box == 0) volatile_numbers()[2 * slot] = tile;
     const std::uint32_t barrier = full_ + 8 * slot;
-    if (tile >= tiles) return ptx::mbarrier_arrive(barrier);
-    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(box_bytes));
-    ptx::tensor_copy_global_to_shared_4d(tiles_ + slot * tile_bytes_ + box * box_bytes, &map, 0, 16 * box, 0,
-                                         row, barrier);
+    if (tile >= tiles_) return ptx::mbarrier_arrive(barrier);
+    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(kBoxBytes));
+    ptx::tensor_copy_global_to_shared_4d(slots_ + slot * kTileBytes + box * kBoxBytes, &in_, 0, 16 * box, 0,
+                                         launch.shape.rows * tile, barrier);
   }
-  __device__ int slot() const { return slot_; }
 
+  // Of the slot at hand.
+  __device__ int slot() const { return slot_; }
+  __device__ std::uint32_t address() const { return slots_ + slot_ * kTileBytes; }
+  /// The tile in it, for all of a warp, once it is there; false where there is none any more.
+  __device__ bool take(int& tile, int lane) const {
+    ptx::mbarrier_wait_parity(full_ + 8 * slot_, phase_);
+    tile = __shfl_sync(0xFFFFFFFFU, lane == 0 ? volatile_numbers()[2 * slot_] : 0, 0);
+    return tile < tiles_;
+  }
+  __device__ void release() const { ptx::mbarrier_arrive(read_ + 8 * slot_); }
+  __device__ void wait_read() const { ptx::mbarrier_wait_parity(read_ + 8 * slot_, phase_); }
+  /// The tile that comes into it next.
+  __device__ int next_tile() const { return volatile_numbers()[2 * slot_ + 1]; }
+  __device__ void set_next_tile(int tile) const { volatile_numbers()[2 * slot_ + 1] = tile; }
   __device__ void advance() {
-    if (++slot_ < slots) return;
+    if (++slot_ < kSlots) return;
     slot_ = 0;
     phase_ ^= 1U;
   }
@@ -197,10 +206,59 @@ class TileSlots {
 
   std::uint32_t full_, read_;
   int* numbers_;
-  std::uint32_t tiles_;
-  int tile_bytes_;
+  std::uint32_t slots_;
+  const CUtensorMap& in_;
+  int tiles_;
   int slot_ = 0;
   std::uint32_t phase_ = 0;
+};
+
+/// When the slots are asked for at the start. A multiprocessor accepts about 80 KiB of outstanding copies; a
+/// thread that issues more stalls with its team. Inside the L2 that costs 10 %, so only the first slot is
+/// filled ahead, and the rest under the first stage 1, by all warps.
+template <Launch launch>
+struct FirstFill {
+  const TileSlots<launch>& slots;
+  int first_tile, stride;  ///< of the team's tiles
+  bool waits;              ///< what is not filled ahead has not been asked for yet
+
+  /// By the thread that speaks for the team.
+  __device__ void ahead() const { ask(0, waits ? 1 : launch.slots, 0, 1); }
+  __device__ void under_stage_1(int warp, int lane) {
+    if (!waits) return;
+    if (lane == 0) ask(1, launch.slots, warp, launch.warps());
+    __syncwarp();
+    waits = false;
+  }
+
+ private:
+  /// Of slots `from` to `to`, every `step`-th box from `box` on.
+  __device__ void ask(int from, int to, int box, int step) const {
+    for (int slot = from; slot < to; ++slot) {
+#pragma unroll 1
+      for (int b = box; b < launch.shape.k_steps(); b += step)
+        slots.load(slot, first_tile + slot * stride, b);
+    }
+  }
+};
+
+/// Who waits for a free box and fills it again: a box is free once every warp has read it. If one warp has no
+/// rows, it alone does; with more than nine boxes that is too slow, so the warps share them.
+template <Launch launch>
+struct Refill {
+  static constexpr int kBoxes = launch.shape.k_steps(), kWarps = launch.warps();
+  static constexpr bool kOneIsFree = launch.passes == 1 && kBoxes < kWarps && kBoxes <= 9;
+
+  __device__ static void slot_at_hand(const TileSlots<launch>& slots, int warp, int lane) {
+    if (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes) {
+      if (lane == 0) {
+        slots.wait_read();
+        for (int box = kOneIsFree ? 0 : warp; box < kBoxes; box += kOneIsFree ? 1 : kWarps)
+          slots.load(slots.slot(), slots.next_tile(), box);
+      }
+      __syncwarp();
+    }
+  }
 };
 
 /// Tiles by a counter that all teams share, one drawn ahead, or at a fixed distance where there is none. The
@@ -436,61 +494,44 @@ struct SignFlip {
 
 /// A team of warps keeps `slots` tiles under way and takes them one after the other.
 ///
-/// @tparam Choice  a class with a Launch of whole k steps inside, because nvcc takes no object as an argument
-///                 of a kernel
+/// @tparam launch  of whole k steps, see whole_steps
 /// @tparam Output  StorageRows, or what writes codes
-template <Dtype dtype, class Choice, class Output = StorageRows>
-__global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
+template <Dtype dtype, Launch launch, class Output = StorageRows>
+__global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
     transform_rows(const __grid_constant__ Maps maps,
                    const __grid_constant__ typename Output::Arguments work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = Choice::launch;
   constexpr Shape shape = launch.shape;
-  constexpr int k_steps = shape.k_steps(), columns = shape.columns, tile_rows = shape.rows,
-                second = shape.second, teams = launch.teams, slots = launch.slots, passes = launch.passes;
-  constexpr bool held = launch.held;
-  constexpr int kLine = shape.line(), kColumns = shape.tile_columns(), kBoxes = k_steps,
-                kWarps = launch.warps(), kBoxBytes = shape.box_bytes();
-  using Matrix = std::conditional_t<held, HeldMatrix<dtype, k_steps>, SignedMatrix<dtype, k_steps>>;
-  static_assert(!held || passes == 1);
+  constexpr int kBoxes = shape.k_steps(), kWarps = launch.warps(), second = shape.second;
+  using Matrix = std::conditional_t<launch.held, HeldMatrix<dtype, kBoxes>, SignedMatrix<dtype, kBoxes>>;
+  static_assert(!launch.held || launch.passes == 1);
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
   const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
   const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
-  const int all_teams = static_cast<int>(gridDim.x) * teams;
-  const int first_tile = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
+  const int all_teams = static_cast<int>(gridDim.x) * launch.teams;
 
   std::byte* const staging = shared + launch.slot_bytes();
   std::byte* const table = staging + launch.staging_bytes();
   std::byte* const barriers = table + launch.second_bytes();
-  TileSlots<slots> tiles(barriers + team * TileSlots<slots>::kBytes,
-                         ptx::shared_address(shared) + team * slots * shape.tile_bytes(), shape.tile_bytes());
-  // Of the first tiles, those of slots `from` to `to`: every `step`-th box from `box` on.
-  const auto ask_for = [&](int from, int to, int box, int step) {
-    for (int s = from; s < to; ++s) {
-      const int tile = first_tile + s * all_teams;
-#pragma unroll 1
-      for (int b = box; b < kBoxes; b += step)
-        tiles.load(maps.in, s, tile, work.tiles, tile_rows * tile, b, kBoxBytes);
-    }
-  };
-  // A multiprocessor accepts about 80 KiB of outstanding copies; a thread that issues more stalls with its
-  // team. Inside the L2 that costs 10 %, so only the first slot is filled ahead, and the rest during the
-  // first stage 1.
-  bool asks_later = work.counter == nullptr && kBoxes > 3;
+  TileSlots<launch> slots(barriers + team * TileSlots<launch>::kBytes,
+                          ptx::shared_address(shared) + team * launch.slots * shape.tile_bytes(), maps.in,
+                          work.tiles);
+  FirstFill<launch> first_fill{slots, static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x),
+                               all_teams, work.counter == nullptr && kBoxes > 3};
   if (leads) {
-    tiles.init(kBoxes, kWarps);
+    slots.init();
     ptx::griddepcontrol_wait();
-    ask_for(0, asks_later ? 1 : slots, 0, 1);
+    first_fill.ahead();
     ptx::griddepcontrol_launch_dependents();
   }
   // Warps behind the matrix's last row have no rows of the product.
   const auto own_block = [&](int pass) { return pass * kWarps + warp < kBoxes ? pass * kWarps + warp : 0; };
-  Matrix matrix[passes];
+  Matrix matrix[launch.passes];
 #pragma unroll
-  for (int pass = 0; pass < passes; ++pass)
+  for (int pass = 0; pass < launch.passes; ++pass)
     matrix[pass] = Matrix(work, own_block(pass), lane);
   if constexpr (second > 1) {
     for (int i = static_cast<int>(threadIdx.x); i < second_words(launch); i += launch.threads())
@@ -498,75 +539,50 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   }
   const Stage2Constants constants(lane);
   typename Output::template Exit<dtype, launch> exit(
-      maps, work, ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * kBoxBytes,
+      maps, work,
+      ptx::shared_address(staging) + (team * launch.staging_boxes() + own_block(0)) * shape.box_bytes(),
       barriers + launch.barrier_bytes(), team, warp, lane);
-  TileTickets tickets(work.counter, work.tiles, slots * all_teams, all_teams, leads);
+  TileTickets tickets(work.counter, work.tiles, launch.slots * all_teams, all_teams, leads);
   __syncthreads();  // the barriers are there
 
   tickets.draw_ahead();
   float d[shape.accumulators()];
 #pragma unroll 1
-  for (;;) {
-    tiles.wait_full();
-    const int tile = __shfl_sync(0xFFFFFFFFU, lane == 0 ? tiles.tile() : 0, 0);
-    if (tile >= work.tiles) break;
-
-    if (work.signs_first != nullptr) {
-      SignFlip<launch>::of_tile(tiles.address(), work, team, warp, lane);
-    }
+  for (int tile; slots.take(tile, lane); slots.advance()) {
+    if (work.signs_first != nullptr) SignFlip<launch>::of_tile(slots.address(), work, team, warp, lane);
 #pragma unroll
-    for (int pass = 0; pass < passes; ++pass) {
+    for (int pass = 0; pass < launch.passes; ++pass) {
       const int box = pass * kWarps + warp;
-      const bool has_rows = box < kBoxes;
-      constexpr int kLastPass = passes - 1;
+      const bool has_rows = box < kBoxes, last = pass == launch.passes - 1;
 
       ptx::pin_accumulators(d);
-      exact_stage<dtype, kColumns, kLine>(d, matrix[pass], tiles.address());
-      if (asks_later) {
-        if (lane == 0) ask_for(1, slots, warp, kWarps);
-        __syncwarp();
-        asks_later = false;
-      }
+      exact_stage<dtype, shape.tile_columns(), shape.line()>(d, matrix[pass], slots.address());
+      first_fill.under_stage_1(warp, lane);
       exit.behind_stage_1();
       int next_tile = 0;
-      if (pass == kLastPass) {
+      if (last) {
         next_tile = tickets.next_tile(tile);
         tickets.draw_ahead();
       }
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d);
-
-      if (pass == kLastPass) {
-        if (leads) tiles.set_next_tile(next_tile);
-        if (lane == 0) tiles.release();
+      if (last) {
+        if (leads) slots.set_next_tile(next_tile);
+        if (lane == 0) slots.release();
       }
       exit.wait_for_staging();
-      if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-      // A box is free once every warp has read it. If one warp has no rows, it alone waits and refills; with
-      // more than nine boxes that is too slow, so the warps share them.
-      constexpr bool kOneIsFree = passes == 1 && kBoxes < kWarps && kBoxes <= 9;
-      if (pass == kLastPass && (kOneIsFree ? warp == kWarps - 1 : warp < kBoxes)) {
-        if (lane == 0) {
-          tiles.wait_read();
-          for (int free = kOneIsFree ? 0 : warp; free < kBoxes; free += kOneIsFree ? 1 : kWarps)
-            tiles.load(maps.in, tiles.slot(), tiles.next_tile(), work.tiles, tile_rows * tiles.next_tile(),
-                       free, kBoxBytes);
-        }
-        __syncwarp();
-      }
+      if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, shape.columns / 2>(d);
+      if (last) Refill<launch>::slot_at_hand(slots, warp, lane);
       if (has_rows) {
         if constexpr (second == 1) {
           finish<dtype>(d, constants, work.scale, exit);
         } else {
           finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, exit, lane);
         }
-        if (work.signs_last != nullptr) {
-          SignFlip<launch>::of_results(exit.staging(), work, box, lane);
-        }
-        exit.staged(tile_rows * tile, box);
+        if (work.signs_last != nullptr) SignFlip<launch>::of_results(exit.staging(), work, box, lane);
+        exit.staged(shape.rows * tile, box);
       }
     }
-    tiles.advance();
     __syncwarp();
   }
   exit.end();

@@ -238,12 +238,14 @@ __device__ void finish_share(const float (&d)[registers], int warp, std::uint32_
   }
 }
 
-template <Dtype dtype, int k_steps, int columns, int second, int teams, int places>
-__global__ void __launch_bounds__(128 * teams, 1)
+/// @tparam launch  one with places, of whole k steps, see whole_steps
+template <Dtype dtype, Launch launch>
+__global__ void __launch_bounds__(launch.threads(), 1)
     transform_rows_of_ring(const __grid_constant__ Maps maps, const __grid_constant__ Work work) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = ring_launch({16 * k_steps, columns, 1, second}, teams, places);
   constexpr Shape shape = launch.shape;
+  constexpr int k_steps = shape.k_steps(), columns = shape.columns, second = shape.second,
+                teams = launch.teams, places = launch.places;
   constexpr int kLine = shape.line(), kParts = shape.warpgroups();
   constexpr bool kSharesLast = launch.shares_last_part();
   using Matrix = SignedMatrix<dtype, k_steps>;
@@ -383,20 +385,6 @@ __global__ void __launch_bounds__(128 * teams, 1)
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif
-}
-
-template <Dtype dtype>
-Kernel ring_kernel_of(const Launch& wanted) {
-  return kernel_in_table(wanted, [](auto which) -> Kernel {
-    constexpr Launch launch = kLaunches[decltype(which)::value];
-    constexpr Shape shape = launch.shape;
-    if constexpr (launch.places == 0) {
-      return nullptr;
-    } else {
-      return reinterpret_cast<Kernel>(transform_rows_of_ring<dtype, shape.k_steps(), shape.columns,
-                                                             shape.second, launch.teams, launch.places>);
-    }
-  });
 }
 
 }  // namespace fwht::kronecker

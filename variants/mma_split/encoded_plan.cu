@@ -5,6 +5,7 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
 #include "common/device/memory.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
 
@@ -25,27 +26,6 @@ PreparedKernel find_with_prologue(CodeFormat format, int log_n, bool joins) {
 }
 
 template <Dtype dtype>
-EncodedKernel find(CodeFormat format, const KernelId& id, bool joins, bool rounded) {
-  switch (format) {
-    case CodeFormat::plain:
-      return nullptr;
-    case CodeFormat::e4m3:
-      return find_encoded<dtype, CodeFormat::e4m3>(id, joins, rounded);
-    case CodeFormat::int8:
-      return find_encoded<dtype, CodeFormat::int8>(id, joins, rounded);
-    case CodeFormat::int4:
-      return find_encoded<dtype, CodeFormat::int4>(id, joins, rounded);
-    case CodeFormat::mxfp8:
-      return find_encoded<dtype, CodeFormat::mxfp8>(id, joins, rounded);
-    case CodeFormat::mxfp4:
-      return find_encoded<dtype, CodeFormat::mxfp4>(id, joins, rounded);
-    case CodeFormat::nvfp4:
-      return find_encoded<dtype, CodeFormat::nvfp4>(id, joins, rounded);
-  }
-  return nullptr;
-}
-
-template <Dtype dtype>
 Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool rounded) {
   const CodeFormat format = problem.encoding.format;
   const bool two_passes = encoder::finds_tensor_scale(problem.encoding);
@@ -57,8 +37,9 @@ Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool
     return {pointer(find_with_prologue<dtype>(format, id.log_n, joins)),
             two_passes ? pointer(find_prepared_largest<dtype>(id.log_n)) : nullptr};
   }
-  return {pointer(find<dtype>(format, id, joins, rounded)),
-          two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
+  const EncodedKernel kernel =
+      dispatch_format(format, [&](auto here) { return find_encoded<dtype, here()>(id, joins, rounded); });
+  return {pointer(kernel), two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
 }
 
 class EncodedPlan final : public Plan {
@@ -76,8 +57,8 @@ class EncodedPlan final : public Plan {
         has_prologue(problem)
             ? prepared_kernel(dtype, log_n, joins)
             : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
-    kernels_ = dtype == Dtype::f16 ? kernels_for<Dtype::f16>(problem, id_, joins, rounded)
-                                   : kernels_for<Dtype::bf16>(problem, id_, joins, rounded);
+    kernels_ =
+        dispatch_16_bit(dtype, [&](auto type) { return kernels_for<type()>(problem, id_, joins, rounded); });
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
       if (kernel != nullptr) allow_shared(kernel, shared_bytes());
     }

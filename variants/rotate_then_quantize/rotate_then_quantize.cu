@@ -8,6 +8,7 @@
 #include "common/device/launcher.hpp"
 #include "common/device/memory.hpp"
 #include "common/host/bits.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/auto/auto.hpp"
 #include "variants/rotate_then_quantize/quantizer.cuh"
 
@@ -57,27 +58,6 @@ Launch launch_of(const Problem& problem) {
   return {Reader::any, 1, 128, std::min<std::int64_t>(ceil_div(ceil_div(elements, group), 4), 65536)};
 }
 
-template <Dtype dtype>
-Kernel kernel_for(CodeFormat format, const Launch& launch) {
-  switch (format) {
-    case CodeFormat::plain:
-      return nullptr;
-    case CodeFormat::e4m3:
-      return find_kernel<dtype, CodeFormat::e4m3>(launch);
-    case CodeFormat::int8:
-      return find_kernel<dtype, CodeFormat::int8>(launch);
-    case CodeFormat::int4:
-      return find_kernel<dtype, CodeFormat::int4>(launch);
-    case CodeFormat::mxfp8:
-      return find_kernel<dtype, CodeFormat::mxfp8>(launch);
-    case CodeFormat::mxfp4:
-      return find_kernel<dtype, CodeFormat::mxfp4>(launch);
-    case CodeFormat::nvfp4:
-      return find_kernel<dtype, CodeFormat::nvfp4>(launch);
-  }
-  return nullptr;
-}
-
 std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
   if (problem.n() == 1) return nullptr;
   return automatic::make_plan(rotation_of(problem), device);
@@ -87,13 +67,13 @@ class TwoLaunches final : public Plan {
  public:
   TwoLaunches(const Problem& problem, const DeviceInfo& device)
       : Plan(problem), rotation_(rotation_plan(problem, device)), launch_(launch_of(problem)) {
-    const bool f16 = problem.dtype() == Dtype::f16;
-    kernel_ = f16 ? kernel_for<Dtype::f16>(problem.encoding.format, launch_)
-                  : kernel_for<Dtype::bf16>(problem.encoding.format, launch_);
+    dispatch_16_bit(problem.dtype(), [&](auto dtype) {
+      kernel_ = dispatch_format(problem.encoding.format,
+                                [&](auto format) { return find_kernel<dtype(), format()>(launch_); });
+      find_largest_ = largest_kernel<dtype()>(launch_.reader);
+    });
     if (kernel_ == nullptr)
       throw std::logic_error("rotate_then_quantize: no kernel is compiled for this encoding");
-    find_largest_ =
-        f16 ? largest_kernel<Dtype::f16>(launch_.reader) : largest_kernel<Dtype::bf16>(launch_.reader);
     if (rotation_) workspace_ = Buffer(Memory::device, static_cast<std::size_t>(problem.span_bytes()));
     if (encoder::finds_tensor_scale(problem.encoding))
       largest_ = Buffer(Memory::device, sizeof(std::uint32_t));
