@@ -528,13 +528,33 @@ SECTIONS = (
 # Of these the page shows shares of the copy and errors at three lengths: variant, dtype.
 MEASURED = {"butterflies": ("butterflies", "f32"), "hadacore": ("hadacore", "f16"), "kokkos": ("kokkos_cuda", "f16"), "mma_split": ("mma_split", "f16"),
             "naive": ("naive", "f16"), "warp_shuffle": ("warp_shuffle", "f16"), "wgmma": ("wgmma", "f16")}  # fmt: skip
+BESIDE = {"factors": (768, 14336, 28672, 22016, 13696), "matmul": (768, 2880, 7168, 14336)}  # times beside those of kronecker, at these n
 MEASURED_N = (1024, 8192, 32768)  # fmt: skip
 
 
-def _measured(device: Device, variant: str, dtype: str) -> str:
-    """Of one variant at MEASURED_N: share of the copy by size, error."""
-    frame = tables.every_share(device, dtype)
-    return drawn("measured", frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")], dtype=dtype)
+def measured_sections(devices: list[Device], device: Device | None) -> dict[str, str]:
+    """The measured section of a variant's page by the variant's folder. `device`: the run that speaks for the headline."""
+    found = {}
+    for folder, (variant, dtype) in MEASURED.items() if device else ():
+        frame = tables.every_share(device, dtype)
+        frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
+        found[folder] = render("measured.md.j2", device=device, what="Share of the copy limit, in place", table=drawn("measured", frame, dtype=dtype))
+    for variant, ns in BESIDE.items():
+        for run in devices:
+            frame = tables.beside_variant(run, variant, "kronecker")
+            if (frame["rows"] == 1).any():
+                what = "f16 in place: time, and that over the time of `kronecker` in the same run"
+                found[variant] = render("measured.md.j2", device=run, what=what, table=drawn("beside", frame[frame["n"].isin(ns)]))
+                break
+    host = newest(devices, lambda d: {"cpu", "cpu_f64", "kokkos_openmp"} <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))
+    if host:
+        frame = tables.correct(host.results, mode="host", layout="in place")
+        frame = frame[(frame["elements"] == frame["elements"].max()) & (frame["n"] == frame["n"].min())]
+        what = (
+            f"n = {frame['n'].iloc[0]}, {tables.binary(int(frame['elements'].iloc[0]))} elements in place on {host.newest.context['host']['threads']} threads"
+        )
+        found["cpu"] = render("measured.md.j2", device=host, what=what, table=drawn("host", frame))
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -556,12 +576,11 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
         if path.is_file() or section == "results":
             found[path] = replace_section(read_text(path), section, render(f"{template}.md.j2", up=up, **values))
     device = values["device"]
+    for folder, text in measured_sections(devices, device).items():
+        path = root / "variants" / folder / "README.md"
+        if path.is_file():
+            found[path] = replace_section(read_text(path), "measured", text)
     if device is not None:
-        for folder, (variant, dtype) in MEASURED.items():
-            path = root / "variants" / folder / "README.md"
-            if path.is_file():
-                text = render("measured.md.j2", device=device, table=_measured(device, variant, dtype))
-                found[path] = replace_section(read_text(path), "measured", text)
         for drawn in (speed(device), error_against_speed(device)):
             found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
         with_profile = [f for f in folders if f.has("profile.csv") and f.device == device.name]

@@ -379,6 +379,20 @@ def _with_widths(device: Device) -> pd.DataFrame:
     return rows[(rows["encoding"] == "") & (rows["layout"] == "in place") & rows["dtype"].isin(dtypes)]
 
 
+def beside_variant(device: Device, variant: str, other: str, dtype: str = "f16") -> pd.DataFrame:
+    """Plain results of `variant` in place at three places (one row, the L2, DRAM), with `ratio`, its time over that of `other`."""
+    rows = correct(device.results, dtype=dtype, layout="in place", encoding="").sort_values("elements", ascending=False, kind="stable")
+    sizes = [regime(e * ELEMENT_BYTES[dtype], device.l2_bytes) for e in rows["elements"]]
+    wanted = {("L2", "alternating"): "L2, alternating", ("DRAM", "replay"): "DRAM, replay"}
+    rows = rows.assign(place=["one row, replay" if r == 1 and m == "replay" else wanted.get((s, m), "") for r, s, m in zip(rows["rows"], sizes, rows["mode"])])
+    rows = rows[rows["place"] != ""]
+    own, theirs = (rows[rows["variant"] == name] for name in (variant, other))
+    own = own.drop_duplicates(["n", "place"]).sort_values(["rows", "n"])
+    key = ["operator", "rows", "mode"]
+    both = own.merge(theirs[[*key, "time_us"]].drop_duplicates(key).rename(columns={"time_us": "other_us"}), on=key, how="left")
+    return both.assign(ratio=both["time_us"] / both["other_us"])
+
+
 DECODE_ROWS = 256  # at most; the grid `widths` has 1, 16 and 256
 
 
