@@ -36,9 +36,9 @@
 //
 // Bit card. b: bits of the column, r: bits of the row. mma A (B): stage with the data as operand A (B) that
 // transforms the bits named; every line says where the bits are ahead of the step. Lanes are t0 t1 g0 g1 g2.
-// make_program decides this; the host test compares it with these lines. They show sizes that between them have
-// every kind of move, in the shapes of f16 data at DRAM size; the other shapes transform the same bits in the
-// same stages and have other vector and warp bits.
+// make_program decides this; the host test compares it with these lines. They show sizes that between them
+// have every kind of move, in the shapes of f16 data at DRAM size; the other shapes transform the same bits
+// in the same stages and have other vector and warp bits.
 //
 // clang-format off
 // n = 8
