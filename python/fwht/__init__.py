@@ -112,7 +112,9 @@ def hadamard_transform(
 
 def hadamard_transform_(x: Any, scale: float | None = None, *, variant: str | None = None) -> Any:
     """`hadamard_transform(x, scale, inplace=True, variant=variant)`: the result replaces x, which is returned."""
-    return hadamard_transform(x, scale, inplace=True, variant=variant)
+    if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
+        return _torch_transform(x, scale, None, True, variant)
+    return array.transform(x, scale, None, True, variant)
 
 
 def __getattr__(name: str) -> Any:

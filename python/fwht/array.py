@@ -60,7 +60,7 @@ def _cuda_view(x: Any) -> View:
     shape = tuple(about["shape"])
     name = _CUDA_TYPESTRS.get(about["typestr"], about["typestr"])
     dtype = _c.DTYPES.get(name)
-    strides = []
+    strides: list[int] = []
     if about.get("strides") is None:
         distance = 1
         for size in reversed(shape):
@@ -98,7 +98,7 @@ def aligned_bytes(count: int) -> Any:
     """Uninitialised NumPy bytes at a multiple of 16, as the library wants scales and packed weights."""
     import numpy
 
-    memory = numpy.empty(count + 16, numpy.uint8)
+    memory: Any = numpy.empty(count + 16, numpy.uint8)
     start = -memory.ctypes.data % 16
     return memory[start : start + count]
 

@@ -170,7 +170,7 @@ def pack(
     if order_of is not None:
         order_of.require((k,))
 
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     of_torch = torch is not None and isinstance(qweight, torch.Tensor)
     where = _device_number((qweight.device if of_torch else "cpu") if device is None else device)
     if where >= 0:
@@ -255,8 +255,8 @@ class _Plan:
             _c.library.fwht_linear_plan_destroy(self.handle)
 
 
-# Plans are kept: one that owns memory may have been captured in a CUDA graph.
-_plans: dict[Any, _Plan] = {}
+# A plan that owns memory serves one stream and may have been captured in a CUDA graph: it stays until `clear_plans`.
+_plans, _owning = _c.Cache(1024), _c.Cache(sys.maxsize)
 _making = threading.Lock()
 
 
@@ -264,20 +264,27 @@ def clear_plans() -> int:
     """Destroys the plans of linear layers and returns how many there were. Only when none of their launches is pending and no
     CUDA graph captured from them will be replayed."""
     with _making:
-        count = len(_plans)
+        count = len(_plans.values()) + len(_owning.values())
         _plans.clear()
+        _owning.clear()
     return count
 
 
 def _plan_for(asked: tuple, variant: str, device: int, stream: int | None) -> _Plan:
-    """asked: m, k, n, group, zero_points, dtype, rotation, act_order. Executions of some plans must be ordered: one a stream."""
-    key = (asked, variant, device, stream)
-    plan = _plans.get(key)
-    if plan is None:
+    """asked: m, k, n, group, zero_points, dtype, rotation, act_order."""
+    key = (asked, variant, device)
+
+    def known() -> _Plan | None:
+        return _plans.get(key) or _owning.get((key, stream))
+
+    if (plan := known()) is None:
         with _making:
-            plan = _plans.get(key)
-            if plan is None:
-                plan = _plans[key] = _Plan(_problem(*asked), variant, device)
+            if (plan := known()) is None:
+                plan = _Plan(_problem(*asked), variant, device)
+                if plan.info["one_stream_at_a_time"]:
+                    _owning.put((key, stream), plan)
+                else:
+                    _plans.put(key, plan)
     return plan
 
 

@@ -168,7 +168,7 @@ def _elements(shape: tuple[int, ...]) -> int:
 def numpy_outputs(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, Any]:
     import numpy
 
-    codes = numpy.empty(code_shape(layout, shape), numpy.int8 if layout.element == "int8" else numpy.uint8)
+    codes: Any = numpy.empty(code_shape(layout, shape), numpy.int8 if layout.element == "int8" else numpy.uint8)
     if layout.columns == 0:
         return codes, numpy.empty(0, numpy.float32)
     rows, columns, _ = layout.storage(_elements(shape))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from ._torch.calls import Tensor, forget, view_of
+from ._torch.calls import forget, view_of
 from ._torch.eager import (
     check_not_differentiated,
     functional,

@@ -1,9 +1,20 @@
-"""The modules of fwht import downward only, and none hides an import of a sister inside a function."""
+"""What holds for the modules of fwht together: they import downward only, none hides an import of a sister inside a function,
+and all have one default scale."""
 
 import ast
+import importlib
+import inspect
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import fwht
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 ROOT = Path(fwht.__file__).parent
 FILES = {".".join(("fwht", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
@@ -49,3 +60,54 @@ def test_no_circle():
 
     for module in below:
         visit(module, [])
+
+
+# What has a scale: on x = (1, 2, 3, 4), an array of the library that it takes. Classes are called with their first argument.
+WITH_SCALE = {
+    "fwht.hadamard_transform": lambda f, x: f(x),
+    "fwht.hadamard_transform_": lambda f, x: f(x),
+    "fwht.plan": lambda f, x: f(4, 1, "float32", device="cpu", inplace=False).execute(x),
+    "fwht.operators.transform": lambda f, x: f(x),
+    "fwht.quantize.hadamard_quantize": lambda f, x: np.rint(f(x, "int8:row")[0] * (5 / 127)),
+    "fwht.nn.HadamardTransform": lambda f, x: f(4)(x),
+    "fwht.distributed.hadamard_transform": None,  # test_distributed compares it with H_n / sqrt(n)
+    "fwht.compat.fast_hadamard_transform.hadamard_transform": lambda f, x: f(x) / 2,
+    "fwht.compat.fast_hadamard_transform.hadamard_transform_ref": lambda f, x: f(x) / 2,
+}
+
+
+def public_functions():
+    for module in FILES:
+        inside = module.startswith(("fwht.bench", "fwht._", "fwht.array"))
+        if inside or (torch is None and module.startswith(("fwht.torch", "fwht.nn", "fwht.distributed", "fwht.compat"))):
+            continue
+        module = importlib.import_module(module)
+        for name in getattr(module, "__all__", vars(module)):
+            value = getattr(module, name)
+            where = getattr(value, "__module__", "").replace("fwht._plan", "fwht")
+            if callable(value) and not name.startswith("_") and where == module.__name__:
+                yield f"{where}.{name}", value
+
+
+@pytest.mark.parametrize(("name", "function"), public_functions())
+def test_one_default_scale_everywhere(name, function):
+    """H_n / sqrt(n); fwht.compat alone imitates the published 1.0."""
+    scale = inspect.signature(function).parameters.get("scale")
+    if scale is None:
+        assert name not in WITH_SCALE
+        return
+    assert scale.default == (1.0 if ".compat." in name else None)
+    if call := WITH_SCALE[name]:
+        x = np.array([1, 2, 3, 4], "float32")
+        libraries = [x] if ".nn." not in name and ".compat." not in name else []
+        for x in libraries + ([torch.from_numpy(x.copy())] if torch else []):
+            assert np.asarray(call(function, x)).tolist() == [5, -1, -2, 0]
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_the_default_scale_of_the_operators():
+    x = torch.tensor([1.0, 2, 3, 4])
+    for name in ("hadamard_transform", "hadamard_transform_"):
+        y = getattr(torch.ops.fwht, name)(z := x.clone())
+        assert (z if y is None else y).tolist() == [5, -1, -2, 0]
+    assert torch.equal(torch.ops.fwht.hadamard_quantize(x, "int8:row")[1] * 127, torch.tensor([5.0]))

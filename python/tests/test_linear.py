@@ -132,7 +132,24 @@ def test_variants_and_support():
     assert "w4a16_splitk works on device memory" in linear.supports(4096, 4096, device="cpu", variant="w4a16_splitk")
     with pytest.raises(ValueError, match="n = 12 outputs: a positive multiple of 8"):
         linear.supports(4096, 12, device="cpu")
-    assert linear.clear_plans() >= 0 and linear._plans == {}
+    assert linear.clear_plans() >= 0 and linear.clear_plans() == 0
+
+
+def test_plans_that_own_nothing_are_dropped_and_shared_by_streams(monkeypatch):
+    given, w = layer()
+    packed = linear.pack(*given)
+    monkeypatch.setattr(linear, "_plans", type(linear._plans)(4))
+    for m in range(1, 12):
+        linear.forward(np.zeros((m, len(w)), np.float16), packed)
+        assert len(linear._plans.values()) <= 4
+    linear.clear_plans()
+    asked = (1, 256, 24, 64, "v1", "float16", 0, False)
+    plan = linear._plan_for(asked, "cpu", -1, None)
+    assert linear._plan_for(asked, "cpu", -1, 5) is plan and linear.clear_plans() == 1
+    plan.info["one_stream_at_a_time"] = True
+    monkeypatch.setattr(linear, "_Plan", lambda *_: type("P", (), {"info": plan.info})())
+    one, other = (linear._plan_for(asked, "cpu", -1, stream) for stream in (None, 5))
+    assert one is not other and linear._plan_for(asked, "cpu", -1, 5) is other and linear.clear_plans() == 2
 
 
 def changed(given, index, value):

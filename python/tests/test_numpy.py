@@ -50,20 +50,6 @@ def test_integers_are_exact():
     assert np.array_equal(fwht.hadamard_transform(x, 1.0), truth(x, 1.0))
 
 
-def test_one_default_scale_everywhere():
-    x = np.array([1, 2, 3, 4], dtype="float32")
-    orthonormal = [5, -1, -2, 0]
-    assert fwht.hadamard_transform(x, 1.0).tolist() == [10, -2, -4, 0]
-    assert fwht.hadamard_transform(x, 0).tolist() == [0, 0, 0, 0]
-    assert fwht.hadamard_transform(x, None).tolist() == orthonormal
-    assert fwht.hadamard_transform(x).tolist() == orthonormal
-    assert fwht.hadamard_transform_(x.copy()).tolist() == orthonormal
-    assert fwht.operators.transform(x).tolist() == orthonormal
-    assert fwht.plan(4, 1, "float32", device="cpu", inplace=False).execute(x).tolist() == orthonormal
-    codes, scales = fwht.hadamard_quantize(x[None], "int8:row")
-    assert np.array_equal(codes, fwht.hadamard_quantize(x[None], "int8:row", 0.5)[0]) and scales.ravel()[0] == np.float32(5 / 127)
-
-
 VIEWS = {
     "columns of a wider matrix": lambda a: a[:8, 4:36],
     "transposed": lambda a: a[:32, :8].T,

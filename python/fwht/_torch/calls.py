@@ -1,20 +1,21 @@
 """Plain tensors into the library without the dispatcher: that is what the host time of an eager call is made of.
 
-A call of a kind that went well before costs a lookup of its `Call` and one of what that has prepared, then one call of C
-with addresses: no struct is made, nothing is checked twice. Only signs, dense factors and scales need a struct of operands.
+A call of a kind that went well before costs one lookup of what was prepared for it, then one call of C with addresses: no struct
+is made, nothing is checked twice. Only signs, dense factors and scales need a struct of operands.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import _c, array, operators
 from ..array import View
 
-Tensor = torch.Tensor
 DTYPES = {torch.float16: _c.F16, torch.bfloat16: _c.BF16, torch.float32: _c.F32, torch.float64: _c.F64}
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -69,158 +70,178 @@ def problem_of(
     )  # fmt: skip
 
 
-class Call:
-    """A transform by one scale, variant, operator and encoding, for any plain tensors: what can be done once is done once.
+# What went well before: (x.shape, x.dtype, place, ...) -> (source, target, stream) -> status, by the kept plan where there is one;
+# the variant as C wants it, the problem's address and owner, and what the kind of call needs besides. Behind the place come
+# scale and variant, which are all for a new contiguous tensor of H_n, or another kind of call: _IN_PLACE and _INTO with strides,
+# operators and codes with what they name.
+prepared = _c.Cache()
+_get = prepared.get
+_IN_PLACE, _INTO = "in place", "into"
+forget = prepared.clear  # gives kept plans back
 
-    Attributes:
-        run: (ctx, x) -> H_n x out of place, without gradients; `ctx` is for torch.autograd.Function and not used.
-        apply: x -> the same with a gradient; made by `eager` when it is first asked for.
-        prepared: shape, dtype, place and where they matter strides and operands -> kept plan or None, the problem's address,
-            the device as ctypes wants it, their owners, and what the kind of call needs besides.
-    """
 
-    __slots__ = ("apply", "name", "prepared", "run", "scale", "variant")
+def find(key: tuple) -> Any:
+    try:
+        return _get(key)
+    except TypeError:  # an argument that cannot be hashed; it is refused with a sentence
+        return None
 
-    def __init__(self, scale: Any, variant: str | None, *others: Any):
-        _c.checked_scale(scale)
-        self.scale, self.variant, self.apply = scale, variant, None
-        self.name = name = _c.encoded(variant)
-        self.prepared = _c.Cache()
-        get = self.prepared.get
 
-        def run(ctx: Any, x: Tensor) -> Tensor:
-            if not x.is_contiguous():
-                return self._strided(x)
-            device = x.get_device()
-            key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads())
-            entry = get(key)
-            if entry is None:
-                out = _empty_like(x)
-                self._first(key, problem_of(x, scale, variant, False), x.data_ptr(), out.data_ptr(), device)
-                return out
-            out = _empty_like(x)
-            source = x.data_ptr()
-            if source:  # as `execute`, without another Python call
-                stream = raw_stream(device) if device >= 0 else None
-                if entry[0]:
-                    status = _c_plan_execute(entry[0], source, out.data_ptr(), stream)
-                else:
-                    status = _c_transform(entry[1], name, source, out.data_ptr(), entry[2], stream)
-                if status:
-                    _c.fail(status, device)
-            return out
-
-        self.run = run
-
-    def execute(self, entry: tuple, source: int, target: int, device: int) -> None:
-        stream = raw_stream(device) if device >= 0 else None
-        if entry[0]:
-            status = _c_plan_execute(entry[0], source, target, stream)
-        else:
-            status = _c_transform(entry[1], self.name, source, target, entry[2], stream)
+def new(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
+    """H_n x out of place, without gradients."""
+    if not x.is_contiguous():
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        into(x, out, scale, variant)
+        return out
+    device = x.get_device()
+    key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant)
+    try:
+        entry = _get(key)
+    except TypeError:  # as in `find`; here and below without another Python call
+        entry = None
+    if entry is None:
+        problem = problem_of(x, scale, variant, False)
+        out = _empty_like(x)
+        _first(key, problem, variant, x.data_ptr(), out.data_ptr(), device)
+        return out
+    out = _empty_like(x)
+    if source := x.data_ptr():
+        status = entry[0](source, out.data_ptr(), raw_stream(device) if device >= 0 else None)
         if status:
             _c.fail(status, device)
+    return out
 
-    def keep(self, key: Any, problem: _c.Problem, device: int, plan: Any = None, more: Any = None) -> tuple:
-        address, ordinal = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(device)  # which saves conversions
-        entry = (plan and plan.handle, address, ordinal, (problem, plan), more)
-        return self.prepared.put(key, entry)
 
-    def _first(self, key: Any, problem: _c.Problem, source: int, target: int, device: int) -> None:
-        """The first call, which finds the plan for later ones, if all streams share one."""
-        plan = None
-        if source:  # else no rows
-            self.execute((None, ctypes.addressof(problem), device), source, target, device)
-            plan = _c.kept_plan(problem, self.name, device)
-        self.keep(key, problem, device, plan)
+def _keep(key: tuple, problem: _c.Problem, variant: str | None, device: int, plan: Any = None, more: Any = None) -> tuple:
+    name = _c.encoded(variant)
+    address, ordinal = ctypes.c_void_p(ctypes.addressof(problem)), ctypes.c_int32(device)  # which saves conversions
 
-    def _strided(self, x: Tensor) -> Tensor:
-        problem_of(x, self.scale, self.variant, True)  # n, dtype and scale first
-        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        self.into(x, out)
-        return out
+    def without_plan(source: int, target: int, stream: int | None) -> int:
+        return _c_transform(address, name, source, target, ordinal, stream)
 
-    def into(self, x: Tensor, out: Tensor) -> None:
-        """Out of place into `out`, whose rows lie at one distance. x has any strides."""
-        device = x.get_device()
-        key = (x.shape, x.stride(), out.stride(), x.dtype, place_of(x))
-        entry = self.prepared.get(key)
-        if entry is None:
-            in_stride = _c.row_stride(x.shape, x.stride())
-            out_stride = _c.row_stride(out.shape, out.stride()) or 0
-            problem, gather = None, True
-            if in_stride is not None:
-                problem, gather = problem_of(x, self.scale, self.variant, False, in_stride, out_stride), False
-                if in_stride != out_stride:  # some variants want one distance for both
-                    gather = _c.library.fwht_supports(problem, self.name, device) != 0
-            if gather:
-                problem = problem_of(x, self.scale, self.variant, True, out_stride, out_stride)
-                if status := _c.library.fwht_supports(problem, self.name, device):
-                    _c.fail(status, device)  # before anything is copied
-            assert problem is not None
-            entry = self.keep(key, problem, device, more=gather)
-        if x.numel() == 0:
-            return
-        if entry[4]:
-            with torch.no_grad():
-                out.copy_(x)
-            x = out
-        self.execute(entry, x.data_ptr(), out.data_ptr(), device)
+    execute = functools.partial(_c_plan_execute, plan.handle) if plan else without_plan
+    return prepared.put(key, (execute, name, address, (problem, plan), more))
 
-    def replace(self, x: Tensor) -> None:
-        """In place; does not raise the version counter."""
-        device = x.get_device()
-        key = (x.shape, x.stride(), x.dtype, place_of(x))
-        entry = self.prepared.get(key)
-        pointer = x.data_ptr()
-        if entry is None:
-            problem_of(x, self.scale, self.variant, True)  # n, dtype and scale first
-            stride = array.in_place_stride(view_of(x))
-            self._first(key, problem_of(x, self.scale, self.variant, True, stride, stride), pointer, pointer, device)
-        elif pointer:
-            self.execute(entry, pointer, pointer, device)
 
-    # Operators and codes: the first call of a kind goes where every sentence is; if it went well, `remember` makes the next
-    # one short.
-
-    def known(self, key: Any, x: Tensor, signs: Any, dense: Any) -> Any:
-        """The entry of a call that went well before, if these operands need no sentence."""
-        entry = self.prepared.get(key)
-        if entry is None:
-            return None
-        device = x.get_device()
-        signs_bytes, dense_entries, _ = entry[4]
-        fits = _is_operand(signs, signs_bytes, torch.uint8, device) and _is_operand(dense, dense_entries, x.dtype, device)
-        return entry if fits else None
-
-    def remember(
-        self, key: Any, x: Tensor, operator: str | None, signs: Any, transpose: bool, in_place: bool = False, layout: Any = None
-    ) -> None:
-        text, n, device = operators.resolved(tuple(x.shape), operator or "", signs is not None, transpose), x.shape[-1], x.get_device()
-        encoding = None if layout is None else layout.text
-        problem = problem_of(x, self.scale, self.variant, in_place, n, n, operator=text, encoding=encoding)
-        if _c.library.fwht_supports(problem, self.name, device) == 0:  # else x does not stay where it lies
-            self.keep(key, problem, device, more=(*operators.operand_sizes(text), layout))
-
-    def enqueue(
-        self, entry: tuple, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None
-    ) -> None:
-        source, device = x.data_ptr(), x.get_device()
-        if not source:  # no rows
-            return
-        if signs is None and dense is None and scales is None:
-            self.execute(entry, source, out.data_ptr(), device)
-            return
-        operands = _c.Operands(
-            _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),
-            None if dense is None else dense.data_ptr(),
-        )  # fmt: skip
-        if scales is not None:
-            operands.scales, operands.scales_bytes = scales.data_ptr() or None, scales.untyped_storage().nbytes()
-            operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+def _first(key: tuple, problem: _c.Problem, variant: str | None, source: int, target: int, device: int) -> None:
+    """The first call, which finds the plan for later ones, if all streams share one."""
+    plan, name = None, _c.encoded(variant)
+    if source:  # else no rows
         stream = raw_stream(device) if device >= 0 else None
-        if status := _c_transform_operands(entry[1], self.name, ctypes.addressof(operands), device, stream):
+        if status := _c_transform(ctypes.addressof(problem), name, source, target, device, stream):
             _c.fail(status, device)
+        plan = _c.kept_plan(problem, name, device)
+    _keep(key, problem, variant, device, plan)
+
+
+def into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
+    """Into `out`, whose rows must lie at one distance; it may be x itself. x has any strides."""
+    device = x.get_device()
+    key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant, _INTO, x.stride(), out.stride())
+    entry = find(key)
+    source, target = x.data_ptr(), out.data_ptr()
+    if entry is None or (source < target + entry[4][2] and target < source + entry[4][1]):
+        problem_of(x, scale, variant, True)  # n, dtype and scale first
+        view, to = view_of(x), view_of(out)
+        array.in_place_stride(to, "out")
+        if array.same_memory(view, to):
+            replace(out, scale, variant)
+            return
+        if entry is None:
+            entry = _prepare_into(key, x, out, scale, variant, view.span(), to.span())
+    if x.numel() == 0:
+        return
+    if entry[4][0]:
+        with torch.no_grad():
+            out.copy_(x)
+        source = target
+    if status := entry[0](source, target, raw_stream(device) if device >= 0 else None):
+        _c.fail(status, device)
+
+
+def _prepare_into(key: tuple, x: Tensor, out: Tensor, scale: Any, variant: str | None, *spans: tuple[int, int]) -> tuple:
+    name, device = _c.encoded(variant), x.get_device()
+    in_stride = _c.row_stride(x.shape, x.stride())
+    out_stride = _c.row_stride(out.shape, out.stride()) or 0
+    problem, gather = None, True
+    if in_stride is not None:
+        problem, gather = problem_of(x, scale, variant, False, in_stride, out_stride), False
+        if in_stride != out_stride:  # some variants want one distance for both
+            gather = _c.library.fwht_supports(problem, name, device) != 0
+    if gather:
+        problem = problem_of(x, scale, variant, True, out_stride, out_stride)
+        if status := _c.library.fwht_supports(problem, name, device):
+            _c.fail(status, device)  # before anything is copied
+    assert problem is not None
+    return _keep(key, problem, variant, device, more=(gather, *(last - first for first, last in spans)))
+
+
+def replace(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
+    """In place; does not raise the version counter."""
+    device = x.get_device()
+    key = (x.shape, x.dtype, device if device >= 0 else -_get_num_threads(), scale, variant, _IN_PLACE, x.stride())
+    try:
+        entry = _get(key)
+    except TypeError:
+        entry = None
+    pointer = x.data_ptr()
+    if entry is None:
+        problem_of(x, scale, variant, True)  # n, dtype and scale first
+        stride = array.in_place_stride(view_of(x))
+        _first(key, problem_of(x, scale, variant, True, stride, stride), variant, pointer, pointer, device)
+    elif pointer:
+        status = entry[0](pointer, pointer, raw_stream(device) if device >= 0 else None)
+        if status:
+            _c.fail(status, device)
+    return x
+
+
+# Operators and codes: the first call of a kind goes where every sentence is; if it went well, `remember` makes the next one
+# short.
+
+
+def known(key: tuple, x: Tensor, signs: Any, dense: Any) -> Any:
+    """The entry of a call that went well before, if these operands need no sentence."""
+    entry = find(key)
+    if entry is None:
+        return None
+    device = x.get_device()
+    signs_bytes, dense_entries, _ = entry[4]
+    fits = _is_operand(signs, signs_bytes, torch.uint8, device) and _is_operand(dense, dense_entries, x.dtype, device)
+    return entry if fits else None
+
+
+def remember(
+    key: tuple, x: Tensor, operator: str | None, signs: Any, scale: Any, variant: str | None, transpose: bool,
+    in_place: bool = False, layout: Any = None,
+) -> None:  # fmt: skip
+    text, n, device = operators.resolved(tuple(x.shape), operator or "", signs is not None, transpose), x.shape[-1], x.get_device()
+    encoding = None if layout is None else layout.text
+    problem = problem_of(x, scale, variant, in_place, n, n, operator=text, encoding=encoding)
+    if _c.library.fwht_supports(problem, _c.encoded(variant), device) == 0:  # else x does not stay where it lies
+        _keep(key, problem, variant, device, more=(*operators.operand_sizes(text), layout))
+
+
+def enqueue(
+    entry: tuple, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None
+) -> None:
+    source, device = x.data_ptr(), x.get_device()
+    if not source:  # no rows
+        return
+    stream = raw_stream(device) if device >= 0 else None
+    if signs is None and dense is None and scales is None:
+        if status := entry[0](source, out.data_ptr(), stream):
+            _c.fail(status, device)
+        return
+    operands = _c.Operands(
+        _OPERANDS_SIZE, source, out.data_ptr(), None if signs is None else signs.data_ptr(),
+        None if dense is None else dense.data_ptr(),
+    )  # fmt: skip
+    if scales is not None:
+        operands.scales, operands.scales_bytes = scales.data_ptr() or None, scales.untyped_storage().nbytes()
+        operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+    if status := _c_transform_operands(entry[2], entry[1], ctypes.addressof(operands), device, stream):
+        _c.fail(status, device)
 
 
 def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool:
@@ -230,21 +251,3 @@ def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool
         type(given) in PLAIN and given.numel() == count and given.dtype is dtype and given.is_contiguous()
         and given.get_device() == device and not given.requires_grad
     )  # fmt: skip
-
-
-# (scale, variant) of H_n, or (scale, variant, operator, transpose, encoding) -> Call
-calls = _c.Cache(1024)
-
-
-def call_of(*asked: Any) -> Call:
-    try:
-        call = calls.get(asked)
-    except TypeError:  # an argument that cannot be hashed; it is refused with a sentence
-        return Call(*asked)
-    return calls.put(asked, Call(*asked)) if call is None else call
-
-
-def forget() -> None:
-    """Gives kept plans back."""
-    for call in calls.values():
-        call.prepared.clear()

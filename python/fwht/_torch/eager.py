@@ -7,10 +7,11 @@ import math
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 
 from .. import _c, array, linear, quantize
-from . import ops
-from .calls import PLAIN, Call, Tensor, call_of, calls, place_of, problem_of, view_of
+from . import calls, ops
+from .calls import PLAIN, new, place_of, problem_of, replace, view_of
 
 _op, _op_, _op_quantize = ops.op, ops.op_, ops.op_quantize
 _empty_like = torch.empty_like
@@ -25,6 +26,9 @@ _function_modes = torch._C._len_torch_function_stack
 _is_tracing = torch._C._is_tracing
 _forward_ad = torch.autograd.forward_ad
 _unwrap_if_dead = torch._C._functorch.unwrap_if_dead
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+_keys_below_autograd = torch._C._after_autograd_keyset
+_one_level_allowed = torch._functorch.utils.enable_single_level_autograd_function
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -96,88 +100,89 @@ def _refuse_out_with_grad(name: str) -> NoReturn:
 # --- autograd --------------------------------------------------------------------------------------------------------
 
 
-class Transform(torch.autograd.Function):
-    """The transform; its derivative is itself, backward the operator transposed. `asked`: scale, variant, transpose, operator
-    ("" is H_n), and whether the result replaces x."""
+class Transform(torch.autograd.function._SingleLevelFunction):
+    """The transform; its derivative is itself, backward the operator transposed.
+
+    how: what computes it without gradients, and for that scale, variant, transpose and operator ("" is H_n). It gives a new
+    tensor, or x where the result replaces it. The levels of torch.func are the dispatcher's: it comes here
+    with one at a time.
+    """
 
     @staticmethod
-    def forward(x: Tensor, signs: Any, dense: Any, asked: tuple) -> Tensor:
-        *how, in_place = asked
-        if not in_place:
-            return _run(x, signs, dense, *how)
-        call_of(*how[:2]).replace(x)
-        return x
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        x, signs, dense, ctx.asked = inputs
-        if ctx.asked[4]:
-            ctx.mark_dirty(x)  # raises the version counter, and refuses leaves
+    def forward(ctx: Any, x: Tensor, how: tuple, signs: Any = None, dense: Any = None) -> Tensor:
+        ctx.how = how
+        run, scale, variant, transpose, operator = how
         if signs is not None or dense is not None:
             ctx.save_for_backward(signs, dense)  # so that overwriting them is noticed
+            ctx.save_for_forward(signs, dense)
+        result: Tensor = run(x, scale, variant, transpose, operator, signs, dense)
+        if result is x:
+            ctx.mark_dirty(x)  # raises the version counter
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple:  # differentiable again
-        scale, variant, transpose, operator, _ = ctx.asked
-        operands = ctx.saved_tensors or (None, None)
-        return _differentiable(grad, *operands, scale, variant, not transpose, operator), None, None, None
+        run, scale, variant, transpose, operator = ctx.how
+        if run is new or run is replace:  # H_n of a plain tensor, without operands
+            return functional(grad, scale, variant), None
+        return _differentiable(grad, scale, variant, not transpose, operator, *_saved(ctx)), None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:  # operators with operands never come here
-        return _differentiable(tangent, None, None, *ctx.asked[:4])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, x: Tensor, *others: Any) -> tuple:
-        return Transform.apply(x.movedim(in_dims[0], 0), *others), 0
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return _differentiable(tangent, *ctx.how[1:], *_saved(ctx))
 
 
-class _Eager(Transform):
-    """The same outside torch.func, where a context that is set up inside forward costs less."""
-
-    setup_context = staticmethod(torch.autograd.function._SingleLevelFunction.setup_context)
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:  # type: ignore[override]
-        output = Transform.forward(*inputs)
-        Transform.setup_context(ctx, inputs, output)
-        return output
+def _saved(ctx: Any) -> Any:
+    """signs and dense; what outlived a level of torch.func comes without it."""
+    return [given if given is None else _unwrap_if_dead(given) for given in ctx.saved_tensors] or (None, None)
 
 
-_apply_eager = super(torch.autograd.Function, _Eager).apply  # past Function.apply, which looks for torch.func
+_apply = Transform.apply
 
 
 def _differentiable(
-    x: Tensor, signs: Any, dense: Any, scale: Any, variant: str | None, transpose: bool, operator: str | None
+    x: Tensor, scale: Any, variant: str | None, transpose: bool, operator: str | None, signs: Any, dense: Any
 ) -> Tensor:
     """Out of place, outside compilation."""
-    if _functorch_active():
-        return Transform.apply(x, signs, dense, (scale, variant, transpose, operator, False))
-    if (x.requires_grad and _is_grad_enabled()) or _forward_ad._current_level >= 0:
-        return _apply_eager(_unwrap_if_dead(x), signs, dense, (scale, variant, transpose, operator, False))
-    return _run(x, signs, dense, scale, variant, transpose, operator)
-
-
-def _run(x: Tensor, signs: Any, dense: Any, scale: Any, variant: str | None, transpose: bool, operator: str | None) -> Tensor:
-    """Out of place, without gradients."""
     if not _is_plain(x):
         return _op(x, scale, variant, transpose, operator, signs, dense)
+    if (x.requires_grad and _is_grad_enabled()) or _forward_ad._current_level >= 0:
+        return _apply(_unwrap_if_dead(x), (_run, scale, variant, transpose, operator), signs, dense)
+    return _run(x, scale, variant, transpose, operator, signs, dense)
+
+
+def _run(x: Tensor, scale: Any, variant: str | None, transpose: bool, operator: str | None, signs: Any, dense: Any) -> Tensor:
+    """A plain tensor, out of place, without gradients."""
     if operator == "":
-        return call_of(scale, variant).run(None, x)
+        return new(x, scale, variant)
     return _run_operator(x, None, signs, dense, scale, variant, transpose, operator)
 
 
-def _bind(call: Call) -> Any:
-    """`Transform` of plain tensors by one scale and variant, since every further argument of apply costs."""
+def _of_the_operator(
+    keys: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False, operator: str | None = "",
+    signs: Any = None, dense: Any = None,
+) -> Tensor:  # fmt: skip
+    """torch.ops.fwht.hadamard_transform for the dispatcher's autograd keys, also inside torch.func."""
 
-    class HadamardTransform(torch.autograd.Function):
-        forward = staticmethod(call.run)
+    def below(*given: Any) -> Tensor:
+        with _below_autograd():
+            return _op.redispatch(keys & _keys_below_autograd, *given)
 
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            return functional(grad, call.scale, call.variant)
+    asked = (scale, variant, transpose, operator)
+    if not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
+        return below(x, *asked, signs, dense)
+    if not _functorch_active():
+        return _apply(x, (below, *asked), signs, dense)
 
-    call.apply = super(torch.autograd.Function, HadamardTransform).apply
-    return call.apply
+    def next_level(*given: Any) -> Tensor:
+        with torch.enable_grad(), _forward_ad._set_fwd_grad_enabled(True):  # which Function.forward turned off
+            return below(*given)
+
+    with _one_level_allowed():
+        return _apply(x, (next_level, *asked), signs, dense)
+
+
+ops.library.impl("hadamard_transform", _of_the_operator, "Autograd", with_keyset=True)
 
 
 # --- H_n -------------------------------------------------------------------------------------------------------------
@@ -186,24 +191,12 @@ def _bind(call: Call) -> Any:
 def functional(x: Tensor, scale: Any, variant: str | None) -> Tensor:
     """The call without `out` and `inplace`."""
     if not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0:
-        try:
-            call = calls.get((scale, variant)) or call_of(scale, variant)
-        except TypeError:  # an argument that cannot be hashed; it is refused with a sentence
-            call = Call(scale, variant)
         if not (x.requires_grad and _is_grad_enabled()):
-            return call.run(None, x)
-        apply = call.apply or _bind(call)
-        try:
-            return apply(x)
-        except RuntimeError:
-            inner = _unwrap_if_dead(x)
-            if inner is x:
-                raise
-            return apply(inner)  # x outlived torch.func
-    if _is_compiling():
-        return _op(x, scale, variant)  # its fake function checks; scale may be a symbol here
-    _check(x, scale, variant)
-    return _differentiable(x, None, None, scale, variant, False, "")
+            return new(x, scale, variant)
+        return _apply(_unwrap_if_dead(x), (new, scale, variant, False, ""))
+    if not _is_compiling():  # else its fake function checks; scale may be a symbol here
+        _check(x, scale, variant)
+    return _op(x, scale, variant)
 
 
 def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None) -> Tensor:
@@ -226,8 +219,10 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         _op_(x, scale, variant)
         return x
     if grad:
-        return _apply_eager(x, None, None, (scale, variant, False, "", True))
-    call_of(scale, variant).replace(x)
+        if x.is_leaf or (x._base is not None and x._base.is_leaf):
+            raise RuntimeError("fwht: x is a leaf that requires grad, or a view of one; it cannot be written in place")
+        return _apply(x, (replace, scale, variant, False, ""))
+    replace(x, scale, variant)
     if not x.is_inference():
         _increment_version(x)
     return x
@@ -241,14 +236,7 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
         return transform(x, scale, None, True, variant)
     if _is_compiling() or not _is_plain(x) or not _is_plain(out) or _forward_ad._current_level >= 0:
         return out.copy_(functional(x, scale, variant))
-    problem_of(x, scale, variant, True)  # n, dtype and scale first
-    view, target = view_of(x), view_of(out)
-    array.in_place_stride(target, "out")
-    call = call_of(scale, variant)
-    if array.same_memory(view, target):
-        call.replace(out)
-    else:
-        call.into(x, out)
+    calls.into(x, out, scale, variant)
     mark_written(out)
     return out
 
@@ -260,14 +248,13 @@ def _run_operator(
     x: Tensor, out: Any, signs: Any, dense: Any, scale: Any, variant: str | None, transpose: bool, operator: str | None
 ) -> Tensor:
     """Of a plain tensor into a new one, or into `out`: x, or a tensor like it."""
-    call, in_place = None, out is not None and out.data_ptr() == x.data_ptr()
+    key, in_place = None, out is not None and out.data_ptr() == x.data_ptr()
     if x.is_contiguous():
-        call = call_of(scale, variant, operator, transpose, None)
-        key = (x.shape, x.dtype, signs is None, in_place, place_of(x))
-        entry = call.known(key, x, signs, dense)
+        key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, in_place)
+        entry = calls.known(key, x, signs, dense)
         if entry is not None:
             result = _empty_like(x) if out is None else out
-            call.enqueue(entry, x, result, signs, dense)
+            calls.enqueue(entry, x, result, signs, dense)
             return result
     _check_operands(signs, dense)
     if dense is not None and dense.requires_grad and _is_grad_enabled():
@@ -275,8 +262,8 @@ def _run_operator(
     _check(x, scale, variant, operator, signs, transpose)
     result = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
     ops.transform_into(x, result, scale, variant, transpose, operator, signs, dense)
-    if call is not None:
-        call.remember(key, x, operator, signs, transpose, in_place)
+    if key is not None:
+        calls.remember(key, x, operator, signs, scale, variant, transpose, in_place)
     return result
 
 
@@ -295,7 +282,7 @@ def transform_by_operator(
     if dense is not None and dense.requires_grad and _is_grad_enabled():
         raise RuntimeError("fwht: dense factors are not differentiated; pass dense.detach()")
     if out is None and eager:
-        return _differentiable(x, signs, dense, scale, variant, transpose, operator)
+        return _differentiable(x, scale, variant, transpose, operator, signs, dense)
     if not _is_compiling():  # else the operator's fake function does
         _check(x, scale, variant, operator, signs, transpose)
     if out is None:
@@ -315,15 +302,14 @@ def quantize_rows(
     x: Tensor, encoding: str, operator: str | None, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
     variant: str | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    call = None
+    key = None
     grad = x.requires_grad and _is_grad_enabled()
     if not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
-        call = call_of(scale, variant, operator, transpose, encoding)
-        key = (x.shape, x.dtype, signs is None, tensor_scale is None, place_of(x))
-        entry = call.known(key, x, signs, dense)
+        key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
+        entry = calls.known(key, x, signs, dense)
         if entry is not None and (tensor_scale is None or (type(tensor_scale) is float and 0 < tensor_scale < math.inf)):
             codes, scales = ops.encoded_outputs(x, entry[4][2])
-            call.enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
+            calls.enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
             return codes, scales
     if grad:
         raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
@@ -334,8 +320,9 @@ def quantize_rows(
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check(x, scale, variant, operator or None, signs, transpose)
     result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
-    if call is not None:
-        call.remember(key, x, operator, signs, transpose, layout=quantize.checked(tuple(x.shape), encoding, tensor_scale))
+    if key is not None:
+        layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
+        calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout)
     return result
 
 

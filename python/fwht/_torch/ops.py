@@ -2,7 +2,8 @@
 
 Saved graphs depend on the schemas: arguments are only appended, with defaults. scale=None is 1/sqrt(n). operator="" is H_n,
 operator=None the one for the row length. There is no operator with an `out` argument: graphs get a copy of the functional one
-instead, because Inductor may reorder operators that write one tensor and read another (pytorch issue 198031).
+instead, because Inductor may reorder operators that write one tensor and read another (pytorch issue 198031). The derivative of
+hadamard_transform is that of eager calls, and registered there.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import _c, linear, operators, quantize
-from .calls import DTYPES, Tensor, call_of, raw_stream, view_of
+from .calls import DTYPES, new, raw_stream, replace, view_of
 
-_library = torch.library.Library("fwht", "DEF")
-_library.define(
+library = torch.library.Library("fwht", "DEF")
+library.define(
     "hadamard_transform(Tensor x, float? scale=None, str? variant=None, bool transpose=False, "
     'str? operator="", Tensor? signs=None, Tensor? dense=None) -> Tensor'
 )
-_library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
-_library.define(
+library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
+library.define(
     "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
     "float? tensor_scale=None, bool transpose=False, str? variant=None) -> (Tensor, Tensor)"
 )
-_library.define(
+library.define(
     "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant, "
     "bool act_order=False) -> Tensor"
 )
@@ -52,7 +54,7 @@ def transform(
     signs: Tensor | None = None, dense: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     if operator == "" and signs is None and dense is None:
-        return call_of(scale, variant).run(None, x)
+        return new(x, scale, variant)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     transform_into(x, out, scale, variant, transpose, operator, signs, dense)
     return out
@@ -70,7 +72,7 @@ def transform_into(
 
 
 def _replace(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
-    call_of(scale, variant).replace(x)
+    replace(x, scale, variant)
 
 
 def _fake(
@@ -83,16 +85,6 @@ def _fake(
 
 def _fake_(x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False) -> None:
     check(x, scale)
-
-
-def _setup(ctx: Any, inputs: tuple, output: Any) -> None:
-    _, ctx.scale, ctx.variant, ctx.transpose, ctx.operator, signs, dense = inputs
-    ctx.save_for_backward(signs, dense)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple:
-    given = op(grad, ctx.scale, ctx.variant, not ctx.transpose, ctx.operator, *ctx.saved_tensors)
-    return given, None, None, None, None, None, None
 
 
 def _vmap(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
@@ -180,11 +172,10 @@ for _name, _kernel, _shape in (
     ("gptq_linear", multiply, _fake_multiply),
 ):
     for _key in ("CPU", "CUDA"):
-        _library.impl(_name, _kernel, _key)
+        library.impl(_name, _kernel, _key)
     torch.library.register_fake(f"fwht::{_name}", _shape)
-torch.library.register_autograd("fwht::hadamard_transform", _backward, setup_context=_setup)
 torch.library.register_vmap("fwht::hadamard_transform", _vmap)
-_library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
+library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
 op = torch.ops.fwht.hadamard_transform.default
 op_ = torch.ops.fwht.hadamard_transform_.default
