@@ -8,14 +8,12 @@ The model that everything is held against (common/contract/numerics.hpp): k roun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from . import tables
-from .charts import PARTS
 from .load import Device
 
 # In order of display. The structured ones have errors that no statistics describe: exact results, or few values.
@@ -83,8 +81,7 @@ def findings(device: Device) -> pd.DataFrame:
     names = {"variants": ("variant", lambda v: ", ".join(tables.ordered(v, device.variants))),
              "inputs": ("input", lambda v: ", ".join(tables.ordered(v, CONTINUOUS)))}  # fmt: skip
     groups = table[table["cause"] != ""].groupby("cause", sort=False)
-    found = groups.agg(cases=("ratio", "size"), **names, smallest_n=("n", "min"), largest_n=("n", "max"), **RANGES).reset_index()
-    return found.assign(words=[PARTS["causes"].get(cause, "none of the known causes") for cause in found["cause"]])
+    return groups.agg(cases=("ratio", "size"), **names, smallest_n=("n", "min"), largest_n=("n", "max"), **RANGES).reset_index()
 
 
 def digit(quoted: float, digits: int = 3) -> float:
@@ -291,21 +288,3 @@ def _other_choices(fp8: pd.DataFrame, method: str, published: float) -> str:
     others = fp8[(fp8["method"] == method) & fp8["choice"].str.startswith("p_")]
     words = ", ".join(f"{row.choice} {100 * (row.rmse / published - 1):+.0f} %" for row in others.itertuples())
     return f" ({words})" if words else ""
-
-
-# ------------------------------------------------------------------------------------------------- tables of the report
-
-
-def report_tables(device: Device) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Id (templates/parts.toml) and data of every table that the report shows."""
-    yield "must-hold", pd.DataFrame([{"words": r.words, "holds": "holds" if r.holds else "DOES NOT HOLD", "detail": r.detail} for r in requirements(device)])
-    yield "ratio-summary", ratio_summary(device)
-    yield "deviations", findings(device)
-    yield "gains", pd.concat([gains(device, dtype).assign(dtype=dtype) for dtype in ("f16", "bf16", "f32")], ignore_index=True)
-    for id, name, query in (("probes", "probes.csv", probe_summary), ("overflow", "overflow.csv", overflow_onset),
-                            ("rotation-table", "quantization.csv", rotation_gain), ("visibility", "quantization.csv", transform_visibility)):  # fmt: skip
-        if len(device.tables[name]):
-            yield id, query(device)
-    shapes = [attention_table(device, d, n).assign(d=d, n=n) for d, n in attention_shapes(device)]
-    yield "attention-table", pd.concat(shapes, ignore_index=True) if shapes else pd.DataFrame()
-    yield "accuracy-all", device.accuracy

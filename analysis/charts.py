@@ -16,8 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from . import tables
-from .load import Device
 from .tables import binary, byte_text, fixed, percent, significant, time_text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -191,38 +189,6 @@ def chart(id: str, frame: pd.DataFrame, mark: str | dict, encoding: dict[str, An
 def rule(value: float, channel: str = "y") -> dict[str, Any]:
     """A thin line at a value."""
     return {"mark": {"type": "rule", "strokeDash": [3, 3], "opacity": 0.6, "aria": False}, "encoding": {channel: {"datum": value}}}
-
-
-# ------------------------------------------------------------------------------------------------------- README and docs
-
-
-def speed(device: Device) -> Chart:
-    """Bytes moved per second by row length, against a copy and the published kernels."""
-    frame = tables.speed_lines(device, "f16", "replay", 64)
-    frame = frame.assign(rate=frame["rate"] / 1e12)
-    names = tables.ordered(frame["who"], ["copy", "fwht::transform"])
-    known = {"copy": ("#777777", [4, 3]), "fwht::transform": ("#0072B2", [1, 0])}
-    other = iter((("#D55E00", [1, 0]), ("#E69F00", [6, 3])))
-    style = [known.get(name) or next(other) for name in names]
-    encoding = {
-        "x": field("n", "row length n", log=2, axis_format="d"),
-        "y": field("rate", "TB/s", zero=True),
-        "color": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[0] for s in style]}},
-        "strokeDash": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[1] for s in style]}},
-    }
-    return chart("speed", frame, "line", encoding, facet="regime", columns=2, width=340)
-
-
-def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
-    """Every variant's error over its share of the limit, a panel per regime."""
-    assign(device.variants)
-    frame = tables.error_against_speed(device, dtype)
-    encoding = {
-        "x": field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
-        "y": field("over_ideal", "error / one rounding", zero=True),
-    } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
-    mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.9}
-    return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
 
 
 def svg(drawn: Chart) -> str:

@@ -6,12 +6,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
 import typer
 
 from .load import ROOT, Device, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
+
+if TYPE_CHECKING:
+    from .profile import Profile
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="Tables, charts, pages and answers from results folders.")  # fmt: skip
@@ -251,10 +254,43 @@ def profile(
         raise ResultsError("profile needs a results folder, or --program to profile with")
     found = counters.load_profile(folder.resolve(), load_context(folder)) if studies and (folder / "context.json").exists() else None
     if found:
-        counters.print_profile(found, studies)
+        _print_profile(found, studies)
     elif not (static and (folder / "static.csv").is_file()):
         raise ResultsError(f"{folder} holds no profile")
     if static:
-        counters.print_static(folder, found)
+        _print_static(folder, found)
     print(folder)
     return 0
+
+
+def _print_profile(found: Profile, studies: list[str]) -> None:
+    from . import charts
+    from . import profile as counters
+
+    print(found.label)
+    print(f"ncu {found.about['ncu']}, {found.about['kernels']} kernels, {found.about['seconds']:.0f} s")
+    if "roofline" in studies:
+        print("\npeaks of this device, by kernels that do nothing else, in the same run")
+        print(counters.peaks_table(found).to_string(index=False))
+    for study in studies:
+        if study in found.about["studies"]:
+            print(f"\n{study}")
+            print(charts.table("profile", found.problems, [*counters.PROBLEM_COLUMNS, *counters.STUDY_COLUMNS[study]]).text())
+    for name in found.about["missing"]:
+        print(f"not given by ncu {found.about['ncu']}: {name}")
+
+
+def _print_static(folder: Path, found: Profile | None) -> None:
+    """The compiled kernels: those that were profiled where there is a profile, else all of the variants."""
+    from . import charts, static_code
+
+    table = static_code.load_static(folder)
+    if table is None:
+        print("\nno static study in this folder")
+        return
+    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
+    if found is not None:
+        table = table[table["symbol"].isin(found.kernels["symbol"])]
+    table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
+    table = table.assign(kernel=table["kernel"].str.slice(0, 64))
+    print(charts.table("static", table, [c for c in static_code.COLUMNS if c not in ("symbol", "arch", "local_bytes")]).text())

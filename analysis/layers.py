@@ -44,6 +44,16 @@ def covers_headline(device: Device) -> bool:
     return len(rows) > 0 and {"dense_fp16", "w4a16_pipelined"} <= set(rows.loc[(rows["n"] >= 4096) & (rows["dtype"] == "f16"), "variant"])
 
 
+def headline(device: Device) -> pd.DataFrame:
+    """f16 layers of the headline without rotation, act-order and programmatic launch, of one kind of weights, in mode cold: with
+    `least_limit` of the layer, and whether all are `square`."""
+    rows = linear(device)
+    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64)) & (rows["dtype"] == "f16")]
+    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
+    rows = rows[(rows["zero_points"] == rows["zero_points"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+    return rows.assign(least_limit=rows.groupby(["n", "k", "m"])["limit_us"].transform("min"), square=bool((rows["n"] == rows["k"]).all()))
+
+
 def linear_best(device: Device) -> pd.DataFrame:
     """The fastest variant of every layer, and how many times as long each of OTHERS takes."""
     rows = linear(device)
@@ -143,6 +153,23 @@ def speedups(device: Device) -> pd.DataFrame:
     if "naive_fused" in times:
         found["fused_speedup"] = times["naive_fused"] / times["tp_aware"]
     return found.reset_index()
+
+
+def algorithms(device: Device) -> pd.DataFrame:
+    """Layers without rotation over the most GPUs, one row an algorithm, with `speedup` and `published_speedup` of the layer."""
+    rows, gains = parallel(device), speedups(device)
+    rows = rows[(rows["rotation"] == "none") & (rows["ranks"] == rows["ranks"].max())]
+    both = rows.drop(columns="published_speedup").merge(gains[[*LAYER, "variant", "speedup", "published_speedup"]], on=[*LAYER, "variant"])
+    order = {name: i for i, name in enumerate(ALGORITHMS)}
+    return both.sort_values("algorithm", key=lambda c: c.map(order), kind="stable").sort_values(["shape", "m"], ascending=[False, True], kind="stable")
+
+
+def rotations_added(device: Device) -> pd.DataFrame:
+    """What a rotation adds over the most GPUs: shape, m, rotation, added_us."""
+    frame = rotations(device)
+    if frame.empty:
+        return frame
+    return frame[frame["ranks"] == frame["ranks"].max()].groupby(["shape", "m", "rotation"], sort=False)["added_us"].mean().reset_index()
 
 
 def rotations(device: Device) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import math
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,18 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from . import accuracy, charts, layers, profile, tables
+from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
-from .charts import markdown as table
 from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .report import answer
-from .tables import OWN, PUBLISHED, fixed, percent, significant, time_text
+from .report import answer, error_against_speed, speed, with_words
+from .tables import PUBLISHED, fixed, percent, significant
 
 README_N = (128, 1024, 4096, 8192, 16384, 32768)
 FIGURES = Path("docs") / "figures"
 NONE = "–"
 
 
+@cache
 def environment() -> jinja2.Environment:
     """For Markdown: text of folders goes through the filter `md`."""
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -45,66 +46,59 @@ def render(template: str, **values: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+@cache
+def _cell(text: str) -> jinja2.Template:
+    return environment().from_string(text)
+
+
+def drawn(id: str, frame: pd.DataFrame, **words: Any) -> str:
+    """The Markdown table that parts.toml declares as pages.`id`; its cells see the columns of a row and `words`. "" without rows."""
+    part = PARTS["pages"][id]
+    by, across, sort = part.get("by", "").split(), part.get("across", ""), part.get("sort", "").split()
+    lines: dict[tuple, list[dict[str, Any]]] = {}
+    places: dict[Any, dict[str, Any]] = {}
+    for i, row in enumerate(words | row for row in frame.to_dict("records")):
+        lines.setdefault(tuple(row[name] for name in by) or (i,), []).append(row)
+        if across:
+            places.setdefault(row[across], row)
+    if not lines:
+        return ""
+    columns = {name: part.get(name, []) for name in ("first", "cells", "last")}
+
+    def show(name: str, row: dict[str, Any], which: int) -> list[str]:
+        return [_cell(column[which]).render(row) for column in columns[name]]
+
+    ways = sorted(places) if "places" in sort else list(places)
+    any_row = next(iter(lines.values()))[0]
+    header = [*show("first", any_row, 0), *(title for place in ways for title in show("cells", places[place], 0)), *show("last", any_row, 0)]
+    rows = []
+    for key in sorted(lines) if "lines" in sort else lines:
+        found = {row.get(across): row for row in reversed(lines[key])}
+        cells = (show("cells", found[place], 1) if place in found else [NONE] * len(columns["cells"]) for place in ways)
+        rows.append([*show("first", lines[key][0], 1), *(text for cell in cells for text in cell), *show("last", lines[key][-1], 1)])
+    return charts.markdown(header, _merged(rows) if part.get("merge") else rows, numeric=part.get("numeric", "rest"))
+
+
+def _merged(rows: Iterable[list[str]]) -> list[list[str]]:
+    """Rows that differ in their first cell only, as one."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        names.setdefault(tuple(cells), []).append(name)
+    return [[", ".join(who), *cells] for cells, who in names.items()]
+
+
 # ------------------------------------------------------------------------------------------------ README, docs/results.md
 
 
 def comparison(device: Device, dtype: str, ns: Iterable[int] = (), *, small=True) -> str:
     """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared."""
-    columns = {key: column for key, column in tables.comparison(device, dtype).items() if small or key[0].label != "small"}
-    header = [f"{dtype}: n"]
-    for size, what in columns:
-        header.append(f"{size.label}, {size.bytes(dtype)}: of a copy" if what == "share" else f"× {PUBLISHED[what]}")
-    known = list(ns) or sorted({int(n) for (_, what), column in columns.items() if what != "share" for n in column.index})
-    rows = [[str(n), *((percent if what == "share" else fixed)(column.get(n, math.nan)) for (_, what), column in columns.items())] for n in known]
-    return table(header, rows)
-
-
-def own_table(device: Device, dtype: str) -> str:
-    """Per n and size: share of the copy, time, and the variant that OWN launches."""
-    sizes = tables.regime_sizes(device, dtype)[::-1]
-    own = tables.own_rows(device, dtype)
-    columns = [own[(own["elements"] == s.elements) & (own["mode"] == s.mode)].drop_duplicates("n").set_index("n") for s in sizes]
-    errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
-    rows = []
-    for n in sorted({int(n) for column in columns for n in column.index}):
-        cells = [_own_cell(column.loc[n]) if n in column.index else NONE for column in columns]
-        rows.append([str(n), *cells, fixed(errors.get((OWN, dtype, n), math.nan))])
-    header = [f"{dtype}: n", *(f"{s.label}: {tables.binary(s.elements)} elements, {s.bytes(dtype)}, {s.mode}" for s in sizes), "error"]
-    return table(header, rows)
-
-
-def _own_cell(row: pd.Series) -> str:
-    return f"{percent(row['fraction_of_limit'])}, {time_text(row['time_us'])}, {escaped(row['picked'] or row['variant'])}"
-
-
-def few_rows(device: Device, dtype: str) -> str:
-    frame = tables.few_rows(device, dtype).set_index(["n", "rows"])
-    counts = [r for r in tables.FEW_ROWS if r in frame.index.get_level_values("rows")]
-    rows = []
-    for n in sorted(set(frame.index.get_level_values("n"))):
-        cells = []
-        for count in counts:
-            row = frame.loc[(n, count)] if (n, count) in frame.index else None
-            chained = "" if row is None or not math.isfinite(row["pdl_us"]) else f" ({row['pdl_us']:.2f})"
-            cells.append(NONE if row is None else f"{row['time_us']:.2f}{chained}, {percent(row['share'])}")
-        rows.append([str(n), *cells])
-    return table([f"{dtype}: n", *(f"{count} row{'s' * (count > 1)}" for count in counts)], rows)
-
-
-def variants_table(device: Device, dtype: str, size: tables.Size) -> str:
-    frame = tables.shares(device, dtype, size)
-    return table([f"{dtype}: n", *map(escaped, frame.columns)], [[str(n), *map(percent, row)] for n, row in zip(frame.index, frame.to_numpy())])
-
-
-def measured_table(device: Device, variant: str, dtype: str) -> str:
-    """Of one variant at the longest of its lengths among MEASURED_N and the two before: share of the copy by size, error."""
-    sizes = [s for s in tables.regime_sizes(device, dtype) if s.label != "small"]
-    shares = [tables.shares(device, dtype, s) for s in sizes]
-    errors = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
-    taken = [{n: f[variant][n] for n in MEASURED_N if variant in f and n in f.index and math.isfinite(f[variant][n])} for f in shares]
-    rows = [[str(n), *(percent(t[n]) if n in t else NONE for t in taken), fixed(errors.get((variant, dtype, n), math.nan))]
-            for n in MEASURED_N if any(n in t for t in taken)]  # fmt: skip
-    return table([f"{dtype}: n", *(f"{s.label}: {tables.binary(s.elements)} elements" for s in sizes), "error over one rounding"], rows)
+    frame = tables.comparison(device, dtype)
+    frame = frame if small else frame[frame["label"] != "small"]
+    if ns:
+        every = pd.MultiIndex.from_product([dict.fromkeys(frame["place"]), list(ns)], names=["place", "n"])
+        return drawn("comparison", frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype))
+    compared = frame.dropna(subset=list(PUBLISHED), how="all")["n"]
+    return drawn("comparison", frame[frame["n"].isin(compared)])
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -112,12 +106,12 @@ LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
 
 def ladder_table(device: Device, dtype: str, size: tables.Size) -> str:
     """By variant: share of the copy at LADDER_N, and the range of the error over one rounding."""
-    frame, errors = tables.shares(device, dtype, size), tables.errors(device)
-    errors = errors[(errors["dtype"] == dtype) & (errors["n"] >= tables.SMALLEST_N)].groupby("variant")["over_ideal"].agg(["min", "max"])
-    ns = [n for n in LADDER_N if n in frame.index]
-    span = {v: " to ".join(dict.fromkeys((fixed(r["min"]), fixed(r["max"])))) for v, r in errors.iterrows()}
-    rows = [[escaped(v), *(percent(frame[v][n]) for n in ns), span.get(v, NONE)] for v in frame if frame.loc[ns, v].notna().any()]
-    return table(["rung", *(f"n = {n}" for n in ns), "error"], rows, numeric="rest")
+    over = tables.errors(device)
+    spans = over[(over["dtype"] == dtype) & (over["n"] >= tables.SMALLEST_N)].groupby("variant")["over_ideal"].agg(["min", "max"])
+    span = {v: " to ".join(dict.fromkeys((fixed(r["min"]), fixed(r["max"])))) for v, r in spans.iterrows()}
+    frame = tables.every_share(device, dtype)
+    frame = frame[(frame["label"] == size.label) & frame["n"].isin(LADDER_N)]
+    return drawn("ladder", frame.assign(span=frame["variant"].map(span).fillna(NONE)))
 
 
 def width_ranges(device: Device) -> list[str]:
@@ -128,73 +122,37 @@ def width_ranges(device: Device) -> list[str]:
             for (size, dtype), p in parts]  # fmt: skip
 
 
-def width_table(device: Device, dtype: str, ns: Iterable[int] = ()) -> str:
-    """By row length m 2^k, all or `ns`: the best variant in DRAM and in the L2, microseconds of a few rows, the largest error."""
-    wide, few = tables.by_width(device), tables.decode(device)
-    wide, few = (frame[(frame["dtype"] == dtype) & (frame["family"] == "width")] for frame in (wide, few))
-    shares, times = (wide.pivot(index="n", columns="size", values="fraction_of_limit"), few.pivot(index="n", columns="rows", values="time_us"))
-    both = pd.concat([wide, few.assign(over_ideal=few["rel_l2"] / tables.ideal_error(dtype))])
-    rows = []
-    for n, part in both[both["n"].isin(ns)].groupby("n") if ns else both.groupby("n"):
-        cells = [*(percent(shares[c].get(n)) for c in shares), *(fixed(times[c].get(n)) for c in times)]
-        rows.append([str(n), escaped(part["operator"].iloc[0]), *cells, fixed(part["over_ideal"].max()), escaped(", ".join(dict.fromkeys(part["variant"])))])
-    return table([f"{dtype}: n", "operator", *shares, *(f"{r} row{'s' * (r > 1)}, µs" for r in times), "error", "best"], rows, numeric="rest")
-
-
 def fused_table(device: Device, size: str = "", *, widths=False) -> str:
     """By encoding and size, all or those of one regime: share of the copy and gain over the pair at every n = 2^k, or at every row length
     m 2^k. Empty where none was measured."""
     frame = tables.fused(device)
-    frame = frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)]
-    lengths = sorted(set(frame["n"]))
-    rows = []
-    for (dtype, encoding, size), part in frame.groupby(["dtype", "encoding", "size"], sort=False):
-        cells = part.drop_duplicates("n").set_index("n")
-        rows.append([f"{escaped(encoding)}, {dtype}", size, *(
-            f"{percent(cells['fraction_of_limit'][n])}, × {fixed(cells['gain'][n])}" if n in cells.index else NONE for n in lengths)])  # fmt: skip
-    return table(["encoding", "size", *(f"n = {n}" for n in lengths)], rows, numeric="rest")
+    return drawn("fused", frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)])
 
 
-def overview_table(wide: Device | None, coded: Device | None, linear: Device | None, parallel: Device | None) -> str:
-    """Beyond powers of two: one line for row lengths m 2^k, codes, linear layers and several GPUs each, where a run has them."""
-    rows = []
+def overview(wide: Device | None, coded: Device | None, linear: Device | None, parallel: Device | None) -> dict[str, Any]:
+    """What README says beyond powers of two, by kind: rows of m 2^k, gains of codes by format, linear layers, layers over the most GPUs."""
+    found: dict[str, Any] = {}
     if wide:
         frame = tables.by_width(wide)
-        part = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
-        shares, error = part["fraction_of_limit"], part["over_ideal"].max()
-        span = f"{percent(shares.min())} to {percent(shares.max())}"
-        rows.append(["row lengths m 2^k, such as 14336", f"in f16, DRAM: {percent(shares.median())} of a copy, the median of {len(part)} lengths "
-                     f"({span}); error at most {fixed(error)} roundings", "[operators](docs/operators.md)"])  # fmt: skip
+        found["widths"] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
     if coded:
         part = tables.fused(coded)
         part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()]
-        gains = [(f, part[part["format"] == f]["gain"]) for f in ("e4m3:row", "int8:row", "mxfp4")]
-        rows.append(["rotate and quantize in one kernel", "DRAM: time of two launches over ours, " + "; ".join(
-            f"{f} {fixed(g.min())} to {fixed(g.max())}" for f, g in gains if len(g)), "[quantize](docs/quantize.md)"])  # fmt: skip
-    if linear:
-        over = layers.over_dense(linear).query("m <= 32 and n == k")
-        rows += [["linear layers with 4-bit weights", f"time of cuBLAS in fp16 over ours, 1 to 32 tokens, n = k from {over['n'].min()} to {over['n'].max()}: "
-                  f"{fixed(over['ratio'].min())} to {fixed(over['ratio'].max())}", "[linear](docs/linear.md)"]] if len(over) else []  # fmt: skip
+        codes = {f: gains for f in ("e4m3:row", "int8:row", "mxfp4") if len(gains := part[part["format"] == f]["gain"])}
+        found |= {"codes": codes} if codes else {}
+    if linear and len(over := layers.over_dense(linear).query("m <= 32 and n == k")):
+        found["layers"] = over
     if parallel:
         frame = layers.speedups(parallel)
-        frame = frame[frame["ranks"] == frame["ranks"].max()]
-        rows.append([f"MLP over {frame['ranks'].max()} GPUs, act-order", f"time of the naive order over the TP-aware one, 1 to 16 tokens: "
-                     f"{fixed(frame['speedup'].min())} to {fixed(frame['speedup'].max())}", "[several GPUs](docs/several_gpus.md)"])  # fmt: skip
-    return table(["more", "measured", "page"], rows, numeric=False)
-
-
-PEERS = {"dao": "fast-hadamard-transform", "hadacore": "HadaCore", "matmul": "PyTorch, matrix product", "compile": "PyTorch, torch.compile", "triton": "Triton"}
+        found["gpus"] = frame[frame["ranks"] == frame["ranks"].max()]
+    return found
 
 
 def peers_table(device: Device) -> str:
     """Kernels of others beside the best variant on the same problem: times, theirs over ours, errors over one rounding."""
     frame = tables.beside_peers(device)
     frame = frame[~frame["peer"].str.startswith("python:")]
-    frame = frame.assign(name=[PEERS.get(p, p) for p in frame["peer"]])
-    rows = [[escaped(r["name"]), f"{r['dtype']}, {escaped(r['operator'])}, {r['rows']} row{'s' * (r['rows'] > 1)}, {r['mode']}", significant(r["peer_us"]),
-             significant(r["time_us"]), escaped(r["variant"]), fixed(r["ratio"]), fixed(r["peer_rel_l2"] / tables.ideal_error(r["dtype"]))]
-            for r in frame.sort_values(["name", "n", "rows", "dtype"], kind="stable").to_dict("records")]  # fmt: skip
-    return table(["kernel", "problem", "its µs", "ours", "variant", "×", "its error"], rows, numeric="rest")
+    return drawn("peers", frame.assign(name=[PARTS["peers"].get(p, p) for p in frame["peer"]]).sort_values(["name", "n", "rows", "dtype"], kind="stable"))
 
 
 def results_values(devices: list[Device]) -> dict[str, Any]:
@@ -202,8 +160,8 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
     wide, coded = newest(devices, tables.covers_widths), newest(devices, lambda d: len(tables.fused(d)) > 0)
     peers = newest(devices, lambda d: bool(peers_table(d)))
-    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_table": width_table, "width_ranges": width_ranges, "fused": coded,
-                "fused_table": fused_table, "overview_table": overview_table}  # fmt: skip
+    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
+                "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)), "overview": overview}  # fmt: skip
     if device is None:
         return {"device": None} | families
     newer = newest(devices, timed_on_gpu)
@@ -215,10 +173,12 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
         "compared": set(both["dtype"]), "error": first.error if first else None, "published_error": first.published_error if first else math.nan,
         "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
         "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
-        "own_table": lambda dtype: own_table(device, dtype), "few_rows": lambda dtype: few_rows(device, dtype),
+        "own_table": lambda dtype: drawn("own", tables.own_by_size(device, dtype)),
+        "few_rows": lambda dtype: drawn("few-rows", tables.few_rows(device, dtype), dtype=dtype),
         "ladder_table": lambda dtype, size: ladder_table(device, dtype, size), "empty_us": _empty_us(device),
         "sizes": lambda dtype: tables.regime_sizes(device, dtype),
-        "variants_table": lambda dtype, size: variants_table(device, dtype, size),
+        "variants_table": lambda dtype, size: drawn("variants", tables.shares(device, dtype, size).melt(value_name="share", ignore_index=False).reset_index(),
+                                                    dtype=dtype),
     } | families  # fmt: skip
 
 
@@ -239,53 +199,10 @@ def replace_section(text: str, name: str, body: str) -> str:
 # ------------------------------------------------------------------------------------- docs/linear.md, docs/several_gpus.md
 
 
-def linear_table(device: Device) -> str:
-    """Layers of the headline without rotation, act-order and programmatic launch: the limit, and time and share of every variant."""
-    rows = layers.linear(device)
-    rows = rows[(rows["mode"] == "cold") & (rows["n"] >= 4096) & rows["m"].isin((1, 8, 16, 32, 64))]
-    rows = rows[(rows["rotation"].astype(str) == "0") & (rows["act_order"] == "false") & (rows["programmatic"] == "false")]
-    rows = rows[(rows["zero_points"] == rows["zero_points"].iloc[0]) & (rows["group"] == rows["group"].iloc[0]) & (rows["dtype"] == "f16")]
-    cells = rows.assign(cell=[f"{t:.1f} ({percent(f)})" for t, f in zip(rows["time_us"], rows["fraction_of_limit"])])
-    wide = cells.drop_duplicates(["n", "k", "m", "variant"]).pivot(index=["n", "k", "m"], columns="variant", values="cell").fillna(NONE)
-    limits = rows.groupby(["n", "k", "m"])["limit_us"].min()
-    names = [v for v in dict.fromkeys(rows["variant"]) if v in wide]
-    lines = [[f"{n}{'' if n == k else f' x {k}'}, {m}", fixed(limits[n, k, m]), *wide.loc[(n, k, m), names]] for n, k, m in wide.index]
-    return table(["n = k, m" if (rows["n"] == rows["k"]).all() else "n x k, m", "limit", *(f"`{escaped(v)}`" for v in names)], lines, numeric="rest")
-
-
 def split_table(device: Device) -> str:
     """SplitK over data parallel as arXiv 2402.00025 gives it: by mode and n, all m; a last line for all layers of a mode."""
     frame = layers.split_over_data_parallel(device)
-    frame = frame[frame["m"] == "1 to 16"]
-    names = list(dict.fromkeys(frame["what"]))
-    cells = frame.assign(cell=[f"{fixed(r['geometric_mean'])} ({fixed(r['least'])} to {fixed(r['greatest'])})" for r in frame.to_dict("records")])
-    wide = cells.pivot(index=["mode", "n"], columns="what", values="cell")
-    order = list(dict.fromkeys(zip(frame["mode"], frame["n"])))
-    order = [*(o for o in order if "to" not in o[1]), *(o for o in order if "to" in o[1])]
-    lines = [[f"{mode}, {n}", *(wide.loc[(mode, n)].get(w, NONE) for w in names)] for mode, n in order]
-    return table(["mode, n = k", *(f"`{escaped(w.split()[-1])}`" for w in names)], lines, numeric="rest")
-
-
-def others_table(device: Device) -> str:
-    lines = [[f"`{escaped(r['other'])}`", str(r["layers"]), *(fixed(r[c]) for c in ("geometric_mean", "least", "greatest")), escaped(r["least_at"])]
-             for r in layers.over_others(device).to_dict("records")]  # fmt: skip
-    return table(["other", "layers", "mean", "least", "greatest", "least at"], lines, numeric="rest")
-
-
-def speedup_table(device: Device) -> str:
-    frame = layers.speedups(device)
-    frame = frame[frame["ranks"] == frame["ranks"].max()]
-    names = [a for a in layers.ALGORITHMS if f"{a}_us" in frame]
-    rows = [[f"{escaped(r['shape'])}, {r['m']}", *(fixed(r[f"{a}_us"], 1) for a in names), fixed(r["speedup"]), fixed(r["published_speedup"])]
-            for r in frame.sort_values(["shape", "m"], ascending=[False, True]).to_dict("records")]  # fmt: skip
-    return table(["shape, m", *names, "tp_aware over naive", "published, at best"], rows, numeric="rest")
-
-
-def rotation_table(device: Device) -> str:
-    frame = layers.rotations(device)
-    frame = frame[frame["ranks"] == frame["ranks"].max()] if len(frame) else frame
-    wide = frame.pivot_table(index=["shape", "m"], columns="rotation", values="added_us", sort=False) if len(frame) else frame
-    return table(["shape, m", *wide], [[f"{escaped(shape)}, {m}", *(fixed(v, 1) for v in wide.loc[(shape, m)])] for shape, m in wide.index], numeric="rest")
+    return drawn("split", frame[frame["m"] == "1 to 16"].sort_values("n", key=lambda n: n.str.contains("to"), kind="stable"))
 
 
 def layer_values(devices: list[Device]) -> dict[str, Any]:
@@ -297,9 +214,11 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     turned = newest(devices, lambda d: len(layers.rotated(d)) > 0)
     study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
     values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
-                              "linear": linear, "split": split, "others": others, "turned": turned, "linear_table": linear_table, "split_table": split_table,
-                              "others_table": others_table, "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
-                              "parallel": parallel, "speedup_table": speedup_table, "rotation_table": rotation_table}  # fmt: skip
+                              "linear": linear, "split": split, "others": others, "turned": turned, "split_table": split_table,
+                              "linear_table": lambda d: drawn("linear", layers.headline(d)), "others_table": lambda d: drawn("others", layers.over_others(d)),
+                              "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
+                              "parallel": parallel, "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)),
+                              "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d))}  # fmt: skip
     if parallel:
         rows = layers.parallel(parallel)
         own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
@@ -322,100 +241,54 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------- FINDINGS.md
 
 PORTABILITY = ("warp_shuffle", "hadacore", "kokkos_cuda")
-class Findings:
-    """Counters and times, looked up by variant, n and size."""
-
-    def __init__(self, device: Device, found: profile.Profile):
-        self.device, self.profile = device, found
-        self.rows = {(r["variant"], r["n"], r["regime"], r["dtype"]): r for r in reversed(found.problems.to_dict("records"))}
-        ok = tables.correct(device.results, layout="in place", family="transform")
-        self.shares = ok.drop_duplicates(["variant", "dtype", "n", "elements", "mode"]).set_index(["variant", "dtype", "n", "elements", "mode"])[
-            "fraction_of_limit"
-        ]
-        self.best = tables.best(device.results)
-        self.words = {name: environment().from_string(text) for name, text in PARTS["findings"].items()}
-
-    def share(self, row: dict) -> str:
-        """Of the sweep's limit, at the profiled size, in the mode that judges it best."""
-        return percent(self.shares.get((row["variant"], row["dtype"], row["n"], row["elements"], profile.MODE_OF[row["regime"]]), math.nan))
-
-    def say(self, variant: str, n: int, size: str, *fields: str, dtype: str = "f16") -> str:
-        """The values of `fields` in words, joined by commas; "not profiled" where there is no such launch."""
-        row = self.rows.get((variant, n, size, dtype))
-        values = row and row | {"stalls": lambda count: profile.stalls_text(row, count)}
-        return ", ".join(self.words[field].render(values) for field in fields) if row else "not profiled"
-
-    def variant_table(self, variant: str) -> str:
-        """By n: share of the limit and verdict of the counters at each size; costs of an element at the largest size."""
-        own = self.profile.problems[self.profile.problems["variant"] == variant]
-        dtype = next(d for d in DTYPES if (own["dtype"] == d).any())
-        sizes = [size for size in profile.REGIMES if ((own["dtype"] == dtype) & (own["regime"] == size)).any()]
-        rows = []
-        for n in sorted(own.loc[own["dtype"] == dtype, "n"].unique()):
-            found = {s: row for s in sizes if (row := self.rows.get((variant, n, s, dtype)))}
-            last = list(found.values())[-1]
-            verdicts = (f"{self.share(found[s])}; {found[s]['bound_by']}" if s in found else NONE for s in sizes)
-            costs = (fixed(last["lsu_words"], 1), fixed(last["issue_slots"], 1), fixed(last["registers"], 0))
-            rows.append([str(n), *verdicts, *costs, f"{fixed(last['resident_blocks'], 0)} ({last['limiter']})"])
-        header = [f"{dtype}: n", *(f"{s}, {profile.MODE_OF[s]}" for s in sizes), "LSU words/el", "issue slots/el", "registers", "blocks/SM"]
-        return table(header, rows, numeric=False)
-
-    def published_table(self) -> str:
-        """Where the published designs lose against the best variant, row length by row length."""
-        sizes = (profile.L2_SIZED, profile.DRAM_SIZED)
-
-        def cells(row: dict | None) -> list[str]:
-            best = None if row is None else self._best(row)
-            return [NONE if row is None else f"{self.share(row)}; {row['bound_by']}",
-                    NONE if best is None else f"{escaped(best['variant'])} {percent(best['fraction_of_limit'])}"]  # fmt: skip
-
-        rows = []
-        for design in ("warp_shuffle", "hadacore_published"):
-            for n in sorted({key[1] for key in self.rows if key[0] == design and key[3] == "f16" and key[2] in sizes}):
-                rows.append([design, str(n), *(cell for size in sizes for cell in cells(self.rows.get((design, n, size, "f16"))))])
-        return table(["design", "n", *(t for s in sizes for t in (f"{s}, {profile.MODE_OF[s]}", "best variant"))], rows, numeric=False)
-
-    def _best(self, row: dict) -> pd.Series | None:
-        wanted = {name: row[name] for name in ("n", "elements", "dtype")}
-        wanted |= {"mode": profile.MODE_OF[row["regime"]], "layout": "in place", "family": "transform"}
-        found = self.best[np.logical_and.reduce([self.best[name] == value for name, value in wanted.items()])]
-        return found.iloc[0] if len(found) else None
-
-    def gain_table(self) -> str:
-        rows = [[gain.name, str(gain.points), f"{gain.share:.3f}", f"{gain.published_share:.3f}", fixed(gain.speedup), f"{gain.worst:.3f} ({gain.worst_at})"]
-                for gain in tables.gains(self.device)]  # fmt: skip
-        return table(
-            ["against", "sizes", "auto, of the sweep's limit", "published kernel, of one-shot copies", "times as fast", "at worst"], rows, numeric=False
-        )
-
-    def portability_table(self) -> str:
-        """Kokkos' kernels beside those they compete with, at DRAM size; bf16 costs what f16 does."""
-        rows = []
-        for dtype, n in ((d, n) for d in ("f16", "f32") for n in (64, 1024, 4096, 8192, 16384, 32768)):
-            found = [self.rows.get((v, n, profile.DRAM_SIZED, dtype)) for v in PORTABILITY]
-            for r in (r for r in found if r and found[-1]):
-                costs = (fixed(r[c], d) for c, d in (("lsu_words", 1), ("shared_words", 1), ("issue_slots", 1), ("registers", 0), ("resident_blocks", 0)))
-                occupancy = f"{percent(r['occupancy_possible'])} / {percent(r['occupancy'])}"
-                rows.append([dtype, str(n), r["variant"], self.share(r), *costs, occupancy, r["bound_by"]])
-        header = ["dtype", "n", "variant", "of limit", "LSU words/el", "scratch words/el", "issue slots/el", "registers", "blocks/SM",
-                  "occupancy possible / achieved", "bound by"]  # fmt: skip
-        return table(header, rows, numeric=False)
+PUBLISHED_DESIGNS = ("warp_shuffle", "hadacore_published")
+PLACE = ["n", "elements", "dtype", "mode"]
 
 
-def findings_page(device: Device, folder: Folder) -> str:
+def profiled(device: Device, found: profile.Profile) -> pd.DataFrame:
+    """The problems of a profile from small to DRAM, beside the sweep in place in the mode that judges each size best: `share` of the
+    limit, `best` and `best_share` of the variant that is best there."""
+    ok = tables.correct(device.results, layout="in place", family="transform").drop_duplicates(["variant", *PLACE])
+    best = tables.best(device.results)
+    best = best[(best["layout"] == "in place") & (best["family"] == "transform")].drop_duplicates(PLACE)
+    rows = found.problems.assign(mode=found.problems["regime"].map(profile.MODE_OF))
+    rows = rows.merge(ok[["variant", *PLACE, "fraction_of_limit"]].rename(columns={"fraction_of_limit": "share"}), how="left")
+    rows = rows.merge(best[[*PLACE, "variant", "fraction_of_limit"]].rename(columns={"variant": "best", "fraction_of_limit": "best_share"}), how="left")
+    return rows.sort_values("regime", key=lambda c: c.map(profile.REGIMES.index), kind="stable")
+
+
+def card_words(root: Path, variant: str) -> str:
+    """What the page of a variant says of its limits: "" without a page, or without such words."""
+    names = [folder.name for folder in (root / "variants").glob("*/") if variant == folder.name or variant.startswith(f"{folder.name}_")]
+    page = root / "variants" / max(names, key=len, default="") / "README.md"
+    words = re.search(r"^\*\*What limits it\.?\*\*,?\s*(.*?)(?=^\*\*|^#|\Z)", read_text(page) if page.is_file() else "", re.MULTILINE | re.DOTALL)
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words[1]).strip() if words else ""
+
+
+def findings_page(root: Path, device: Device, folder: Folder) -> str:
     found = profile.load_profile(folder.path, folder.context)
     assert found is not None
     if device.name != folder.device:
         raise ResultsError(f"{device.newest.name} is of {device.name}, {folder.name} of {folder.device}")
-    static, queries = profile.load_static(folder.path), Findings(device, found)
-    spills = ""
+    rows, static, spills = profiled(device, found), static_code.load_static(folder.path), ""
     if static is not None:
         static = static[(static["variant"] != "") & static["symbol"].isin(found.kernels["symbol"])].drop_duplicates(["variant", "kernel"])
-        columns = ["variant", "kernel", "registers", "stack_bytes", "local", "instructions"]
-        spills = table(columns, [[escaped(row[c]) for c in columns] for row in static[static["local"] > 0].to_dict("records")], numeric=False)
+        spills = drawn("spills", static[static["local"] > 0])
+    dram = rows[(rows["regime"] == profile.DRAM_SIZED) & rows["variant"].isin(PORTABILITY) & rows["n"].isin((64, 1024, 4096, 8192, 16384, 32768))]
+    here = dram.loc[(dram["variant"] == "kokkos_cuda") & dram["dtype"].isin(["f16", "f32"]), ["dtype", "n"]]  # bf16 costs what f16 does
+    beside = dram.merge(here.drop_duplicates()).drop_duplicates(["variant", "dtype", "n"])
+    portable = beside.assign(rank=beside["variant"].map(PORTABILITY.index)).sort_values(["dtype", "n", "rank"])
+    designs = rows[rows["variant"].isin(PUBLISHED_DESIGNS) & (rows["dtype"] == "f16") & rows["regime"].isin([profile.L2_SIZED, profile.DRAM_SIZED])]
+    designs = designs.assign(rank=designs["variant"].map(PUBLISHED_DESIGNS.index)).sort_values(["rank", "n"], kind="stable")
+
+    def variant_table(variant: str) -> str:
+        own = rows[rows["variant"] == variant]
+        return drawn("findings", own[own["dtype"] == tables.ordered(own["dtype"], DTYPES)[0]])
+
+    gains = pd.DataFrame([{"name": gain.name} | vars(gain) for gain in tables.gains(device)])
     return render("findings.md.j2", device=device, profile=found, static=static, spills=spills, saturated=profile.SATURATED, smallest_n=tables.SMALLEST_N,
-                  say=queries.say, variant_table=queries.variant_table, published_table=queries.published_table, gain_table=queries.gain_table,
-                  portability_table=queries.portability_table)  # fmt: skip
+                  variant_table=variant_table, words_of=lambda variant: card_words(root, variant), published_table=drawn("published-designs", designs),
+                  gain_table=drawn("gain", gains), portability_table=drawn("portability", portable))  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- ACCURACY.md
@@ -439,7 +312,7 @@ def accuracy_page(devices: list[Device]) -> str:
             requirements.setdefault(r.words, {}).setdefault(r, []).append(_name(device))
     return render(
         "accuracy.md.j2", devices=devices, requirements=requirements, errors=_errors(first), elements=int(first.accuracy["elements"].max()),
-        causes=accuracy.findings(first), nonfinite=len(accuracy.nonfinite(first)), rows=len(first.accuracy), hadacore=_hadacore(devices),
+        causes=with_words(accuracy.findings(first)), nonfinite=len(accuracy.nonfinite(first)), rows=len(first.accuracy), hadacore=_hadacore(devices),
         a100=next((found for d in devices if (found := _a100(d))), None), gains=_gains(first), probes=[p for d in devices if (p := _probes(d, "measured"))],
         probes_a100=next((p for d in devices if (p := _probes(d, "emulated_a100"))), None), overflow=_overflow(first), rotation=_rotation(first),
         attention=_attention(first), on_gpu=any(d.newest.on_gpu for d in devices),
@@ -454,39 +327,22 @@ def _who(variant: str, source: str) -> str:
     return escaped(variant if source == "measured" else f"{variant} ({source.replace('_', ', ')})")
 
 
-def _merged(rows: Iterable[list[str]]) -> list[list[str]]:
-    """Rows that differ in their first cell only, as one."""
-    names: dict[tuple[str, ...], list[str]] = {}
-    for name, *cells in rows:
-        names.setdefault(tuple(cells), []).append(name)
-    return [[", ".join(who), *cells] for cells, who in names.items()]
-
-
 def _errors(device: Device) -> str:
     summary = accuracy.ratio_summary(device)
-    rows = []
-    for (variant, source), part in summary[summary["source"] != "emulated_a100"].groupby(["variant", "source"], sort=False):
-        own = device.accuracy[(device.accuracy["variant"] == variant) & (device.accuracy["source"] == source) & (device.accuracy["input"] == "normal")]
-        own = own.set_index(["dtype", "n"])
-        cells = [significant(own["rel_l2"].get((d, n), math.nan) / tables.UNIT_ROUNDOFF[d]) for d in ("f16", "bf16") for n in LENGTHS]
-        equal = own["bit_match"].get(("f16", 4096), math.nan)
-        rows.append([_who(variant, source), *cells, fixed(100 * equal, 0), f"{part['low'].min():.2f} – {part['high'].max():.2f}",
-                     f"{part['low_for_data'].min():.2f} – {part['high_for_data'].max():.2f}"])  # fmt: skip
-    return table(
-        ["variant", *(f"{d}, {n}" for d in ("f16", "bf16") for n in LENGTHS), "equal, %", "/ formula", "/ model on the data"], _merged(rows), numeric="rest"
-    )
+    summary = summary[summary["source"] != "emulated_a100"].groupby(["variant", "source"], sort=False)
+    summary = summary.agg(low=("low", "min"), high=("high", "max"), low_for_data=("low_for_data", "min"), high_for_data=("high_for_data", "max")).reset_index()
+    normal = device.accuracy[device.accuracy["input"] == "normal"].set_index(["variant", "source", "dtype", "n"])
+    frame = summary.merge(pd.DataFrame([{"dtype": d, "n": n, "place": f"{d}, {n}"} for d in ("f16", "bf16") for n in LENGTHS]), how="cross")
+    keys = list(frame[["variant", "source", "dtype", "n"]].itertuples(index=False, name=None))
+    over_u = [float(normal["rel_l2"].get(key, math.nan)) / tables.UNIT_ROUNDOFF[key[2]] for key in keys]
+    equal = [100 * float(normal["bit_match"].get((variant, source, "f16", 4096), math.nan)) for variant, source, *_ in keys]
+    return drawn("errors", frame.assign(over_u=over_u, equal=equal, who=[_who(variant, source) for variant, source, *_ in keys]))
 
 
 def _hadacore(devices: list[Device]) -> str:
-    rows: dict[tuple[str, int], list[str]] = {}
-    sources: dict[str, None] = {}
-    for device in devices:
-        for row in accuracy.hadacore(device).itertuples():
-            if row.source != "emulated_a100":
-                sources[f"{row.source}, {_name(device).removesuffix(', emulated')}"] = None
-                cells = rows.setdefault((row.dtype, row.n), [f"{row.dtype}, n = {row.n}", significant(row.quoted), significant(row.kernel, 4)])
-                cells.append(f"{significant(row.rel_l2, 4)} ({100 * (row.ratio - 1):+.1f} %)")
-    return table(["", "quoted", "published kernel on an H200", *sources], rows.values(), numeric="rest")
+    parts = [accuracy.hadacore(d).query("source != 'emulated_a100'").assign(where=lambda f, d=d: f["source"] + ", " + _name(d).removesuffix(", emulated"))
+             for d in devices]  # fmt: skip
+    return drawn("hadacore", pd.concat(parts, ignore_index=True))
 
 
 def _a100(device: Device) -> dict | None:
@@ -506,18 +362,16 @@ def _a100(device: Device) -> dict | None:
 def _gains(device: Device) -> dict | None:
     every = pd.concat([accuracy.gains(device, d).assign(dtype=d) for d in ("f16", "bf16")], ignore_index=True)
     every = every[every["source"] != "emulated_a100"]
-    rows = [
-        [f"{_who(r.variant, r.source)}, {r.dtype}, n = {r.n}", *(f"{1e6 * v:.1f}" for v in (r.gain, r.gain_spread, r.predicted_gain)), f"{r.deviations:+.1f}"]
-        for r in every.itertuples()
-        if (r.variant, r.dtype, r.n) in GAINS and r.gain_spread > 0
-    ]
-    if not rows:
+    named = pd.MultiIndex.from_frame(every[["variant", "dtype", "n"]]).isin(GAINS)
+    shown = every[named & (every["gain_spread"] > 0)]
+    if shown.empty:
         return None
+    shown = shown.assign(who=[_who(r.variant, r.source) for r in shown.itertuples()])
     judged = every.dropna(subset=["deviations"])
     far = judged[judged["deviations"].abs() > 3]
     beyond = (far["gain"] - far["predicted_gain"]).abs() > 0.025 * far["dtype"].map(tables.UNIT_ROUNDOFF).astype(float)
-    return {"table": table(["normal data", "gain", "standard deviation", "predicted", "in standard deviations"], rows, numeric="rest"),
-            "rows": len(judged), "far": len(far), "places": ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples())),
+    places = ", ".join(dict.fromkeys(f"{r.dtype} n = {r.n}" for r in far.itertuples()))
+    return {"table": drawn("lattice", shown), "rows": len(judged), "far": len(far), "places": places,
             "farthest": judged["deviations"].loc[judged["deviations"].abs().idxmax()], "beyond": int(beyond.sum())}  # fmt: skip
 
 
@@ -563,12 +417,6 @@ def _rotation(device: Device) -> dict | None:
         return None
     gain, n = accuracy.rotation_gain(device), 4096
     part = gain[gain["n"] == n]
-    formats = tables.ordered(part["format"], accuracy.FORMATS)
-    rows = []
-    for name in tables.ordered(part["input"], accuracy.CONTINUOUS):
-        cells = part[part["input"] == name].set_index("format")[["rel_l2_plain", "rel_l2_rotated", "gain_db"]]
-        found = cells.reindex(formats).itertuples(index=False, name=None)
-        rows.append([name, *(f"{significant(plain, 2)} → {significant(rotated, 2)} ({gained:+.1f})" for plain, rotated, gained in found)])
     bulk = gain[gain["format"].isin(["e4m3", "nvfp4", "mxfp4"])]
     seen, adds = accuracy.transform_visibility(device, n), []
     for dtype in ("f16", "bf16"):
@@ -578,7 +426,7 @@ def _rotation(device: Device) -> dict | None:
                 low, high = own.iloc[0], own.iloc[-1]
                 adds.append(f"{dtype} to {fmt} {100 * low['added']:+.1f} % ({low['variant']}) to {100 * high['added']:+.1f} % ({high['variant']})")
     return {"n": n, "hurts": int((gain["gain_db"] < -0.5).sum()), "cases": len(gain), "most_e4m3": gain.groupby("format")["gain_db"].max()["e4m3"],
-            "table": table(["input", *formats], rows, numeric="rest"), "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()], "adds": adds}  # fmt: skip
+            "table": drawn("quantization", part), "bulk": bulk.loc[bulk["bulk_gain_db"].idxmax()], "adds": adds}  # fmt: skip
 
 
 def _attention(device: Device) -> dict | None:
@@ -588,8 +436,6 @@ def _attention(device: Device) -> dict | None:
     d, n = (128, 8448) if (128, 8448) in shapes else shapes[-1]
     frame = accuracy.attention_table(device, d, n)
     default = frame[frame["choice"] == "default"]
-    rows = [[r.method, significant(r.rmse), f"{significant(r.rmse_mean)} ± {significant(r.standard_error, 1)}", significant(r.rmse_spread, 2),
-             significant(r.published, 2), fixed(r.ratio)] for r in default.itertuples()]  # fmt: skip
     published = default.set_index("method")["published"]
     others = [f"{choice}: " + ", ".join(f"{r.method} {r.rmse / published.get(r.method, math.nan):.2f}" for r in part.itertuples())
               for choice, part in frame[frame["choice"] != "default"].groupby("choice", sort=False)]  # fmt: skip
@@ -597,7 +443,7 @@ def _attention(device: Device) -> dict | None:
     spread = fp8["rmse_spread"] / fp8["rmse_mean"]
     turned = default[default["variants"] > 1]
     return {"d": d, "n": n, "heads": int(frame["heads"].max()), "per_head": int(frame["rows_per_head"].max()), "others": "; ".join(others),
-            "table": table(["method", "RMSE", "mean", "spread", "published", "ratio"], rows, numeric="rest"),
+            "table": drawn("attention", default),
             "spread": f"{100 * spread.min():.0f} to {100 * spread.max():.0f} %" if len(spread) else NONE,
             "turned": (int(turned["variants"].max()), float((turned["high"] / turned["low"] - 1).max())) if len(turned) else None}  # fmt: skip
 
@@ -641,10 +487,11 @@ def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
             lengths = {d: {n for e in variant["support"] if e["dtype"] == d for n in e["n"]} for d in dtypes}
             placements = {entry["placement"] for entry in variant["support"] if entry["n"]}
             places = " / ".join("yes" if p in placements else "no" for p in ("in", "out")) if placements else NONE
-            rows.append([escaped(variant["name"]), variant["memory"], *(_powers(lengths[d]) if lengths[d] else NONE for d in dtypes), places])
+            row = {"variant": variant["name"], "memory": variant["memory"], "places": places}
+            rows += [row | {"dtype": d, "lengths": _powers(lengths[d]) if lengths[d] else NONE} for d in dtypes]
             if not placements:
                 reasons.append((variant["name"], next(r["reason"] for s in variant["support"] for r in s["refused"])))
-        support = table(["variant", "runs on", *dtypes, "in place / out of place"], rows, numeric=False)
+        support = drawn("support", pd.DataFrame(rows))
         return render("variants.md.j2", machine=listing["machine"], support=support, reasons=reasons, special=_special_support(devices))
     except (KeyError, TypeError, StopIteration) as error:
         raise ResultsError(f"the support list lacks {error}") from None
@@ -658,8 +505,7 @@ def _special_support(devices: Sequence[Device]) -> str:
     rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
     kept = rows[rows["takes"] != ""].drop_duplicates()
     lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
-    return table(["variant", "dtype", "result", "placement", "n"],
-                 [[escaped(r.variant), r.dtype, escaped(r.output), r.placement, n] for r, n in zip(kept.itertuples(), lengths)], numeric=False)  # fmt: skip
+    return drawn("special-support", kept.assign(lengths=lengths))
 
 
 def _powers(ns: set[int]) -> str:
@@ -672,14 +518,43 @@ def _powers(ns: set[int]) -> str:
 
 # Page, the section of it that is generated, its template, and the way to the repository's root. Pages but README.md may be absent.
 SECTIONS = (
-    ("README.md", "results", "README", ""), ("docs/ladder.md", "ladder", "ladder", "../"), ("docs/linear.md", "measured", "linear", "../"),
-    ("docs/several_gpus.md", "measured", "several_gpus", "../"), ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
+    ("README.md", "results", "README", ""),
+    ("docs/ladder.md", "ladder", "ladder", "../"),
+    ("docs/linear.md", "measured", "linear", "../"),
+    ("docs/several_gpus.md", "measured", "several_gpus", "../"),
+    ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
     ("variants/kronecker/README.md", "measured", "kronecker", "../../"),
 )
 # Of these the page shows shares of the copy and errors at three lengths: variant, dtype.
 MEASURED = {"butterflies": ("butterflies", "f32"), "hadacore": ("hadacore", "f16"), "kokkos": ("kokkos_cuda", "f16"), "mma_split": ("mma_split", "f16"),
             "naive": ("naive", "f16"), "warp_shuffle": ("warp_shuffle", "f16"), "wgmma": ("wgmma", "f16")}  # fmt: skip
+BESIDE = {"factors": (768, 14336, 28672, 22016, 13696), "matmul": (768, 2880, 7168, 14336)}  # times beside those of kronecker, at these n
 MEASURED_N = (1024, 8192, 32768)  # fmt: skip
+
+
+def measured_sections(devices: list[Device], device: Device | None) -> dict[str, str]:
+    """The measured section of a variant's page by the variant's folder. `device`: the run that speaks for the headline."""
+    found = {}
+    for folder, (variant, dtype) in MEASURED.items() if device else ():
+        frame = tables.every_share(device, dtype)
+        frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
+        found[folder] = render("measured.md.j2", device=device, what="Share of the copy limit, in place", table=drawn("measured", frame, dtype=dtype))
+    for variant, ns in BESIDE.items():
+        for run in devices:
+            frame = tables.beside_variant(run, variant, "kronecker")
+            if (frame["rows"] == 1).any():
+                what = "f16 in place: time, and that over the time of `kronecker` in the same run"
+                found[variant] = render("measured.md.j2", device=run, what=what, table=drawn("beside", frame[frame["n"].isin(ns)]))
+                break
+    host = newest(devices, lambda d: {"cpu", "cpu_f64", "kokkos_openmp"} <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))
+    if host:
+        frame = tables.correct(host.results, mode="host", layout="in place")
+        frame = frame[(frame["elements"] == frame["elements"].max()) & (frame["n"] == frame["n"].min())]
+        what = (
+            f"n = {frame['n'].iloc[0]}, {tables.binary(int(frame['elements'].iloc[0]))} elements in place on {host.newest.context['host']['threads']} threads"
+        )
+        found["cpu"] = render("measured.md.j2", device=host, what=what, table=drawn("host", frame))
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -701,17 +576,16 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
         if path.is_file() or section == "results":
             found[path] = replace_section(read_text(path), section, render(f"{template}.md.j2", up=up, **values))
     device = values["device"]
+    for folder, text in measured_sections(devices, device).items():
+        path = root / "variants" / folder / "README.md"
+        if path.is_file():
+            found[path] = replace_section(read_text(path), "measured", text)
     if device is not None:
-        for folder, (variant, dtype) in MEASURED.items():
-            path = root / "variants" / folder / "README.md"
-            if path.is_file():
-                text = render("measured.md.j2", device=device, table=measured_table(device, variant, dtype))
-                found[path] = replace_section(read_text(path), "measured", text)
-        for drawn in (charts.speed(device), charts.error_against_speed(device)):
+        for drawn in (speed(device), error_against_speed(device)):
             found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
-        profiled = [f for f in folders if f.has("profile.csv") and f.device == device.name]
-        if profiled:
-            found[root / "analysis" / "FINDINGS.md"] = findings_page(device, profiled[-1])
+        with_profile = [f for f in folders if f.has("profile.csv") and f.device == device.name]
+        if with_profile:
+            found[root / "analysis" / "FINDINGS.md"] = findings_page(root, device, with_profile[-1])
     measured = {d.name: d for d in reversed(devices) if len(d.accuracy)}  # the newest of each device
     if measured:
         found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])

@@ -14,12 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from . import charts
 from .load import ELEMENT_BYTES, ResultsError
 from .ncu import STALLS, identity
 from .schema import Strict, read_json
-from .static_code import COLUMNS as STATIC_COLUMNS
-from .static_code import load_static
 from .tables import IN_L2
 
 # Per resource: the peak kernels whose greatest rate is the peak, and what the rate counts, per what.
@@ -334,31 +331,3 @@ def peaks_table(profile: Profile) -> pd.DataFrame:
     """What the roofline divides by: columns resource, peak, unit."""
     words = {name: what for name, (_, what) in RESOURCES.items()} | {"blocks": "blocks started a nanosecond"}
     return pd.DataFrame([{"resource": name, "peak": f"{value:.3g}", "unit": words[name]} for name, value in profile.peaks.items()])
-
-
-def print_profile(profile: Profile, studies: list[str]) -> None:
-    print(profile.label)
-    print(f"ncu {profile.about['ncu']}, {profile.about['kernels']} kernels, {profile.about['seconds']:.0f} s")
-    if "roofline" in studies:
-        print("\npeaks of this device, by kernels that do nothing else, in the same run")
-        print(peaks_table(profile).to_string(index=False))
-    for study in studies:
-        if study in profile.about["studies"]:
-            print(f"\n{study}")
-            print(charts.table("profile", profile.problems, [*PROBLEM_COLUMNS, *STUDY_COLUMNS[study]]).text())
-    for name in profile.about["missing"]:
-        print(f"not given by ncu {profile.about['ncu']}: {name}")
-
-
-def print_static(folder: Path, profile: Profile | None) -> None:
-    """The compiled kernels: those that were profiled where there is a profile, else all of the variants."""
-    table = load_static(folder)
-    if table is None:
-        print("\nno static study in this folder")
-        return
-    print(f"\nstatic: {len(table)} kernels, {int((table['local'] > 0).sum())} of them touch local memory (spills)")
-    if profile is not None:
-        table = table[table["symbol"].isin(profile.kernels["symbol"])]
-    table = table[table["variant"] != ""].drop_duplicates(["variant", "kernel"])
-    table = table.assign(kernel=table["kernel"].str.slice(0, 64))
-    print(charts.table("static", table, [c for c in STATIC_COLUMNS if c not in ("symbol", "arch", "local_bytes")]).text())

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from . import accuracy, charts, layers, profile, tables
+from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, Chart, Table, by_style, category, chart, columns_of, kinds, rule, table
 from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, newest, runs, timed_on_gpu, write_text
 from .tables import byte_text
@@ -157,11 +157,40 @@ def each(build: Callable[[Device], Parts]) -> Callable[[list[Device]], Parts]:
     return build_all
 
 
+def speed(device: Device) -> Chart:
+    """Bytes moved per second by row length, against a copy and the published kernels."""
+    frame = tables.speed_lines(device, "f16", "replay", 64)
+    frame = frame.assign(rate=frame["rate"] / 1e12)
+    names = tables.ordered(frame["who"], ["copy", "fwht::transform"])
+    known = {"copy": ("#777777", [4, 3]), "fwht::transform": ("#0072B2", [1, 0])}
+    other = iter((("#D55E00", [1, 0]), ("#E69F00", [6, 3])))
+    style = [known.get(name) or next(other) for name in names]
+    encoding = {
+        "x": charts.field("n", "row length n", log=2, axis_format="d"),
+        "y": charts.field("rate", "TB/s", zero=True),
+        "color": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[0] for s in style]}},
+        "strokeDash": {"field": "who", "type": "nominal", "title": None, "scale": {"domain": names, "range": [s[1] for s in style]}},
+    }
+    return chart("speed", frame, "line", encoding, facet="regime", columns=2, width=340)
+
+
+def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
+    """Every variant's error over its share of the limit, a panel per regime."""
+    charts.assign(device.variants)
+    frame = tables.error_against_speed(device, dtype)
+    encoding = {
+        "x": charts.field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
+        "y": charts.field("over_ideal", "error / one rounding", zero=True),
+    } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
+    mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.9}
+    return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
+
+
 def published_parts(devices: list[Device]) -> Parts:
     device = newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0)
     if device is not None:
-        yield charts.speed(device)
-        yield charts.error_against_speed(device)
+        yield speed(device)
+        yield error_against_speed(device)
         both = tables.beside_published(device)
         yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
         yield table("paper", tables.published_speedups(device))
@@ -321,7 +350,7 @@ def accuracy_parts(devices: list[Device]) -> Parts:
     def experiments(device: Device) -> Parts:
         if any(len(device.tables.get(t, ())) for t in accuracy.TABLES):
             yield from accuracy_charts(device)
-            yield from (table(id, frame) for id, frame in accuracy.report_tables(device) if len(frame))
+            yield from (table(id, frame) for id, frame in accuracy_tables(device) if len(frame))
 
     parts = list(each(experiments)(devices)) or each(lambda d: iter([_error_chart(d)]))(devices)
     yield from parts
@@ -357,14 +386,36 @@ def accuracy_charts(device: Device) -> Parts:
                     {"y": category("method"), "x": charts.field("rmse", "RMSE", log=10)}, layers=[tick], width=420, height=170)  # fmt: skip
 
 
+def with_words(findings: pd.DataFrame) -> pd.DataFrame:
+    """`accuracy.findings` with each cause in words."""
+    return findings.assign(words=[PARTS["causes"].get(cause, "none of the known causes") for cause in findings["cause"]])
+
+
+def accuracy_tables(device: Device) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Id (templates/parts.toml) and data of every table that the report shows."""
+    yield (
+        "must-hold",
+        pd.DataFrame([{"words": r.words, "holds": "holds" if r.holds else "DOES NOT HOLD", "detail": r.detail} for r in accuracy.requirements(device)]),
+    )
+    yield "ratio-summary", accuracy.ratio_summary(device)
+    yield "deviations", with_words(accuracy.findings(device))
+    yield "gains", pd.concat([accuracy.gains(device, dtype).assign(dtype=dtype) for dtype in ("f16", "bf16", "f32")], ignore_index=True)
+    queries = {"probes": ("probes.csv", accuracy.probe_summary), "overflow": ("overflow.csv", accuracy.overflow_onset),
+               "rotation-table": ("quantization.csv", accuracy.rotation_gain), "visibility": ("quantization.csv", accuracy.transform_visibility)}  # fmt: skip
+    yield from ((id, query(device)) for id, (name, query) in queries.items() if len(device.tables[name]))
+    shapes = [accuracy.attention_table(device, d, n).assign(d=d, n=n) for d, n in accuracy.attention_shapes(device)]
+    yield "attention-table", pd.concat(shapes, ignore_index=True) if shapes else pd.DataFrame()
+    yield "accuracy-all", device.accuracy
+
+
 def profile_parts(devices: list[Device]) -> Parts:
     for folder in (f for d in devices for f in d.folders):
         found = profile.load_profile(folder.path, folder.context)
         parts: list[Chart | Table] = [] if found is None else [*profile_charts(found), table("profile", found.problems, profile.REPORT_COLUMNS)]
-        static = profile.load_static(folder.path)
+        static = static_code.load_static(folder.path)
         if static is not None:
             kernels = static[static["variant"] != ""].drop_duplicates(["variant", "kernel"])
-            parts.append(table("static", kernels, [c for c in profile.STATIC_COLUMNS if c != "symbol"]))
+            parts.append(table("static", kernels, [c for c in static_code.COLUMNS if c != "symbol"]))
         yield from (replace(part, id=f"{part.id}-{folder.name}", title=f"{part.title} ({folder.name})") for part in parts)
 
 

@@ -295,19 +295,25 @@ def regime_sizes(device: Device, dtype: str, *, compared=False) -> list[Size]:
     return sizes(known if compared and len(known) else rows, dtype, device.l2_bytes)[::-1]
 
 
-def comparison(device: Device, dtype: str) -> dict[tuple[Size, str], pd.Series]:
-    """OWN at one size per regime, columns by n: (Size, "share"), and (Size, method) with times of mode replay over ours."""
-    columns: dict[tuple[Size, str], pd.Series] = {}
-    both = beside_published(device)
-    both = both[(both["dtype"] == dtype) & (both["mode"] == "replay")]
-    for size in regime_sizes(device, dtype, compared=True):
-        rows = own_rows(device, dtype)
-        rows = rows[(rows["elements"] == size.elements) & (rows["mode"] == size.mode)].drop_duplicates("n")
-        columns[size, "share"] = rows.set_index("n")["fraction_of_limit"]
-        for method in PUBLISHED:
-            part = both[(both["method"] == method) & (both["elements"] == size.elements)]
-            columns[size, method] = part.drop_duplicates("n").set_index("n")["ratio"]
-    return columns
+def comparison(device: Device, dtype: str) -> pd.DataFrame:
+    """OWN at one size per regime: n, `label` and `place` of the size, fraction_of_limit, and under the name of each published kernel
+    its time of mode replay over ours."""
+    own, both = own_rows(device, dtype), beside_published(device)
+    both = both[(both["dtype"] == dtype) & (both["mode"] == "replay")].drop_duplicates(["elements", "n", "method"])
+    ratios = both.pivot(index=["elements", "n"], columns="method", values="ratio").reindex(columns=list(PUBLISHED))
+    parts = [_of_size(own, size).assign(label=size.label, place=size.title(dtype)) for size in regime_sizes(device, dtype, compared=True)]
+    return pd.concat(parts or [own.assign(label="", place="")]).join(ratios, on=["elements", "n"])
+
+
+def _of_size(rows: pd.DataFrame, size: Size) -> pd.DataFrame:
+    return rows[(rows["elements"] == size.elements) & (rows["mode"] == size.mode)].drop_duplicates(["variant", "n"])
+
+
+def own_by_size(device: Device, dtype: str) -> pd.DataFrame:
+    """OWN at one size per regime, from small to DRAM: `place`, and the error of its n, `over_ideal`."""
+    own = own_rows(device, dtype)
+    parts = [_of_size(own, s).assign(place=f"{s.label}: {binary(s.elements)} elements, {s.bytes(dtype)}, {s.mode}") for s in regime_sizes(device, dtype)[::-1]]
+    return pd.concat(parts or [own.assign(place="")]).merge(errors(device)[["variant", "dtype", "n", "over_ideal"]], how="left")
 
 
 def covers_widths(device: Device) -> bool:
@@ -318,8 +324,8 @@ def covers_widths(device: Device) -> bool:
 
 def covers_published(device: Device) -> bool:
     """Whether the comparison has every regime: the run that README and docs/results.md show."""
-    compared = {size.label for (size, what), column in comparison(device, "f16").items() if what in PUBLISHED and len(column)}
-    return compared == {"DRAM", "L2", "small"}
+    frame = comparison(device, "f16")
+    return set(frame.loc[frame[list(PUBLISHED)].notna().any(axis=1), "label"]) == {"DRAM", "L2", "small"}
 
 
 # --------------------------------------------------------------------------------------------------------- other queries
@@ -340,6 +346,15 @@ def shares(device: Device, dtype: str, size: Size) -> pd.DataFrame:
     rows = rows[rows["elements"] == size.elements].drop_duplicates(["variant", "n"])
     table = rows.pivot(index="n", columns="variant", values="fraction_of_limit")
     return table[[v for v in device.variants if v in table.columns]]
+
+
+def every_share(device: Device, dtype: str) -> pd.DataFrame:
+    """`shares` at one size per regime as rows: label, place, variant, n, share, and `over_ideal`, the error over one rounding."""
+    parts = [shares(device, dtype, s).melt(var_name="variant", value_name="share", ignore_index=False).reset_index()
+             .assign(label=s.label, place=f"{s.label}: {binary(s.elements)} elements") for s in regime_sizes(device, dtype)]  # fmt: skip
+    over = errors(device)
+    frame = pd.concat(parts or [pd.DataFrame(columns=["n", "variant", "share", "label", "place"])]).dropna(subset=["share"])
+    return frame.merge(over.loc[over["dtype"] == dtype, ["variant", "n", "over_ideal"]], how="left")
 
 
 def by_width(device: Device) -> pd.DataFrame:
@@ -364,6 +379,20 @@ def _with_widths(device: Device) -> pd.DataFrame:
     return rows[(rows["encoding"] == "") & (rows["layout"] == "in place") & rows["dtype"].isin(dtypes)]
 
 
+def beside_variant(device: Device, variant: str, other: str, dtype: str = "f16") -> pd.DataFrame:
+    """Plain results of `variant` in place at three places (one row, the L2, DRAM), with `ratio`, its time over that of `other`."""
+    rows = correct(device.results, dtype=dtype, layout="in place", encoding="").sort_values("elements", ascending=False, kind="stable")
+    sizes = [regime(e * ELEMENT_BYTES[dtype], device.l2_bytes) for e in rows["elements"]]
+    wanted = {("L2", "alternating"): "L2, alternating", ("DRAM", "replay"): "DRAM, replay"}
+    rows = rows.assign(place=["one row, replay" if r == 1 and m == "replay" else wanted.get((s, m), "") for r, s, m in zip(rows["rows"], sizes, rows["mode"])])
+    rows = rows[rows["place"] != ""]
+    own, theirs = (rows[rows["variant"] == name] for name in (variant, other))
+    own = own.drop_duplicates(["n", "place"]).sort_values(["rows", "n"])
+    key = ["operator", "rows", "mode"]
+    both = own.merge(theirs[[*key, "time_us"]].drop_duplicates(key).rename(columns={"time_us": "other_us"}), on=key, how="left")
+    return both.assign(ratio=both["time_us"] / both["other_us"])
+
+
 DECODE_ROWS = 256  # at most; the grid `widths` has 1, 16 and 256
 
 
@@ -373,6 +402,17 @@ def decode(device: Device) -> pd.DataFrame:
     rows = rows[rows["mode"] == "replay"]
     counts = rows.loc[(rows["family"] == "width") & (rows["rows"] <= DECODE_ROWS), "rows"].unique()
     return best(rows[rows["rows"].isin(counts)])
+
+
+def widths(device: Device, dtype: str, ns: Iterable[int] = ()) -> pd.DataFrame:
+    """By row length m 2^k, all or `ns`: the best variant in DRAM, in the L2, and for a few rows (`few`), with `place`, and of all three the
+    largest error (`worst`) and the `names` of the best variants."""
+    wide, few = by_width(device), decode(device).sort_values("rows", kind="stable")
+    few = few.assign(few=True, place=[f"{r} row{'s' * (r > 1)}, µs" for r in few["rows"]], over_ideal=few["rel_l2"] / ideal_error(dtype))
+    frame = pd.concat([wide.assign(few=False, place=wide["size"]), few], ignore_index=True)
+    frame = frame[(frame["dtype"] == dtype) & (frame["family"] == "width") & (frame["n"].isin(list(ns)) if ns else True)]
+    groups = frame.groupby("n")
+    return frame.assign(worst=groups["over_ideal"].transform("max"), names=frame["n"].map(groups["variant"].agg(lambda v: ", ".join(dict.fromkeys(v)))))
 
 
 def support(device: Device, *, special=False) -> pd.DataFrame:
@@ -419,7 +459,8 @@ def beside_peers(device: Device) -> pd.DataFrame:
     key = [c for c in PROBLEM if c != "elements"]
     others = ok[ok["peer"].astype(bool)][["variant", *key, "time_us", "rel_l2"]]
     both = best(device.results).merge(others.rename(columns={"variant": "peer_name"}), on=key, suffixes=("", "_peer"))
-    both = both.assign(peer=both["peer_name"].astype(str).str.removeprefix("peer:"), ratio=both["time_us_peer"] / both["time_us"])
+    both = both.assign(peer=both["peer_name"].astype(str).str.removeprefix("peer:"), ratio=both["time_us_peer"] / both["time_us"],
+                       peer_over_ideal=both["rel_l2_peer"] / both["dtype"].map(ideal_error).astype(float))  # fmt: skip
     return both.rename(columns={"time_us_peer": "peer_us", "rel_l2_peer": "peer_rel_l2"}).sort_values(["peer", *key], key=display_rank, ignore_index=True)
 
 

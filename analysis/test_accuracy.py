@@ -307,14 +307,14 @@ def test_charts_and_tables_hold_the_numbers_of_the_folder(device):
     assert len(drawn["ratios"].frame) == len(accuracy.ratios(device))
     methods = drawn["attention"].frame.set_index("method")
     assert methods["rmse"]["fp8_baseline"] == 2.5e-2 and methods["published"]["fp8_baseline"] == 2.4e-2
-    shown = dict(accuracy.report_tables(device))
+    shown = dict(report.accuracy_tables(device))
     assert len(shown["accuracy-all"]) == len(device.accuracy)
     assert set(shown["must-hold"]["holds"]) == {"holds"} and len(shown["attention-table"]) == 6
     assert shown["probes"]["fraction_bits"].item() == 25
 
 
 def test_every_column_of_a_table_is_there(device):
-    for id, frame in accuracy.report_tables(device):
+    for id, frame in report.accuracy_tables(device):
         assert {name for name, _, _ in charts.table(id, frame).columns} <= set(frame.columns), id
 
 

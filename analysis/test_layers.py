@@ -183,9 +183,7 @@ def parallel_writer(writer: FolderWriter | None = None) -> FolderWriter:
                 writer.tables["tensor_parallel_pieces.csv"].append(
                     key | {"variant": "w4", "piece": piece, "time_us": time / 2, "min_us": 1, "max_us": 99, "layers": 20, "replays": 25}
                 )
-            writer.tables["tensor_parallel_model.csv"].append(
-                key | {"source": "assumed", "gemms_us": 1, "between_us": 2, "reduce_us": 3, "model_us": 6}
-            )
+            writer.tables["tensor_parallel_model.csv"].append(key | {"source": "assumed", "gemms_us": 1, "between_us": 2, "reduce_us": 3, "model_us": 6})
     return writer
 
 
@@ -241,30 +239,35 @@ def test_a_run_without_them_has_none_of_these_sections(tmp_path):
 
 
 def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
-    text = pages.linear_table(device_of(linear_writer(), tmp_path / "linear"))
+    text = pages.drawn("linear", layers.headline(device_of(linear_writer(), tmp_path / "linear")))
     assert "| n = k, m | limit | `ours` | `w4a16_splitk` | `w4a16_data_parallel` | `dense_fp16` |" in text
     assert "| 4096, 1 | 4.00 | 5.0 (80 %) | 15.0 (27 %) | 30.0 (13 %) | 12.0 (33 %) |" in text
     assert "| 4096, 64 | 4.00 | 16.0 (25 %) | – | – | 12.0 (33 %) |" in text
     device = device_of(parallel_writer(), tmp_path / "parallel")
-    assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.speedup_table(device)
-    assert "| llama-70b, 16 | 2.0 |" in pages.rotation_table(device)
+    assert "| llama-70b, 1 | 60.0 | 48.0 | 1.25 | 1.81 |" in pages.drawn("speedup", layers.algorithms(device))
+    assert "| llama-70b, 16 | 2.0 |" in pages.drawn("rotation", layers.rotations_added(device))
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
     assert "2 NVIDIA H200 linked by NVLink" in text and "Layers take 1.25 to 1.25 times the bound" in text and "20261120T100000Z_0123456789_h200" in text
     for template, words in (("linear", "No complete results folder with `linear.csv`"), ("several_gpus", "No results folder with `tensor_parallel.csv`")):
         assert words in pages.render(f"{template}.md.j2", **pages.layer_values([]))
 
 
+def readme(wide, fused, linear, parallel):
+    values = pages.results_values([device for device in (wide, fused, linear, parallel) if device])
+    return pages.render("README.md.j2", up="", **values | {"wide": wide, "fused": fused, "linear": linear, "parallel": parallel})
+
+
 def test_the_readme_has_a_line_for_each_part_that_was_measured(wide, tmp_path):
     linear, parallel = device_of(linear_writer(), tmp_path / "linear"), device_of(parallel_writer(), tmp_path / "parallel")
-    text = pages.overview_table(wide, None, linear, parallel)
+    text = readme(wide, None, linear, parallel)
     assert "in f16, DRAM: 75 % of a copy, the median of 1 lengths (75 % to 75 %); error at most 1.21 roundings" in text
     assert "time of cuBLAS in fp16 over ours, 1 to 32 tokens, n = k from 4096 to 4096: 2.40 to 2.40" in text  # 64 tokens are another matter
     assert "MLP over 2 GPUs" in text and "1 to 16 tokens: 1.25 to 1.25" in text and "rotate and quantize" not in text
-    assert pages.overview_table(None, None, None, None) == ""
+    assert "| more |" not in readme(None, None, None, None)
 
 
 def test_tables_of_widths_and_fused_output(wide, tmp_path):
-    text = pages.width_table(wide, "f16")
+    text = pages.drawn("widths", tables.widths(wide, "f16"), dtype="f16")
     assert "| f16: n | operator | DRAM, replay | 1 row, µs | error | best |" in text and "| 14336 | 28x512 | 75 % | 2.00 | 1.21 | kronecker |" in text
     assert pages.width_ranges(wide) == ["DRAM, replay, f16: 75 % to 75 % of a copy over 1 row lengths, 75 % in the middle"]
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
@@ -278,7 +281,7 @@ def test_tables_of_widths_and_fused_output(wide, tmp_path):
         writer.measure(variant, "f16", 3584, 3584 * 18725, "replay", **row)
     wider = device_of(writer, tmp_path / "wider")
     assert "| int8:row, f16 | DRAM, replay | 50 %, × 1.50 |" in pages.fused_table(wider, widths=True) and "int8:row" not in pages.fused_table(wider)
-    assert "DRAM: time of two launches over ours, e4m3:row 1.50 to 1.50" in pages.overview_table(None, fused, None, None)
+    assert "DRAM: time of two launches over ours, e4m3:row 1.50 to 1.50" in readme(None, fused, None, None)
     lines = pages._special_support([wide, fused]).splitlines()[2:]
     assert sorted(lines) == [
         "| auto | f16 | rows | in place | 14336 |", "| kronecker | f16 | rows | in place | 14336 |", "| mma_split | f16 | e4m3 | in place | 512 |",

@@ -4,9 +4,10 @@ import json
 import re
 import subprocess
 
+import pandas as pd
 import pytest
 
-from analysis import charts, load, pages, tables
+from analysis import charts, load, pages, report, tables
 from analysis.cli import main
 from analysis.conftest import gpu_folder
 from analysis.load import ResultsError
@@ -241,13 +242,13 @@ def test_the_newest_run_that_covers_the_comparison_speaks(repository):
 
 def test_charts_are_drawn_from_the_data(repository):
     (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
-    speed = charts.speed(device)
+    speed = report.speed(device)
     own = tables.own_rows(device, "f16").set_index(["n", "elements", "mode"]).loc[(4096, 1 << 28, "replay")]
     row = speed.frame[(speed.frame["n"] == 4096) & (speed.frame["who"] == "fwht::transform") & speed.frame["regime"].str.startswith("DRAM")]
     assert row["rate"].item() == pytest.approx(own["useful_bytes"] / own["time_us"] / 1e6)
     assert set(speed.frame["who"]) == {"copy", "fwht::transform", "HadaCore, published", "fast-hadamard-transform, published"}
     assert charts.svg(speed).startswith("<svg") and "HadaCore, published" in charts.svg(speed)
-    points = charts.error_against_speed(device).frame
+    points = report.error_against_speed(device).frame
     assert "auto" not in set(points["variant"]) and set(points["regime"]) == {"DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB"}
 
 
@@ -279,3 +280,34 @@ def test_the_ladder_shows_the_shares_of_every_rung(repository):
     page.write_text("# Ladder\n")
     with pytest.raises(ResultsError, match="needs the markers"):
         pages.pages(repository)
+
+
+def test_a_table_is_what_its_declaration_says(monkeypatch):
+    declared = {"by": "n", "across": "size", "sort": "lines places", "merge": True, "first": [["{{ unit }}", "{{ n }}"]],
+                "cells": [["{{ size }}", "{{ time | fixed1 }}"]],
+                "last": [["which", "{{ name | md }}"]]}  # fmt: skip
+    monkeypatch.setitem(charts.PARTS["pages"], "x", declared)
+    rows = [{"n": 8, "size": 2, "time": 1.0, "name": "a|b"}, {"n": 4, "size": 1, "time": 3.0, "name": "c"}, {"n": 2, "size": 1, "time": 3.0, "name": "c"}]
+    text = pages.drawn("x", pd.DataFrame(rows), unit="n")
+    assert text == "| n | 1 | 2 | which |\n| --- | ---: | ---: | ---: |\n| 2, 4 | 3.0 | – | c |\n| 8 | – | 1.0 | a\\|b |"
+    assert pages.drawn("x", pd.DataFrame(), unit="n") == ""
+
+
+def test_findings_quote_the_variants_own_page(tmp_path):
+    page = tmp_path / "variants" / "naive" / "README.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# naive\n\n**Idea.** x\n\n**What limits it.** Passes over [memory](../a.md).\n\nAnd more.\n\n**Measured**\n")
+    assert pages.card_words(tmp_path, "naive") == pages.card_words(tmp_path, "naive_published") == "Passes over memory.\n\nAnd more."
+    assert pages.card_words(tmp_path, "nai") == pages.card_words(tmp_path, "other") == ""
+
+
+# Lowest first: a module knows those before it.
+ORDER = ("schema", "legacy", "load", "tables", "layers", "accuracy", "ncu", "static_code", "profile", "tune", "charts", "report", "pages", "cli")
+
+
+def test_modules_know_those_below_them_alone():
+    for place, name in enumerate(ORDER):
+        text = (load.ROOT / "analysis" / f"{name}.py").read_text()
+        known = set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE))
+        known.update(module for line in re.findall(r"^from \. import (.*)$", text, re.MULTILINE) for module in line.split(", "))
+        assert not known & set(ORDER[place:]), name

@@ -302,3 +302,13 @@ def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
         return tables.covers_widths(load([writer.write(tmp_path / name)])[0])
 
     assert lengths("widths", placement="in") and not lengths("fused", placement="out")
+
+
+def test_times_beside_another_variant_by_place(tmp_path):
+    writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+    for variant, time in (("factors", 12.0), ("kronecker", 4.0)):
+        for rows, mode, factor in ((1, "replay", 1), (1 << 10, "alternating", 2), (1 << 16, "replay", 3), (1 << 16, "alternating", 9)):
+            writer.measure(variant, "f16", 14336, 14336 * rows, mode, operator="28x512", time_us=time * factor, limit_us=2, fraction_of_limit=2 / time / factor)
+    (device,) = load([writer.write(tmp_path / "20261120T100000Z_0123456789_h200")])
+    found = tables.beside_variant(device, "factors", "kronecker").set_index("place")
+    assert dict(found["time_us"]) == {"one row, replay": 12, "L2, alternating": 24, "DRAM, replay": 36} and set(found["ratio"]) == {3.0}

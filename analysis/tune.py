@@ -89,9 +89,7 @@ def table_text(*paths: Path, allow_dirty: bool = False) -> str:
     found = choices(results)
     lengths = found.groupby("dtype")["n"].nunique()
     if (lengths < LEAST_LENGTHS).any():
-        raise ResultsError(
-            f"{names} has {lengths.min()} row lengths in {lengths.idxmin()}, a tuning table needs {LEAST_LENGTHS}; ./testbed tune measures them"
-        )
+        raise ResultsError(f"{names} has {lengths.min()} row lengths in {lengths.idxmin()}, a tuning table needs {LEAST_LENGTHS}; ./testbed tune measures them")
     return "\n".join(lines) + "\n" + found.to_csv(index=False, lineterminator="\n")
 
 

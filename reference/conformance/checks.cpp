@@ -59,9 +59,12 @@ std::span<const Check> all_checks() {
 
 void run(const Check& check, ConformanceRun& session) {
   try {
-    check.run(session);
-  } catch (const std::exception& error) {
-    session.fail(std::string("exception: ") + error.what());
+    try {
+      check.run(session);
+    } catch (const std::exception& error) {
+      session.fail(std::string("exception: ") + error.what());
+    }
+  } catch (const FirstFailure&) {  // the report has it
   }
 }
 

@@ -87,12 +87,12 @@ Bytes rounded_sums(const Problem& problem, const Numerics& numerics, const IntMa
   return want;
 }
 
-/// All columns of short rows; of long ones the first, the last, those at the ends of blocks, some others.
-std::vector<std::int64_t> telling_columns(const Operator& op) {
-  constexpr std::int64_t kShort = 1024;
+/// All columns of rows up to `all_up_to`; of others the first, the last, those at the ends of blocks, some
+/// more.
+std::vector<std::int64_t> telling_columns(const Operator& op, std::int64_t all_up_to) {
   const std::int64_t n = op.n();
   std::set<std::int64_t> columns{0, n - 1};
-  for (std::int64_t i = 0; n <= kShort && i < n; ++i)
+  for (std::int64_t i = 0; n <= all_up_to && i < n; ++i)
     columns.insert(i);
   std::int64_t right = n;
   for (const Factor& factor : op.factors()) {
@@ -119,13 +119,15 @@ bool promises_integers(ConformanceRun& session, const Plan& plan) {
 
 }  // namespace
 
-// One-hot rows name the entries of the matrix, which are known by its definition alone.
+// One-hot rows name the entries of the matrix, which are known by its definition alone: without a scale every
+// entry of short operators; with it, which rounds the same entries, fewer.
 void operator_entries(ConformanceRun& session) {
   constexpr std::int64_t kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
   for (const Operator& op : session.operators()) {
     const ExactOperator exact = exact_operator(op, session.dtype());
-    const std::vector<std::int64_t> columns = telling_columns(op);
-    for (const Problem& problem : exact_problems(session, op, static_cast<std::int64_t>(columns.size()))) {
+    for (Problem problem : exact_problems(session, op, 1)) {
+      const std::vector<std::int64_t> columns = telling_columns(op, problem.scale == 1.0 ? 1024 : 64);
+      problem.rows = static_cast<std::int64_t>(columns.size());
       const std::unique_ptr<Plan> plan = session.plan(problem);
       if (!promises_integers(session, *plan)) continue;
       IntMatrix input = IntMatrix::Zero(problem.rows, problem.n()), sums = input;

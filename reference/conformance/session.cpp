@@ -116,6 +116,7 @@ ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const Device
 void ConformanceRun::fail(std::string message) {
   ++report_.failure_count;
   if (report_.failures.size() < Report::kMostFailures) report_.failures.push_back(std::move(message));
+  if (stops_) throw FirstFailure();
 }
 
 void ConformanceRun::expect_same(const Bytes& before, const Bytes& after, std::int64_t begin,

@@ -123,6 +123,8 @@ class ConformanceRun {
                                const Execution& how = {});
 
   void fail(std::string message);
+  /// From now on a check ends with its first failure: enough to know that it fails.
+  void stop_at_first_failure() { stops_ = true; }
   void skip(std::string reason) { ++report_.skipped[std::move(reason)]; }
   void count_case() { ++report_.cases; }
   const Report& report() const { return report_; }
@@ -152,7 +154,11 @@ class ConformanceRun {
   std::vector<std::int64_t> sizes_, large_sizes_;
   std::vector<Operator> operators_, asked_operators_;
   Report report_;
+  bool stops_ = false;
 };
+
+/// How a check ends that stops at its first failure; run() takes it.
+struct FirstFailure {};
 
 /// Storage for the problem, every byte 0xFF: a NaN wherever no input is written.
 Bytes blank(const Problem& problem, std::int64_t rows_behind = 0);
