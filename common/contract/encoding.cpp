@@ -308,8 +308,8 @@ void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows) {
   validate(encoding, n);
   if (encoding.is_plain()) return;
   if (rows < 0 || rows > kMostElements / n) {
-    throw BadRequest(concat("encoding ", to_string(encoding), ": rows=", rows, " of n=", n,
-                            " must be 0 to ", kMostElements, " elements together"));
+    throw BadRequest(concat("encoding ", to_string(encoding), ": rows=", rows, " of n=", n, " must be 0 to ",
+                            kMostElements, " elements together"));
   }
   const std::int64_t token = token_length(encoding, n);
   if (rows * n % token != 0) {

@@ -152,7 +152,8 @@ TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
       EXPECT_NE(refusal(text, n).find(concat("n=", n, " must be between 1 and 281474976710656")),
                 std::string::npos);
   }
-  EXPECT_NE(refusal("int8:4611686018427387904", 64).find("group=4611686018427387904 must"), std::string::npos);
+  EXPECT_NE(refusal("int8:4611686018427387904", 64).find("group=4611686018427387904 must"),
+            std::string::npos);
   EXPECT_NE(refusal("int8:row,t4611686018427387904", 64).find("token=4611686018427387904 must"),
             std::string::npos);
   for (const std::int64_t rows : {std::int64_t{-1}, std::int64_t{1} << 60, std::int64_t{1} << 62})

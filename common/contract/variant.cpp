@@ -124,7 +124,8 @@ void check_matrices(const Operands& operands, const Problem& problem, std::uintp
     throw BadRequest(concat("dense=", hex(address_of(operands.dense)), " must be aligned to ", size,
                             " bytes for ", to_string(problem)));
   }
-  refuse_overlap({"dense", address_of(operands.dense), dense_entry_count(problem.op) * size}, written, problem);
+  refuse_overlap({"dense", address_of(operands.dense), dense_entry_count(problem.op) * size}, written,
+                 problem);
 }
 
 }  // namespace

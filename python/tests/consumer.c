@@ -183,10 +183,12 @@ static void operators(void) {
          "no encoding");
   {
     const int64_t large = (int64_t)1 << 62;
-    const int64_t sizes[][2] = {{0, 1}, {-8, 1}, {64, -1}, {large, large}, {64, (int64_t)1 << 60}, {64, large}};
+    const int64_t sizes[][2] = {{0, 1},     {-8, 1}, {64, -1}, {large, large}, {64, (int64_t)1 << 60},
+                                {64, large}};
     size_t i;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
-      expect(fwht_encoding_info_json("mxfp8", sizes[i][0], sizes[i][1]) == NULL, "encoding of sizes that wrap");
+      expect(fwht_encoding_info_json("mxfp8", sizes[i][0], sizes[i][1]) == NULL,
+             "encoding of sizes that wrap");
   }
   expect(fwht_operator_info_json("d4294967296") == NULL, "more dense entries than 64 bits count");
   expect(fwht_encoding_info_json("\xff\xed\xa0\x80\xc3\xa4", 64, 1) == NULL &&
