@@ -71,11 +71,11 @@ def _up(value: int, multiple: int) -> int:
 @functools.lru_cache(1024)
 def layout_of(encoding: str, n: int) -> Layout:
     """What an encoding means for rows of n elements. Raises ValueError, with the form, for what is none or does not fit n."""
-    if not isinstance(encoding, str):
-        raise TypeError(f"fwht: encoding={encoding!r} must be a text such as 'e4m3:row'")
+    text = _c.text_for_c("encoding", encoding, "a text such as 'e4m3:row'")
+    _c.integer("n", n)
 
     def ask(rows: int) -> dict[str, Any]:
-        return json.loads(_c.answered(_c.library.fwht_encoding_info_json(encoding.encode(), n, rows)))
+        return json.loads(_c.answered(_c.library.fwht_encoding_info_json(text, n, rows)))
 
     about = ask(0)
     two = ask(2 * max(about["token"] // n, 1))  # rows of two tokens
@@ -146,7 +146,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -
     if layout.needs_tensor_scale and tensor_scale is None:
         raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
     if tensor_scale is not None:
-        _c.checked_scale(tensor_scale)
+        _c.checked_scale(tensor_scale, "tensor_scale")
         if not layout.needs_tensor_scale:
             raise ValueError(f"fwht: tensor_scale={tensor_scale} is given, but encoding {encoding} has none")
         if not float(tensor_scale) > 0:
@@ -198,9 +198,9 @@ def run(
     if x.device != _c.HOST:
         _c.needs_cuda_build()
     stride = _c.row_stride(x.shape, x.strides)
-    assert stride is not None
+    assert stride is not None or 0 in x.shape
     problem = _c.make_problem(
-        x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride, out_stride=x.shape[-1],
+        x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride or 0, out_stride=x.shape[-1],
         variant=name, operator=text, encoding=encoding,
     )  # fmt: skip
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
