@@ -69,7 +69,7 @@ def _device_number(device: Any) -> int:
     if isinstance(device, bool):
         raise TypeError(f"fwht: device={device!r} must be None, an ordinal, 'cpu', 'cuda' or 'cuda:1'")
     if isinstance(device, int):
-        return device
+        return _c.integer("device", device, 32)
     kind, _, ordinal = str(device).partition(":")
     if kind == "cpu":
         return _c.HOST
@@ -86,6 +86,8 @@ def _problem(
     variant: str | None, programmatic_launch: bool = False, operator: str | None = None,
 ) -> _c.Problem:  # fmt: skip
     code, name = _dtype_code(dtype)
+    n, rows = _c.integer("n", n), _c.integer("rows", rows)
+    row_stride = None if row_stride is None else _c.integer("row_stride", row_stride)
     if rows < 0:
         raise ValueError(f"fwht: rows={rows} must not be negative")
     if row_stride is not None and row_stride < n:
@@ -145,7 +147,8 @@ class Plan:
             out, target = x, source
         else:
             if out is None:
-                assert source.empty_like is not None
+                if source.empty_like is None:
+                    raise TypeError(f"fwht: no result can be made for a {type(x).__name__}; pass out=")
                 out = source.empty_like()
             target, _ = self._view(out, "out")
         face = _tensors.face
@@ -174,7 +177,7 @@ class Plan:
         wanted = self._problem.in_stride if name == "x" else self._problem.out_stride
         fits = (
             bool(view.shape) and view.shape[-1] == n and elements == n * rows and view.dtype == self._problem.dtype
-            and (rows <= 1 or stride == wanted)
+            and (rows == 0 or (stride is not None and (rows == 1 or stride == wanted)))
             and view.device in (self.device, _c.DEVICE_OF_POINTER if self.device >= 0 else _c.HOST)
         )  # fmt: skip
         if not fits:
@@ -183,6 +186,9 @@ class Plan:
                 f"{view.device}; the plan is {self.problem} with row stride {wanted} on device {self.device}"
             )
         return view, view.stream
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # of copy and pickle
+        raise TypeError("fwht: a Plan owns memory and cannot be copied or pickled; make another with fwht.plan")
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)

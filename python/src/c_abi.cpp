@@ -204,8 +204,7 @@ const char* fwht_encoding_info_json(const char* encoding, int64_t n, int64_t row
   return answer([&] {
     if (encoding == nullptr) throw fwht::BadRequest("encoding is a null pointer");
     const fwht::Encoding parsed = fwht::parse_encoding(encoding);
-    fwht::validate(parsed, n);
-    if (rows < 0) throw fwht::BadRequest("rows=" + std::to_string(rows) + " must not be negative");
+    fwht::validate(parsed, n, rows);
     return describe(parsed, n, rows);
   });
 }

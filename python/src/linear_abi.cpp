@@ -51,6 +51,8 @@ Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
 template <class Entry>
 std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t count) {
   if (from == nullptr && count > 0) throw BadRequest(std::string(name) + " is a null pointer");
+  if (reinterpret_cast<std::uintptr_t>(from) % alignof(Entry) != 0)
+    throw BadRequest(std::string(name) + " must be aligned to " + std::to_string(alignof(Entry)) + " bytes");
   return std::vector<Entry>(from, from + count);
 }
 
