@@ -57,7 +57,8 @@ constexpr Config published_config(int log_n) {
 /// - n <= 4: rows kept apart need 78 registers with fp32 sums.
 /// - n <= 1024, DRAM: two warps and 2 KiB a block. The 1 KiB blocks of the published kernel meet the rate at
 ///   which blocks start (1.6 a ns) at 0.8 of a copy; two vectors a lane are the best shape of a copy.
-/// - n <= 1024, L2: four chunks or four warps a block, 1.4 to 1.7 times the published rate for the same reason.
+/// - n <= 1024, L2: four chunks or four warps a block, 1.4 to 1.7 times the published rate for the same
+///   reason.
 /// - n = 16 and 256, small: one warp a block, as published; nothing else starts sooner.
 /// - n = 1024, 2048: four chunks a warp halve the warps that exchange (L2); at DRAM rate it no longer shows.
 /// - n = 4096, 8192: four chunks a warp bring an index bit to the pack without a shuffle, with half the warps
