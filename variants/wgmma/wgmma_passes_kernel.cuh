@@ -114,7 +114,7 @@ __device__ inline void spend_clocks(int clocks) {
 /// `full`, when all pieces of a row are there; `read`, when all warps have multiplied a row for the last
 /// time.
 struct PassesPipeline {
-  static constexpr Tile kTile = tile_of(kPasses16, 16);
+  static constexpr Tile kTile = kPasses16.tile();
   static constexpr int kPieces = kPassesRing.pieces, kSlots = kPassesRing.slots, kHead = kPassesRing.head(),
                        kTail = kPassesRing.tail(), kPieceBytes = kTile.k_step_bytes();
   static_assert(kPieces == kTile.k_steps(), "a k step reads one piece");
@@ -167,20 +167,16 @@ __device__ void multiply_slice(float (&d)[kSliceSums],
   ptx::wgmma_commit_group();
 }
 
-/// @tparam dtype    f16 or bf16
-/// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
-/// @tparam scaling  where the scale is applied
-template <Dtype dtype, class Choice, Scaling scaling>
-__global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
+template <Dtype dtype, Launch launch, Scaling scaling>
+__global__ void __launch_bounds__(launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = Choice::launch;
   constexpr int kWarps = launch.threads() / 32, kPairsPerSlice = kSliceColumns / 16;
   constexpr int kPieces = PassesPipeline::kPieces, kHead = PassesPipeline::kHead,
                 kTail = PassesPipeline::kTail;
   constexpr bool kDynamic = launch.dynamic;
   static_assert(kPieces == launch.load_pieces && kPieces == kWarps, "a warp loads a piece");
   extern __shared__ __align__(1024) std::byte shared[];
-  std::byte* const exchange = shared + row_area_bytes(launch, 16);
+  std::byte* const exchange = shared + row_area_bytes(launch);
   std::byte* const bookkeeping = exchange + exchange_bytes(launch);
   PassesPipeline pipeline{ptx::shared_address(shared), ptx::shared_address(bookkeeping)};
   int* const next_in = reinterpret_cast<int*>(bookkeeping + 16);  // dynamic: the block's next row

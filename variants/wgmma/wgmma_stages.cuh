@@ -108,21 +108,20 @@ struct HadamardTable {
 };
 
 /// The A operand of a launch, see Launch::table.
-template <Dtype dtype, int k_steps, class Choice>
+template <Dtype dtype, Launch launch>
 __device__ auto hadamard_operand([[maybe_unused]] std::byte* table, [[maybe_unused]] int lane, int upper_m) {
-  constexpr Launch launch = Choice::launch;
   if constexpr (launch.table) {
     return HadamardTable<dtype, launch.parts(), launch.threads()>(table, upper_m);
   } else {
-    return Fragments<dtype, k_steps>(lane, upper_m);
+    return Fragments<dtype, launch.tile().k_steps()>(lane, upper_m);
   }
 }
 
 /// Stage 1 for a row at shared address `row`; before_step(s) waits for what step s reads.
-template <Dtype dtype, int log_n, int log_parts, class Hadamard, class Before>
-__device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], const Hadamard& hadamard,
+template <Dtype dtype, Launch launch, class Hadamard, class Before>
+__device__ void exact_stage(float (&d)[launch.tile().columns() / 2], const Hadamard& hadamard,
                             std::uint32_t row, Before before_step) {
-  constexpr Tile tile{log_n, log_parts};
+  constexpr Tile tile = launch.tile();
 #pragma unroll
   for (int s = 0; s < tile.k_steps(); ++s) {
     before_step(s);
