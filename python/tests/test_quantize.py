@@ -130,6 +130,44 @@ def test_what_codes_and_scales_stand_for(device, encoding):
 
 
 @needs_torch
+@pytest.mark.parametrize("device", devices())
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "e4m3:row,t512", "e4m3:row/f32", "int4:row,quarot", "e4m3:tensor,vllm_static"])
+def test_a_quantizer_alone(device, encoding, monkeypatch):
+    """Where the transform is exact (small integers, n = 4^4), codes and scales are those of the fused kernel, bit for bit."""
+    writes(encoding, device, "float16")
+    x = torch.from_numpy(np.random.default_rng(1).integers(-8, 9, (3, 4, 256))).to(device=device, dtype=torch.float16)
+    y = fwht.hadamard_transform(x)
+    number = 3.0 if quantize.layout_of(encoding, 256).needs_tensor_scale else None
+    fused, alone = fwht.hadamard_quantize(x, encoding, tensor_scale=number), quantize.quantize(y, encoding, tensor_scale=number)
+    assert torch.equal(fused.codes.view(torch.uint8), alone.codes.view(torch.uint8))
+    if fused.scales is None:
+        assert alone.scales is None
+    else:
+        assert alone.scales.stride() == fused.scales.stride() and torch.equal(alone.scales.float(), fused.scales.float())
+    read = quantize.dequantize(*alone, encoding, tensor_scale=number)
+    half = quantize.round_trip(y, encoding, tensor_scale=number)
+    assert half.dtype is y.dtype and torch.equal(half, read.to(y.dtype))
+    assert torch.equal(quantize.round_trip(x, encoding, rotate=True, tensor_scale=number), half)
+    monkeypatch.setattr(quantize, "_SLICE", 64)  # a large tensor goes in slices
+    assert torch.equal(quantize.dequantize(*alone, encoding, tensor_scale=number), read)
+
+
+@needs_torch
+def test_a_quantizer_alone_refuses():
+    x = torch.ones(2, 64)
+    with pytest.raises(ValueError, match="needs tensor_scale"):
+        quantize.quantize(x, "nvfp4")
+    with pytest.raises(ValueError, match="two codes share a byte"):
+        quantize.quantize(torch.ones(2, 63), "int4:row")
+    with pytest.raises(ValueError, match="rotate is False"):
+        quantize.round_trip(x, "int8:row", operator="64")
+    with pytest.raises(ValueError, match="codes of 4 bits"):
+        quantize.dequantize(torch.zeros(2, 64, dtype=torch.int8), None, "int4:row")
+    assert quantize.round_trip(x, "nvfp4").eq(1).all()
+    assert quantize.quantize(np.zeros((0, 64), "float32"), "int8:row").codes.shape == (0, 64)
+
+
+@needs_torch
 def test_numpy_and_torch_agree():
     x = rows(5, 128)
     for encoding in ("int8:row", "e4m3:row", "mxfp4", "e4m3:64,ue8m0,mn,deepgemm"):
