@@ -28,6 +28,7 @@ ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
 
 OPERATOR_TEXT = "a text such as '28x512', or None"
+ENCODING_TEXT = "a text such as 'e4m3:row'"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1
 _SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH = 8, 2
@@ -302,7 +303,7 @@ def make_problem(
         ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
-        op_text, None if encoding is None else encoding.encode(),
+        op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
     )  # fmt: skip
     if op_text is not None:
         order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]

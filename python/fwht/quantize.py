@@ -73,7 +73,7 @@ def _up(value: int, multiple: int) -> int:
 @functools.lru_cache(1024)
 def layout_of(encoding: str, n: int) -> Layout:
     """What an encoding means for rows of n elements. Raises ValueError, with the form, for what is none or does not fit n."""
-    text = _c.text_for_c("encoding", encoding, "a text such as 'e4m3:row'")
+    text = _c.text_for_c("encoding", encoding, _c.ENCODING_TEXT)
     _c.integer("n", n)
 
     def ask(rows: int) -> dict[str, Any]:
@@ -131,6 +131,8 @@ def hadamard_quantize(
             raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
         layout = checked(x.shape, encoding, tensor_scale)
         codes, scales = numpy_outputs(layout, x.shape)
+        if x.size == 0:
+            scales[...] = 0  # a whole tensor has one for nothing, too
         if any(stride < 0 for stride in x.strides) or _c.row_stride(x.shape, tuple(s // x.itemsize for s in x.strides)) is None:
             x = numpy.ascontiguousarray(x)
         view, to = array.view_of(x), array.view_of(codes)

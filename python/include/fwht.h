@@ -161,7 +161,9 @@ FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwh
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
- * (batch_invariant, layout_invariant, row_isolation), roundings, settings. Valid as long as the plan. */
+ * (batch_invariant, layout_invariant, row_isolation), roundings, settings; and arithmetic: the variant whose bits the
+ * results have, which another plan of the same dtype, operator and scale gives the same of, codes or not. Valid as long
+ * as the plan. */
 FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
 /* NULL is allowed. No launch of the plan may be pending, and no graph captured from it may be launched again.
  */

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
@@ -63,15 +64,26 @@ Operands read_operands(const fwht_operands* given) {
   return operands;
 }
 
+/// The variant whose bits the results have: `auto` picks another.
+std::string arithmetic_of(const fwht_plan& plan, const Settings& settings) {
+  for (const auto& [name, value] : settings) {
+    const auto* const picked = std::get_if<std::string>(&value);
+    if (name == "picked" && picked != nullptr) return *picked;
+  }
+  return std::string(plan.place.variant->name);
+}
+
 std::string describe(const fwht_plan& plan) {
   const fwht::Numerics numerics = plan.plan->numerics();
+  const Settings settings = plan.plan->settings();
   return identity(plan)
+      .add("arithmetic", arithmetic_of(plan, settings))
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
       .add("roundings", std::int64_t{numerics.roundings()})
       .add("batch_invariant", numerics.promises.batch_invariant)
       .add("layout_invariant", numerics.promises.layout_invariant)
       .add("row_isolation", numerics.promises.row_isolation)
-      .add_raw("settings", settings_json(plan.plan->settings()))
+      .add_raw("settings", settings_json(settings))
       .text();
 }
 

@@ -193,3 +193,4 @@ def test_no_rows():
         assert T(x).shape == T_(x).shape == OP(x).shape == plan(256, 0).execute(x).shape == (0, 256)
         codes, scales = Q(x, "e4m3:128")
         assert codes.shape == (0, 256) and scales.shape == (0, 2)
+        assert all(Q(x, "e4m3:tensor").scales.tolist() == [[0.0]] for _ in range(20))

@@ -16,6 +16,7 @@ def test_a_plan_in_place():
     assert plan.execute(x) is x
     assert np.array_equal(x, expected)
     assert plan.variant == "cpu" and plan.problem == "f32/n64/r3/s1" and plan.device == -1
+    assert plan.numerics["arithmetic"] == "cpu" and fwht.plan(8, 1, "f32", device="cpu", variant="cpu_f64").numerics["arithmetic"] == "cpu_f64"
     assert plan.alignment >= 4 and plan.numerics["roundings"] == 1 and plan.settings["threads"] == 1
 
 

@@ -179,13 +179,23 @@ def test_numpy_and_torch_agree():
 
 
 @needs_torch
-def test_the_unfused_chain_has_the_same_bits():
-    writes("int8:row", dtype="float16")
-    x = torch.from_numpy(rows(9, 512)).half()
-    y = fwht.hadamard_transform(x, None).float()
-    a = y.abs().amax(-1, keepdim=True)
+@pytest.mark.parametrize("device", devices())
+@pytest.mark.parametrize("n", [512, 16384, 32768])
+def test_the_unfused_chain_has_the_same_bits(device, n):
+    """By the variant that the plan names; and by default, where plain rows have the same."""
+    writes("int8:row", device, "float16", n)
+    coded = fwht.plan(n, 9, torch.float16, device=device, inplace=False, encoding="int8:row")
+    plain = fwht.plan(n, 9, torch.float16, device=device, inplace=False)
+    x = torch.from_numpy(rows(9, n)).to(device, torch.float16)
     codes, scales = fwht.hadamard_quantize(x, "int8:row")
-    assert torch.equal(scales, a / 127) and torch.equal(codes, (y * (127 / a)).round().to(torch.int8))
+    arithmetic = coded.numerics["arithmetic"]
+    for variant in [arithmetic] + [None] * (plain.numerics["arithmetic"] == arithmetic):
+        y = fwht.hadamard_transform(x, None, variant=variant).float()
+        a = y.abs().amax(-1, keepdim=True)
+        most = torch.full_like(a, 127)  # PyTorch divides a number by a tensor, and on CUDA a tensor by one, as a product
+        assert torch.equal(scales, a / most) and torch.equal(codes, (y * (most / a)).round().to(torch.int8))
+    with pytest.raises(ValueError, match="only answers questions"):
+        coded.execute(x)
 
 
 @needs_torch

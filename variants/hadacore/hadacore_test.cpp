@@ -21,12 +21,22 @@
 namespace fwht::hadacore {
 namespace {
 
-std::vector<Config> launched_configs(int log_n) {
-  std::vector<Config> configs{published_config(log_n)};
+void add_once(std::vector<Config>& configs, const Config& config) {
+  if (std::find(configs.begin(), configs.end(), config) == configs.end()) configs.push_back(config);
+}
+
+std::vector<Config> tuned_configs(int log_n) {
+  std::vector<Config> configs;
   for (int regime = 0; regime < kRegimes; ++regime) {
     for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
-      configs.push_back(tuned_config(log_n, dtype, static_cast<Regime>(regime)));
+      add_once(configs, tuned_config(log_n, dtype, static_cast<Regime>(regime)));
   }
+  return configs;
+}
+
+std::vector<Config> launched_configs(int log_n) {
+  std::vector<Config> configs = tuned_configs(log_n);
+  add_once(configs, published_config(log_n));
   return configs;
 }
 
@@ -47,8 +57,8 @@ std::vector<Shape> shapes_of(int log_n) {
 }
 
 bool is_tuned(Shape shape) {
-  const std::vector<Config> configs = launched_configs(shape.log_n);
-  return std::any_of(configs.begin() + 1, configs.end(),
+  const std::vector<Config> configs = tuned_configs(shape.log_n);
+  return std::any_of(configs.begin(), configs.end(),
                      [&](const Config& config) { return shape == shape_of(shape.log_n, config); });
 }
 

@@ -241,6 +241,8 @@ def enqueue(
     source, device = x.data_ptr(), x.get_device()
     if not source:
         require_memory(x)  # else no rows
+        if scales is not None:
+            scales.zero_()  # a whole tensor has one for nothing, too
         return
     stream = raw_stream(device) if device >= 0 else None
     if signs is None and dense is None and scales is None:

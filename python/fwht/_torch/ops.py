@@ -124,6 +124,8 @@ def _quantize(
     if _c.row_stride(x.shape, x.stride()) is None:
         x = x.contiguous()
     codes, scales = encoded_outputs(x, layout)
+    if x.numel() == 0:
+        scales.zero_()  # a whole tensor has one for nothing, too
     quantize.run(
         view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
         signs, dense, scale, tensor_scale, transpose, variant,

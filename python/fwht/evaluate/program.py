@@ -12,7 +12,6 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +164,7 @@ class _Results:
                 raise ValueError(f"{path} is of another run ({', '.join(differ)} differ); name another --output")
             self.data = earlier
         else:
-            self.data["begun"] = datetime.now(UTC).isoformat(timespec="seconds")
+            self.data["begun"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     @property
     def rows(self) -> dict[str, Any]:
