@@ -196,6 +196,9 @@ def test_bad_input():
         with pytest.raises(kind) as caught:
             linear.forward(x, packed)
         assert words in str(caught.value)
+    for wrong in (packed._replace(weights=packed.weights[:-16]), packed._replace(n=32), packed._replace(k=512), packed._replace(group=32)):
+        with pytest.raises(ValueError, match=r"the packed weights have \d+ bytes; cpu reads \d+"):
+            linear.forward(np.zeros((1, wrong.k), np.float16), wrong)
     with pytest.raises(TypeError, match="weights are a tuple"):
         linear.forward(np.zeros(256, np.float16), given)
 
@@ -286,6 +289,15 @@ def test_torch_bad_input(device):
         linear.forward(x.to("meta"), packed)
     with pytest.raises(TypeError, match="packed for float16"):
         linear.forward(x.float(), packed)
+    module = fwht.nn.GptqLinear(*tensors(given), device=device)
+    module.weights = module.weights[:-16]
+    for call in (lambda: module(x), lambda: linear.forward(x, packed._replace(weights=packed.weights[:-16]))):
+        with pytest.raises(ValueError, match="the packed weights have"):
+            call()
+    freed = x.clone()
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="storage was freed"):
+        linear.forward(freed, packed)
     with pytest.raises(TypeError, match="packed from PyTorch tensors"):
         linear.forward(np.zeros((2, 256), np.float16), packed)
 
