@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 import fwht
+from conftest import needs_torch, torch
 from fwht import operators
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
 T, T_, OP, Q = fwht.hadamard_transform, fwht.hadamard_transform_, operators.transform, fwht.hadamard_quantize
 inf, nan = float("inf"), float("nan")
@@ -105,7 +102,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.skipif(torch is None, reason="PyTorch is not installed"))])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
 @pytest.mark.parametrize(("error", "words", "call"), [(error, words, call) for error, words, calls in TABLE for call in calls])
 def test_table(library, error, words, call):
     for _ in range(2):  # the second call of a kind goes a shorter way
@@ -165,7 +162,7 @@ def test_cuda_arrays_of_an_unknown_library():
             T_(OnCuda())
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@needs_torch
 def test_storages_that_were_freed():
     for call in (T, T_, OP, lambda x: OP(x, inplace=True), Q, lambda x: T(torch.ones(4, 8), out=x), plan(8, 4).execute, lambda x: OP(torch.ones(4, 8), out=x)):
         call(torch.ones(4, 8))  # so that one way is prepared

@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 import fwht
+from conftest import needs_torch, torch
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
 ROOT = Path(fwht.__file__).parent
 FILES = {".".join(("fwht", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
@@ -104,7 +101,7 @@ def test_one_default_scale_everywhere(name, function):
             assert np.asarray(call(function, x)).tolist() == [5, -1, -2, 0]
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@needs_torch
 def test_the_default_scale_of_the_operators():
     x = torch.tensor([1.0, 2, 3, 4])
     for name in ("hadamard_transform", "hadamard_transform_"):

@@ -5,19 +5,10 @@ import numpy as np
 import pytest
 
 import fwht
+from conftest import CUDA, devices, needs_cuda, torch, torch_cpu, torch_cuda
 from fwht import linear
 
-try:
-    import torch
-except ImportError:
-    torch = None
-
-needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
-CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
-torch_cpu = pytest.param("cpu", marks=needs_torch)
-torch_cuda = pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="no CUDA device, or built without CUDA"))
 libraries = pytest.mark.parametrize("library", ["numpy", torch_cpu, torch_cuda])
-devices = pytest.mark.parametrize("device", [torch_cpu, torch_cuda])
 
 
 def layer(k=256, n=24, group=64, zeros="v1", act=False, integers=False, seed=0):
@@ -270,7 +261,7 @@ def test_torch_bad_input(device):
         linear.forward(np.zeros((2, 256), np.float16), packed)
 
 
-@pytest.mark.skipif(not CUDA, reason="no CUDA device, or this libfwht was built without CUDA")
+@needs_cuda
 class TestCuda:
     def test_variants_agree(self):
         given, w = layer(k=1024, n=64, group=128, integers=True)

@@ -11,18 +11,13 @@ import pytest
 hypothesis = pytest.importorskip("hypothesis")
 
 import fwht
-from conftest import UNIT_ROUNDOFF, hadamard, host_takes_f64
+from conftest import CUDA, UNIT_ROUNDOFF, hadamard, host_takes_f64, torch
 from hypothesis import strategies as st
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
 SECONDS = float(os.environ.get("FWHT_HYPOTHESIS_SECONDS", 60 if os.environ.get("CI") else 5))
-CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
 KINDS = ["numpy"] + ["cpu"] * (torch is not None) + ["cuda"] * CUDA
-SIZE = 4096  # elements of the memory that views are taken from
+SIZE = 8192  # elements of the memory that views are taken from
 
 
 def for_a_while(share, **drawn):
@@ -95,8 +90,8 @@ def calls(draw, least=1):
     kind = draw(st.sampled_from(KINDS))
     dtypes = ["float16", "float32"] + ["bfloat16"] * (kind != "numpy") + ["float64"] * (kind != "cuda" and host_takes_f64())
     operator = draw(st.sampled_from(["", "", "", "12", "12x2", "signs", "d3x4"]))
-    n = {"": 2 ** draw(st.integers(least.bit_length() - 1, 7)), "signs": 32}.get(operator) or int(np.prod([int(f.strip("d")) for f in operator.split("x")]))
-    shape = draw(st.lists(st.integers(0, 5), max_size=3).map(lambda sizes: [*sizes, n]))
+    n = {"": 2 ** draw(st.integers(least.bit_length() - 1, 7) | st.integers(8, 10)), "signs": 32}.get(operator) or int(np.prod([int(f.strip("d")) for f in operator.split("x")]))
+    shape = draw(st.lists(st.integers(0, 5), max_size=3 if n < 256 else 1).map(lambda sizes: [*sizes, n]))
     x = draw(layouts(kind, shape))
     out = draw(st.sampled_from(["new", "in place", "other memory", "same memory"]))
     target = x

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import truth
+from conftest import devices, needs_torch, torch, truth
 from fwht import quantize
-
-try:
-    import torch
-except ImportError:
-    torch = None
-needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 
 
 def writes(encoding, device="cpu", dtype="float32", n=256):
@@ -99,13 +93,7 @@ ENCODINGS = ["e4m3:row", "e4m3:128", "e4m3:tensor", "e4m3:128,ue8m0,mn,deepgemm"
              "int8:64", "int4:row", "int4:32", "mxfp8", "mxfp8:128x4", "mxfp4", "mxfp4:rceil", "nvfp4", "nvfp4:128x4"]  # fmt: skip
 
 
-def devices():
-    there = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
-    return ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not there, reason="no CUDA device or no CUDA build"))]
-
-
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_what_codes_and_scales_stand_for(device, encoding):
     dtype = "float32" if device == "cpu" else "bfloat16"
@@ -129,8 +117,7 @@ def test_what_codes_and_scales_stand_for(device, encoding):
     assert ((got - y).abs() <= allowed + 1e-6).all(), ((got - y).abs() - allowed).max()
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("encoding", [*ENCODINGS, "e4m3:row,t512", "e4m3:row/f32", "int4:row,quarot", "e4m3:tensor,vllm_static"])
 def test_a_quantizer_alone(device, encoding, monkeypatch):
     """Where the transform is exact (small integers, n = 4^4), codes and scales are those of the fused kernel, bit for bit."""
@@ -178,8 +165,7 @@ def test_numpy_and_torch_agree():
         assert scales.shape == tuple(tensor.scales.shape) and np.array_equal(scales, tensor.scales.numpy())
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("n", [512, 16384, 32768])
 def test_the_unfused_chain_has_the_same_bits(device, n):
     """By the variant that the plan names; and by default, where plain rows have the same."""
@@ -210,8 +196,7 @@ def test_other_operators_strides_and_empty_tensors():
     assert empty.codes.shape == (0, 64) and empty.scales.shape == (0, 1)
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 def test_the_second_call_of_a_kind(device, monkeypatch):
     """It goes straight into the library, with the same bits and the same refusals."""
     import fwht.torch
