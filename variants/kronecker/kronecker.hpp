@@ -326,9 +326,6 @@ constexpr int Launch::second_bytes() const {
 
 using rows::pair_signs;
 
-/// bf16, of the operands of stage 2.
-inline constexpr std::uint32_t kBf16One = 0x3F80;
-
 /// Entry (i, j) of F_m (x) S_(order / m) as a sign, F_m a named or Sylvester factor or its transpose.
 bool is_negative(const Factor& factor, int order, int i, int j);
 

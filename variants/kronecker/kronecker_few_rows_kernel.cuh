@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(128)
   static_assert(kLine == columns, "a piece is one box");
   extern __shared__ __align__(1024) std::byte shared[];
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp = rows::uniform_warp();
   const int box = static_cast<int>(ptx::cluster_ctarank()) * 4 + warp;  // that this warp makes
   const int row = static_cast<int>(ptx::clusterid());
   const std::uint32_t tile = ptx::shared_address(shared), staging = tile + launch.slot_bytes(),

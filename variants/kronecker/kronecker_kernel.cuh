@@ -52,9 +52,10 @@ struct Work {
   bool sends_at_once;  ///< rows of results leave when they are staged, not under the next stage 1
 };
 
+/// In both halves of a register.
 template <Dtype dtype>
 constexpr std::uint32_t two_ones() {
-  return dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+  return rows::one<dtype>() * 0x10001U;
 }
 
 /// What a warp keeps of the matrix where there are registers for it: operand A of every k step.
@@ -308,7 +309,7 @@ struct Stage2Constants {
   std::uint32_t hadamard[2], minus_identity;
 
   __device__ explicit Stage2Constants(int lane)
-      : hadamard{ptx::sylvester_fragment(kBf16One, lane), 0},
+      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, lane), 0},
         minus_identity(ptx::minus_identity_fragment(lane)) {
     asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
     hadamard[1] = hadamard[0];
@@ -524,7 +525,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp_of_block = rows::uniform_warp();
   const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
   const int all_teams = static_cast<int>(gridDim.x) * launch.teams;

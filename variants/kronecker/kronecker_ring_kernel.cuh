@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(launch.threads(), 1)
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp_of_block = rows::uniform_warp();
   const int team = warp_of_block / 4, warp = warp_of_block % 4;
 
   std::byte* const staging = shared + launch.slot_bytes();

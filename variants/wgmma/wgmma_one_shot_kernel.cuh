@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(128, launch.blocks_per_sm) one_shot(RowBatch b
   extern __shared__ __align__(1024) std::byte shared[];  // the row, the table, barriers
   std::byte* const table = shared + tile.row_bytes();
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int warp = rows::uniform_warp();
   const int rank = kCluster ? static_cast<int>(ptx::cluster_ctarank()) : 0;
   const int upper_m = 4 * rank + warp;
   const std::int64_t row = blockIdx.x >> launch.log_parts;
@@ -55,9 +54,7 @@ __global__ void __launch_bounds__(128, launch.blocks_per_sm) one_shot(RowBatch b
   const RegisterWriter<kColumns> writer{
       first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
   rows::register_butterflies<8, kColumns / 2>(d);
-  finish_pairs<dtype, launch.chains>(
-      d, all_finite(d), constants, lane,
-      [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });
+  finish_pairs<dtype, launch.chains>(d, all_finite(d), constants, lane, writer);
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif

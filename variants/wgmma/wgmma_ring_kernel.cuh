@@ -30,8 +30,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   std::byte* const all_staging = table + table_bytes(launch);
   std::byte* const bookkeeping = all_staging + staging_bytes(launch);
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int block_warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int block_warp = rows::uniform_warp();
   const int team = block_warp / kWarps, upper_m = block_warp % kWarps;
   const bool leader = lane == 0 && upper_m == 0;  // of the team
   Pipeline pipeline{ptx::shared_address(bookkeeping) + team * Pipeline::kBarrierBytes,
@@ -90,9 +89,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
     tickets.template refill<kWarps>(row, batch, pipeline, lane, upper_m);
 
     // Stage 3: b0-b2 and b6 (joined: b0-b2), then the words leave.
-    finish_pairs<dtype, launch.chains, launch.joined>(
-        d, all_finite(d), constants, lane,
-        [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });
+    finish_pairs<dtype, launch.chains, launch.joined>(d, all_finite(d), constants, lane, writer);
     writer.end_row();
     pipeline.advance();
     __syncwarp();
