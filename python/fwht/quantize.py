@@ -278,7 +278,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -
 
 
 def code_shape(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if shape[-1] == 1:  # rows of one element, of which two share a byte of 4-bit codes
+    if shape[-1] == 1 and layout.code_bits == 4:  # rows of one element, of which two share a byte of 4-bit codes
         return (_elements(shape) * layout.code_bits // 8, 1)
     return (*shape[:-1], shape[-1] * layout.code_bits // 8)
 

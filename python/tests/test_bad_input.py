@@ -157,6 +157,11 @@ class OnCuda:
 def test_cuda_arrays_of_an_unknown_library():
     with pytest.raises(TypeError, match="OnCuda; pass out= or inplace=True"):
         T(OnCuda())
+    between = OnCuda()
+    between.__cuda_array_interface__ = {**OnCuda.__cuda_array_interface__, "strides": (34, 4)}
+    for x in (between, np.lib.stride_tricks.as_strided(np.zeros(64, "f4"), (3, 8), (34, 4))):
+        with pytest.raises(ValueError, match="must be multiples of the element's 4 bytes"):
+            T(x)
     if fwht.build_info()["cuda"].startswith("none"):
         with pytest.raises(RuntimeError, match="fwht was built without CUDA .*reinstall it with nvcc on PATH"):
             T_(OnCuda())

@@ -250,10 +250,9 @@ def test_codes(call, encoding):
         assert not fits or kind == "cuda"
         return
     assert np.array_equal(memory.now(), memory.before)
-    layout = fwht.quantize.layout_of(encoding, n)
-    assert tuple(codes.shape) == fwht.quantize.code_shape(layout, x[0])
+    layout, data = fwht.quantize.layout_of(encoding, n), memory.before[Memory.places(x)]
+    assert tuple(codes.shape) == (x[0] if layout.code_bits == 8 else (*x[0][:-1], n // 2) if n > 1 else (data.size // 2, 1))
     whole = Memory(kind, dtype, seed)  # the same rows, contiguous in memory of their own
-    data = memory.before[Memory.places(x)]
     rows = whole.view((x[0], tuple(int(np.prod(x[0][i + 1 :])) for i in range(len(x[0]))), 0))
     rows[...] = data if kind == "numpy" else torch.from_numpy(data).to(rows)
     alone = fwht.hadamard_quantize(rows, encoding, **options)

@@ -181,6 +181,8 @@ def multiply(
 ) -> Tensor:
     device, k = x.get_device(), x.shape[-1]
     require_memory(x)
+    if weights.device != x.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {weights.device}")
     x, weights = x.contiguous(), weights.contiguous()
     if x.data_ptr() % 16:
         x = x.clone()  # a slice of a larger tensor
