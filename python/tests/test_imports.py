@@ -65,6 +65,7 @@ WITH_SCALE = {
     "fwht.plan": lambda f, x: f(4, 1, "float32", device="cpu", inplace=False).execute(x),
     "fwht.operators.transform": lambda f, x: f(x),
     "fwht.quantize.hadamard_quantize": lambda f, x: np.rint(np.asarray(f(x, "int8:row")[0]) * (5 / 127)),
+    "fwht.quantize.into_cache": None,  # test_quantize compares it with hadamard_quantize
     "fwht.nn.HadamardTransform": lambda f, x: f(4)(x),
     "fwht.distributed.hadamard_transform": None,  # test_distributed compares it with H_n / sqrt(n)
     "fwht.compat.fast_hadamard_transform.hadamard_transform": lambda f, x: f(x) / 2,
