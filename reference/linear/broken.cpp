@@ -7,7 +7,7 @@
 namespace fwht::conformance {
 namespace {
 
-enum class Defect {
+enum class LinearDefect {
   none,
   nibbles_reversed,
   zero_without_one,
@@ -24,15 +24,15 @@ enum class Defect {
   packing_of_one_plan
 };
 
-template <Defect defect>
-class BrokenPlan final : public LinearPlan {
+template <LinearDefect defect>
+class BrokenLinearPlan final : public LinearPlan {
  public:
-  explicit BrokenPlan(const LinearProblem& problem) : LinearPlan(problem) {}
+  explicit BrokenLinearPlan(const LinearProblem& problem) : LinearPlan(problem) {}
 
   std::int64_t packed_bytes() const override { return GptqLayout(problem()).bytes; }
   std::string packing() const override {
     // One name for what depends on m: the defect.
-    return defect == Defect::packing_of_one_plan ? "one for all" : kGptqPacking;
+    return defect == LinearDefect::packing_of_one_plan ? "one for all" : kGptqPacking;
   }
   LinearNumerics numerics() const override { return {}; }
   Settings settings() const override { return {}; }
@@ -40,7 +40,7 @@ class BrokenPlan final : public LinearPlan {
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     GptqWeights w = weights;
-    if constexpr (defect == Defect::nibbles_reversed) {
+    if constexpr (defect == LinearDefect::nibbles_reversed) {
       for (std::uint32_t& word : w.qweight) {
         std::uint32_t reversed = 0;
         for (int i = 0; i < 8; ++i)
@@ -48,15 +48,15 @@ class BrokenPlan final : public LinearPlan {
         word = reversed;
       }
     }
-    if constexpr (defect == Defect::g_idx_ignored) {
+    if constexpr (defect == LinearDefect::g_idx_ignored) {
       for (std::size_t i = 0; i < w.g_idx.size(); ++i)
         w.g_idx[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / w.group_rows());
     }
-    if constexpr (defect == Defect::scale_of_column_8) {
+    if constexpr (defect == LinearDefect::scale_of_column_8) {
       for (std::int64_t i = 0; i + 8 < w.n; ++i)
         w.scales[static_cast<std::size_t>(i)] = w.scales[static_cast<std::size_t>(i + 8)];
     }
-    if constexpr (defect == Defect::packing_of_one_plan) {
+    if constexpr (defect == LinearDefect::packing_of_one_plan) {
       if (problem().m > 1) std::reverse(w.qweight.begin(), w.qweight.end());
     }
     write_gptq(GptqLayout(problem()), w, packed);
@@ -65,7 +65,7 @@ class BrokenPlan final : public LinearPlan {
   void enqueue(const LinearOperands& operands, Stream) const override {
     const LinearProblem& p = problem();
     std::vector<std::byte> packed;
-    if (defect == Defect::packing_of_one_plan && p.m > 1) {
+    if (defect == LinearDefect::packing_of_one_plan && p.m > 1) {
       const auto* from = static_cast<const std::byte*>(operands.weights);
       packed.assign(from, from + packed_bytes());
       auto* words = reinterpret_cast<std::uint32_t*>(packed.data());
@@ -75,34 +75,34 @@ class BrokenPlan final : public LinearPlan {
     std::vector<std::byte> x(static_cast<std::size_t>(p.m * p.k * 2));
     std::memcpy(x.data(), operands.x, x.size());
     reference::Matrix tokens = reference::rotated_tokens(p, x.data());
-    if constexpr (defect == Defect::one_rotation_too_many) {
+    if constexpr (defect == LinearDefect::one_rotation_too_many) {
       if (p.rotation != 0) tokens *= 0.5;
     }
     for (std::int64_t r = 0; r < p.m; ++r) {
       for (std::int64_t c = 0; c < p.n; ++c) {
         double sum = 0.0;
-        const std::int64_t k_end = defect == Defect::last_block_dropped ? p.k - 32 : p.k;
+        const std::int64_t k_end = defect == LinearDefect::last_block_dropped ? p.k - 32 : p.k;
         for (std::int64_t i = 0; i < k_end; ++i) {
           std::int64_t g = view.g_idx != nullptr ? view.g_idx[i] : i / p.group_rows();
-          if (defect == Defect::group_off_by_one && i % p.group_rows() == p.group_rows() - 1)
+          if (defect == LinearDefect::group_off_by_one && i % p.group_rows() == p.group_rows() - 1)
             g = std::min(g + 1, p.groups() - 1);
           int zero = 8;
           if (view.qzeros != nullptr) {
             zero = static_cast<int>(view.qzeros[g * (p.n / 8) + c / 8] >> (4 * (c % 8)) & 15U);
-            zero += defect == Defect::zero_without_one ? 0 : view.lowest_zero;
+            zero += defect == LinearDefect::zero_without_one ? 0 : view.lowest_zero;
           }
           const int q = static_cast<int>(view.qweight[i / 8 * p.n + c] >> (4 * (i % 8)) & 15U);
           const double scale = decode(Dtype::f16, view.scales[g * p.n + c]);
           std::int64_t from = i;
-          if (defect == Defect::order_applied_twice && view.g_idx != nullptr) from = (i + 1) % p.k;
+          if (defect == LinearDefect::order_applied_twice && view.g_idx != nullptr) from = (i + 1) % p.k;
           double x_value = tokens(r, from);
-          if (defect == Defect::row_behind_the_last && r == p.m - 1)
+          if (defect == LinearDefect::row_behind_the_last && r == p.m - 1)
             x_value += 0.0 * load_element(p.dtype, operands.x, p.m * p.k + i);
-          if (defect == Defect::tokens_mixed) x_value += 0.0 * tokens(p.m - 1, from);
+          if (defect == LinearDefect::tokens_mixed) x_value += 0.0 * tokens(p.m - 1, from);
           sum += scale * (q - zero) * x_value;
-          if (defect == Defect::fp16_accumulator) sum = round_to(p.dtype, sum);
+          if (defect == LinearDefect::fp16_accumulator) sum = round_to(p.dtype, sum);
         }
-        if (defect == Defect::stale_output) sum += load_element(p.dtype, operands.y, r * p.n + c);
+        if (defect == LinearDefect::stale_output) sum += load_element(p.dtype, operands.y, r * p.n + c);
         store_element(p.dtype, operands.y, r * p.n + c, sum);
       }
     }
@@ -115,12 +115,12 @@ Support supports_all(const LinearProblem& problem, const DeviceInfo&) {
   return {};
 }
 
-template <Defect defect>
+template <LinearDefect defect>
 std::unique_ptr<LinearPlan> make(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<BrokenPlan<defect>>(problem);
+  return std::make_unique<BrokenLinearPlan<defect>>(problem);
 }
 
-template <Defect defect>
+template <LinearDefect defect>
 BrokenLinear broken(std::string_view name, std::vector<std::string_view> caught_by) {
   return {{name, "right but for one defect", Memory::host, supports_all, make<defect>}, std::move(caught_by)};
 }
@@ -129,20 +129,21 @@ BrokenLinear broken(std::string_view name, std::vector<std::string_view> caught_
 
 std::span<const BrokenLinear> broken_linear_variants() {
   static const std::vector<BrokenLinear> all = {
-      broken<Defect::none>("none", {}),
-      broken<Defect::nibbles_reversed>("nibbles_reversed", {"OneHot", "Integers", "NormalData"}),
-      broken<Defect::zero_without_one>("zero_without_one", {"OneHot", "Integers", "ExtremeZeroPoints"}),
-      broken<Defect::group_off_by_one>("group_off_by_one", {"OneHot", "Integers"}),
-      broken<Defect::scale_of_column_8>("scale_of_column_8", {"OneHot", "Integers"}),
-      broken<Defect::last_block_dropped>("last_block_dropped", {"OneHot", "Integers", "ExtremeZeroPoints"}),
-      broken<Defect::row_behind_the_last>("row_behind_the_last", {"OneHot", "NormalData"}),
-      broken<Defect::stale_output>("stale_output", {"StaleOutputs", "OneHot"}),
-      broken<Defect::fp16_accumulator>("fp16_accumulator", {"NormalData"}),
-      broken<Defect::g_idx_ignored>("g_idx_ignored", {"ActOrder", "OneHot"}),
-      broken<Defect::order_applied_twice>("order_applied_twice", {"ActOrder", "OneHot"}),
-      broken<Defect::one_rotation_too_many>("one_rotation_too_many", {"Rotation", "NormalData"}),
-      broken<Defect::tokens_mixed>("tokens_mixed", {"TokensApart"}),
-      broken<Defect::packing_of_one_plan>("packing_of_one_plan", {"Packing"})};
+      broken<LinearDefect::none>("none", {}),
+      broken<LinearDefect::nibbles_reversed>("nibbles_reversed", {"OneHot", "Integers", "NormalData"}),
+      broken<LinearDefect::zero_without_one>("zero_without_one", {"OneHot", "Integers", "ExtremeZeroPoints"}),
+      broken<LinearDefect::group_off_by_one>("group_off_by_one", {"OneHot", "Integers"}),
+      broken<LinearDefect::scale_of_column_8>("scale_of_column_8", {"OneHot", "Integers"}),
+      broken<LinearDefect::last_block_dropped>("last_block_dropped",
+                                               {"OneHot", "Integers", "ExtremeZeroPoints"}),
+      broken<LinearDefect::row_behind_the_last>("row_behind_the_last", {"OneHot", "NormalData"}),
+      broken<LinearDefect::stale_output>("stale_output", {"StaleOutputs", "OneHot"}),
+      broken<LinearDefect::fp16_accumulator>("fp16_accumulator", {"NormalData"}),
+      broken<LinearDefect::g_idx_ignored>("g_idx_ignored", {"ActOrder", "OneHot"}),
+      broken<LinearDefect::order_applied_twice>("order_applied_twice", {"ActOrder", "OneHot"}),
+      broken<LinearDefect::one_rotation_too_many>("one_rotation_too_many", {"Rotation", "NormalData"}),
+      broken<LinearDefect::tokens_mixed>("tokens_mixed", {"TokensApart"}),
+      broken<LinearDefect::packing_of_one_plan>("packing_of_one_plan", {"Packing"})};
   return all;
 }
 
