@@ -44,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a name that is too long, a full disk
+        place = f"{str(error.filename)[:80]}: " if error.filename else ""
+        print(f"error: {place}{error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def say(text: str) -> None:
