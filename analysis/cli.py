@@ -61,6 +61,7 @@ def report(
     allow_dirty: Dirty = False,
     allow_incomplete: Incomplete = False,
     allow_mixed: Mixed = False,
+    committed: Annotated[bool, typer.Option("--committed", help="the committed runs beside the named folders")] = False,
 ) -> int:
     """One self-contained page to look at, filter and compare; devices and commits side by side. Its path is the last line."""
     from .report import committed_runs, write_report
@@ -70,6 +71,8 @@ def report(
     say(f"reading {len(results) if results else 'the committed'} results folder{'' if results and len(results) == 1 else 's'}")
     if results:
         devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True)
+        named = {folder.path for device in devices for folder in device.folders}
+        devices += committed_runs([f for f in committed_folders() if f.path.resolve() not in named]) if committed else []
     else:
         devices = committed_runs(committed_folders())
         if not devices:
