@@ -224,7 +224,7 @@ def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
         "x": charts.field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
         "y": charts.field("over_ideal", "error / one rounding", zero=True),
     } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
-    mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.9}
+    mark = {"type": "point", "filled": False, "size": 90, "strokeWidth": 2}  # what lies below shows through
     return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
 
 
@@ -282,7 +282,8 @@ def encoded_parts(device: Device) -> Parts:
     frame = tables.fused(device)
     lines = frame.drop_duplicates(["format", "n", "size", "dtype"])
     lines = lines[["format", "encoding", "variant", "dtype", "n", "rows", "size", "time_us", "pair_us", "gain", "fraction_of_limit"]]
-    lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"])
+    power = lines["n"] & (lines["n"] - 1) == 0
+    lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"] + power.map({True: "", False: ", n = m 2^k"}))
     style = {"x": LENGTH} | kinds(lines, "format")
     yield chart("fused-gain", lines.dropna(subset=["gain"]), "line", style | {"y": charts.field("gain", zero=True)}, facet="panel", layers=[rule(1)])
     yield chart("fused-share", lines, "line", style | {"y": charts.field("fraction_of_limit", axis_format="%", zero=True)}, facet="panel")

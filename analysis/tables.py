@@ -342,9 +342,10 @@ def few_rows(device: Device, dtype: str) -> pd.DataFrame:
     return table.assign(pdl_us=by_mode["replay_pdl"]["time_us"]).reset_index().sort_values(["n", "rows"], ignore_index=True)
 
 
-def shares(device: Device, dtype: str, size: Size) -> pd.DataFrame:
-    """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own."""
-    rows = correct(device.results, picked="", dtype=dtype, layout="in place", family="transform", mode=size.mode)
+def shares(device: Device, dtype: str, size: Size, *, forwards=False) -> pd.DataFrame:
+    """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own, and with
+    `forwards` of those that hand on."""
+    rows = correct(device.results, **({} if forwards else {"picked": ""}), dtype=dtype, layout="in place", family="transform", mode=size.mode)
     rows = rows[rows["elements"] == size.elements].drop_duplicates(["variant", "n"])
     table = rows.pivot(index="n", columns="variant", values="fraction_of_limit")
     return table[[v for v in device.variants if v in table.columns]]
@@ -686,7 +687,7 @@ def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
     over = errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     rows = []
     for size in regime_sizes(device, dtype):
-        table = shares(device, dtype, size)
+        table = shares(device, dtype, size, forwards=True)
         table = table[table.index >= SMALLEST_N]
         for variant in table.columns:
             share = table[variant].dropna()
