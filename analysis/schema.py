@@ -213,10 +213,12 @@ def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
     strange = [column for column in table if column not in declared.names]
     if strange:
         raise ResultsError(f"{path.name}: {name} has column {', '.join(strange)}, which {NAME} does not declare")
+    if table.empty:
+        return declared.empty()
     values = pd.DataFrame({c.name: _values(path, name, c, table[c.name]) for c in declared.columns})
     if "status" in table:
-        for column in declared.columns:
-            empty = (table["status"] == "ok") & (table[column.name] == "") & column.required_if_ok
+        for column in (c for c in declared.columns if c.required_if_ok):
+            empty = (table["status"] == "ok") & (table[column.name] == "")
             if empty.any():
                 raise ResultsError(f"{path.name}: {name} is ok without {column.name} in line {line_of(empty)}")
     return values

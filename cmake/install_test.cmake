@@ -1,5 +1,5 @@
 # Tests of what stands outside the programs: install + find_package(fwht), proven by a project of its own
-# (consumer_test/), a variant made from variants/skeleton (skeleton_test/), and that no include runs upwards
+# (consumer_test/), a variant made from variants/skeleton (skeleton_test.cmake), and that no include runs upwards
 # (layers.cmake).
 if(FWHT_TESTS)
   add_test(NAME install.consumer
@@ -9,17 +9,7 @@ if(FWHT_TESTS)
       -D cxx=${CMAKE_CXX_COMPILER} -D "cxx_flags=${CMAKE_CXX_FLAGS}" -D "cuda_root=${CUDAToolkit_TARGET_DIR}"
       -P ${PROJECT_SOURCE_DIR}/cmake/consumer_test/run.cmake)
   if(FWHT_EXPERIMENTS)  # it sweeps too
-    # The flags of this build where a compiler cache may have seen the same files, else what compiles fast.
-    set(flags -O1)
-    if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" AND NOT FWHT_WITH_CUDA)
-      set(flags "${CMAKE_CXX_FLAGS_RELEASE}")
-    endif()
-    add_test(NAME skeleton.registers
-      COMMAND ${CMAKE_COMMAND} -D source_dir=${PROJECT_SOURCE_DIR} -D work_dir=${PROJECT_BINARY_DIR}/skeleton_test
-        -D generator=${CMAKE_GENERATOR} -D cxx=${CMAKE_CXX_COMPILER} -D "flags=${flags}"
-        -D "launcher=${CMAKE_CXX_COMPILER_LAUNCHER}"
-        -P ${PROJECT_SOURCE_DIR}/cmake/skeleton_test/run.cmake)
-    set_tests_properties(skeleton.registers PROPERTIES LABELS "host;slow" TIMEOUT 900 PROCESSORS 2)
+    include(skeleton_test)
   endif()
   add_test(NAME layers COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D SCRATCH=${PROJECT_BINARY_DIR}/layers_test
     -P ${PROJECT_SOURCE_DIR}/cmake/layers_test.cmake)

@@ -3,7 +3,7 @@
 include(kokkos_source)
 
 set(FWHT_KOKKOS_CUDA AUTO CACHE STRING
-  "Build the CUDA module of Kokkos: AUTO (with Kokkos, when the CUDA variants are built), ON, OFF")
+  "Build the CUDA module of Kokkos, four minutes of one core: AUTO (where a CUDA device can run it), ON, OFF")
 set(FWHT_KOKKOS_CUDA_ARCHITECTURE AUTO CACHE STRING
   "Compute capability of the CUDA module, such as 90: Kokkos takes one. AUTO: this machine's device, else the lowest of \
 CMAKE_CUDA_ARCHITECTURES, whose PTX every later device compiles for itself")
@@ -11,15 +11,19 @@ set_property(CACHE FWHT_KOKKOS_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(FWHT_KOKKOS_MODULES ${PROJECT_BINARY_DIR}/kokkos_modules)
 
+# Compute capability of this machine's device, such as 90; empty without one.
+set(fwht_kokkos_here "")
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+  OUTPUT_VARIABLE answer RESULT_VARIABLE failed ERROR_QUIET)
+if(NOT failed AND answer MATCHES "^([0-9]+)\\.([0-9]+)")
+  set(fwht_kokkos_here ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
+endif()
+
 function(fwht_kokkos_architecture number name)
   set(wanted ${FWHT_KOKKOS_CUDA_ARCHITECTURE})
   if(wanted STREQUAL "AUTO")
-    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-      OUTPUT_VARIABLE answer RESULT_VARIABLE failed ERROR_QUIET)
-    if(NOT failed AND answer MATCHES "^([0-9]+)\\.([0-9]+)")
-      set(wanted ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
-    else()
-      set(wanted "")
+    set(wanted "${fwht_kokkos_here}")
+    if(wanted STREQUAL "")
       foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
         string(REGEX MATCH "^[0-9]+" digits "${architecture}")
         if(digits AND (wanted STREQUAL "" OR digits LESS wanted))
@@ -160,6 +164,8 @@ elseif(FWHT_KOKKOS_CUDA STREQUAL "OFF")
   set(fwht_kokkos_why_no_cuda "FWHT_KOKKOS_CUDA=OFF")
 elseif(NOT FWHT_WITH_CUDA)
   set(fwht_kokkos_why_no_cuda "${FWHT_WHY_NO_CUDA}")
+elseif(FWHT_KOKKOS_CUDA STREQUAL "AUTO" AND fwht_kokkos_here STREQUAL "")
+  set(fwht_kokkos_why_no_cuda "no CUDA device here to run it; FWHT_KOKKOS_CUDA=ON builds it")
 else()
   set(FWHT_NVCC_WRAPPER_ENVIRONMENT ${CMAKE_COMMAND} -E env CUDA_ROOT=${CUDAToolkit_BIN_DIR}/..
     NVCC_WRAPPER_DEFAULT_COMPILER=${CMAKE_CXX_COMPILER})

@@ -6,7 +6,7 @@
 #   every case that needs no GPU is a ctest test, by name. host+gpu: the cases with "Gpu" in their suite's name (those of
 #   GPU_FILTER) are n ctest tests with the label gpu, <name>.gpu.1 ..., each a share of them in one process
 # fwht_gpu_test(name program filter shards)   more such tests of a program
-# fwht_variant(name [CUDA] [SOURCES extra...] [KERNELS files.cu...] [INSTANCES files.cu.in...]
+# fwht_variant(name [LINEAR] [NAMESPACE of_it] [CUDA] [SOURCES extra...] [KERNELS files.cu...] [INSTANCES files.cu.in...]
 #   [PLANS make_plan...] [ON_HOST files.cpp...] [TEST_LABEL host+gpu])   one folder of variants/
 
 set(FWHT_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
@@ -165,9 +165,23 @@ endfunction()
 # make_plan, KERNELS and INSTANCES more of them, compiled by themselves. In a build without CUDA a make_plan that throws takes the
 # place of all of these, so the variant stays listed. Every variants/<name>/*_test.cpp becomes a test program of TEST_LABEL
 # (host), which gets the files ON_HOST too: a kernel's program executed by the host. PLANS names the functions where a
-# folder has several.
+# folder has several. LINEAR: a variant of the second ladder, in variants/linear. NAMESPACE: where that of the variant, and its
+# header, have another name than the folder.
 function(fwht_variant name)
-  cmake_parse_arguments(arg "CUDA" "TEST_LABEL" "SOURCES;KERNELS;INSTANCES;PLANS;ON_HOST" ${ARGN})
+  cmake_parse_arguments(arg "CUDA;LINEAR" "TEST_LABEL;NAMESPACE" "SOURCES;KERNELS;INSTANCES;PLANS;ON_HOST" ${ARGN})
+  if(NOT arg_NAMESPACE)
+    set(arg_NAMESPACE ${name})
+  endif()
+  set(library fwht_variants)
+  set(variant_header variants/${name}/${arg_NAMESPACE}.hpp)
+  set(variant_namespace fwht::${arg_NAMESPACE})
+  set(family "")
+  if(arg_LINEAR)
+    set(library fwht_linear)
+    set(variant_header variants/linear/${name}/${arg_NAMESPACE}.hpp)
+    set(variant_namespace fwht::linear::${arg_NAMESPACE})
+    set(family Linear)
+  endif()
   if(NOT arg_TEST_LABEL)
     set(arg_TEST_LABEL host)
   endif()
@@ -182,15 +196,15 @@ function(fwht_variant name)
     endif()
     set(variant_plans "")
     foreach(plan IN LISTS arg_PLANS)
-      string(APPEND variant_plans "std::unique_ptr<Plan> ${plan}(const Problem&, const DeviceInfo&) { missing(); }\n")
+      string(APPEND variant_plans "std::unique_ptr<${family}Plan> ${plan}(const ${family}Problem&, const DeviceInfo&) { missing(); }\n")
     endforeach()
     configure_file(${PROJECT_SOURCE_DIR}/cmake/variant_without_cuda.cpp.in ${FWHT_GENERATED}/${name}_without_cuda.cpp @ONLY)
     list(APPEND sources ${FWHT_GENERATED}/${name}_without_cuda.cpp)
   endif()
-  target_sources(fwht_variants PRIVATE ${sources})
+  target_sources(${library} PRIVATE ${sources})
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp)
   foreach(test IN LISTS tests)
     get_filename_component(stem ${test} NAME_WE)
-    fwht_test(${stem} LABEL ${arg_TEST_LABEL} SOURCES ${test} ${arg_ON_HOST} LIBRARIES fwht_variants fwht_reference)
+    fwht_test(${stem} LABEL ${arg_TEST_LABEL} SOURCES ${test} ${arg_ON_HOST} LIBRARIES ${library} fwht_reference)
   endforeach()
 endfunction()

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/contract/variant.hpp"
 #include "common/host/bits.hpp"
 #include "reference/emulation.hpp"
 #include "reference/inputs.hpp"

@@ -55,52 +55,44 @@ def list_tests(directory: Path, selection: Sequence[str] = ()) -> list[dict]:
     return json.loads(listed.stdout)["tests"] if listed.returncode == 0 else []
 
 
+NOT_SHOWN = re.compile(r"\*\*\*Skipped|^ *Start *\d*: |\(Skipped\)$|^The following tests did not run:$|ERROR_MESSAGE|^Errors while running CTest$")
+
+
 def run_ctest(directory: Path, *selection: str) -> int:
-    """Runs ctest without a line for each skipped test; then its own summary and what ran in one line, with the reasons.
+    """Runs ctest without a line for each skipped test; then what ran in one line, with the reasons.
 
     The time of every test goes to tests.csv in the build folder (analysis/times.py). Returns ctest's exit code.
     """
-    log, details = directory / "ctest.log", directory / "Testing" / "Temporary" / "LastTest.log"
+    details = directory / "Testing" / "Temporary" / "LastTest.log"
     for old in (details, directory / "ctest.xml", directory / "tests.csv"):
         old.unlink(missing_ok=True)
     shutil.rmtree(directory / "test_times", ignore_errors=True)
     # As many tests as cores run at a time: idle OpenMP threads must sleep, not spin.
     command = ["ctest", "--test-dir", str(directory), "--output-on-failure", "--no-tests=error", "-j", str(cores())]
-    command += ["--output-log", str(log), "--output-junit", str(directory / "ctest.xml"), *selection]
-    ctest = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace", env=os.environ | {"OMP_WAIT_POLICY": "passive"})
-    summary = False
-    for line in ctest.stdout or ():
-        summary = summary or "% tests passed" in line
-        if not (summary or "***Skipped" in line or re.match(r" *Start *\d*: ", line)):
-            print(line, end="", flush=True)
-    code = ctest.wait()
+    command += ["--output-junit", str(directory / "ctest.xml"), *selection]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace", env=os.environ | {"OMP_WAIT_POLICY": "passive"}) as ctest:
+        blank = False
+        for line in ctest.stdout or ():
+            if not NOT_SHOWN.search(line) and not (blank and line == "\n"):
+                print(line, end="", flush=True)
+                blank = line == "\n"
     if not details.is_file():  # ctest ended before it ran anything
-        return code
+        return ctest.returncode
     reasons = skip_reasons(details.read_text(errors="replace"))  # taken before ctest is called again, which empties the log
     if reasons:
-        print("\nSkipped tests, and why:", *(f"{count:7} {why}" for why, count in reasons), "", sep="\n")
-    print(summary_of(log.read_text(errors="replace")))
+        print("\nSkipped tests, and why:", *(f"{count:7} {why}" for why, count in reasons), sep="\n")
     list_tests(directory, selection)
     if times.write(directory):
         print("\n" + count_tests(directory / "tests.csv", [why for why, _ in reasons]))
     else:
         say("the times of the tests could not be written (above).")
-    return code
+    return ctest.returncode
 
 
 def skip_reasons(details: str) -> list[tuple[str, int]]:
     """Reason and number of tests, the commonest first, from ctest's LastTest.log."""
     found = re.findall(r": Skipped\n(.*)|^skipped: (.*)", details, re.M)
     return Counter(re.sub(r" *\(.*", "", gtest or other).strip() for gtest, other in found).most_common()
-
-
-def summary_of(log: str) -> str:
-    """ctest's own, without the tests that were skipped."""
-    left_out = r"\(Skipped\)$|^The following tests did not run:$|ERROR_MESSAGE|^Errors while running CTest$"
-    lines = log.splitlines()
-    start = next((i for i, line in enumerate(lines) if "% tests passed" in line), len(lines))
-    text = "\n".join(line for line in lines[start:] if not re.search(left_out, line))
-    return re.sub(r"\n{3,}", "\n\n", text).rstrip()
 
 
 def count_tests(table: Path, reasons: Sequence[str]) -> str:

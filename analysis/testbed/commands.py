@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import re
 import shutil
@@ -69,7 +70,7 @@ def parse(command: str, arguments: list[str], *, one: Iterable[str] = (), many: 
         unknown(others[0], command)
     for name in ("--output", "--resume"):  # programs run in the root of the repository
         if getattr(found, name[2:], None):
-            setattr(found, name[2:], absolute(getattr(found, name[2:])))
+            setattr(found, name[2:], os.path.abspath(getattr(found, name[2:])))
     check_selection(command, [word for name in ("variant", "grid", "dtype") for text in listed(found, name) for word in (f"--{name}", text)])
     return found
 
@@ -82,10 +83,6 @@ def listed(found: argparse.Namespace, name: str) -> list[str]:
 def options(found: argparse.Namespace, *names: str) -> list[str]:
     """The same options for a program."""
     return [word for name in names for value in listed(found, name) for word in (f"--{name}", value)]
-
-
-def absolute(path: str) -> str:
-    return os.path.abspath(path)
 
 
 def check_output(path: str | None) -> None:
@@ -129,8 +126,6 @@ def check_selection(command: str, arguments: list[str]) -> None:
 
 
 def check_preset(name: str) -> None:
-    import json
-
     presets = json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]
     known = [preset["name"] for preset in presets if not preset.get("hidden")]
     if name not in known:
@@ -183,7 +178,7 @@ def command_run(arguments: list[str]) -> int:
     asked = parse("run", arguments, one=("--grid", "--output"), many=("--variant",))
     check_output(asked.output)
     grid = asked.grid or "quick"
-    grid = absolute(grid) if Path(grid).is_file() else grid
+    grid = os.path.abspath(grid) if Path(grid).is_file() else grid
     check_room(1500)
     gpu = has_gpu()
     if gpu:

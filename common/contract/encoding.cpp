@@ -195,17 +195,29 @@ void validate_layout(const Encoding& encoding, const std::string& text) {
   }
 }
 
+/// Of n, a group, a token and all rows: 128 times as many scales of 4 bytes, which a layout may pad them to,
+/// stay far below 2^63.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+
+void require_size(std::int64_t value, std::string_view name, const std::string& text) {
+  if (value >= 1 && value <= kMostElements) return;
+  throw BadRequest(
+      concat("encoding ", text, ": ", name, "=", value, " must be between 1 and ", kMostElements));
+}
+
 void validate_lengths(const Encoding& encoding, std::int64_t n, const std::string& text) {
   const std::int64_t group = encoding.scales.group;
+  require_size(n, "n", text);
+  if (encoding.token != 0) require_size(encoding.token, "token", text);
   if (encoding.scales.kind == Kind::group) {
-    if (group < 1) throw BadRequest(concat("encoding ", text, ": group=", group, " must be at least 1"));
+    require_size(group, "group", text);
     if (n % group != 0 && group % n != 0) {
       throw BadRequest(
           concat("encoding ", text, ": group=", group, " must divide n=", n, " or be a multiple of it"));
     }
   }
   if (encoding.token != 0) {
-    if (encoding.token < 1 || encoding.token % n != 0) {
+    if (encoding.token % n != 0) {
       throw BadRequest(concat("encoding ", text, ": a token of ", encoding.token,
                               " elements must be a multiple of n=", n));
     }
@@ -292,14 +304,22 @@ void validate(const Encoding& encoding, std::int64_t n) {
   validate_layout(encoding, text);
 }
 
-void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows, Dtype storage) {
+void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows) {
   validate(encoding, n);
   if (encoding.is_plain()) return;
+  if (rows < 0 || rows > kMostElements / n) {
+    throw BadRequest(concat("encoding ", to_string(encoding), ": rows=", rows, " of n=", n, " must be 0 to ",
+                            kMostElements, " elements together"));
+  }
   const std::int64_t token = token_length(encoding, n);
   if (rows * n % token != 0) {
     throw BadRequest(concat("encoding ", to_string(encoding), ": rows=", rows, " of n=", n,
                             " are no whole tokens of ", token, " elements"));
   }
+}
+
+void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows, Dtype storage) {
+  validate(encoding, n, rows);
   if (encoding.recipe == Recipe::quarot &&
       (storage != Dtype::f16 || encoding.intermediate != Intermediate::storage)) {
     throw BadRequest(concat("encoding ", to_string(encoding),

@@ -177,10 +177,13 @@ constexpr std::int64_t scale_buffer_bytes(const Encoding& encoding, std::int64_t
 /// Required alignment of Operands::scales.
 inline constexpr std::int64_t kScaleAlignment = 16;
 
-/// Throws BadRequest, naming value and limit, for a group or token that does not fit n, a granularity, scale
-/// type, layout or recipe that the format does not have, and half bytes where n is odd.
+/// Throws BadRequest, naming value and limit, for n < 1, a group or token that does not fit n, a granularity,
+/// scale type, layout or recipe that the format does not have, and half bytes where n is odd. Sizes whose
+/// products do not fit 64 bits are refused first.
 void validate(const Encoding& encoding, std::int64_t n);
-/// The same, and: whole tokens in `rows`, the storage type that the recipe asks for.
+/// The same, and: whole tokens in `rows`.
+void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows);
+/// The same, and: the storage type that the recipe asks for.
 void validate(const Encoding& encoding, std::int64_t n, std::int64_t rows, Dtype storage);
 
 /// "format", or "format:words" with commas between: "e4m3:row", "e4m3:tensor", "int8:128", "mxfp4", "nvfp4";

@@ -7,6 +7,7 @@
 
 #include "common/contract/problem.hpp"
 #include "common/host/error.hpp"
+#include "common/host/text.hpp"
 
 namespace fwht {
 namespace {
@@ -145,7 +146,24 @@ TEST(Encoding, CountsBytes) {
 
 TEST(Encoding, RefusesWhatDoesNotFitInOneSentence) {
   EXPECT_EQ(refusal("e4m3:96", 4096), "encoding e4m3:96: group=96 must divide n=4096 or be a multiple of it");
-  EXPECT_EQ(refusal("int8:0", 4096), "encoding int8:0: group=0 must be at least 1");
+  EXPECT_EQ(refusal("int8:0", 4096), "encoding int8:0: group=0 must be between 1 and 281474976710656");
+  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{-8}, std::int64_t{1} << 62}) {
+    for (const char* text : {"e4m3:row", "e4m3:128", "e4m3:tensor", "mxfp8", "int4:row,t16"})
+      EXPECT_NE(refusal(text, n).find(concat("n=", n, " must be between 1 and 281474976710656")),
+                std::string::npos);
+  }
+  EXPECT_NE(refusal("int8:4611686018427387904", 64).find("group=4611686018427387904 must"),
+            std::string::npos);
+  EXPECT_NE(refusal("int8:row,t4611686018427387904", 64).find("token=4611686018427387904 must"),
+            std::string::npos);
+  for (const std::int64_t rows : {std::int64_t{-1}, std::int64_t{1} << 60, std::int64_t{1} << 62})
+    EXPECT_THROW(validate(parse_encoding("mxfp8:128x4"), 64, rows), BadRequest) << rows;
+  // The most that is accepted does not wrap: 2^48 elements, one scale each, 128 rows for one.
+  for (const char* text : {"int8:1", "e4m3:1,ue8m0,packed", "e4m3:1,ue8m0,mn"}) {
+    const std::int64_t most = std::int64_t{1} << 48;
+    validate(parse_encoding(text), most, 1);
+    EXPECT_GE(scale_buffer_bytes(parse_encoding(text), 1, most), most) << text;
+  }
   EXPECT_EQ(refusal("mxfp4:64", 4096), "encoding mxfp4:64: mxfp4 has one scale for 32 elements");
   EXPECT_EQ(refusal("nvfp4:row", 4096), "encoding nvfp4:row: nvfp4 has one scale for 16 elements");
   EXPECT_EQ(refusal("mxfp8", 12), "encoding mxfp8: group=32 must divide n=12 or be a multiple of it");

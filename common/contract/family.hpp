@@ -1,9 +1,9 @@
-// What every ladder shares, said once. A family is a kind of problem, with what it is executed on and how its
-// arithmetic is described: transforms of rows (common/contract/variant.hpp), linear layers
-// (common/contract/linear/variant.hpp). A variant is plain data; a plan is what it decided for one problem on
-// one device; a registry lists the variants of a family.
+// What every ladder shares, said once. A family is a kind of problem, with what it is executed on: transforms
+// of rows (common/contract/variant.hpp), linear layers (common/contract/linear/variant.hpp). A variant is
+// plain data; a plan is what it decided for one problem on one device; a registry lists the variants of a
+// family.
 //
-// A family is a struct that names Problem, Operands, Numerics and Plan, kNoun ("linear layer") for sentences,
+// A family is a struct that names Problem, Operands and Plan, kNoun ("linear layer") for sentences,
 // and has does_nothing(const Problem&). Its Problem has validate(), to_string() and programmatic_launch.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/contract/numerics.hpp"
 #include "common/device/device_info.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
@@ -61,7 +62,7 @@ class PlanOf {
     enqueue(operands, stream);
   }
 
-  virtual typename Family::Numerics numerics() const = 0;
+  virtual Numerics numerics() const = 0;
   /// The plan owns state that an execution changes: the next one must be ordered behind it, as by one stream.
   virtual bool one_stream_at_a_time() const { return false; }
   virtual Settings settings() const = 0;

@@ -3,15 +3,12 @@
 // Notation: u = unit roundoff of the storage type, u32 = 2^-24, L = log2 n. See docs/numerics.md.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "common/contract/dtype.hpp"
-#include "common/contract/problem.hpp"
 
 namespace fwht {
 
@@ -23,7 +20,15 @@ enum class Sums : std::uint8_t {
   fp64,            ///< double precision, the constant too
   tensor_f16,      ///< one block of a tensor core with fp16 accumulator. Emulated where it is rounded.
   tensor_f32,      ///< the same with fp32 accumulator. Emulated where it is rounded.
-  split_bf16       ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, the constant in fp32
+  split_bf16,      ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, the constant in fp32
+  atomic_f16       ///< `parts` sums in fp32, each rounded to fp16, added in fp16 in any order
+};
+
+/// How a step makes the weights of a linear layer, s (q - z), that it multiplies by.
+enum class WeightRounding : std::uint8_t {
+  none,       ///< s and q - z meet in fp32
+  published,  ///< fp16(fma(q, s, -fp16(z s))), as the published kernels do
+  once        ///< rounded to the storage type
 };
 
 /// Root mean square of one rounding to nearest in units of u, smooth density: sqrt(1 / (8 ln 2)).
@@ -38,9 +43,10 @@ struct Step {
   /// Index bits 0 .. L-1 of the row that the step transforms, in order of execution. For a tensor-core block
   /// at most four: the low bits of the K index of its MMA. Where the operator has other factors too: the bits
   /// of its Sylvester factors, numbered from the fastest factor on.
-  std::vector<int> bits;
+  std::vector<int> bits{};
   /// Position in Operator::factors of a factor that is not Sylvester's and that the step multiplies by,
-  /// before its bits; -1 for none. Sums::fp32: its terms are added one by one, in ascending order.
+  /// before its bits; -1 for none. Sums::fp32: its terms are added one by one, in ascending order. 0 for the
+  /// weights of a linear layer.
   int factor = -1;
   Sums sums = Sums::fp32;
   /// What sums are multiplied by, as the kernel holds it: a number of fp32 (fp64 for Sums::fp64), or of the
@@ -65,6 +71,11 @@ struct Step {
   std::vector<int> block_bits{};
   /// Data of the other blocks are replaced by zeros: no NaN crosses over.
   bool other_blocks_zeroed = false;
+
+  /// Linear layers: the rounding of weights; how many sums Sums::atomic_f16 adds; and how many tensor-core
+  /// multiplies add into one accumulator, each of which cuts off below fp32's last place.
+  WeightRounding weights = WeightRounding::none;
+  int parts = 1, chained = 0;
 
   bool operator==(const Step&) const = default;
 
@@ -94,6 +105,8 @@ struct Promises {
   /// by programmatic launch. False where another kernel serves some of them.
   bool layout_invariant = true;
   bool flushes_subnormals = false;
+  /// The same operands give the same bits in every run.
+  bool deterministic = true;
 
   /// Largest intermediate, as a multiple of max|x| over the row: an upper bound. Intermediates above the
   /// range of the type they live in overflow although the result may be finite.
@@ -167,57 +180,6 @@ inline double butterfly_rms(int levels) {
 inline double chain_rms(std::int64_t terms) {
   const auto m = static_cast<double>(terms);
   return terms < 2 ? 0.0 : kRoundingRms * std::sqrt((0.5 * m * (m + 1.0) - 1.0) / m);
-}
-
-/// All index bits in one step, the scale at its end, one rounding: the ideal that 16-bit storage allows. n
-/// must be a power of two.
-inline Numerics single_rounding(Sums sums, const Problem& problem) {
-  const int levels = static_cast<int>(std::lround(std::log2(static_cast<double>(problem.n()))));
-  Step step;
-  step.bits = index_bits(0, levels);
-  step.sums = sums;
-  step.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
-  step.sum_rms = butterfly_rms(levels);
-  Numerics numerics;
-  numerics.steps.push_back(std::move(step));
-  numerics.promises.intermediate_growth = static_cast<double>(problem.n());
-  return numerics;
-}
-
-/// The same for any operator: its factors one by one, slowest first, Sylvester factors by butterflies over
-/// ascending bits, others term by term; the scale and the one rounding at the end. Entries of dense factors
-/// are taken to be at most 1 in size.
-inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
-  Numerics numerics;
-  const std::span<const Factor> factors = problem.op.factors();
-  const auto levels_of = [](const Factor& factor) {
-    return std::bit_width(static_cast<std::uint64_t>(factor.order)) - 1;
-  };
-  int bits = 0;
-  for (const Factor& factor : factors)
-    bits += factor.basis == Basis::sylvester ? levels_of(factor) : 0;
-  double growth = 1.0;
-  for (std::size_t f = 0; f < factors.size(); ++f) {
-    Step step;
-    step.sums = sums;
-    step.rounds = false;
-    growth *= static_cast<double>(factors[f].order);
-    if (factors[f].basis == Basis::sylvester) {
-      const int levels = levels_of(factors[f]);
-      bits -= levels;
-      step.bits = index_bits(bits, levels);
-      step.sum_rms = butterfly_rms(levels);
-    } else {
-      step.factor = static_cast<int>(f);
-      step.sum_rms = chain_rms(factors[f].order);
-    }
-    numerics.steps.push_back(std::move(step));
-  }
-  Step& last = numerics.steps.back();
-  last.rounds = true;
-  last.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
-  numerics.promises.intermediate_growth = growth;
-  return numerics;
 }
 
 }  // namespace fwht

@@ -1,4 +1,4 @@
-#include "common/contract/numerics.hpp"
+#include "common/contract/variant.hpp"
 
 #include <gtest/gtest.h>
 

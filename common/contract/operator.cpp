@@ -14,6 +14,7 @@ namespace fwht {
 namespace {
 
 constexpr std::int64_t kLargestOrder = std::int64_t{1} << 40;
+constexpr std::int64_t kLargestDense = std::int64_t{1} << 20;  // its square counts entries
 constexpr std::string_view kSignsFirst = "+signs", kSignsLast = "signs+";
 
 bool is_symmetric_factor(const Factor& factor) {
@@ -209,6 +210,10 @@ void validate(const Operator& op) {
       throw BadRequest(concat("operator ", to_string(op), ": n exceeds the limit of ", kLargestOrder));
     }
     n *= factor.order;
+    if (factor.basis == Basis::dense && factor.order > kLargestDense) {
+      throw BadRequest(concat("operator ", to_string(op), ": a dense factor of order ", factor.order,
+                              " exceeds the limit of ", kLargestDense));
+    }
     const bool alone = op.factors().size() == 1;
     if (factor.basis == Basis::sylvester && !alone && !is_power_of_two(factor.order)) {
       throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order,

@@ -172,6 +172,8 @@ TEST(Operator, RefusesWhatIsNoMatrixInOneSentence) {
   EXPECT_NE(refusal("2x2x2x2x2").find("more than 4 factors"), std::string::npos);
   EXPECT_NE(refusal("signs+4+signs").find("twice"), std::string::npos);
   EXPECT_NE(refusal("1099511627776x1099511627776").find("exceeds the limit"), std::string::npos);
+  EXPECT_NE(refusal("d4294967296").find("dense factor of order 4294967296 exceeds the limit of 1048576"),
+            std::string::npos);
   EXPECT_THROW(validate(Operator{{Basis::sylvester, 3}, {Basis::sylvester, 4}}), BadRequest);
   EXPECT_THROW(Operator({Factor{}, Factor{}, Factor{}, Factor{}, Factor{}}), BadRequest);
 }

@@ -63,13 +63,7 @@ bool operator==(const Problem& a, const Problem& b) {
 }
 
 std::size_t hash_of(const Problem& problem) {
-  std::uint64_t hash = 0;
-  const auto mix = [&hash](auto value) {  // the finalizer of splitmix64
-    hash += 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value);
-    hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9U;
-    hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBU;
-    hash ^= hash >> 31;
-  };
+  Hasher mix;
   for (const Factor& factor : problem.op.factors()) {
     mix(factor.basis);
     mix(factor.order);
@@ -99,7 +93,7 @@ std::size_t hash_of(const Problem& problem) {
   mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
   mix(problem.placement);
   mix(problem.programmatic_launch);
-  return hash;
+  return mix.hash();
 }
 
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows, Placement placement) {

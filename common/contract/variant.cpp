@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/contract/operator_data.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
@@ -37,6 +38,17 @@ void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
   throw BadRequest(concat(a.name, "=", hex(a.address), " and ", b.name, "=", hex(b.address),
                           " overlap: the out-of-place problem ", to_string(problem), " spans ",
                           std::max(a.bytes, b.bytes), " bytes"));
+}
+
+/// Whether the rows of two arrays at one distance lie between each other, as columns of one matrix do.
+bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
+  if (!problem.encoding.is_plain() || !problem.paging.is_none()) return false;
+  const std::int64_t size_in = bytes_of(problem.in.dtype), size_out = bytes_of(problem.out.dtype);
+  const std::int64_t stride = problem.in.row_stride * size_in;
+  if (stride != problem.out.row_stride * size_out) return false;
+  const auto distance = static_cast<std::int64_t>(out - in);
+  const std::int64_t behind = (distance % stride + stride) % stride;  // of a row of `in`, to one of `out`
+  return behind >= problem.n() * size_in && behind + problem.n() * size_out <= stride;
 }
 
 void check_scales(const Operands& operands, const Problem& problem) {
@@ -97,7 +109,23 @@ void check_placement(const Problem& problem, std::uintptr_t in, std::uintptr_t o
     throw BadRequest(concat("in=", hex(in), " and out=", hex(out), " must be equal for the in-place problem ",
                             to_string(problem)));
   }
+  if (rows_interleave(problem, in, out)) return;
   refuse_overlap({"in", in, problem.span_bytes()}, {"out", out, problem.span_bytes_out()}, problem);
+}
+
+/// Signs and dense factors: apart from what is written, entries where their dtype may lie.
+void check_matrices(const Operands& operands, const Problem& problem, std::uintptr_t out) {
+  const Span written{"out", out, problem.span_bytes_out()};
+  if (operands.signs != nullptr)
+    refuse_overlap({"signs", address_of(operands.signs), ceil_div(problem.n(), 32) * 4}, written, problem);
+  if (operands.dense == nullptr) return;
+  const std::int64_t size = bytes_of(problem.in.dtype);
+  if (address_of(operands.dense) % static_cast<std::uintptr_t>(size) != 0) {
+    throw BadRequest(concat("dense=", hex(address_of(operands.dense)), " must be aligned to ", size,
+                            " bytes for ", to_string(problem)));
+  }
+  refuse_overlap({"dense", address_of(operands.dense), dense_entry_count(problem.op) * size}, written,
+                 problem);
 }
 
 }  // namespace
@@ -117,6 +145,7 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
   check_extra("dense", operands.dense, problem.op.has_dense(), problem);
   check_prologue(operands, problem);
   check_placement(problem, in, out);
+  check_matrices(operands, problem, out);
   check_scale_buffer(operands, problem);
 }
 

@@ -2,13 +2,15 @@
 // variant and its plan, is written once for every family in common/contract/family.hpp.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "common/contract/family.hpp"
-#include "common/contract/numerics.hpp"
 #include "common/contract/problem.hpp"
 
 namespace fwht {
@@ -48,7 +50,6 @@ class Plan;
 struct Transforms {
   using Problem = fwht::Problem;
   using Operands = fwht::Operands;
-  using Numerics = fwht::Numerics;
   using Plan = fwht::Plan;
   static constexpr std::string_view kNoun = "variant";
   static bool does_nothing(const Problem& problem) { return problem.rows == 0; }
@@ -74,6 +75,57 @@ class Plan : public PlanOf<Transforms> {
  protected:
   using PlanOf::PlanOf;
 };
+
+/// All index bits in one step, the scale at its end, one rounding: the ideal that 16-bit storage allows. n
+/// must be a power of two.
+inline Numerics single_rounding(Sums sums, const Problem& problem) {
+  const int levels = static_cast<int>(std::lround(std::log2(static_cast<double>(problem.n()))));
+  Step step;
+  step.bits = index_bits(0, levels);
+  step.sums = sums;
+  step.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
+  step.sum_rms = butterfly_rms(levels);
+  Numerics numerics;
+  numerics.steps.push_back(std::move(step));
+  numerics.promises.intermediate_growth = static_cast<double>(problem.n());
+  return numerics;
+}
+
+/// The same for any operator: its factors one by one, slowest first, Sylvester factors by butterflies over
+/// ascending bits, others term by term; the scale and the one rounding at the end. Entries of dense factors
+/// are taken to be at most 1 in size.
+inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
+  Numerics numerics;
+  const std::span<const Factor> factors = problem.op.factors();
+  const auto levels_of = [](const Factor& factor) {
+    return std::bit_width(static_cast<std::uint64_t>(factor.order)) - 1;
+  };
+  int bits = 0;
+  for (const Factor& factor : factors)
+    bits += factor.basis == Basis::sylvester ? levels_of(factor) : 0;
+  double growth = 1.0;
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    Step step;
+    step.sums = sums;
+    step.rounds = false;
+    growth *= static_cast<double>(factors[f].order);
+    if (factors[f].basis == Basis::sylvester) {
+      const int levels = levels_of(factors[f]);
+      bits -= levels;
+      step.bits = index_bits(bits, levels);
+      step.sum_rms = butterfly_rms(levels);
+    } else {
+      step.factor = static_cast<int>(f);
+      step.sum_rms = chain_rms(factors[f].order);
+    }
+    numerics.steps.push_back(std::move(step));
+  }
+  Step& last = numerics.steps.back();
+  last.rounds = true;
+  last.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
+  numerics.promises.intermediate_growth = growth;
+  return numerics;
+}
 
 /// A sentence for problems with a prologue, or with pages: for variants that have none.
 Support require_no_prologue(const Problem& problem);

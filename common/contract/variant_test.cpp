@@ -117,6 +117,19 @@ TEST(Plan, OutOfPlaceRefusesAnyOverlap) {
   EXPECT_EQ(plan.enqueued, 2);
 }
 
+TEST(Plan, RowsMayLieBetweenEachOther) {
+  Problem problem = make_problem(Dtype::f16, 8, 4, Placement::out_of_place);
+  problem.set_row_stride(24);  // 48 bytes, of which a row has 16
+  const RecordingPlan plan(problem, 2);
+  std::byte* middle = memory.data() + 512;
+  for (const int distance : {16, 20, 32, 48 + 16, 96 + 32, -16, -32, -48 - 20})
+    EXPECT_EQ(refusal(plan, middle, middle + distance), std::nullopt) << distance;
+  for (const int distance : {0, 2, 14, 34, 46, 48, -2, -14, -34, -48, 48 + 14})
+    EXPECT_TRUE(says(refusal(plan, middle, middle + distance), "overlap")) << distance;
+  problem.out.row_stride = 32;
+  EXPECT_TRUE(says(refusal(RecordingPlan(problem, 2), middle, middle + 16), "overlap"));
+}
+
 int plans_made = 0;
 
 const Variant kPicky{"picky", "supports n=8 only", Memory::host,

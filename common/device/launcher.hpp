@@ -20,6 +20,7 @@ struct Grid {
   int cluster = 1;            // blocks
   bool programmatic = false;  // the launch may begin before the one in front of it has ended
   std::int64_t layers = 1;    // blocks in the y dimension
+  std::int64_t depth = 1;     // blocks in the z dimension
 };
 
 /// `arguments`: the address of each.
@@ -35,7 +36,8 @@ inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream,
     attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
   }
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers));
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers),
+                        static_cast<unsigned>(grid.depth));
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared);
   config.stream = stream;

@@ -19,6 +19,22 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// The hash of values that are mixed in one after another: the finalizer of splitmix64.
+class Hasher {
+ public:
+  template <class Value>
+  void operator()(Value value) {
+    hash_ += 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value);
+    hash_ = (hash_ ^ (hash_ >> 30)) * 0xBF58476D1CE4E5B9U;
+    hash_ = (hash_ ^ (hash_ >> 27)) * 0x94D049BB133111EBU;
+    hash_ ^= hash_ >> 31;
+  }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
 /// Parity of the number of set bits. H[i][j] = parity(i & j) ? -1 : +1 is the Sylvester matrix.
 constexpr int parity(std::uint64_t v) {
   v ^= v >> 32;

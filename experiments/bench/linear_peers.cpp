@@ -53,12 +53,7 @@ class LinearPeerPlan final : public LinearPlan {
   std::int64_t packed_bytes() const override { return peer_.packed_bytes(request_.get()); }
   std::string packing() const override { return fmt::format("{}/{}", peer_.name, name_of(problem().dtype)); }
 
-  LinearNumerics numerics() const override {
-    LinearNumerics numerics;
-    numerics.weights = LinearNumerics::Weights::rounded_once;
-    numerics.known = false;
-    return numerics;
-  }
+  Numerics numerics() const override { return {}; }  // of others: not known
 
   Settings settings() const override {
     const auto texts = nlohmann::ordered_json::parse(peer_.settings);

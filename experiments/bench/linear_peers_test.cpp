@@ -79,7 +79,7 @@ TEST(LinearPeers, TakePlainLayersAndPackThem) {
     const std::vector<std::byte> packed = plan->pack(weights);
     ASSERT_EQ(packed.size(), weights.scales.size() * 2);
     EXPECT_EQ(std::memcmp(packed.data(), weights.scales.data(), packed.size()), 0);
-    EXPECT_FALSE(plan->numerics().known);
+    EXPECT_TRUE(plan->numerics().steps.empty());
     const Settings settings = plan->settings();
     ASSERT_EQ(settings.size(), 2U);
     EXPECT_EQ(settings[0].first, "version");
@@ -100,10 +100,8 @@ TEST(LinearPeers, AreJudgedByTheirErrorAlone) {
   const LinearProblem problem = parse_linear_problem("bf16/m8/n256/k256/w4g64");
   const GptqWeights weights = reference::random_weights(problem, reference::LinearData::normal, 1);
   const auto x = reference::random_tokens(problem, reference::LinearData::normal, 2);
-  LinearNumerics numerics;
-  numerics.weights = LinearNumerics::Weights::rounded_once;
-  numerics.known = false;
-  const auto truth = reference::linear_truth(problem, weights, x.data(), numerics.weights);
+  const Numerics numerics;
+  const auto truth = reference::linear_truth(problem, weights, x.data(), reference::weights_of(numerics));
   std::vector<std::byte> y(static_cast<std::size_t>(problem.bytes_written()));
   const auto verdict = [&](double factor) {
     for (std::int64_t r = 0; r < problem.m; ++r)

@@ -111,15 +111,15 @@ std::shared_ptr<const std::vector<std::byte>> Data::tokens(const LinearProblem& 
 }
 
 std::shared_ptr<const reference::LinearTruth> Data::truth(const LinearProblem& problem,
-                                                          LinearNumerics::Weights arithmetic) {
+                                                          WeightRounding rounding) {
   LinearProblem plain = problem;
   plain.programmatic_launch = false;
-  const std::string key = fmt::format("{}/{}", to_string(plain), static_cast<int>(arithmetic));
+  const std::string key = fmt::format("{}/{}", to_string(plain), static_cast<int>(rounding));
   if (!truths_.contains(key)) {
     if (truths_.size() > 4) truths_.clear();
     constexpr std::int64_t kColumns = 256;
     truths_[key] = std::make_shared<const reference::LinearTruth>(
-        reference::linear_truth(problem, *weights(problem), tokens(problem)->data(), arithmetic,
+        reference::linear_truth(problem, *weights(problem), tokens(problem)->data(), rounding,
                                 reference::sample_columns(problem.n, kColumns), threads_));
   }
   return truths_[key];
@@ -173,9 +173,9 @@ Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const Linea
     synchronize(variant.memory);
     std::vector<std::byte> y(static_cast<std::size_t>(problem.bytes_written()));
     slices.output().download(y.data(), y.size());
-    const LinearNumerics numerics = plan->numerics();
-    const auto judged =
-        reference::judge_linear(numerics, problem, *data.truth(problem, numerics.weights), y.data());
+    const Numerics numerics = plan->numerics();
+    const auto judged = reference::judge_linear(
+        numerics, problem, *data.truth(problem, reference::weights_of(numerics)), y.data());
     Judgement result{judged.verdict,
                      {{"rel_l2", harness::csv_number(judged.errors.rel_l2)},
                       {"predicted_rel_l2", harness::csv_number(judged.errors.predicted)},

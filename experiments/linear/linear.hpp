@@ -26,8 +26,7 @@ class Data {
   /// The weights as the plan reads them; one block for all plans of one packing.
   std::shared_ptr<const std::vector<std::byte>> packed(const LinearPlan& plan);
   std::shared_ptr<const std::vector<std::byte>> tokens(const LinearProblem& problem);
-  std::shared_ptr<const reference::LinearTruth> truth(const LinearProblem& problem,
-                                                      LinearNumerics::Weights arithmetic);
+  std::shared_ptr<const reference::LinearTruth> truth(const LinearProblem& problem, WeightRounding rounding);
 
  private:
   int threads_;

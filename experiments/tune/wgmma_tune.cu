@@ -131,9 +131,11 @@ constexpr auto launches_to_try() {
 }
 
 template <int log_n, int which>
-struct Tried {
-  static constexpr Launch launch = launches_to_try<log_n>()[which];
-};
+constexpr Launch tried() {
+  Launch launch = launches_to_try<log_n>()[which];
+  launch.log_n = log_n;
+  return launch;
+}
 
 std::string described(const Launch& launch) {
   std::string values = launch.form == Form::one_shot ? "one_shot"
@@ -155,7 +157,8 @@ RowBatch batch_of(const void* in, void* out, std::int64_t rows, int log_n) {
           static_cast<int>(rows),
           row_bytes,
           row_bytes,
-          static_cast<float>(std::pow(2.0, -0.5 * log_n))};
+          static_cast<float>(std::pow(2.0, -0.5 * log_n)),
+          false};
 }
 
 unsigned* row_counter() {
@@ -168,21 +171,20 @@ unsigned* row_counter() {
   return counter;
 }
 
-template <int log_n, class Choice>
+template <Launch launch>
 void add_candidate(std::vector<LaunchCandidate>& all) {
-  static constexpr Launch launch = Choice::launch;
-  static constexpr int shared = shared_bytes(launch, log_n);
-  constexpr Scaling kScaling = log_n % 2 == 0 ? Scaling::constants : Scaling::results;
+  constexpr Scaling kScaling = launch.log_n % 2 == 0 ? Scaling::constants : Scaling::results;
+  static constexpr int shared = shared_bytes(launch);
   static_assert(shared <= 227 << 10);
   const auto kernel = [] {
     if constexpr (launch.form == Form::one_shot) {
-      return one_shot<Dtype::f16, log_n, Choice, kScaling>;
+      return one_shot<Dtype::f16, launch, kScaling>;
     } else if constexpr (launch.form == Form::pair) {
-      return pair<Dtype::f16, kScaling>;
+      return pair<Dtype::f16, launch, kScaling>;
     } else if constexpr (launch.form == Form::passes) {
-      return passes<Dtype::f16, Choice, kScaling>;
+      return passes<Dtype::f16, launch, kScaling>;
     } else {
-      return ring<Dtype::f16, log_n, Choice, kScaling>;
+      return ring<Dtype::f16, launch, kScaling>;
     }
   }();
   allow_shared(kernel, shared);
@@ -191,7 +193,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
   const std::int64_t resident = std::int64_t{blocks_per_sm} * this_device().sm_count / launch.cluster();
   all.push_back({described(launch), attributes.numRegs, static_cast<int>(attributes.localSizeBytes),
                  [kernel, resident](const void* in, void* out, std::int64_t rows, Stream stream) {
-                   const RowBatch batch = batch_of(in, out, rows, log_n);
+                   const RowBatch batch = batch_of(in, out, rows, launch.log_n);
                    const std::int64_t groups =
                        launch.form == Form::one_shot ? rows : std::min(rows, resident);
                    const Grid grid{.blocks = groups * launch.cluster(),
@@ -213,7 +215,7 @@ std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [](auto l) {
     std::vector<LaunchCandidate> all;
     [&]<int... which>(std::integer_sequence<int, which...>) {
-      (add_candidate<l(), Tried<l(), which>>(all), ...);
+      (add_candidate<tried<l(), which>()>(all), ...);
     }
     (std::make_integer_sequence<int, static_cast<int>(launches_to_try<l()>().size())>{});
     return all;

@@ -35,7 +35,7 @@ __all__ = [
 hadamard_quantize = quantize.hadamard_quantize  # the module stays `fwht.quantize`
 __version__: str = _c.version
 
-_SUBMODULES = ("compat", "distributed", "nn", "torch")  # those that import PyTorch
+_SUBMODULES = ("compat", "distributed", "evaluate", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
 _torch_functional: Any = None
@@ -120,6 +120,8 @@ def hadamard_transform_(x: Any, scale: float | None = None, *, variant: str | No
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module("." + name, __name__)
+    if name == "rotate_model":
+        return importlib.import_module(".evaluate", __name__).rotate_model
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

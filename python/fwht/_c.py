@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import operator
 import os
 import sys
 import threading
@@ -25,6 +26,9 @@ DTYPES = {
 ITEMSIZE = (2, 2, 4, 8)
 ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
+
+OPERATOR_TEXT = "a text such as '28x512', or None"
+ENCODING_TEXT = "a text such as 'e4m3:row'"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1
 _SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH = 8, 2
@@ -147,7 +151,9 @@ def _load(path: str) -> ctypes.CDLL:
         ("linear_plan_destroy", None, [address]),
         ("gptq_sort_rows", i32, [ctypes.POINTER(LinearProblem), ctypes.POINTER(GptqWeights), address, address]),
     ):
-        function = getattr(library, "fwht_" + name)
+        function = getattr(library, "fwht_" + name, None)
+        if function is None:
+            raise ImportError(f"fwht: {path} has no function fwht_{name}; it is another library, or of another version")
         function.restype, function.argtypes = result, arguments
     version = library.fwht_abi_version()
     if version != ABI_VERSION:
@@ -190,29 +196,48 @@ def needs_cuda_build() -> None:
 
 
 def encoded(variant: str | None) -> bytes | None:
-    if variant is None or isinstance(variant, str):
-        return None if variant is None else variant.encode()
-    raise TypeError(f"fwht: variant={variant!r} must be a name of fwht.variants() or None")
+    return None if variant is None else text_for_c("variant", variant, "a name of fwht.variants() or None")
 
 
-def checked_scale(scale: Any) -> float | None:
+def text_for_c(name: str, given: Any, wanted: str) -> bytes:
+    if not isinstance(given, str):
+        raise TypeError(f"fwht: {name}={given!r} must be {wanted}")
+    if "\0" in given or not given.isascii():  # C would see what is before the null character
+        raise ValueError(f"fwht: {name}={given!r} must be {wanted}")
+    return given.encode()
+
+
+def integer(name: str, given: Any, bits: int = 64) -> int:
+    """ctypes would cut off what does not fit."""
+    try:
+        value = operator.index(given)
+    except TypeError:
+        raise TypeError(f"fwht: {name}={given!r} must be an integer") from None
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"fwht: {name}={value} must fit {bits} bits")
+    return value
+
+
+def checked_scale(scale: Any, name: str = "scale") -> float | None:
     if scale is None:
         return None
     kind = type(scale)
     of_numpy = kind.__module__ == "numpy" and kind.__name__ != "ndarray"  # numpy.float32 is a number
     if hasattr(scale, "__array__") and not of_numpy:
         raise TypeError(
-            f"fwht: scale must be a number or None, not a {kind.__module__}.{kind.__name__}: reading an array's value "
+            f"fwht: {name} must be a number or None, not a {kind.__module__}.{kind.__name__}: reading an array's value "
             "would wait for the device; pass scale.item() if that is meant"
         )
     if isinstance(scale, (str, bytes)):
-        raise TypeError(f"fwht: scale={scale!r} must be a number or None")
+        raise TypeError(f"fwht: {name}={scale!r} must be a number or None")
     try:
         value = float(scale)
     except (TypeError, ValueError):
-        raise TypeError(f"fwht: scale={scale!r} must be a number or None") from None
+        raise TypeError(f"fwht: {name}={scale!r} must be a number or None") from None
+    except OverflowError:
+        value = math.inf
     if not math.isfinite(value):
-        raise ValueError(f"fwht: scale={value} must be finite")
+        raise ValueError(f"fwht: {name}={value} must be finite")
     return value
 
 
@@ -266,18 +291,22 @@ def make_problem(
     if dtype is None or (dtype == F64 and device >= 0):
         raise TypeError(f"fwht: dtype {dtype_name} {DTYPE_RULE}")
     scale = checked_scale(scale)
+    op_text = None if operator is None else text_for_c("operator", operator, OPERATOR_TEXT)
     n = shape[-1]
     rows = 1
     for size in shape[:-1]:
         rows *= size
+    integer("n", n)
+    for name, value in (("the number of rows", rows), ("in_stride", in_stride), ("out_stride", out_stride)):
+        integer(name, value)
     problem = Problem(
         ctypes.sizeof(Problem), n, rows, 0.0 if scale is None else scale, dtype,
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
-        None if operator is None else operator.encode(), None if encoding is None else encoding.encode(),
+        op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
     )  # fmt: skip
-    if operator is not None:
-        order = json.loads(answered(library.fwht_operator_info_json(operator.encode())))["n"]
+    if op_text is not None:
+        order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]
         if n != order:
             raise ValueError(f"fwht: rows of {n} elements came to the operator {operator}, which is for {order}")
     elif n < 2 or n & (n - 1):

@@ -69,7 +69,7 @@ def _device_number(device: Any) -> int:
     if isinstance(device, bool):
         raise TypeError(f"fwht: device={device!r} must be None, an ordinal, 'cpu', 'cuda' or 'cuda:1'")
     if isinstance(device, int):
-        return device
+        return _c.integer("device", device, 32)
     kind, _, ordinal = str(device).partition(":")
     if kind == "cpu":
         return _c.HOST
@@ -83,9 +83,11 @@ def _device_number(device: Any) -> int:
 
 def _problem(
     n: int, rows: int, dtype: Any, device: int, inplace: bool, row_stride: int | None, scale: float | None,
-    variant: str | None, programmatic_launch: bool = False, operator: str | None = None,
+    variant: str | None, programmatic_launch: bool = False, operator: str | None = None, encoding: str | None = None,
 ) -> _c.Problem:  # fmt: skip
     code, name = _dtype_code(dtype)
+    n, rows = _c.integer("n", n), _c.integer("rows", rows)
+    row_stride = None if row_stride is None else _c.integer("row_stride", row_stride)
     if rows < 0:
         raise ValueError(f"fwht: rows={rows} must not be negative")
     if row_stride is not None and row_stride < n:
@@ -93,7 +95,7 @@ def _problem(
     stride = n if row_stride is None else row_stride
     return _c.make_problem(
         (rows, n), code, name, scale, in_place=inplace, device=device, in_stride=stride, out_stride=stride,
-        variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator,
+        variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator, encoding=encoding,
     )  # fmt: skip
 
 
@@ -105,8 +107,9 @@ class Plan:
         device: ordinal of the CUDA device, or -1 for the host.
         alignment: both addresses must be multiples of this many bytes.
         settings: grid, threads, tile ... as the variant names them.
-        numerics: `roundings` to the storage type, and the promises `batch_invariant`, `layout_invariant` and
-            `row_isolation`.
+        numerics: `roundings` to the storage type, the promises `batch_invariant`, `layout_invariant` and
+            `row_isolation`, and `arithmetic`: the variant whose bits the results have. Two plans that name the same one
+            agree bit for bit, as far as these promises hold, and so do codes with rows that are quantized afterwards.
     """
 
     def __init__(self, problem: _c.Problem, variant: str | None, device: int):
@@ -121,7 +124,7 @@ class Plan:
         self.alignment: int = about["alignment"]
         self.settings: dict[str, Any] = about["settings"]
         self.numerics: dict[str, Any] = {
-            key: about[key] for key in ("roundings", "batch_invariant", "layout_invariant", "row_isolation")
+            key: about[key] for key in ("roundings", "batch_invariant", "layout_invariant", "row_isolation", "arithmetic")
         }
 
     def execute(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
@@ -137,6 +140,8 @@ class Plan:
             ValueError: shape, dtype, device, strides or alignment are not the plan's.
             RuntimeError: a tensor requires grad (and gradients are enabled), or CUDA failed.
         """
+        if self._problem.encoding is not None:
+            raise ValueError("fwht: a plan with an encoding only answers questions; hadamard_quantize writes codes")
         in_place = self._problem.placement == 0
         source, current = self._view(x, "x")
         if in_place:
@@ -145,7 +150,8 @@ class Plan:
             out, target = x, source
         else:
             if out is None:
-                assert source.empty_like is not None
+                if source.empty_like is None:
+                    raise TypeError(f"fwht: no result can be made for a {type(x).__name__}; pass out=")
                 out = source.empty_like()
             target, _ = self._view(out, "out")
         face = _tensors.face
@@ -174,7 +180,7 @@ class Plan:
         wanted = self._problem.in_stride if name == "x" else self._problem.out_stride
         fits = (
             bool(view.shape) and view.shape[-1] == n and elements == n * rows and view.dtype == self._problem.dtype
-            and (rows <= 1 or stride == wanted)
+            and (rows == 0 or (stride is not None and (rows == 1 or stride == wanted)))
             and view.device in (self.device, _c.DEVICE_OF_POINTER if self.device >= 0 else _c.HOST)
         )  # fmt: skip
         if not fits:
@@ -183,6 +189,9 @@ class Plan:
                 f"{view.device}; the plan is {self.problem} with row stride {wanted} on device {self.device}"
             )
         return view, view.stream
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # of copy and pickle
+        raise TypeError("fwht: a Plan owns memory and cannot be copied or pickled; make another with fwht.plan")
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
@@ -196,6 +205,7 @@ class Plan:
 def plan(
     n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = None,
     inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False, operator: str | None = None,
+    encoding: str | None = None,
 ) -> Plan:  # fmt: skip
     """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
 
@@ -209,12 +219,14 @@ def plan(
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.
         operator: another operator than H_n, as in `fwht.operators`, without signs and dense factors.
+        encoding: as in `hadamard_quantize`, with inplace=False: what that does, by `Plan.numerics` and `settings`. Such a plan
+            is not executed.
 
     Raises: as `hadamard_transform`.
     """
     number = _device_number(device)
     return Plan(
-        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator), variant, number
+        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator, encoding), variant, number
     )
 
 
@@ -239,7 +251,7 @@ class Support:
 
 def supports(
     n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
-    variant: str | None = None, operator: str | None = None,
+    variant: str | None = None, operator: str | None = None, encoding: str | None = None,
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
 
@@ -249,7 +261,7 @@ def supports(
     """
     number = _device_number(device)
     try:
-        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant, operator=operator)
+        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant, False, operator, encoding)
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)

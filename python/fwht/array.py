@@ -105,10 +105,16 @@ def aligned_bytes(count: int) -> Any:
 
 def same_memory(x: View, out: View) -> bool:
     """Whether out is x. Raises ValueError for any other overlap."""
-    if x.pointer == out.pointer and x.strides == out.strides:
+    stride, out_stride = (_c.row_stride(view.shape, view.strides) for view in (x, out))
+    if x.pointer == out.pointer and (x.strides == out.strides or (stride is not None and stride == out_stride)):
         return True
     first, last = x.span()
     out_first, out_last = out.span()
+    if stride is not None and stride == out_stride:
+        item = _c.ITEMSIZE[x.dtype]  # type: ignore[index]
+        row = x.shape[-1] * item
+        if row <= (out.pointer - x.pointer) % (stride * item) <= stride * item - row:
+            return False  # rows of one lie between those of the other
     if first < out_last and out_first < last:
         raise ValueError(
             f"fwht: x ({first:#x} to {last:#x}) and out ({out_first:#x} to {out_last:#x}) overlap; out may be x itself"

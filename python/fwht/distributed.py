@@ -24,7 +24,7 @@ FORMS = ("all_to_all", "block_diagonal")
 def _check(shard: int, ranks: int, form: str) -> None:
     if form not in FORMS:
         raise ValueError(f"fwht: unknown form '{form}'; known: {', '.join(FORMS)}")
-    if ranks & (ranks - 1):
+    if ranks < 1 or ranks & (ranks - 1):
         raise ValueError(f"fwht: {ranks} ranks must be a power of two")
     if form == "all_to_all" and shard % ranks:
         raise ValueError(f"fwht: a shard of {shard} columns is not divisible by {ranks} ranks, as all_to_all needs")
@@ -35,8 +35,10 @@ def result_columns(n: int, ranks: int, rank: int, form: str = "all_to_all") -> t
 
     Raises ValueError where n, or a shard of it, is not divisible by `ranks`.
     """
-    if n % ranks:
+    if ranks < 1 or n % ranks:
         raise ValueError(f"fwht: n={n} is not divisible by {ranks} ranks")
+    if not 0 <= rank < ranks:
+        raise ValueError(f"fwht: rank={rank} must be between 0 and {ranks - 1}")
     shard = n // ranks
     _check(shard, ranks, form)
     if form == "block_diagonal":

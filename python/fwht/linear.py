@@ -58,6 +58,8 @@ def variants() -> list[Variant]:
 def _problem(
     m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool = False
 ) -> _c.LinearProblem:
+    for name, value in (("m", m), ("k", k), ("n", n), ("group", group), ("rotation", rotation)):
+        _c.integer(name, value)
     threads = 0
     if (torch := sys.modules.get("torch")) is not None:
         threads = torch.get_num_threads()
@@ -78,8 +80,14 @@ def supports(
     number = _device_number(device)
     if zero_points not in _c.ZERO_POINTS:
         raise ValueError(f"fwht: zero_points={zero_points!r} must be one of {', '.join(_c.ZERO_POINTS)}")
-    problem = _problem(m, k, n, group, zero_points, _dtype_code(dtype)[1], rotation)
-    return _choice(problem, variant, number)[1]
+    known = variant is None or variant in [each.name for each in variants()]
+    try:
+        problem = _problem(m, k, n, group, zero_points, _dtype_code(dtype)[1], rotation)
+        return _choice(problem, variant, number)[1]
+    except ValueError as error:
+        if not known:
+            raise
+        return str(error).removeprefix("fwht: ")
 
 
 def _choice(problem: _c.LinearProblem, variant: str | None, device: int) -> tuple[str, str]:
@@ -299,7 +307,7 @@ def _most_tokens(asked: tuple, variant: str, device: int) -> int:
 
 def run(
     x: int, y: int, m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool, variant: str,
-    weights: int, device: int, stream: int | None,
+    weights: int, weights_bytes: int, device: int, stream: int | None,
 ) -> None:  # fmt: skip
     """m contiguous tokens at the address x, in slices of what the variant does in one launch."""
     asked = (min(m, 1), k, n, group, zero_points, dtype, rotation, act_order)
@@ -307,6 +315,8 @@ def run(
     for first in range(0, m, most):
         count = min(most, m - first)
         plan = _plan_for((count, *asked[1:]), variant, device, stream)
+        if weights_bytes != plan.info["packed_bytes"]:
+            raise ValueError(f"fwht: the packed weights have {weights_bytes} bytes; {variant} reads {plan.info['packed_bytes']} of k={k}, n={n}")
         if status := _c.library.fwht_linear_plan_execute(plan.handle, x + 2 * first * k, weights, y + 2 * first * n, stream):
             _c.fail(status, device)
 
@@ -336,6 +346,7 @@ def forward(x: Any, weights: Packed) -> Any:
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
     if not isinstance(weights.weights, numpy.ndarray):
         raise TypeError("fwht: x is a NumPy array, and the weights were packed from PyTorch tensors")
+    packed = weights.weights if weights.weights.flags.c_contiguous else numpy.ascontiguousarray(weights.weights)
     check(x.shape, x.dtype.name, weights)
     if weights.order is not None:
         x = x[..., weights.order]
@@ -343,7 +354,8 @@ def forward(x: Any, weights: Packed) -> Any:
     source[...] = x
     y = array.aligned_bytes(x.nbytes // weights.k * weights.n).view(x.dtype).reshape((*x.shape[:-1], weights.n))
     run(source.ctypes.data, y.ctypes.data, x.size // weights.k, weights.k, weights.n, weights.group, weights.zero_points,
-        weights.dtype, weights.rotation, weights.act_order, weights.variant, weights.weights.ctypes.data, _c.HOST, None)  # fmt: skip
+        weights.dtype, weights.rotation, weights.act_order, weights.variant, packed.ctypes.data, packed.nbytes,
+        _c.HOST, None)  # fmt: skip
     return y
 
 

@@ -28,16 +28,16 @@ def operator_for(n: int) -> str:
 
     Raises ValueError, naming the nearest n that has one, where there is none.
     """
-    return _c.answered(_c.library.fwht_operator_for(n))
+    return _c.answered(_c.library.fwht_operator_for(_c.integer("n", n)))
 
 
 def transposed(operator: str) -> str:
     """The text of the transposed operator: "428x32+signs" gives "signs+428tx32". A symmetric one is its own."""
-    return _c.answered(_c.library.fwht_operator_transposed(operator.encode()))
+    return _c.answered(_c.library.fwht_operator_transposed(_c.text_for_c("operator", operator, _c.OPERATOR_TEXT)))
 
 
 def _about(operator: str) -> dict[str, Any]:
-    return json.loads(_c.answered(_c.library.fwht_operator_info_json(operator.encode())))
+    return json.loads(_c.answered(_c.library.fwht_operator_info_json(_c.text_for_c("operator", operator, _c.OPERATOR_TEXT))))
 
 
 class Signs:
@@ -47,6 +47,8 @@ class Signs:
     """
 
     def __init__(self, packed: bytes, n: int):
+        if n < 1:
+            raise ValueError(f"fwht: n={n} must be at least 1")
         if len(packed) != _bytes_for(n):
             raise ValueError(f"fwht: {len(packed)} bytes of signs; n={n} needs {_bytes_for(n)}, whole words of 32 bits")
         self.packed = bytes(packed)
@@ -163,7 +165,7 @@ def transform(
     if out is not None and inplace:
         raise ValueError("fwht: out and inplace=True exclude each other")
     if operator is not None and not isinstance(operator, str):
-        raise TypeError(f"fwht: operator={operator!r} must be a text such as '28x512', or None")
+        raise TypeError(f"fwht: operator={operator!r} must be {_c.OPERATOR_TEXT}")
     packed = signs.on(x) if isinstance(signs, Signs) else signs
     if face := _tensors.face_of(x):
         return face.transform_by_operator(x, operator, packed, dense, scale, transpose, x if inplace else out, variant)

@@ -2,7 +2,9 @@
 
     q, scales = fwht.hadamard_quantize(x, "e4m3:row")            # float8_e4m3fn codes, one float32 scale per row
     q, scales = fwht.hadamard_quantize(x, "nvfp4", tensor_scale=g)
-    y = fwht.quantize.dequantize(q, scales, "e4m3:row")          # float32, for tests
+    q, scales = fwht.quantize.quantize(x, "mxfp4")               # the same without the transform
+    y = fwht.quantize.dequantize(q, scales, "mxfp4")             # float32
+    y = fwht.quantize.round_trip(x, "mxfp4")                     # what x becomes, in its dtype
 
 An encoding is a text: format, what shares a scale, and where they differ from the default the type and layout of the scales
 and the recipe, whose bits are those of the library that it is named after: "e4m3:row", "e4m3:128,ue8m0,mn,deepgemm", "int8:row",
@@ -18,7 +20,7 @@ from typing import Any, Callable, NamedTuple
 
 from . import _c, _tensors, array, operators
 
-__all__ = ["Encoded", "Layout", "dequantize", "hadamard_quantize", "layout_of"]
+__all__ = ["Encoded", "Layout", "dequantize", "hadamard_quantize", "layout_of", "quantize", "round_trip"]
 
 
 class Encoded(NamedTuple):
@@ -71,11 +73,11 @@ def _up(value: int, multiple: int) -> int:
 @functools.lru_cache(1024)
 def layout_of(encoding: str, n: int) -> Layout:
     """What an encoding means for rows of n elements. Raises ValueError, with the form, for what is none or does not fit n."""
-    if not isinstance(encoding, str):
-        raise TypeError(f"fwht: encoding={encoding!r} must be a text such as 'e4m3:row'")
+    text = _c.text_for_c("encoding", encoding, _c.ENCODING_TEXT)
+    _c.integer("n", n)
 
     def ask(rows: int) -> dict[str, Any]:
-        return json.loads(_c.answered(_c.library.fwht_encoding_info_json(encoding.encode(), n, rows)))
+        return json.loads(_c.answered(_c.library.fwht_encoding_info_json(text, n, rows)))
 
     about = ask(0)
     two = ask(2 * max(about["token"] // n, 1))  # rows of two tokens
@@ -129,6 +131,8 @@ def hadamard_quantize(
             raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
         layout = checked(x.shape, encoding, tensor_scale)
         codes, scales = numpy_outputs(layout, x.shape)
+        if x.size == 0:
+            scales[...] = 0  # a whole tensor has one for nothing, too
         if any(stride < 0 for stride in x.strides) or _c.row_stride(x.shape, tuple(s // x.itemsize for s in x.strides)) is None:
             x = numpy.ascontiguousarray(x)
         view, to = array.view_of(x), array.view_of(codes)
@@ -139,6 +143,33 @@ def hadamard_quantize(
     return Encoded(codes, None if tuple(scales.shape) == (0,) else scales)
 
 
+def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, variant: str | None = None) -> Encoded:
+    """Codes and scales of x itself: the quantizer of `hadamard_quantize` without a transform.
+
+    Arguments, results and errors as there. The transform is H_1 of every element, so that each variant that offers it writes
+    the codes of rows that an earlier launch has rotated.
+    """
+    if not hasattr(x, "shape") or not hasattr(x, "reshape"):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    shape = tuple(x.shape)
+    layout = checked(shape, encoding, tensor_scale)
+    text = _by_elements(layout, encoding, shape[-1])
+    codes, scales = hadamard_quantize(x.reshape(-1, 1), text, 1.0, tensor_scale=tensor_scale, variant=variant)
+    codes = codes.reshape(code_shape(layout, shape))
+    if scales is not None and layout.layout == "row_major" and not layout.whole_tensor:
+        rows = shape[:-1] if layout.token == shape[-1] else (-1,)
+        scales = scales.reshape((*rows, layout.columns))
+    return Encoded(codes, scales)
+
+
+def _by_elements(layout: Layout, encoding: str, n: int) -> str:
+    """The encoding of rows of n elements, said of rows of one: its tokens are named."""
+    if layout.token != n:
+        return encoding
+    head, slash, intermediate = encoding.partition("/")
+    return f"{head}{',' if ':' in head else ':'}t{n}{slash}{intermediate}"
+
+
 def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -> Layout:
     if len(shape) == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
@@ -146,7 +177,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -
     if layout.needs_tensor_scale and tensor_scale is None:
         raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
     if tensor_scale is not None:
-        _c.checked_scale(tensor_scale)
+        _c.checked_scale(tensor_scale, "tensor_scale")
         if not layout.needs_tensor_scale:
             raise ValueError(f"fwht: tensor_scale={tensor_scale} is given, but encoding {encoding} has none")
         if not float(tensor_scale) > 0:
@@ -155,6 +186,8 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -
 
 
 def code_shape(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if shape[-1] == 1:  # rows of one element, of which two share a byte of 4-bit codes
+        return (_elements(shape) * layout.code_bits // 8, 1)
     return (*shape[:-1], shape[-1] * layout.code_bits // 8)
 
 
@@ -198,9 +231,9 @@ def run(
     if x.device != _c.HOST:
         _c.needs_cuda_build()
     stride = _c.row_stride(x.shape, x.strides)
-    assert stride is not None
+    assert stride is not None or 0 in x.shape
     problem = _c.make_problem(
-        x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride, out_stride=x.shape[-1],
+        x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride or 0, out_stride=x.shape[-1],
         variant=name, operator=text, encoding=encoding,
     )  # fmt: skip
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
@@ -220,40 +253,82 @@ def run(
         _c.fail(status, x.device)
 
 
-def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | None = None) -> Any:
-    """The float32 numbers that codes and scales of `hadamard_quantize` stand for: for tests, not for speed. Needs PyTorch, and
-    takes its tensors. For "nvfp4" divided by tensor_scale; the one scale of "vllm_static" is tensor_scale."""
+_SLICE = 1 << 24  # elements that `dequantize` works on at once: bounds its memory beside the result
+
+
+def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | None = None, dtype: Any = None) -> Any:
+    """The numbers that codes and scales stand for, in float32 or `dtype`: codes times scales in float32, rounded once.
+
+    Needs PyTorch, and takes its tensors. For "nvfp4" divided by tensor_scale; the one scale of "vllm_static" is tensor_scale.
+    Beside the result it takes memory for 2^24 elements.
+    """
     import torch
 
-    n = codes.shape[-1] * 8 // _bits_of(encoding)
-    layout = layout_of(encoding, n)
-    values = _decoded(codes, layout.element)
-    shape = values.shape
-    if layout.columns == 0:
-        assert tensor_scale is not None
-        return values * tensor_scale
-    elements = values.numel()
-    rows, columns = layout.rows(elements), layout.columns
-    matrix = _scale_matrix(scales, layout, rows, columns)
-    grouped = values.reshape(rows, columns, elements // (rows * columns)) * matrix.to(torch.float32)[:, :, None]
-    result = grouped.reshape(shape)
-    return result / tensor_scale if layout.element == "e2m1" and layout.needs_tensor_scale else result
+    bits = 4 if codes.dtype is torch.uint8 else 8
+    layout = layout_of(encoding, codes.shape[-1] * 8 // bits)
+    if layout.code_bits != bits:
+        raise ValueError(f"fwht: codes are {codes.dtype}, but encoding {encoding} has codes of {layout.code_bits} bits")
+    shape = (*codes.shape[:-1], codes.shape[-1] * 8 // bits)
+    if layout.needs_tensor_scale and tensor_scale is None:
+        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
+    elements = _elements(shape)
+    result = torch.empty(shape, dtype=dtype or torch.float32, device=codes.device)
+    if elements == 0:
+        return result
+    rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)
+    factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else torch.full((1,), tensor_scale, device=codes.device)
+    divided = layout.element == "e2m1" and layout.needs_tensor_scale
+    groups = rows * columns
+    group, factors = elements // groups, factors.reshape(groups, 1)
+    codes, numbers, step = codes.reshape(groups, -1), result.view(groups, group), max(1, _SLICE // group)
+    for first in range(0, groups, step):
+        some = slice(first, first + step)
+        for at in range(0, group, _SLICE):
+            values = _decoded(codes[some, at * bits // 8 : (at + _SLICE) * bits // 8], layout.element) * factors[some]
+            numbers[some, at : at + _SLICE] = values / tensor_scale if divided else values
+    return result
 
 
-def _bits_of(encoding: str) -> int:
-    return layout_of(encoding, 1 << 20).code_bits
+def round_trip(
+    x: Any, encoding: str, *, rotate: bool = False, operator: str | None = None, signs: Any = None, dense: Any = None,
+    tensor_scale: float | None = None, variant: str | None = None,
+) -> Any:  # fmt: skip
+    """What x becomes by quantization: `quantize` and `dequantize`, in x's shape and dtype. Needs a PyTorch tensor.
+
+    With rotate=True the codes are those of the orthonormal transform of x, and so is the result. tensor_scale: for "nvfp4"
+    None takes 448 * 6 / the largest element, which waits for the device. Others, and errors: as `hadamard_quantize`.
+    """
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
+    if not rotate and (operator is not None or signs is not None or dense is not None):
+        raise ValueError("fwht: operator, signs and dense are given, but rotate is False")
+    layout = checked(tuple(x.shape), encoding, 1.0 if tensor_scale is None and encoding.startswith("nvfp4") else tensor_scale)
+    if layout.element == "e2m1" and layout.needs_tensor_scale and tensor_scale is None:
+        y = operators.transform(x, operator, signs=signs, dense=dense) if rotate else x
+        tensor_scale = 448 * 6 / max(float(y.abs().amax()), torch.finfo(torch.float32).tiny) if x.numel() else 1.0
+    if rotate:
+        codes, scales = hadamard_quantize(
+            x, encoding, operator=operator, signs=signs, dense=dense, tensor_scale=tensor_scale, variant=variant
+        )
+    else:
+        codes, scales = quantize(x, encoding, tensor_scale=tensor_scale, variant=variant)
+    return dequantize(codes, scales, encoding, tensor_scale=tensor_scale, dtype=x.dtype)
 
 
 def _decoded(codes: Any, element: str) -> Any:
+    """float32; two numbers for each byte of 4-bit codes. Arithmetic on bytes: a table would want indices of eight."""
     import torch
 
     if element in ("e4m3", "int8"):
         return codes.to(torch.float32)
-    halves = torch.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1).long()
+    halves = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).view(torch.int8)
     if element == "int4":
-        return torch.where(halves > 7, halves - 16, halves).to(torch.float32)
-    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device=codes.device)
-    return torch.where(halves > 7, -table[halves & 7], table[halves & 7])
+        return ((halves ^ 8) - 8).to(torch.float32)
+    size = halves & 7  # twice the number is 0 1 2 3 | 4 6 | 8 12: below 4, from 4 on, from 6 on
+    doubled = size + (size - 4).clamp_(min=0) + 2 * (size - 6).clamp_(min=0)
+    return torch.where(halves > 7, -doubled, doubled).to(torch.float32) * 0.5
 
 
 def _scale_matrix(scales: Any, layout: Layout, rows: int, columns: int) -> Any:

@@ -74,7 +74,7 @@ typedef struct fwht_problem {
 
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32
- * bits. Dense factors are their entries in the input's dtype, row-major, one factor behind the other, none
+ * bits, at any address. Dense factors are their entries in the input's dtype, row-major, one factor behind the other, none
  * transposed. fwht_encoding_info_json says how many bytes `scales` needs. */
 typedef struct fwht_operands {
   size_t struct_size; /* sizeof(fwht_operands) */
@@ -124,7 +124,7 @@ FWHT_API fwht_status fwht_supports(const fwht_problem* problem, const char* vari
  * fwht_clear_plans(). `stream` is a cudaStream_t (NULL: the default stream) and ignored on the host, where
  * the work is done when the call returns. On a device it is enqueued only, and the calling thread's current
  * device is as before. May be called while the stream is captured. in == out exactly for FWHT_IN_PLACE; out
- * of place the spans must not overlap. */
+ * of place the spans must not overlap, but that rows of equal strides may lie between each other. */
 FWHT_API fwht_status fwht_transform(const fwht_problem* problem, const char* variant, const void* in,
                                     void* out, int32_t device, void* stream);
 
@@ -156,12 +156,14 @@ FWHT_API fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, vo
 FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands,
                                                 void* stream);
 /* The plan by which fwht_transform works, for fwht_plan_execute on any stream and thread, which is quicker. It is
- * kept until fwht_clear_plans(). `*plan` is NULL where there is none yet, where each stream has its own, and once
- * many have been given away. On the host a new one. */
+ * kept until fwht_clear_plans(); the handle is the caller's, for fwht_plan_destroy. `*plan` is NULL where there is none
+ * yet, where each stream has its own, and once many have been given away. On the host a new one. */
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
- * (batch_invariant, layout_invariant, row_isolation), roundings, settings. Valid as long as the plan. */
+ * (batch_invariant, layout_invariant, row_isolation), roundings, settings; and arithmetic: the variant whose bits the
+ * results have, which another plan of the same dtype, operator and scale gives the same of, codes or not. Valid as long
+ * as the plan. */
 FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
 /* NULL is allowed. No launch of the plan may be pending, and no graph captured from it may be launched again.
  */

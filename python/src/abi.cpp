@@ -1,5 +1,7 @@
 #include "python/src/abi.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <variant>
 
@@ -25,11 +27,33 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
+/// Bytes of the character at `at`; 0 where there is no UTF-8.
+std::size_t length_of_character(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(text[i] & 0xFF); };
+  const std::uint32_t lead = byte(at);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC0 || lead > 0xF4 || text.size() - at < length) return 0;
+  std::uint32_t code = lead & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(at + i) & 0x3F);
+  }
+  constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code < 0xE000;
+  return code < kSmallest[length] || code > 0x10FFFF || surrogate ? 0 : length;
+}
+
 }  // namespace
 
 fwht_status failed(fwht_status status, const char* message) noexcept {
   try {
     last_error = message;
+    for (std::size_t at = 0; at < last_error.size();) {  // a message may repeat bytes of the caller's
+      const std::size_t length = length_of_character(last_error, at);
+      if (length == 0) last_error[at] = '?';
+      at += std::max<std::size_t>(length, 1);
+    }
   } catch (...) {
     last_error.clear();  // no memory for the sentence
   }

@@ -47,7 +47,8 @@ Struct read(const Struct* given, std::size_t smallest, const std::string& name) 
   if (given == nullptr) throw BadRequest(name + " is a null pointer");
   constexpr std::size_t kLargest = 4096;  // an uninitialised size is most likely larger
   const std::size_t size = given->struct_size;
-  if (size < smallest || size > kLargest) {
+  const bool whole = size % alignof(Struct) == 0;  // as every sizeof is; else half a pointer would be read
+  if (size < smallest || size > kLargest || !whole) {
     throw BadRequest(name + ".struct_size=" + std::to_string(size) + " must be sizeof(" + name + "), here " +
                      std::to_string(sizeof(Struct)));
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
@@ -63,15 +64,26 @@ Operands read_operands(const fwht_operands* given) {
   return operands;
 }
 
+/// The variant whose bits the results have: `auto` picks another.
+std::string arithmetic_of(const fwht_plan& plan, const Settings& settings) {
+  for (const auto& [name, value] : settings) {
+    const auto* const picked = std::get_if<std::string>(&value);
+    if (name == "picked" && picked != nullptr) return *picked;
+  }
+  return std::string(plan.place.variant->name);
+}
+
 std::string describe(const fwht_plan& plan) {
   const fwht::Numerics numerics = plan.plan->numerics();
+  const Settings settings = plan.plan->settings();
   return identity(plan)
+      .add("arithmetic", arithmetic_of(plan, settings))
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
       .add("roundings", std::int64_t{numerics.roundings()})
       .add("batch_invariant", numerics.promises.batch_invariant)
       .add("layout_invariant", numerics.promises.layout_invariant)
       .add("row_isolation", numerics.promises.row_isolation)
-      .add_raw("settings", settings_json(plan.plan->settings()))
+      .add_raw("settings", settings_json(settings))
       .text();
 }
 
@@ -204,8 +216,7 @@ const char* fwht_encoding_info_json(const char* encoding, int64_t n, int64_t row
   return answer([&] {
     if (encoding == nullptr) throw fwht::BadRequest("encoding is a null pointer");
     const fwht::Encoding parsed = fwht::parse_encoding(encoding);
-    fwht::validate(parsed, n);
-    if (rows < 0) throw fwht::BadRequest("rows=" + std::to_string(rows) + " must not be negative");
+    fwht::validate(parsed, n, rows);
     return describe(parsed, n, rows);
   });
 }

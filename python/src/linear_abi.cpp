@@ -51,6 +51,8 @@ Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
 template <class Entry>
 std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t count) {
   if (from == nullptr && count > 0) throw BadRequest(std::string(name) + " is a null pointer");
+  if (reinterpret_cast<std::uintptr_t>(from) % alignof(Entry) != 0)
+    throw BadRequest(std::string(name) + " must be aligned to " + std::to_string(alignof(Entry)) + " bytes");
   return std::vector<Entry>(from, from + count);
 }
 
@@ -72,13 +74,13 @@ GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* 
 }
 
 std::string describe(const fwht_linear_plan& plan) {
-  const LinearNumerics numerics = plan.plan->numerics();
+  const Promises promises = plan.plan->numerics().promises;
   return identity(plan)
       .add("alignment", static_cast<std::int64_t>(LinearPlan::kAlignment))
       .add("packed_bytes", plan.plan->packed_bytes())
-      .add("deterministic", numerics.deterministic)
-      .add("batch_invariant", numerics.batch_invariant)
-      .add("row_isolation", numerics.row_isolation)
+      .add("deterministic", promises.deterministic)
+      .add("batch_invariant", promises.batch_invariant)
+      .add("row_isolation", promises.row_isolation)
       .add("one_stream_at_a_time", plan.plan->one_stream_at_a_time())
       .add_raw("settings", settings_json(plan.plan->settings()))
       .text();

@@ -181,6 +181,19 @@ static void operators(void) {
   expect(strstr(fwht_encoding_info_json("e4m3:row", 64, 10), "\"scale_bytes\": 40") != NULL, "encoding info");
   expect(fwht_encoding_info_json("e4m4", 64, 10) == NULL && fwht_encoding_info_json("int4:row", 3, 1) == NULL,
          "no encoding");
+  {
+    const int64_t large = (int64_t)1 << 62;
+    const int64_t sizes[][2] = {{0, 1},     {-8, 1}, {64, -1}, {large, large}, {64, (int64_t)1 << 60},
+                                {64, large}};
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+      expect(fwht_encoding_info_json("mxfp8", sizes[i][0], sizes[i][1]) == NULL,
+             "encoding of sizes that wrap");
+  }
+  expect(fwht_operator_info_json("d4294967296") == NULL, "more dense entries than 64 bits count");
+  expect(fwht_encoding_info_json("\xff\xed\xa0\x80\xc3\xa4", 64, 1) == NULL &&
+             strstr(fwht_last_error(), "'????\xc3\xa4'") != NULL,
+         "messages are UTF-8");
 }
 
 /* One output of W = s (q - z) with s = 1/2, q = 9 and z = 1, for x of ones: 32 * 4. */

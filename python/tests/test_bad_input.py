@@ -1,167 +1,154 @@
-"""Bad input: the type of the exception, and a sentence with the value and the limit, before anything runs. Every row
-of the table in docs/python.md, for NumPy and, where it is there, PyTorch."""
+"""Bad input: the type of the exception, and a sentence with the value and the limit, before anything runs or is written. Every row
+of the table in docs/python.md, for NumPy and, where it is there, PyTorch; what only linear layers refuse is in test_linear.py."""
+
+import copy
+import pickle
 
 import numpy as np
 import pytest
 
 import fwht
+from fwht import operators
 
 try:
     import torch
 except ImportError:
     torch = None
 
-
-def array(library, shape, dtype="float32"):
-    if library == "numpy":
-        return np.zeros(shape, dtype)
-    if torch is None:
-        pytest.skip("PyTorch is not installed")
-    return torch.zeros(shape, dtype=getattr(torch, dtype))
+T, T_, OP, Q = fwht.hadamard_transform, fwht.hadamard_transform_, operators.transform, fwht.hadamard_quantize
+inf, nan = float("inf"), float("nan")
 
 
-both = pytest.mark.parametrize("library", ["numpy", "torch"])
+class Library:
+    """x = a(shape, dtype), zeros; and views that both libraries have."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, shape=(3, 8), dtype="float32"):
+        return np.zeros(shape, dtype) if self.name == "numpy" else torch.zeros(shape, dtype=getattr(torch, dtype))
+
+    def strided(self, shape, strides):
+        x = self((64,))
+        if self.name == "numpy":
+            return np.lib.stride_tricks.as_strided(x, shape, [4 * stride for stride in strides])
+        return x.as_strided(shape, strides)
+
+    def expanded(self, n):
+        return np.broadcast_to(np.zeros(1, "float16"), (n,)) if self.name == "numpy" else torch.zeros(1, dtype=torch.float16).expand(n)
 
 
-@both
-def test_scalars(library):
-    with pytest.raises(ValueError, match="at least one dimension"):
-        fwht.hadamard_transform(array(library, ()))
+def plan(n=8, rows=1, dtype="float32", **options):
+    return fwht.plan(n, rows, dtype, device="cpu", **options)
 
 
-@both
-@pytest.mark.parametrize("inplace", [False, True])
-@pytest.mark.parametrize("shape", [(3, 6), (6,), (3, 1), (0, 6)])
-def test_n_that_is_no_power_of_two(library, shape, inplace):
-    with pytest.raises(ValueError, match=f"n={shape[-1]} must be a power of two between 2 and 1073741824"):
-        fwht.hadamard_transform(array(library, shape), inplace=inplace)
+POWER, DTYPES, NUMBER, OVERLAP = "must be a power of two", "must be float16, bfloat16 or float32", "must be a number or None", "overlap"
+ROWS, FITS = "strides .* rows at one distance of at least n=", "must fit 64 bits"
+# A sentence for each row of calls: they get the library.
+TABLE = [
+    (ValueError, "at least one dimension", [lambda a: T(a(())), lambda a: OP(a(())), lambda a: Q(a(()))]),
+    (ValueError, r"n=\d+ must be a power of two between 2 and 1073741824",
+     [lambda a, s=s, i=i: T(a(s), inplace=i) for s in ((3, 6), (6,), (3, 1), (0, 6)) for i in (False, True)]),
+    (ValueError, f"n=0 {POWER}", [lambda a: T(a((0,))), lambda a: T(a((3, 0))), lambda a: T_(a((3, 0)))]),
+    (ValueError, "n=0 must be between 1 and",
+     [lambda a, e=e: Q(a((3, 0)), e) for e in ("e4m3:row", "e4m3:128", "int4:row", "mxfp8")] + [lambda a: OP(a((3, 0)))]),
+    (NotImplementedError, f"n={2**31} must be a power of two between 2 and 1073741824", [lambda a: T(a.expanded(2**31))]),
+    (TypeError, DTYPES, [lambda a, d=d, f=f: f(a((3, 8), d)) for d in ("int32", "int8", "bool", "complex64", "uint8") for f in (T, OP, Q)]),
+    (ValueError, "scale=.* must be finite", [lambda a, s=s: T(a(), s) for s in (inf, nan, -inf, 1e39, 10**400)]
+     + [lambda a: OP(a((3, 12)), scale=inf), lambda a: Q(a(), scale=nan)]),
+    (TypeError, f"scale.* {NUMBER}", [lambda a, s=s: T(a(), s) for s in (np.ones(()), "1.0", [1.0], object())] + [lambda a: T(a(), a(()))]),
+    (ValueError, ROWS, [lambda a, s=s, w=w: T_(a.strided(*s)) if w else T(a(s[0]), out=a.strided(*s)) for w in (True, False) for s in (
+        ((4, 8), (1, 8)), ((4, 8), (16, 2)), ((2, 3, 8), (32, 8, 1)), ((4, 8), (0, 1)), ((4, 8), (4, 1)))]),
+    (ValueError, "out .*must be as x", [lambda a, o=o, f=f: f(a(), out=a(*o)) for f in (T, OP) for o in (((3, 16),), ((24,),), ((3, 8), "float16"))]),
+    (ValueError, OVERLAP, [lambda a, f=f: (lambda b: f(b[:4], out=b[1:]))(a((5, 8))) for f in (T, OP)]
+     + [lambda a: (lambda b: T(b[:, :8], out=b[:, 4:12]))(a((4, 16))), lambda a: (lambda b: plan(8, 4, inplace=False).execute(b[:4], b[1:]))(a((5, 8)))]),
+    (ValueError, "exclude each other", [lambda a, f=f: f(a(), out=a(), inplace=True) for f in (T, OP)]),
+    (ValueError, "no_such_variant", [lambda a, f=f: f(a((3, 64)), variant="no_such_variant") for f in (T, OP, Q)]),
+    (ValueError, r"'cpu\\x00x' must be a name", [lambda a, f=f: f(a((3, 64)), variant="cpu\0x") for f in (T, OP, Q)]),
+    (TypeError, "variant=3", [lambda a, f=f: f(a((3, 64)), variant=3) for f in (T, OP, Q)]),
+    (NotImplementedError, "auto works on device memory", [lambda a, f=f: f(a((3, 64)), variant="auto") for f in (T, OP, Q)]),
+    # operators
+    (ValueError, "rows of 24 elements came to the operator 12x4, which is for 48", [lambda a: OP(a((3, 24)), "12x4"), lambda a: Q(a((3, 24)), operator="12x4")]),
+    (ValueError, "nearest n that is: 13696", [lambda a: OP(a((3, 13697))), lambda a: Q(a((3, 13697)))]),
+    (TypeError, "operator=24 must be a text", [lambda a: OP(a((3, 24)), 24), lambda a: operators.transposed(24)]),
+    (ValueError, "must be a text", [lambda a: OP(a((3, 24)), "12x2\0"), lambda a: operators.transposed("ä")]),
+    (ValueError, r"the operator 12x2\+signs needs signs", [lambda a: OP(a((3, 24)), "12x2+signs")]),
+    (ValueError, "needs dense", [lambda a: OP(a((3, 24)), "d3x8")]),
+    (ValueError, "dense are given, but the operator .* has none", [lambda a: OP(a((3, 24)), dense=a((9,)))]),
+    (ValueError, "must be 9 contiguous elements of", [lambda a: OP(a((3, 24)), "d3x8", dense=a((8,)))]),
+    (ValueError, "must be 4 contiguous elements of uint8",
+     [lambda a: OP(a((3, 24)), signs=a((4,))), lambda a: OP(a((3, 24)), signs=a((3,), "uint8")), lambda a: OP(a((3, 24)), signs=a((8,), "uint8")[::2])]),
+    (ValueError, "dense factor of order 4294967296 exceeds", [lambda a: OP(a((3, 24)), "d4294967296")]),
+    # codes
+    (ValueError, "encoding 'e4m4:row'", [lambda a: Q(a((3, 64)), "e4m4:row")]),
+    (ValueError, "the form is e4m3:row", [lambda a: Q(a((3, 64)), "")]),
+    (TypeError, "encoding=8 must be a text", [lambda a: Q(a((3, 64)), 8)]),
+    (ValueError, "group=48", [lambda a: Q(a((3, 64)), "e4m3:48")]),
+    (ValueError, "group=4611686018427387904 must be between", [lambda a: Q(a((3, 64)), f"int8:{2**62}")]),
+    (ValueError, "512", [lambda a: Q(a((3, 128)), "e4m3:row,t512")]),
+    (ValueError, "encoding nvfp4 needs tensor_scale", [lambda a: Q(a((3, 64)), "nvfp4")]),
+    (ValueError, "tensor_scale=2.0 is given, but encoding e4m3:row has none", [lambda a: Q(a((3, 64)), tensor_scale=2.0)]),
+    (ValueError, "tensor_scale=0.0 must be positive", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale=0.0)]),
+    (ValueError, "tensor_scale=nan must be finite", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale=nan)]),
+    (TypeError, f"tensor_scale='2' {NUMBER}", [lambda a: Q(a((3, 64)), "nvfp4", tensor_scale="2")]),
+    # plans: every stride counts, and nothing is cut to 64 bits
+    (ValueError, "the plan is f32/n8/r1", [lambda a, s=s, i=i: plan(inplace=i).execute(a.strided((8,), (s,))) for s in (0, 2) for i in (True, False)]
+     + [lambda a, s=s: plan().execute(a(*s)) for s in (((1, 16),), ((2, 8),), ((1, 8), "float16"), ((),))]),
+    (ValueError, "the plan is f32/n8/r3", [lambda a, s=s: plan(8, 3).execute(a.strided((3, 8), s)) for s in ((9, 1), (1, 3), (8, 2), (0, 1))]),
+    (ValueError, "the plan is in place", [lambda a: plan().execute(a((1, 8)), a((1, 8)))]),
+    (TypeError, "list", [lambda a: plan().execute([1.0] * 8)]),
+    (TypeError, "cannot be copied or pickled", [lambda a, f=f: f(plan()) for f in (copy.copy, copy.deepcopy, pickle.dumps)]),
+    (ValueError, FITS, [lambda a: plan(8, 2**64 + 3), lambda a: plan(2**64 + 8), lambda a: plan(row_stride=2**64 + 8), lambda a: operators.operator_for(2**70 + 8)]),
+    (ValueError, "device=4294967295 must fit 32 bits", [lambda a: fwht.plan(8, 3, "float32", device=2**32 - 1)]),
+    (ValueError, "exceeds the limit", [lambda a: plan(8, 2**62), lambda a: plan(8, 2**40, row_stride=2**40)]),
+    (TypeError, "rows=1.5 must be an integer", [lambda a: plan(8, 1.5)]),
+]  # fmt: skip
 
 
-@both
-@pytest.mark.parametrize("shape", [(0,), (3, 0)])
-def test_n_of_zero(library, shape):
-    with pytest.raises(ValueError, match="n=0 must be a power of two"):
-        fwht.hadamard_transform(array(library, shape))
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.skipif(torch is None, reason="PyTorch is not installed"))])
+@pytest.mark.parametrize(("error", "words", "call"), [(error, words, call) for error, words, calls in TABLE for call in calls])
+def test_table(library, error, words, call):
+    for _ in range(2):  # the second call of a kind goes a shorter way
+        with pytest.raises(error, match=words):
+            call(Library(library))
 
 
-@both
-@pytest.mark.parametrize("dtype", ["int32", "int8", "bool", "complex64", "uint8"])
-def test_dtypes(library, dtype):
-    with pytest.raises(TypeError, match=f"{dtype}.* must be float16, bfloat16 or float32"):
-        fwht.hadamard_transform(array(library, (3, 8), dtype))
-
-
-@both
-def test_float64_is_never_narrowed(library):
-    x = array(library, (3, 8), "float64")
+def test_float64_is_never_narrowed():
+    x = np.zeros((3, 8))
     if fwht.supports(8, "float64", device="cpu"):
-        assert fwht.hadamard_transform(x).dtype == x.dtype
+        assert T(x).dtype == x.dtype
     else:
         with pytest.raises(TypeError, match="float64"):
-            fwht.hadamard_transform(x)
+            T(x)
 
 
-@both
-@pytest.mark.parametrize("scale", [float("inf"), float("nan"), -float("inf"), 1e39])
-def test_scales_that_are_not_finite(library, scale):
-    with pytest.raises(ValueError, match="scale=.* must be finite"):
-        fwht.hadamard_transform(array(library, (3, 8)), scale)
-
-
-@both
-@pytest.mark.parametrize("scale", ["a tensor", np.ones(()), "1.0", [1.0], object()])
-def test_scales_that_are_no_numbers(library, scale):
-    x = array(library, (3, 8))
-    with pytest.raises(TypeError, match="scale.* must be a number or None"):
-        fwht.hadamard_transform(x, array(library, ()) if scale == "a tensor" else scale)
-
-
-@both
-def test_numpy_numbers_are_scales(library):
-    fwht.hadamard_transform(array(library, (3, 8)), np.float32(0.5))
-    fwht.hadamard_transform(array(library, (3, 8)), np.int64(2))
-
-
-def transposed(x):
-    return x.T if isinstance(x, np.ndarray) else x.t()
-
-
-def expanded(x):
-    if isinstance(x, np.ndarray):
-        return np.lib.stride_tricks.as_strided(x, (4, 16), (0, x.itemsize))
-    return x[:1].expand(4, 16)
-
-
-@both
-@pytest.mark.parametrize("where", ["inplace", "out"])
-@pytest.mark.parametrize(
-    "view", [lambda a: transposed(a), lambda a: a[:, ::2], lambda a: a[:, :8].reshape(2, 4, 8)[:, :3], expanded]
-)
-def test_strides_that_cannot_be_written(library, view, where):
-    target = view(array(library, (8, 16)))
-    x = array(library, tuple(target.shape))
-    with pytest.raises(ValueError, match="strides .* rows at one distance of at least n="):
-        if where == "inplace":
-            fwht.hadamard_transform_(target)
-        else:
-            fwht.hadamard_transform(x, out=target)
-
-
-@both
-def test_out_of_another_kind(library):
-    x = array(library, (3, 8))
-    for out in (array(library, (3, 16)), array(library, (24,)), array(library, (3, 8), "float16")):
-        with pytest.raises(ValueError, match="out .*must be as x"):
-            fwht.hadamard_transform(x, out=out)
-
-
-@both
-def test_out_and_x_that_overlap_in_part(library):
-    buffer = array(library, (5, 8))
-    with pytest.raises(ValueError, match="overlap"):
-        fwht.hadamard_transform(buffer[:4], out=buffer[1:])
-
-
-@both
-def test_out_and_inplace(library):
-    x = array(library, (3, 8))
-    with pytest.raises(ValueError, match="exclude each other"):
-        fwht.hadamard_transform(x, out=x, inplace=True)
-
-
-@both
-def test_variants(library):
-    x = array(library, (3, 8))
-    with pytest.raises(ValueError, match="no_such_variant"):
-        fwht.hadamard_transform(x, variant="no_such_variant")
-    with pytest.raises(TypeError, match="variant=3"):
-        fwht.hadamard_transform(x, variant=3)
-    with pytest.raises(NotImplementedError, match="auto works on device memory"):
-        fwht.hadamard_transform(x, variant="auto")
+def test_numpy_numbers_are_scales():
+    for scale in (np.float32(0.5), np.int64(2)):
+        assert T(np.ones((3, 8), "float32"), scale)[0, 0] == 8 * scale
 
 
 def test_read_only():
     x = np.zeros((3, 8), "float32")
     x.flags.writeable = False
-    assert fwht.hadamard_transform(x).shape == (3, 8)
-    with pytest.raises(ValueError, match="read-only"):
-        fwht.hadamard_transform_(x)
+    assert T(x).shape == (3, 8)
+    for call in (T_, lambda x: OP(x, inplace=True), plan(8, 3).execute):
+        with pytest.raises(ValueError, match="read-only"):
+            call(x)
 
 
-@pytest.mark.parametrize("x", [[1.0, 2.0], 3.0, None, "text", np.float32(1)])
+@pytest.mark.parametrize("x", [[1.0] * 12, 3.0, None, "text", np.float32(1)])
 def test_what_is_no_array(x):
-    with pytest.raises(TypeError, match="must be a PyTorch tensor, a NumPy, CuPy or JAX array"):
-        fwht.hadamard_transform(x)
-
-
-def test_out_that_is_no_array():
-    with pytest.raises(ValueError, match="a builtins.list"):
-        fwht.hadamard_transform(np.zeros((3, 8), "float32"), out=[0.0])
+    for call, words in ((T, "a NumPy, CuPy or JAX array"), (OP, "operators take PyTorch tensors and NumPy arrays"), (Q, "or a NumPy array")):
+        with pytest.raises(TypeError, match=words):
+            call(x)
+    if x is not None:
+        with pytest.raises(ValueError, match="must be as x"):
+            T(np.zeros((3, 8), "float32"), out=x)
 
 
 def test_a_byte_order_of_another_machine():
     with pytest.raises(TypeError, match=">f4"):
-        fwht.hadamard_transform(np.zeros((3, 8), ">f4"))
+        T(np.zeros((3, 8), ">f4"))
 
 
 class OnCuda:
@@ -170,22 +157,40 @@ class OnCuda:
     __cuda_array_interface__ = {"shape": (3, 8), "typestr": "<f4", "data": (256, False), "version": 3}
 
 
-def test_a_cuda_array_without_cuda():
-    if not fwht.build_info()["cuda"].startswith("none"):
-        pytest.skip("this libfwht was built with CUDA")
-    with pytest.raises(RuntimeError, match="fwht was built without CUDA .*reinstall it with nvcc on PATH"):
-        fwht.hadamard_transform_(OnCuda())
-
-
-def test_a_cuda_array_of_an_unknown_library_needs_out():
+def test_cuda_arrays_of_an_unknown_library():
     with pytest.raises(TypeError, match="OnCuda; pass out= or inplace=True"):
-        fwht.hadamard_transform(OnCuda())
+        T(OnCuda())
+    if fwht.build_info()["cuda"].startswith("none"):
+        with pytest.raises(RuntimeError, match="fwht was built without CUDA .*reinstall it with nvcc on PATH"):
+            T_(OnCuda())
 
 
-@both
-def test_n_above_the_limit_of_the_variant(library):
-    n = 2**31
-    x = array(library, (1,), "float16")
-    x = np.broadcast_to(x, (n,)) if library == "numpy" else x.expand(n)
-    with pytest.raises(NotImplementedError, match=f"n={n} must be a power of two between 2 and 1073741824"):
-        fwht.hadamard_transform(x)
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_storages_that_were_freed():
+    for call in (T, T_, OP, lambda x: OP(x, inplace=True), Q, lambda x: T(torch.ones(4, 8), out=x), plan(8, 4).execute, lambda x: OP(torch.ones(4, 8), out=x)):
+        call(torch.ones(4, 8))  # so that one way is prepared
+        x = torch.ones(4, 8)
+        x.untyped_storage().resize_(0)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="its storage was freed|out is a null pointer"):
+                call(x)
+
+
+def test_rows_that_lie_between_each_other():
+    """Slices of a packed tensor, such as q and k of qkv."""
+    for dtype in ("float32", "float64"):
+        b = np.random.default_rng(0).integers(-8, 8, (4, 24)).astype(dtype)
+        for memory in [b] + [torch.from_numpy(b.copy())] * (torch is not None):
+            for call in (T, OP):
+                q, k, v = (memory[:, i : i + 8] for i in (0, 8, 16))
+                before = T(q * 1), v * 1
+                call(q, out=k)
+                assert (k == before[0]).all() and (v == before[1]).all()
+
+
+def test_no_rows():
+    for x in [np.zeros((0, 256), "float32")] + [torch.zeros(0, 256) for _ in range(torch is not None)]:
+        assert T(x).shape == T_(x).shape == OP(x).shape == plan(256, 0).execute(x).shape == (0, 256)
+        codes, scales = Q(x, "e4m3:128")
+        assert codes.shape == (0, 256) and scales.shape == (0, 2)
+        assert all(Q(x, "e4m3:tensor").scales.tolist() == [[0.0]] for _ in range(20))

@@ -130,8 +130,10 @@ def test_variants_and_support():
     assert known["cpu"] == "host" and known["w4a16_pipelined"] == "device"
     assert linear.supports(4096, 4096, device="cpu") == ""
     assert "w4a16_splitk works on device memory" in linear.supports(4096, 4096, device="cpu", variant="w4a16_splitk")
-    with pytest.raises(ValueError, match="n = 12 outputs: a positive multiple of 8"):
-        linear.supports(4096, 12, device="cpu")
+    for k, n, why in ((4096, 12, "n = 12 outputs"), (-8, 64, "k = -8 inputs"), (2**70, 64, "must fit 64 bits")):
+        assert why in linear.supports(k, n, device="cpu")
+    with pytest.raises(ValueError, match="no_such"):
+        linear.supports(4096, 4096, device="cpu", variant="no_such")
     assert linear.clear_plans() >= 0 and linear.clear_plans() == 0
 
 

@@ -50,55 +50,6 @@ def test_integers_are_exact():
     assert np.array_equal(fwht.hadamard_transform(x, 1.0), truth(x, 1.0))
 
 
-VIEWS = {
-    "columns of a wider matrix": lambda a: a[:8, 4:36],
-    "transposed": lambda a: a[:32, :8].T,
-    "every other column": lambda a: a[:8, : 64 : 2],
-    "reversed rows": lambda a: a[7::-1, :32],
-    "broadcast": lambda a: np.broadcast_to(a[0, :32], (4, 32)),
-    "leading dimensions swapped": lambda a: a.reshape(-1)[: 2 * 3 * 5 * 32].reshape(2, 3, 5, 32).transpose(0, 2, 1, 3),
-    "dimensions of one element": lambda a: a[:6:2, None, :32],
-}
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_any_strides_out_of_place(view):
-    buffer = np.random.default_rng(2).integers(-8, 8, (64, 64)).astype("float32")
-    x = VIEWS[view](buffer)
-    y = fwht.hadamard_transform(x, 1.0)
-    assert y.flags.c_contiguous and np.array_equal(y, truth(x, 1.0))
-
-
-def test_in_place_writes_the_rows_and_nothing_else():
-    buffer = np.random.default_rng(3).integers(-8, 8, (6, 40)).astype("float32")
-    before = buffer.copy()
-    view = buffer[:, 4:36]
-    fwht.hadamard_transform_(view, 1.0)
-    assert np.array_equal(view, truth(before[:, 4:36], 1.0))
-    assert np.array_equal(buffer[:, :4], before[:, :4]) and np.array_equal(buffer[:, 36:], before[:, 36:])
-
-
-def test_out():
-    x = np.random.default_rng(4).integers(-8, 8, (6, 32)).astype("float32")
-    expected = truth(x, 1.0)
-    out = np.full((6, 40), 77, dtype="float32")
-    view = out[:, 3:35]
-    assert fwht.hadamard_transform(x, 1.0, out=view) is view
-    assert np.array_equal(view, expected) and (out[:, :3] == 77).all() and (out[:, 35:] == 77).all()
-    out = np.empty_like(x)
-    fwht.hadamard_transform(x.T.copy().T, 1.0, out=out)  # gathered
-    assert np.array_equal(out, expected)
-    assert fwht.hadamard_transform(x, 1.0, out=x) is x
-    assert np.array_equal(x, expected)
-
-
-def test_zero_rows_give_an_empty_array():
-    for shape in ((0, 8), (2, 0, 8)):
-        x = np.empty(shape, "float32")
-        assert fwht.hadamard_transform(x, 1.0).shape == shape
-        assert fwht.hadamard_transform_(x, 1.0) is x
-
-
 def test_a_nan_stays_in_its_row():
     x = numbers((3, 16), "float32")
     x[1, 3] = np.nan

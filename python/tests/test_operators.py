@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import hadamard, needs_f64
+from conftest import hadamard
 from fwht import _c, operators
 
 try:
@@ -82,25 +82,6 @@ def test_dense_factors():
         matrix_of("d3x4", 12, dense=np.ones((3, 3), "float32"))
 
 
-@pytest.mark.parametrize("view", [lambda a: a[:4, :24], lambda a: a.T[:4, :24], lambda a: a[:8:2, 1:49:2]])
-def test_strides_out_and_in_place(view):
-    a = np.random.default_rng(3).integers(-8, 8, (64, 64)).astype("float32")
-    x = view(a)
-    expected = x @ matrix_of("12x2", 24).T
-    assert np.array_equal(operators.transform(x, "12x2", 1.0), expected)
-    out = np.zeros((4, 24), "float32")
-    assert operators.transform(x, "12x2", 1.0, out=out) is out and np.array_equal(out, expected)
-    z = np.ascontiguousarray(x)
-    assert operators.transform(z, "12x2", 1.0, inplace=True) is z and np.array_equal(z, expected)
-    assert operators.transform(z[:0], "12x2", 1.0).shape == (0, 24)
-
-
-@needs_f64
-def test_float64():
-    x = np.random.default_rng(4).standard_normal((2, 12))
-    assert np.allclose(operators.transform(x, scale=1.0), x @ matrix_of("12", 12).T, rtol=1e-14)
-
-
 # --- signs -----------------------------------------------------------------------------------------------------------
 
 
@@ -137,58 +118,6 @@ def test_random_signs_are_fixed_for_ever():
     for n, seed in ((0, 0), (8, -1), (8, 2**64)):
         with pytest.raises(ValueError):
             operators.random_signs(n, seed)
-
-
-# --- bad input -------------------------------------------------------------------------------------------------------
-
-
-def zeros(library, shape, dtype="float32"):
-    if library == "numpy":
-        return np.zeros(shape, dtype)
-    return torch.zeros(shape, dtype=getattr(torch, dtype))
-
-
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
-@pytest.mark.parametrize(
-    ("shape", "arguments", "error", "words"),
-    [
-        ((3, 24), {"operator": "12x4"}, ValueError, "rows of 24 elements came to the operator 12x4, which is for 48"),
-        ((3, 13697), {}, ValueError, "nearest n that is: 13696"),
-        ((), {}, ValueError, "at least one dimension"),
-        ((3, 24), {"operator": 24}, TypeError, "operator=24 must be a text"),
-        ((3, 24), {"operator": "12x2+signs"}, ValueError, "the operator 12x2\\+signs needs signs"),
-        ((3, 24), {"operator": "d3x8"}, ValueError, "needs dense"),
-        ((3, 24), {"dense": 9}, ValueError, "dense are given, but the operator .* has none"),
-        ((3, 24), {"operator": "d3x8", "dense": 8}, ValueError, "must be 9 contiguous elements of"),
-        ((3, 24), {"signs": 4, "sign_type": "float32"}, ValueError, "must be 4 contiguous elements of uint8"),
-        ((3, 24), {"signs": 3}, ValueError, "must be 4 contiguous elements of uint8"),
-        ((3, 24), {"scale": float("inf")}, ValueError, "scale=inf must be finite"),
-        ((3, 24), {"variant": "no_such"}, ValueError, "no_such"),
-        ((3, 24), {"variant": "auto"}, NotImplementedError, "auto works on device memory"),
-        ((3, 24), {"inplace": True, "out": 1}, ValueError, "exclude each other"),
-    ],
-)
-def test_bad_input(library, shape, arguments, error, words):
-    given = dict(arguments)
-    sign_type = given.pop("sign_type", "uint8")
-    if "signs" in given:
-        given["signs"] = zeros(library, given["signs"], sign_type)
-    if "dense" in given:
-        given["dense"] = zeros(library, given["dense"])
-    with pytest.raises(error, match=words):
-        operators.transform(zeros(library, shape), **given)
-
-
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
-def test_integers_are_refused(library):
-    with pytest.raises(TypeError, match="must be float16, bfloat16 or float32"):
-        operators.transform(zeros(library, (3, 24), "int32"))
-
-
-@pytest.mark.parametrize("x", [[1.0] * 12, None, 3.0])
-def test_what_is_no_array(x):
-    with pytest.raises(TypeError, match="operators take PyTorch tensors and NumPy arrays"):
-        operators.transform(x)
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------------------------

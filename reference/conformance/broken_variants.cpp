@@ -1,5 +1,3 @@
-#include "reference/conformance/broken_variants.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,12 +8,65 @@
 #include <vector>
 
 #include "common/host/bits.hpp"
+#include "reference/conformance/checks.hpp"
 #include "reference/operators.hpp"
 #include "reference/prologue.hpp"
 #include "reference/quantize.hpp"
 
 namespace fwht::conformance {
 namespace {
+
+enum class Defect {
+  none,  ///< the control: sound, and must pass every check
+  wrong_sign,
+  missing_scale,
+  gain,             ///< results 1.0001 times too large
+  constant_16bit,   ///< 1/sqrt2 stored in 16 bit, not declared
+  truncation,       ///< the last rounding goes towards zero
+  rounds_down,      ///< the last rounding goes towards minus infinity
+  fixed_point,      ///< results are multiples of 2^-6
+  extra_rounding,   ///< rounded to storage half way, not declared
+  too_good,         ///< declares a rounding a stage, makes one
+  stale_output,     ///< never writes the last row
+  dropped_input,    ///< takes the last input of a row for zero
+  sequency_order,   ///< rows of H in another order
+  swapped_rows,     ///< rows 4 and 5 change places
+  writes_past_end,  ///< one element behind the last row
+  ignores_stride,
+  writes_gaps,              ///< zeros between rows
+  writes_last_gap,          ///< between the last two rows alone
+  accumulates,              ///< adds to what the output held
+  changes_input,            ///< works in the caller's input
+  ignores_offset,           ///< rounds pointers down to 16 bytes
+  not_repeatable,           ///< every third run differs in one bit
+  depends_on_batch,         ///< single rows are computed in another order
+  swallows_nan,             ///< takes NaN for zero
+  leaks_nan,                ///< a NaN reaches the next row, not declared
+  declares_leak,            ///< declares contamination that does not happen
+  narrow_range,             ///< intermediates beyond the range of f16 overflow, not declared
+  saturates,                ///< overflow gives the largest finite number
+  flushes_subnormals,       ///< subnormal results become zero, not declared
+  missing_transpose,        ///< executes transposed factors as they are
+  signs_on_the_wrong_side,  ///< multiplies by the signs last where they come first, and the other way round
+  wrong_matrix,             ///< another Hadamard matrix of the same order
+  factors_reversed,         ///< the first factor on the fastest index
+  another_recipe,           ///< multiplies by the reciprocal of the scale where it must divide
+  skips_intermediate,       ///< quantizes the fp32 result where it must be rounded to storage first
+  rounds_intermediate,      ///< rounds to storage where the fp32 result must be quantized
+  swaps_half_bytes,         ///< the even element in the high half
+  ignores_layout,           ///< scales row-major whatever the layout
+  leaves_padding,           ///< padding between scales keeps what the buffer held
+  scales_rows,              ///< scales of a row where tokens or groups have several
+  writes_code_gaps,         ///< zeros between rows of codes
+  nan_codes_are_zero,       ///< NaN gives the code of zero
+  stale_scale,              ///< never writes the last scale
+  skips_prologue,           ///< transforms rows as they are
+  swaps_pairs,              ///< turns neighbours where halves are asked for, and the other way round
+  drops_epsilon,            ///< normalizes without the number that is added
+  writes_left_out_rows,     ///< rows without a place go to the first one
+  no_settings,              ///< reports nothing about itself
+  supports_anything         ///< also orders for which no Hadamard matrix exists
+};
 
 /// Rounds towards zero instead of to the nearest number.
 double truncated(Dtype dtype, double value) {
@@ -30,15 +81,14 @@ double truncated_away(Dtype dtype, double value) {
   return nearest >= value || std::isnan(value) ? nearest : decode(dtype, encode(dtype, nearest) + 1);
 }
 
-template <Defect defect>
 class BrokenPlan final : public Plan {
  public:
-  explicit BrokenPlan(const Problem& problem) : Plan(problem) {}
+  BrokenPlan(const Problem& problem, Defect defect) : Plan(problem), defect_(defect) {}
 
   Numerics numerics() const override {
     if (!problem().op.is_sylvester()) return single_rounding_by_factors(Sums::fp32, problem());
     Numerics numerics = single_rounding(Sums::fp32, problem());
-    if constexpr (defect == Defect::too_good) {
+    if (has(Defect::too_good)) {
       const Step whole = numerics.steps.front();
       numerics.steps.clear();
       for (const int bit : whole.bits) {
@@ -49,7 +99,7 @@ class BrokenPlan final : public Plan {
         numerics.steps.push_back(std::move(stored));
       }
     }
-    if constexpr (defect == Defect::declares_leak) {
+    if (has(Defect::declares_leak)) {
       numerics.promises.row_isolation = false;
       numerics.promises.isolation_span = 256;
     }
@@ -57,11 +107,11 @@ class BrokenPlan final : public Plan {
   }
   Settings settings() const override {
     if (has(Defect::no_settings)) return {};
-    return {{"defect", static_cast<std::int64_t>(defect)}};
+    return {{"defect", static_cast<std::int64_t>(defect_)}};
   }
 
  private:
-  bool has(Defect which) const { return defect == which; }
+  bool has(Defect which) const { return defect_ == which; }
 
   /// The input as the unfused kernel stores it, with what is broken about that.
   std::vector<std::byte> put_through_prologue(const Operands& given) const {
@@ -340,6 +390,7 @@ class BrokenPlan final : public Plan {
     }
   }
 
+  Defect defect_;
   mutable int runs_ = 0;
 };
 
@@ -359,24 +410,20 @@ Support supports_anything(const Problem&, const DeviceInfo&) {
 }
 
 template <Defect defect>
-constexpr Variant variant_with(std::string_view name) {
-  return {name, "broken on purpose", Memory::host,
-          defect == Defect::supports_anything ? supports_anything : supports,
-          [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
-            return std::make_unique<BrokenPlan<defect>>(problem);
-          }};
-}
-
-template <Defect defect>
-constexpr Broken broken(std::string_view name, std::string_view caught_by) {
-  return {defect, caught_by, variant_with<defect>(name)};
+constexpr BrokenOf<Transforms> broken(std::string_view name, std::string_view caught_by) {
+  return {{name, "broken on purpose", Memory::host,
+           defect == Defect::supports_anything ? supports_anything : supports,
+           [](const Problem& problem, const DeviceInfo&) -> std::unique_ptr<Plan> {
+             return std::make_unique<BrokenPlan>(problem, defect);
+           }},
+          caught_by};
 }
 
 }  // namespace
 
-std::span<const Broken> broken_variants() {
+std::span<const BrokenOf<Transforms>> broken_variants() {
   using enum Defect;
-  static const Broken kBroken[] = {
+  static constexpr BrokenOf<Transforms> kBroken[] = {
       broken<none>("sound", ""),
       broken<wrong_sign>("wrong_sign",
                          "Impulses IntegerRows Emulation SmoothInputs StructuredInputs BitMatch"),

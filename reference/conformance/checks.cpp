@@ -1,7 +1,5 @@
 #include "reference/conformance/checks.hpp"
 
-#include <exception>
-
 namespace fwht::conformance {
 
 std::span<const Check> all_checks() {
@@ -55,14 +53,6 @@ std::span<const Check> all_checks() {
       {"IndexWidth", index_width, true},
   };
   return kChecks;
-}
-
-void run(const Check& check, ConformanceRun& session) {
-  try {
-    check.run(session);
-  } catch (const std::exception& error) {
-    session.fail(std::string("exception: ") + error.what());
-  }
 }
 
 }  // namespace fwht::conformance

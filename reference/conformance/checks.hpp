@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 
 #include "reference/conformance/session.hpp"
 
@@ -83,18 +82,12 @@ void small_encodings(ConformanceRun& session);
 /// keeps for many rows, for compute-sanitizer.
 void crowded_shapes(ConformanceRun& session);
 
-struct Check {
-  std::string_view name;
-  void (*run)(ConformanceRun&);
-  bool device_only = false;
-  bool of_operators = false;  ///< looks at ConformanceRun::operators() alone
-  bool of_encodings = false;  ///< looks at encoded problems alone
-};
+using Check = CheckOf<ConformanceRun>;
 
 /// Every check but small_shapes, small_encodings and crowded_shapes.
 std::span<const Check> all_checks();
 
-/// Runs the check; an exception becomes a failure of the session.
-void run(const Check& check, ConformanceRun& session);
+/// Host variants that are broken in one way each: the proof that the checks can fail.
+std::span<const BrokenOf<Transforms>> broken_variants();
 
 }  // namespace fwht::conformance

@@ -143,10 +143,7 @@ void programmatic_launch(ConformanceRun& session) {
       const Problem ordinary = out_of_place(make_problem(session.dtype(), n, ceil_div(elements, n) | 1));
       Problem problem = ordinary;
       problem.programmatic_launch = true;
-      if (const Support support = session.support(problem); !support) {
-        session.skip(support.why_not);
-        continue;
-      }
+      if (!session.offers(problem)) continue;
       const Problem period = make_problem(session.dtype(), n, std::min<std::int64_t>(ordinary.rows, 61));
       const Bytes input = repeat_rows(period, make_input(period, InputClass::normal, kSeed), problem);
       const std::unique_ptr<Plan> plan = session.plan(problem);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "common/contract/operator_data.hpp"
 #include "common/host/error.hpp"
@@ -76,19 +78,28 @@ double element_of_row(Row kind, const Format& format, std::int64_t n, std::int64
   return normal;
 }
 
+/// The first numbers of one normal sequence, the same for every problem.
+std::span<const double> normal_numbers(std::int64_t count) {
+  static std::mt19937_64 random(kSeed);
+  static std::normal_distribution<double> normal;
+  static std::vector<double> numbers;
+  while (static_cast<std::int64_t>(numbers.size()) < count)
+    numbers.push_back(normal(random));
+  return numbers;
+}
+
 /// Kinds change from row to row, or, where a token has several rows, now within tokens and now between them.
 Bytes edge_rows(const Problem& problem) {
   constexpr auto kKinds = static_cast<std::int64_t>(Row::count);
   Bytes bytes = blank(problem);
   const Format format = format_of(problem.dtype());
   const std::int64_t token_rows = token_length(problem.encoding, problem.n()) / problem.n();
-  std::mt19937_64 random(kSeed);
-  std::normal_distribution<double> normal;
+  const double* normal = normal_numbers(problem.elements()).data();
   for (std::int64_t row = 0; row < problem.rows; ++row) {
     const std::int64_t token = row / token_rows;
     const auto kind = static_cast<Row>((token % 3 == 2 ? row : token) % kKinds);
     for (std::int64_t column = 0; column < problem.n(); ++column) {
-      const double value = element_of_row(kind, format, problem.n(), column, normal(random));
+      const double value = element_of_row(kind, format, problem.n(), column, *normal++);
       store_element(problem.dtype(), row_of(problem, bytes, row).data(), column, value);
     }
   }

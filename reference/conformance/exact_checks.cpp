@@ -48,8 +48,7 @@ std::vector<std::int64_t> all_indices(std::int64_t n) {
 }
 
 bool integers_are_exact(ConformanceRun& session, const Numerics& numerics) {
-  if (!numerics.promises.integer_exact) session.skip("the plan does not promise exact integers");
-  return numerics.promises.integer_exact;
+  return session.promised(numerics, &Promises::integer_exact, "exact integers");
 }
 
 /// Row r holds values[r mod 8] at columns[r]; the result is that column of H, times the constant.
@@ -166,6 +165,29 @@ void shift_and_modulate(Dtype dtype, std::int64_t shift, std::int64_t modulation
   }
 }
 
+/// Shifts of the input give modulations of the result, or the other way round.
+void symmetry_over_bits(ConformanceRun& session, bool Promises::*promise, bool shifts_input,
+                        const std::string& what) {
+  for (const std::int64_t n : session.sizes()) {
+    const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
+    if (!session.promised(plan->numerics(), promise, "exact " + what)) continue;
+    const std::int64_t order = order_of_symmetry(plan->problem().op);
+    if (order == 1) {
+      session.skip("the operator has no Sylvester factor on its fastest index");
+      continue;
+    }
+    const std::vector<std::int64_t> indices = telling_indices(order);
+    const auto map = [&](bool shifts) {
+      return [&, shifts](std::int64_t k, std::span<const std::byte> from, std::span<std::byte> to) {
+        const std::int64_t index = indices[static_cast<std::size_t>(k)];
+        shift_and_modulate(session.dtype(), shifts ? index : 0, shifts ? 0 : index, from, to);
+      };
+    };
+    symmetry(session, n, static_cast<std::int64_t>(indices.size()), map(shifts_input), map(!shifts_input),
+             what);
+  }
+}
+
 }  // namespace
 
 // A1. One-hot rows name every entry of H; all columns up to n = 4096. Values differ from row to row, so that
@@ -264,48 +286,12 @@ void emulation(ConformanceRun& session) {
 
 // A9. Over the bits of the Sylvester factor: x(j xor a) gives (-1)^<i,a> y(i).
 void xor_shift(ConformanceRun& session) {
-  for (const std::int64_t n : session.sizes()) {
-    const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
-    if (!plan->numerics().promises.xor_shift_exact) {
-      session.skip("the plan does not promise exact XOR shifts");
-      continue;
-    }
-    const std::int64_t order = order_of_symmetry(plan->problem().op);
-    if (order == 1) {
-      session.skip("the operator has no Sylvester factor on its fastest index");
-      continue;
-    }
-    const std::vector<std::int64_t> shifts = telling_indices(order);
-    const auto shift = [&](std::int64_t k) { return shifts[static_cast<std::size_t>(k)]; };
-    symmetry(
-        session, n, static_cast<std::int64_t>(shifts.size()),
-        [&](auto k, auto from, auto to) { shift_and_modulate(session.dtype(), shift(k), 0, from, to); },
-        [&](auto k, auto from, auto to) { shift_and_modulate(session.dtype(), 0, shift(k), from, to); },
-        "XOR shift");
-  }
+  symmetry_over_bits(session, &Promises::xor_shift_exact, true, "XOR shift");
 }
 
 // A10. Over the same bits: (-1)^<j,a> x(j) gives y(i xor a).
 void modulation(ConformanceRun& session) {
-  for (const std::int64_t n : session.sizes()) {
-    const std::unique_ptr<Plan> plan = session.plan(make_problem(session.dtype(), n, 1));
-    if (!plan->numerics().promises.modulation_exact) {
-      session.skip("the plan does not promise exact modulation");
-      continue;
-    }
-    const std::int64_t order = order_of_symmetry(plan->problem().op);
-    if (order == 1) {
-      session.skip("the operator has no Sylvester factor on its fastest index");
-      continue;
-    }
-    const std::vector<std::int64_t> indices = telling_indices(order);
-    const auto index = [&](std::int64_t k) { return indices[static_cast<std::size_t>(k)]; };
-    symmetry(
-        session, n, static_cast<std::int64_t>(indices.size()),
-        [&](auto k, auto from, auto to) { shift_and_modulate(session.dtype(), 0, index(k), from, to); },
-        [&](auto k, auto from, auto to) { shift_and_modulate(session.dtype(), index(k), 0, from, to); },
-        "modulation");
-  }
+  symmetry_over_bits(session, &Promises::modulation_exact, false, "modulation");
 }
 
 // A11. Rounding to nearest even, and truncation, are odd functions.

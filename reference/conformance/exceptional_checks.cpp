@@ -126,6 +126,17 @@ class Exceptional {
   Bytes input_, clean_;
 };
 
+/// Judges the values as the storage type holds them, unless an intermediate leaves its declared range.
+void judge_in_range(ConformanceRun& session, const Plan& plan, InputClass input_class,
+                    const reference::Matrix& values, const std::string& what) {
+  const Problem& problem = plan.problem();
+  Bytes input = blank(problem);
+  reference::store_rows(problem, values, input.data());
+  if (!reference::intermediates_fit(plan.numerics(), problem, reference::load_rows(problem, input.data())))
+    return session.skip("rows whose intermediates leave their range, as the plan declares");
+  session.execute_and_judge(problem, input_class, input, what);
+}
+
 /// Rows +-amplitude times rows of H: every partial sum of every order is as large as it can be.
 void walsh_amplitude_rows(ConformanceRun& session, std::int64_t n, double amplitude,
                           const std::string& what) {
@@ -139,13 +150,7 @@ void walsh_amplitude_rows(ConformanceRun& session, std::int64_t n, double amplit
           (row % 2 == 0 ? amplitude : -amplitude) * hadamard_sign(index, static_cast<std::uint64_t>(j));
     }
   }
-  Bytes input = blank(problem);
-  reference::store_rows(problem, values, input.data());
-  if (!reference::intermediates_fit(plan->numerics(), problem, reference::load_rows(problem, input.data()))) {
-    session.skip("rows whose intermediates leave their range, as the plan declares");
-    return;
-  }
-  session.execute_and_judge(problem, InputClass::constant, input, what);
+  judge_in_range(session, *plan, InputClass::constant, values, what);
 }
 
 /// Sixteen equal leading values: sums of 16 are 16 times as large, whatever the scale does later.
@@ -154,14 +159,8 @@ void leading_sixteen(ConformanceRun& session, std::int64_t n, double value) {
   const std::unique_ptr<Plan> plan = session.plan(problem);
   reference::Matrix values = reference::Matrix::Zero(problem.rows, n);
   values.leftCols(std::min<std::int64_t>(n, 16)).setConstant(value);
-  Bytes input = blank(problem);
-  reference::store_rows(problem, values, input.data());
-  if (!reference::intermediates_fit(plan->numerics(), problem, values)) {
-    session.skip("rows whose intermediates leave their range, as the plan declares");
-    return;
-  }
-  session.execute_and_judge(problem, InputClass::block_constant, input,
-                            fmt::format("16 leading values of {}", value));
+  judge_in_range(session, *plan, InputClass::block_constant, values,
+                 fmt::format("16 leading values of {}", value));
 }
 
 }  // namespace

@@ -18,36 +18,9 @@ using reference::InputClass;
 constexpr std::uint64_t kSeed = 11;
 constexpr unsigned char kOtherPoison = 0x5A;  // an ordinary number in every storage type
 
-/// Few random rows, transformed once and judged by the plan's tolerances: what larger problems made of the
-/// same rows are compared with, bit for bit. Seven rows: prime to every tile.
-struct Pattern {
-  Problem problem;
-  Bytes input, output;
-};
-
-Pattern judged_pattern(ConformanceRun& session, std::int64_t n, std::int64_t rows = 7) {
-  Pattern pattern{make_problem(session.dtype(), n, rows), {}, {}};
-  pattern.input = make_input(pattern.problem, InputClass::normal, kSeed);
-  pattern.output = session.execute_and_judge(pattern.problem, InputClass::normal, pattern.input,
-                                             "normal input with seed 11");
-  return pattern;
-}
-
-/// Repeats the pattern over the problem, runs it, and compares every row; a row in another layout for which
-/// the plan does not promise the same bits is judged against FP64 instead.
-void expect_pattern(ConformanceRun& session, const Pattern& pattern, const Problem& problem,
-                    const std::string& what, const Execution& how = {}) {
-  const bool same_layout = problem.placement == pattern.problem.placement && problem.contiguous() &&
-                           how.in_offset == 0 && how.out_offset == 0;
-  if (same_layout || session.plan(problem)->numerics().promises.layout_invariant) {
-    const Bytes input = repeat_rows(pattern.problem, pattern.input, problem);
-    const Bytes got = session.execute(problem, input, how);
-    session.expect_same_rows(pattern.problem, pattern.output, with_stride(problem, problem.out.row_stride),
-                             got, what);
-  } else {  // rows of their own: the statistics count every element once
-    const Bytes input = make_input(problem, InputClass::normal, kSeed);
-    session.execute_and_judge(problem, InputClass::normal, input, what, how);
-  }
+/// Seven rows: prime to every tile.
+JudgedRows judged_pattern(ConformanceRun& session, std::int64_t n, std::int64_t rows = 7) {
+  return session.judged_rows(make_problem(session.dtype(), n, rows), kSeed);
 }
 
 /// Fails unless the call throws BadRequest.
@@ -111,15 +84,11 @@ void declarations(ConformanceRun& session) {
 // same row.
 void row_counts(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
-    const bool invariant =
-        session.plan(make_problem(session.dtype(), n, 1))->numerics().promises.batch_invariant;
-    Pattern pattern = judged_pattern(session, n);
+    const JudgedRows pattern = judged_pattern(session, n);
     for (const std::int64_t rows : {1, 2, 3, 5, 7, 31, 33, 127, 255, 256, 257, 1009, 4099}) {
       if (rows > 257 && rows * n > std::int64_t{1} << 20) continue;
-      // Without the promise every row count is judged against FP64 for itself.
-      if (!invariant) pattern = judged_pattern(session, n, rows);
       const Problem problem = make_problem(session.dtype(), n, rows);
-      expect_pattern(session, pattern, rows % 2 == 0 ? problem : out_of_place(problem), "ragged row count");
+      session.expect_repeated(pattern, rows % 2 == 0 ? problem : out_of_place(problem), "ragged row count");
     }
     const std::unique_ptr<Plan> none = session.plan(make_problem(session.dtype(), n, 0));
     none->execute(nullptr, nullptr);
@@ -137,7 +106,7 @@ void tail_rows(ConformanceRun& session) {
   const int runs = session.on_device() ? 40 : 2;
   for (const std::int64_t n : session.sizes()) {
     if (n > 256) continue;
-    const Pattern pattern = judged_pattern(session, n);
+    const JudgedRows pattern = judged_pattern(session, n);
     for (const std::int64_t rows : {8193, 8194, 8195, 8196}) {
       const Problem problem = out_of_place(make_problem(session.dtype(), n, rows));
       const std::unique_ptr<Plan> plan = session.plan(problem);
@@ -190,26 +159,20 @@ void unsupported_problems(ConformanceRun& session) {
 void strides(ConformanceRun& session) {
   constexpr std::int64_t kRows = 23;  // of the pattern, too: a plan may promise its bits for one row count
   for (const std::int64_t n : session.sizes()) {
-    const Pattern pattern = judged_pattern(session, n, kRows);
+    const JudgedRows pattern = judged_pattern(session, n, kRows);
     for (const std::int64_t gap : {std::int64_t{1}, std::int64_t{2}, std::int64_t{8}, std::int64_t{64}, n}) {
       for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
         const Problem problem = with_stride(make_problem(session.dtype(), n, kRows, placement), n + gap);
-        if (const Support support = session.support(problem); !support) {
-          session.skip(support.why_not);
-          continue;
-        }
-        expect_pattern(session, pattern, problem, "row stride", {kOtherPoison, 0, 0});
+        if (!session.offers(problem)) continue;
+        session.expect_repeated(pattern, problem, "row stride", {kOtherPoison, 0, 0});
       }
       for (const auto& [in_gap, out_gap] :
            {std::pair{gap, std::int64_t{0}}, std::pair{std::int64_t{0}, gap}}) {
         Problem problem = make_problem(session.dtype(), n, kRows, Placement::out_of_place);
         problem.in.row_stride += in_gap;
         problem.out.row_stride += out_gap;
-        if (const Support support = session.support(problem); !support) {
-          session.skip(support.why_not);
-          continue;
-        }
-        expect_pattern(session, pattern, problem, "two row strides", {kOtherPoison, 0, 0});
+        if (!session.offers(problem)) continue;
+        session.expect_repeated(pattern, problem, "two row strides", {kOtherPoison, 0, 0});
       }
     }
   }
@@ -220,7 +183,7 @@ void strides(ConformanceRun& session) {
 void misaligned_pointers(ConformanceRun& session) {
   constexpr std::int64_t kRows = 13;
   for (const std::int64_t n : session.sizes()) {
-    const Pattern pattern = judged_pattern(session, n, kRows);
+    const JudgedRows pattern = judged_pattern(session, n, kRows);
     for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
       const Problem problem = make_problem(session.dtype(), n, kRows, placement);
       const std::unique_ptr<Plan> plan = session.plan(problem);
@@ -242,7 +205,7 @@ void misaligned_pointers(ConformanceRun& session) {
                              [&] { plan->execute(at(buffers.a, in_offset), at(out, out_offset)); });
           buffers.expect_untouched(session, what);
         } else {
-          expect_pattern(session, pattern, problem, what, {kPoisonByte, in_offset, out_offset});
+          session.expect_repeated(pattern, problem, what, {kPoisonByte, in_offset, out_offset});
         }
       }
     }
@@ -253,11 +216,11 @@ void misaligned_pointers(ConformanceRun& session) {
 // input of an out-of-place plan survives (execute() compares it).
 void placements(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
-    const Pattern pattern = judged_pattern(session, n, 19);
+    const JudgedRows pattern = judged_pattern(session, n, 19);
     const Problem apart = out_of_place(pattern.problem);
     for (const unsigned char poison : {kPoisonByte, kOtherPoison, static_cast<unsigned char>(0)}) {
-      expect_pattern(session, pattern, apart, fmt::format("out of place over {:#04x}", poison),
-                     {poison, 0, 0});
+      session.expect_repeated(pattern, apart, fmt::format("out of place over {:#04x}", poison),
+                              {poison, 0, 0});
     }
   }
 }
@@ -337,16 +300,16 @@ void batch_invariance(ConformanceRun& session) {
 void small_shapes(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
     const std::int64_t rows = n <= 256 ? 11 : 3;
-    const Pattern pattern = judged_pattern(session, n, rows);
+    const JudgedRows pattern = judged_pattern(session, n, rows);
     const Problem apart = out_of_place(make_problem(session.dtype(), n, rows + 2));
-    expect_pattern(session, pattern, apart, "out of place");
+    session.expect_repeated(pattern, apart, "out of place");
     for (const std::int64_t gap : {1, 8}) {
       if (const Problem strided = with_stride(apart, n + gap); session.supports(strided)) {
-        expect_pattern(session, pattern, strided, "row stride");
+        session.expect_repeated(pattern, strided, "row stride");
       }
     }
     if (session.plan(pattern.problem)->alignment() <= static_cast<std::size_t>(bytes_of(session.dtype()))) {
-      expect_pattern(session, pattern, pattern.problem, "pointer off by one element", {kPoisonByte, 1, 1});
+      session.expect_repeated(pattern, pattern.problem, "pointer off by one element", {kPoisonByte, 1, 1});
     }
     if (n >= 1 << 14) judged_pattern(session, n, 17);  // of few long rows, launches differ by their number
     if (n >= 1 << 16) judged_pattern(session, n, 40);

@@ -87,12 +87,12 @@ Bytes rounded_sums(const Problem& problem, const Numerics& numerics, const IntMa
   return want;
 }
 
-/// All columns of short rows; of long ones the first, the last, those at the ends of blocks, some others.
-std::vector<std::int64_t> telling_columns(const Operator& op) {
-  constexpr std::int64_t kShort = 1024;
+/// All columns of rows up to `all_up_to`; of others the first, the last, those at the ends of blocks, some
+/// more.
+std::vector<std::int64_t> telling_columns(const Operator& op, std::int64_t all_up_to) {
   const std::int64_t n = op.n();
   std::set<std::int64_t> columns{0, n - 1};
-  for (std::int64_t i = 0; n <= kShort && i < n; ++i)
+  for (std::int64_t i = 0; n <= all_up_to && i < n; ++i)
     columns.insert(i);
   std::int64_t right = n;
   for (const Factor& factor : op.factors()) {
@@ -113,19 +113,36 @@ std::vector<Problem> exact_problems(const ConformanceRun& session, const Operato
 }
 
 bool promises_integers(ConformanceRun& session, const Plan& plan) {
-  if (!plan.numerics().promises.integer_exact) session.skip("exact integers are not promised");
-  return plan.numerics().promises.integer_exact;
+  return session.promised(plan.numerics(), &Promises::integer_exact, "exact integers");
+}
+
+/// Calls body(op, plan, plan of the transposed operator) for unscaled rows, where integers are exact.
+template <class Body>
+void for_each_transposed_pair(ConformanceRun& session, std::int64_t rows, const Body& body) {
+  for (const Operator& op : session.operators()) {
+    const Problem backward = unscaled(session.dtype(), op.transposed(), rows);
+    if (const Support support = session.support(backward); !support) {
+      session.fail(fmt::format("{} is offered, but not its transpose: {}", to_string(op), support.why_not));
+      continue;
+    }
+    const std::unique_ptr<Plan> plan = session.plan(unscaled(session.dtype(), op, rows)),
+                                transposed = session.plan(backward);
+    if (promises_integers(session, *plan) && promises_integers(session, *transposed))
+      body(op, *plan, *transposed);
+  }
 }
 
 }  // namespace
 
-// One-hot rows name the entries of the matrix, which are known by its definition alone.
+// One-hot rows name the entries of the matrix, which are known by its definition alone: without a scale every
+// entry of short operators; with it, which rounds the same entries, fewer.
 void operator_entries(ConformanceRun& session) {
   constexpr std::int64_t kValues[] = {1, -2, 3, 4, -5, 6, -7, 8};
   for (const Operator& op : session.operators()) {
     const ExactOperator exact = exact_operator(op, session.dtype());
-    const std::vector<std::int64_t> columns = telling_columns(op);
-    for (const Problem& problem : exact_problems(session, op, static_cast<std::int64_t>(columns.size()))) {
+    for (Problem problem : exact_problems(session, op, 1)) {
+      const std::vector<std::int64_t> columns = telling_columns(op, problem.scale == 1.0 ? 1024 : 64);
+      problem.rows = static_cast<std::int64_t>(columns.size());
       const std::unique_ptr<Plan> plan = session.plan(problem);
       if (!promises_integers(session, *plan)) continue;
       IntMatrix input = IntMatrix::Zero(problem.rows, problem.n()), sums = input;
@@ -161,20 +178,13 @@ void operator_integers(ConformanceRun& session) {
 // them. With a base that is not symmetric a missing transpose shows.
 void operator_adjoint(ConformanceRun& session) {
   constexpr std::int64_t kRows = 5;
-  for (const Operator& op : session.operators()) {
-    const Problem forward = unscaled(session.dtype(), op, kRows),
-                  backward = unscaled(session.dtype(), op.transposed(), kRows);
-    if (const Support support = session.support(backward); !support) {
-      session.fail(fmt::format("{} is offered, but not its transpose: {}", to_string(op), support.why_not));
-      continue;
-    }
-    const std::unique_ptr<Plan> plan = session.plan(forward), transposed = session.plan(backward);
-    if (!promises_integers(session, *plan) || !promises_integers(session, *transposed)) continue;
+  for_each_transposed_pair(session, kRows, [&](const Operator& op, const Plan& plan, const Plan& transposed) {
+    const Problem &forward = plan.problem(), &backward = transposed.problem();
     const ExactOperator exact = exact_operator(op, session.dtype());
     const IntMatrix x = exact_integers(exact, session.dtype(), kRows, kSeed),
                     u = exact_integers(exact, session.dtype(), kRows, kSeed + 1);
-    const IntMatrix y = load_integers(forward, session.execute(*plan, store_integers(forward, x)));
-    const IntMatrix v = load_integers(backward, session.execute(*transposed, store_integers(backward, u)));
+    const IntMatrix y = load_integers(forward, session.execute(plan, store_integers(forward, x)));
+    const IntMatrix v = load_integers(backward, session.execute(transposed, store_integers(backward, u)));
     for (std::int64_t row = 0; row < kRows; ++row) {
       const std::int64_t left = y.row(row).cwiseProduct(u.row(row)).sum(),
                          right = x.row(row).cwiseProduct(v.row(row)).sum();
@@ -183,21 +193,13 @@ void operator_adjoint(ConformanceRun& session) {
                                to_string(backward), row, left, right));
       break;
     }
-  }
+  });
 }
 
 // Op^T Op x = c x, c = n for factors of +-1: one-hot and two-hot rows, whose results are exact at every step.
 void operator_inverse(ConformanceRun& session) {
   constexpr std::int64_t kRows = 8;
-  for (const Operator& op : session.operators()) {
-    const Problem forward = unscaled(session.dtype(), op, kRows),
-                  backward = unscaled(session.dtype(), op.transposed(), kRows);
-    if (!session.supports(backward)) {
-      session.fail(fmt::format("{} is offered, but not its transpose", to_string(op)));
-      continue;
-    }
-    const std::unique_ptr<Plan> plan = session.plan(forward), transposed = session.plan(backward);
-    if (!promises_integers(session, *plan) || !promises_integers(session, *transposed)) continue;
+  for_each_transposed_pair(session, kRows, [&](const Operator& op, const Plan& plan, const Plan& transposed) {
     const std::int64_t n = op.n();
     IntMatrix x = IntMatrix::Zero(kRows, n);
     for (std::int64_t row = 0; row < kRows; ++row) {
@@ -205,12 +207,13 @@ void operator_inverse(ConformanceRun& session) {
       if (row >= kRows / 2) x(row, (row * 0x85EBCA6B + 1) % n) = 1;
     }
     const auto c = static_cast<std::int64_t>(exact_operator(op, session.dtype()).square_length());
-    const Bytes there = session.execute(*plan, store_integers(forward, x));
-    session.expect_exact(backward, rounded_sums(backward, transposed->numerics(), c * x),
-                         session.execute(*transposed, there),
+    const Bytes there = session.execute(plan, store_integers(plan.problem(), x));
+    session.expect_exact(transposed.problem(),
+                         rounded_sums(transposed.problem(), transposed.numerics(), c * x),
+                         session.execute(transposed, there),
                          fmt::format("{} behind {} is not {} times the identity", to_string(op.transposed()),
                                      to_string(op), c));
-  }
+  });
 }
 
 // Random rows by the tolerances of the plan's steps, and bit for bit where the steps have an emulation.
@@ -283,19 +286,9 @@ void operator_nonfinite(ConformanceRun& session) {
 // Row counts, placements, strides and offsets: every row is the same row.
 void operator_shapes(ConformanceRun& session) {
   for (const Operator& op : session.operators()) {
-    const Problem few = make_problem(session.dtype(), op, 3);
-    const Bytes rows = make_input(few, InputClass::normal, kSeed);
-    const Bytes output = session.execute_and_judge(few, InputClass::normal, rows, "three rows");
+    const JudgedRows few = session.judged_rows(make_problem(session.dtype(), op, 3), kSeed);
     const auto expect_rows = [&](const Problem& problem, const std::string& what, const Execution& how = {}) {
-      if (!session.supports(problem)) return session.skip(session.support(problem).why_not);
-      const Promises promises = session.plan(problem)->numerics().promises;
-      if (promises.batch_invariant && promises.layout_invariant) {
-        const Bytes input = repeat_rows(few, rows, problem);
-        session.expect_same_rows(few, output, problem, session.execute(problem, input, how), what);
-      } else {  // rows of their own: the statistics count every element once
-        const Bytes input = make_input(problem, InputClass::normal, kSeed);
-        session.execute_and_judge(problem, InputClass::normal, input, what, how);
-      }
+      if (session.offers(problem)) session.expect_repeated(few, problem, what, how);
     };
     for (const std::int64_t count : {1, 2, 7, 32, 65}) {
       if (count * op.n() > std::int64_t{1} << 18) continue;

@@ -94,7 +94,7 @@ void PrologueData::add_to(Operands& operands) const {
 ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const DeviceInfo& device,
                                std::span<const std::int64_t> sizes,
                                std::span<const std::string_view> operators)
-    : variant_(variant), dtype_(dtype), device_(device) {
+    : FamilyRun(variant, dtype, device) {
   for (const std::int64_t n : sizes) {
     if (const Support support = variant.supports(make_problem(dtype, n, 1), device); support) {
       (n <= kLongest ? sizes_ : large_sizes_).push_back(n);
@@ -105,17 +105,8 @@ ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const Device
   for (const std::string_view text : operators) {
     const Operator op = parse_operator(text);
     asked_operators_.push_back(op);
-    if (const Support support = variant.supports(make_problem(dtype, op, 1), device); support) {
-      operators_.push_back(op);
-    } else {
-      skip(support.why_not);
-    }
+    if (offers(make_problem(dtype, op, 1))) operators_.push_back(op);
   }
-}
-
-void ConformanceRun::fail(std::string message) {
-  ++report_.failure_count;
-  if (report_.failures.size() < Report::kMostFailures) report_.failures.push_back(std::move(message));
 }
 
 void ConformanceRun::expect_same(const Bytes& before, const Bytes& after, std::int64_t begin,
@@ -164,14 +155,14 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
   const auto offset_bytes = [&](std::int64_t elements) {
     return static_cast<std::size_t>(elements * bytes_of(problem.dtype()));
   };
-  Buffer in(variant_.memory, input.size(), offset_bytes(how.in_offset));
+  Buffer in(variant().memory, input.size(), offset_bytes(how.in_offset));
   in.upload(input.data(), input.size());
   Buffer apart;
   // As many bytes behind the last row as the input has there.
   const std::size_t output_bytes = input.size() + static_cast<std::size_t>(problem.span_bytes_out()) -
                                    static_cast<std::size_t>(problem.span_bytes());
   if (!in_place) {
-    apart = Buffer(variant_.memory, output_bytes, offset_bytes(how.out_offset));
+    apart = Buffer(variant().memory, output_bytes, offset_bytes(how.out_offset));
     apart.poison(how.poison);
   }
   Buffer& out = in_place ? in : apart;
@@ -179,12 +170,12 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
   Operands operands{in.data(), out.data()};
   Buffer signs, dense;
   if (problem.op.has_signs()) {
-    signs = Buffer(variant_.memory, data.signs.size() * sizeof(data.signs[0]));
+    signs = Buffer(variant().memory, data.signs.size() * sizeof(data.signs[0]));
     signs.upload(data.signs.data(), signs.bytes());
     operands.signs = signs.data();
   }
   if (problem.op.has_dense()) {
-    dense = Buffer(variant_.memory, data.dense.size());
+    dense = Buffer(variant().memory, data.dense.size());
     dense.upload(data.dense.data(), dense.bytes());
     operands.dense = dense.data();
   }
@@ -192,7 +183,7 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
   Buffer weight, cos_sin, positions, slots;
   const auto place = [&](const auto& values, Buffer& buffer) -> const void* {
     if (values.empty()) return nullptr;
-    buffer = Buffer(variant_.memory, values.size() * sizeof(values[0]));
+    buffer = Buffer(variant().memory, values.size() * sizeof(values[0]));
     buffer.upload(values.data(), buffer.bytes());
     return buffer.data();
   };
@@ -204,14 +195,14 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
   Buffer scale_buffer;
   if (writes_scales(problem.encoding) && problem.paging.is_none()) {
     scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
-    scale_buffer = Buffer(variant_.memory, scales.size());
+    scale_buffer = Buffer(variant().memory, scales.size());
     scale_buffer.poison(how.poison);
     operands.scales = scale_buffer.data();
     operands.scales_bytes = problem.scale_bytes_out();
   }
   operands.tensor_scale = tensor_scale;
   plan.execute(operands);
-  synchronize(variant_.memory);
+  synchronize(variant().memory);
   count_case();
 
   if (!scales.empty()) {
@@ -248,12 +239,12 @@ void ConformanceRun::expect_same_row(const Problem& want_problem, const Bytes& w
   const auto wanted = row_of(want_problem, want, want_row), found = row_of(got_problem, got, got_row);
   if (std::equal(wanted.begin(), wanted.end(), found.begin(), found.end())) return;
   std::int64_t column = 0;
-  while (bits_at(dtype_, wanted.data(), column) == bits_at(dtype_, found.data(), column))
+  while (bits_at(dtype(), wanted.data(), column) == bits_at(dtype(), found.data(), column))
     ++column;
   fail(fmt::format("{}: {}: row {} column {}: {} (bits {:#x}), not {} (bits {:#x})", to_string(got_problem),
-                   what, got_row, column, load_element(dtype_, found.data(), column),
-                   bits_at(dtype_, found.data(), column), load_element(dtype_, wanted.data(), column),
-                   bits_at(dtype_, wanted.data(), column)));
+                   what, got_row, column, load_element(dtype(), found.data(), column),
+                   bits_at(dtype(), found.data(), column), load_element(dtype(), wanted.data(), column),
+                   bits_at(dtype(), wanted.data(), column)));
 }
 
 void ConformanceRun::expect_same_rows(const Problem& want_problem, const Bytes& want,
@@ -272,6 +263,28 @@ Bytes ConformanceRun::execute_and_judge(const Problem& problem, reference::Input
                                                       data.operands(problem.op, input.data(), output.data()));
   if (!checked.verdict) fail(fmt::format("{}: {}: {}", to_string(problem), what, checked.verdict.message));
   return output;
+}
+
+JudgedRows ConformanceRun::judged_rows(const Problem& problem, std::uint64_t seed) {
+  JudgedRows rows{problem, make_input(problem, reference::InputClass::normal, seed), {}, seed};
+  rows.output = execute_and_judge(problem, reference::InputClass::normal, rows.input,
+                                  fmt::format("normal input with seed {}", seed));
+  return rows;
+}
+
+void ConformanceRun::expect_repeated(const JudgedRows& rows, const Problem& problem, const std::string& what,
+                                     const Execution& how) {
+  const Promises promises = plan(problem)->numerics().promises;
+  const bool same_layout = problem.placement == rows.problem.placement && problem.contiguous() &&
+                           how.in_offset == 0 && how.out_offset == 0;
+  if ((problem.rows == rows.problem.rows || promises.batch_invariant) &&
+      (same_layout || promises.layout_invariant)) {
+    const Bytes got = execute(problem, repeat_rows(rows.problem, rows.input, problem), how);
+    expect_same_rows(rows.problem, rows.output, with_stride(problem, problem.out.row_stride), got, what);
+  } else {  // rows of their own: the statistics count every element once
+    const Bytes input = make_input(problem, reference::InputClass::normal, rows.seed);
+    execute_and_judge(problem, reference::InputClass::normal, input, what, how);
+  }
 }
 
 std::vector<std::int64_t> all_sizes() {

@@ -1,11 +1,9 @@
-// One conformance check looks at one variant and one dtype on one machine. A ConformanceRun is what it works
-// with: it makes plans, runs them in guarded memory, and collects what is wrong. Checks take any Variant, so
-// that broken ones can be fed to them (broken_variants.hpp).
+// What a conformance check of transforms works with: a ConformanceRun makes plans, runs them in guarded
+// memory, and collects what is wrong. Checks take any Variant, so that broken ones can be fed to them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,15 +12,12 @@
 #include <vector>
 
 #include "common/contract/variant.hpp"
-#include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
+#include "reference/conformance/family_run.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
 
 namespace fwht::conformance {
-
-/// Raw storage on the host, laid out as a Problem says.
-using Bytes = std::vector<std::byte>;
 
 /// What an operator needs beside rows, on the host: random signs, and (m I - 2 J) P for a dense factor of
 /// order m, J all ones, P the cyclic shift: small integers, rows of square length m^2, not symmetric.
@@ -58,15 +53,6 @@ struct EncodedBytes {
   Bytes codes, scales;  ///< pages lie in `codes`
 };
 
-struct Report {
-  std::vector<std::string> failures;  ///< the first kMostFailures of them
-  std::int64_t failure_count = 0;
-  std::int64_t cases = 0;              ///< what was really tried: a check with none has shown nothing
-  std::map<std::string, int> skipped;  ///< parts left out: the reason, and how often
-
-  static constexpr std::size_t kMostFailures = 8;
-};
-
 /// How a plan is executed beyond what its problem says. Offsets are in elements from a 256-byte boundary.
 struct Execution {
   unsigned char poison = kPoisonByte;
@@ -84,7 +70,14 @@ std::span<const std::string_view> all_encodings();
 /// The out-of-place problem with this encoding; nothing where the encoding does not fit n or the dtype.
 std::optional<Problem> encoded(Problem problem, std::string_view encoding);
 
-class ConformanceRun {
+/// Few rows and their results: what larger problems made of the same rows are compared with, bit for bit.
+struct JudgedRows {
+  Problem problem;
+  Bytes input, output;
+  std::uint64_t seed = 0;
+};
+
+class ConformanceRun : public FamilyRun<Transforms> {
  public:
   /// `sizes` are the row lengths to look at, and `operators` the texts of operators beside them: those that
   /// the variant supports here.
@@ -92,9 +85,6 @@ class ConformanceRun {
                  std::span<const std::int64_t> sizes,
                  std::span<const std::string_view> operators = all_operators());
 
-  const Variant& variant() const { return variant_; }
-  Dtype dtype() const { return dtype_; }
-  bool on_device() const { return variant_.memory == Memory::device; }
   /// Supported row lengths up to 2^16, and those beyond, which are checked more lightly.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   const std::vector<std::int64_t>& large_sizes() const { return large_sizes_; }
@@ -103,10 +93,6 @@ class ConformanceRun {
   const std::vector<Operator>& operators() const { return operators_; }
   /// All of them, because encoded results may have more.
   const std::vector<Operator>& asked_operators() const { return asked_operators_; }
-
-  Support support(const Problem& problem) const { return variant_.supports(problem, device_); }
-  bool supports(const Problem& problem) const { return static_cast<bool>(support(problem)); }
-  std::unique_ptr<Plan> plan(const Problem& problem) const { return fwht::plan(variant_, problem, device_); }
 
   /// Runs the plan on `input` (at least span_bytes; what lies behind the last row is there to be left alone)
   /// and returns the output buffer. Fails the session when a guard, an element between rows or behind the
@@ -122,11 +108,6 @@ class ConformanceRun {
   EncodedBytes execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale = 1.0F,
                                const Execution& how = {});
 
-  void fail(std::string message);
-  void skip(std::string reason) { ++report_.skipped[std::move(reason)]; }
-  void count_case() { ++report_.cases; }
-  const Report& report() const { return report_; }
-
   /// Fails unless `got` equals `want` in every element by value (-0 equals +0, NaN is compared by class).
   void expect_exact(const Problem& problem, const Bytes& want, const Bytes& got, const std::string& what);
   /// Fails unless row `got_row` of `got` has the very bits of row `want_row` of `want`.
@@ -136,6 +117,12 @@ class ConformanceRun {
   /// The same for all rows, row r of `got` against row r mod want_problem.rows of `want`.
   void expect_same_rows(const Problem& want_problem, const Bytes& want, const Problem& got_problem,
                         const Bytes& got, const std::string& what);
+  /// Random rows of the problem, judged by its plan's tolerances.
+  JudgedRows judged_rows(const Problem& problem, std::uint64_t seed);
+  /// Repeats the rows over the problem, runs it, and compares every row. Rows in another number or layout for
+  /// which the plan does not promise the same bits are judged against FP64 instead.
+  void expect_repeated(const JudgedRows& rows, const Problem& problem, const std::string& what,
+                       const Execution& how = {});
   /// Runs the problem on the input and judges the result by the tolerances of the plan's steps.
   Bytes execute_and_judge(const Problem& problem, reference::InputClass input_class, const Bytes& input,
                           const std::string& what, const Execution& how = {});
@@ -146,12 +133,8 @@ class ConformanceRun {
   void expect_same(const Bytes& before, const Bytes& after, std::int64_t begin, std::int64_t end,
                    const std::string& what);
 
-  const Variant& variant_;
-  Dtype dtype_;
-  DeviceInfo device_;
   std::vector<std::int64_t> sizes_, large_sizes_;
   std::vector<Operator> operators_, asked_operators_;
-  Report report_;
 };
 
 /// Storage for the problem, every byte 0xFF: a NaN wherever no input is written.

@@ -5,65 +5,47 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/contract/linear/variant.hpp"
 #include "common/device/memory.hpp"
+#include "reference/conformance/family_run.hpp"
 #include "reference/linear/linear.hpp"
 
 namespace fwht::conformance {
 
-class LinearSession {
+/// Problems of few bytes: every group size, zero-point format and order of rows, n and k that fill no tile;
+/// wide ones, for which kernels of a device have forms of their own, where `wide`. One token each.
+std::vector<LinearProblem> linear_problems(Dtype dtype, bool wide);
+
+struct LinearResult {
+  Bytes y;
+  Numerics numerics;
+};
+
+class LinearRun : public FamilyRun<LinearLayers> {
  public:
-  LinearSession(const LinearVariant& variant, Dtype dtype, const DeviceInfo& device)
-      : variant_(variant), dtype_(dtype), device_(device) {}
+  LinearRun(const LinearVariant& variant, Dtype dtype, const DeviceInfo& device);
 
-  const LinearVariant& variant() const { return variant_; }
-  const DeviceInfo& device() const { return device_; }
+  /// Those of linear_problems that the variant supports.
+  const std::vector<LinearProblem>& problems() const { return problems_; }
+  /// The problem for every number of tokens that the variant takes, in ascending order.
+  std::vector<LinearProblem> of_all_tokens(LinearProblem problem) const;
 
-  /// Problems of few bytes that the variant supports: every group size, zero-point format and order of rows,
-  /// n and k that fill no tile. Of `all_tokens`, those numbers of tokens that it takes.
-  std::vector<LinearProblem> problems() const;
-  std::span<const std::int64_t> all_tokens() const;
-  bool supports(const LinearProblem& problem) const {
-    return static_cast<bool>(variant_.supports(problem, device_));
-  }
+  /// Packs and runs in guarded memory of exactly the size. A changed guard, x or weight fails the session.
+  LinearResult execute(const LinearProblem& problem, const GptqWeights& weights, const Bytes& x,
+                       unsigned char poison = kPoisonByte);
 
-  /// Packs, runs in guarded memory of exactly the size, and returns y. A changed guard, x or weight fails the
-  /// session.
-  std::vector<std::byte> run(const LinearProblem& problem, const GptqWeights& weights,
-                             const std::vector<std::byte>& x, unsigned char poison = kPoisonByte,
-                             LinearNumerics* numerics = nullptr);
-
-  void fail(std::string message);
-  void expect_same(const std::vector<std::byte>& want, const std::vector<std::byte>& got,
-                   const LinearProblem& problem, const std::string& what);
-  void expect(const reference::Verdict& verdict, const LinearProblem& problem, const std::string& what);
-
-  std::vector<std::string> failures;  ///< the first few
-  std::int64_t failure_count = 0, cases = 0;
+  void expect_same(const Bytes& want, const Bytes& got, const LinearProblem& problem,
+                   const std::string& what);
+  void expect_judged(const LinearResult& got, const LinearProblem& problem, const GptqWeights& weights,
+                     const Bytes& x, reference::LinearData data);
 
  private:
-  const LinearVariant& variant_;
-  Dtype dtype_;
-  DeviceInfo device_;
+  std::vector<LinearProblem> problems_;
 };
 
-struct LinearCheck {
-  std::string_view name;
-  void (*run)(LinearSession&);
-};
-std::span<const LinearCheck> linear_checks();
-
-/// Runs the check; an exception becomes a failure.
-void run(const LinearCheck& check, LinearSession& session);
-
-/// Host variants that are right but for one defect, and the checks that must see it. The first one has none.
-struct BrokenLinear {
-  LinearVariant variant;
-  std::vector<std::string_view> caught_by;
-};
-std::span<const BrokenLinear> broken_linear_variants();
+std::span<const CheckOf<LinearRun>> linear_checks();
+std::span<const BrokenOf<LinearLayers>> broken_linear_variants();
 
 }  // namespace fwht::conformance

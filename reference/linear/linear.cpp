@@ -99,13 +99,17 @@ Matrix rotated_tokens(const LinearProblem& problem, const void* x) {
   return tokens;
 }
 
-double weight_of(LinearNumerics::Weights arithmetic, Dtype dtype, double scale, int q, int zero) {
-  switch (arithmetic) {
-    case LinearNumerics::Weights::exact:
+WeightRounding weights_of(const Numerics& numerics) {
+  return numerics.steps.empty() ? WeightRounding::once : numerics.steps.back().weights;
+}
+
+double weight_of(WeightRounding rounding, Dtype dtype, double scale, int q, int zero) {
+  switch (rounding) {
+    case WeightRounding::none:
       break;
-    case LinearNumerics::Weights::rounded:
+    case WeightRounding::published:
       return round_to(Dtype::f16, q * scale - round_to(Dtype::f16, zero * scale));
-    case LinearNumerics::Weights::rounded_once:
+    case WeightRounding::once:
       return round_to(dtype, scale * (q - zero));
   }
   return scale * (q - zero);
@@ -149,8 +153,8 @@ std::vector<std::int64_t> sample_columns(std::int64_t n, std::int64_t most) {
 }
 
 LinearTruth linear_truth(const LinearProblem& problem, const GptqWeights& weights, const void* x,
-                         LinearNumerics::Weights arithmetic, std::vector<std::int64_t> columns, int threads) {
-  const bool rounds = arithmetic != LinearNumerics::Weights::exact;
+                         WeightRounding rounding, std::vector<std::int64_t> columns, int threads) {
+  const bool rounds = rounding != WeightRounding::none;
   LinearTruth truth;
   if (columns.empty()) {
     columns.resize(static_cast<std::size_t>(problem.n));
@@ -172,7 +176,7 @@ LinearTruth linear_truth(const LinearProblem& problem, const GptqWeights& weight
         const double scale = weights.scale(g, c);
         const int q = weights.q(i, c), zero = weights.zero(g, c);
         w(i) = scale * (q - zero);
-        if (rounds) rounded(i) = weight_of(arithmetic, problem.dtype, scale, q, zero);
+        if (rounds) rounded(i) = weight_of(rounding, problem.dtype, scale, q, zero);
       }
       truth.exact.col(at) = tokens * w;
       truth.root_squares.col(at) = (squares * w.array().square().matrix()).array().sqrt().matrix();
@@ -183,17 +187,22 @@ LinearTruth linear_truth(const LinearProblem& problem, const GptqWeights& weight
   return truth;
 }
 
-LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& problem,
-                          const LinearTruth& truth, const void* y, LinearData data) {
-  const bool atomic = numerics.sums == LinearNumerics::Sums::fp16_atomic;
+LinearJudged judge_linear(const Numerics& numerics, const LinearProblem& problem, const LinearTruth& truth,
+                          const void* y, LinearData data) {
+  const bool known = !numerics.steps.empty();
+  const Step product = known ? numerics.steps.back() : Step{};
+  const bool atomic = product.sums == Sums::atomic_f16;
   const Matrix& center = truth.of_rounded_weights;
   const Format format = format_of(problem.dtype);
   const double u = format.unit_roundoff();
   // Roundings of partial sums to 16 bits, in units of one rounding of the result: every partial sum, and
   // every running sum but the first and the last (which is the result's own rounding). The j-th running sum
   // has j / S of the variance.
-  const double s = numerics.splits;
+  const double s = product.parts;
   const double atomics = atomic ? (s + 1.0) / 2.0 - 1.0 / s : 0.0;
+  double of_x = 0.0;  // mean square of what is rounded before the product, in u^2
+  for (const Step& step : numerics.steps)
+    if (step.rounds && &step != &numerics.steps.back()) of_x += step.rounding_rms * step.rounding_rms;
   LinearJudged judged;
   double error2 = 0.0, norm2 = 0.0, roundings2 = 0.0, predicted2 = 0.0;
   for (Eigen::Index c = 0; c < center.cols(); ++c) {
@@ -204,12 +213,11 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
       const double ulp = ulp_of(format, at);
       // Six standard deviations of what is rounded to 16 bits before the end; a tensor core cuts off at most
       // 2^-23 of a running sum in each multiply; and fp32 sums of groups.
-      const double inner =
-          (atomics + (numerics.x_rounded_after_rotation ? 1.0 : 0.0)) * kRoundingRms * kRoundingRms;
+      const double inner = atomics * kRoundingRms * kRoundingRms + of_x;
       const double allowed = 0.5 * ulp + 6.0 * std::sqrt(inner) * u * std::hypot(spread, at) +
-                             (0x1p-18 + numerics.chained * 0x1p-23) * std::hypot(spread, at) +
+                             (0x1p-18 + product.chained * 0x1p-23) * std::hypot(spread, at) +
                              0x1p-22 * std::fabs(at);
-      if (numerics.known && !(std::fabs(got - at) <= allowed)) {
+      if (known && !(std::fabs(got - at) <= allowed)) {
         judged.verdict =
             incorrect(fmt::format("token {}, column {}: {} expected, got {}, error {:.3g}, allowed {:.3g}", r,
                                   column, at, got, std::fabs(got - at), allowed));
@@ -219,9 +227,8 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
       norm2 += exact * exact;
       const double rounding2 = ulp * ulp / 12.0;
       roundings2 += rounding2;
-      const double inner2 =
-          (numerics.x_rounded_after_rotation ? 1.0 : 0.0) * kRoundingRms * kRoundingRms * u * u;
-      predicted2 += (at - exact) * (at - exact) + (1.0 + atomics) * rounding2 + inner2 * spread * spread;
+      predicted2 +=
+          (at - exact) * (at - exact) + (1.0 + atomics) * rounding2 + of_x * u * u * spread * spread;
     }
   }
   LinearErrors& errors = judged.errors;
@@ -230,7 +237,7 @@ LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& p
   errors.one_rounding = norm2 > 0.0 ? std::sqrt(roundings2 / norm2) : 0.0;
   errors.predicted = norm2 > 0.0 ? std::sqrt(predicted2 / norm2) : 0.0;
   judged.verdict = passed();
-  if (!numerics.known) {
+  if (!known) {
     if (!(errors.rel_l2 <= kUnknownErrors * errors.predicted))
       judged.verdict =
           incorrect(fmt::format("rel_l2 is {:.3g}; {:.3g}, {} times the prediction, is allowed",

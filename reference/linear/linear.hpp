@@ -38,7 +38,7 @@ struct LinearTruth {
   Matrix root_squares;        ///< sqrt(sum over k of (w x)^2): what errors of partial sums are measured by
 };
 LinearTruth linear_truth(const LinearProblem& problem, const GptqWeights& weights, const void* x,
-                         LinearNumerics::Weights arithmetic = LinearNumerics::Weights::exact,
+                         WeightRounding rounding = WeightRounding::none,
                          std::vector<std::int64_t> columns = {}, int threads = 1);
 
 /// About `most` columns, the first and the last among them; all when there are no more.
@@ -59,12 +59,13 @@ struct LinearJudged {
 
 /// Every element of the truth's columns against a bound that follows from the numerics. And for normal data
 /// with many elements rel_l2 against its prediction, both ways: 1 % (5 % with fp16 atomics, whose order is
-/// not known) and six standard deviations. `y` is [m][n] in the problem's dtype. Where the numerics are not
-/// known, rel_l2 alone, by kUnknownErrors times the prediction.
-LinearJudged judge_linear(const LinearNumerics& numerics, const LinearProblem& problem,
-                          const LinearTruth& truth, const void* y, LinearData data = LinearData::normal);
+/// not known) and six standard deviations. `y` is [m][n] in the problem's dtype. Numerics without steps:
+/// rel_l2 alone, by kUnknownErrors times the prediction.
+LinearJudged judge_linear(const Numerics& numerics, const LinearProblem& problem, const LinearTruth& truth,
+                          const void* y, LinearData data = LinearData::normal);
 
-/// A weight as the arithmetic makes it.
-double weight_of(LinearNumerics::Weights arithmetic, Dtype dtype, double scale, int q, int zero);
+/// How the product's weights are rounded; once where nothing is known of the arithmetic.
+WeightRounding weights_of(const Numerics& numerics);
+double weight_of(WeightRounding rounding, Dtype dtype, double scale, int q, int zero);
 
 }  // namespace fwht::reference

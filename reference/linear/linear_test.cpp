@@ -28,7 +28,7 @@ TEST(LinearTruth, IsTheSumOverAllRows) {
   const LinearProblem problem = small(2);
   const GptqWeights weights = random_weights(problem, LinearData::integers, 1);
   const auto x = random_tokens(problem, LinearData::integers, 2);
-  const LinearTruth truth = linear_truth(problem, weights, x.data(), LinearNumerics::Weights::exact, {3, 63});
+  const LinearTruth truth = linear_truth(problem, weights, x.data(), WeightRounding::none, {3, 63});
   for (std::int64_t r = 0; r < 2; ++r) {
     double sum = 0.0;
     for (std::int64_t i = 0; i < 256; ++i)
@@ -53,22 +53,22 @@ TEST(LinearJudge, AcceptsOneRoundingAndNothingCoarser) {
   const auto x = random_tokens(problem, LinearData::normal, 2);
   const LinearTruth truth = linear_truth(problem, weights, x.data());
   const auto right = rounded(problem, truth.exact);
-  const LinearJudged judged = judge_linear({}, problem, truth, right.data());
+  const LinearJudged judged = judge_linear(layer_numerics(problem), problem, truth, right.data());
   EXPECT_TRUE(judged.verdict) << judged.verdict.message;
   EXPECT_NEAR(judged.errors.rel_l2, judged.errors.one_rounding, 0.03 * judged.errors.one_rounding);
 
   auto wrong = right;  // one element two units off
   store_element(problem.dtype, wrong.data(), 4095, load_element(problem.dtype, right.data(), 4095) * 1.002);
-  EXPECT_FALSE(judge_linear({}, problem, truth, wrong.data()).verdict);
+  EXPECT_FALSE(judge_linear(layer_numerics(problem), problem, truth, wrong.data()).verdict);
   store_element(problem.dtype, wrong.data(), 4095, NAN);
-  EXPECT_FALSE(judge_linear({}, problem, truth, wrong.data()).verdict);
+  EXPECT_FALSE(judge_linear(layer_numerics(problem), problem, truth, wrong.data()).verdict);
 
   // Weights rounded to fp16 are not exact, and exact weights are not rounded ones: both models are two-sided.
-  LinearNumerics published;
-  published.weights = LinearNumerics::Weights::rounded;
-  const LinearTruth coarser = linear_truth(problem, weights, x.data(), published.weights);
+  Numerics published = layer_numerics(problem);
+  published.steps.back().weights = WeightRounding::published;
+  const LinearTruth coarser = linear_truth(problem, weights, x.data(), WeightRounding::published);
   const auto of_rounded = rounded(problem, coarser.of_rounded_weights);
-  EXPECT_FALSE(judge_linear({}, problem, truth, of_rounded.data()).verdict);
+  EXPECT_FALSE(judge_linear(layer_numerics(problem), problem, truth, of_rounded.data()).verdict);
   EXPECT_TRUE(judge_linear(published, problem, coarser, of_rounded.data()).verdict);
   EXPECT_FALSE(judge_linear(published, problem, coarser, right.data()).verdict);
 }
@@ -79,7 +79,7 @@ TEST(LinearJudge, AtomicSumsHaveThePredictedError) {
   problem.k = 2048;
   const GptqWeights weights = random_weights(problem, LinearData::normal, 5);
   const auto x = random_tokens(problem, LinearData::normal, 6);
-  const LinearTruth truth = linear_truth(problem, weights, x.data(), LinearNumerics::Weights::rounded);
+  const LinearTruth truth = linear_truth(problem, weights, x.data(), WeightRounding::published);
   const Matrix tokens = rotated_tokens(problem, x.data());
   for (const int splits : {4, 8, 16}) {
     Matrix sums = Matrix::Zero(problem.m, problem.n);
@@ -88,7 +88,7 @@ TEST(LinearJudge, AtomicSumsHaveThePredictedError) {
         Eigen::VectorXd w = Eigen::VectorXd::Zero(problem.k);
         for (std::int64_t i = 0; i < problem.k; ++i) {
           if (i / 128 % splits == s)
-            w(i) = weight_of(LinearNumerics::Weights::rounded, Dtype::f16, weights.scale(i / 128, c),
+            w(i) = weight_of(WeightRounding::published, Dtype::f16, weights.scale(i / 128, c),
                              weights.q(i, c), weights.zero(i / 128, c));
         }
         const Eigen::VectorXd part = tokens * w;
@@ -96,13 +96,14 @@ TEST(LinearJudge, AtomicSumsHaveThePredictedError) {
           sums(r, c) = round_to(Dtype::f16, sums(r, c) + round_to(Dtype::f16, part(r)));
       }
     }
-    LinearNumerics numerics;
-    numerics.weights = LinearNumerics::Weights::rounded;
-    numerics.sums = LinearNumerics::Sums::fp16_atomic;
-    numerics.splits = splits;
+    Numerics numerics = layer_numerics(problem);
+    Step& product = numerics.steps.back();
+    product.weights = WeightRounding::published;
+    product.sums = Sums::atomic_f16;
+    product.parts = splits;
     const LinearJudged judged = judge_linear(numerics, problem, truth, rounded(problem, sums).data());
     EXPECT_TRUE(judged.verdict) << splits << ": " << judged.verdict.message;
-    numerics.splits = splits == 4 ? 16 : 4;  // the dependence on the number of splits is part of the model
+    product.parts = splits == 4 ? 16 : 4;  // the dependence on the number of splits is part of the model
     EXPECT_FALSE(judge_linear(numerics, problem, truth, rounded(problem, sums).data()).verdict) << splits;
   }
 }

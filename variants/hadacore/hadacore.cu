@@ -36,62 +36,21 @@
 //
 // Bit card. b: bits of the column, r: bits of the row. mma A (B): stage with the data as operand A (B) that
 // transforms the bits named; every line says where the bits are ahead of the step. Lanes are t0 t1 g0 g1 g2.
-// make_program decides this; the host test compares it with these lines. They show the shapes that f16 data
-// has at DRAM size; the other shapes transform the same bits in the same stages and have other vector and
-// warp bits.
+// make_program decides this; the host test compares it with these lines. They show sizes that between them
+// have every kind of move, in the shapes of f16 data at DRAM size; the other shapes transform the same bits
+// in the same stages and have other vector and warp bits.
 //
 // clang-format off
-// n = 2
-//   mma A: b0                 pack b0 | word r0 r1 | vector r7 | lane r2 r3 r4 r5 r6 | warp r8
-//   store                     pack b0 | word r0 r1 | vector r7 | lane r2 r3 r4 r5 r6 | warp r8
-// n = 4
-//   mma A: b0 b1              pack b0 | word b1 r0 | vector r6 | lane r1 r2 r3 r4 r5 | warp r7
-//   store                     pack b0 | word b1 r0 | vector r6 | lane r1 r2 r3 r4 r5 | warp r7
 // n = 8
 //   SHFL lane 0 <-> word 1    pack b0 | word b1 b2 | vector r5 | lane r0 r1 r2 r3 r4 | warp r6
 //   mma A: b0 b1 b2           pack b0 | word b1 r0 | vector r5 | lane b2 r1 r2 r3 r4 | warp r6
 //   SHFL lane 0 <-> word 1    pack b0 | word b1 r0 | vector r5 | lane b2 r1 r2 r3 r4 | warp r6
 //   store                     pack b0 | word b1 b2 | vector r5 | lane r0 r1 r2 r3 r4 | warp r6
-// n = 16
-//   SHFL lane 1 <-> word 1    pack b0 | word b1 b2 | vector r4 | lane b3 r0 r1 r2 r3 | warp r5
-//   mma A: b0 b1 b2 b3        pack b0 | word b1 r0 | vector r4 | lane b3 b2 r1 r2 r3 | warp r5
-//   SHFL lane 1 <-> word 1    pack b0 | word b1 r0 | vector r4 | lane b3 b2 r1 r2 r3 | warp r5
-//   store                     pack b0 | word b1 b2 | vector r4 | lane b3 r0 r1 r2 r3 | warp r5
-// n = 32
-//   mma A: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
-//   mma A: b2                 pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
-//   store                     pack b0 | word b1 b2 | vector r3 | lane b3 b4 r0 r1 r2 | warp r4
 // n = 64
 //   mma A: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r2 | lane b3 b4 b5 r0 r1 | warp r3
 //   SHFL lanes                pack b0 | word b1 b2 | vector r2 | lane b3 b4 b5 r0 r1 | warp r3
 //   mma A: b2 b5              pack b0 | word b1 b2 | vector r2 | lane b5 b4 b3 r0 r1 | warp r3
 //   store                     pack b0 | word b1 b2 | vector r2 | lane b5 b4 b3 r0 r1 | warp r3
-// n = 128
-//   mma A: b0 b1 b3 b5        pack b0 | word b1 b2 | vector r1 | lane b5 b3 b4 b6 r0 | warp r2
-//   SHFL lanes                pack b0 | word b1 b2 | vector r1 | lane b5 b3 b4 b6 r0 | warp r2
-//   mma A: b2 b4 b6           pack b0 | word b1 b2 | vector r1 | lane b6 b4 b3 b5 r0 | warp r2
-//   store                     pack b0 | word b1 b2 | vector r1 | lane b6 b4 b3 b5 r0 | warp r2
-// n = 256
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector r0 | lane b3 b4 b5 b6 b7 | warp r1
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector r0 | lane b6 b7 b0 b3 b4 | warp r1
-//   store                     pack b0 | word b1 b2 | vector r0 | lane b3 b4 b5 b6 b7 | warp r1
-// n = 512
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp r0
-//   mma A: b8                 pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
-//   store                     pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp r0
-// n = 1024
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp b9
-//   shared memory             pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9
-//   mma A: b8 b9              pack b0 | word b1 b2 | vector b8 | lane b9 b3 b4 b5 b6 | warp b7
-//   store                     pack b0 | word b1 b2 | vector b8 | lane b9 b3 b4 b5 b6 | warp b7
-// n = 2048
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9 b10
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 | lane b6 b7 b0 b3 b4 | warp b9 b10
-//   shared memory             pack b0 | word b1 b2 | vector b8 | lane b3 b4 b5 b6 b7 | warp b9 b10
-//   mma A: b8 b9 b10          pack b0 | word b1 b2 | vector b8 | lane b9 b10 b3 b4 b5 | warp b6 b7
-//   store                     pack b0 | word b1 b2 | vector b8 | lane b9 b10 b3 b4 b5 | warp b6 b7
 // n = 4096
 //   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11
 //   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11
@@ -100,26 +59,6 @@
 //   mma A: b8 b9 b10 b11      pack b11 | word b1 b2 | vector b8 b0 | lane b9 b10 b3 b4 b5 | warp b6 b7
 //   PRMT pack <-> vector 1    pack b11 | word b1 b2 | vector b8 b0 | lane b9 b10 b3 b4 b5 | warp b6 b7
 //   store                     pack b0 | word b1 b2 | vector b8 b11 | lane b9 b10 b3 b4 b5 | warp b6 b7
-// n = 8192
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11 b12
-//   mma A: b8                 pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
-//   shared memory             pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12
-//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b9 b12 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
-//   mma A: b9 b10 b11 b12     pack b12 | word b1 b2 | vector b9 b0 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
-//   PRMT pack <-> vector 1    pack b12 | word b1 b2 | vector b9 b0 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
-//   store                     pack b0 | word b1 b2 | vector b9 b12 | lane b10 b11 b3 b4 b5 | warp b6 b7 b8
-// n = 16384
-//   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
-//   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 | lane b6 b7 b0 b3 b4 | warp b10 b11 b12 b13
-//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
-//   mma A: b8 b9              pack b9 | word b1 b2 | vector b8 b0 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
-//   PRMT pack <-> vector 1    pack b9 | word b1 b2 | vector b8 b0 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
-//   shared memory             pack b0 | word b1 b2 | vector b8 b9 | lane b3 b4 b5 b6 b7 | warp b10 b11 b12 b13
-//   PRMT pack <-> vector 1    pack b0 | word b1 b2 | vector b10 b13 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
-//   mma A: b10 b11 b12 b13    pack b13 | word b1 b2 | vector b10 b0 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
-//   PRMT pack <-> vector 1    pack b13 | word b1 b2 | vector b10 b0 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
-//   store                     pack b0 | word b1 b2 | vector b10 b13 | lane b11 b12 b3 b4 b5 | warp b6 b7 b8 b9
 // n = 32768
 //   mma B: b0 b1 b3 b4        pack b0 | word b1 b2 | vector b8 b9 b10 | lane b3 b4 b5 b6 b7 | warp b11 b12 b13 b14
 //   mma B: b2 b5 b6 b7        pack b5 | word b1 b2 | vector b8 b9 b10 | lane b6 b7 b0 b3 b4 | warp b11 b12 b13 b14

@@ -51,77 +51,50 @@ constexpr Config published_config(int log_n) {
   return kAbove512[log_n - 10];
 }
 
-/// The launch configurations of `hadacore` in the four regimes: of eight candidates a size
+/// The launch configurations of `hadacore`, by log2 n, type and regime: of eight candidates a size
 /// (configs_to_try in hadacore_tune.cu), measured on an H200 over 2^15 .. 2^28 elements, the fastest that is
 /// at no measured size slower than the published one. All give the same bits. What decided:
+/// - n <= 4: rows kept apart need 78 registers with fp32 sums.
 /// - n <= 1024, DRAM: two warps and 2 KiB a block. The 1 KiB blocks of the published kernel meet the rate at
-/// which
-///   blocks start (1.6 a ns) at 0.8 of a copy; two vectors a lane are the best shape of a copy.
+///   which blocks start (1.6 a ns) at 0.8 of a copy; two vectors a lane are the best shape of a copy.
 /// - n <= 1024, L2: four chunks or four warps a block, 1.4 to 1.7 times the published rate for the same
-/// reason.
+///   reason.
 /// - n = 16 and 256, small: one warp a block, as published; nothing else starts sooner.
 /// - n = 1024, 2048: four chunks a warp halve the warps that exchange (L2); at DRAM rate it no longer shows.
 /// - n = 4096, 8192: four chunks a warp bring an index bit to the pack without a shuffle, with half the warps
-/// at the
-///   barrier.
+///   at the barrier.
 /// - n = 16384, 32768: more rows resident overlap load and store where memory is busy (full, dram); where it
-/// is not,
-///   the published shapes have more threads for a row, or for fp32 sums fewer and longer ones.
-struct TunedRow {
-  Config f16[4], bf16[4];  // small, light and medium, full, dram
-};
-
-constexpr TunedRow tuned_row(int log_n) {
-  constexpr Config kLone{2, 1, 24}, kPair{2, 2, 16}, kQuad{2, 4, 8}, kLong{4, 2, 12}, kLongest{4, 2, 16};
-  switch (log_n) {
-    case 1:
-    case 2: {
-      constexpr Config kSeparated{2, 2, 12};  // rows kept apart need 78 registers with fp32 sums
-      return {{kSeparated, kSeparated, kSeparated, kSeparated},
-              {kSeparated, kSeparated, kSeparated, kSeparated}};
-    }
-    case 3:
-      return {{kPair, kPair, kPair, kPair}, {kPair, kPair, kPair, kPair}};
-    case 4:
-      return {{kLone, kQuad, kQuad, kPair}, {kLone, kQuad, kQuad, kPair}};
-    case 5:
-      return {{kQuad, kQuad, kQuad, kPair}, {kQuad, kQuad, kQuad, kPair}};
-    case 6:
-      return {{kPair, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}};
-    case 7:
-      return {{kQuad, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}};
-    case 8:
-      return {{kLone, kLong, kLong, kPair}, {kQuad, kQuad, kQuad, kPair}};
-    case 9:
-      return {{kQuad, kQuad, kQuad, kPair}, {kQuad, kLong, kLong, kPair}};
-    case 10:
-      return {{kLong, kLong, kLong, kPair}, {kLongest, kLongest, kLongest, kLongest}};
-    case 11:
-      return {{kQuad, kQuad, kLongest, kQuad}, {kQuad, kLong, kLong, kQuad}};
-    case 12: {
-      constexpr Config kBest{4, 4, 8};
-      return {{kBest, kBest, kBest, kBest}, {kBest, kBest, kBest, kBest}};
-    }
-    case 13: {
-      constexpr Config kBest{4, 8, 4};
-      return {{kBest, kBest, kBest, kBest}, {kBest, kBest, kBest, kBest}};
-    }
-    case 14: {
-      constexpr Config kPublished{4, 16, 2}, kMiddle{8, 8, 2}, kNarrowest{16, 4, 4};
-      return {{kPublished, kPublished, kMiddle, kPublished},
-              {kNarrowest, kPublished, kNarrowest, kNarrowest}};
-    }
-    default: {
-      constexpr Config kPublished{8, 16, 1}, kTwoRows{8, 16, 2}, kTwoNarrow{16, 8, 2};
-      return {{kPublished, kPublished, kTwoRows, kTwoRows}, {kTwoNarrow, kPublished, kTwoNarrow, kTwoNarrow}};
-    }
-  }
-}
-
+///   is not, the published shapes have more threads for a row, or for fp32 sums fewer and longer ones.
 constexpr Config tuned_config(int log_n, Dtype dtype, Regime regime) {
-  const TunedRow row = tuned_row(log_n);
+  constexpr Config kApart{2, 2, 12}, kLone{2, 1, 24}, kPair{2, 2, 16}, kQuad{2, 4, 8}, kLong{4, 2, 12};
+  constexpr Config kLongest{4, 2, 16}, kFour{4, 4, 8}, kEight{4, 8, 4}, kSixteen{4, 16, 2}, kMiddle{8, 8, 2};
+  constexpr Config kNarrow{16, 4, 4}, kRow{8, 16, 1}, kTwoRows{8, 16, 2}, kTwoNarrow{16, 8, 2};
+  struct Regimes {
+    Config of[4];  // small, light and medium, full, dram
+  };
+  struct Types {
+    Regimes f16, bf16;
+  };
+  constexpr Types kTuned[] = {
+      {{kApart, kApart, kApart, kApart}, {kApart, kApart, kApart, kApart}},
+      {{kApart, kApart, kApart, kApart}, {kApart, kApart, kApart, kApart}},
+      {{kPair, kPair, kPair, kPair}, {kPair, kPair, kPair, kPair}},
+      {{kLone, kQuad, kQuad, kPair}, {kLone, kQuad, kQuad, kPair}},
+      {{kQuad, kQuad, kQuad, kPair}, {kQuad, kQuad, kQuad, kPair}},
+      {{kPair, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}},
+      {{kQuad, kLong, kLong, kPair}, {kPair, kLong, kLong, kPair}},
+      {{kLone, kLong, kLong, kPair}, {kQuad, kQuad, kQuad, kPair}},
+      {{kQuad, kQuad, kQuad, kPair}, {kQuad, kLong, kLong, kPair}},
+      {{kLong, kLong, kLong, kPair}, {kLongest, kLongest, kLongest, kLongest}},
+      {{kQuad, kQuad, kLongest, kQuad}, {kQuad, kLong, kLong, kQuad}},
+      {{kFour, kFour, kFour, kFour}, {kFour, kFour, kFour, kFour}},
+      {{kEight, kEight, kEight, kEight}, {kEight, kEight, kEight, kEight}},
+      {{kSixteen, kSixteen, kMiddle, kSixteen}, {kNarrow, kSixteen, kNarrow, kNarrow}},
+      {{kRow, kRow, kTwoRows, kTwoRows}, {kTwoNarrow, kRow, kTwoNarrow, kTwoNarrow}},
+  };
+  const Types& row = kTuned[log_n - 1];
   const int column = regime == Regime::small ? 0 : static_cast<int>(regime) - 1;
-  return (dtype == Dtype::f16 ? row.f16 : row.bf16)[column];
+  return (dtype == Dtype::f16 ? row.f16 : row.bf16).of[column];
 }
 
 constexpr Config config_for(Table table, int log_n, Dtype dtype, Regime regime) {

@@ -1,4 +1,8 @@
 // From the value that names a kernel to its instantiation.
+//
+// That value, a Launch, is also the kernel's template argument. The host code of nvcc 13.0 calls the type of
+// such an argument by its mangled name, and declares that for types of parameters alone. So a Launch has that
+// name as an alias, beside its kernels. The name of a class inside such an argument is lost.
 #pragma once
 
 #include <cstddef>

@@ -5,9 +5,17 @@
 
 #include <cstdint>
 
+#include "common/contract/dtype.hpp"
+#include "common/device/ptx/fragments.hpp"
 #include "common/device/ptx/mma.cuh"
 
 namespace fwht::rows {
+
+/// 1.0 in the storage format.
+template <Dtype dtype>
+constexpr std::uint32_t one() {
+  return dtype == Dtype::f16 ? 0x3C00 : ptx::kBf16One;
+}
 
 /// Butterflies over the registers at the distances `first`, 2 `first`, ... below `end`, of the registers i
 /// with (i & mask) == value. Between column tiles distances are multiples of 4.
@@ -22,6 +30,17 @@ __device__ void register_butterflies(float (&d)[registers]) {
       d[i] = a + b;
       d[i + half] = a - b;
     }
+  }
+}
+
+/// The butterfly between registers of the same number.
+template <int registers>
+__device__ void butterfly(float (&lower)[registers], float (&upper)[registers]) {
+#pragma unroll
+  for (int i = 0; i < registers; ++i) {
+    const float a = lower[i], b = upper[i];
+    lower[i] = a + b;
+    upper[i] = a - b;
   }
 }
 

@@ -4,6 +4,11 @@
 
 namespace fwht::rows {
 
+/// This thread's warp in its block, through a shuffle, so that the compiler knows it to be uniform.
+__device__ inline int uniform_warp() {
+  return __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+}
+
 /// The first `first` tiles are the teams' own; the others are drawn. Each team draws once more than it needs;
 /// the last draw of a launch puts the counter back to 0. atomicInc, because the compiler gathers an atomicAdd
 /// over the warp and waits for it at once.

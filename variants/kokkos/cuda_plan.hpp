@@ -157,7 +157,8 @@ class TilePlan final : public Plan {
   cudaFuncAttributes attributes_{};
 };
 
-/// Instantiated in cuda_f16.cpp, cuda_bf16.cpp and cuda_f32.cpp, so that nvcc compiles them side by side.
+/// Instantiated in cuda_f16.cpp, cuda_bf16.cpp and cuda_f32.cpp, which CMake makes, so that nvcc compiles
+/// them side by side.
 template <Dtype dtype>
 std::unique_ptr<Plan> cuda_plan(const Problem& problem, const DeviceInfo& device) {
   std::unique_ptr<Plan> made;

@@ -10,7 +10,6 @@
 #include "common/host/text.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/kronecker.hpp"
-#include "variants/kokkos/limits.hpp"
 #include "variants/kokkos/module.hpp"
 
 namespace fwht::kokkos {

@@ -20,7 +20,6 @@
 #include "common/host/error.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/cpu.hpp"
-#include "variants/kokkos/limits.hpp"
 #include "variants/kokkos/module.hpp"
 #include "variants/kokkos/rows.hpp"
 

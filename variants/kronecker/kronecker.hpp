@@ -326,15 +326,6 @@ constexpr int Launch::second_bytes() const {
 
 using rows::pair_signs;
 
-/// H8 in bf16 as the 8 x 8 operand B of m16n8k8; the same word twice is H8 above H8 as that of m16n8k16.
-constexpr std::uint32_t eight_point_fragment(int lane) {
-  constexpr std::uint32_t kOne = 0x3F80, kParities = 0x96;  // bit i: parity of i < 8
-  const int column = ptx::b_column(lane);
-  const std::uint32_t low = kParities >> (ptx::b_row(lane, 0, 0) & column) & 1U;
-  const std::uint32_t high = kParities >> (ptx::b_row(lane, 0, 1) & column) & 1U;
-  return (kOne | low << 15) | (kOne | high << 15) << 16;
-}
-
 /// Entry (i, j) of F_m (x) S_(order / m) as a sign, F_m a named or Sylvester factor or its transpose.
 bool is_negative(const Factor& factor, int order, int i, int j);
 

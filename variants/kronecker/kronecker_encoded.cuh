@@ -201,17 +201,17 @@ struct EncodedRows {
           maxima_(reinterpret_cast<std::uint32_t*>(maxima) + team * 2 * kBoxes * kRows),
           barrier_(launch.teams == 1 ? 2 : 1 + launch.teams + team) {}
 
-    __device__ void behind_stage_1() {
+    __device__ void send_deferred() {
       if constexpr (kDefers) leave();
     }
-    __device__ void wait_for_staging() { Encoder::begin(); }
+    __device__ void wait() { Encoder::begin(); }
     __device__ void staged(int row, int /*box*/) {
       __syncwarp();
       if (Encoder::joins()) tell();
       row_ = row;
       if constexpr (!kDefers) leave();
     }
-    __device__ void end() { behind_stage_1(); }
+    __device__ void drain() { send_deferred(); }
 
    private:
     /// Leaves the box's maxima to the other warps.

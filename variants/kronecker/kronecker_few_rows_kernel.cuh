@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(128)
   static_assert(kLine == columns, "a piece is one box");
   extern __shared__ __align__(1024) std::byte shared[];
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp = rows::uniform_warp();
   const int box = static_cast<int>(ptx::cluster_ctarank()) * 4 + warp;  // that this warp makes
   const int row = static_cast<int>(ptx::clusterid());
   const std::uint32_t tile = ptx::shared_address(shared), staging = tile + launch.slot_bytes(),
@@ -84,11 +84,8 @@ __global__ void __launch_bounds__(128)
 #pragma unroll 1
     for (int piece = 0; piece < kPieces; ++piece)
       wait_for(piece);
-#pragma unroll 1
-    for (int step = warp; step < k_steps; step += 4)
-      flip_signs<columns, columns, kLine>(tile + step * shape.box_bytes(), work.signs_first, 16 * step,
-                                          work.order, lane);
-    ptx::fence_proxy_async_shared();
+    SignFlip<shape>::of_tile(
+        work, [&](int step) { return tile + step * shape.box_bytes(); }, warp, 4, lane);
     __syncthreads();
   }
 
@@ -107,10 +104,7 @@ __global__ void __launch_bounds__(128)
   if (has_rows) {
     rows::register_butterflies<4, columns / 2>(d);
     finish<dtype>(d, constants, work.scale, exit);
-    if (work.signs_last != nullptr) {
-      __syncwarp();
-      flip_signs<columns, columns, kLine>(exit.staging(), work.signs_last, 16 * box, work.order, lane);
-    }
+    if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, exit.staging(), box, lane);
   }
   exit.end(has_rows);
 #else

@@ -22,8 +22,7 @@
 #include "variants/kit/work.cuh"
 #include "variants/kronecker/kronecker.hpp"
 
-/// For nvcc 13.0: its host code calls the type of a template argument by its mangled name, and declares that
-/// for types of parameters alone.
+/// For nvcc 13.0, see kernel_table.hpp.
 using _ZN4fwht9kronecker6LaunchE = fwht::kronecker::Launch;
 
 namespace fwht::kronecker {
@@ -53,9 +52,10 @@ struct Work {
   bool sends_at_once;  ///< rows of results leave when they are staged, not under the next stage 1
 };
 
+/// In both halves of a register.
 template <Dtype dtype>
 constexpr std::uint32_t two_ones() {
-  return dtype == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+  return rows::one<dtype>() * 0x10001U;
 }
 
 /// What a warp keeps of the matrix where there are registers for it: operand A of every k step.
@@ -271,9 +271,11 @@ class TileTickets {
   __device__ void draw_ahead() {
     if (draws_) drawn_ = work_.draw();
   }
-  /// Of the slot that `tile` leaves.
-  __device__ int next_tile(int tile) const {
-    return work_.tile_of(work_.counter == nullptr ? static_cast<unsigned>(tile) : drawn_);
+  /// The next tile of the slot that `tile` leaves; another ticket is drawn ahead.
+  __device__ int take(int tile) {
+    const int next = work_.tile_of(work_.counter == nullptr ? static_cast<unsigned>(tile) : drawn_);
+    draw_ahead();
+    return next;
   }
 
  private:
@@ -307,7 +309,8 @@ struct Stage2Constants {
   std::uint32_t hadamard[2], minus_identity;
 
   __device__ explicit Stage2Constants(int lane)
-      : hadamard{eight_point_fragment(lane), 0}, minus_identity(ptx::minus_identity_fragment(lane)) {
+      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, lane), 0},
+        minus_identity(ptx::minus_identity_fragment(lane)) {
     asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
     hadamard[1] = hadamard[0];
   }
@@ -361,42 +364,51 @@ class BoxWriter {
   std::uint32_t staging_, first_;
 };
 
-/// What becomes of results: rows of the storage type, by tensor copies. A box stays staged until the next
-/// tile's stage 1 is under way. Codes: kronecker_encoded.cuh.
+/// A box stays staged until the next tile's stage 1 is under way.
+template <int line>
+class DeferredWriter : public BoxWriter<line> {
+ public:
+  /// `box`: the first one.
+  __device__ DeferredWriter(const CUtensorMap& out, std::uint32_t staging, int box, int lane)
+      : BoxWriter<line>(staging, lane), out_(out), box_(box), lane_(lane) {}
+
+  __device__ void staged(int row, int box) { row_ = row, box_ = box; }
+  __device__ void send_deferred() {
+    if (row_ < 0) return;
+    BoxWriter<line>::send(out_, box_, row_, lane_);
+    row_ = -1;
+  }
+  /// Shared memory must outlive the copies that read it.
+  __device__ void drain() {
+    send_deferred();
+    ptx::bulk_copy_wait_group_read<0>();
+  }
+
+ private:
+  const CUtensorMap& out_;
+  int row_ = -1, box_, lane_;
+};
+
+/// What becomes of results: rows of the storage type, by tensor copies. Codes: kronecker_encoded.cuh.
 struct StorageRows {
   using Arguments = Work;
 
   template <Dtype dtype, Launch launch>
-  class Exit {
+  class Exit : public DeferredWriter<launch.shape.line()> {
+    using Writer = DeferredWriter<launch.shape.line()>;
+
    public:
     __device__ Exit(const Maps& maps, const Work& work, std::uint32_t staging, std::byte* /*maxima*/,
                     int /*team*/, int box, int lane)
-        : maps_(maps), work_(work), writer_(staging, lane), staged_box_(box), lane_(lane) {}
+        : Writer(maps.out, staging, box, lane), work_(work) {}
 
-    __device__ void behind_stage_1() { send(); }
-    __device__ void wait_for_staging() const { writer_.wait(); }
-    __device__ std::uint32_t staging() const { return writer_.staging(); }
-    __device__ void put(int tile, const std::uint32_t (&words)[4]) const { writer_.put(tile, words); }
     __device__ void staged(int row, int box) {
-      staged_row_ = row, staged_box_ = box;
-      if (work_.sends_at_once) send();
-    }
-    __device__ void end() {
-      send();
-      ptx::bulk_copy_wait_group_read<0>();
+      Writer::staged(row, box);
+      if (work_.sends_at_once) Writer::send_deferred();
     }
 
    private:
-    __device__ void send() {
-      if (staged_row_ < 0) return;
-      writer_.send(maps_.out, staged_box_, staged_row_, lane_);
-      staged_row_ = -1;
-    }
-
-    const Maps& maps_;
     const Work& work_;
-    BoxWriter<launch.shape.line()> writer_;
-    int staged_row_ = -1, staged_box_, lane_;
   };
 };
 
@@ -468,29 +480,34 @@ __device__ void finish_by_second(float (&d)[registers], std::uint32_t table, con
                reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
-/// Signs of elements: of a tile before stage 1, by all warps of the team, which meet behind it, and of a
-/// warp's staged box behind stage 2.
-template <Launch launch>
+/// Signs of elements: of a tile's boxes before stage 1, where they are at box_at(box), by `warps` that must
+/// meet behind it, and of a warp's staged box behind stage 2.
+template <Shape shape>
 struct SignFlip {
-  static constexpr Shape shape = launch.shape;
-
-  __device__ static void of_tile(std::uint32_t tile, const Work& work, int team, int warp, int lane) {
+  template <class BoxAt>
+  __device__ static void of_tile(const Work& work, BoxAt box_at, int warp, int warps, int lane) {
 #pragma unroll 1
-    for (int box = warp; box < shape.k_steps(); box += launch.warps())
-      flip_signs<shape.columns, shape.tile_columns(), shape.line()>(
-          tile + box * shape.box_bytes(), work.signs_first, 16 * box, work.order, lane);
+    for (int box = warp; box < shape.k_steps(); box += warps)
+      flip_signs<shape.columns, shape.tile_columns(), shape.line()>(box_at(box), work.signs_first, 16 * box,
+                                                                    work.order, lane);
     ptx::fence_proxy_async_shared();
-    if constexpr (launch.teams == 1)
-      __syncthreads();
-    else
-      ptx::bar_sync(1 + team, 32 * launch.warps());
   }
-  __device__ static void of_results(std::uint32_t staging, const Work& work, int box, int lane) {
+  __device__ static void of_results(const Work& work, std::uint32_t staging, int box, int lane) {
     __syncwarp();
     flip_signs<shape.columns, shape.tile_columns(), shape.line()>(staging, work.signs_last, 16 * box,
                                                                   work.order, lane);
   }
 };
+
+/// By all warps of a team, each of them.
+template <Launch launch>
+__device__ void meet(int team) {
+  if constexpr (launch.teams == 1) {
+    __syncthreads();
+  } else {
+    ptx::bar_sync(1 + team, 32 * launch.warps());
+  }
+}
 
 /// A team of warps keeps `slots` tiles under way and takes them one after the other.
 ///
@@ -508,7 +525,7 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp_of_block = rows::uniform_warp();
   const int team = warp_of_block / kWarps, warp = warp_of_block % kWarps;
   const bool leads = warp == 0 && lane == 0;  // the thread that speaks for the team
   const int all_teams = static_cast<int>(gridDim.x) * launch.teams;
@@ -549,7 +566,11 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
   float d[shape.accumulators()];
 #pragma unroll 1
   for (int tile; slots.take(tile, lane); slots.advance()) {
-    if (work.signs_first != nullptr) SignFlip<launch>::of_tile(slots.address(), work, team, warp, lane);
+    if (work.signs_first != nullptr) {
+      const auto box_at = [tile_at = slots.address()](int box) { return tile_at + box * shape.box_bytes(); };
+      SignFlip<shape>::of_tile(work, box_at, warp, kWarps, lane);
+      meet<launch>(team);
+    }
 #pragma unroll
     for (int pass = 0; pass < launch.passes; ++pass) {
       const int box = pass * kWarps + warp;
@@ -558,19 +579,15 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
       ptx::pin_accumulators(d);
       exact_stage<dtype, shape.tile_columns(), shape.line()>(d, matrix[pass], slots.address());
       first_fill.under_stage_1(warp, lane);
-      exit.behind_stage_1();
-      int next_tile = 0;
-      if (last) {
-        next_tile = tickets.next_tile(tile);
-        tickets.draw_ahead();
-      }
+      exit.send_deferred();
+      const int next_tile = last ? tickets.take(tile) : 0;
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d);
       if (last) {
         if (leads) slots.set_next_tile(next_tile);
         if (lane == 0) slots.release();
       }
-      exit.wait_for_staging();
+      exit.wait();
       if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, shape.columns / 2>(d);
       if (last) Refill<launch>::slot_at_hand(slots, warp, lane);
       if (has_rows) {
@@ -579,13 +596,13 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
         } else {
           finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, exit, lane);
         }
-        if (work.signs_last != nullptr) SignFlip<launch>::of_results(exit.staging(), work, box, lane);
+        if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, exit.staging(), box, lane);
         exit.staged(shape.rows * tile, box);
       }
     }
     __syncwarp();
   }
-  exit.end();
+  exit.drain();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif

@@ -13,24 +13,30 @@ namespace fwht::kronecker {
 
 /// The ring. Place p holds box p of the first tile, and so on around. Tiles are counted in the order in which
 /// the block makes them; their numbers in the problem are drawn from a counter.
-template <int places, int k_steps, int box_bytes>
+template <Launch launch>
 class BoxRing {
+  static constexpr int kPlaces = launch.places, kSteps = launch.shape.k_steps(),
+                       kBoxBytes = launch.shape.box_bytes();
+
  public:
-  static constexpr int kFirst = ring_first_tiles(places, k_steps);  ///< tiles that no draw decides
-  static_assert(places >= k_steps && 2 * kFirst <= kRingTiles);
+  static constexpr int kFirst = ring_first_tiles(kPlaces, kSteps);  ///< tiles that no draw decides
+  static_assert(kPlaces >= kSteps && 2 * kFirst <= kRingTiles);
 
-  /// `memory`: ring_barrier_bytes of shared memory; `boxes`: shared address of place 0.
-  __device__ BoxRing(std::byte* memory, std::uint32_t boxes)
+  /// `memory`: ring_barrier_bytes of shared memory; `boxes`: shared address of place 0; `in`: the input, of
+  /// which the launch makes `tiles`.
+  __device__ BoxRing(std::byte* memory, std::uint32_t boxes, const CUtensorMap& in, int tiles)
       : full_(ptx::shared_address(memory)),
-        read_(full_ + 8 * places),
-        numbers_(reinterpret_cast<int*>(memory + 8 * (places + kRingTiles))),
-        boxes_(boxes) {}
+        read_(full_ + 8 * kPlaces),
+        numbers_(reinterpret_cast<int*>(memory + 8 * (kPlaces + kRingTiles))),
+        boxes_(boxes),
+        in_(in),
+        tiles_(tiles) {}
 
-  __device__ void init(int readers) const {
-    for (int p = 0; p < places; ++p)
+  __device__ void init() const {
+    for (int p = 0; p < kPlaces; ++p)
       ptx::mbarrier_init(full_ + 8 * p, 1);
     for (int t = 0; t < kRingTiles; ++t)
-      ptx::mbarrier_init(read_ + 8 * t, readers);
+      ptx::mbarrier_init(read_ + 8 * t, launch.threads() / 32);
     ptx::fence_mbarrier_init();
   }
   __device__ void set_first_numbers() const {
@@ -38,35 +44,47 @@ class BoxRing {
       set_number(tile, static_cast<int>(blockIdx.x + tile * gridDim.x));
   }
   /// The first contents of places `from` to `end`.
-  __device__ void fill(const CUtensorMap& map, int from, int end, int tiles) const {
+  __device__ void fill(int from, int end) const {
 #pragma unroll 1
     for (int p = from; p < end; ++p)
-      load(map, p, number(p / k_steps), p % k_steps, tiles);
+      load(p, number(p / kSteps), p % kSteps);
   }
 
-  /// Of the tile at hand: its number in the problem, and its boxes.
-  __device__ int number() const {
-    return number(at_.tile);
+  // Of the tile at hand.
+  /// Its number in the problem, for all of a warp, once its first box is there; false where there is none any
+  /// more.
+  __device__ bool take(int& tile, int lane) const {
+    wait_full(0);
+    tile = __shfl_sync(0xFFFFFFFFU, lane == 0 ? number(at_.tile) : 0, 0);
+    return tile < tiles_;
   }
   __device__ std::uint32_t box(int step) const {
-    return boxes_ + at_.place(step) * box_bytes;
+    return boxes_ + at_.place(step) * kBoxBytes;
   }
   __device__ void wait_full(int step) const {
     ptx::mbarrier_wait_parity(full_ + 8 * at_.place(step), at_.parity(step));
   }
+  __device__ void wait_for_all() const {
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step)
+      wait_full(step);
+  }
   __device__ void release() const {
     ptx::mbarrier_arrive(read_ + 8 * (at_.tile % kRingTiles));
-  }
-  __device__ void wait_read() const {
-    ptx::mbarrier_wait_parity(read_ + 8 * (at_.tile % kRingTiles), at_.tile / kRingTiles & 1);
   }
   /// The number of the tile whose first box comes into a place of this one.
   __device__ void set_next(int number) const {
     set_number(at_.tile + kFirst, number);
   }
-  /// Asks for what comes into the place of box `step`, when all have read that.
-  __device__ void refill(const CUtensorMap& map, int step, int tiles) const {
-    load(map, at_.place(step), number(at_.next_tile(step)), at_.next_step(step), tiles);
+  /// By a warpgroup: asks for what comes into the places of this tile, when all have read it.
+  __device__ void refill(int warp, int lane) const {
+    if (lane == 0) {
+      ptx::mbarrier_wait_parity(read_ + 8 * (at_.tile % kRingTiles), at_.tile / kRingTiles & 1);
+#pragma unroll 1
+      for (int step = warp; step < kSteps; step += 4)
+        load(at_.place(step), number(at_.next_tile(step)), at_.next_step(step));
+    }
+    __syncwarp();
   }
   __device__ void advance() {
     at_.advance();
@@ -80,17 +98,43 @@ class BoxRing {
     static_cast<volatile int*>(numbers_)[tile % kRingTiles] = number;
   }
   /// There is nothing to ask for behind the last tile.
-  __device__ void load(const CUtensorMap& map, int place, int number, int step, int tiles) const {
+  __device__ void load(int place, int number, int step) const {
     const std::uint32_t barrier = full_ + 8 * place;
-    if (number >= tiles) return ptx::mbarrier_arrive(barrier);
-    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(box_bytes));
-    ptx::tensor_copy_global_to_shared_4d(boxes_ + place * box_bytes, &map, 0, 16 * step, 0, number, barrier);
+    if (number >= tiles_) return ptx::mbarrier_arrive(barrier);
+    ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>(kBoxBytes));
+    ptx::tensor_copy_global_to_shared_4d(boxes_ + place * kBoxBytes, &in_, 0, 16 * step, 0, number, barrier);
   }
 
   std::uint32_t full_, read_;
   int* numbers_;
   std::uint32_t boxes_;
-  RingPosition at_{places, k_steps};
+  const CUtensorMap& in_;
+  int tiles_;
+  RingPosition at_{kPlaces, kSteps};
+};
+
+/// Tiles behind a block's first ones. A thread draws one ahead, while its warpgroup makes the last part of a
+/// tile, and tells the ring when its warp releases the tile after that.
+template <Launch launch>
+struct RingTickets {
+  rows::CountedWork work;
+  bool holds = threadIdx.x == 0;
+  unsigned drawn = holds ? draw() : 0;
+
+  __device__ unsigned draw() const { return static_cast<unsigned>(work.tile_of(work.draw())); }
+  /// By a warpgroup.
+  __device__ void draw_ahead() {
+    if (threadIdx.x % 128 == 0) {
+      drawn = draw();
+      holds = true;
+    }
+  }
+  /// By all warps of the block, when they have read the tile at hand.
+  __device__ void release(const BoxRing<launch>& ring, int lane) {
+    if (holds) ring.set_next(static_cast<int>(drawn));
+    holds = false;
+    if (lane == 0) ring.release();
+  }
 };
 
 /// Stage 1 from the ring: the signs of `together` k steps are expanded, then multiplied.
@@ -238,6 +282,20 @@ __device__ void finish_share(const float (&d)[registers], int warp, std::uint32_
   }
 }
 
+/// Stage 2 of 16 rows that a warp has alone.
+template <Dtype dtype, Launch launch, class Writer, int registers>
+__device__ void finish_own(float (&d)[registers], bool has_rows, std::uint32_t table,
+                           const Stage2Constants& constants, float scale, const Writer& writer) {
+  constexpr int second = launch.shape.second;
+  if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, launch.shape.columns / 2>(d);
+  if constexpr (second > 1) {
+    finish_by_wgmma<dtype, second, launch.groups_together(), launch.shape.line()>(d, table, constants, scale,
+                                                                                  writer, has_rows);
+  } else if (has_rows) {
+    finish<dtype>(d, constants, scale, writer);
+  }
+}
+
 /// @tparam launch  one with places, of whole k steps, see whole_steps
 template <Dtype dtype, Launch launch>
 __global__ void __launch_bounds__(launch.threads(), 1)
@@ -247,23 +305,22 @@ __global__ void __launch_bounds__(launch.threads(), 1)
   constexpr int k_steps = shape.k_steps(), columns = shape.columns, second = shape.second,
                 teams = launch.teams, places = launch.places;
   constexpr int kLine = shape.line(), kParts = shape.warpgroups();
-  constexpr bool kSharesLast = launch.shares_last_part();
+  static_assert(launch.shares_last_part());
   using Matrix = SignedMatrix<dtype, k_steps>;
   extern __shared__ __align__(1024) std::byte shared[];
 
   const int lane = static_cast<int>(threadIdx.x & 31U);
-  const int warp_of_block = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x >> 5), 0);
+  const int warp_of_block = rows::uniform_warp();
   const int team = warp_of_block / 4, warp = warp_of_block % 4;
 
   std::byte* const staging = shared + launch.slot_bytes();
   std::byte* const table = staging + launch.staging_bytes();
-  BoxRing<places, k_steps, shape.box_bytes()> ring(table + launch.second_bytes(),
-                                                   ptx::shared_address(shared));
+  BoxRing<launch> ring(table + launch.second_bytes(), ptx::shared_address(shared), maps.in, work.tiles);
   if (threadIdx.x == 0) {
-    ring.init(4 * teams);
+    ring.init();
     ptx::griddepcontrol_wait();
     ring.set_first_numbers();
-    ring.fill(maps.in, 0, k_steps, work.tiles);
+    ring.fill(0, k_steps);
     ptx::griddepcontrol_launch_dependents();
   }
   if constexpr (second > 1) {
@@ -273,94 +330,50 @@ __global__ void __launch_bounds__(launch.threads(), 1)
   }
   const std::uint32_t table_address = ptx::shared_address(table);
   const Stage2Constants constants(lane);
-  const BoxWriter<kLine> writer(ptx::shared_address(staging) + warp_of_block * shape.box_bytes(), lane);
-  const auto draw = [&] {
-    const rows::CountedWork counted{work.counter, work.tiles, static_cast<int>(gridDim.x),
-                                    ring.kFirst * gridDim.x};
-    return static_cast<unsigned>(counted.tile_of(counted.draw()));
-  };
-  bool holds_draw = threadIdx.x == 0;
-  unsigned drawn = holds_draw ? draw() : 0;
-  const auto release = [&] {
-    if (holds_draw) ring.set_next(static_cast<int>(drawn));
-    holds_draw = false;
-    if (lane == 0) ring.release();
-  };
+  DeferredWriter<kLine> writer(maps.out, ptx::shared_address(staging) + warp_of_block * shape.box_bytes(), 0,
+                               lane);
+  RingTickets<launch> tickets{
+      {work.counter, work.tiles, static_cast<int>(gridDim.x), ring.kFirst * gridDim.x}};
   const auto own_block = [&](int part) {
     const int of_tile = part % kParts;
-    return 4 * of_tile + (kSharesLast && of_tile == kParts - 1 ? 0 : warp);
+    return 4 * of_tile + (of_tile == kParts - 1 ? 0 : warp);
   };
   int part = team;
   Matrix matrix(work, own_block(part), lane);
   __syncthreads();  // the barriers and the table are there
   // A thread that asks for many boxes is held up until some are there; nobody else waits for this one.
   if (warp_of_block == 4 * teams - 1) {
-    if (lane == 0) ring.fill(maps.in, k_steps, places, work.tiles);
+    if (lane == 0) ring.fill(k_steps, places);
     __syncwarp();
   }
 
   float d[shape.accumulators()];
-  int staged_row = -1, staged_box = 0;
 #pragma unroll 1
-  for (;; ring.advance(), part -= kParts) {
-    ring.wait_full(0);
-    const int tile = __shfl_sync(0xFFFFFFFFU, lane == 0 ? ring.number() : 0, 0);
-    if (tile >= work.tiles) break;
-    if (work.signs_first != nullptr || part >= kParts) {
-#pragma unroll 1
-      for (int step = 0; step < k_steps; ++step)
-        ring.wait_full(step);
-    }
+  for (int tile; ring.take(tile, lane); ring.advance(), part -= kParts) {
+    if (work.signs_first != nullptr || part >= kParts) ring.wait_for_all();
     if (work.signs_first != nullptr) {
-#pragma unroll 1
-      for (int step = warp_of_block; step < k_steps; step += 4 * teams)
-        flip_signs<columns, columns, kLine>(ring.box(step), work.signs_first, 16 * step, work.order, lane);
-      ptx::fence_proxy_async_shared();
+      SignFlip<shape>::of_tile(
+          work, [&](int step) { return ring.box(step); }, warp_of_block, 4 * teams, lane);
       __syncthreads();
     }
-    if (part >= kParts) release();
+    if (part >= kParts) tickets.release(ring, lane);
 #pragma unroll 1
     for (; part < kParts; part += teams) {
       const int box = own_block(part);
       const bool has_rows = box < k_steps, last = part == kParts - 1;
       ptx::pin_accumulators(d);
       exact_stage<dtype, columns, kLine, k_steps, launch.steps_together()>(d, matrix, ring);
-      if (staged_row >= 0) {
-        writer.send(maps.out, staged_box, staged_row, lane);
-        staged_row = -1;
-      }
+      writer.send_deferred();
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d);
-      if (part + teams >= kParts) release();
-      if (last && threadIdx.x % 128 == 0) {
-        drawn = draw();
-        holds_draw = true;
-      }
+      if (part + teams >= kParts) tickets.release(ring, lane);
+      if (last) tickets.draw_ahead();
       matrix = Matrix(work, own_block(part + teams), lane);
       writer.wait();
-      if (last) {
-        if (lane == 0) {
-          ring.wait_read();
-#pragma unroll 1
-          for (int step = warp; step < k_steps; step += 4)
-            ring.refill(maps.in, step, work.tiles);
-        }
-        __syncwarp();
-      }
+      if (last) ring.refill(warp, lane);
       bool stages = has_rows;  // this warp's staging has results now
-      const auto finish_own = [&] {
-        if (has_rows) rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(d);
-        if constexpr (second > 1) {
-          finish_by_wgmma<dtype, second, launch.groups_together()>(d, table_address, constants, work.scale,
-                                                                   writer, has_rows);
-        } else if (has_rows) {
-          finish<dtype>(d, constants, work.scale, writer);
-        }
-      };
-      if constexpr (!kSharesLast) {
-        finish_own();
-      } else if (!last) {
-        finish_own();
+      if (!last) {
+        finish_own<dtype, launch>(d, has_rows, table_address, constants, work.scale, writer);
       } else {
         const BoxWriter<kLine> first_writer(writer.staging() - warp * shape.box_bytes(), lane);
         ptx::bar_sync(1 + team, 128);  // the first warp's staging may be written
@@ -370,18 +383,13 @@ __global__ void __launch_bounds__(launch.threads(), 1)
         stages = warp == 0;
       }
       if (stages) {
-        if (work.signs_last != nullptr) {
-          __syncwarp();
-          flip_signs<columns, columns, kLine>(writer.staging(), work.signs_last, 16 * box, work.order, lane);
-        }
-        staged_row = tile;
-        staged_box = box;
+        if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, writer.staging(), box, lane);
+        writer.staged(tile, box);
       }
       __syncwarp();
     }
   }
-  if (staged_row >= 0) writer.send(maps.out, staged_box, staged_row, lane);
-  ptx::bulk_copy_wait_group_read<0>();
+  writer.drain();
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif

@@ -82,7 +82,7 @@ int stage_2_entry(const Launch& launch, const std::vector<std::uint32_t>& second
       if (ptx::b_row(lane, 0, half) != k % 8 || ptx::b_column(lane) != column % 8) continue;
       const std::uint32_t word =
           shape.second == 1
-              ? eight_point_fragment(lane)
+              ? ptx::sylvester_fragment(ptx::kBf16One, lane)
               : second[static_cast<std::size_t>(second_word_index(shape.second, column / 8, k / 8, lane))];
       return (word >> (16 * half) & 0x8000U) != 0 ? -1 : 1;
     }

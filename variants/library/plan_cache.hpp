@@ -1,17 +1,22 @@
-// The plans that transform keeps: at most so many, the least recently used one goes first. Knows no CUDA, so
-// that its rules are tested on any machine.
+// The plans of a family that are kept between calls: at most so many, the least recently used one goes first.
+// Knows no CUDA, so that its rules are tested on any machine.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "common/contract/variant.hpp"
+#include "common/host/bits.hpp"
 
 namespace fwht {
 
@@ -24,22 +29,28 @@ struct LaunchOrder {
   bool operator==(const LaunchOrder&) const = default;
 };
 
-struct PlanKey {
+template <class Family>
+struct PlanKeyOf {
   int device = 0;
-  Problem problem;
+  typename Family::Problem problem;
   LaunchOrder order;
-  const Variant* variant = nullptr;
-  bool operator==(const PlanKey&) const = default;
+  const VariantOf<Family>* variant = nullptr;
+  bool operator==(const PlanKeyOf&) const = default;
+
+  PlanKeyOf for_all_orders() const { return {device, problem, {}, variant}; }
 };
 
 /// A plan serves every order, unless it says one_stream_at_a_time: then each order has its own. A plan that
 /// was given to a capture is kept until clear(), whatever the limit, because the graph may refer to memory of
 /// the plan. Thread-safe; a plan in someone's hands is not evicted.
-class PlanCache {
+template <class Family>
+class PlanCacheOf {
  public:
+  using Plan = typename Family::Plan;
+  using PlanKey = PlanKeyOf<Family>;
   using Make = std::function<std::unique_ptr<Plan>()>;
 
-  explicit PlanCache(std::size_t limit) : limit_(limit) {}
+  explicit PlanCacheOf(std::size_t limit) : limit_(limit) {}
 
   /// nullptr when there is none.
   std::shared_ptr<const Plan> find(const PlanKey& key);
@@ -79,5 +90,128 @@ class PlanCache {
   std::size_t lent_ = 0;
   Entries entries_;
 };
+
+template <class Family>
+std::size_t PlanCacheOf<Family>::Hash::operator()(const PlanKey& key) const {
+  Hasher mix;
+  mix(hash_of(key.problem));
+  mix(key.device);
+  mix(key.order.stream);
+  mix(key.order.capture);
+  mix(std::hash<std::thread::id>{}(key.order.thread));
+  mix(reinterpret_cast<std::uintptr_t>(key.variant));
+  return mix.hash();
+}
+
+template <class Family>
+auto PlanCacheOf<Family>::find(const PlanKey& key) -> std::shared_ptr<const Plan> {
+  const std::shared_lock lock(mutex_);
+  return find_locked(key);
+}
+
+// Called under a shared lock too: changes nothing but atomics.
+template <class Family>
+auto PlanCacheOf<Family>::find_locked(const PlanKey& key) -> std::shared_ptr<const Plan> {
+  const auto use = [&](const PlanKey& which) -> Entry* {
+    const auto found = entries_.find(which);
+    if (found == entries_.end()) return nullptr;
+    found->second.last_use = ++clock_;
+    return &found->second;
+  };
+  Entry* entry = use(key.for_all_orders());
+  if (entry != nullptr && entry->plan == nullptr) entry = use(key);
+  if (entry == nullptr) return nullptr;
+  if (key.order.capture != 0) entry->captured = true;
+  return entry->plan;
+}
+
+template <class Family>
+auto PlanCacheOf<Family>::find_or_make(const PlanKey& key, const Make& make) -> std::shared_ptr<const Plan> {
+  const std::unique_lock lock(mutex_);
+  if (std::shared_ptr<const Plan> found = find_locked(key)) return found;  // another thread was first
+  std::shared_ptr<const Plan> made = make();
+  const bool shared = !made->one_stream_at_a_time();
+  if (!shared) add_locked(key.for_all_orders(), nullptr);
+  Entry& entry = add_locked(shared ? key.for_all_orders() : key, std::move(made));
+  if (key.order.capture != 0) entry.captured = true;
+  evict_locked(&entry);
+  return entry.plan;
+}
+
+template <class Family>
+auto PlanCacheOf<Family>::lend(const PlanKey& key) -> std::shared_ptr<const Plan> {
+  const std::unique_lock lock(mutex_);
+  const auto found = entries_.find(key.for_all_orders());
+  if (found == entries_.end() || found->second.plan == nullptr) return nullptr;
+  Entry& entry = found->second;
+  if (!entry.captured) {
+    if (lent_ >= limit_) return nullptr;
+    ++lent_;
+    entry.captured = true;
+  }
+  return entry.plan;
+}
+
+template <class Family>
+auto PlanCacheOf<Family>::add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan) -> Entry& {
+  Entry& entry = entries_[key];
+  if (entry.plan == nullptr) entry.plan = std::move(plan);
+  entry.last_use = ++clock_;
+  return entry;
+}
+
+// With the exclusive lock no one can take a plan, so one that only the cache holds is in no one's hands.
+template <class Family>
+void PlanCacheOf<Family>::evict_locked(const Entry* keep) {
+  std::vector<std::pair<std::uint64_t, const PlanKey*>> candidates;
+  std::size_t counted = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.captured) continue;
+    ++counted;
+    if (&entry != keep && entry.plan.use_count() <= 1) candidates.emplace_back(entry.last_use.load(), &key);
+  }
+  if (counted <= limit_) return;
+  const std::size_t count = std::min(counted - limit_, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
+                    candidates.end());
+  for (std::size_t i = 0; i < count; ++i)
+    entries_.erase(entries_.find(*candidates[i].second));
+}
+
+template <class Family>
+std::size_t PlanCacheOf<Family>::limit() const {
+  const std::shared_lock lock(mutex_);
+  return limit_;
+}
+
+template <class Family>
+void PlanCacheOf<Family>::set_limit(std::size_t limit) {
+  const std::unique_lock lock(mutex_);
+  limit_ = limit;
+  evict_locked(nullptr);
+}
+
+template <class Family>
+std::size_t PlanCacheOf<Family>::size() const {
+  const std::shared_lock lock(mutex_);
+  std::size_t plans = 0;
+  for (const auto& [key, entry] : entries_)
+    plans += entry.plan != nullptr;
+  return plans;
+}
+
+template <class Family>
+std::size_t PlanCacheOf<Family>::clear() {
+  const std::unique_lock lock(mutex_);
+  std::size_t plans = 0;
+  for (const auto& [key, entry] : entries_)
+    plans += entry.plan != nullptr;
+  entries_.clear();
+  lent_ = 0;
+  return plans;
+}
+
+using PlanKey = PlanKeyOf<Transforms>;
+using PlanCache = PlanCacheOf<Transforms>;
 
 }  // namespace fwht

@@ -6,46 +6,54 @@
 #include "common/host/text.hpp"
 
 namespace fwht::wgmma {
+namespace {
+
+/// Whether the blocks of so many launches fit on the device, so many on an SM. Larger clusters do not reach
+/// all SMs.
+bool fit(const Launch& launch, std::int64_t rows, int sms, int launches, int blocks_per_sm) {
+  const std::int64_t reached = launch.cluster() > 2 ? sms * 10 / 11 : sms;
+  return launches * rows * launch.cluster() <= reached * blocks_per_sm;
+}
+
+}  // namespace
 
 // Why each of them: beside the launches in wgmma.hpp. The rule: clusters while every block has an SM to
 // itself, then one wave of blocks, then what is best inside and out of the L2.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device) {
   const std::int64_t sms = device.sm_count, rows = problem.rows;
   const bool in_l2 = problem.elements() * 2 <= device.l2_bytes * 4 / 5;
-  // Whether the blocks of so many launches fit on the device, so many on an SM. Larger clusters do not reach
-  // all SMs.
-  const auto fit = [&](const Launch& launch, int launches, int blocks_per_sm) {
-    const std::int64_t reached = launch.cluster() > 2 ? sms * 10 / 11 : sms;
-    return launches * rows * launch.cluster() <= reached * blocks_per_sm;
-  };
-  // An early trigger pays while this launch and the next find room side by side.
-  const auto few_rows = [&](Launch launch) {
-    launch.eager = problem.programmatic_launch && fit(launch, 2, launch.blocks_per_sm);
-    return launch;
+  const auto fits = [&](const Launch& launch, int launches) {
+    return fit(launch, rows, device.sm_count, launches, 1);
   };
   switch (log2_floor(problem.n())) {
     case 12:
       if (!in_l2) return kOneShot12Table;
-      if (rows <= 6 * sms) return few_rows(kOneShot12);
+      if (rows <= 6 * sms) return kOneShot12;
       return rows <= 20 * sms ? kRing12 : kRing12Deferred;
     case 13:
-      if (!in_l2 || rows <= 4 * sms) return few_rows(kOneShot13);
+      if (!in_l2 || rows <= 4 * sms) return kOneShot13;
       return rows <= 8 * sms ? kRing13Pieces : kRing13Deferred;
     case 14:
-      if (fit(kCluster4For14, 1, 1)) return few_rows(kCluster4For14);
-      if (rows <= 2 * sms) return few_rows(kOneShot14);
+      if (fits(kCluster4For14, 1)) return kCluster4For14;
+      if (rows <= 2 * sms) return kOneShot14;
       return !in_l2 ? kRing14Dynamic : rows <= 4 * sms ? kRing14Pieces : kRing14Joined;
     case 15:
-      if (fit(kCluster8For15, 2, 1)) return few_rows(kCluster8For15);
-      if (fit(kCluster4For15, 1, 1)) return few_rows(kCluster4For15);
-      if (rows <= sms) return few_rows(kCluster2For15);
+      if (fits(kCluster8For15, 2)) return kCluster8For15;
+      if (fits(kCluster4For15, 1)) return kCluster4For15;
+      if (rows <= sms) return kCluster2For15;
       return in_l2 && rows > 2 * sms ? kRing15 : kRing15Dynamic;
     default:
-      if (fit(kCluster8For16, 1, 1)) return few_rows(kCluster8For16);
-      if (fit(kCluster4For16, 1, 1)) return few_rows(kCluster4For16);
-      if (fit(kPair16, 1, 1)) return kPair16;
+      if (fits(kCluster8For16, 1)) return kCluster8For16;
+      if (fits(kCluster4For16, 1)) return kCluster4For16;
+      if (fits(kPair16, 1)) return kPair16;
       return in_l2 ? kPasses16 : kPasses16Dynamic;
   }
+}
+
+// That pays while this launch and the next find room side by side.
+bool is_eager(const Launch& launch, const Problem& problem, const DeviceInfo& device) {
+  return problem.programmatic_launch && launch.form == Form::one_shot &&
+         fit(launch, problem.rows, device.sm_count, 2, launch.blocks_per_sm);
 }
 
 namespace {
@@ -72,7 +80,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  const std::int64_t bytes = shared_bytes(choose_launch(problem, device), log2_floor(problem.n()));
+  const std::int64_t bytes = shared_bytes(choose_launch(problem, device));
   if (bytes > device.shared_bytes_per_block) {
     return {concat("n=", problem.n(), " needs ", bytes,
                    " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};

@@ -42,6 +42,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
@@ -58,31 +59,26 @@ Scaling scaling_for(double scale, int log_n) {
   return power_of_two && log_n % 2 == 0 ? Scaling::constants : Scaling::results;
 }
 
-Kernel kernel_of(const Launch& launch, int log_n, Dtype dtype, Scaling scaling) {
-  switch (launch.form) {
-    case Form::one_shot:
-      return one_shot_kernel(launch, log_n, dtype, scaling);
-    case Form::ring:
-      return ring_kernel(launch, log_n, dtype, scaling);
-    case Form::pair:
-      return pair_kernel(dtype, scaling);
-    case Form::passes:
-      return passes_kernel(dtype, scaling, launch.dynamic);
-  }
-  return {};
+Kernel kernel_of(const KernelId& id) {
+  const Form form = id.launch.form;
+  const Kernel found = (form == Form::one_shot ? one_shot_kernels()
+                        : form == Form::ring   ? ring_kernels()
+                        : form == Form::pair   ? pair_kernels()
+                                               : passes_kernels())
+                           .find(id);
+  if (found == nullptr) throw std::logic_error("wgmma: no kernel is compiled for a launch");
+  return found;
 }
 
 class WgmmaPlan final : public Plan {
  public:
   WgmmaPlan(const Problem& problem, const DeviceInfo& device)
-      : Plan(problem), log_n_(log2_floor(problem.n())), launch_(choose_launch(problem, device)) {
-    const Scaling scaling = scaling_for(problem.scale, log_n_);
-    kernel_ = kernel_of(launch_, log_n_, problem.dtype(), scaling);
-    const void* const kernel = kernel_.address();
-    const int shared = shared_bytes(launch_, log_n_);
-    allow_shared(kernel, shared);
-    registers_ = registers_of(kernel);
-    blocks_per_sm_ = resident_blocks(kernel, launch_.threads(), shared);
+      : Plan(problem), launch_(choose_launch(problem, device)), eager_(is_eager(launch_, problem, device)) {
+    kernel_ = kernel_of({problem.dtype(), launch_, scaling_for(problem.scale, launch_.log_n)});
+    const int shared = shared_bytes(launch_);
+    allow_shared(kernel_, shared);
+    registers_ = registers_of(kernel_);
+    blocks_per_sm_ = resident_blocks(kernel_, launch_.threads(), shared);
     const std::int64_t resident =
         std::max(std::int64_t{blocks_per_sm_} * device.sm_count / launch_.cluster(), std::int64_t{1});
     blocks_ = launch_.cluster() *
@@ -101,12 +97,12 @@ class WgmmaPlan final : public Plan {
     numerics.promises.xor_shift_exact = false;
     // At 8192 launches differ in what they sum before the split, above in the chains that sum a row, which
     // are the longer, the larger the cluster.
-    numerics.promises.batch_invariant = log_n_ < 13;
+    numerics.promises.batch_invariant = launch_.log_n < 13;
     return numerics;
   }
 
   Settings settings() const override {
-    const Tile tile = tile_of(launch_, log_n_);
+    const Tile tile = launch_.tile();
     const char* form = launch_.form == Form::one_shot ? "one_shot"
                        : launch_.form == Form::pair   ? "pair"
                        : launch_.form == Form::passes ? (launch_.dynamic ? "passes_dynamic" : "passes")
@@ -125,7 +121,7 @@ class WgmmaPlan final : public Plan {
             {"load_pieces", std::int64_t{launch_.load_pieces}},
             {"store_pieces", std::int64_t{launch_.store_pieces}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{shared_bytes(launch_, log_n_)}}};
+            {"shared_bytes", std::int64_t{shared_bytes(launch_)}}};
   }
 
  private:
@@ -136,22 +132,21 @@ class WgmmaPlan final : public Plan {
                          static_cast<int>(p.rows),
                          2 * p.in.row_stride,
                          2 * p.out.row_stride,
-                         static_cast<float>(p.scale)};
+                         static_cast<float>(p.scale),
+                         eager_};
     const Grid grid{.blocks = blocks_,
                     .threads = launch_.threads(),
-                    .shared = shared_bytes(launch_, log_n_),
+                    .shared = shared_bytes(launch_),
                     .cluster = launch_.cluster(),
                     .programmatic = p.programmatic_launch};
-    if (kernel_.plain != nullptr) {
-      launch(kernel_.plain, grid, stream, batch);
-    } else {
-      launch(kernel_.counting, grid, stream, batch, counter_.as<unsigned>());
-    }
+    unsigned* counter = counter_.as<unsigned>();
+    const void* arguments[] = {&batch, &counter};  // a kernel without a counter takes the front
+    launch_at(kernel_, grid, stream, const_cast<void**>(arguments));
   }
 
-  int log_n_;
   Launch launch_;
-  Kernel kernel_;
+  bool eager_;
+  Kernel kernel_ = nullptr;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;
   DeviceArray counter_;  // rows handed out so far; zero between launches

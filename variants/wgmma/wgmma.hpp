@@ -86,8 +86,9 @@ enum class Form {
   passes     // resident blocks that make a row in two passes, see wgmma_passes_kernel.cuh
 };
 
-/// A kernel: how rows are spread over warpgroups, and what is in flight.
+/// A kernel: the length of its rows, how they are spread over warpgroups, and what is in flight.
 struct Launch {
+  int log_n = 0;
   Form form = Form::one_shot;
   int log_parts = 0;      // log2 of the warpgroups that share a row: of a block (ring, passes), of a cluster
   int teams = 1;          // ring: rows in work at once per block, each by its own warpgroups
@@ -102,74 +103,85 @@ struct Launch {
   bool dynamic = false;   // ring, passes: rows handed out by a counter instead of a static stride
   bool deferred = false;  // ring, one store piece: a row is stored under the exact stage of the next one
   bool joined = false;    // ring: stage 3 takes hi and lo in one product, and leaves b6 to stage 2
-  bool eager = false;     // one_shot: lets the next kernel of the stream begin once the loads are asked for
 
   constexpr int parts() const { return 1 << log_parts; }
   constexpr int cluster() const { return form == Form::one_shot ? parts() : (form == Form::pair ? 2 : 1); }
   constexpr int threads() const { return 128 * parts() * teams / cluster(); }
   constexpr bool staged() const { return form == Form::ring; }
+  constexpr Tile tile() const { return {log_n, log_parts}; }
   bool operator==(const Launch&) const = default;
 };
-
-constexpr Launch eager(Launch launch) {
-  launch.eager = true;
-  return launch;
-}
 
 // The launches, each with its reason. Measured on an H200, without clusters by wgmma_tune; docs/attempts.md
 // has what lost.
 //
 // n = 4096. A block per row, scheduled by the hardware, starts soonest and keeps memory busiest out of the
 // L2.
-inline constexpr Launch kOneShot12{.form = Form::one_shot, .blocks_per_sm = 6};
+inline constexpr Launch kOneShot12{.log_n = 12, .blocks_per_sm = 6};
 /// Out of the L2: H in shared memory makes room for eight blocks on an SM; with one wave only its later start
 /// counts.
-inline constexpr Launch kOneShot12Table{
-    .form = Form::one_shot, .blocks_per_sm = 8, .load_pieces = 2, .table = true};
+inline constexpr Launch kOneShot12Table{.log_n = 12, .blocks_per_sm = 8, .load_pieces = 2, .table = true};
 /// Inside the L2 the start-up of every block counts once there are more rows than fit at once.
-inline constexpr Launch kRing12{.form = Form::ring, .teams = 4, .slots = 4};
+inline constexpr Launch kRing12{.log_n = 12, .form = Form::ring, .teams = 4, .slots = 4};
 /// While rows keep arriving, twice the warps of half the registers win, and a row is stored under the exact
 /// stage of the next one.
-inline constexpr Launch kRing12Deferred{
-    .form = Form::ring, .teams = 4, .slots = 2, .blocks_per_sm = 2, .table = true, .deferred = true};
+inline constexpr Launch kRing12Deferred{.log_n = 12,
+                                        .form = Form::ring,
+                                        .teams = 4,
+                                        .slots = 2,
+                                        .blocks_per_sm = 2,
+                                        .table = true,
+                                        .deferred = true};
 
 // n = 8192. A block per row for few rows and out of the L2, in two pieces: the exact stage begins sooner.
-inline constexpr Launch kOneShot13{.form = Form::one_shot, .blocks_per_sm = 4, .load_pieces = 2};
+inline constexpr Launch kOneShot13{.log_n = 13, .blocks_per_sm = 4, .load_pieces = 2};
 /// Up to eight rows an SM, which all arrive at the start: in and out by pieces.
-inline constexpr Launch kRing13Pieces{.form = Form::ring,
+inline constexpr Launch kRing13Pieces{.log_n = 13,
+                                      .form = Form::ring,
                                       .slots = 2,
                                       .blocks_per_sm = 4,
                                       .load_pieces = 2,
                                       .store_pieces = 2,
                                       .chains = 4,
                                       .joined = true};
-inline constexpr Launch kRing13Deferred{
-    .form = Form::ring, .slots = 2, .blocks_per_sm = 4, .load_pieces = 2, .deferred = true, .joined = true};
+inline constexpr Launch kRing13Deferred{.log_n = 13,
+                                        .form = Form::ring,
+                                        .slots = 2,
+                                        .blocks_per_sm = 4,
+                                        .load_pieces = 2,
+                                        .deferred = true,
+                                        .joined = true};
 
 // n = 16384. Few rows would leave most SMs idle: a row is spread over a cluster while every block has an SM
 // to itself. In one piece: at a wait between two wgmma the compiler orders the registers, which drains the
 // tensor core.
-inline constexpr Launch kCluster4For14{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 4};
+inline constexpr Launch kCluster4For14{.log_n = 14, .log_parts = 2, .blocks_per_sm = 4};
 /// Up to two rows an SM, one wave.
-inline constexpr Launch kOneShot14{.form = Form::one_shot, .blocks_per_sm = 2, .load_pieces = 4, .chains = 4};
+inline constexpr Launch kOneShot14{.log_n = 14, .blocks_per_sm = 2, .load_pieces = 4, .chains = 4};
 /// Up to four rows an SM: in and out by pieces; joined was slower.
 inline constexpr Launch kRing14Pieces{
-    .form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2};
-inline constexpr Launch kRing14Joined{.form = Form::ring, .slots = 2, .blocks_per_sm = 2, .joined = true};
+    .log_n = 14, .form = Form::ring, .slots = 2, .blocks_per_sm = 2, .load_pieces = 2, .store_pieces = 2};
+inline constexpr Launch kRing14Joined{
+    .log_n = 14, .form = Form::ring, .slots = 2, .blocks_per_sm = 2, .joined = true};
 /// Out of the L2 a row fills so much of an SM that only a ring overlaps load, tensor core and store, and a
 /// static share of the rows leaves SMs idle at the end.
 inline constexpr Launch kRing14Dynamic{
-    .form = Form::ring, .teams = 2, .slots = 2, .dynamic = true, .deferred = true};
+    .log_n = 14, .form = Form::ring, .teams = 2, .slots = 2, .dynamic = true, .deferred = true};
 
 // n = 32768. Clusters while every block has an SM to itself; of eight only where launches overlap.
-inline constexpr Launch kCluster8For15{.form = Form::one_shot, .log_parts = 3, .blocks_per_sm = 2};
-inline constexpr Launch kCluster4For15{.form = Form::one_shot, .log_parts = 2, .blocks_per_sm = 3};
-inline constexpr Launch kCluster2For15{
-    .form = Form::one_shot, .log_parts = 1, .blocks_per_sm = 2, .chains = 4};
-inline constexpr Launch kRing15{
-    .form = Form::ring, .log_parts = 1, .slots = 2, .load_pieces = 4, .deferred = true, .joined = true};
+inline constexpr Launch kCluster8For15{.log_n = 15, .log_parts = 3, .blocks_per_sm = 2};
+inline constexpr Launch kCluster4For15{.log_n = 15, .log_parts = 2, .blocks_per_sm = 3};
+inline constexpr Launch kCluster2For15{.log_n = 15, .log_parts = 1, .blocks_per_sm = 2, .chains = 4};
+inline constexpr Launch kRing15{.log_n = 15,
+                                .form = Form::ring,
+                                .log_parts = 1,
+                                .slots = 2,
+                                .load_pieces = 4,
+                                .deferred = true,
+                                .joined = true};
 /// Out of the L2, and inside for up to two rows an SM.
-inline constexpr Launch kRing15Dynamic{.form = Form::ring,
+inline constexpr Launch kRing15Dynamic{.log_n = 15,
+                                       .form = Form::ring,
                                        .log_parts = 1,
                                        .slots = 2,
                                        .load_pieces = 4,
@@ -178,13 +190,14 @@ inline constexpr Launch kRing15Dynamic{.form = Form::ring,
                                        .joined = true};
 
 // n = 65536. A cluster of eight instead of four halves the finish.
-inline constexpr Launch kCluster8For16{.form = Form::one_shot, .log_parts = 3};
-inline constexpr Launch kCluster4For16{.form = Form::one_shot, .log_parts = 2, .chains = 4};
+inline constexpr Launch kCluster8For16{.log_n = 16, .log_parts = 3};
+inline constexpr Launch kCluster4For16{.log_n = 16, .log_parts = 2, .chains = 4};
 /// While there are no more rows than pairs of SMs.
 inline constexpr Launch kPair16{
-    .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
+    .log_n = 16, .form = Form::pair, .log_parts = 2, .slots = 14, .load_pieces = 8, .store_pieces = 0};
 /// Half the tensor work of pair. Blocks in step would load together and then store together.
-inline constexpr Launch kPasses16{.form = Form::passes,
+inline constexpr Launch kPasses16{.log_n = 16,
+                                  .form = Form::passes,
                                   .log_parts = 1,
                                   .slots = 12,
                                   .load_pieces = 8,
@@ -200,28 +213,17 @@ inline constexpr Launch kPasses16Dynamic = [] {
 }();
 
 /// The kernels that are compiled: every launch that choose_launch may pick.
-template <int log_n>
-inline constexpr std::array<Launch, 0> kLaunches{};
-template <>
-inline constexpr std::array kLaunches<12>{kOneShot12, eager(kOneShot12), kOneShot12Table, kRing12,
-                                          kRing12Deferred};
-template <>
-inline constexpr std::array kLaunches<13>{kOneShot13, eager(kOneShot13), kRing13Pieces, kRing13Deferred};
-template <>
-inline constexpr std::array kLaunches<14>{kCluster4For14,    eager(kCluster4For14), kOneShot14,
-                                          eager(kOneShot14), kRing14Pieces,         kRing14Joined,
-                                          kRing14Dynamic};
-template <>
-inline constexpr std::array kLaunches<15>{
-    kCluster8For15, eager(kCluster8For15), kCluster4For15, eager(kCluster4For15),
-    kCluster2For15, eager(kCluster2For15), kRing15,        kRing15Dynamic};
-template <>
-inline constexpr std::array kLaunches<16>{
-    kCluster8For16, eager(kCluster8For16), kCluster4For16, eager(kCluster4For16), kPair16,
-    kPasses16,      kPasses16Dynamic};
+inline constexpr Launch kLaunches[] = {
+    kOneShot12,      kOneShot12Table, kRing12,        kRing12Deferred, kOneShot13,     kRing13Pieces,
+    kRing13Deferred, kCluster4For14,  kOneShot14,     kRing14Pieces,   kRing14Joined,  kRing14Dynamic,
+    kCluster8For15,  kCluster4For15,  kCluster2For15, kRing15,         kRing15Dynamic, kCluster8For16,
+    kCluster4For16,  kPair16,         kPasses16,      kPasses16Dynamic};
 
 /// Which launch makes the rows of a problem, see wgmma.cpp.
 Launch choose_launch(const Problem& problem, const DeviceInfo& device);
+
+/// Whether it lets the next kernel of the stream begin once its loads are asked for, see wgmma.cpp.
+bool is_eager(const Launch& launch, const Problem& problem, const DeviceInfo& device);
 
 /// Form::pair and passes: the pieces of the rows of a cluster or block, numbered through, lie in the slots of
 /// a ring: all of a row and the head of the next one. The tail of the next one follows into the places of the
@@ -246,10 +248,6 @@ struct PairLoads {
 
   static constexpr int kBarriers = 8;
 };
-
-constexpr Tile tile_of(const Launch& launch, int log_n) {
-  return {log_n, launch.log_parts};
-}
 
 /// Form::passes: columns and sums a thread of a warpgroup's slice, and columns of a warpgroup.
 inline constexpr int kSliceColumns = 128, kSliceSums = kSliceColumns / 2, kGroupColumns = 2 * kSliceColumns;
@@ -279,8 +277,8 @@ inline constexpr int kExchangeChunks = 4, kExchangeBytesPerWarp = 2 * kExchangeC
 /// Dynamic shared memory of a block in bytes. In this order: rows (pair, passes: pieces of rows), table,
 /// staging, exchange, then for each slot its mbarriers, and its row and next row (pair: its mbarriers;
 /// passes: two, and the next row). There is no static one.
-constexpr int row_area_bytes(const Launch& launch, int log_n) {
-  const int row_bytes = tile_of(launch, log_n).row_bytes();
+constexpr int row_area_bytes(const Launch& launch) {
+  const int row_bytes = launch.tile().row_bytes();
   if (launch.form == Form::pair || launch.form == Form::passes)
     return launch.slots * row_bytes / launch.load_pieces;
   return launch.teams * launch.slots * row_bytes;
@@ -288,9 +286,8 @@ constexpr int row_area_bytes(const Launch& launch, int log_n) {
 constexpr int table_bytes(const Launch& launch) {
   return launch.table ? kTableBytes * (launch.parts() > 1 ? 2 : 1) : 0;
 }
-constexpr int staging_bytes(const Launch& launch, int log_n) {
-  return launch.staged() ? launch.threads() / 32 * staged_bytes_per_warp(tile_of(launch, log_n).columns())
-                         : 0;
+constexpr int staging_bytes(const Launch& launch) {
+  return launch.staged() ? launch.threads() / 32 * staged_bytes_per_warp(launch.tile().columns()) : 0;
 }
 constexpr int exchange_bytes(const Launch& launch) {
   return launch.form == Form::passes ? launch.threads() / 32 * kExchangeBytesPerWarp : 0;
@@ -301,9 +298,9 @@ constexpr int bookkeeping_bytes(const Launch& launch) {
   if (launch.form == Form::passes) return 2 * 8 + 4;
   return launch.teams * launch.slots * (8 * (launch.load_pieces + 1) + kRowAndNext);
 }
-constexpr int shared_bytes(const Launch& launch, int log_n) {
-  return row_area_bytes(launch, log_n) + table_bytes(launch) + staging_bytes(launch, log_n) +
-         exchange_bytes(launch) + bookkeeping_bytes(launch);
+constexpr int shared_bytes(const Launch& launch) {
+  return row_area_bytes(launch) + table_bytes(launch) + staging_bytes(launch) + exchange_bytes(launch) +
+         bookkeeping_bytes(launch);
 }
 
 }  // namespace fwht::wgmma

@@ -1,21 +1,13 @@
-#include "variants/wgmma/wgmma_dispatch.cuh"
 #include "variants/wgmma/wgmma_one_shot_kernel.cuh"
 
 namespace fwht::wgmma {
-namespace {
 
-struct OneShot {
-  static constexpr Form form = Form::one_shot;
-  template <Dtype dtype, int log_n, class Choice, Scaling scaling>
-  static Kernel kernel() {
-    return {.plain = one_shot<dtype, log_n, Choice, scaling>};
-  }
-};
-
-}  // namespace
-
-Kernel one_shot_kernel(const Launch& launch, int log_n, Dtype dtype, Scaling scaling) {
-  return listed_kernel<OneShot>(launch, log_n, dtype, scaling);
+const Kernels& one_shot_kernels() {
+  static const auto kTable = table_of_each<Kernels, kKernels>([](Kernels& table, auto id) {
+    if constexpr (id().launch.form == Form::one_shot && id().is_compiled())
+      table.add(id(), reinterpret_cast<Kernel>(one_shot<id().dtype, id().launch, id().scaling>));
+  });
+  return kTable;
 }
 
 }  // namespace fwht::wgmma

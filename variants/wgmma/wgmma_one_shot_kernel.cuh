@@ -12,23 +12,17 @@
 
 namespace fwht::wgmma {
 
-/// @tparam dtype    f16 or bf16
-/// @tparam log_n    log2 of the row length
-/// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
-/// @tparam scaling  where the scale is applied
-template <Dtype dtype, int log_n, class Choice, Scaling scaling>
-__global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(RowBatch batch) {
+template <Dtype dtype, Launch launch, Scaling scaling>
+__global__ void __launch_bounds__(128, launch.blocks_per_sm) one_shot(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = Choice::launch;
-  constexpr Tile tile = tile_of(launch, log_n);
+  constexpr Tile tile = launch.tile();
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kPieces = launch.load_pieces;
   constexpr bool kCluster = launch.cluster() > 1;
   using Pipeline = RowRing<1, kPieces, tile.row_bytes(), 0>;
   extern __shared__ __align__(1024) std::byte shared[];  // the row, the table, barriers
   std::byte* const table = shared + tile.row_bytes();
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int warp = rows::uniform_warp();
   const int rank = kCluster ? static_cast<int>(ptx::cluster_ctarank()) : 0;
   const int upper_m = 4 * rank + warp;
   const std::int64_t row = blockIdx.x >> launch.log_parts;
@@ -40,16 +34,16 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)  // the blocks of a cluster start at different pieces
       pipeline.load(batch.in + row * batch.in_stride_bytes, 0, (i + rank) % kPieces);
-    if constexpr (launch.eager) ptx::griddepcontrol_launch_dependents();
+    if (batch.eager) ptx::griddepcontrol_launch_dependents();
   }
-  const auto hadamard = hadamard_operand<dtype, kSteps, Choice>(table, lane, upper_m);
+  const auto hadamard = hadamard_operand<dtype, launch>(table, lane, upper_m);
   const Stage3Constants<scaling, false> constants(lane, batch.scale);
   __syncthreads();
 
   // Stage 1, exact: D = H X over b3-b5 and the bits of k above the columns, fp32.
   float d[kColumns / 2];
-  exact_stage<dtype, log_n, launch.log_parts>(d, hadamard, pipeline.row(),
-                                              [&](int s) { pipeline.template wait_for_step<kSteps>(s); });
+  exact_stage<dtype, launch>(d, hadamard, pipeline.row(),
+                             [&](int s) { pipeline.template wait_for_step<kSteps>(s); });
   if constexpr (kCluster) ptx::barrier_cluster_arrive();  // this block has read all of the row
   ptx::wgmma_wait_group<0>();
   ptx::pin_accumulators(d);
@@ -60,9 +54,7 @@ __global__ void __launch_bounds__(128, Choice::launch.blocks_per_sm) one_shot(Ro
   const RegisterWriter<kColumns> writer{
       first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
   rows::register_butterflies<8, kColumns / 2>(d);
-  finish_pairs<dtype, launch.chains>(
-      d, all_finite(d), constants, lane,
-      [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });
+  finish_pairs<dtype, launch.chains>(d, all_finite(d), constants, lane, writer);
 #else
   __trap();  // `supports` says no where there is no code for sm_90a
 #endif

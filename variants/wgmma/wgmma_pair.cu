@@ -2,13 +2,12 @@
 
 namespace fwht::wgmma {
 
-Kernel pair_kernel(Dtype dtype, Scaling scaling) {
-  const auto of = [&](auto on_f16, auto on_bf16) {
-    return Kernel{.plain = dtype == Dtype::f16 ? on_f16 : on_bf16};
-  };
-  if (scaling == Scaling::constants)
-    return of(pair<Dtype::f16, Scaling::constants>, pair<Dtype::bf16, Scaling::constants>);
-  return of(pair<Dtype::f16, Scaling::results>, pair<Dtype::bf16, Scaling::results>);
+const Kernels& pair_kernels() {
+  static const auto kTable = table_of_each<Kernels, kKernels>([](Kernels& table, auto id) {
+    if constexpr (id().launch.form == Form::pair && id().is_compiled())
+      table.add(id(), reinterpret_cast<Kernel>(pair<id().dtype, id().launch, id().scaling>));
+  });
+  return kTable;
 }
 
 }  // namespace fwht::wgmma

@@ -43,7 +43,7 @@ namespace fwht::wgmma {
 /// `landed`, when the other block has all of the row. The `full` and `landed` ones are pairs, for even and
 /// odd rows of the cluster.
 struct PairPipeline {
-  static constexpr Tile kTile = tile_of(kPair16, 16);
+  static constexpr Tile kTile = kPair16.tile();
   static constexpr int kPieces = kPairRing.pieces, kSlots = kPairRing.slots, kHead = kPairRing.head(),
                        kTail = kPairRing.tail(), kPieceBytes = kTile.row_bytes() / kPieces,
                        kStepsPerPiece = kTile.k_steps() / kPieces;
@@ -130,19 +130,26 @@ struct PairPipeline {
   }
 };
 
-/// @tparam dtype    f16 or bf16
-/// @tparam scaling  where the scale is applied
-template <Dtype dtype, Scaling scaling>
-__global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
+/// Words leave when the other block has the row.
+struct PairWriter : RegisterWriter<PairPipeline::kTile.columns()> {
+  const PairPipeline& pipeline;
+
+  __device__ void write(int pair, const std::uint32_t (&words)[4]) const {
+    if (pair == 0) pipeline.wait_for_other_block();
+    RegisterWriter::write(pair, words);
+  }
+};
+
+template <Dtype dtype, Launch launch, Scaling scaling>
+__global__ void __launch_bounds__(launch.threads(), 1) pair(RowBatch batch) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile tile = PairPipeline::kTile;
-  constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kWarps = kPair16.threads() / 32;
+  constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kWarps = launch.threads() / 32;
   constexpr int kPieces = PairPipeline::kPieces, kHead = PairPipeline::kHead, kTail = PairPipeline::kTail;
   static_assert(kPieces == kWarps, "a warp starts the load of a piece");
   extern __shared__ __align__(1024) std::byte shared[];
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int warp = rows::uniform_warp();
   const int rank = static_cast<int>(ptx::cluster_ctarank());
   PairPipeline pipeline{ptx::shared_address(shared), rank};
   const int stride = static_cast<int>(gridDim.x) / 2, first = static_cast<int>(blockIdx.x) / 2;
@@ -199,14 +206,10 @@ __global__ void __launch_bounds__(kPair16.threads(), 1) pair(RowBatch batch) {
 
     // Stage 2: butterflies over b7-b10. Stage 3: b0-b2 and b6, then the words leave, when the other block has
     // the row.
-    const RegisterWriter<kColumns> writer{
-        first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)};
+    const PairWriter writer{{first_word<kColumns>(batch.out + row * batch.out_stride_bytes, upper_m, lane)},
+                            pipeline};
     rows::register_butterflies<8, kColumns / 2>(d);
-    finish_pairs<dtype, kPair16.chains>(d, all_finite(d), constants, lane,
-                                        [&](int pair, const std::uint32_t(&words)[4]) {
-                                          if (pair == 0) pipeline.wait_for_other_block();
-                                          writer.write(pair, words);
-                                        });
+    finish_pairs<dtype, launch.chains>(d, all_finite(d), constants, lane, writer);
     pipeline.advance();
   }
   if (group == 0) ptx::bar_sync(kTurn, 32 * kWarps);  // as many as the other one's

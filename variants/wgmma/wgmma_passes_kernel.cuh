@@ -94,16 +94,6 @@ __device__ void exchange_slice(float (&d)[kSliceSums], const Partner& partner, M
   }
 }
 
-/// The butterfly over b10.
-__device__ inline void slice_butterfly(float (&lower)[kSliceSums], float (&upper)[kSliceSums]) {
-#pragma unroll
-  for (int i = 0; i < kSliceSums; ++i) {
-    const float a = lower[i], b = upper[i];
-    lower[i] = a + b;
-    upper[i] = a - b;
-  }
-}
-
 __device__ inline void spend_clocks(int clocks) {
   const long long start = clock64();
   while (clock64() - start < clocks) {
@@ -114,7 +104,7 @@ __device__ inline void spend_clocks(int clocks) {
 /// `full`, when all pieces of a row are there; `read`, when all warps have multiplied a row for the last
 /// time.
 struct PassesPipeline {
-  static constexpr Tile kTile = tile_of(kPasses16, 16);
+  static constexpr Tile kTile = kPasses16.tile();
   static constexpr int kPieces = kPassesRing.pieces, kSlots = kPassesRing.slots, kHead = kPassesRing.head(),
                        kTail = kPassesRing.tail(), kPieceBytes = kTile.k_step_bytes();
   static_assert(kPieces == kTile.k_steps(), "a k step reads one piece");
@@ -149,6 +139,42 @@ struct PassesPipeline {
   }
 };
 
+/// The row after the one in work. Dynamic: the first row of a block is its own, for each later one a thread
+/// draws a ticket, a row ahead, and leaves the row's number for all warps.
+template <bool dynamic>
+struct NextRow {
+  rows::CountedWork work;
+  int* place;  // of the number
+  bool draws;
+  int drawn = 0, row = 0;
+
+  __device__ void draw() {
+    if (draws) drawn = work.tile_of(work.draw());
+  }
+  __device__ void tell() const {
+    if (draws) leave(place, drawn);
+  }
+  /// Half of it in every pass, behind row `at`. The places that are refilled were read in the last pass of
+  /// the row before, or in this one.
+  __device__ void refill(const RowBatch& batch, const PassesPipeline& pipeline, int pass, int at, int warp,
+                         int lane) {
+    if (pass == 0) {
+      if (lane == 0) {
+        pipeline.wait_for_readers_of_row_before();
+        row = dynamic ? left_in(place) : at + work.teams;
+        if (warp < pipeline.kHead) pipeline.load(batch, row, warp, pipeline.slot(pipeline.kPieces + warp));
+      }
+      row = __shfl_sync(0xFFFFFFFFU, row, 0);
+    } else {
+      if (lane == 0 && warp < pipeline.kTail) {
+        pipeline.wait_for_readers();
+        pipeline.load(batch, row, pipeline.kHead + warp, pipeline.slot(warp));
+      }
+      __syncwarp();
+    }
+  }
+};
+
 /// Stage 1 of one slice of a warpgroup's columns, as a group of its own.
 template <Dtype dtype>
 __device__ void multiply_slice(float (&d)[kSliceSums],
@@ -167,29 +193,20 @@ __device__ void multiply_slice(float (&d)[kSliceSums],
   ptx::wgmma_commit_group();
 }
 
-/// @tparam dtype    f16 or bf16
-/// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
-/// @tparam scaling  where the scale is applied
-template <Dtype dtype, class Choice, Scaling scaling>
-__global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
+template <Dtype dtype, Launch launch, Scaling scaling>
+__global__ void __launch_bounds__(launch.threads(), 1) passes(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = Choice::launch;
-  constexpr int kWarps = launch.threads() / 32, kPairsPerSlice = kSliceColumns / 16;
-  constexpr int kPieces = PassesPipeline::kPieces, kHead = PassesPipeline::kHead,
-                kTail = PassesPipeline::kTail;
-  constexpr bool kDynamic = launch.dynamic;
+  constexpr int kWarps = launch.threads() / 32;
+  constexpr int kPieces = PassesPipeline::kPieces;
   static_assert(kPieces == launch.load_pieces && kPieces == kWarps, "a warp loads a piece");
   extern __shared__ __align__(1024) std::byte shared[];
-  std::byte* const exchange = shared + row_area_bytes(launch, 16);
+  std::byte* const exchange = shared + row_area_bytes(launch);
   std::byte* const bookkeeping = exchange + exchange_bytes(launch);
   PassesPipeline pipeline{ptx::shared_address(shared), ptx::shared_address(bookkeeping)};
-  int* const next_in = reinterpret_cast<int*>(bookkeeping + 16);  // dynamic: the block's next row
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int warp = rows::uniform_warp();
   const int group = warp >> 2, warp_in_group = warp & 3;
-  const int stride = static_cast<int>(gridDim.x);
-  int row = static_cast<int>(blockIdx.x), next = 0;
+  int row = static_cast<int>(blockIdx.x);
 
   if (threadIdx.x == 0) pipeline.init(kWarps);
   __syncthreads();
@@ -200,10 +217,11 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
     pipeline.load(batch, row, warp, warp);
   }
   __syncwarp();
-  // Dynamic: the first row of a block is its own, for each later one it draws a ticket, a row ahead.
-  const bool draws = kDynamic && threadIdx.x == 0;
-  const rows::CountedWork work{next_row, batch.rows, stride, gridDim.x};
-  if (draws) leave(next_in, work.tile_of(work.draw()));
+  NextRow<launch.dynamic> next{{next_row, batch.rows, static_cast<int>(gridDim.x), gridDim.x},
+                               reinterpret_cast<int*>(bookkeeping + 16),
+                               launch.dynamic && threadIdx.x == 0};
+  next.draw();
+  next.tell();
   const Stage3Constants<scaling, true> constants(lane, batch.scale);
   __syncthreads();
   const auto region = [&](int of_warp) {
@@ -222,8 +240,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
 #pragma unroll
       for (int slice = 0; slice < 2; ++slice)
         multiply_slice<dtype>(d[slice], hadamard, pipeline, group, slice);
-      int drawn = 0;
-      if (draws && pass == 1) drawn = work.tile_of(work.draw());  // under the tensor core
+      if (pass == 1) next.draw();  // under the tensor core
 
       // Stage 2 and exchange of b11, of the first slice under the tensor core's work on the second one.
       ptx::wgmma_wait_group<1>();
@@ -232,44 +249,23 @@ __global__ void __launch_bounds__(Choice::launch.threads(), 1) passes(RowBatch b
       ptx::wgmma_wait_group<0>();
       ptx::pin_accumulators(d[1]);
       if (pass == 1) {
-        if (draws) leave(next_in, drawn);
+        next.tell();
         if (lane == 0) pipeline.release();
         __syncwarp();
       }
-      // The places that are refilled were read in the last pass of the row before, or in this one.
-      const auto refill = [&] {
-        if (pass == 0) {
-          if (lane == 0) {
-            pipeline.wait_for_readers_of_row_before();
-            next = kDynamic ? left_in(next_in) : row + stride;
-            if (warp < kHead) pipeline.load(batch, next, warp, pipeline.slot(kPieces + warp));
-          }
-          next = __shfl_sync(0xFFFFFFFFU, next, 0);
-        } else {
-          if (lane == 0 && warp < kTail) {
-            pipeline.wait_for_readers();
-            pipeline.load(batch, next, kHead + warp, pipeline.slot(warp));
-          }
-          __syncwarp();
-        }
-      };
-      exchange_slice(d[1], partner, refill);
-      slice_butterfly(d[0], d[1]);  // b10
+      exchange_slice(d[1], partner, [&] { next.refill(batch, pipeline, pass, row, warp, lane); });
+      rows::butterfly(d[0], d[1]);  // b10
 
       // Stage 3: b0-b2 and b6, then the words leave.
-      const RegisterWriter<kGroupColumns> writer{first_word<kGroupColumns>(
-          batch.out + row * batch.out_stride_bytes, passes_piece(pass, warp_in_group, group), lane)};
+      std::byte* const to = first_word<kGroupColumns>(batch.out + row * batch.out_stride_bytes,
+                                                      passes_piece(pass, warp_in_group, group), lane);
       const bool finite = all_finite(d[0]);
-#pragma unroll
-      for (int slice = 0; slice < 2; ++slice) {
-        finish_pairs<dtype, launch.chains>(d[slice], finite, constants, lane,
-                                           [&](int pair, const std::uint32_t(&words)[4]) {
-                                             writer.write(slice * kPairsPerSlice + pair, words);
-                                           });
-      }
+      finish_pairs<dtype, launch.chains>(d[0], finite, constants, lane, RegisterWriter<kGroupColumns>{to});
+      finish_pairs<dtype, launch.chains>(d[1], finite, constants, lane,
+                                         RegisterWriter<kGroupColumns, kSliceColumns / 16>{to});
       __syncwarp();
     }
-    row = next;
+    row = next.row;
     pipeline.advance();
   }
 #else

@@ -119,15 +119,16 @@ __device__ std::byte* first_word(std::byte* row, int piece, int lane) {
 }
 
 /// Stores a warp's finished words straight from registers: STG.32, of a warp 128 contiguous bytes each.
-template <int columns>
+/// @tparam first_pair  of the row's column-tile pairs, that pair 0 is
+template <int columns, int first_pair = 0>
 struct RegisterWriter {
   std::byte* first_word;  // of this lane
 
   __device__ void write(int pair, const std::uint32_t (&words)[4]) const {
 #pragma unroll
     for (int q = 0; q < 4; ++q)
-      *reinterpret_cast<std::uint32_t*>(first_word + staged_offset(log2_floor(columns) - 3, pair, q, 0)) =
-          words[q];
+      *reinterpret_cast<std::uint32_t*>(
+          first_word + staged_offset(log2_floor(columns) - 3, first_pair + pair, q, 0)) = words[q];
   }
 };
 

@@ -14,16 +14,11 @@
 
 namespace fwht::wgmma {
 
-/// @tparam dtype    f16 or bf16
-/// @tparam log_n    log2 of the row length
-/// @tparam Choice   a class with a Launch inside, because nvcc takes no object as an argument of a kernel
-/// @tparam scaling  where the scale is applied
-template <Dtype dtype, int log_n, class Choice, Scaling scaling>
-__global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.blocks_per_sm)
+template <Dtype dtype, Launch launch, Scaling scaling>
+__global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
     ring(RowBatch batch, unsigned* next_row) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr Launch launch = Choice::launch;
-  constexpr Tile tile = tile_of(launch, log_n);
+  constexpr Tile tile = launch.tile();
   constexpr int kColumns = tile.columns(), kSteps = tile.k_steps(), kPieces = launch.load_pieces;
   constexpr int kTeams = launch.teams, kSlots = launch.slots, kWarps = 4 * launch.parts();
   using Pipeline = RowRing<kSlots, kPieces, tile.row_bytes(), kWarps>;
@@ -31,12 +26,11 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
 
   // Everything lives in the dynamic part, rows first, where the alignment of the block's memory is theirs.
   extern __shared__ __align__(1024) std::byte shared[];
-  std::byte* const table = shared + row_area_bytes(launch, log_n);
+  std::byte* const table = shared + row_area_bytes(launch);
   std::byte* const all_staging = table + table_bytes(launch);
-  std::byte* const bookkeeping = all_staging + staging_bytes(launch, log_n);
+  std::byte* const bookkeeping = all_staging + staging_bytes(launch);
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Through a shuffle, so that the compiler knows it to be uniform.
-  const int block_warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) >> 5, 0);
+  const int block_warp = rows::uniform_warp();
   const int team = block_warp / kWarps, upper_m = block_warp % kWarps;
   const bool leader = lane == 0 && upper_m == 0;  // of the team
   Pipeline pipeline{ptx::shared_address(bookkeeping) + team * Pipeline::kBarrierBytes,
@@ -60,7 +54,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
         tickets.load(first + slot * stride, batch, pipeline, slot, piece);
     }
   }
-  const auto hadamard = hadamard_operand<dtype, kSteps, Choice>(table, lane, upper_m);
+  const auto hadamard = hadamard_operand<dtype, launch>(table, lane, upper_m);
   const Stage3Constants<scaling, !launch.table> constants(lane, batch.scale);
   if constexpr (launch.table) {
     __syncthreads();
@@ -73,8 +67,8 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
   for (int row = first; tickets.take(row, batch, pipeline, lane); row += stride) {
     // Stage 1, exact: D = H X over b3-b5 and the bits of k above the columns, fp32.
     float d[kColumns / 2];
-    exact_stage<dtype, log_n, launch.log_parts>(d, hadamard, pipeline.row(),
-                                                [&](int s) { pipeline.template wait_for_step<kSteps>(s); });
+    exact_stage<dtype, launch>(d, hadamard, pipeline.row(),
+                               [&](int s) { pipeline.template wait_for_step<kSteps>(s); });
     writer.send_deferred();
     // Under the tensor core, because the next wait for any memory may be one for this too.
     tickets.draw(batch);
@@ -95,9 +89,7 @@ __global__ void __launch_bounds__(Choice::launch.threads(), Choice::launch.block
     tickets.template refill<kWarps>(row, batch, pipeline, lane, upper_m);
 
     // Stage 3: b0-b2 and b6 (joined: b0-b2), then the words leave.
-    finish_pairs<dtype, launch.chains, launch.joined>(
-        d, all_finite(d), constants, lane,
-        [&](int pair, const std::uint32_t(&words)[4]) { writer.write(pair, words); });
+    finish_pairs<dtype, launch.chains, launch.joined>(d, all_finite(d), constants, lane, writer);
     writer.end_row();
     pipeline.advance();
     __syncwarp();

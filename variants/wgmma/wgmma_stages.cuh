@@ -17,13 +17,7 @@
 
 namespace fwht::wgmma {
 
-constexpr std::uint32_t kBf16One = 0x3F80, kBothSigns = 0x80008000;
-
-/// 1.0 in the storage format.
-template <Dtype dtype>
-constexpr std::uint32_t one() {
-  return dtype == Dtype::f16 ? 0x3C00 : kBf16One;
-}
+constexpr std::uint32_t kBothSigns = 0x80008000;
 
 /// The constants of stage 3: H16 as the B operand of m16n8k16 (two tiles of 8 columns), times the scale where
 /// it goes there, and -I8 for m16n8k8, which subtracts the bf16 head of an accumulator from it exactly.
@@ -35,7 +29,7 @@ struct Stage3Constants {
   float scale;  // of sums that have not seen `hadamard`
 
   __device__ Stage3Constants(int lane, float factor) : scale(factor) {
-    const std::uint32_t one = scaling == Scaling::constants ? __float_as_uint(factor) >> 16 : kBf16One;
+    const std::uint32_t one = scaling == Scaling::constants ? __float_as_uint(factor) >> 16 : ptx::kBf16One;
     const std::uint32_t block = ptx::sylvester_fragment(one, lane);
     hadamard[0][0] = hadamard[0][1] = hadamard[1][0] = block;
     hadamard[1][1] = block ^ kBothSigns;
@@ -60,7 +54,7 @@ struct Fragments {
   std::uint32_t a[k_steps][4];
 
   __device__ Fragments(int lane, int upper_m, int negative = 3) {
-    const std::uint32_t block = ptx::sylvester_fragment(one<dtype>(), lane);
+    const std::uint32_t block = ptx::sylvester_fragment(rows::one<dtype>(), lane);
 #pragma unroll
     for (int s = 0; s < k_steps; ++s) {
       const std::uint32_t flip = parity(upper_m & s) ? kBothSigns : 0U;
@@ -94,7 +88,7 @@ struct HadamardTable {
       std::uint32_t words[4];
 #pragma unroll
       for (int t = 0; t < 4; ++t)
-        words[t] = ptx::sylvester_fragment(one<dtype>(), 4 * (m & 7) + t) ^ flip;
+        words[t] = ptx::sylvester_fragment(rows::one<dtype>(), 4 * (m & 7) + t) ^ flip;
       *reinterpret_cast<uint4*>(table + (i >> 9) * kTableBytes + table_offset(m, 8 * upper_k)) =
           make_uint4(words[0], words[1], words[2], words[3]);
     }
@@ -108,21 +102,20 @@ struct HadamardTable {
 };
 
 /// The A operand of a launch, see Launch::table.
-template <Dtype dtype, int k_steps, class Choice>
+template <Dtype dtype, Launch launch>
 __device__ auto hadamard_operand([[maybe_unused]] std::byte* table, [[maybe_unused]] int lane, int upper_m) {
-  constexpr Launch launch = Choice::launch;
   if constexpr (launch.table) {
     return HadamardTable<dtype, launch.parts(), launch.threads()>(table, upper_m);
   } else {
-    return Fragments<dtype, k_steps>(lane, upper_m);
+    return Fragments<dtype, launch.tile().k_steps()>(lane, upper_m);
   }
 }
 
 /// Stage 1 for a row at shared address `row`; before_step(s) waits for what step s reads.
-template <Dtype dtype, int log_n, int log_parts, class Hadamard, class Before>
-__device__ void exact_stage(float (&d)[Tile{log_n, log_parts}.columns() / 2], const Hadamard& hadamard,
+template <Dtype dtype, Launch launch, class Hadamard, class Before>
+__device__ void exact_stage(float (&d)[launch.tile().columns() / 2], const Hadamard& hadamard,
                             std::uint32_t row, Before before_step) {
-  constexpr Tile tile{log_n, log_parts};
+  constexpr Tile tile = launch.tile();
 #pragma unroll
   for (int s = 0; s < tile.k_steps(); ++s) {
     before_step(s);
@@ -173,16 +166,6 @@ __device__ void tensor_pairs(float (&x)[chains][2][4], const Constants& constant
   }
 }
 
-/// The butterfly over b6, between the tiles of a pair.
-__device__ inline void tile_butterfly(float (&even)[4], float (&odd)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float a = even[i], b = odd[i];
-    even[i] = a + b;
-    odd[i] = a - b;
-  }
-}
-
 /// b0-b2 of a tile by plain sums, for rows that hold an Inf or a NaN: b0 between registers, b1 and b2 between
 /// lanes.
 __device__ inline void plain_tile(float (&d)[4], int lane) {
@@ -230,11 +213,11 @@ __device__ bool all_finite(const float (&d)[registers]) {
   return __all_sync(0xFFFFFFFFU, finite);
 }
 
-/// Stage 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `store(pair, words)` takes
-/// each of them in turn.
-template <Dtype dtype, int most_chains, bool joined = false, int registers, class Constants, class Store>
+/// Stage 3 of one warp's 16 rows of D, `most_chains` column-tile pairs at once. `writer` takes each
+/// of them in turn.
+template <Dtype dtype, int most_chains, bool joined = false, int registers, class Constants, class Writer>
 __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants& constants, int lane,
-                             Store store) {
+                             const Writer& writer) {
   constexpr int kPairs = registers / 8, kChains = kPairs < most_chains ? kPairs : most_chains;
   // Two loops, not a choice inside one: the tensor chains of several pairs must stay in one basic block to
   // overlap.
@@ -257,7 +240,7 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
       for (int c = 0; c < kChains; ++c) {
         std::uint32_t words[4];
         scaled_words<dtype>(words, x[c], constants.last_factor());
-        store(pair + c, words);
+        writer.write(pair + c, words);
       }
     }
   } else {
@@ -267,12 +250,12 @@ __device__ void finish_pairs(float (&d)[registers], bool finite, const Constants
 #pragma unroll
       for (int i = 0; i < 8; ++i)
         x[i / 4][i % 4] = d[8 * pair + i];
-      if (!joined) tile_butterfly(x[0], x[1]);
+      if (!joined) rows::butterfly(x[0], x[1]);  // b6
       plain_tile(x[0], lane);
       plain_tile(x[1], lane);
       std::uint32_t words[4];
       scaled_words<dtype>(words, x, constants.scale);
-      store(pair, words);
+      writer.write(pair, words);
     }
   }
 }

@@ -23,6 +23,17 @@ std::int64_t LinearProblem::weight_bytes() const {
   return n * k / 2 + groups() * n * 2 + zeros + (act_order ? k * 4 : 0);
 }
 
+std::size_t hash_of(const LinearProblem& problem) {
+  Hasher mix;
+  for (const std::int64_t part : {problem.m, problem.n, problem.k, problem.group, problem.rotation})
+    mix(part);
+  mix(problem.dtype);
+  mix(problem.zero_points);
+  mix(problem.act_order);
+  mix(problem.programmatic_launch);
+  return mix.hash();
+}
+
 void validate(const LinearProblem& problem) {
   const LinearProblem& p = problem;
   require(p.dtype == Dtype::f16 || p.dtype == Dtype::bf16,

@@ -3,6 +3,7 @@
 // every group of rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -47,6 +48,9 @@ struct LinearProblem {
   std::int64_t useful_bytes() const { return bytes_read() + bytes_written(); }
   std::int64_t flops() const { return 2 * m * n * k; }
 };
+
+/// Of everything that operator== compares: equal problems have equal hashes.
+std::size_t hash_of(const LinearProblem& problem);
 
 /// Throws BadRequest, with the value and the limit, for anything that the comments above rule out, and for
 /// sizes whose products do not fit 63 bits.

@@ -1,5 +1,7 @@
 #include "common/contract/linear/variant.hpp"
 
+#include <bit>
+#include <cmath>
 #include <functional>
 
 #include "common/host/error.hpp"
@@ -21,6 +23,20 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 }
 
 }  // namespace
+
+Numerics layer_numerics(const LinearProblem& problem, bool rounds_x) {
+  Numerics numerics;
+  if (problem.rotation != 0) {
+    const std::int64_t order = problem.rotation_order();
+    const int levels = std::countr_zero(static_cast<std::uint64_t>(order));
+    numerics.steps.push_back({.bits = index_bits(0, levels),
+                              .constant = 1.0 / std::sqrt(static_cast<double>(order)),
+                              .rounds = rounds_x,
+                              .sum_rms = butterfly_rms(levels)});
+  }
+  numerics.steps.push_back({.factor = 0, .sums = Sums::fp32_any_order, .chained = 8});
+  return numerics;
+}
 
 void LinearLayers::check(const LinearPlan& plan, const LinearOperands& operands) {
   const LinearProblem& problem = plan.problem();

@@ -14,28 +14,10 @@
 
 namespace fwht {
 
-/// How the result is computed and rounded; tolerances follow from it.
-struct LinearNumerics {
-  enum class Weights {
-    exact,        ///< s and q - z meet in fp32: no weight is rounded
-    rounded,      ///< fp16(fma(q, s, -fp16(z s))), as the published kernels do
-    rounded_once  ///< s (q - z) rounded to the dtype of x
-  };
-  enum class Sums {
-    fixed_order,  ///< fp32, in an order that the plan fixes, rounded once
-    fp16_atomic   ///< `splits` partial sums, each rounded, added in fp16 in any order
-  };
-  Weights weights = Weights::exact;
-  Sums sums = Sums::fixed_order;
-  int splits = 1;
-  /// Tensor-core multiplies of 16 k that add into one accumulator; each cuts off below fp32's last place.
-  int chained = 8;
-  bool x_rounded_after_rotation = false;  ///< else it stays in fp32
-  bool deterministic = true;
-  bool batch_invariant = true;  ///< a token's bits do not depend on m or on other tokens
-  bool row_isolation = true;    ///< NaN in one token reaches no other
-  bool known = true;            ///< false: a kernel of others, of which `weights` alone is assumed
-};
+/// The steps of a layer: the rotation of x where the problem has one, in fp32, then rounded or not; and the
+/// product with the weights, whose fp32 sums are added in a fixed order and rounded once. A plan changes what
+/// it does otherwise.
+Numerics layer_numerics(const LinearProblem& problem, bool rounds_x = false);
 
 /// x[m][k] and y[m][n], row-major, contiguous; `weights` is what the plan's pack() made, copied to the
 /// variant's memory.
@@ -51,7 +33,6 @@ class LinearPlan;
 struct LinearLayers {
   using Problem = LinearProblem;
   using Operands = LinearOperands;
-  using Numerics = LinearNumerics;
   using Plan = LinearPlan;
   static constexpr std::string_view kNoun = "linear layer";
   static bool does_nothing(const Problem& problem) { return problem.m == 0; }

@@ -53,6 +53,8 @@ constexpr int wgmma_d_column(int thread, int i) {
   return 8 * (i >> 2) + d_column(thread & 31, i & 3);
 }
 
+inline constexpr std::uint32_t kBf16One = 0x3F80;
+
 /// The 8 x 8 Sylvester matrix, `one` and its negative in either half: entries (g, 2 t) and (g, 2 t + 1). It
 /// is symmetric: a block of operand A and of operand B alike. Fragments of larger matrices are this word,
 /// negated where the upper bits of row and column share an odd number of ones.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "common/contract/variant.hpp"
 #include "reference/emulation.hpp"
 #include "reference/inputs.hpp"
 #include "reference/rounding.hpp"

@@ -40,6 +40,11 @@ def place_of(x: Tensor) -> int:
     return device if device >= 0 else -_get_num_threads()
 
 
+def require_memory(x: Tensor) -> None:
+    if x.numel() and not x.data_ptr():
+        raise ValueError(f"fwht: a tensor of shape {tuple(x.shape)} has no memory; its storage was freed (resized to 0)")
+
+
 def view_of(x: Tensor) -> View:
     if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.is_neg():
         raise NotImplementedError(
@@ -47,6 +52,7 @@ def view_of(x: Tensor) -> View:
             "supported here; it must be dense memory of the CPU or a CUDA device"
         )
     device = x.get_device()
+    require_memory(x)
     return View(
         x.data_ptr(), tuple(x.shape), x.stride(), DTYPES.get(x.dtype), str(x.dtype), device,
         raw_stream(device) if x.is_cuda else None, True,
@@ -101,6 +107,7 @@ def new(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
         entry = None
     if entry is None:
         problem = problem_of(x, scale, variant, False)
+        require_memory(x)
         out = _empty_like(x)
         _first(key, problem, variant, x.data_ptr(), out.data_ptr(), device)
         return out
@@ -109,6 +116,8 @@ def new(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
         status = entry[0](source, out.data_ptr(), raw_stream(device) if device >= 0 else None)
         if status:
             _c.fail(status, device)
+    else:
+        require_memory(x)
     return out
 
 
@@ -151,6 +160,8 @@ def into(x: Tensor, out: Tensor, scale: Any, variant: str | None) -> None:
             entry = _prepare_into(key, x, out, scale, variant, view.span(), to.span())
     if x.numel() == 0:
         return
+    require_memory(x)
+    require_memory(out)
     if entry[4][0]:
         with torch.no_grad():
             out.copy_(x)
@@ -193,6 +204,8 @@ def replace(x: Tensor, scale: Any, variant: str | None, *_: Any) -> Tensor:
         status = entry[0](pointer, pointer, raw_stream(device) if device >= 0 else None)
         if status:
             _c.fail(status, device)
+    else:
+        require_memory(x)
     return x
 
 
@@ -226,7 +239,10 @@ def enqueue(
     entry: tuple, x: Tensor, out: Tensor, signs: Any, dense: Any, scales: Any = None, tensor_scale: Any = None
 ) -> None:
     source, device = x.data_ptr(), x.get_device()
-    if not source:  # no rows
+    if not source:
+        require_memory(x)  # else no rows
+        if scales is not None:
+            scales.zero_()  # a whole tensor has one for nothing, too
         return
     stream = raw_stream(device) if device >= 0 else None
     if signs is None and dense is None and scales is None:

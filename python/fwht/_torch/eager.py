@@ -214,7 +214,7 @@ def transform(x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | Non
         return x
     if not _is_plain(x) or _forward_ad._current_level >= 0:
         _check(x, scale, variant)
-        if grad or _functorch_active() or _forward_ad._current_level >= 0:
+        if grad or x.is_neg() or _functorch_active() or _forward_ad._current_level >= 0:
             return x.copy_(functional(x, scale, variant))
         _op_(x, scale, variant)
         return x

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _c, linear, operators, quantize
-from .calls import DTYPES, new, raw_stream, replace, view_of
+from .calls import DTYPES, new, raw_stream, replace, require_memory, view_of
 
 library = torch.library.Library("fwht", "DEF")
 library.define(
@@ -124,6 +124,8 @@ def _quantize(
     if _c.row_stride(x.shape, x.stride()) is None:
         x = x.contiguous()
     codes, scales = encoded_outputs(x, layout)
+    if x.numel() == 0:
+        scales.zero_()  # a whole tensor has one for nothing, too
     quantize.run(
         view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
         signs, dense, scale, tensor_scale, transpose, variant,
@@ -146,13 +148,14 @@ def multiply(
     x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
 ) -> Tensor:
     device, k = x.get_device(), x.shape[-1]
-    x = x.contiguous()
+    require_memory(x)
+    x, weights = x.contiguous(), weights.contiguous()
     if x.data_ptr() % 16:
         x = x.clone()  # a slice of a larger tensor
     y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
     linear.run(
         x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
-        act_order, variant, weights.data_ptr(), device, raw_stream(device) if device >= 0 else None,
+        act_order, variant, weights.data_ptr(), weights.nbytes, device, raw_stream(device) if device >= 0 else None,
     )  # fmt: skip
     return y
 

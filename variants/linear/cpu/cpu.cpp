@@ -36,7 +36,7 @@ class CpuPlan final : public LinearPlan {
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
-  LinearNumerics numerics() const override { return {}; }
+  Numerics numerics() const override { return layer_numerics(problem()); }
   Settings settings() const override { return {{"threads", std::int64_t{threads_}}}; }
 
  private:

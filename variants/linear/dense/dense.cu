@@ -1,7 +1,9 @@
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/device/cublaslt.hpp"
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/storage.cuh"
+#include "common/host/bits.hpp"
 #include "common/host/parallel_for.hpp"
 #include "common/host/text.hpp"
 #include "variants/linear/dense/dense.hpp"
@@ -14,11 +16,11 @@ cublaslt::Matmul product_of(const LinearProblem& p, cublaslt::Right right) {
   return {p.dtype, p.m == 0 ? 1 : p.m, p.n, p.k, right};
 }
 
-LinearNumerics numerics_of_library(const LinearProblem& problem) {
-  LinearNumerics numerics;
-  numerics.weights = LinearNumerics::Weights::rounded_once;
-  numerics.chained = static_cast<int>(problem.k / 16);
-  numerics.batch_invariant = false;  // the library may take another kernel for another m
+Numerics numerics_of_library(const LinearProblem& problem) {
+  Numerics numerics = layer_numerics(problem);
+  numerics.steps.back().weights = WeightRounding::once;
+  numerics.steps.back().chained = static_cast<int>(problem.k / 16);
+  numerics.promises.batch_invariant = false;  // the library may take another kernel for another m
   return numerics;
 }
 
@@ -30,7 +32,7 @@ class Fp16Plan final : public LinearPlan {
   std::int64_t packed_bytes() const override { return problem().n * problem().k * 2; }
   std::string packing() const override { return concat("columns_", name_of(problem().dtype)); }
   bool one_stream_at_a_time() const override { return true; }
-  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
+  Numerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override { return {{"cublaslt", cublaslt::Matmul::version()}}; }
 
  private:
@@ -49,10 +51,13 @@ class Fp16Plan final : public LinearPlan {
   int threads_;  // that pack
 };
 
+constexpr int kThreads = 256;
+
 /// Eight rows of one column a thread: one word of qweight. W[k][n], each weight rounded once.
 template <Dtype dtype>
-__global__ void __launch_bounds__(256)
-    dequantize(GptqView view, typename Storage<dtype>::Element* weights, int n, int k, int group_rows) {
+__global__ void __launch_bounds__(kThreads)
+    dequantize(GptqView view, void* to, int n, int k, int group_rows) {
+  auto* weights = static_cast<typename Storage<dtype>::Element*>(to);
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
             row = static_cast<int>(blockIdx.y) * 8;
   if (column >= n) return;
@@ -82,7 +87,7 @@ class DequantizeFirstPlan final : public LinearPlan {
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
   bool one_stream_at_a_time() const override { return true; }  // the weights in 16 bits
-  LinearNumerics numerics() const override { return numerics_of_library(problem()); }
+  Numerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override {
     return {{"cublaslt", cublaslt::Matmul::version()}, {"workspace_bytes", problem().n * problem().k * 2}};
   }
@@ -95,14 +100,9 @@ class DequantizeFirstPlan final : public LinearPlan {
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     const LinearProblem& p = problem();
     const GptqView view(p, operands.weights);
-    const dim3 grid(static_cast<unsigned>((p.n + 255) / 256), static_cast<unsigned>(p.k / 8));
-    const int n = static_cast<int>(p.n), k = static_cast<int>(p.k), rows = static_cast<int>(p.group_rows());
-    if (p.dtype == Dtype::f16)
-      dequantize<Dtype::f16><<<grid, 256, 0, stream>>>(view, static_cast<__half*>(weights_), n, k, rows);
-    else
-      dequantize<Dtype::bf16>
-          <<<grid, 256, 0, stream>>>(view, static_cast<__nv_bfloat16*>(weights_), n, k, rows);
-    FWHT_CUDA(cudaGetLastError());
+    launch(p.dtype == Dtype::f16 ? dequantize<Dtype::f16> : dequantize<Dtype::bf16>,
+           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view,
+           weights_, static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
     product_.enqueue(operands.x, weights_, operands.y, stream);
   }
 

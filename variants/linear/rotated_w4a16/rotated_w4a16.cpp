@@ -40,10 +40,11 @@ class RotatedPlan final : public LinearPlan {
   std::string packing() const override { return layer_->packing(); }
   bool one_stream_at_a_time() const override { return true; }
 
-  LinearNumerics numerics() const override {
-    LinearNumerics numerics = layer_->numerics();
-    numerics.x_rounded_after_rotation = true;
-    numerics.batch_invariant = false;  // another number of rows may take another transform
+  Numerics numerics() const override {
+    Numerics numerics = layer_->numerics();
+    const std::vector<Step> rotation = rotation_->numerics().steps;
+    numerics.steps.insert(numerics.steps.begin(), rotation.begin(), rotation.end());
+    numerics.promises.batch_invariant = false;  // another number of rows may take another transform
     return numerics;
   }
 

@@ -3,37 +3,50 @@
 
 #include <iterator>
 
-#include "variants/linear/w4a16_pipelined/kernel.cuh"
-#include "variants/linear/w4a16_pipelined/pipelined.hpp"
+#include "variants/kit/kernel_table.hpp"
+#include "variants/linear/w4a16_pipelined/pipelined_kernel.cuh"
+#include "variants/linear/w4a16_pipelined/wgmma_layer.cuh"
 
 namespace fwht::linear::pipelined {
 
-using Kernel = void (*)(const Arguments);
-
-/// For groups of 128 / scales rows or more, by the index of the form.
-Kernel kernel_f16(int form, int scales);
-Kernel kernel_bf16(int form, int scales);
-
-template <int index>
-struct FormAt {
-  static constexpr Form form = kForms[index];
+template <Dtype dtype, int form, int scales>
+struct LaunchAt {
+  static constexpr Launch launch{kForms[form], dtype, scales};
 };
 
-template <Dtype dtype, int kForm>
-Kernel kernel_of_form(int scales) {
-  constexpr int kMost = kForms[kForm].most_scales;
-  if constexpr (kMost >= 4)
-    if (scales == 4) return pipelined<dtype, 4, FormAt<kForm>>;
-  if constexpr (kMost >= 2)
-    if (scales == 2) return pipelined<dtype, 2, FormAt<kForm>>;
-  return pipelined<dtype, 1, FormAt<kForm>>;
+/// A grid of one block, or cluster, for every form.tiles() tiles and form.tokens tokens.
+/// @tparam Choice  has a Launch inside: nvcc loses the name of Form in a Launch that is itself the argument
+template <class Choice>
+__global__ void __launch_bounds__(Choice::launch.form.threads(), Choice::launch.blocks_per_sm())
+    pipelined(const __grid_constant__ Arguments all) {
+  constexpr Launch launch = Choice::launch;
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  if constexpr (launch.form.needs_hopper())
+    __trap();  // refused on the host: see form_for
+  else
+    multiply_layer<launch>(all);
+#else
+  if constexpr (launch.form.wgmma)
+    multiply_layer_wgmma<launch>(all);
+  else
+    multiply_layer<launch>(all);
+#endif
 }
 
-template <Dtype dtype, int kForm = 0>
-Kernel kernel_of(int form, int scales) {
-  if constexpr (kForm + 1 < static_cast<int>(std::size(kForms)))
-    if (form != kForm) return kernel_of<dtype, kForm + 1>(form, scales);
-  return kernel_of_form<dtype, kForm>(scales);
+using Kernel = void (*)(const Arguments);
+using Kernels = Table<Launch, Kernel>;
+const Kernels& kernels_f16();
+const Kernels& kernels_bf16();
+
+/// Every form, for as many groups in a step as it is meant for.
+template <Dtype dtype>
+Kernels kernels_of() {
+  return table_of<Kernels, 0, static_cast<int>(std::size(kForms)) - 1, 3>(
+      [](Kernels& kernels, auto form, auto log_scales) {
+        using Choice = LaunchAt<dtype, form, 1 << log_scales>;
+        if constexpr (Choice::launch.scales <= Choice::launch.form.most_scales)
+          kernels.add(Choice::launch, pipelined<Choice>);
+      });
 }
 
 }  // namespace fwht::linear::pipelined

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "common/contract/dtype.hpp"
+
 namespace fwht::linear::pipelined {
 
 /// A warp's unit of work, one step: 16 outputs (a tile) times 128 k.
@@ -63,7 +65,7 @@ constexpr int rotated_pitch(int slice) {
   return slice + 32;
 }
 
-/// What a kernel is compiled for, and with it how a layer is cut. A cluster of blocks owns tiles() tiles and
+/// How a layer is cut. A cluster of blocks owns tiles() tiles and
 /// all of k, so that no sum leaves it. The warps of a block are `row_warps` groups of `tiles_per_warp` tiles
 /// times `k_warps` shares of k.
 struct Form {
@@ -142,10 +144,20 @@ inline constexpr Form kForms[] = {
     {.tokens = 8, .row_warps = 4, .k_warps = 2, .blocks_per_sm = 2, .cluster = 4, .rotates = true},
 };
 
-/// Smaller groups need more registers than that many blocks have.
-constexpr int blocks_per_sm(const Form& form, int scales) {
-  return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
-}
+/// What a kernel is compiled for.
+struct Launch {
+  Form form;
+  Dtype dtype = Dtype::f16;
+  int scales = 1;  ///< groups in a step
+  constexpr bool operator==(const Launch&) const = default;
+
+  /// Smaller groups need more registers than the form's number of blocks has.
+  constexpr int blocks_per_sm() const {
+    return scales > 1 && form.blocks_per_sm > 1 ? form.blocks_per_sm - 1 : form.blocks_per_sm;
+  }
+  constexpr int tiles() const { return form.tiles_per_warp; }  ///< of a warp
+  constexpr int columns() const { return form.tokens / 8; }    ///< operands B, of eight tokens each
+};
 
 /// The first step of a share of k; the share ends where the next one begins. Shares differ by one step at
 /// most.

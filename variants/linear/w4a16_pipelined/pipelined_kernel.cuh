@@ -6,6 +6,11 @@
 // first ones before the wait for the kernel that makes x. They are unpacked to exact integers, and the scale
 // multiplies the fp32 sum of a group: one rounding, in a fixed order.
 //
+// Who owns which weights: the picture in docs/linear.md.
+//
+// multiply_layer, at the end, is the kernel: Place says who owns what, WeightStream and Tokens bring it,
+// multiply_step multiplies, store_sums adds the shares.
+//
 // Bit card of a step (16 outputs x 128 k), g = lane / 4, t = lane % 4:
 //   operand A   rows g, g + 8    k 32 block + 8 t + 4 word + {0 1 | 2 3}    4 bits each, one word a multiply
 //   operand B   token g          k 32 block + 8 t + 0..7                    16 bytes, two multiplies
@@ -134,8 +139,11 @@ struct WeightStream {
   }
 };
 
-template <int kTiles, int kColumns>
-using Sums = float[kTiles][kColumns][4];
+/// fp32 results of a warp: of each tile and each eight tokens, as its lanes hold them.
+template <int tiles, int columns>
+using Accumulators = float[tiles][columns][4];
+template <Launch launch>
+using Sums = Accumulators<launch.tiles(), launch.columns()>;
 
 /// Operand B of a step: for each eight tokens and block of 32 k eight numbers of this lane's token. Each is
 /// read through its own advancing pointer, so the loop needs no address arithmetic.
@@ -225,16 +233,17 @@ __device__ inline std::uint32_t word_of(const uint4 (&words)[2], int block, int 
 }
 
 /// sums += s (q - z) x over one step; the tokens of the next step take the place of those that are used.
-template <Dtype dtype, int kScales, Form form, int kTiles, int kColumns>
-__device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kScales> (&weights)[kTiles],
-                              Tokens<kColumns, form.rotates>& x, int lowest_zero, bool more) {
-  constexpr int kBlocksOfScale = 4 / kScales;
+template <Launch launch>
+__device__ void multiply_step(Sums<launch>& sums, const WeightStep<launch.scales> (&weights)[launch.tiles()],
+                              Tokens<launch.columns(), launch.form.rotates>& x, int lowest_zero, bool more) {
+  constexpr Dtype dtype = launch.dtype;
+  constexpr int kTiles = launch.tiles(), kColumns = launch.columns(), kBlocksOfScale = 4 / launch.scales;
   // Tiles side by side hide the latency of a multiply where there are few tokens, and cost registers where
   // there are many.
   constexpr int kTogether = kColumns == 1 ? kTiles : 1;
 #pragma unroll
   for (int first = 0; first < kTiles; first += kTogether) {
-    Sums<kTogether, kColumns> part;
+    Accumulators<kTogether, kColumns> part;
     Zeros<dtype> zeros[kTogether];
 #pragma unroll
     for (int block = 0; block < 4; ++block) {  // 32 k each
@@ -242,7 +251,7 @@ __device__ void multiply_step(Sums<kTiles, kColumns>& sums, const WeightStep<kSc
       const bool begins = block % kBlocksOfScale == 0, ends = block % kBlocksOfScale == kBlocksOfScale - 1;
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        const WeightStep<kScales>& tile = weights[first + i];
+        const WeightStep<launch.scales>& tile = weights[first + i];
         if (begins) {
           zeros[i] = Zeros<dtype>(tile.zeros[group], lowest_zero);
 #pragma unroll
@@ -283,11 +292,13 @@ __device__ void wait_for_all() {
 }
 
 /// The shares of k added in order, rounded once. Every block of a cluster adds some outputs.
-template <Dtype dtype, Form form, int kTiles, int kColumns>
-__device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, const Place<form>& place,
+template <Launch launch>
+__device__ void store_sums(const Sums<launch>& sums, float* shared, const Place<launch.form>& place,
                            const Arguments& a) {
-  using Pair = typename Storage<dtype>::Pair;
+  constexpr Form form = launch.form;
+  constexpr int kTiles = launch.tiles(), kColumns = launch.columns();
   constexpr int kPitch = form.sums_pitch(), kRows = form.tiles() * kTileOutputs;
+  using Stored = Storage<launch.dtype>;
 #pragma unroll
   for (int r = 0; r < kTiles; ++r)
 #pragma unroll
@@ -301,7 +312,7 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
     }
   wait_for_all<form>();
   const std::int64_t first = place.row_block * kRows;
-  auto* y = static_cast<typename Storage<dtype>::Element*>(a.y);
+  auto* y = static_cast<typename Stored::Element*>(a.y);
   for (int i = place.rank * form.threads() + static_cast<int>(threadIdx.x); i < a.m * (kRows / 2);
        i += form.threads() * form.cluster) {
     const int token = i / (kRows / 2), row = i % (kRows / 2) * 2;
@@ -318,23 +329,23 @@ __device__ void store_sums(const Sums<kTiles, kColumns>& sums, float* shared, co
       sum.x += more.x;
       sum.y += more.y;
     }
-    *reinterpret_cast<Pair*>(y + std::int64_t{token} * a.n + first + row) =
-        Storage<dtype>::from_float2(sum.x, sum.y);
+    *reinterpret_cast<typename Stored::Pair*>(y + std::int64_t{token} * a.n + first + row) =
+        Stored::from_float2(sum.x, sum.y);
   }
   if constexpr (form.cluster > 1) wait_for_all<form>();  // others may still read this block's sums
 }
 
-template <Dtype dtype, int kScales, Form form>
+template <Launch launch>
 __device__ void multiply_layer(const Arguments& all) {
-  constexpr int kTiles = form.tiles_per_warp, kColumns = form.tokens / 8;
+  constexpr Form form = launch.form;
   extern __shared__ __align__(16) float shared[];
-  const Arguments a = tokens_of_block<dtype, form.tokens>(all);
+  const Arguments a = tokens_of_block<launch.dtype, form.tokens>(all);
   const Place<form> place(a);
   const int steps = place.steps_end - place.step;
-  WeightStream<kScales, form> stream(a, place);
-  WeightStep<kScales> weights[form.ahead][kTiles];
-  const Operands<dtype, form> tokens(a, shared, place);
-  Tokens<kColumns, form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
+  WeightStream<launch.scales, form> stream(a, place);
+  WeightStep<launch.scales> weights[form.ahead][launch.tiles()];
+  const Operands<launch.dtype, form> tokens(a, shared, place);
+  Tokens<launch.columns(), form.rotates> x(tokens.x, tokens.pitch, tokens.first_step, a.m, place);
   // Weights depend on no kernel before this one; x comes behind what is asked for before it.
   const bool x_first = form.x_first && !a.programmatic;
   if (x_first) x.begin(steps > 0);
@@ -347,20 +358,19 @@ __device__ void multiply_layer(const Arguments& all) {
     x.begin(steps > 0);
   }
 
-  Sums<kTiles, kColumns> sums = {};
+  Sums<launch> sums = {};
   for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
     for (int i = 0; i < form.ahead; ++i) {
       const int step = base + i;
       if (step < steps) {
-        multiply_step<dtype, kScales, form, kTiles, kColumns>(sums, weights[i], x, a.lowest_zero,
-                                                              step + 1 < steps);
+        multiply_step<launch>(sums, weights[i], x, a.lowest_zero, step + 1 < steps);
         if (step + form.ahead < steps) stream.load(weights[i]);
       }
     }
   }
   ptx::griddepcontrol_launch_dependents();
-  store_sums<dtype, form>(sums, shared, place, a);
+  store_sums<launch>(sums, shared, place, a);
 }
 
 }  // namespace fwht::linear::pipelined

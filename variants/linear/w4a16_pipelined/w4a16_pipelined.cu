@@ -17,12 +17,11 @@ class PipelinedPlan final : public LinearPlan {
         layout_(layout_of(problem)),
         form_(kForms[form_for(problem, device)]),
         behind_programmatic_(static_cast<bool>(require_programmatic_launch(device))) {
-    const int index = form_for(problem, device);
     LinearProblem one_token = problem;
     one_token.m = 1;
     batch_invariant_ = form_.sums_as(kForms[form_for(one_token, device)]);
-    kernel_ =
-        problem.dtype == Dtype::f16 ? kernel_f16(index, layout_.scales) : kernel_bf16(index, layout_.scales);
+    const Kernels& kernels = problem.dtype == Dtype::f16 ? kernels_f16() : kernels_bf16();
+    kernel_ = kernels.find({form_, problem.dtype, layout_.scales});
     allow_shared(kernel_, shared_bytes());
     registers_ = registers_of(kernel_);
     if ((problem.act_order || form_.wgmma) && problem.m > 0)
@@ -35,10 +34,9 @@ class PipelinedPlan final : public LinearPlan {
   std::string packing() const override { return "operand_a"; }
   bool one_stream_at_a_time() const override { return arranged_ != nullptr; }
 
-  LinearNumerics numerics() const override {
-    LinearNumerics numerics;
-    numerics.batch_invariant = batch_invariant_;
-    numerics.x_rounded_after_rotation = form_.rotates;
+  Numerics numerics() const override {
+    Numerics numerics = layer_numerics(problem(), form_.rotates);
+    numerics.promises.batch_invariant = batch_invariant_;
     return numerics;
   }
 

@@ -51,15 +51,16 @@ struct TokenStages {
   }
 };
 
-/// A place in a ring of `count` stages, and the parity of the phase that a step there completes.
-template <int count>
+/// A place in a ring of `places` stages, and the phase that a step there completes. Not the kit's, whose
+/// `advance` compiles to other code here.
+template <int places>
 struct RingPlace {
-  int i = 0;
-  std::uint32_t parity = 0;
+  int place = 0;
+  std::uint32_t phase = 0;
   __device__ void advance() {
-    const bool again = i + 1 == count;
-    i = again ? 0 : i + 1;
-    parity ^= again ? 1U : 0U;
+    const bool again = place + 1 == places;
+    place = again ? 0 : place + 1;
+    phase ^= again ? 1U : 0U;
   }
 };
 
@@ -70,10 +71,13 @@ __device__ inline std::uint64_t token_descriptor(std::uint32_t address) {
 
 /// sums += s (q - z) x over one step whose tokens are at `stage`, once full(); unpacked() when the words are
 /// needed no longer.
-template <Dtype dtype, int kScales, Form form, class Full, class Unpacked>
-__device__ void multiply_stage(Sums<1, form.tokens / 8>& sums, const WeightStep<kScales>& weights,
+template <Launch launch, class Full, class Unpacked>
+__device__ void multiply_stage(Sums<launch>& sums, const WeightStep<launch.scales>& weights,
                                std::uint32_t stage, int lowest_zero, const Full& full,
                                const Unpacked& unpacked) {
+  constexpr Form form = launch.form;
+  constexpr Dtype dtype = launch.dtype;
+  constexpr int kScales = launch.scales;
   // Half of a group's words are unpacked while the other half is multiplied.
   constexpr int kWordsOfScale = 8 / kScales, kBatch = kWordsOfScale < 4 ? kWordsOfScale : 4;
   const std::uint64_t tokens = token_descriptor(__shfl_sync(~0U, stage, 0));
@@ -114,15 +118,16 @@ __device__ void multiply_stage(Sums<1, form.tokens / 8>& sums, const WeightStep<
 }
 
 /// As multiply_layer; row warps are whole warpgroups, and all.x is what stage_tokens wrote.
-template <Dtype dtype, int kScales, Form form>
+template <Launch launch>
 __device__ void multiply_layer_wgmma(const Arguments& all) {
+  constexpr Form form = launch.form;
   static_assert(form.row_warps % 4 == 0 && form.tiles_per_warp == 1 && form.x_stages > 2);
   extern __shared__ __align__(16) float shared[];
-  const Arguments a = tokens_of_block<dtype, form.tokens>(all);
+  const Arguments a = tokens_of_block<launch.dtype, form.tokens>(all);
   const Place<form> place(a);
   const int steps = place.steps_end - place.step;
-  WeightStream<kScales, form> stream(a, place);
-  WeightStep<kScales> weights[form.ahead][1];
+  WeightStream<launch.scales, form> stream(a, place);
+  WeightStep<launch.scales> weights[form.ahead][1];
 #pragma unroll
   for (int i = 0; i < form.ahead; ++i)
     if (i < steps) stream.load(weights[i]);
@@ -138,26 +143,26 @@ __device__ void multiply_layer_wgmma(const Arguments& all) {
   }
   __syncthreads();
 
-  Sums<1, form.tokens / 8> sums = {};
+  Sums<launch> sums = {};
   RingPlace<form.x_stages> at, free;
   for (int base = 0; base < steps; base += form.ahead) {
 #pragma unroll
     for (int i = 0; i < form.ahead; ++i) {
       const int step = base + i;
       if (step < steps) {
-        multiply_stage<dtype, kScales, form>(
-            sums, weights[i][0], stages.stage(at.i), a.lowest_zero,
-            [&] { ptx::mbarrier_wait_parity(stages.full(at.i), at.parity); },
+        multiply_stage<launch>(
+            sums, weights[i][0], stages.stage(at.place), a.lowest_zero,
+            [&] { ptx::mbarrier_wait_parity(stages.full(at.place), at.phase); },
             [&] {
               if (step + form.ahead < steps) stream.load(weights[i]);
             });
-        if (place.lane == 0) ptx::mbarrier_arrive(stages.used(at.i));
+        if (place.lane == 0) ptx::mbarrier_arrive(stages.used(at.place));
         at.advance();
         if (step > 0) {  // the stage before this one is asked for again once the other warps have left it
           const int again = step - 1 + form.x_stages;
           if (brings && again < steps) {
-            ptx::mbarrier_wait_parity(stages.used(free.i), free.parity);
-            stages.bring(free.i, x + std::int64_t{again} * stages.kBytes);
+            ptx::mbarrier_wait_parity(stages.used(free.place), free.phase);
+            stages.bring(free.place, x + std::int64_t{again} * stages.kBytes);
           }
           free.advance();
         }
@@ -167,7 +172,7 @@ __device__ void multiply_layer_wgmma(const Arguments& all) {
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
   __syncthreads();  // the sums take the place of the stages
-  store_sums<dtype, form>(sums, shared, place, a);
+  store_sums<launch>(sums, shared, place, a);
 }
 
 }  // namespace fwht::linear::pipelined

@@ -6,7 +6,8 @@ namespace {
 
 Support supports_shape(const LinearProblem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
-  if (problem.dtype != Dtype::f16) return {"only f16 is published"};
+  if (problem.dtype != Dtype::f16)
+    return {concat("only f16 is published, ", name_of(problem.dtype), " asked for")};
   if (Support plain = require_no_rotation(problem); !plain) return plain;
   if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
   if (Support ordinary = require_ordinary_launch(problem); !ordinary) return ordinary;

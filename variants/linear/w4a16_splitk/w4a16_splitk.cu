@@ -14,18 +14,22 @@
 
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/ptx/mma.cuh"
 #include "common/device/ptx/mma_accumulate.cuh"
+#include "common/host/bits.hpp"
+#include "variants/kit/kernel_table.hpp"
 #include "variants/linear/unpack.cuh"
 #include "variants/linear/w4a16_splitk/splitk.hpp"
 
 namespace fwht::linear::splitk {
 namespace {
 
-enum class Sums { plain, atomic, ordered };
+/// How a block's sums reach y.
+enum class Ending { plain, atomic, ordered };
 struct Setup {
   int splits;
-  Sums sums;
+  Ending ending;
 };
 
 constexpr int kWarps = kOutputs / 8, kThreads = 32 * kWarps, kWordRows = kRows / 8, kStages = 3;
@@ -133,12 +137,12 @@ __device__ bool add_in_order(float (&sums)[4], const Arguments& a) {
   return true;
 }
 
-template <Sums kSums>
+template <Ending ending>
 __device__ void store(const Arguments& a, int token, int column, float first, float second) {
   if (token >= a.m) return;
   auto* to = reinterpret_cast<__half2*>(a.y + std::int64_t{token} * a.n + column);
   const __half2 pair = __floats2half2_rn(first, second);
-  if constexpr (kSums == Sums::atomic) {
+  if constexpr (ending == Ending::atomic) {
     atomicAdd(to, pair);
   } else {
     *to = pair;
@@ -146,7 +150,7 @@ __device__ void store(const Arguments& a, int token, int column, float first, fl
 }
 
 /// Grid: tiles of 32 outputs, splits, tiles of 16 tokens.
-template <Sums kSums>
+template <Ending ending>
 __global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31),
             g = lane >> 2, t = lane & 3;
@@ -172,11 +176,19 @@ __global__ void __launch_bounds__(kThreads) splitk(const Arguments a) {
       if (at + kStages * step < blocks) weights[i].load(a, at + kStages * step, column, t);
     }
   }
-  if constexpr (kSums == Sums::ordered) {
+  if constexpr (ending == Ending::ordered) {
     if (!add_in_order(sums, a)) return;
   }
-  store<kSums>(a, token, first_output + 2 * t, sums[0], sums[1]);
-  store<kSums>(a, token + 8, first_output + 2 * t, sums[2], sums[3]);
+  store<ending>(a, token, first_output + 2 * t, sums[0], sums[1]);
+  store<ending>(a, token + 8, first_output + 2 * t, sums[2], sums[3]);
+}
+
+Table<Ending, void (*)(Arguments)> kernels() {
+  Table<Ending, void (*)(Arguments)> table;
+  table.add(Ending::plain, splitk<Ending::plain>);
+  table.add(Ending::atomic, splitk<Ending::atomic>);
+  table.add(Ending::ordered, splitk<Ending::ordered>);
+  return table;
 }
 
 class SplitkPlan final : public LinearPlan {
@@ -185,11 +197,16 @@ class SplitkPlan final : public LinearPlan {
       : LinearPlan(problem),
         setup_(setup),
         layout_(problem),
-        grid_(static_cast<unsigned>(problem.n / kOutputs), static_cast<unsigned>(setup.splits),
-              static_cast<unsigned>((problem.m + kTokens - 1) / kTokens)) {
-    if (setup_.sums == Sums::ordered) {
-      const std::size_t tiles = std::size_t{grid_.x} * grid_.z;
-      FWHT_CUDA(cudaMalloc(&partial_, tiles * grid_.y * kTokens * kOutputs * sizeof(float) + 1));
+        kernel_(kernels().find(setup.ending)),
+        grid_{.blocks = problem.n / kOutputs,
+              .threads = kThreads,
+              .layers = setup.splits,
+              .depth = ceil_div(problem.m, kTokens)} {
+    if (setup_.ending == Ending::ordered) {
+      const auto tiles = static_cast<std::size_t>(grid_.blocks * grid_.depth);
+      FWHT_CUDA(cudaMalloc(
+          &partial_,
+          tiles * static_cast<std::size_t>(setup.splits) * kTokens * kOutputs * sizeof(float) + 1));
       FWHT_CUDA(cudaMalloc(&tickets_, tiles * sizeof(unsigned) + 1));
       FWHT_CUDA(cudaMemset(tickets_, 0, tiles * sizeof(unsigned) + 1));
       FWHT_CUDA(cudaDeviceSynchronize());
@@ -202,24 +219,25 @@ class SplitkPlan final : public LinearPlan {
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
-  bool one_stream_at_a_time() const override { return setup_.sums == Sums::ordered; }
+  bool one_stream_at_a_time() const override { return setup_.ending == Ending::ordered; }
 
-  LinearNumerics numerics() const override {
-    LinearNumerics numerics;
-    numerics.weights = LinearNumerics::Weights::rounded;
+  Numerics numerics() const override {
+    Numerics numerics = layer_numerics(problem());
+    Step& product = numerics.steps.back();
+    product.weights = WeightRounding::published;
     const auto blocks = static_cast<int>(problem().k / kRows);
-    numerics.chained = (blocks + setup_.splits - 1) / setup_.splits * (kRows / 16);
-    if (setup_.sums == Sums::atomic) {
-      numerics.sums = LinearNumerics::Sums::fp16_atomic;
-      numerics.splits = std::min(setup_.splits, blocks);  // the others add zero
-      numerics.deterministic = numerics.batch_invariant = false;
+    product.chained = (blocks + setup_.splits - 1) / setup_.splits * (kRows / 16);
+    if (setup_.ending == Ending::atomic) {
+      product.sums = Sums::atomic_f16;
+      product.parts = std::min(setup_.splits, blocks);  // the others add zero
+      numerics.promises.deterministic = numerics.promises.batch_invariant = false;
     }
     return numerics;
   }
 
   Settings settings() const override {
     return {{"splits", std::int64_t{setup_.splits}},
-            {"blocks", std::int64_t{grid_.x} * grid_.y * grid_.z},
+            {"blocks", grid_.blocks * grid_.layers * grid_.depth},
             {"threads", std::int64_t{kThreads}}};
   }
 
@@ -243,20 +261,15 @@ class SplitkPlan final : public LinearPlan {
                               static_cast<int>(p.k),
                               static_cast<int>(p.group_rows()),
                               view.lowest_zero};
-    if (setup_.sums == Sums::atomic) {
+    if (setup_.ending == Ending::atomic)
       FWHT_CUDA(cudaMemsetAsync(operands.y, 0, static_cast<std::size_t>(p.bytes_written()), stream));
-      splitk<Sums::atomic><<<grid_, kThreads, 0, stream>>>(arguments);
-    } else if (setup_.sums == Sums::ordered) {
-      splitk<Sums::ordered><<<grid_, kThreads, 0, stream>>>(arguments);
-    } else {
-      splitk<Sums::plain><<<grid_, kThreads, 0, stream>>>(arguments);
-    }
-    FWHT_CUDA(cudaGetLastError());
+    launch(kernel_, grid_, stream, arguments);
   }
 
   Setup setup_;
   GptqLayout layout_;
-  dim3 grid_;
+  void (*kernel_)(Arguments);
+  Grid grid_;
   float* partial_ = nullptr;
   unsigned* tickets_ = nullptr;
 };
@@ -264,19 +277,19 @@ class SplitkPlan final : public LinearPlan {
 }  // namespace
 
 std::unique_ptr<LinearPlan> make_data_parallel(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<SplitkPlan>(problem, Setup{1, Sums::plain});
+  return std::make_unique<SplitkPlan>(problem, Setup{1, Ending::plain});
 }
 std::unique_ptr<LinearPlan> make_split_4(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<SplitkPlan>(problem, Setup{4, Sums::atomic});
+  return std::make_unique<SplitkPlan>(problem, Setup{4, Ending::atomic});
 }
 std::unique_ptr<LinearPlan> make_split_8(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<SplitkPlan>(problem, Setup{8, Sums::atomic});
+  return std::make_unique<SplitkPlan>(problem, Setup{8, Ending::atomic});
 }
 std::unique_ptr<LinearPlan> make_split_16(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<SplitkPlan>(problem, Setup{16, Sums::atomic});
+  return std::make_unique<SplitkPlan>(problem, Setup{16, Ending::atomic});
 }
 std::unique_ptr<LinearPlan> make_f32(const LinearProblem& problem, const DeviceInfo&) {
-  return std::make_unique<SplitkPlan>(problem, Setup{4, Sums::ordered});
+  return std::make_unique<SplitkPlan>(problem, Setup{4, Ending::ordered});
 }
 
 }  // namespace fwht::linear::splitk

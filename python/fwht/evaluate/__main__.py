@@ -1,0 +1,11 @@
+"""python -m fwht.evaluate"""
+
+import sys
+
+try:
+    from .program import main
+except ModuleNotFoundError as error:
+    sys.exit(f'error: {error}; pip install "fwht[evaluate]" brings what is needed')
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""What `python -m fwht.evaluate` does: a table of formats and rotations, with a verdict for each format."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import lzma
+import math
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from .. import __version__, build_info
+from . import hooks, measure, rotate, schemes
+from .cost import cost
+from .measure import interval
+from .outliers import outliers
+
+DEMO = Path(__file__).with_name("tiny.tar.xz")
+BASELINES = ("plain", "folded")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.list:
+        for scheme in schemes.SCHEMES.values():
+            parts = {name: getattr(scheme, name) for name in ("weights", "inputs", "q", "k", "v") if getattr(scheme, name)}
+            print(f"{scheme.name:18} {', '.join(f'{name} {encoding}' for name, encoding in parts.items())}".rstrip())
+        return 0
+    if asked.demo == bool(asked.model):
+        parser.error("name a folder of a model, or --demo")
+    if not asked.demo and asked.text is None:
+        parser.error("--text FILE is missing: what the model is measured on")
+    try:
+        with _model_folder(asked) as (folder, text):
+            return evaluate(asked, folder, text)
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; what is measured is kept: {asked.output} goes on with the same command", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fwht.evaluate", description="Whether rotation helps a model in each format.")
+    parser.add_argument("model", nargs="?", type=Path, help="folder of a transformers checkpoint: llama, mistral, qwen2 or qwen3")
+    parser.add_argument("--demo", action="store_true", help="the small model that comes with the package; a minute on two cores")
+    parser.add_argument("--text", type=Path, help="UTF-8 text; documents apart by NUL")
+    parser.add_argument("--formats", help="names of schemes, or all (see --list)")
+    parser.add_argument("--rotations", help="plain, folded, rotated, R1,R2 written as r12, block32 (default: plain,folded,rotated)")
+    parser.add_argument("--tokens", type=int, help="of the text (default: 131072; --demo 4096)")
+    parser.add_argument("--length", type=int, help="tokens of a block (default: 2048; --demo 512)")
+    parser.add_argument("--batch", type=int, default=8, help="blocks at once")
+    parser.add_argument("--seed", type=int, default=0, help="of the random signs")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
+    parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
+    parser.add_argument("--outliers", action="store_true", help="outliers by layer, before and after rotation")
+    parser.add_argument("--output", type=Path, default=Path("evaluation"), help="folder of evaluation.json (default: evaluation)")
+    parser.add_argument("--save", type=Path, help="write the model with R1 and R2 folded in, as a checkpoint, and end")
+    parser.add_argument("--list", action="store_true", help="name the schemes and end")
+    return parser
+
+
+@contextlib.contextmanager
+def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
+    if not asked.demo:
+        if not (asked.model / "config.json").is_file():
+            raise ValueError(f"{asked.model} is no folder with a config.json")
+        yield asked.model, asked.text.read_text(encoding="utf8")
+        return
+    with tempfile.TemporaryDirectory() as work:
+        with lzma.open(DEMO) as packed, tarfile.open(fileobj=packed) as archive:
+            archive.extractall(work, filter="data")
+        # Text that is there wherever the package is: its own sources.
+        sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+        yield Path(work) / "tiny", "\0".join(path.read_text(encoding="utf8") for path in sources)
+
+
+def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
+    transformers.utils.logging.disable_progress_bar()
+    wanted = schemes.named(asked.formats) if asked.formats else schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT))
+    modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
+    rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
+    device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
+    dtype = asked.dtype or ("float16" if device == "cuda" else "float32")
+    tokens, length = asked.tokens or (4096 if asked.demo else 131072), asked.length or (512 if asked.demo else 2048)
+
+    def load() -> Any:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation=hooks.ATTENTION)
+        return model.to(device).eval()
+
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = load()
+    for rotation in rotations.values():
+        rotate.check(model, rotation)
+    if asked.save:
+        rotate.rotate_model(model, "R1,R2", seed=asked.seed).save_pretrained(asked.save)
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(asked.save)
+        print(f"{asked.save}: the same model with R1 and R2 in its weights")
+        return 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)
+    about = {
+        "model": "demo" if asked.demo else str(folder), "family": config.model_type, "blocks": len(blocks.blocks), "length": length,
+        "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
+        "fwht": __version__, "library": build_info(), "torch": torch.__version__, "transformers": transformers.__version__,
+    }  # fmt: skip
+    results = _Results(asked.output / "evaluation.json", about)
+    reference = measure.Reference(model, blocks, asked.batch)
+    if asked.outliers and "outliers" not in results.data:
+        results.add("outliers", outliers(model, measure.Text(blocks.blocks[:16], blocks.sha256), asked.batch))
+    del model
+    print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {math.exp(reference.loss.mean()):.3f}", flush=True)
+    results.add("loss", reference.loss.tolist())
+
+    todo = [(scheme, mode) for scheme in wanted for mode in modes if f"{scheme.name}|{mode}" not in results.rows]
+    begun = time.monotonic()
+    for done, (scheme, mode) in enumerate(todo):
+        left = (time.monotonic() - begun) / done * (len(todo) - done) if done else math.nan
+        _progress(f"{scheme.name}, {mode}: {done + 1} of {len(todo)}" + (f", {left:.0f} s left" if done else ""))
+        try:
+            candidate = load()
+            hooks.check(candidate, scheme)
+            rotate.rotate_model(candidate, rotations[mode])
+            results.put(scheme.name, mode, reference.measure(hooks.install(candidate, scheme, rotations[mode])))
+        except (ValueError, NotImplementedError) as error:
+            results.refuse(scheme.name, mode, str(error).removeprefix("fwht: "))
+        except torch.cuda.OutOfMemoryError as error:
+            results.refuse(scheme.name, mode, f"no memory: {str(error).split('. ')[0]}")
+        candidate = None
+    _progress("")
+    if asked.cost:
+        if device != "cuda":
+            raise ValueError("--cost times a GPU, and the device is the CPU")
+        results.add("cost", {str(count): cost(config, getattr(torch, dtype), count) for count in (1, 8, 2048)})
+    print(table(results.data, [scheme.name for scheme in wanted], modes))
+    print(f"\nall of it: {results.path}")
+    return 0
+
+
+class _Results:
+    """evaluation.json: written again after every row, and read back when the same question is asked again."""
+
+    def __init__(self, path: Path, about: dict[str, Any]):
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.data: dict[str, Any] = {"about": about, "rows": {}, "refused": {}}
+        if path.exists():
+            earlier = json.loads(path.read_text())
+            if earlier.get("about") != about:
+                differ = [key for key, value in about.items() if earlier.get("about", {}).get(key) != value]
+                raise ValueError(f"{path} is of another run ({', '.join(differ)} differ); name another --output")
+            self.data = earlier
+        else:
+            self.data["begun"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        return self.data["rows"]
+
+    def put(self, scheme: str, mode: str, blocks: np.ndarray) -> None:
+        self.rows[f"{scheme}|{mode}"] = {"loss": blocks[:, 0].tolist(), "kl": blocks[:, 1].tolist(), "same": blocks[:, 2].tolist()}
+        self._write()
+
+    def refuse(self, scheme: str, mode: str, reason: str) -> None:
+        self.data["refused"][f"{scheme}|{mode}"] = reason
+        self._write()
+
+    def add(self, name: str, value: Any) -> None:
+        self.data[name] = value
+        self._write()
+
+    def _write(self) -> None:
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(self.data, indent=1))
+        part.replace(self.path)
+
+
+def verdict(rows: dict[str, Any], scheme: str, mode: str) -> str:
+    """helps, hurts or no difference: the paired interval of the KL against the better of plain and folded."""
+    known = [np.array(rows[f"{scheme}|{base}"]["kl"]) for base in BASELINES if f"{scheme}|{base}" in rows]
+    if not known or scheme == "none":
+        return ""
+    low, high = interval(np.array(rows[f"{scheme}|{mode}"]["kl"]) - min(known, key=np.mean))
+    return "helps" if high < 0 else "hurts" if low > 0 else "no difference"
+
+
+def table(data: dict[str, Any], names: list[str], modes: list[str]) -> str:
+    """A row for each scheme and rotation: perplexity, KL in 1e-3 nats a token with its interval, same first choice, verdict."""
+    lines = [f"{'format':18} {'rotation':9} {'perplexity':>10} {'KL, 1e-3 nats [95 %]':>26} {'same first, %':>13}  verdict"]
+    for name in names:
+        for mode in modes:
+            key = f"{name}|{mode}"
+            if key in data["refused"]:
+                lines.append(f"{name:18} {mode:9} not measured: {data['refused'][key]}")
+            if key not in data["rows"]:
+                continue
+            row = {what: np.array(values) for what, values in data["rows"][key].items()}
+            low, high = interval(row["kl"])
+            kl = f"{1e3 * row['kl'].mean():.3f} [{1e3 * low:.3f}, {1e3 * high:.3f}]"
+            said = "" if mode in BASELINES else verdict(data["rows"], name, mode)
+            perplexity = math.exp(row["loss"].mean())
+            lines.append(f"{name:18} {mode:9} {perplexity:10.3f} {kl:>26} {100 * row['same'].mean():13.2f}  {said}".rstrip())
+    for tokens, times in data.get("cost", {}).items():
+        online = times["R3"] + times["R4"]
+        share = 100 * online / times["products"]
+        lines.append(f"{tokens} tokens: R3 {times['R3']:.2f} us, R4 {times['R4']:.2f} us a layer, {share:.1f} % of its matrix products")
+    return "\n".join(lines)
+
+
+def _progress(line: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+    elif line:
+        print(line, file=sys.stderr, flush=True)

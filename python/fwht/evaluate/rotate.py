@@ -1,0 +1,162 @@
+"""Rotations of a model's weights that leave its function as it is.
+
+Every weight is read once, changed in float64 and rounded once. R3 and R4 also act online: `hooks.py` installs that part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import operators
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+Map = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Which rotations a model has.
+
+    plain: not even the gains of the norms are folded. block: H_block in front of every linear layer, on every `block` inputs,
+    instead of R1, R2 and R4. seed: of the random signs of R1 and R4.
+    """
+
+    names: frozenset[str] = frozenset()
+    plain: bool = False
+    block: int = 0
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, text: str, seed: int = 0) -> Rotation:
+        """From "plain", "folded", "rotated" (all four), "R1,R2" (also "r12") or "block32". Raises ValueError with the forms."""
+        if text in ("plain", "folded"):
+            return cls(plain=text == "plain", seed=seed)
+        if text == "rotated":
+            return cls(frozenset(("R1", "R2", "R3", "R4")), seed=seed)
+        if re.fullmatch(r"block[1-9][0-9]*", text):
+            return cls(block=int(text[5:]), seed=seed)
+        if re.fullmatch(r"[rR]([1-4]+|[1-4]([,+][rR][1-4])+)", text):
+            return cls(frozenset(f"R{digit}" for digit in re.findall("[1-4]", text)), seed=seed)
+        raise ValueError(f"no rotation {text!r}; the forms are plain, folded, rotated, R1,R2 (or r12), and block32")
+
+    def mlp_signs(self, model: Any) -> operators.Signs:
+        return operators.random_signs(model.config.intermediate_size, 2 * self.seed + 1)
+
+
+def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int = 0) -> Any:
+    """Folds the gains of the norms and rotates the weights of a transformers model, in place. Needs transformers.
+
+    Args:
+        model: a causal language model of llama, mistral, qwen2 or qwen3, in any floating type. Tied embeddings are untied.
+        rotations: any of R1 to R4, as "R1,R2" or "rotated"; "folded" folds the gains alone. With R4 the last layer of each
+            MLP wants rotated inputs: `fwht.evaluate.hooks.install` gives them. R3 changes no weight.
+        seed: of the random signs of R1 and R4.
+
+    Returns: model, which computes the same function with R1 and R2, up to one rounding of every weight.
+
+    Raises ValueError for another family or a layer without an operator of its length; nothing is changed then.
+
+    Source: QuaRot (Ashkboos et al. 2024), SpinQuant (Liu et al. 2024).
+    """
+    rotation = Rotation.parse(rotations, seed) if isinstance(rotations, str) else rotations
+    check(model, rotation)
+    if rotation.plain:
+        return model
+    residual, values, mlp = _maps(model, rotation)
+    config, body = model.config, model.model
+    if config.tie_word_embeddings:
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        config.tie_word_embeddings = False
+    with torch.no_grad():
+        if residual:
+            _store(body.embed_tokens, residual(_double(body.embed_tokens.weight)))
+        _change(model.lm_head, gain=body.norm, inputs=residual)
+        for layer in body.layers:
+            attention, feed = layer.self_attn, layer.mlp
+            for linear in (attention.q_proj, attention.k_proj):
+                _change(linear, gain=layer.input_layernorm, inputs=residual)
+            _change(attention.v_proj, gain=layer.input_layernorm, inputs=residual, outputs=values)
+            _change(attention.o_proj, inputs=values, outputs=residual)
+            for linear in (feed.gate_proj, feed.up_proj):
+                _change(linear, gain=layer.post_attention_layernorm, inputs=residual)
+            _change(feed.down_proj, inputs=mlp, outputs=residual)
+            for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+                norm.weight.fill_(1)
+            if rotation.block:
+                for name in LINEARS:
+                    _change(getattr(attention if hasattr(attention, name) else feed, name), inputs=_by_heads(rotation.block))
+        body.norm.weight.fill_(1)
+    return model
+
+
+def check(model: Any, rotation: Rotation) -> None:
+    """Raises ValueError where this rotation of this model is not offered, with the reason."""
+    family = getattr(model.config, "model_type", None)
+    if family not in FAMILIES:
+        raise ValueError(f"models of the family {family!r} are not offered; {', '.join(FAMILIES)} are: others place gains, or fuse matrices, differently")
+    widths = {"hidden_size": "R1", "intermediate_size": "R4"}
+    for field, name in widths.items():
+        if name in rotation.names:
+            try:
+                operators.operator_for(getattr(model.config, field))
+            except ValueError as error:
+                raise ValueError(f"{name} rotates rows of {field}: {str(error).removeprefix('fwht: ')}") from error
+    head = head_length(model.config)
+    if rotation.names & {"R2", "R3"} and head & (head - 1):
+        raise ValueError(f"R2 and R3 rotate heads of 2^k elements; these have {head}")
+    if rotation.block:
+        for name, module in linears(model):
+            if module.in_features % rotation.block or rotation.block & (rotation.block - 1):
+                raise ValueError(f"block{rotation.block} does not divide the {module.in_features} inputs of {name} into rows of 2^k")
+
+
+def linears(model: Any) -> list[tuple[str, torch.nn.Linear]]:
+    """The layers that are quantized: all but embedding and head."""
+    return [(name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] in LINEARS]
+
+
+def head_length(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def _maps(model: Any, rotation: Rotation) -> tuple[Map | None, Map | None, Map | None]:
+    def signed(signs: operators.Signs) -> Map:
+        return lambda rows: operators.transform(rows, signs=signs)
+
+    residual = signed(operators.random_signs(model.config.hidden_size, 2 * rotation.seed)) if "R1" in rotation.names else None
+    mlp = signed(rotation.mlp_signs(model)) if "R4" in rotation.names else None
+    # One H for every head: grouped queries then need nothing more.
+    return residual, _by_heads(head_length(model.config)) if "R2" in rotation.names else None, mlp
+
+
+def _by_heads(length: int) -> Map:
+    return lambda rows: operators.transform(rows.reshape(*rows.shape[:-1], -1, length)).reshape(rows.shape)
+
+
+def _double(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.detach().to("cpu", torch.float64, copy=True)  # float64 kernels are on the host
+
+
+def _change(linear: Any, *, gain: Any = None, inputs: Map | None = None, outputs: Map | None = None) -> None:
+    """W becomes Q_out W diag(gain) Q_in^T, and b Q_out b."""
+    weight = _double(linear.weight)
+    if gain is not None:
+        weight *= _double(gain.weight)
+    if inputs:
+        weight = inputs(weight)
+    if outputs:
+        weight = outputs(weight.t().contiguous()).t()
+        if linear.bias is not None:
+            linear.bias.copy_(outputs(_double(linear.bias)))
+    _store(linear, weight)
+
+
+def _store(module: Any, weight: torch.Tensor) -> None:
+    module.weight.copy_(weight.to(module.weight.dtype))

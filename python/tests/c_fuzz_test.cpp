@@ -1,0 +1,395 @@
+// Random calls of the C interface, seeded: each is answered, or refused with a sentence, and touches nothing but
+// its arrays. These end at, or begin behind, a page that nobody may touch, and what lies between their rows stays
+// as it was. FWHT_FUZZ_SECONDS (default 30, of which this test takes a fifth) and FWHT_FUZZ_SEED (default 1); a
+// failure prints seed and number of its case.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fwht.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t number_from(const char* variable, std::uint64_t usual) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
+}
+
+std::mt19937_64 chance;
+
+std::size_t below(std::size_t count) {
+  return chance() % count;
+}
+
+bool calm = false;  // half of the cases ask for little that is strange
+
+bool rarely(std::size_t once_in) {
+  return !calm && below(once_in) == 0;
+}
+
+template <class Values>
+auto one_of(const Values& values) {
+  return values[below(std::size(values))];
+}
+
+/// Bytes between two pages that nobody may touch, at the end of theirs or at the start.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes) : bytes_(bytes) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    inside_ = (bytes + page - 1) / page * page;
+    length_ = inside_ + 2 * page;
+    void* all = mmap(nullptr, length_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) throw std::bad_alloc();
+    all_ = static_cast<unsigned char*>(all);
+    begin_ = all_ + page;
+    if (inside_ > 0) mprotect(begin_, inside_, PROT_READ | PROT_WRITE);
+    if (below(2) == 0) begin_ += inside_ - bytes;
+    for (std::size_t i = 0; i < bytes; ++i)
+      begin_[i] = static_cast<unsigned char>(chance() & 0x3F);  // small finite numbers in every dtype
+  }
+  ~Guarded() { munmap(all_, length_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  unsigned char* data() const { return begin_; }
+  std::vector<unsigned char> copy() const { return {begin_, begin_ + bytes_}; }
+
+ private:
+  std::size_t bytes_, inside_, length_;
+  unsigned char *all_, *begin_;
+};
+
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+const std::vector<std::int64_t> kSizes = {
+    0,  1,  2,   3,   4,  5,  8,       12,       16,       20,       24,       32,       48,
+    64, 96, 128, 256, -1, -8, 1 << 30, 1L << 40, 1L << 48, 1L << 60, 1L << 62, kLargest, -kLargest - 1,
+    7,  28, 512, 1024};
+const std::vector<std::string> kOperators = {
+    "",           "",         "",     "8",           "12",     "12x2",        "28x4",
+    "signs+12x4", "64+signs", "d3x8", "2xd4t+signs", "428tx2", "d4294967296", "1099511627776x2",
+    "0",          "x",        "12x",  "-4",          "\xff",   "d1x2"};
+const std::vector<std::string> kEncodings = {"",
+                                             "",
+                                             "e4m3:row",
+                                             "e4m3:tensor",
+                                             "e4m3:32",
+                                             "e4m3:16,ue8m0,mn,deepgemm",
+                                             "e4m3:8,ue8m0,packed,deepgemm",
+                                             "int8:row",
+                                             "int8:row,t64",
+                                             "int4:row",
+                                             "int4:row,quarot",
+                                             "mxfp8",
+                                             "mxfp8:128x4",
+                                             "mxfp4:even",
+                                             "nvfp4:128x4",
+                                             "e4m3:tensor,vllm_static",
+                                             "int8:1/f32",
+                                             "int8:4611686018427387904",
+                                             "int8:row,t9223372036854775807",
+                                             "mxfp8:",
+                                             ":",
+                                             "e4m3:row,\xc3",
+                                             "int8:8,t32"};
+
+std::string changed(std::string text) {
+  if (!rarely(4)) return text;
+  const std::size_t at = below(text.size() + 1);
+  if (below(2) == 0)
+    text.insert(at, 1, static_cast<char>(1 + below(255)));
+  else
+    text.erase(at, 1 + below(3));
+  return text;
+}
+
+std::int64_t small_or_strange() {
+  return rarely(6) ? one_of(kSizes) : one_of(std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 16, 17});
+}
+
+bool is_utf8(const std::string& text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xC2 ? 0
+                               : lead < 0xE0 ? 2
+                               : lead < 0xF0 ? 3
+                               : lead < 0xF5 ? 4
+                                             : 0;
+    if (length == 0 || text.size() - i < length) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::uint64_t done = 0;  // transforms and layers that were executed
+
+/// OK, or a status with a sentence.
+bool judged(fwht_status status) {
+  const std::string sentence = fwht_last_error();
+  EXPECT_TRUE(status >= FWHT_OK && status <= FWHT_FAILED) << status;
+  if (status != FWHT_OK) {
+    EXPECT_FALSE(sentence.empty());
+    EXPECT_TRUE(is_utf8(sentence)) << sentence;
+    // The host has memory for what these cases may ask for; without CUDA a device fails.
+    EXPECT_TRUE(status != FWHT_FAILED || sentence.find("CUDA") != std::string::npos) << sentence;
+  }
+  return status == FWHT_OK;
+}
+
+std::int64_t member(const std::string& json, const std::string& name) {
+  const std::size_t at = json.find("\"" + name + "\": ");
+  return at == std::string::npos ? -1 : std::strtoll(json.c_str() + at + name.size() + 4, nullptr, 10);
+}
+
+std::size_t size_of(std::int32_t dtype) {
+  return dtype == FWHT_F64 ? 8 : dtype == FWHT_F32 ? 4 : 2;
+}
+
+/// Bytes outside the `rows` rows of `row` bytes each that begin at multiples of `stride` are as before.
+void expect_gaps_kept(const std::vector<unsigned char>& before, const std::vector<unsigned char>& after,
+                      std::size_t stride, std::size_t row) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (i % stride >= row) {
+      ASSERT_EQ(before[i], after[i]) << "byte " << i << " between the rows";
+    }
+  }
+}
+
+void a_transform() {
+  fwht_problem problem = FWHT_PROBLEM_INIT;
+  const std::string op = changed(one_of(kOperators)), encoding = changed(one_of(kEncodings));
+  const std::string variant =
+      changed(one_of(std::vector<std::string>{"cpu", "cpu", "cpu", "cpu_f64", "auto", "wgmma", ""}));
+  problem.n = rarely(3) ? one_of(kSizes) : std::int64_t{1} << below(10);
+  problem.rows = small_or_strange();
+  problem.scale = one_of(std::vector<double>{0.0, 1.0, 0.5, -2.0});
+  if (rarely(4)) problem.scale = one_of(std::vector<double>{1e300, std::nan(""), HUGE_VAL, 1e-320});
+  problem.dtype = static_cast<std::int32_t>(rarely(10) ? chance() : below(calm ? 4 : 5));
+  problem.placement = static_cast<std::int32_t>(rarely(10) ? chance() : below(2));
+  if (below(3) == 0)
+    problem.in_stride = problem.n < 1024 ? problem.n + static_cast<std::int64_t>(below(20)) : one_of(kSizes);
+  if (below(3) == 0) problem.out_stride = below(2) == 0 ? problem.in_stride : one_of(kSizes);
+  problem.flags = static_cast<std::uint32_t>(
+      rarely(10) ? chance() : one_of(std::vector<std::uint32_t>{0, 0, 1, 2, 8, 9}));
+  problem.threads = static_cast<std::int32_t>(rarely(8) ? chance() : below(3));
+  if (!op.empty()) {
+    problem.op_text = op.c_str();
+    const char* about = fwht_operator_info_json(op.c_str());
+    if (about != nullptr && !rarely(8)) problem.n = below(2) == 0 ? 0 : member(about, "n");
+  }
+  if (!encoding.empty()) {
+    problem.encoding = encoding.c_str();
+    if (!rarely(8)) problem.placement = FWHT_OUT_OF_PLACE;
+  }
+  if (rarely(20)) problem.struct_size = below(6000);
+  if (problem.struct_size > sizeof problem) problem.struct_size = sizeof problem;
+  const char* name = below(3) == 0 ? variant.c_str() : nullptr;
+  const std::int32_t device =
+      below(20) == 0 ? one_of(std::vector<std::int32_t>{-3, 64, 1000, INT32_MIN, INT32_MAX}) : FWHT_HOST;
+  if (!judged(fwht_supports(&problem, name, device))) return;
+
+  // It is supported, so its sizes are sound: as much memory as the header says, where that is not too much.
+  const std::string about = op.empty() || problem.struct_size < offsetof(fwht_problem, encoding)
+                                ? ""
+                                : fwht_operator_info_json(op.c_str());
+  const std::int64_t n = about.empty() ? problem.n : member(about, "n");
+  const bool encoded = !encoding.empty() && problem.struct_size >= sizeof problem,
+             in_place = problem.placement == FWHT_IN_PLACE;
+  const bool strides = problem.struct_size >= offsetof(fwht_problem, flags);
+  const std::int64_t in_stride = strides && problem.in_stride != 0 ? problem.in_stride : n;
+  const std::int64_t out_stride = strides && problem.out_stride != 0 ? problem.out_stride
+                                  : in_place                         ? in_stride
+                                                                     : n;
+  if (static_cast<double>(problem.rows) * static_cast<double>(std::max(in_stride, out_stride)) > 1 << 18 ||
+      n > 1 << 14)
+    return;
+  const std::size_t size = size_of(problem.dtype);
+  std::size_t out_row = static_cast<std::size_t>(n) * size,
+              out_step = static_cast<std::size_t>(out_stride) * size, scales_bytes = 0;
+  bool number = false;
+  if (encoded) {
+    const char* json = fwht_encoding_info_json(encoding.c_str(), n, problem.rows);
+    ASSERT_NE(json, nullptr) << fwht_last_error();
+    out_row = static_cast<std::size_t>(n * member(json, "code_bits")) / 8;
+    out_step = static_cast<std::size_t>(out_stride * member(json, "code_bits")) / 8;
+    scales_bytes = static_cast<std::size_t>(member(json, "scale_bytes"));
+    number = std::string(json).find("\"needs_tensor_scale\": true") != std::string::npos;
+    if (scales_bytes > 1 << 20 || n == 1) return;
+  }
+  const auto rows = static_cast<std::size_t>(problem.rows);
+  const auto span = [rows](std::size_t step, std::size_t row) {
+    return rows == 0 ? 0 : (rows - 1) * step + row;
+  };
+  const Guarded in(span(static_cast<std::size_t>(in_stride) * size, static_cast<std::size_t>(n) * size)),
+      apart(span(out_step, out_row));
+  const Guarded& out = in_place ? in : apart;
+  const Guarded signs(static_cast<std::size_t>((n + 31) / 32 * 4));
+  const Guarded dense(static_cast<std::size_t>(std::max<std::int64_t>(member(about, "dense_entries"), 0)) *
+                      size);
+  const Guarded scales((scales_bytes + 15) / 16 * 16);  // its start must be a multiple of 16
+  const auto in_before = in.copy(), out_before = out.copy();
+  fwht_operands operands = FWHT_OPERANDS_INIT;
+  operands.in = in.data();
+  operands.out = out.data();
+  if (about.find("\"signs\": \"none\"") == std::string::npos && !about.empty()) operands.signs = signs.data();
+  if (member(about, "dense_entries") > 0) operands.dense = dense.data();
+  if (scales_bytes > 0) operands.scales = scales.data();
+  operands.scales_bytes = static_cast<std::int64_t>(below(2) == 0 ? scales_bytes : 0);
+  if (number) operands.tensor_scale = 3.0;
+  switch (below(calm ? 64 : 16)) {
+    case 0:
+      operands.in = nullptr;
+      break;
+    case 1:
+      operands.out = nullptr;
+      break;
+    case 2:
+      operands.signs = nullptr;
+      break;
+    case 3:
+      operands.scales = below(2) == 0 ? nullptr : scales.data() + 1;
+      break;
+    case 4:
+      operands.scales_bytes = one_of(kSizes);
+      break;
+    case 5:
+      operands.tensor_scale = one_of(std::vector<double>{-1.0, std::nan(""), 1e300, 0.0});
+      break;
+    case 6:
+      operands.dense = in_place || rows == 0 ? nullptr : out.data();
+      break;
+    default:
+      break;
+  }
+  fwht_plan* plan = nullptr;
+  switch (below(4)) {
+    case 0:
+      if (problem.op_text == nullptr && !encoded) {
+        done += judged(fwht_transform(&problem, name, operands.in, operands.out, device, nullptr));
+        break;
+      }
+      [[fallthrough]];
+    case 1:
+      done += judged(fwht_transform_operands(&problem, name, &operands, device, nullptr));
+      break;
+    default:
+      if (judged((below(2) == 0 ? fwht_plan_create : fwht_plan_kept)(&problem, name, device, &plan))) {
+        EXPECT_EQ(fwht_plan_info_json(plan)[0], '{');
+        done += judged(fwht_plan_execute_operands(plan, &operands, nullptr));
+      }
+      fwht_plan_destroy(plan);
+  }
+  if (rows == 0) return;
+  expect_gaps_kept(out_before, out.copy(), out_step, out_row);
+  if (!in_place) {
+    EXPECT_EQ(in.copy(), in_before);
+  }
+}
+
+void a_text() {
+  const std::string op = changed(one_of(kOperators)), encoding = changed(one_of(kEncodings));
+  const std::int64_t n = one_of(kSizes), rows = one_of(kSizes);
+  for (const char* answer : {fwht_operator_transposed(op.c_str()), fwht_operator_info_json(op.c_str()),
+                             fwht_operator_for(n), fwht_encoding_info_json(encoding.c_str(), n, rows)}) {
+    if (answer == nullptr) judged(FWHT_BAD_REQUEST);
+  }
+  const char* json = fwht_encoding_info_json(encoding.c_str(), n, rows);
+  if (json == nullptr) return;
+  for (const char* name : {"token", "scale_rows", "scale_columns", "scale_bytes"})
+    EXPECT_GE(member(json, name), 0) << encoding << " " << n << " " << rows << ": " << json;
+}
+
+void a_layer() {
+  fwht_linear_problem problem = FWHT_LINEAR_PROBLEM_INIT;
+  const auto size = [] {
+    return below(8) == 0 ? one_of(kSizes) : 8 * static_cast<std::int64_t>(1 + below(20));
+  };
+  problem.m = small_or_strange();
+  problem.n = size();
+  problem.k = below(2) == 0 ? 32 * static_cast<std::int64_t>(1 + below(8)) : size();
+  problem.group = one_of(std::vector<std::int64_t>{32, 64, -1, 128, 0, -2, kLargest});
+  problem.dtype = static_cast<std::int32_t>(below(3));
+  problem.zero_points = static_cast<std::int32_t>(rarely(10) ? chance() : below(3));
+  problem.rotation = below(3) == 0 ? one_of(std::vector<std::int64_t>{-1, 2, 32, 64, 3, -8, kLargest}) : 0;
+  problem.flags =
+      rarely(10) ? static_cast<std::uint32_t>(chance()) : one_of(std::vector<std::uint32_t>{0, 0, 4, 6});
+  fwht_linear_plan* plan = nullptr;
+  if (problem.m > 64 || !judged(fwht_linear_supports(&problem, nullptr, FWHT_HOST))) return;
+  if (problem.n * problem.k > 1 << 18 ||
+      !judged(fwht_linear_plan_create(&problem, nullptr, FWHT_HOST, &plan)))
+    return;
+  const std::int64_t groups = problem.group == -1 ? 1 : problem.k / problem.group,
+                     bytes = member(fwht_linear_plan_info_json(plan), "packed_bytes");
+  const auto count = [](std::int64_t entries, std::size_t each) {
+    return static_cast<std::size_t>(entries) * each;
+  };
+  const Guarded qweight(count(problem.k / 8 * problem.n, 4)), qzeros(count(groups * (problem.n / 8), 4)),
+      scales(count(groups * problem.n, 2)), g_idx(count(problem.k, 4)),
+      sorted(count(problem.k / 8 * problem.n, 4)), order(count(problem.k, 4));
+  const Guarded packed(count(bytes, 1)), x(count(problem.m * problem.k, 2)),
+      y(count(problem.m * problem.n, 2));
+  auto* const index = reinterpret_cast<std::int32_t*>(g_idx.data());
+  for (std::int64_t i = 0; i < problem.k; ++i)
+    index[i] = static_cast<std::int32_t>(i % groups);
+  if (below(6) == 0) index[below(static_cast<std::size_t>(problem.k))] = static_cast<std::int32_t>(chance());
+  fwht_gptq_weights weights = FWHT_GPTQ_WEIGHTS_INIT;
+  const auto at = [](const Guarded& memory) { return reinterpret_cast<const std::uint32_t*>(memory.data()); };
+  weights.qweight = at(qweight);
+  weights.qzeros = problem.zero_points == FWHT_ZERO_POINTS_SYMMETRIC || below(10) == 0 ? nullptr : at(qzeros);
+  weights.scales = reinterpret_cast<const std::uint16_t*>(scales.data());
+  if ((problem.flags & FWHT_ACT_ORDER) != 0 || below(8) == 0) weights.g_idx = index;
+  judged(fwht_gptq_sort_rows(&problem, &weights, reinterpret_cast<std::uint32_t*>(sorted.data()),
+                             reinterpret_cast<std::int32_t*>(order.data())));
+  const bool ready =
+      judged(fwht_linear_plan_pack(plan, &weights, packed.data(), below(10) == 0 ? one_of(kSizes) : bytes));
+  const auto before = x.copy();
+  if (ready) done += judged(fwht_linear_plan_execute(plan, x.data(), packed.data(), y.data(), nullptr));
+  judged(fwht_linear_plan_execute(plan, nullptr, packed.data(), y.data(), nullptr));
+  EXPECT_EQ(x.copy(), before);
+  fwht_linear_plan_destroy(plan);
+}
+
+TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
+  const std::uint64_t seed = number_from("FWHT_FUZZ_SEED", 1);
+  const Clock::time_point end =
+      Clock::now() + std::chrono::milliseconds(200 * number_from("FWHT_FUZZ_SECONDS", 30));
+  std::uint64_t number = 0;
+  for (; (number < 500 || Clock::now() < end) && !HasFailure(); ++number) {
+    chance.seed(seed * 1000003 + number);
+    calm = below(2) == 0;
+    switch (below(4)) {
+      case 0:
+        a_text();
+        break;
+      case 1:
+        a_layer();
+        break;
+      default:
+        a_transform();
+    }
+    if (HasFailure()) ADD_FAILURE() << "FWHT_FUZZ_SEED=" << seed << ", case " << number;
+  }
+  EXPECT_GE(done, number / 20);  // cases that are all refused would show little
+  std::cout << number << " cases, " << done << " transforms and layers executed\n";
+}
+
+}  // namespace

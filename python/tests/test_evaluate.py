@@ -1,0 +1,154 @@
+"""A model end to end: rotations keep its function, the demo shows the known effects, bad input is one sentence, runs resume."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", minversion="5")
+
+import fwht.evaluate  # noqa: E402
+from fwht.evaluate import hooks, measure, program, rotate, schemes  # noqa: E402
+
+FAMILIES = {
+    "llama": (transformers.LlamaConfig, {"head_dim": 32}),
+    "mistral": (transformers.MistralConfig, {"head_dim": 32, "sliding_window": 16}),
+    "qwen2": (transformers.Qwen2Config, {"hidden_size": 128}),
+    "qwen3": (transformers.Qwen3Config, {"head_dim": 32}),
+}
+ROTATIONS = ("plain", "folded", "R1", "R2", "R3", "R4", "rotated", "block32")
+
+
+def model_of(family, tied=False, **more):
+    kind, own = FAMILIES[family]
+    shape = {"vocab_size": 96, "hidden_size": 96, "intermediate_size": 224, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0}  # fmt: skip
+    torch.manual_seed(0)
+    config = kind(**(shape | own | more), tie_word_embeddings=tied)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=hooks.ATTENTION).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # gains and biases that matter
+            parameter.mul_(5) if parameter.ndim == 2 else parameter.add_(0.3 * torch.randn_like(parameter))
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):  # transformers forms it in float32 whatever the dtype
+            module.forward = functools.partial(_norm, module)
+    return model
+
+
+def _norm(module, x):
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], module.weight, module.variance_epsilon)
+
+
+def turned(model, text, scheme="none"):
+    rotation = rotate.Rotation.parse(text)
+    return hooks.install(rotate.rotate_model(model, rotation), schemes.SCHEMES[scheme], rotation)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rotations_keep_the_function(family, tied):
+    ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        model = model_of(family, tied)
+        expected = model(ids, use_cache=False).logits
+        model.set_attn_implementation("sdpa")
+        assert torch.equal(model(ids, use_cache=False).logits, expected)
+        for text in ROTATIONS:
+            rotated = turned(model_of(family, tied), text)
+            got = rotated(ids, use_cache=False).logits
+            assert (got - expected).norm() <= 1e-12 * expected.norm(), text
+            weights = [a.equal(b) for a, b in zip(rotated.parameters(), model.parameters(), strict=False)]
+            assert all(weights) == (text in ("plain",)), text  # the rotation did something
+
+
+def test_a_rotated_model_is_not_the_same_in_a_format():
+    ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        rows = {text: turned(model_of("llama").float(), text, "w4a4-int4")(ids, use_cache=False).logits for text in ("folded", "rotated")}
+    assert not torch.allclose(rows["folded"], rows["rotated"], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: rotate.Rotation.parse("R5"), "no rotation 'R5'"),
+        (lambda: schemes.named("kv5"), "no scheme 'kv5'"),
+        (lambda: fwht.evaluate.rotate_model(model_of("llama", intermediate_size=2 * 1013), "R4"), "R4 rotates rows of intermediate_size"),
+        (lambda: fwht.evaluate.rotate_model(model_of("llama", head_dim=24), "R2"), "these have 24"),
+        (lambda: rotate.check(model_of("qwen2", intermediate_size=200), rotate.Rotation.parse("block32")), "does not divide the 200 inputs"),
+        (lambda: hooks.check(model_of("llama"), schemes.SCHEMES["w4a16"]), "128"),
+    ],
+)
+def test_refusals(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_another_family_is_refused_and_nothing_changed():
+    config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=64)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(ValueError, match="'gpt2'"):
+        fwht.evaluate.rotate_model(model)
+    assert all(a.equal(b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_texts_that_do_not_fit():
+    class Tokenizer:
+        bos_token_id = None
+
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": [ord(c) for c in text]}
+
+    with pytest.raises(ValueError, match="the text has 3 tokens"):
+        measure.blocks_of(Tokenizer(), "abc", 8, 64, 128)
+    with pytest.raises(ValueError, match="token 122, but the model has a vocabulary of 100"):
+        measure.blocks_of(Tokenizer(), "z" * 64, 8, 64, 100)
+    text = measure.blocks_of(Tokenizer(), "ab\0" * 3 + "c" * 20, 4, 16, 128)
+    assert text.blocks.shape == (4, 4)
+
+
+def test_a_verdict_needs_an_interval_on_one_side():
+    base = np.full(50, 1.0) + np.linspace(-0.1, 0.1, 50)
+    kls = {"plain": base + 1, "folded": base, "a": base * 0.9, "b": base + 0.01, "c": base[::-1]}
+    rows = {f"x|{mode}": {"kl": list(kl)} for mode, kl in kls.items()}
+    assert [program.verdict(rows, "x", mode) for mode in "abc"] == ["helps", "hurts", "no difference"]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    output = tmp_path_factory.mktemp("evaluation")
+    assert program.main(["--demo", "--output", str(output)]) == 0
+    return output
+
+
+def test_the_demo_shows_the_known_effects(demo):
+    data = json.loads((demo / "evaluation.json").read_text())
+    kl = {key: np.mean(row["kl"]) for key, row in data["rows"].items()}
+    assert kl["none|rotated"] < 1e-6
+    ratio = {name: kl[f"{name}|rotated"] / kl[f"{name}|folded"] for name in schemes.DEMO if name != "none"}
+    for name, most in {"fp8-attention": 0.6, "kv4": 0.6, "w8a8-int8": 0.4, "w4a4-int4": 0.6}.items():
+        assert 0.05 < ratio[name] < most, (name, ratio)
+        assert program.verdict(data["rows"], name, "rotated") == "helps"
+    assert program.verdict(data["rows"], "w4a4-nvfp4", "rotated") != "helps", ratio
+    assert data["refused"] == {} and data["about"]["text_sha256"]
+
+
+def test_a_run_goes_on_where_it_was(demo, capsys):
+    path = demo / "evaluation.json"
+    data = json.loads(path.read_text())
+    del data["rows"]["kv4|rotated"]
+    path.write_text(json.dumps(data))
+    assert program.main(["--demo", "--output", str(demo)]) == 0
+    assert capsys.readouterr().err.strip() == "kv4, rotated: 1 of 1"
+    assert program.main(["--demo", "--seed", "1", "--output", str(demo)]) == 2
+    assert "is of another run (seed differ)" in capsys.readouterr().err
+
+
+def test_bad_arguments(tmp_path, capsys):
+    assert program.main([str(tmp_path), "--text", str(tmp_path / "none")]) == 2
+    assert "is no folder with a config.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        program.main([])

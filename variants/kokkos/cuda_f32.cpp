@@ -1,4 +1,0 @@
-#include "variants/kokkos/cuda_plan.hpp"
-
-template std::unique_ptr<fwht::Plan> fwht::kokkos::cuda_plan<fwht::Dtype::f32>(const fwht::Problem&,
-                                                                               const fwht::DeviceInfo&);
