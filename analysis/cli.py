@@ -188,7 +188,21 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
     print(f"A {base.newest.name}\nB {other.newest.name}\nspeed-up = time A / time B, above 1: B is faster\n")
     if base.name != other.name:
         print(f"different devices: A is {base.name}, B is {other.name}; compare fractions, not times\n")
-    columns = ["variant", "picked", "operator", "encoding", "dtype", "rows", "placement", "mode", "time_us_a", "time_us_b", "speedup", "fraction_ratio", "verdict"]
+    columns = [
+        "variant",
+        "picked",
+        "operator",
+        "encoding",
+        "dtype",
+        "rows",
+        "placement",
+        "mode",
+        "time_us_a",
+        "time_us_b",
+        "speedup",
+        "fraction_ratio",
+        "verdict",
+    ]
     if every:
         print(both[columns].round(4).to_string(index=False), end="\n\n")
     print(tables.compare_summary(both).round(4).to_string(index=False))

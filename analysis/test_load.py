@@ -6,7 +6,9 @@ import io
 import json
 import os
 import random
+import shutil
 import subprocess
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -678,3 +680,86 @@ def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, colum
         )
     if name != "results.csv":
         load_folder(folder)
+
+
+OTHERS: tuple[Any, ...] = (..., None, True, 1.0, 2, "x", [], {}, "")
+
+
+def damages(base):
+    """What may be wrong with a folder: a name and a function that does it, for every key of context.json and every field of a row."""
+
+    def in_context(place, value):
+        def change(folder):
+            context = json.loads((folder / "context.json").read_text())
+            *above, key = place.split(".")
+            entry = context[above[0]] if above else context
+            entry.pop(key, None) if value is ... else entry.update({key: value})
+            (folder / "context.json").write_text(json.dumps(context))
+
+        return change
+
+    def in_row(name, column, text):
+        def change(folder):
+            rows = list(csv.reader((folder / name).open(newline="")))
+            rows[1][rows[0].index(column)] = text
+            with (folder / name).open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(rows)
+
+        return change
+
+    def in_bytes(name, edit):
+        return lambda folder: (folder / name).write_bytes(edit((folder / name).read_bytes()))
+
+    def not_a_file(name, make):
+        def change(folder):
+            (folder / name).unlink()
+            make(folder / name)
+
+        return change
+
+    keys = [*json.loads((base / "context.json").read_text()), "host.name", "host.threads", "host.memory_bytes", "device.present"]
+    for place in keys:
+        yield from ((f"{place} = {value!r}", in_context(place, value)) for value in OTHERS)
+    for name in ("results.csv", "limits.csv"):
+        columns = next(csv.reader((base / name).open(newline="")))
+        yield from (
+            (f"{name}: {c} = {text!r}", in_row(name, c, text)) for c in columns for text in ("", "x", "-1", "0", "1e400", "nan", "inf", "1.5", "a\x01b")
+        )
+    edits = {"carriage returns": lambda b: b.replace(b"\n", b"\r\n"), "a zero byte": lambda b: b + b"\0\n", "a blank line": lambda b: b + b"\n",
+             "a byte order mark": lambda b: b"\xef\xbb\xbf" + b, "no UTF-8": lambda b: b + b"\xff\n", "a quote": lambda b: b.replace(b",", b',"', 1),
+             "a field less": lambda b: b.rstrip(b"\n").rsplit(b",", 1)[0] + b"\n", "half a line": lambda b: b[:-3], "nothing": lambda b: b"",
+             "every row twice": lambda b: b + b.split(b"\n", 1)[1]}  # fmt: skip
+    for name in ("results.csv", "limits.csv", "unsupported.csv", "context.json"):
+        yield from ((f"{name}: {what}", in_bytes(name, edit)) for what, edit in edits.items())
+        for what, make in (("a link to itself", lambda f: f.symlink_to(f.name)), ("a FIFO", os.mkfifo), ("a folder", os.mkdir), ("absent", lambda f: None)):
+            yield f"{name}: {what}", not_a_file(name, make)
+
+
+def test_programs_and_analysis_agree_on_every_folder(tmp_path):
+    """What the sweep goes on with, analysis reads, before or after it; what analysis reads, the sweep goes on with. FWHT_DAMAGES: how many."""
+    program = os.environ.get("FWHT_SWEEP_PROGRAM", "")
+    if not program:
+        pytest.skip("FWHT_SWEEP_PROGRAM names no fwht_sweep; ctest sets it")
+    base, folder = tmp_path / "base", tmp_path / "run"
+    command = [program, "--variant", "cpu", "--problem", "f32/n16/r4"]
+    subprocess.run([*command, "--output", str(base)], check=True, capture_output=True)
+    edit_context(base, files=..., complete=False)  # a finished folder is held to its hashes
+    cases = list(damages(base))
+    apart = []
+
+    def why(**allowed):
+        try:
+            return load_folder(folder, allow_dirty=True, **allowed) and ""
+        except ResultsError as error:
+            return str(error)
+
+    for name, change in random.Random(1).sample(cases, min(len(cases), int(os.environ.get("FWHT_DAMAGES", "60")))):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(base, folder)
+        change(folder)
+        before = why(allow_incomplete=True)
+        done = subprocess.run([*command, "--resume", str(folder)], capture_output=True, text=True, timeout=60)
+        after = why() if done.returncode == 0 else before
+        if done.returncode not in (0, 2) or bool(after) != (done.returncode != 0):
+            apart.append((name, before, after, done.returncode, done.stderr[-200:]))
+    assert apart == []
