@@ -495,21 +495,6 @@ def test_rotate_linear_refuses_before_it_changes_anything():
     assert all(torch.equal(linear.state_dict()[key], before[key]) for key in before)
 
 
-@devices
-@pytest.mark.parametrize("n", [1, 2, 3, 12, 137, 1024])
-def test_the_published_librarys_padding(device, n):
-    from fwht.compat.fast_hadamard_transform import hadamard_transform, hadamard_transform_ref
-
-    length = max(2, 1 << (n - 1).bit_length())
-    x = integers(4, n, device=device).requires_grad_()
-    y = hadamard_transform(x, 0.5)
-    h = torch.from_numpy(hadamard(length)[:n, :n]).float().to(device) * 0.5
-    assert y.shape == x.shape and y.is_contiguous() and torch.equal(y, x.detach() @ h)
-    assert torch.equal(hadamard_transform_ref(x, 0.5), y)
-    (grad,) = torch.autograd.grad(y.sum(), x)
-    assert torch.equal(grad, torch.ones_like(y) @ h)
-
-
 # --- CUDA ------------------------------------------------------------------------------------------------------------
 
 
