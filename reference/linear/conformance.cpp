@@ -357,8 +357,8 @@ LinearResult LinearRun::execute(const LinearProblem& problem, const GptqWeights&
   Buffer workspace(memory, static_cast<std::size_t>(made->workspace_bytes()));
   workspace.poison(poison);
   if (made->one_stream_at_a_time()) fail(fmt::format("{}: owns what it changes", to_string(problem)));
-  made->execute({x_buffer.data(), weight_buffer.data(), y_buffer.data(), workspace.data(),
-                 made->workspace_bytes()});
+  made->execute(
+      {x_buffer.data(), weight_buffer.data(), y_buffer.data(), workspace.data(), made->workspace_bytes()});
   synchronize(memory);
   const auto content = [](const Buffer& buffer) {
     Bytes bytes(buffer.bytes());

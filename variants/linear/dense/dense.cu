@@ -106,8 +106,8 @@ class DequantizeFirstPlan final : public LinearPlan {
     void* const workspace = take_part(operands, product_.workspace_bytes());
     const GptqView view(p, operands.weights);
     launch(p.dtype == Dtype::f16 ? dequantize<Dtype::f16> : dequantize<Dtype::bf16>,
-           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view,
-           weights, static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
+           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view, weights,
+           static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
     product_.enqueue(operands.x, weights, operands.y, workspace, stream);
   }
 
