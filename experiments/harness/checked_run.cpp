@@ -190,6 +190,9 @@ Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass inp
   Problem period = problem;
   period.placement = Placement::in_place;  // makes no difference to the truth, nor does the encoding
   period.encoding = {};
+  period.prologue = {};  // who executes them prepares the rows
+  period.paging = {};
+  if (period.op.has_signs()) period.op = Operator(period.op.factors());
   period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
     return same_rows(truth, period, input_class, seed);
