@@ -283,7 +283,6 @@ def test_torch_dynamic_shapes_compile_once(device):
     assert len(graphs) == 1 and sum("gptq_linear" in name for name in graphs[0]) == 1
 
 
-@needs_torch
 @devices
 def test_torch_bad_input(device):
     given, _ = layer()
