@@ -60,7 +60,7 @@ std::vector<Prepared> parse_prepared(std::string_view text) {
   return all;
 }
 
-struct Block {
+struct GridBlock {
   int line = 0;
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
@@ -221,7 +221,7 @@ std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view w
 Grid parse_grid(std::string name, std::string_view text) {
   Grid grid{std::move(name), std::string(text), {}};
   std::set<std::string> seen;
-  Block block;
+  GridBlock block;
   int line_number = 0, at = 0;
   const auto close = [&] {
     if (block.line == 0) return;
@@ -239,7 +239,7 @@ Grid parse_grid(std::string name, std::string_view text) {
       if (content.front() == '[') {
         if (content.back() != ']') throw BadRequest(fmt::format("'{}' lacks its ]", content));
         close();
-        block = Block{};
+        block = GridBlock{};
         block.line = line_number;
         continue;
       }
