@@ -310,7 +310,7 @@ def quantize_rows(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     key = None
     grad = x.requires_grad and _is_grad_enabled()
-    plain = prologue is quantize.NO_PROLOGUE
+    plain = prologue[0] is None
     if plain and not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
         entry = calls.known(key, x, signs, dense)
