@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -201,8 +202,5 @@ def _written(tensors: GptqTensors, kind: str) -> tuple:
 
 
 def _save_file(tensors: dict[str, Any], path: Path) -> None:
-    if _is_torch(next(iter(tensors.values()))):
-        from safetensors.torch import save_file
-    else:
-        from safetensors.numpy import save_file
-    save_file(tensors, path, metadata={"format": "pt"})
+    kind = "torch" if _is_torch(next(iter(tensors.values()))) else "numpy"
+    importlib.import_module(f"safetensors.{kind}").save_file(tensors, path, metadata={"format": "pt"})
