@@ -64,14 +64,19 @@ def _places(given: Any) -> dict[str, Path]:
         return dict.fromkeys(file.keys(), path)
 
 
+def config_of(given: Any) -> dict[str, Any]:
+    """The quantization configuration beside a file or in a folder; empty where there is none."""
+    folder = Path(given) if Path(given).is_dir() else Path(given).parent
+    if (folder / _CONFIG).exists():
+        return _json(folder / _CONFIG)
+    if (folder / "config.json").exists():
+        return _json(folder / "config.json").get("quantization_config", {})
+    return {}
+
+
 def _zero_points(given: Any) -> str:
     """As the configuration beside the file says; "v1" where there is none, as files without one are read elsewhere."""
-    folder = Path(given) if Path(given).is_dir() else Path(given).parent
-    config: Any = {}
-    if (folder / _CONFIG).exists():
-        config = _json(folder / _CONFIG)
-    elif (folder / "config.json").exists():
-        config = _json(folder / "config.json").get("quantization_config", {})
+    config = config_of(given)
     if (bits := config.get("bits", 4)) != 4:
         raise ValueError(f"fwht: the weights have bits={bits}; 4 are supported")
     named = config.get("checkpoint_format") or "gptq"

@@ -1,6 +1,7 @@
 """fwht.integrations, by modules with the names and parameters of the frameworks that do the same arithmetic in plain PyTorch."""
 
 import importlib
+import json
 import logging
 import math
 import re
@@ -15,6 +16,7 @@ from conftest import hadamard
 torch = pytest.importorskip("torch")
 
 import fwht
+import fwht.integrations.gptqmodel as gptqmodel
 import fwht.integrations.sglang as sglang_plugin
 import fwht.integrations.vllm as plugin
 from fwht.integrations import _replace
@@ -435,3 +437,53 @@ def test_no_hook_in_sglang(sglang, monkeypatch, caplog, why):
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(messages) == len(caplog.records) == (0 if why in ("variable", "platform") else 1)
     assert all("sglang of unknown version: sglang." in message and "nothing is replaced" in message for message in messages)
+
+
+# --- GPTQModel -------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(folder, k, **config):
+    """One layer of k inputs and 16 outputs as "m.mlp.down_proj" and as "m.mlp.up_proj", and its weights (k, 16)."""
+    pytest.importorskip("safetensors")
+    generator = torch.Generator().manual_seed(k)
+    codes = torch.randint(0, 16, (k, 16), generator=generator)
+    words = (codes.reshape(k // 8, 8, 16) << torch.arange(0, 32, 4)[:, None]).sum(1)
+    tensors = fwht.linear.GptqTensors(words.to(torch.int32), None, torch.full((1, 16), 0.125, dtype=torch.float16))
+    fwht.linear.save(folder, {"m.mlp.down_proj": tensors, "m.mlp.up_proj": tensors})
+    path = folder / "quantize_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return (codes - 8) * 0.125
+
+
+@pytest.mark.parametrize("m", [1, 12])
+def test_a_rotated_checkpoint_of_gptqmodel(tmp_path, modules, m):
+    k = 64 * m
+    weights = checkpoint(tmp_path, k, rotation="hadamard")
+    special = torch.eye(1) if m == 1 else fwht.operators.transform(torch.eye(m), str(m), 1.0).T.contiguous()
+    special = special[torch.randperm(m, generator=torch.Generator().manual_seed(0))]  # not symmetric, as some of theirs
+    assert gptqmodel.rotation_of(tmp_path) == "hadamard"
+    if m > 1:
+        with pytest.raises(ImportError, match=f"k={k} inputs"):
+            gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
+        modules("gptqmodel.quantization.rotation.hadamard_utils", get_hadK=lambda n: (special, m) if n == k else None)
+    layer = gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
+    assert layer.operator == ("64" if m == 1 else "d12x64")
+    x = torch.randn(3, k, generator=torch.Generator().manual_seed(1)).half()
+    rotated = (x.double() @ torch.kron(special, h(64)).T.double() * k**-0.5).half()
+    assert torch.allclose(layer(x).double(), rotated.double() @ weights.double(), rtol=2**-8, atol=2**-6)
+    plain = gptqmodel.load(tmp_path, "m.mlp.up_proj", device="cpu")
+    assert isinstance(plain, fwht.nn.GptqLinear)
+    assert torch.allclose(plain(x).double(), x.double() @ weights.double(), rtol=2**-8, atol=2**-6)
+
+
+def test_a_checkpoint_that_is_not_rotated_or_in_a_way_that_is_not_known(tmp_path):
+    checkpoint(tmp_path, 64)
+    assert gptqmodel.rotation_of(tmp_path) is None
+    layer = gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
+    assert isinstance(layer, fwht.nn.GptqLinear)
+    for matrix, words in ((torch.ones(3, 3), "a matrix of order m"), (torch.ones(4, 4), "orthogonal rows")):
+        with pytest.raises(ValueError, match=words):
+            gptqmodel.RotatedLinear(layer, matrix)
+    checkpoint(tmp_path, 64, rotation="learned")
+    with pytest.raises(ValueError, match="rotation='learned' .*hadamard, random"):
+        gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
