@@ -16,18 +16,26 @@ from typing import Any
 
 import pandas as pd
 
-from .tables import binary, byte_text, fixed, percent, significant, time_text
+from .tables import OWN, binary, byte_text, fixed, percent, significant, time_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 PARTS = tomllib.loads((TEMPLATES / "parts.toml").read_text(encoding="utf-8"))
 # Okabe-Ito first; the rest keeps apart from it in hue and lightness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D46", "#A23B72", "#44AA99", "#8A8A1F", "#7F6FD9", "#B0413E")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+# Symbols of Vega, by name or as a path in a square from -1 to 1, and the letter that stands for them. As many as are coprime to the colours.
+SHAPES = {
+    "circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼", "triangle-right": "▶", "triangle-left": "◀",
+    "M0,-1L.87,-.5L.87,.5L0,1L-.87,.5L-.87,-.5Z": "⬢", "M-1,-.8L1,.8L1,-.8L-1,.8Z": "⧓", "M-1,-.35H1V.35H-1Z": "▬",
+    "M0,-1L.95,-.31L.59,.81H-.59L-.95,-.31Z": "⬟",
+    "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z": "✖",
+}  # fmt: skip
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4])
+OWN_STYLE = {"color": "#E6007E", "shape": "M0,-1L.3,-.3L1,-.25L.45,.2L.6,.95L0,.55L-.6,.95L-.45,.2L-1,-.25L-.3,-.3Z", "letter": "★", "dash": [1, 0]}
 PUBLISHED_STYLE = {"HadaCore, published": "#767676", "fast-hadamard-transform, published": "#A39A8E"}
 # As those of report.js, for Markdown and the terminal.
 FORMATS: dict[str, Callable[[Any], str]] = {
-    "text": str, "int": lambda v: fixed(v, 0), "fixed": fixed, "fixed1": lambda v: fixed(v, 1), "fixed3": lambda v: fixed(v, 3), "number": significant,
+    **dict.fromkeys(("text", "settings", "folder"), str),
+    "int": lambda v: fixed(v, 0), "fixed": fixed, "fixed1": lambda v: fixed(v, 1), "fixed3": lambda v: fixed(v, 3), "number": significant,
     "percent": percent, "us": time_text, "bytes": byte_text, "rate": lambda v: f"{significant(v / 1e12)} TB/s", "binary": binary,
 }  # fmt: skip
 
@@ -120,9 +128,13 @@ def styles(names: Iterable[str]) -> dict[str, dict]:
     """Colour, symbol and dash of every name; no two names share all three."""
     found = {}
     for name in names:
+        if name == OWN:
+            found[name] = OWN_STYLE
+            continue
         i = _places.setdefault(name, len(_places))
         colour = PUBLISHED_STYLE.get(name, COLOURS[i % len(COLOURS)])
-        found[name] = {"color": colour, "shape": SHAPES[i % len(SHAPES)], "dash": DASHES[i % len(DASHES)]}
+        shape = list(SHAPES)[i % len(SHAPES)]
+        found[name] = {"color": colour, "shape": shape, "letter": SHAPES[shape], "dash": DASHES[i % len(DASHES)]}
     return found
 
 

@@ -44,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a name that is too long, a full disk
+        place = f"{str(error.filename)[:80]}: " if error.filename else ""
+        print(f"error: {place}{error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def say(text: str) -> None:
@@ -57,6 +61,7 @@ def report(
     allow_dirty: Dirty = False,
     allow_incomplete: Incomplete = False,
     allow_mixed: Mixed = False,
+    committed: Annotated[bool, typer.Option("--committed", help="the committed runs beside the named folders")] = False,
 ) -> int:
     """One self-contained page to look at, filter and compare; devices and commits side by side. Its path is the last line."""
     from .report import committed_runs, write_report
@@ -66,6 +71,8 @@ def report(
     say(f"reading {len(results) if results else 'the committed'} results folder{'' if results and len(results) == 1 else 's'}")
     if results:
         devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True)
+        named = {folder.path for device in devices for folder in device.folders}
+        devices += committed_runs([f for f in committed_folders() if f.path.resolve() not in named]) if committed else []
     else:
         devices = committed_runs(committed_folders())
         if not devices:
@@ -122,16 +129,19 @@ def which(
             raise ResultsError("no results of a GPU are committed; name a results folder")
     device, found = tables.which(devices, dtype, n, rows, encoding=encoding)
     best = found.iloc[0]
-    columns = ["variant", "operator", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "over_ideal", "ties"]
+    columns = ["variant", "picked", "operator", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "over_ideal", "ties"]
     if as_json:
         answer = {key: best[key].item() if hasattr(best[key], "item") else best[key] for key in ("dtype", "n", "rows", "mode", "layout", "limit_us")}
         print(json.dumps({"run": device.short, "folders": [f.name for f in device.folders], "asked_rows": rows, **answer,
                           "variants": json.loads(found[columns].to_json(orient="records"))}))  # fmt: skip
         return 0
     near = "" if best["rows"] == rows else f" (nearest measured to {rows} rows)"
+    apart = max(best["rows"] / rows, rows / best["rows"])
+    if apart > 4:
+        say(f"nothing near {rows} rows was measured: {best['rows']} rows are {tables.significant(apart)} times as {'many' if best['rows'] > rows else 'few'}")
     print(f"{device.label}\nn={n}, {dtype}, {best['rows']} rows{near}, {best['mode']}; limit {tables.time_text(best['limit_us'])}: a copy of the same bytes\n")
     text = {
-        "variant": found["variant"],
+        "variant": [f"{variant}, which launches {picked}" if picked else variant for variant, picked in zip(found["variant"], found["picked"])],
         "time": found["time_us"].map(tables.time_text),
         "of a copy": found["fraction_of_limit"].map(tables.percent),
         **({"relative error": found["rel_l2"].map(tables.significant)} if encoding else {"error / one rounding": found["over_ideal"].map(tables.fixed)}),
@@ -178,7 +188,21 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
     print(f"A {base.newest.name}\nB {other.newest.name}\nspeed-up = time A / time B, above 1: B is faster\n")
     if base.name != other.name:
         print(f"different devices: A is {base.name}, B is {other.name}; compare fractions, not times\n")
-    columns = ["variant", "operator", "encoding", "dtype", "rows", "placement", "mode", "time_us_a", "time_us_b", "speedup", "fraction_ratio", "verdict"]
+    columns = [
+        "variant",
+        "picked",
+        "operator",
+        "encoding",
+        "dtype",
+        "rows",
+        "placement",
+        "mode",
+        "time_us_a",
+        "time_us_b",
+        "speedup",
+        "fraction_ratio",
+        "verdict",
+    ]
     if every:
         print(both[columns].round(4).to_string(index=False), end="\n\n")
     print(tables.compare_summary(both).round(4).to_string(index=False))

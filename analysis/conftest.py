@@ -190,7 +190,7 @@ class FolderWriter:
         shutil.copy(schema.CURRENT, path / schema.NAME)
         for name, rows in self.tables.items():
             with open(path / name, "w", newline="") as file:
-                writer = csv.DictWriter(file, schema.current()[name].names)
+                writer = csv.DictWriter(file, schema.current()[name].names, lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(rows)
         return path

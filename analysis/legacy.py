@@ -30,5 +30,4 @@ def completed(values: pd.DataFrame, table: schema.Table) -> pd.DataFrame:
         "bytes_written": lambda: values["useful_bytes"] // 2,
     }
     absent = {name: meaning[name]() for name in LACKED if name in table.names and name not in values}
-    absent |= {c.name: table.empty()[c.name].reindex(values.index) for c in table.columns if c.name not in values and c.name not in LACKED}
-    return values.assign(**absent)[table.names]
+    return schema.completed(values.assign(**absent), table)[table.names]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
 from . import legacy, schema
 from .schema import ResultsError, Strict, read_bytes, read_json
@@ -43,6 +45,13 @@ class Host(Strict):
     name: str
     threads: Count
     memory_bytes: Count
+
+
+def _boolean_present(device: Any) -> Any:
+    """Literal[True] would take 1."""
+    if isinstance(device, dict) and not isinstance(device.get("present", False), bool):
+        raise ValueError("present should be true or false")
+    return device
 
 
 class NoGpu(Strict):
@@ -79,7 +88,7 @@ class Listed(Strict):
 class Context(Strict):
     """context.json; docs/measuring.md describes the keys."""
 
-    format_version: Literal[1]
+    format_version: int  # load_context has seen that it is 1
     command: str
     argv: list[str]
     utc_start: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
@@ -94,7 +103,7 @@ class Context(Strict):
     cuda: str
     cuda_flags: str
     host: Host
-    device: NoGpu | Gpu = Field(discriminator="present")
+    device: Annotated[Annotated[NoGpu | Gpu, Field(discriminator="present")], BeforeValidator(_boolean_present)]
     grid: JsonValue
     seeds: list[int] | int
     variants: list[str]
@@ -249,6 +258,9 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
         _check_measured(path, name, table)
         if name not in MAY_REPEAT and not declared[name].may_repeat:
             _check_duplicates(path, name, table, declared[name].key)
+    for name in ("results.csv", "unsupported.csv"):
+        if name in tables:
+            _check_texts(path, name, tables[name])
     if "results.csv" in tables:
         _check_results(path, tables["results.csv"])
     return Folder(path, context, declared, {name: table.empty() for name, table in declared.items()} | tables)
@@ -259,18 +271,18 @@ def load_context(path: Path | str) -> dict[str, Any]:
     path = Path(path)
     if not path.is_dir():
         raise ResultsError(f"{path} is no results folder: no such directory")
-    file = path.resolve() / "context.json"
-    if not file.exists():
+    path = path.resolve()
+    file = path / "context.json"
+    if not schema.present(file):
         raise ResultsError(f"{path.name} is no results folder: context.json is missing")
 
     class Versioned(BaseModel):
-        format_version: int | None = None
+        format_version: Any = None
 
     version = read_json(file, Versioned).format_version
-    if version != 1:
-        raise ResultsError(f"{path.name} has format_version {version}, this program reads 1")
-    context = read_json(file, Context).model_dump()
-    return context
+    if type(version) is not int or version != 1:
+        raise ResultsError(f"{path.name} has format_version {version!r}, this program reads 1")
+    return read_json(file, Context).model_dump()
 
 
 def has_profile(path: Path) -> bool:
@@ -311,13 +323,9 @@ def _read_tables(path: Path) -> tuple[schema.Schema, dict[str, pd.DataFrame]]:
         if own is None:
             tables[name] = legacy.completed(schema.typed(path, texts, legacy.declared(table, texts.columns)), table)
         elif name in own:
-            tables[name] = schema.typed(path, texts, table)
+            tables[name] = schema.completed(schema.typed(path, texts, table), schema.current().get(name, table))
         else:
             raise ResultsError(f"{path.name}: {schema.NAME} does not declare {name}")
-    for name in ("results.csv", "unsupported.csv", "accuracy.csv", "limits.csv"):
-        lacking = [c for c in schema.current()[name].key if c not in declared[name].names]
-        if lacking:
-            raise ResultsError(f"{path.name}: {schema.NAME} declares no {', '.join(lacking)} of {name}")
     return declared, tables
 
 
@@ -328,6 +336,22 @@ def _check_measured(path: Path, name: str, table: pd.DataFrame) -> None:
         infinite = good & np.isinf(table[column])
         if infinite.any():
             raise ResultsError(f"{path.name}: {name} has an infinite {column} in line {schema.line_of(infinite)}")
+
+
+# As parse_operator and parse_encoding read them: common/contract/operator.hpp, encoding.hpp.
+_OPERATOR = re.compile(r"(?:signs\+)?(d?\d{1,18}t?(?:xd?\d{1,18}t?)*)(?:\+signs)?")
+_ENCODING = re.compile(r"(?:(?:e4m3|int8|int4|mxfp8|mxfp4|nvfp4)(?::[a-z0-9_]+(?:,[a-z0-9_]+)*)?(?:/f32)?)?")
+
+
+def _check_texts(path: Path, name: str, table: pd.DataFrame) -> None:
+    """Every operator is one of its row length, every encoding a known format."""
+    for operator, n in table[["operator", "n"]].drop_duplicates().itertuples(index=False, name=None):
+        found = _OPERATOR.fullmatch(operator)
+        if not found or math.prod(map(int, re.findall(r"\d+", found[1]))) != n:
+            raise ResultsError(f"{path.name}: {name} has operator {operator[:80]!r} on rows of n={n}")
+    for encoding in table["encoding"].unique():
+        if not _ENCODING.fullmatch(encoding):
+            raise ResultsError(f"{path.name}: {name} has {encoding[:80]!r} for encoding, which names no format")
 
 
 # Present in every correct row.

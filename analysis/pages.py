@@ -535,10 +535,11 @@ MEASURED_N = (1024, 8192, 32768)  # fmt: skip
 def measured_sections(devices: list[Device], device: Device | None) -> dict[str, str]:
     """The measured section of a variant's page by the variant's folder. `device`: the run that speaks for the headline."""
     found = {}
-    for folder, (variant, dtype) in MEASURED.items() if device else ():
-        frame = tables.every_share(device, dtype)
-        frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
-        found[folder] = render("measured.md.j2", device=device, what="Share of the copy limit, in place", table=drawn("measured", frame, dtype=dtype))
+    if device is not None:
+        for folder, (variant, dtype) in MEASURED.items():
+            frame = tables.every_share(device, dtype)
+            frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
+            found[folder] = render("measured.md.j2", device=device, what="Share of the copy limit, in place", table=drawn("measured", frame, dtype=dtype))
     for variant, ns in BESIDE.items():
         for run in devices:
             frame = tables.beside_variant(run, variant, "kronecker")

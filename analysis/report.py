@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, Chart, Table, by_style, category, chart, columns_of, kinds, rule, table
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, ResultsError, newest, runs, timed_on_gpu, write_text
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, newest, runs, timed_on_gpu, write_text
 from .tables import byte_text
 
 LARGEST_PAGE = 4 << 20  # bytes
@@ -75,13 +75,13 @@ def _number(value: float) -> float | int | None:
 
 RESULT_COLUMNS = ("variant", "operator", "encoding", "family", "dtype", "n", "rows", "layout", "mode", "status", "time_us", "time_min_us",
                   "time_max_us", "limit_us", "limit_kernel", "useful_bytes", "rel_l2", "predicted_rel_l2", "settings", "message", "picked",
-                  "candidate")  # fmt: skip
+                  "candidate", "folder")  # fmt: skip
 
 
 def explored(device: Device) -> pd.DataFrame:
     """What the explorer shows: the results, and the published kernels where they were measured on the same GPU. `candidate`: the name
     under which “my problem” may answer with the row, "" for none."""
-    frame = device.results.assign(candidate=tables.correct(device.results, candidates=True)["variant"])
+    frame = device.results.assign(candidate=tables.correct(device.results, candidates=True, forwards=True)["variant"])
     frame = frame.fillna({"candidate": ""})[list(RESULT_COLUMNS)]
     if tables.PUBLISHED_GPU not in device.name or frame.empty:
         return frame
@@ -95,7 +95,7 @@ def explored(device: Device) -> pd.DataFrame:
             "status": "published", "time_us": other["time_us"], "limit_us": other["copy_us"], "limit_kernel": "one-shot copies",
             "useful_bytes": 2 * other["elements"] * other["dtype"].map(ELEMENT_BYTES),
             "rel_l2": [errors.get((r.method, r.dtype, r.n), math.nan) for r in other.itertuples()],
-            **dict.fromkeys(("encoding", "settings", "message", "picked", "candidate"), ""),
+            **dict.fromkeys(("encoding", "settings", "message", "picked", "candidate", "folder"), ""),
         }
     ).reindex(columns=RESULT_COLUMNS)  # fmt: skip
     return pd.concat([frame, rows], ignore_index=True)
@@ -142,17 +142,59 @@ def sections_of(devices: list[Device]) -> list[Section]:
     return [section for section in found if section.parts]
 
 
-def each(build: Callable[[Device], Parts]) -> Callable[[list[Device]], Parts]:
-    """The parts of every device: of the newest run of each that has any."""
+Cover = Callable[[Device], set[tuple]]
+WIDE_ENOUGH = 0.9  # a newer run speaks for a section where it covers this share of what the widest one does
+
+
+def of_family(*families: str) -> Cover:
+    """The problems of these families that a run measured."""
+    columns = ["family", "operator", "encoding", "dtype", "mode", "layout", "rows"]
+    return lambda device: _tuples(tables.correct(device.results)[columns].query("family in @families", local_dict={"families": families}))
+
+
+def of_tables(*names: str) -> Cover:
+    """The keys of the rows of these tables."""
+
+    def cover(device: Device) -> set[tuple]:
+        found = {name: device.tables[name] for name in names if len(device.tables.get(name, ()))}
+        return {(name, *key) for name, rows in found.items() for key in _tuples(rows[layers.key_of(device, name)])}
+
+    return cover
+
+
+def _tuples(rows: pd.DataFrame) -> set[tuple]:
+    return set(rows.astype(str).itertuples(index=False, name=None))
+
+
+def widest(devices: list[Device], covers: list[set[tuple]]) -> Device | None:
+    """Of runs of one device, newest first: the newest that covers WIDE_ENOUGH of what the widest covers."""
+    most = max(map(len, covers), default=0)
+    return next((device for device, own in zip(devices, covers) if own and len(own) >= WIDE_ENOUGH * most), None)
+
+
+def coverage(device: Device, devices: list[Device], covers: list[set[tuple]]) -> str:
+    """How much of what `devices`, newest first, measured lies in `device`, in words; "" where it is all, and the newest."""
+    place = devices.index(device)
+    own, every, newer = covers[place], set().union(*covers), set().union(*covers[:place])
+    words = f"{len(own)} of {len(every)} problems that runs of this device measured. " if len(own) < len(every) else ""
+    names = "; ".join(d.short for d, other in zip(devices, covers[:place]) if other & own)
+    return words + (f"{len(own & newer)} of its {len(own)} problems were measured again in {names}." if names else "")
+
+
+def each(build: Callable[[Device], Parts], cover: Cover) -> Callable[[list[Device]], Parts]:
+    """The parts of every device: of its run that is `widest`, with its `coverage` in words."""
 
     def build_all(devices: list[Device]) -> Parts:
-        seen: set[str] = set()
-        for device in devices:
-            parts = [part for part in build(device) if len(part.frame)] if device.name not in seen else []
-            if parts:
-                seen.add(device.name)
-                mark = f"-{len(seen)}" if len(seen) > 1 else ""
-                yield from (replace(part, id=part.id + mark, title=f"{part.title} ({device.short})") for part in parts)
+        for place, name in enumerate(dict.fromkeys(d.name for d in devices)):
+            own = [d for d in devices if d.name == name]
+            covers = list(map(cover, own))
+            if (device := widest(own, covers)) is not None:
+                mark = f"-{place + 1}" if place else ""
+                words = coverage(device, own, covers)
+                for part in build(device):
+                    if len(part.frame):
+                        yield replace(part, id=part.id + mark, title=f"{part.title} ({device.short})", words=f"{part.words} {words}".strip())
+                        words = ""
 
     return build_all
 
@@ -182,7 +224,7 @@ def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
         "x": charts.field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
         "y": charts.field("over_ideal", "error / one rounding", zero=True),
     } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
-    mark = {"type": "point", "filled": True, "size": 90, "opacity": 0.9}
+    mark = {"type": "point", "filled": False, "size": 90, "strokeWidth": 2}  # what lies below shows through
     return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
 
 
@@ -194,7 +236,7 @@ def published_parts(devices: list[Device]) -> Parts:
         both = tables.beside_published(device)
         yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
         yield table("paper", tables.published_speedups(device))
-    yield from each(lambda d: iter([table("peers", tables.beside_peers(d))]))(devices)
+    yield from each(lambda d: iter([table("peers", tables.beside_peers(d))]), lambda d: _tuples(tables.beside_peers(d)[["peer", *tables.PROBLEM]]))(devices)
 
 
 def best_parts(family: str, device: Device) -> Table:
@@ -240,7 +282,8 @@ def encoded_parts(device: Device) -> Parts:
     frame = tables.fused(device)
     lines = frame.drop_duplicates(["format", "n", "size", "dtype"])
     lines = lines[["format", "encoding", "variant", "dtype", "n", "rows", "size", "time_us", "pair_us", "gain", "fraction_of_limit"]]
-    lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"])
+    power = lines["n"] & (lines["n"] - 1) == 0
+    lines = lines.assign(panel=lines["dtype"] + ", " + lines["size"] + power.map({True: "", False: ", n = m 2^k"}))
     style = {"x": LENGTH} | kinds(lines, "format")
     yield chart("fused-gain", lines.dropna(subset=["gain"]), "line", style | {"y": charts.field("gain", zero=True)}, facet="panel", layers=[rule(1)])
     yield chart("fused-share", lines, "line", style | {"y": charts.field("fraction_of_limit", axis_format="%", zero=True)}, facet="panel")
@@ -299,22 +342,26 @@ def gpus_parts(device: Device) -> Parts:
 
 
 def runs_parts(devices: list[Device]) -> Parts:
-    """Several runs: each beside the newest, and the history of a device over commits."""
+    """Several runs: each beside the older one of its device that shares most problems, and the newest of each device; and the history."""
     timed = [d for d in devices if len(d.results)]
-    for i, other in enumerate(timed[1:], 1):
-        try:
-            both = tables.compare(other, timed[0])
-        except ResultsError:
-            continue
-        words = "shares of the limit compare, times do not" if other.name != timed[0].name else ""
-        yield replace(table("run", tables.compare_summary(both)), id=f"run-{i}", title=f"{timed[0].short} over {other.short}", words=words)
+    newest_of = list({d.name: d for d in reversed(timed)}.values())
+    pairs = [(d, [other for other in timed[i + 1 :] if other.name == d.name]) for i, d in enumerate(timed)]
+    pairs += [(timed[0], [other]) for other in newest_of if other.name != timed[0].name]
+    for i, (one, others) in enumerate(pairs):
+        both = max((tables.common(other, one) for other in others), key=lambda found: len(found[1]), default=None)
+        if both is not None and len(both[1]):
+            words = "shares of the limit compare, times do not" if both[0].name != one.name else ""
+            yield replace(table("run", tables.compare_summary(both[1])), id=f"run-{i}", title=f"{one.short} over {both[0].short}", words=words)
     for i, name in enumerate(dict.fromkeys(d.name for d in timed)):
-        line = [d for d in reversed(timed) if d.name == name]
-        frame = tables.history(line) if len(line) > 1 else pd.DataFrame()
+        frame = tables.drift([d for d in reversed(timed) if d.name == name])
         if len(frame):
-            frame = frame.assign(panel=frame["dtype"] + ", " + frame["mode"])
-            encoding = {"x": {"field": "when", "type": "ordinal", "title": "run (UTC)"}, "y": charts.field("share", axis_format="%")}
-            drawn = chart("history", frame, "line", encoding | by_style("variant", tables.ordered(frame["variant"], line[-1].variants)), facet="panel")
+            panels = frame.assign(panel=frame["dtype"] + ", " + frame["mode"])
+            encoding = {
+                "x": {"field": "when", "type": "ordinal", "title": "run (UTC)"},
+                "y": charts.field("relative", "share of the limit over the widest run's"),
+            }
+            style = by_style("variant", tables.ordered(frame["variant"], timed[0].variants))
+            drawn = chart("history", panels, "line", encoding | style, facet="panel", layers=[rule(1)])
             yield replace(drawn, id=f"history-{i}", title=f"{drawn.title} on {name}")
 
 
@@ -322,7 +369,7 @@ def other_tables(devices: list[Device]) -> list[Section]:
     """Tables of programs that have no section of their own, as their schema.json declares them: a family of rows that is new here."""
     known = {*accuracy.TABLES, *layers.TABLES, "results.csv", "limits.csv", "unsupported.csv", "launches.csv", "not_profiled.csv", "tests.csv"}
     names = dict.fromkeys(n for d in devices for n in d.tables if n not in known and len(d.tables[n]))
-    return [Section(f"table-{stem}", stem.replace("_", " ").capitalize(), "", list(each(lambda d, n=name: _declared_parts(d, n))(devices)))  # type: ignore[misc]
+    return [Section(f"table-{stem}", stem.replace("_", " ").capitalize(), "", list(each(lambda d, n=name: _declared_parts(d, n), of_tables(name))(devices)))  # type: ignore[misc]
             for name in names for stem in [Path(name).stem]]  # fmt: skip
 
 
@@ -352,7 +399,7 @@ def accuracy_parts(devices: list[Device]) -> Parts:
             yield from accuracy_charts(device)
             yield from (table(id, frame) for id, frame in accuracy_tables(device) if len(frame))
 
-    parts = list(each(experiments)(devices)) or each(lambda d: iter([_error_chart(d)]))(devices)
+    parts = list(each(experiments, of_tables(*accuracy.TABLES))(devices)) or each(lambda d: iter([_error_chart(d)]), of_family(*PARTS["families"]))(devices)
     yield from parts
 
 
@@ -448,10 +495,16 @@ def checks_parts(device: Device) -> Parts:
         yield table("copies", tables.best_copies(device))
 
 
+COVERS: dict[str, Cover] = {
+    "best-transform": of_family("transform"), "few-rows": lambda d: _tuples(pd.concat([tables.few_rows(d, t).assign(t=t)[["t", "n", "rows"]] for t in DTYPES])),
+    "best-width": of_family("width"), "best-encoded": of_family("encoded"), "linear": of_tables("linear.csv", "linear_rotation.csv"),
+    "several-gpus": of_tables(*(name for name in layers.TABLES if name.startswith("tensor"))), "checks": of_family(*PARTS["families"]),
+}  # fmt: skip
 SECTIONS: dict[str, Callable[[list[Device]], Parts]] = {
-    "published": published_parts, "best-transform": each(transform_parts), "few-rows": each(few_rows_parts), "best-width": each(width_parts),
-    "best-encoded": each(encoded_parts), "linear": each(linear_parts), "several-gpus": each(gpus_parts), "runs": runs_parts,
-    "accuracy": accuracy_parts, "profile": profile_parts, "checks": each(checks_parts),
+    "published": published_parts, "best-transform": each(transform_parts, COVERS["best-transform"]), "few-rows": each(few_rows_parts, COVERS["few-rows"]),
+    "best-width": each(width_parts, COVERS["best-width"]), "best-encoded": each(encoded_parts, COVERS["best-encoded"]),
+    "linear": each(linear_parts, COVERS["linear"]), "several-gpus": each(gpus_parts, COVERS["several-gpus"]), "runs": runs_parts,
+    "accuracy": accuracy_parts, "profile": profile_parts, "checks": each(checks_parts, COVERS["checks"]),
 }  # fmt: skip
 
 
@@ -459,14 +512,15 @@ SECTIONS: dict[str, Callable[[list[Device]], Parts]] = {
 
 
 def committed_runs(folders: list[Folder]) -> list[Device]:
-    """What the report shows without named folders: the newest run, the newest that covers the published kernels, and those with the
-    newest rows of every family, every other table (of each device) and the newest profile; newest first."""
+    """What the report shows without named folders: the newest run, the newest that covers the published kernels, the newest profile, and
+    those that the sections and tables of each device take; newest first."""
     every = runs(folders)
     timed = [d for d in every if timed_on_gpu(d)]
     wanted = [newest(timed, timed_on_gpu), newest(timed, tables.covers_published), newest(every, lambda d: any(f.has("profile.csv") for f in d.folders))]
-    wanted += [newest(timed, lambda d, family=family: (d.results["family"] == family).any()) for family in PARTS["families"]]  # type: ignore[misc]
-    for name in (*accuracy.TABLES, *layers.TABLES):
-        wanted += {d.name: d for d in reversed(every) if len(d.tables.get(name, ()))}.values()
+    for devices, covers in ((timed, list(COVERS.values())), (every, [of_tables(name) for name in (*accuracy.TABLES, *layers.TABLES)])):
+        for name in dict.fromkeys(d.name for d in devices):
+            own = [d for d in devices if d.name == name]
+            wanted += [widest(own, list(map(cover, own))) for cover in covers]
     return [d for d in every if any(d is w for w in wanted)] if timed else []
 
 
@@ -487,14 +541,14 @@ def answer(devices: list[Device]) -> Answer | None:
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu) or newest(devices, lambda d: (d.results["status"] == "ok").any())
     if device is None:
         return None
-    results = tables.correct(device.results, candidates=True, family="transform")
-    results = results if len(results) else tables.correct(device.results, candidates=True)
+    results = tables.correct(device.results, candidates=True, forwards=True, family="transform")
+    results = results if len(results) else tables.correct(device.results, candidates=True, forwards=True)
     layout = "in place" if (results["layout"] == "in place").any() else results["layout"].iloc[0]
     results = results[results["layout"] == layout]
     dtype = tables.ordered(results["dtype"], DTYPES)[0]
     sizes = tables.sizes(results, dtype, device.l2_bytes)[::-1]
     over = tables.errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
-    best = tables.best(results[results["dtype"] == dtype])
+    best = tables.best(results[results["dtype"] == dtype], forwards=True)
     rows = []
     for n in sorted(best["n"].unique()):
         cells = []

@@ -9,18 +9,18 @@ data, and a message names file, line and value.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 # With pyarrow pandas would take its strings, and with them another kind of regular expressions: the answers are the same
 # on every machine.
@@ -85,7 +85,7 @@ class _TableEntry(Strict):
 
 
 class _File(Strict):
-    schema_version: Literal[1]
+    schema_version: Annotated[int, Field(ge=1, le=1)]  # Literal[1] would take true and 1.0
     tables: dict[str, _TableEntry]
 
 
@@ -155,38 +155,50 @@ def current() -> Schema:
     return of_file(CURRENT)
 
 
+def present(file: Path) -> bool:
+    """Whether anything lies there, a link to nothing or to itself included."""
+    return file.is_symlink() or file.exists()
+
+
 def of_folder(path: Path) -> Schema | None:
-    """The schema that lies in a results folder; None without one."""
-    return of_file(path / NAME) if (path / NAME).exists() else None
+    """The schema that lies in a results folder, None without one. It may add tables, columns and values to those of `current`, and lack
+    columns that may be empty; ResultsError where it says anything else of what readers know."""
+    if not present(path / NAME):
+        return None
+    own = of_file(path / NAME)
+    for name in own.keys() & current().keys():
+        known = {column.name: column for column in own[name].columns}
+        for column in current()[name].columns:
+            where = f"{path.name}: {NAME}"
+            if column.name not in known and (column.key or column.required or column.required_if_ok):
+                raise ResultsError(f"{where} declares no {column.name} of {name}")
+            for entry in ("type", "key", "required", "required_if_ok", "range"):
+                wanted, found = getattr(column, entry), getattr(known.get(column.name, column), entry)
+                if wanted != found:
+                    raise ResultsError(f"{where} declares {entry} {found} for {column.name} of {name}; it is {wanted}")
+    return own
 
 
 def read_text_table(path: Path, name: str) -> pd.DataFrame | None:
     """All fields of a CSV file as text, "" for none; None without the file. A half last line, as a killed run leaves it,
     is left out."""
     file = path / name
-    if not file.exists():
+    if not present(file):
         return None
     try:
         text = read_bytes(file).decode("utf-8")
-        if "\0" in text:
-            raise ValueError("it holds a zero byte")
-        header = next(iter(text.splitlines()), "")
-        # pandas pads short lines, and cuts off what all lines have too much, with a warning: a line must have as many
-        # fields as the header.
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]), dtype=str, keep_default_na=False, na_filter=False, index_col=False,
-                                on_bad_lines="error")  # fmt: skip
-        if len(set(header.split(","))) != len(table.columns):
+        if "\0" in text or "\r" in text:
+            raise ValueError("it holds a zero byte" if "\0" in text else "it holds a carriage return")
+        header, *lines = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]), strict=True)
+        if len(set(header)) != len(header):
             raise ValueError("its header names a column twice")
-    except pd.errors.ParserWarning:
-        raise ResultsError(f"{path.name}: {name} has more fields than columns") from None
-    except (ValueError, OverflowError) as error:
-        raise ResultsError(f"{path.name}: {name} cannot be read: {_one_line(str(error))}") from None
-    ragged = table.isna().any(axis=1)
-    if ragged.any():
-        raise ResultsError(f"{path.name}: {name} has fewer fields than columns in line {line_of(ragged)}")
-    return table
+    except (ValueError, csv.Error) as error:
+        why = "it is empty" if "to unpack" in str(error) else _one_line(str(error))
+        raise ResultsError(f"{path.name}: {name} cannot be read: {why}") from None
+    for number, line in enumerate(lines, 2):
+        if len(line) != len(header):
+            raise ResultsError(f"{path.name}: {name} has {'fewer' if len(line) < len(header) else 'more'} fields than columns in line {number}")
+    return pd.DataFrame(lines, columns=header, dtype=str)
 
 
 def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
@@ -210,6 +222,12 @@ def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
             if empty.any():
                 raise ResultsError(f"{path.name}: {name} is ok without {column.name} in line {line_of(empty)}")
     return values
+
+
+def completed(values: pd.DataFrame, table: Table) -> pd.DataFrame:
+    """With the columns of `table` that `values` lacks, empty."""
+    empty = table.empty()
+    return values.assign(**{column: empty[column].reindex(values.index) for column in empty if column not in values})
 
 
 def _values(path: Path, name: str, column: Column, texts: pd.Series) -> pd.Series:

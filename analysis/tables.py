@@ -105,18 +105,20 @@ def display_rank(column: pd.Series) -> pd.Series:
     return column if order is None else column.map({name: i for i, name in enumerate(order)})
 
 
-def correct(results: pd.DataFrame, *, candidates=False, **wanted) -> pd.DataFrame:
+def correct(results: pd.DataFrame, *, candidates=False, forwards=False, **wanted) -> pd.DataFrame:
     """Correct rows whose columns have the `wanted` values. `candidates`: of what a reader may take, without kernels of others and
     without the codes of a variant that wrote wrong ones of the same encoding elsewhere; a variant that hands on to another one goes
-    by the name of what it picked, where that was not measured itself."""
+    by its own name (`forwards`), or by that of what it picked, where that was not measured itself."""
     rows = results[results["status"] == "ok"]
     if candidates:
         wrong = results[(results["status"] == "incorrect") & (results["encoding"] != "")]
         of_codes = ["variant", "encoding"]
         rows = rows[~pd.MultiIndex.from_frame(rows[of_codes]).isin(list(wrong[of_codes].itertuples(index=False, name=None)))]
-        forwards = rows["picked"] != ""
-        rows = rows.assign(variant=rows["picked"].where(forwards, rows["variant"]), forwards=forwards)[~rows["peer"].astype(bool)]
-        rows = rows.sort_values("forwards", kind="stable").drop_duplicates([*PROBLEM, "variant"]).sort_index().drop(columns="forwards")
+        rows = rows[~rows["peer"].astype(bool)]
+        if not forwards:
+            handed = rows["picked"] != ""
+            rows = rows.assign(variant=rows["picked"].where(handed, rows["variant"]), handed=handed)
+            rows = rows.sort_values("handed", kind="stable").drop_duplicates([*PROBLEM, "variant"]).sort_index().drop(columns="handed")
     for column, value in wanted.items():
         rows = rows[rows[column] == value]
     return rows
@@ -127,20 +129,20 @@ def own_rows(device: Device, dtype: str) -> pd.DataFrame:
     return correct(device.results, variant=OWN, dtype=dtype, layout="in place", family="transform")
 
 
-def best(results: pd.DataFrame) -> pd.DataFrame:
+def best(results: pd.DataFrame, *, forwards=False) -> pd.DataFrame:
     """The best correct variant of every problem and mode: the fastest, and among those that are as fast (`as_fast`) the most
-    exact. All columns of `results`, and `ties`: the others that are as fast."""
-    ok = correct(results, candidates=True)
+    exact; with `forwards` OWN is one of them, before what it picks. All columns of `results`, and `ties`: the others that are as fast."""
+    ok = correct(results, candidates=True, forwards=forwards)
     if ok.empty:
         return ok.assign(ties="")
     fastest = ok.loc[ok.groupby(PROBLEM)["time_us"].idxmin(), [*PROBLEM, "time_us", "time_max_us"]]
     rows = ok.merge(fastest, on=PROBLEM, suffixes=("", "_of_fastest"))
     rows = rows[as_fast(rows, rows["time_us_of_fastest"], rows["time_max_us_of_fastest"])]
-    rows = rows.assign(exact=_exactness(rows)).sort_values(["exact", "time_us"], kind="stable")
+    rows = rows.assign(exact=_exactness(rows), plain=rows["variant"] != OWN).sort_values(["exact", "plain", "time_us"], kind="stable")
     names = rows.groupby(PROBLEM)["variant"].agg(list).rename("all_best")
     chosen = rows.drop_duplicates(PROBLEM).join(names, on=PROBLEM)
     chosen["ties"] = [", ".join(v for v in every if v != own) for every, own in zip(chosen["all_best"], chosen["variant"])]
-    chosen = chosen.drop(columns=["time_us_of_fastest", "time_max_us_of_fastest", "exact", "all_best"])
+    chosen = chosen.drop(columns=["time_us_of_fastest", "time_max_us_of_fastest", "exact", "plain", "all_best"])
     return chosen.sort_values(PROBLEM, key=display_rank, ignore_index=True)
 
 
@@ -340,9 +342,10 @@ def few_rows(device: Device, dtype: str) -> pd.DataFrame:
     return table.assign(pdl_us=by_mode["replay_pdl"]["time_us"]).reset_index().sort_values(["n", "rows"], ignore_index=True)
 
 
-def shares(device: Device, dtype: str, size: Size) -> pd.DataFrame:
-    """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own."""
-    rows = correct(device.results, picked="", dtype=dtype, layout="in place", family="transform", mode=size.mode)
+def shares(device: Device, dtype: str, size: Size, *, forwards=False) -> pd.DataFrame:
+    """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own, and with
+    `forwards` of those that hand on."""
+    rows = correct(device.results, **({} if forwards else {"picked": ""}), dtype=dtype, layout="in place", family="transform", mode=size.mode)
     rows = rows[rows["elements"] == size.elements].drop_duplicates(["variant", "n"])
     table = rows.pivot(index="n", columns="variant", values="fraction_of_limit")
     return table[[v for v in device.variants if v in table.columns]]
@@ -545,7 +548,7 @@ def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding:
     known: set[int] = set()
     found: list[tuple[Device, pd.DataFrame]] = []
     for device in devices:
-        part = correct(device.results, candidates=True, dtype=dtype, encoding=encoding)
+        part = correct(device.results, candidates=True, forwards=True, dtype=dtype, encoding=encoding)
         known |= set(part["n"])
         part = part[part["n"] == n]
         if len(part) and (not found or device.name == found[0][0].name):
@@ -571,7 +574,7 @@ def _nearest(device: Device, part: pd.DataFrame, dtype: str, n: int, rows: int) 
     part = part[part["mode"] == mode]
     fastest = part.loc[part["time_us"].idxmin()]
     tied = as_fast(part, fastest["time_us"], fastest["time_max_us"])
-    winner = part[tied].assign(exact=_exactness(part)).sort_values(["exact", "time_us"]).index[0]
+    winner = part[tied].assign(exact=_exactness(part), plain=part["variant"] != OWN).sort_values(["exact", "plain", "time_us"]).index[0]
     part = part.assign(over_ideal=part["rel_l2"] / ideal_error(dtype), ties=tied, first=part.index != winner)
     return part.sort_values(["first", "time_us"], ignore_index=True).drop(columns="first")
 
@@ -598,6 +601,14 @@ def compare(a: Device, b: Device) -> pd.DataFrame:
     slower = (both["time_min_us_b"] > both["time_max_us_a"]) & (both["speedup"] < 1 / noise)
     both["verdict"] = np.select([both["speedup"].isna(), faster, slower], ["", "faster", "slower"], "same")
     return both
+
+
+def common(a: Device, b: Device) -> tuple[Device, pd.DataFrame]:
+    """`a` and `compare(a, b)`, which is empty where they share nothing."""
+    try:
+        return a, compare(a, b)
+    except ResultsError:
+        return a, pd.DataFrame()
 
 
 def compare_summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -632,6 +643,27 @@ def history(devices: list[Device]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def drift(devices: list[Device]) -> pd.DataFrame:
+    """Over runs of one device, oldest first: per variant, dtype and mode the geometric mean of the share of the limit over that of the run
+    with the most such problems, over the problems that both measured. Columns run, when, variant, dtype, mode, problems, relative. Empty
+    without two runs of one problem."""
+    key = ["variant", "dtype", "mode", "operator", "encoding", "rows", "layout", "row_stride"]
+    shares = {
+        i: correct(d.results).drop_duplicates(key).set_index(key)["fraction_of_limit"].groupby(level=[0, 1, 2], sort=False) for i, d in enumerate(devices)
+    }
+    groups = {name for parts in shares.values() for name in parts.groups}
+    rows = []
+    for name in sorted(groups):
+        found = {i: parts.get_group(name) for i, parts in shares.items() if name in parts.groups}
+        widest = max(found.values(), key=len)
+        common = {i: (share / widest.reindex(share.index)).dropna() for i, share in found.items()}
+        common = {i: ratio for i, ratio in common.items() if len(ratio)}
+        for i, ratio in common.items() if len(common) > 1 else ():
+            rows.append({"run": devices[i].short, "when": devices[i].newest.context["utc_start"][:16].replace("T", " "),
+                         **dict(zip(("variant", "dtype", "mode"), name)), "problems": len(ratio), "relative": geometric_mean(ratio)})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def speed_lines(device: Device, dtype: str, mode: str, smallest_n: int) -> pd.DataFrame:
     """Bytes moved per second by row length in the L2 and in DRAM: columns regime, who (copy, OWN, published kernels), n, rate."""
     rows = []
@@ -655,7 +687,7 @@ def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
     over = errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     rows = []
     for size in regime_sizes(device, dtype):
-        table = shares(device, dtype, size)
+        table = shares(device, dtype, size, forwards=True)
         table = table[table.index >= SMALLEST_N]
         for variant in table.columns:
             share = table[variant].dropna()

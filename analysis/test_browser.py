@@ -254,3 +254,85 @@ def test_text_of_a_folder_is_shown_and_never_run(opened, tmp_path):
     page.locator("#by-n svg .mark-symbol path").first.hover(force=True)
     page.wait_for_timeout(300)
     assert page.title() != "planted" and SCRIPT in page.inner_text("#variants")
+
+
+def answered(page):
+    return page.inner_text("#which-answer strong"), page.locator("#which-answer tbody tr td:first-child").all_inner_texts()
+
+
+def test_my_problem_has_encoding_placement_and_operator_and_an_address(opened, tmp_path):
+    writer = every_section(with_auto(gpu_folder(**TINY)))
+    writer.measure("kronecker", "f16", 4096, 1 << 24, "replay", placement="out", time_us=7, limit_us=6, fraction_of_limit=6 / 7)
+    devices = load([writer.write(tmp_path / "20260101T000000Z_0_h200")])
+    page = opened(devices)
+    page.select_option("#which select[name=encoding]", "e4m3:row")
+    for name, value in (("n", "512"), ("rows", "100000")):
+        page.fill(f"#which input[name={name}]", value)
+    page.click("#which button")
+    _, found = tables.which(devices, "f16", 512, 100000, encoding="e4m3:row")
+    assert answered(page) == (found["variant"].iloc[0], list(found["variant"]))
+    again = opened(devices, address=page.url[page.url.index("#") :])
+    assert answered(again) == answered(page) and again.input_value("#which select[name=encoding]") == "e4m3:row"
+    page.select_option("#which select[name=encoding]", "")
+    for layout, operator, n, words in (
+        ("out of place", "", "4096", "out of place"),
+        ("", "28x512", "14336", "in place"),
+        ("", "14x1024", "14336", "was not measured in f16, 14x1024"),
+    ):
+        page.select_option("#which select[name=layout]", layout)
+        page.fill("#which input[name=operator]", operator)
+        page.fill("#which input[name=n]", n)
+        page.click("#which button")
+        assert words in page.inner_text("#which-answer")
+    assert "auto" in page.inner_text(".best")  # what fwht::transform launches is one of them
+
+
+def test_my_problem_says_when_nothing_near_was_measured(opened, device):
+    page = opened([device])
+    for rows, warned in (("8", False), ("1", True), (str(10**9), True)):
+        page.fill("#which input[name=rows]", rows)
+        page.press("#which input[name=rows]", "Enter")
+        assert ("Nothing near" in page.inner_text("#which-answer")) == warned
+
+
+def test_lines_stop_where_nothing_was_measured(opened, tmp_path):
+    writer = gpu_folder(**TINY)
+    for variant, sizes in (("dense", range(15, 29)), ("sparse", (15, 16, 27, 28))):
+        for size in sizes:
+            writer.measure(variant, "f16", 4096, 1 << size, "replay")
+    page = explore(opened(load([writer.write(tmp_path / "20260101T000000Z_0_h200")])))
+    for variant, strokes in (("dense", 1), ("sparse", 2)):
+        page.click(f"#variants button:has-text('{variant}')", modifiers=["Shift"])
+        page.wait_for_function(
+            f"[...document.querySelectorAll('#by-size svg .mark-line path')].map(p => p.getAttribute('d').split('M').length - 1).join() === '{strokes}'"
+        )
+        page.click("#variants button:has-text('switch all')")
+
+
+def test_the_first_view_is_where_most_variants_were_measured(opened, tmp_path):
+    writer = gpu_folder(**TINY | {"sizes": (1 << 20,)})
+    writer.measure("alone", "f16", 4096, 1 << 24, "replay")
+    page = explore(opened(load([writer.write(tmp_path / "20260101T000000Z_0_h200")])))
+    assert page.input_value("#controls select[name=size]") == "20"
+
+
+def test_a_row_leads_to_its_folder_and_settings_are_words(opened, device):
+    page = explore(opened([device]))
+    rows = page.locator("#detail tbody tr")
+    assert "{" not in rows.first.inner_text() and "threads 256" in page.inner_text("#detail")
+    page.locator("#detail a").first.click()
+    page.wait_for_function("document.querySelector('details[id^=folder-]').getBoundingClientRect().top < innerHeight")
+    assert page.url.endswith("#folder-20261120T100000Z_0123456789_h200") and "command" in page.inner_text("#provenance")
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_the_contents_fit_and_charts_use_the_page(opened, tmp_path, width):
+    page = opened(load([every_section(with_auto(gpu_folder(**TINY))).write(tmp_path / "20260101T000000Z_0_h200")]), width=width)
+    assert page.evaluate("[...document.querySelectorAll('nav li')].every(li => li.getBoundingClientRect().right <= innerWidth)")
+    page.evaluate("document.querySelector('[data-chart=error_against_speed]').scrollIntoView()")
+    page.wait_for_selector("[data-chart=error_against_speed] svg")
+    page.wait_for_timeout(500)
+    box, drawing = (page.locator(f"[data-chart=error_against_speed]{inner}").bounding_box() for inner in ("", " svg.marks"))
+    assert box and drawing
+    used, blank = drawing["width"] / box["width"], box["height"] - drawing["height"]
+    assert used > 0.75 and blank < 60

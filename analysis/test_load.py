@@ -1,15 +1,19 @@
 """Loading: what is read, and what is refused with one sentence."""
 
+import csv
 import hashlib
+import io
 import json
 import os
 import random
+import shutil
 import subprocess
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis import legacy, schema
+from analysis import legacy, report, schema
 from analysis.cli import main
 from analysis.conftest import gpu_folder, host_folder
 from analysis.load import DTYPES, MODES, Context, ResultsError, load, load_folder
@@ -111,10 +115,30 @@ def test_a_folder_is_read_by_its_own_schema(tmp_path):
         load([folder])
 
 
+def remove(content, table, name):
+    content["tables"][table]["columns"] = [c for c in content["tables"][table]["columns"] if c["name"] != name]
+
+
+def test_a_schema_may_lack_what_may_be_empty(tmp_path):
+    folder = small().write(tmp_path / "run")
+    edit_schema(folder, lambda s: remove(s, "results.csv", "settings"))
+    edit_table(folder, "results.csv", lambda t: t.drop(columns="settings"))
+    assert load_folder(folder).results["settings"].isna().all() and report.page(load([folder]), "")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: s.update(schema_version=2), "schema_version is 2: input should be 1"),
+        (lambda s: s.update(schema_version=2), "schema_version is 2: input should be less than or equal to 1"),
+        (lambda s: s.update(schema_version=True), "schema_version is True: input should be a valid integer"),
+        (lambda s: s.update(schema_version=1.0), "schema_version is 1.0: input should be a valid integer"),
+        (lambda s: remove(s, "results.csv", "time_us"), "schema.json declares no time_us of results.csv"),
+        (lambda s: remove(s, "linear.csv", "variant"), "schema.json declares no variant of linear.csv"),
+        (lambda s: declared(s, "results.csv", "settings").update(type="string"), "declares type string for settings of results.csv; it is json"),
+        (lambda s: [c.update(type="string") for c in s["tables"]["limits.csv"]["columns"]], "declares type string for memory of limits.csv; it is enum"),
+        (lambda s: [c.update(key=False) for c in s["tables"]["results.csv"]["columns"]], "declares key False for variant of results.csv; it is True"),
+        (lambda s: declared(s, "results.csv", "time_us").pop("required_if_ok"), "declares required_if_ok False for time_us"),
+        (lambda s: declared(s, "results.csv", "n").pop("range"), "declares range None for n of results.csv; it is positive"),
         (lambda s: s.pop("tables"), "schema.json: tables is missing"),
         (lambda s: declared(s, "results.csv", "n").pop("type"), r"tables.results.csv.columns.5.type is missing"),
         (lambda s: declared(s, "results.csv", "n").update(type="colour"), "columns.5.type is 'colour': input should be"),
@@ -555,3 +579,187 @@ def test_knows_every_mode_and_dtype_of_the_sweep():
     columns = {column.name: column for column in schema.current()["results.csv"].columns}
     assert set(columns["mode"].values) == set(MODES)
     assert set(columns["dtype"].values) == set(DTYPES)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_row_without_its_last_fields_is_refused(tmp_path, lost):
+    folder = small().write(tmp_path / "run")
+    header, row, *rest = (folder / "results.csv").read_text().splitlines()
+    fields = next(csv.reader([row]))
+    for line, words in ((fields[:-lost], "fewer"), ([*fields, *["x"] * lost], "more"), ([], "fewer")):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(line)
+        (folder / "results.csv").write_text("\n".join([header, text.getvalue(), *rest]) + "\n")
+        with pytest.raises(ResultsError, match=f"results.csv has {words} fields than columns in line 2"):
+            load_folder(folder)
+
+
+@pytest.mark.parametrize(("ending", "why"), [("\r\n", "it holds a carriage return"), ("\0\n", "it holds a zero byte")])
+def test_lines_end_as_the_programs_end_them(tmp_path, ending, why):
+    folder = small().write(tmp_path / "run")
+    text = (folder / "limits.csv").read_text()
+    (folder / "limits.csv").write_bytes(text.replace("\n", ending).encode())
+    with pytest.raises(ResultsError, match=f"limits.csv cannot be read: {why}"):
+        load_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("format_version", True, "has format_version True, this program reads 1"),
+        ("format_version", 1.0, "has format_version 1.0, this program reads 1"),
+        ("format_version", "1", "has format_version '1', this program reads 1"),
+        ("complete", 1, "complete is 1: input should be a valid boolean"),
+        ("complete", None, "complete is None"),
+        ("complete", ..., "complete is missing"),
+        ("utc_start", None, "utc_start is None"),
+        ("host.threads", True, "host.threads is True: input should be a valid integer"),
+        ("host.threads", 2.0, "host.threads is 2.0: input should be a valid integer"),
+        ("device.sm_count", 132.0, "sm_count is 132.0: input should be a valid integer"),
+        ("device.present", 1, "device"),
+        ("seeds", [1, True], "seeds"),
+        ("files", {"results.csv": {"rows": True, "sha256": "0" * 64}}, "rows is True: input should be a valid integer"),
+    ],
+)
+def test_numbers_of_a_context_are_what_they_say(tmp_path, place, value, words):
+    folder = small().write(tmp_path / "run")
+    context = json.loads((folder / "context.json").read_text())
+    *above, key = place.split(".")
+    entry = context[above[0]] if above else context
+    if value is ...:
+        del entry[key]
+    else:
+        entry[key] = value
+    (folder / "context.json").write_text(json.dumps(context))
+    with pytest.raises(ResultsError, match=words):
+        load_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["context.json", "schema.json", "results.csv", "limits.csv", "unsupported.csv"])
+@pytest.mark.parametrize("kind", ["link to itself", "link to nothing", "fifo", "folder"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, name, kind):
+    folder = small().write(tmp_path / "run")
+    file = folder / name
+    file.unlink()
+    {
+        "link to itself": lambda: file.symlink_to(name),
+        "link to nothing": lambda: file.symlink_to("absent"),
+        "fifo": lambda: os.mkfifo(file),
+        "folder": file.mkdir,
+    }[kind]()
+    with pytest.raises(ResultsError, match=f"{name} (is no file|cannot be read)"):
+        load_folder(folder)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["report", "x" * 300], ["which", "--n", "8", "--rows", "1", "x" * 300], ["compare", "x" * 300, "y"], ["tune", "x" * 300], ["profile", "x" * 300],
+     ["pages", "--root", "x" * 300], ["report", "FOLDER", "--output", "x" * 300], ["report", ""], ["compare", "FOLDER", "FOLDER", "--output", "y" * 300]],
+)  # fmt: skip
+def test_names_that_no_system_takes_end_in_one_sentence(tmp_path, arguments, capsys):
+    folder = small().write(tmp_path / "run")
+    assert main([str(folder) if word == "FOLDER" else word for word in arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("error: ") and "Traceback" not in error and "error:  " not in error
+
+
+@pytest.mark.parametrize("name", ["results.csv", "unsupported.csv"])
+@pytest.mark.parametrize(
+    ("column", "text", "words"),
+    [("operator", "28x512", "has operator '28x512' on rows of n=16"), ("operator", "nosuch", "on rows of n=16"), ("operator", "", "empty operator"),
+     ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format")],
+)  # fmt: skip
+def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, column, text, words):
+    folder = small().write(tmp_path / "run")
+    edit_table(folder, name, lambda t: t.assign(**{column: [text, *t[column][1:]]}))
+    with pytest.raises(ResultsError, match=words):
+        load_folder(folder)
+    for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16")):
+        edit_table(
+            folder, name, lambda t, good=good, n=n: t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32")[:1] if name != "results.csv" else t
+        )
+    if name != "results.csv":
+        load_folder(folder)
+
+
+OTHERS: tuple[Any, ...] = (..., None, True, 1.0, 2, "x", [], {}, "")
+
+
+def damages(base):
+    """What may be wrong with a folder: a name and a function that does it, for every key of context.json and every field of a row."""
+
+    def in_context(place, value):
+        def change(folder):
+            context = json.loads((folder / "context.json").read_text())
+            *above, key = place.split(".")
+            entry = context[above[0]] if above else context
+            entry.pop(key, None) if value is ... else entry.update({key: value})
+            (folder / "context.json").write_text(json.dumps(context))
+
+        return change
+
+    def in_row(name, column, text):
+        def change(folder):
+            rows = list(csv.reader((folder / name).open(newline="")))
+            rows[1][rows[0].index(column)] = text
+            with (folder / name).open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(rows)
+
+        return change
+
+    def in_bytes(name, edit):
+        return lambda folder: (folder / name).write_bytes(edit((folder / name).read_bytes()))
+
+    def not_a_file(name, make):
+        def change(folder):
+            (folder / name).unlink()
+            make(folder / name)
+
+        return change
+
+    keys = [*json.loads((base / "context.json").read_text()), "host.name", "host.threads", "host.memory_bytes", "device.present"]
+    for place in keys:
+        yield from ((f"{place} = {value!r}", in_context(place, value)) for value in OTHERS)
+    for name in ("results.csv", "limits.csv"):
+        columns = next(csv.reader((base / name).open(newline="")))
+        yield from (
+            (f"{name}: {c} = {text!r}", in_row(name, c, text)) for c in columns for text in ("", "x", "-1", "0", "1e400", "nan", "inf", "1.5", "a\x01b")
+        )
+    edits = {"carriage returns": lambda b: b.replace(b"\n", b"\r\n"), "a zero byte": lambda b: b + b"\0\n", "a blank line": lambda b: b + b"\n",
+             "a byte order mark": lambda b: b"\xef\xbb\xbf" + b, "no UTF-8": lambda b: b + b"\xff\n", "a quote": lambda b: b.replace(b",", b',"', 1),
+             "a field less": lambda b: b.rstrip(b"\n").rsplit(b",", 1)[0] + b"\n", "half a line": lambda b: b[:-3], "nothing": lambda b: b"",
+             "every row twice": lambda b: b + b.split(b"\n", 1)[1]}  # fmt: skip
+    for name in ("results.csv", "limits.csv", "unsupported.csv", "context.json"):
+        yield from ((f"{name}: {what}", in_bytes(name, edit)) for what, edit in edits.items())
+        for what, make in (("a link to itself", lambda f: f.symlink_to(f.name)), ("a FIFO", os.mkfifo), ("a folder", os.mkdir), ("absent", lambda f: None)):
+            yield f"{name}: {what}", not_a_file(name, make)
+
+
+def test_programs_and_analysis_agree_on_every_folder(tmp_path):
+    """What the sweep goes on with, analysis reads, before or after it; what analysis reads, the sweep goes on with. FWHT_DAMAGES: how many."""
+    program = os.environ.get("FWHT_SWEEP_PROGRAM", "")
+    if not program:
+        pytest.skip("FWHT_SWEEP_PROGRAM names no fwht_sweep; ctest sets it")
+    base, folder = tmp_path / "base", tmp_path / "run"
+    command = [program, "--variant", "cpu", "--problem", "f32/n16/r4"]
+    subprocess.run([*command, "--output", str(base)], check=True, capture_output=True)
+    edit_context(base, files=..., complete=False)  # a finished folder is held to its hashes
+    cases = list(damages(base))
+    apart = []
+
+    def why(**allowed):
+        try:
+            return load_folder(folder, allow_dirty=True, **allowed) and ""
+        except ResultsError as error:
+            return str(error)
+
+    for name, change in random.Random(1).sample(cases, min(len(cases), int(os.environ.get("FWHT_DAMAGES", "60")))):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(base, folder)
+        change(folder)
+        before = why(allow_incomplete=True)
+        done = subprocess.run([*command, "--resume", str(folder)], capture_output=True, text=True, timeout=60)
+        after = why() if done.returncode == 0 else before
+        if done.returncode not in (0, 2) or bool(after) != (done.returncode != 0):
+            apart.append((name, before, after, done.returncode, done.stderr[-200:]))
+    assert apart == []

@@ -58,7 +58,7 @@ def test_the_answer_is_the_best_variant_by_n_and_regime(device):
     assert found is not None
     assert [size.label for size in found.sizes] == ["DRAM", "L2", "small"]
     (row,) = [row for row in found.rows if row["n"] == 4096]
-    best = tables.best(device.results)
+    best = tables.best(device.results, forwards=True)
     for size, cell in zip(found.sizes, row["cells"]):
         expected = best[(best["n"] == 4096) & (best["elements"] == size.elements) & (best["mode"] == size.mode) & (best["dtype"] == "f16")].iloc[0]
         assert (cell["variant"], cell["time_us"]) == (expected["variant"], expected["time_us"])
@@ -206,3 +206,49 @@ def test_the_committed_report_is_below_four_megabytes():
     page = report.page(devices, "")
     assert len(page.encode()) < report.LARGEST_PAGE
     assert {"published", "accuracy", "profile", "runs"} <= {section.id for section in report.sections_of(devices)}
+
+
+def wider(tmp_path):
+    """A wide run of one commit, a newer one of half its lengths."""
+    small = {"sizes": (1 << 15,), "modes": ("replay",), "dtypes": ("f16",)}
+    wide = gpu_folder(ns=(16, 64, 256, 4096), **small, commit="1" * 40, utc_start="2026-11-19T10:00:00Z").write(tmp_path / "wide")
+    narrow = gpu_folder(ns=(16, 64), **small, commit="2" * 40, sources_hash="b" * 64, utc_start="2026-11-20T10:00:00Z").write(tmp_path / "narrow")
+    return load([wide, narrow], split=True)
+
+
+def test_a_section_takes_the_run_with_the_widest_cover_and_says_so(tmp_path):
+    devices = wider(tmp_path)
+    assert [d.newest.name for d in devices] == ["narrow", "wide"]
+    (section,) = [s for s in report.sections_of(devices) if s.id == "best-transform"]
+    assert set(section.parts[0].frame["n"]) == {16, 64, 256, 4096} and "1111111111" in section.parts[0].title
+    assert "2 of its 4 problems were measured again in NVIDIA H200, 2222222222." in section.parts[0].words
+    assert report.coverage(devices[0], devices, list(map(report.COVERS["best-transform"], devices))) == "2 of 4 problems that runs of this device measured. "
+    assert report.committed_runs([f for d in devices for f in d.folders])[-1].newest.name == "wide"
+
+
+@pytest.mark.parametrize(("lengths", "chosen"), [(9, "wide"), (18, "narrow"), (20, "narrow"), (0, "wide")])
+def test_a_newer_run_speaks_where_it_covers_nine_tenths(tmp_path, lengths, chosen):
+    devices = wider(tmp_path)
+    found = report.widest(devices, [{(i,) for i in range(lengths)}, {(i,) for i in range(20)}])
+    assert found is not None and found.newest.name == chosen
+    assert report.widest(devices, [set(), set()]) is None
+
+
+def test_history_compares_each_problem_with_the_widest_run(tmp_path):
+    devices = wider(tmp_path)
+    frame = tables.drift(devices[::-1])
+    assert set(frame["run"]) == {d.short for d in devices} and set(frame.loc[frame["run"] == devices[0].short, "problems"]) == {2}
+    assert frame.loc[frame["run"] == devices[1].short, "relative"].eq(1).all() and tables.drift(devices[:1]).empty
+
+
+def test_the_first_report_of_a_machine_without_a_gpu_shows_an_h200(tmp_path, capsys):
+    """As ./testbed run makes it: three regimes, both published kernels, and the machine's own rows."""
+    folder = host_folder().write(tmp_path / "20261120T100000Z_0123456789_host")
+    assert main(["report", str(folder), "--committed", "--allow-dirty", "--output", str(tmp_path / "x.html")]) == 0
+    page = (tmp_path / "x.html").read_text()
+    tiles = re.findall(r'<div class="tile">.*?</div>', page, re.DOTALL)
+    assert sum("HadaCore" in tile or "fast-hadamard-transform" in tile for tile in tiles) >= 2
+    assert [label for label in ("DRAM", "L2", "small") if any(f", {label}, " in tile for tile in tiles)] == ["DRAM", "L2", "small"]
+    data = data_of(page)
+    assert "(host only)" in data["runs"][0]["name"] and any(run["device"] == "NVIDIA H200" for run in data["runs"][1:])
+    assert data["runs"][data["start"]]["device"] == "NVIDIA H200"

@@ -48,26 +48,26 @@ struct Comparison::Sums {
   Sums() { stats.rel_l2_min_row = std::numeric_limits<double>::infinity(); }
 
   void add_row(const Problem& problem, std::int64_t row, const double* expected, const void* output,
-               const double* bounds, const Limits& limits);
+               const double* bounds, const ErrorLimits& limits);
   void merge(const Sums& other);
 
  private:
-  struct Element {
+  struct Deviation {
     Position at;
     double expected, got, allowed;
   };
-  void wrong(const Element& element) {
+  void wrong(const Deviation& element) {
     if (stats.first_wrong.row >= 0) return;
     stats.first_wrong = element.at;
     stats.first_expected = element.expected;
     stats.first_got = element.got;
     stats.first_allowed = element.allowed;
   }
-  bool right_class(const Element& element, double threshold);
+  bool right_class(const Deviation& element, double threshold);
 };
 
 /// Counts what is not a plain pair of finite numbers. True when the pair is finite and its error counts.
-bool Comparison::Sums::right_class(const Element& element, double threshold) {
+bool Comparison::Sums::right_class(const Deviation& element, double threshold) {
   const auto [at, expected, got, allowed] = element;
   if (!std::isfinite(got)) ++stats.nonfinite;
   const double magnitude = std::fabs(expected);
@@ -93,16 +93,16 @@ bool Comparison::Sums::right_class(const Element& element, double threshold) {
 }
 
 void Comparison::Sums::add_row(const Problem& problem, std::int64_t row, const double* expected,
-                               const void* output, const double* bounds, const Limits& limits) {
+                               const void* output, const double* bounds, const ErrorLimits& limits) {
   const Format format = format_of(problem.dtype());
   const double threshold = overflow_threshold(format);
   double row_error2 = 0.0, row_expected2 = 0.0, worst_error = -1.0;
-  Element worst{{row, -1}, 0.0, 0.0, 0.0};
+  Deviation worst{{row, -1}, 0.0, 0.0, 0.0};
   for (std::int64_t i = 0; i < problem.n(); ++i) {
     const double y = expected[i],
                  got = load_element(problem.dtype(), output, row * problem.out.row_stride + i);
     const double zone = bounds ? bounds[i] : std::fabs(y) * limits.overflow_slack;
-    const Element element{{row, i}, y, got, zone};
+    const Deviation element{{row, i}, y, got, zone};
     ++stats.elements;
     if (!right_class(element, threshold)) continue;
     const double error = got - y;
@@ -194,17 +194,17 @@ void Comparison::Sums::merge(const Sums& other) {
 }
 
 Verdict passed() {
-  return {Outcome::ok, ""};
+  return {Judged::ok, ""};
 }
 Verdict incorrect(std::string message) {
-  return {Outcome::incorrect, std::move(message)};
+  return {Judged::incorrect, std::move(message)};
 }
 
 Comparison::Comparison(const Problem& problem) : problem_(problem), sums_(std::make_unique<Sums>()) {}
 Comparison::~Comparison() = default;
 
-void Comparison::add(std::int64_t first_row, const Matrix& expected, const void* output, const Limits& limits,
-                     int threads) {
+void Comparison::add(std::int64_t first_row, const Matrix& expected, const void* output,
+                     const ErrorLimits& limits, int threads) {
   const std::int64_t rows = expected.rows();
   if (expected.cols() != problem_.n() || first_row < 0 || first_row + rows > problem_.rows) {
     throw BadRequest(fmt::format("expected values {} x {} for rows from {} do not fit the problem {}", rows,
@@ -263,8 +263,8 @@ ErrorStats Comparison::stats() const {
   return stats;
 }
 
-ErrorStats compare(const Problem& problem, const Matrix& expected, const void* output, const Limits& limits,
-                   int threads) {
+ErrorStats compare(const Problem& problem, const Matrix& expected, const void* output,
+                   const ErrorLimits& limits, int threads) {
   Comparison comparison(problem);
   comparison.add(0, expected, output, limits, threads);
   return comparison.stats();

@@ -14,14 +14,14 @@
 
 namespace fwht::reference {
 
-enum class Outcome { ok, incorrect };
+enum class Judged { ok, incorrect };
 
 /// An outcome and, when incorrect, one sentence that says where and what. A default verdict is incorrect:
 /// what was never judged has not passed.
 struct Verdict {
-  Outcome outcome = Outcome::incorrect;
+  Judged outcome = Judged::incorrect;
   std::string message = "nothing was compared";
-  explicit operator bool() const { return outcome == Outcome::ok; }
+  explicit operator bool() const { return outcome == Judged::ok; }
 };
 
 Verdict passed();
@@ -38,7 +38,7 @@ struct Prediction {
 
 /// Bounds that hold for every element and row of finite data; made from the steps of a plan by
 /// reference/tolerance.
-struct Limits {
+struct ErrorLimits {
   /// |err| allowed for each element, count x n as the expected values; none: not checked.
   std::optional<Matrix> elementwise;
   /// ||err||_2 <= row_relative ||y||_2 + row_absolute sqrt(n) for every row.
@@ -107,7 +107,7 @@ class Comparison {
 
   /// Compares rows [first_row, first_row + expected.rows()) of `output` (raw storage, row 0 first). The sums
   /// are formed row by row in row order, so the statistics do not depend on the number of threads.
-  void add(std::int64_t first_row, const Matrix& expected, const void* output, const Limits& limits = {},
+  void add(std::int64_t first_row, const Matrix& expected, const void* output, const ErrorLimits& limits = {},
            int threads = 0);
 
   ErrorStats stats() const;
@@ -120,10 +120,10 @@ class Comparison {
 
 /// One chunk: all rows of the problem.
 ErrorStats compare(const Problem& problem, const Matrix& expected, const void* output,
-                   const Limits& limits = {}, int threads = 0);
+                   const ErrorLimits& limits = {}, int threads = 0);
 
 /// Incorrect, with row, column, expected and got, when any element is wrong by class or any bound of the
-/// Limits was exceeded, or when fewer elements were compared than the problem has.
+/// ErrorLimits was exceeded, or when fewer elements were compared than the problem has.
 Verdict judge_elements(const ErrorStats& stats, const Problem& problem);
 
 /// Zero tolerance (T6): `got` must equal `want` (both raw storage with the problem's strides) in every

@@ -37,7 +37,7 @@ struct Case {
   double get(std::int64_t row, std::int64_t column) const {
     return load_element(problem.dtype(), storage.data(), row * problem.row_stride() + column);
   }
-  ErrorStats stats(const Limits& limits = {}) const {
+  ErrorStats stats(const ErrorLimits& limits = {}) const {
     return compare(problem, truth, storage.data(), limits);
   }
 };
@@ -141,7 +141,7 @@ TEST(Compare, NonfiniteValuesAreComparedByClass) {
 // C7: below the overflow zone finite, above it infinite, inside either.
 TEST(Compare, OverflowZone) {
   Case c(Dtype::f16, 4, 1);
-  Limits limits;
+  ErrorLimits limits;
   limits.overflow_slack = 1e-3;
   c.truth << 65000.0, 65500.0, -65540.0, 66000.0;
   const double inf = kInf;
@@ -152,17 +152,17 @@ TEST(Compare, OverflowZone) {
     c.set(0, 3, e);
     return judge_elements(c.stats(limits), c.problem).outcome;
   };
-  EXPECT_EQ(verdict(65000, 65504, -inf, inf), Outcome::ok);
-  EXPECT_EQ(verdict(65000, inf, -65504, inf), Outcome::ok);
-  EXPECT_EQ(verdict(65000, 65504, inf, inf), Outcome::incorrect) << "wrong sign inside the zone";
-  EXPECT_EQ(verdict(65000, kNan, -inf, inf), Outcome::incorrect);
-  EXPECT_EQ(verdict(inf, 65504, -inf, inf), Outcome::incorrect) << "infinite below the zone";
-  EXPECT_EQ(verdict(65000, 65504, -inf, 65504), Outcome::incorrect) << "finite above the zone";
+  EXPECT_EQ(verdict(65000, 65504, -inf, inf), Judged::ok);
+  EXPECT_EQ(verdict(65000, inf, -65504, inf), Judged::ok);
+  EXPECT_EQ(verdict(65000, 65504, inf, inf), Judged::incorrect) << "wrong sign inside the zone";
+  EXPECT_EQ(verdict(65000, kNan, -inf, inf), Judged::incorrect);
+  EXPECT_EQ(verdict(inf, 65504, -inf, inf), Judged::incorrect) << "infinite below the zone";
+  EXPECT_EQ(verdict(65000, 65504, -inf, 65504), Judged::incorrect) << "finite above the zone";
 }
 
 TEST(Compare, BoundsNameTheFirstWrongElement) {
   Case c(Dtype::f32);
-  Limits limits;
+  ErrorLimits limits;
   limits.elementwise = Matrix::Constant(5, 8, 1e-6);
   EXPECT_TRUE(judge_elements(c.stats(limits), c.problem));
   c.set(3, 6, c.get(3, 6) + 0.5);
@@ -175,7 +175,7 @@ TEST(Compare, BoundsNameTheFirstWrongElement) {
   EXPECT_NE(verdict.message.find("row 3 column 6: expected "), std::string::npos) << verdict.message;
   EXPECT_NE(verdict.message.find(", got "), std::string::npos) << verdict.message;
 
-  Limits rows;
+  ErrorLimits rows;
   rows.row_relative = 1e-6;
   EXPECT_EQ(c.stats(rows).first_wrong_row, 3);
   EXPECT_NE(judge_elements(c.stats(rows), c.problem).message.find("row 3: the 2-norm"), std::string::npos);
@@ -204,7 +204,7 @@ TEST(Compare, ShapesThatDoNotFitAreRefused) {
   const Case c(Dtype::f16);
   EXPECT_THROW(compare(c.problem, Matrix(5, 4), c.storage.data()), BadRequest);
   EXPECT_THROW(compare(c.problem, Matrix(6, 8), c.storage.data()), BadRequest);
-  Limits limits;
+  ErrorLimits limits;
   limits.elementwise = Matrix(4, 8);
   EXPECT_THROW(c.stats(limits), BadRequest);
   EXPECT_THROW(compare_exact(c.problem, Matrix(4, 8), c.storage.data()), BadRequest);

@@ -20,9 +20,9 @@ namespace fwht::reference {
 namespace {
 
 /// Where the index bits and factors of the problem's operator lie in a row, and what they multiply by.
-class Geometry {
+class EmulatedBits {
  public:
-  Geometry(const Problem& problem, const Operands& operands)
+  EmulatedBits(const Problem& problem, const Operands& operands)
       : signs_come_last_(problem.op.signs_come_last()) {
     if (problem.op.is_sylvester()) {
       if (!is_power_of_two(problem.n()))
@@ -108,7 +108,7 @@ void butterfly(float* row, std::int64_t n, std::int64_t half) {
   }
 }
 
-void fp32_step(const Step& step, const Geometry& geometry, Dtype dtype, float* row, std::int64_t n) {
+void fp32_step(const Step& step, const EmulatedBits& geometry, Dtype dtype, float* row, std::int64_t n) {
   if (step.factor >= 0) {
     std::vector<float> scratch;
     multiply_by(geometry.stage(step.factor), row, n, scratch);
@@ -468,7 +468,7 @@ void require_block(const Problem& problem, const Step& step) {
   }
 }
 
-void require_steps(const Problem& problem, const Geometry& geometry, const Numerics& numerics) {
+void require_steps(const Problem& problem, const EmulatedBits& geometry, const Numerics& numerics) {
   const int levels = geometry.levels();
   std::vector<int> times(static_cast<std::size_t>(levels), 0), factors;
   for (const Step& step : numerics.steps) {
@@ -502,8 +502,8 @@ void require_steps(const Problem& problem, const Geometry& geometry, const Numer
 }
 
 /// Rows that no step mixes, one after the other: memory for one row per thread.
-void emulate_rows(const Problem& problem, const Geometry& geometry, const Numerics& numerics, const void* in,
-                  void* out, int threads) {
+void emulate_rows(const Problem& problem, const EmulatedBits& geometry, const Numerics& numerics,
+                  const void* in, void* out, int threads) {
   parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> row(static_cast<std::size_t>(problem.n()));
     for (std::int64_t r = begin; r < end; ++r) {
@@ -518,7 +518,7 @@ void emulate_rows(const Problem& problem, const Geometry& geometry, const Numeri
 }
 
 /// All rows at once, step by step.
-void emulate_together(const Problem& problem, const Geometry& geometry, const Numerics& numerics,
+void emulate_together(const Problem& problem, const EmulatedBits& geometry, const Numerics& numerics,
                       const void* in, void* out, int threads, TensorCore core) {
   const std::int64_t count = problem.elements();
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -549,7 +549,7 @@ bool has_emulation(const Numerics& numerics) {
 void emulate(const Problem& problem, const Numerics& numerics, const Operands& operands, int threads,
              TensorCore core) {
   require_core(core);
-  const Geometry geometry(problem, operands);
+  const EmulatedBits geometry(problem, operands);
   require_steps(problem, geometry, numerics);
   const bool mixes_rows = std::any_of(numerics.steps.begin(), numerics.steps.end(),
                                       [](const Step& step) { return step.is_tensor_block(); });

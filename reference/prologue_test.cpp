@@ -24,7 +24,7 @@ TEST(RmsNorm, DividesByTheRootMeanSquareAndRoundsTwice) {
   // Mean squares 4 and 0; weights with few bits, but for one.
   std::vector<std::uint16_t> rows = bf16_of({2.0F, -2.0F, 2.0F, 2.0F, 0.0F, -0.0F, 0.0F, 0.0F});
   const std::vector<std::uint16_t> weight = bf16_of({1.0F, 0.5F, -3.0F, 1.0078125F});
-  Operands operands;
+  PreparedOperands operands;
   operands.weight = weight.data();
   apply_prologue(problem, operands, rows.data());
   EXPECT_EQ(bf16_to_float(rows[0]), 1.0F);
@@ -56,7 +56,7 @@ TEST(RmsNorm, SumsEightsInOrderAndThenPairs) {
   row[1] = row[2] = row[3] = 1.0F;             // lost, one by one
   row[8] = row[9] = row[10] = row[11] = 1.0F;  // 4, as a sum of their own
   const std::vector<float> weight(16, 1.0F);
-  Operands operands;
+  PreparedOperands operands;
   operands.weight = weight.data();
   apply_prologue(problem, operands, row.data());
   const float mean = (16777216.0F + 4.0F) / 16.0F;
@@ -69,7 +69,7 @@ TEST(Rope, TurnsPairsByThePositionOfTheirHead) {
       1.0F, 0.0F, 0.0F,  1.0F,   // position 0: turned by 0 and by a right angle
       0.5F, 1.0F, 0.25F, 0.0F};  // position 1: any numbers
   const std::array<std::int64_t, 2> positions = {1, 0};
-  Operands operands;
+  PreparedOperands operands;
   operands.cos_sin = table.data();
   operands.positions = positions.data();
   const std::vector<float> rows = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, 8.0F,

@@ -47,7 +47,7 @@ TEST(TenLies, Lie01NanComparesFalse) {
   }
   // A bound that is itself NaN permits nothing, and no window contains NaN.
   Patient run(make_problem(Dtype::f32, 4, 1), InputClass::normal);
-  Limits limits;
+  ErrorLimits limits;
   limits.elementwise = Matrix::Constant(1, 4, kNan);
   EXPECT_FALSE(
       judge_elements(compare(run.in.problem, expected(run.in.problem, run.in.data()), run.out.data(), limits),

@@ -661,9 +661,9 @@ bool intermediates_fit(const Numerics& numerics, const Problem& problem, const M
   return true;
 }
 
-Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
-                  const Matrix& input, int threads) {
-  Limits limits;
+ErrorLimits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                       const Matrix& input, int threads) {
+  ErrorLimits limits;
   const HardBound hard = hard_bound(numerics, problem);
   limits.row_relative = hard.relative;
   limits.row_absolute = hard.absolute;
@@ -721,8 +721,8 @@ double largest_entries(const ExactOperator& exact) {
 
 }  // namespace
 
-Limits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
-                       const ExactOperator& exact, const Matrix& input, const Matrix& expected) {
+ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                            const ExactOperator& exact, const Matrix& input, const Matrix& expected) {
   if (numerics.roundings() != 1 || !numerics.steps.back().rounds) {
     throw BadRequest(
         fmt::format("tolerances for {} are known for one rounding, at the end; the steps round {} times",
@@ -743,7 +743,7 @@ Limits operator_limits(const Numerics& numerics, const Problem& problem, InputCl
   for (const Step& step : numerics.steps)
     split_passes += is_split(step) ? step.levels() / 4 + 1 : 0.0;
   const HardBound hard = operator_hard_bound(numerics, problem, eps);
-  Limits limits;
+  ErrorLimits limits;
   limits.row_relative = limits.overflow_slack = hard.relative;
   limits.row_absolute = hard.absolute;
   limits.elementwise = Matrix::Zero(expected.rows(), expected.cols());
@@ -855,7 +855,7 @@ Checked check(const Problem& problem, const Numerics& numerics, InputClass input
   for (std::int64_t row = 0; row < problem.rows; row += rows_per_chunk) {
     Matrix values =
         load_rows(problem, operands.in, row, std::min(rows_per_chunk, problem.rows - row), threads);
-    Limits limits;
+    ErrorLimits limits;
     if (exact) {
       const Matrix input = values;
       exact->apply(values, problem.scale, threads);

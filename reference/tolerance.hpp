@@ -100,10 +100,10 @@ HardBound hard_bound(const Numerics& numerics, const Problem& problem);
 bool intermediates_fit(const Numerics& numerics, const Problem& problem, const Matrix& input);
 
 /// The limits for one chunk: T5, and T2 with the prediction for smooth classes, else the rigorous bound.
-Limits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
-                  const Matrix& input, int threads = 0);
+ErrorLimits limits_for(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                       const Matrix& input, int threads = 0);
 
-/// The verdict on one comparison: every element and row within its Limits, and on smooth data from N = 2^10
+/// The verdict on one comparison: every element and row within its ErrorLimits, and on smooth data from N = 2^10
 /// on the statistics T1, T3 and T4 inside their windows. (T4, Parseval: to second order ||yhat||/||y|| - 1 is
 /// the gain plus (E^2 - gamma^2) / 2, so its window follows from the other two). The message names the test,
 /// the value and the window. (No statistics on subnormal data where the plan flushes it.)
@@ -120,8 +120,8 @@ Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& 
 ///    of what any output is made of; 1.58 = (4/12) / 0.46^2, an ulp of at most 2 u32 |z|, evenly spread.
 /// The prediction is that of one rounding of a smooth density and sum_rms; none for f32, whose error is that
 /// of the sums alone. Throws BadRequest for steps that round more than once.
-Limits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
-                       const ExactOperator& exact, const Matrix& input, const Matrix& expected);
+ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                            const ExactOperator& exact, const Matrix& input, const Matrix& expected);
 
 /// T6: what a plan with these steps must return bit for bit on integer rows (is_exact_integer): all sums are
 /// exact, so only its constants and the last rounding are left. Fills operands.out (raw storage). False where

@@ -14,7 +14,7 @@
 #include "common/contract/encoding.hpp"
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/contract/operator_data.hpp"
-#include "common/contract/prologue.hpp"
+#include "common/contract/preparation.hpp"
 #include "common/device/device_info.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/nccl.hpp"
@@ -210,7 +210,7 @@ std::vector<Misuse> misuses() {
       {"no pages",
        [=] {
          Problem problem = codes;
-         problem.paging = {1, 0};
+         problem.paging = Paging{1, 0};
          cpu_plan(problem);
        },
        "pages=0"},
@@ -226,7 +226,7 @@ std::vector<Misuse> misuses() {
          validate(Prologue{Prologue::Kind::rope, 64, false, 3}, 64, 4);
        },
        "heads=3"},
-      {"a prologue of words", [] { parse_prologue("rope6x"); }, "rope6x"},
+      {"a prologue of words", [] { parse_problem("f16/n8/r1/rope6x"); }, "rope6x"},
       // Rows over several ranks.
       {"a form of words", [] { sharded::parse_form("ring"); }, "unknown form 'ring'"},
       {"three ranks", [] { sharded_problem(4096, 4, 3); }, "ranks=3"},

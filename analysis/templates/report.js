@@ -59,9 +59,12 @@ const byteText = (bytes) => {
   for (const [power, unit] of [[30, "GiB"], [20, "MiB"], [10, "KiB"]]) if (bytes >= 2 ** power) return `${significant(bytes / 2 ** power)} ${unit}`;
   return `${bytes} B`;
 };
+// {"grid":8,"pipes":{"a":1}} -> "grid 8, pipes a 1"
+const words = (value) => (value && typeof value === "object" ? Object.entries(value).map(([name, v]) => `${name} ${words(v)}`).join(", ") : String(value));
+const settingsText = (text) => { try { return words(JSON.parse(text)); } catch { return text; } };
 const FORMATS = {
   text: (v) => v, int: (v) => String(Math.round(v)), fixed: (v) => v.toFixed(2), fixed1: (v) => v.toFixed(1), fixed3: (v) => v.toFixed(3), number: (v) => significant(v, 4),
-  percent: (v) => `${(100 * v).toFixed(1)} %`, us: timeText, bytes: byteText, rate: (v) => `${significant(v / 1e12)} TB/s`,
+  percent: (v) => `${(100 * v).toFixed(1)} %`, us: timeText, bytes: byteText, settings: settingsText, folder: (v) => v, rate: (v) => `${significant(v / 1e12)} TB/s`,
 };
 const show = (value, format) => (value === null || value === undefined || value === "" ? "–" : FORMATS[format](value));
 
@@ -79,6 +82,7 @@ function readAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   for (const name of ["run", "n", "size"]) if (/^\d+$/.test(wanted.get(name) ?? "")) state[name] = Number(wanted.get(name));
   for (const name of ["family", "dtype", "mode", "layout", "metric", "reference"]) if (wanted.has(name)) state[name] = wanted.get(name);
+  for (const name of ASKED) if (wanted.has(`my_${name}`)) state[`my_${name}`] = wanted.get(`my_${name}`);
   if (wanted.has("off")) state.off = new Set(wanted.get("off").split(" ").filter(Boolean));
 }
 
@@ -91,6 +95,12 @@ const familyOf = (row) => (row.encoding ? `${row.family}: ${row.encoding}` : row
 const distinct = (rows, of) => [...new Set(rows.map(of))];
 const inOrder = (values, order) => [...order.filter((v) => values.includes(v)), ...values.filter((v) => !order.includes(v)).sort()];
 const nearest = (values, wanted) => values.reduce((best, v) => (Math.abs(v - wanted) < Math.abs(best - wanted) ? v : best), values[0]);
+
+// The size at which most variants were measured, of several the largest.
+function widest(rows, sizes) {
+  const count = (size) => distinct(rows.filter((r) => r.size === size && r.timed), (r) => r.variant).length;
+  return sizes.reduce((best, size) => (count(size) >= count(best) ? size : best), sizes[0] ?? 0);
+}
 
 // What each filter offers, given those before it; a value that is not offered gives way to the first.
 function offers() {
@@ -114,7 +124,7 @@ function offers() {
   found.n = ns.map((n) => [n, String(n)]);
   found.size = sizes.map((s) => [s, `2^${s}`]);
   if (!ns.includes(state.n)) state.n = nearest(ns, state.n || 4096) ?? 0;
-  if (!sizes.includes(state.size)) state.size = nearest(sizes, state.size || 24) ?? 0;
+  if (!sizes.includes(state.size)) state.size = state.size ? nearest(sizes, state.size) ?? 0 : widest(own, sizes);
   return found;
 }
 
@@ -133,7 +143,7 @@ function theme(narrow) {
   const style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink").trim(), muted = style.getPropertyValue("--muted").trim(), line = style.getPropertyValue("--line").trim();
   const axis = { labelColor: muted, titleColor: ink, gridColor: line, domainColor: muted, tickColor: muted, labelFontSize: 11, titleFontSize: 11, titleFontWeight: "normal" };
-  return { background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink, labelLimit: 220, ...(narrow ? { orient: "bottom", columns: 2 } : {}) }, header: { labelColor: ink }, view: { stroke: line }, rule: { color: muted } };
+  return { background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink, labelLimit: 220, ...(narrow ? { orient: "bottom", columns: 2 } : {}) }, header: { labelColor: ink }, view: { stroke: line }, rule: { color: muted }, mark: { invalid: "break-paths-show-path-domains" } };
 }
 
 const drawn = new Map(); // element -> its finalizer
@@ -148,18 +158,22 @@ async function draw(element, spec, description) {
 }
 
 // Panels beside each other as the page is wide.
-function fitted(spec, width) {
+function fitted(spec, width, panels) {
   const made = structuredClone(spec);
   const panel = made.spec ?? made;
-  if (typeof panel.width === "number") panel.width = Math.min(panel.width, Math.max(180, width - 110));
-  if (made.facet) made.columns = Math.max(1, Math.min(made.columns, Math.floor((width - 150) / (panel.width + 60))));
+  if (typeof panel.width !== "number") return made;
+  const legend = width < 640 ? 0 : 230, room = width - legend;
+  panel.width = Math.min(panel.width, Math.max(180, width - 110));
+  if (made.facet) made.columns = Math.max(1, Math.min(made.columns, panels, Math.floor(room / (panel.width + 70))));
+  panel.width = Math.min(1.8 * panel.width, Math.max(panel.width, Math.floor(room / (made.facet ? made.columns : 1)) - 70));
   return made;
 }
 
 function declaredChart(element) {
   const chart = data.charts[element.dataset.chart];
-  const spec = fitted(chart.spec, element.clientWidth);
-  draw(element, { ...spec, data: { values: unpack(chart.data) } }, chart.title);
+  const values = unpack(chart.data), facet = chart.spec.facet?.field;
+  const spec = fitted(chart.spec, element.clientWidth, facet ? distinct(values, (row) => row[facet]).length : 1);
+  draw(element, { ...spec, data: { values } }, chart.title).then(() => { element.style.minHeight = ""; });
 }
 
 function explorerSpec(rows, x, xTitle) {
@@ -169,12 +183,20 @@ function explorerSpec(rows, x, xTitle) {
   const values = rows.map((row) => ({
     variant: row.variant, operator: row.operator, n: row.n, rows: row.rows, value: metric.of(row), size: 2 ** row.size, time: show(row.time_us, "us"),
     repetitions: row.time_min_us === null ? "–" : `${show(row.time_min_us, "us")} to ${show(row.time_max_us, "us")}`, "of a copy": show(row.share, "percent"), "GB/s": show(row.gbps, "number"),
-    "error / one rounding": show(row.error, "fixed"), "relative error": show(row.rel_l2, "number"), settings: row.settings || "–", picks: row.picked || "–",
+    "error / one rounding": show(row.error, "fixed"), "relative error": show(row.rel_l2, "number"), settings: show(row.settings, "settings"), picks: row.picked || "–",
   })).filter((row) => row.value !== null && row.value !== undefined);
+  // A line stops where a place was not measured: at powers of two, and where another variant was.
+  const found = distinct(values, (row) => row[x]), gaps = [];
+  const between = found.every((place) => Number.isInteger(Math.log2(place))) ? Array.from({ length: Math.log2(Math.max(...found) / Math.min(...found)) }, (_, i) => Math.min(...found) * 2 ** i) : [];
+  const places = distinct([...found, ...(found.length ? between : [])], (place) => place);
+  for (const variant of names) {
+    const own = values.filter((row) => row.variant === variant).map((row) => row[x]);
+    for (const place of places) if (place > Math.min(...own) && place < Math.max(...own) && !own.includes(place)) gaps.push({ variant, [x]: place, value: null });
+  }
   const tooltip = ["variant", "operator", "rows", "time", "repetitions", "of a copy", "GB/s", "error / one rounding", "relative error", "picks", "settings"].map((field) => ({ field, type: "nominal" }));
   const position = { x: { field: x, type: "quantitative", title: xTitle, scale: { type: "log", base: 2 }, axis: { labelExpr: x === "n" ? "format(datum.value, 'd')" : "'2^' + round(log(datum.value) / LN2)", labelOverlap: true } }, y: { field: "value", type: "quantitative", title: metric.title, scale: metric.scale, axis: metric.axis } };
   return {
-    data: { values }, width: "container", height: 300,
+    data: { values: [...values, ...gaps] }, width: "container", height: 300,
     layer: [
       { mark: { type: "line", strokeWidth: 1.6 }, encoding: { ...position, color: style("color"), strokeDash: style("dash") } },
       { mark: { type: "point", filled: true, size: 55 }, encoding: { ...position, color: style("color"), shape: style("shape"), tooltip } },
@@ -210,7 +232,7 @@ function virtualTable(element, title, columns, rows) {
     const first = printing ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW_HEIGHT) - 8);
     const last = Math.min(order.length, printing ? PRINTED : first + Math.ceil(scroll.clientHeight / ROW_HEIGHT) + 24);
     const spacer = (count) => el("tr", { "aria-hidden": "true", style: `height:${count * ROW_HEIGHT}px` });
-    const cells = (row) => columns.map((column) => el("td", { className: column[2] === "text" ? "" : "number", textContent: text(row, column), title: column[2] === "text" ? text(row, column) : "" }));
+    const cells = (row) => columns.map((column) => cell(row, column));
     const below = printing && last < order.length ? el("tr", {}, el("td", { colSpan: columns.length, textContent: `${last} of ${order.length} rows are printed; the CSV of this table has all.` })) : spacer(order.length - last);
     body.replaceChildren(spacer(first), ...order.slice(first, last).map((row) => el("tr", {}, ...cells(row))), below);
   }
@@ -235,7 +257,9 @@ function virtualTable(element, title, columns, rows) {
   search.addEventListener("input", update);
   scroll.addEventListener("scroll", render, { passive: true });
   download.addEventListener("click", () => {
-    const quote = (v) => (/[",\n]/.test(v) ? `"${v.replaceAll('"', '""')}"` : v);
+    // A spreadsheet would take a text that begins like this for a formula.
+    const safe = (v) => (/^[=+@\t\r-]/.test(v) && Number.isNaN(Number(v)) ? `'${v}` : v);
+    const quote = (v) => (/[",\n]/.test(safe(v)) ? `"${safe(v).replaceAll('"', '""')}"` : safe(v));
     const lines = [columns.map(([field]) => field), ...order.map((row) => columns.map(([field]) => quote(String(row[field] ?? ""))))].map((line) => line.join(","));
     const link = el("a", { href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" })), download: `${title.replace(/\W+/g, "_")}.csv` });
     link.click();
@@ -244,9 +268,17 @@ function virtualTable(element, title, columns, rows) {
   update();
 }
 
+// A folder leads to its provenance, where its commands are.
+function cell(row, [field, , format]) {
+  const text = show(row[field], format);
+  if (format === "folder" && row[field]) return el("td", {}, el("a", { href: `#folder-${row[field]}`, textContent: text }));
+  const plain = ["text", "settings", "folder"].includes(format);
+  return el("td", { className: plain ? "" : "number", textContent: text, title: plain ? text : "" });
+}
+
 function plainTable(caption, columns, rows) {
   const head = el("tr", {}, ...columns.map(([, header]) => el("th", { scope: "col", textContent: header })));
-  const body = rows.map((row) => el("tr", {}, ...columns.map(([field, , format]) => el("td", { className: format === "text" ? "" : "number", textContent: show(row[field], format) }))));
+  const body = rows.map((row) => el("tr", {}, ...columns.map((column) => cell(row, column))));
   return el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, el("table", {}, el("caption", { textContent: caption }), el("thead", {}, head), el("tbody", {}, ...body)));
 }
 
@@ -267,14 +299,12 @@ function controls(found) {
   }
 }
 
-const SYMBOLS = { circle: "●", square: "■", "triangle-up": "▲", diamond: "◆", cross: "✚", "triangle-down": "▼", "triangle-right": "▶" };
-
 function variantSwitches(rows) {
   const box = byId("variants"), focused = document.activeElement?.dataset?.variant;
   const names = Object.keys(data.styles).filter((name) => rows.some((row) => row.variant === name));
   const make = (name) => {
     const on = !state.off.has(name), style = data.styles[name];
-    const button = el("button", { type: "button", className: "chip", "aria-pressed": String(on) }, el("span", { textContent: SYMBOLS[style.shape], style: `color:${style.color}`, "aria-hidden": "true" }), ` ${name}`);
+    const button = el("button", { type: "button", className: "chip", "aria-pressed": String(on) }, el("span", { textContent: style.letter, style: `color:${style.color}`, "aria-hidden": "true" }), ` ${name}`);
     button.dataset.variant = name;
     button.addEventListener("click", (event) => {
       if (event.shiftKey || event.altKey) state.off = new Set(names.filter((other) => other !== name));
@@ -343,7 +373,7 @@ function tip(target, text) {
   box.style.top = `${place.bottom + 6 + box.offsetHeight > innerHeight ? place.top - box.offsetHeight - 6 : place.bottom + 6}px`;
 }
 
-const DETAIL = [["variant", "variant", "text"], ["operator", "operator", "text"], ["rows", "rows", "int"], ["time_us", "time", "us"], ["time_min_us", "fastest", "us"], ["time_max_us", "slowest", "us"], ["share", "of a copy", "percent"], ["gbps", "GB/s", "number"], ["error", "error / one rounding", "fixed"], ["rel_l2", "relative error", "number"], ["picked", "picks", "text"], ["settings", "settings", "text"], ["message", "message", "text"]];
+const DETAIL = [["variant", "variant", "text"], ["operator", "operator", "text"], ["rows", "rows", "int"], ["time_us", "time", "us"], ["time_min_us", "fastest", "us"], ["time_max_us", "slowest", "us"], ["share", "of a copy", "percent"], ["gbps", "GB/s", "number"], ["error", "error / one rounding", "fixed"], ["rel_l2", "relative error", "number"], ["picked", "picks", "text"], ["settings", "settings", "settings"], ["message", "message", "text"], ["folder", "folder", "folder"]];
 
 function refresh(focus) {
   const found = offers(), all = view(), rows = shown(all);
@@ -364,14 +394,15 @@ function refresh(focus) {
 
 // --- my problem -------------------------------------------------------------------------------------------------------
 
-// As tables.which: the first run that measured n and dtype, or another of the same device with a nearer row count; the mode that
-// judges the size best.
-function which(dtype, n, rows) {
-  const far = (count) => Math.abs(Math.log2(count / rows));
+// As tables.which: the first run that measured it, or another of the same device with a nearer row count; the mode that judges the
+// size best. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any.
+function which(asked) {
+  const far = (count) => Math.abs(Math.log2(count / asked.rows));
   let found = null;
   for (let index = 0; index < runs.length; ++index) {
     if (found && runs[index].device !== found.device) continue;
-    let part = rowsOf(index).filter((row) => row.candidate && row.dtype === dtype && row.n === n && !row.encoding).map((row) => ({ ...row, variant: row.candidate }));
+    let part = rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && row.n === asked.n && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
+    part = part.map((row) => ({ ...row, variant: row.candidate }));
     if (!part.length) continue;
     const layout = part.some((row) => row.layout === "in place") ? "in place" : part[0].layout;
     part = part.filter((row) => row.layout === layout);
@@ -379,39 +410,53 @@ function which(dtype, n, rows) {
     const count = distinct(part, (row) => row.rows).sort((a, b) => far(a) - far(b) || a - b)[0];
     if (found && far(count) >= far(found.count)) continue;
     part = part.filter((row) => row.rows === count);
-    const bytes = count * n * data.bytes[dtype], l2 = runs[index].l2_bytes;
+    const bytes = count * asked.n * data.bytes[asked.dtype], l2 = runs[index].l2_bytes;
     const regime = bytes <= l2 / 64 ? "small" : bytes <= data.in_l2 * l2 ? "L2" : "DRAM";
     const mode = [...data.preferred[regime], "cold", "replay_pdl", "host"].find((m) => part.some((row) => row.mode === m));
     part = part.filter((row) => row.mode === mode).sort((a, b) => a.time_us - b.time_us);
     const tied = part.filter((row) => row.time_min_us <= part[0].time_max_us || row.time_us <= (1 + runs[index].noise) * part[0].time_us);
-    const exact = (row) => Math.round(100 * row.error);
-    const winner = [...tied].sort((a, b) => exact(a) - exact(b) || a.time_us - b.time_us)[0];
+    const exact = (row) => Math.round(100 * (row.encoding ? Math.log(Math.max(row.rel_l2, 1e-9)) : row.error));
+    const winner = [...tied].sort((a, b) => exact(a) - exact(b) || (a.variant !== data.own) - (b.variant !== data.own) || a.time_us - b.time_us)[0];
     found = { run: runs[index].name, device: runs[index].device, mode, layout, count, winner, tied, rows: [winner, ...part.filter((row) => row !== winner)] };
   }
   return found;
 }
 
+const ASKED = ["dtype", "n", "rows", "encoding", "layout", "operator"];
+
 function startWhich() {
   const form = byId("which");
   if (!form || !runs.length) return;
-  const dtypes = inOrder(distinct(runs.flatMap((_, i) => rowsOf(i)), (row) => row.dtype), data.dtypes);
-  form.elements.dtype.append(...dtypes.map((value) => el("option", { value, textContent: value })));
-  const known = distinct(runs.flatMap((_, i) => rowsOf(i)).filter((row) => row.status === "ok" && row.dtype === dtypes[0]), (row) => row.n);
+  const every = runs.flatMap((_, i) => rowsOf(i)).filter((row) => row.candidate);
+  const options = (name, values, text = (v) => v) => form.elements[name].append(...values.map((value) => el("option", { value, textContent: text(value) })));
+  const dtypes = inOrder(distinct(every, (row) => row.dtype), data.dtypes);
+  options("dtype", dtypes);
+  options("encoding", distinct(every, (row) => row.encoding).sort(), (v) => v || "none");
+  options("layout", ["", ...distinct(every, (row) => row.layout)], (v) => v || "any");
+  const known = distinct(every.filter((row) => row.dtype === dtypes[0] && !row.encoding), (row) => row.n);
   if (known.length) form.elements.n.value = known.reduce((best, n) => (Math.abs(Math.log2(n / 8192)) < Math.abs(Math.log2(best / 8192)) ? n : best));
+  for (const name of ASKED) {
+    const wanted = state[`my_${name}`];
+    if (wanted !== undefined && (form.elements[name].tagName !== "SELECT" || [...form.elements[name].options].some((o) => o.value === wanted))) form.elements[name].value = wanted;
+  }
   const answer = (event) => {
     event?.preventDefault();
-    const box = byId("which-answer"), dtype = form.elements.dtype.value;
-    const [n, rows] = ["n", "rows"].map((name) => (/^\d{1,15}$/.test(form.elements[name].value.trim()) ? Number(form.elements[name].value) : 0));
-    if (n < 1 || rows < 1) return box.replaceChildren(el("p", { textContent: "n and rows are whole numbers from 1 on." }));
-    const found = which(dtype, n, rows);
+    const box = byId("which-answer"), asked = Object.fromEntries(ASKED.map((name) => [name, form.elements[name].value.trim()]));
+    if (event) { for (const name of ASKED) state[`my_${name}`] = asked[name]; writeAddress(); }
+    for (const name of ["n", "rows"]) asked[name] = /^\d{1,15}$/.test(asked[name]) ? Number(asked[name]) : 0;
+    if (asked.n < 1 || asked.rows < 1) return box.replaceChildren(el("p", { textContent: "n and rows are whole numbers from 1 on." }));
+    const found = which(asked);
     if (!found) {
-      const known = distinct(runs.flatMap((_, i) => rowsOf(i)).filter((row) => row.dtype === dtype && row.status === "ok"), (row) => row.n).sort((a, b) => Math.abs(Math.log2(a / n)) - Math.abs(Math.log2(b / n)));
-      return box.replaceChildren(el("p", { textContent: `n = ${n} was not measured in ${dtype}; the nearest row lengths are ${known.slice(0, 2).sort((a, b) => a - b).join(" and ")}.` }));
+      const near = distinct(every.filter((row) => row.dtype === asked.dtype && row.encoding === asked.encoding), (row) => row.n).sort((a, b) => Math.abs(Math.log2(a / asked.n)) - Math.abs(Math.log2(b / asked.n)));
+      const what = [asked.dtype, asked.encoding, asked.layout, asked.operator].filter(Boolean).join(", ");
+      return box.replaceChildren(el("p", { textContent: `n = ${asked.n} was not measured in ${what}${near.length ? `; the nearest row lengths are ${near.slice(0, 2).sort((a, b) => a - b).join(" and ")}` : ""}.` }));
     }
-    const { winner } = found, also = found.tied.filter((row) => row !== winner).map((row) => row.variant);
+    const { winner } = found, also = found.tied.filter((row) => row !== winner).map((row) => row.variant), apart = Math.max(found.count / asked.rows, asked.rows / found.count);
+    const error = winner.encoding ? `relative error ${show(winner.rel_l2, "number")}` : `${show(winner.error, "fixed")} × the error of one rounding`;
     box.replaceChildren(
-      el("p", {}, el("strong", { textContent: winner.variant }), `: ${show(winner.time_us, "us")}, ${show(winner.share, "percent")} of a copy, ${show(winner.error, "fixed")} × the error of one rounding${also.length ? `; as fast: ${also.join(", ")}` : ""}`),
-      plainTable(`${found.count} rows${found.count === rows ? "" : ` (nearest measured to ${rows})`}, ${found.mode}, ${found.layout}, ${found.run}`, [DETAIL[0], DETAIL[3], DETAIL[6], ["error", "error", "fixed"]], found.rows));
+      el("p", {}, el("strong", { textContent: winner.variant }), `${winner.picked ? `, which launches ${winner.picked}` : ""}: ${show(winner.time_us, "us")}, ${show(winner.share, "percent")} of a copy, ${error}${also.length ? `; as fast: ${also.join(", ")}` : ""}`),
+      ...(apart > 4 ? [el("p", { className: "warning", textContent: `Nothing near ${asked.rows} rows was measured: ${found.count} rows are ${show(apart, "number")} times as ${found.count > asked.rows ? "many" : "few"}.` })] : []),
+      plainTable(`${found.count} rows${found.count === asked.rows ? "" : ` (nearest measured to ${asked.rows})`}, ${found.mode}, ${found.layout}, ${found.run}`, [DETAIL[0], DETAIL[1], DETAIL[3], DETAIL[6], winner.encoding ? DETAIL[9] : ["error", "error", "fixed"], ["folder", "folder", "folder"]], found.rows));
   };
   form.addEventListener("submit", answer);
   answer();
@@ -420,6 +465,7 @@ function startWhich() {
 // --- start ------------------------------------------------------------------------------------------------------------
 
 function start() {
+  readAddress();
   startWhich();
   // Parts are drawn when they come near, or all of them before the page is printed.
   const pending = new Set(document.querySelectorAll("[data-chart], [data-table]"));
@@ -429,7 +475,7 @@ function start() {
     lazily.unobserve(target);
     if (target.dataset.chart) declaredChart(target);
     else if (target.dataset.table) { const table = data.tables[target.dataset.table]; virtualTable(target, table.title, table.columns, unpack(table.data)); }
-    else { readAddress(); refresh(); }
+    else refresh();
   };
   const lazily = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => isIntersecting && drawPart(target)), { rootMargin: "400px" });
   pending.forEach((element) => lazily.observe(element));
@@ -442,7 +488,11 @@ function start() {
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
   addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); refresh(); } });
-  if (location.hash.includes("=")) byId("explore")?.scrollIntoView();
+  if (location.hash.includes("=") && !location.hash.includes("my_")) byId("explore")?.scrollIntoView();
+  // A link to a folder opens its provenance.
+  const unfold = () => { const target = location.hash.startsWith("#folder-") && byId(decodeURIComponent(location.hash.slice(1))); if (target) { target.open = true; target.scrollIntoView(); } };
+  addEventListener("hashchange", unfold);
+  unfold();
 
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
   const current = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => links.get(target.id)?.classList.toggle("current", isIntersecting)), { rootMargin: "-40% 0px -55% 0px" });

@@ -180,7 +180,7 @@ def command_run(arguments: list[str]) -> int:
     grid = asked.grid or "quick"
     grid = os.path.abspath(grid) if Path(grid).is_file() else grid
     check_room(1500)
-    gpu, beside = has_gpu(), []
+    gpu = has_gpu()
     if gpu:
         say(f"builds all variants (10 minutes on two cores, less with more), checks them, times the {grid} grid, writes a report; 1.5 GB of disk.")
     else:
@@ -190,13 +190,13 @@ def command_run(arguments: list[str]) -> int:
     say_origin()
     python = find_python()
     # While the build runs: what an H200 measured, for whoever has none.
+    report = threading.Thread(target=report_of_others, args=(python,), daemon=True)
     if not gpu:
-        beside = [table.parent for table in sorted(ROOT.glob("experiments/results/*_nvidia-*/results.csv"))[-1:]]
-    report = threading.Thread(target=report_of_others, args=(python, beside), daemon=True)
-    report.start()
+        report.start()
     directory = configure("release" if gpu else "host", f"-DFWHT_PYTHON={python}")
     build(directory, "fwht_sweep", "fwht_accuracy", "conformance_test")
-    report.join()
+    if not gpu:
+        report.join()
 
     sweep, variants = directory / "experiments" / "fwht_sweep", options(asked, "variant")
     if (code := run([sweep, "--grid", grid, *variants, "--dry-run"], stdout=subprocess.DEVNULL).returncode) != 0:
@@ -212,15 +212,14 @@ def command_run(arguments: list[str]) -> int:
     say("measuring accuracy")
     accurate = run([directory / "experiments" / "fwht_accuracy", "--output", results, *variants]).returncode == 0
     print("", table, nearest_to_limit(results / "results.csv"), sep="\n", flush=True)
-    return finish(passed and right and accurate, python, results, *beside)
+    return finish(passed and right and accurate, python, results, *(() if gpu else ("--committed",)))
 
 
-def report_of_others(python: str, folders: list[Path]) -> None:
-    for folder in folders:
-        command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "h200" / "report.html"), str(folder)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            say(f"the report of an H200: {done.stdout.splitlines()[-1]}")
+def report_of_others(python: str) -> None:
+    command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "h200" / "report.html")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        say(f"the report of an H200: {done.stdout.splitlines()[-1]}")
 
 
 def command_test(arguments: list[str]) -> int:

@@ -89,6 +89,19 @@ def test_it_works_in_an_empty_environment(wheel, tmp_path):
     assert str(tmp_path) in run(python, "-I", "-c", CHECK, cwd=tmp_path)
 
 
+def test_the_stand_in_is_a_wheel_of_its_own(tmp_path):
+    """Pure Python, requires fwht, and holds the one module."""
+    run(sys.executable, "-m", "pip", "wheel", ROOT / "python" / "stand_in", "--no-deps", "-w", tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == "fwht_fast_hadamard_transform-1.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = archive.read("fwht_fast_hadamard_transform-1.1.0.dist-info/METADATA").decode()
+    module = "fast_hadamard_transform"
+    assert files == {f"{module}/__init__.py", f"{module}/{module}_interface.py"}
+    assert "Requires-Dist: fwht" in metadata.splitlines()
+
+
 def test_an_editable_installation(wheel, tmp_path):
     """After the wheel, so that its build folder is there."""
     python = python_of(tmp_path / "env")

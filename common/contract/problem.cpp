@@ -48,8 +48,13 @@ std::int64_t Problem::bytes_written() const {
 
 std::int64_t Problem::span_bytes_out() const {
   if (encoding.is_plain()) return span_of(out) * bytes_of(out.dtype);
-  if (!paging.is_none()) return paging.pages * page_bytes();
+  if (paging) return paging->pages * page_layout().page_bytes();
   return ceil_div(span_of(out) * code_bits(encoding.format), 8);
+}
+
+PageLayout Problem::page_layout() const {
+  return {paging.value(), n() * code_bits(encoding.format) / 8,
+          scale_shape(encoding, 1, n()).columns * scale_bytes(encoding)};
 }
 
 std::int64_t Problem::useful_flops() const {
@@ -76,12 +81,16 @@ std::size_t hash_of(const Problem& problem) {
     mix(array.dtype);
     mix(array.row_stride);
   }
-  mix(problem.prologue.kind);
-  mix(problem.prologue.width);
-  mix(problem.prologue.interleaved);
-  mix(problem.prologue.heads);
-  mix(problem.paging.tokens);
-  mix(problem.paging.pages);
+  if (const auto& prologue = problem.prologue) {
+    mix(prologue->kind);
+    mix(prologue->width);
+    mix(prologue->interleaved);
+    mix(prologue->heads);
+  }
+  if (problem.paging) {
+    mix(problem.paging->tokens);
+    mix(problem.paging->pages);
+  }
   mix(problem.encoding.format);
   mix(problem.encoding.scales.kind);
   mix(problem.encoding.scales.group);
@@ -123,9 +132,7 @@ void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::
   }
 }
 
-void validate_paging(const Problem& problem) {
-  const Paging& paging = problem.paging;
-  if (paging == Paging{}) return;
+void validate_paging(const Problem& problem, const Paging& paging) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (paging.tokens < 1 || paging.pages < 1 || paging.tokens > kMost ||
       paging.pages > kMost / paging.tokens) {
@@ -174,8 +181,8 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
-  validate(problem.prologue, n, problem.rows);
-  validate_paging(problem);
+  if (problem.prologue) validate(*problem.prologue, n, problem.rows);
+  if (problem.paging) validate_paging(problem, *problem.paging);
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
   if (code_bits(problem.encoding.format) == 4 && problem.out.row_stride % 2 != 0 &&
       !(n == 1 && problem.out.row_stride == 1)) {
@@ -198,8 +205,8 @@ std::string to_string(const Problem& problem) {
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
   if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
-  if (!problem.prologue.is_none()) text += concat("/", to_string(problem.prologue));
-  if (!problem.paging.is_none()) text += concat("/page", problem.paging.tokens, "x", problem.paging.pages);
+  if (problem.prologue) text += concat("/", to_string(*problem.prologue));
+  if (problem.paging) text += concat("/", to_string(*problem.paging));
   if (!problem.encoding.is_plain()) text += concat(">", to_string(problem.encoding));
   return text;
 }
@@ -230,12 +237,7 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::in_place;
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
-    } else if (word.starts_with("page")) {
-      const std::size_t times = std::min(word.find('x'), word.size());
-      problem.paging.tokens = integer(word.substr(4, times - 4));
-      problem.paging.pages = integer(word.substr(std::min(times + 1, word.size())));
-    } else if (is_prologue(word)) {
-      problem.prologue = parse_prologue(word);
+    } else if (parse_preparation(word, problem.prologue, problem.paging)) {
     } else if (word.starts_with("to-")) {
       to = parse_dtype(word.substr(3));
     } else if (word.starts_with("ldo")) {

@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/contract/dtype.hpp"
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
-#include "common/contract/prologue.hpp"
+#include "common/contract/preparation.hpp"
 
 namespace fwht {
 
@@ -26,22 +27,10 @@ struct Array {
   constexpr bool operator==(const Array&) const = default;
 };
 
-/// Rows of codes that go to places of a cache instead of one behind the other. A page holds the codes of
-/// `tokens` rows, then their scales; row r goes to the place Operands::slots[r] of all places, counted
-/// through the pages. A row whose slot is negative or behind the last place is left out.
-struct Paging {
-  std::int64_t tokens = 0;  ///< rows of a page; 0: rows lie as Array says
-  std::int64_t pages = 0;
-  constexpr bool is_none() const { return tokens == 0; }
-  constexpr bool operator==(const Paging&) const = default;
-};
-
 struct Problem {
   Operator op;            ///< what rows are multiplied by; its order is the row length n
   std::int64_t rows = 0;  ///< number of rows; 0 is a valid problem that does nothing
-  Prologue prologue;      ///< what rows are put through first; none by default
   Array in, out;          ///< out.dtype is what rows are rounded to before they are encoded
-  Paging paging;          ///< where rows of codes go; none by default
   Encoding encoding;      ///< plain: the rows themselves are written
   double scale = 0.0;     ///< applied once, in fp32
   Placement placement = Placement::in_place;
@@ -49,6 +38,8 @@ struct Problem {
   /// previous kernel still runs; it waits for that one's results before it touches memory. Saves launch
   /// latency where kernels are short. The same bits; a variant that cannot do it refuses.
   bool programmatic_launch = false;
+  std::optional<Prologue> prologue = {};  ///< what rows are put through first
+  std::optional<Paging> paging = {};      ///< where rows of codes go, if not one behind the other
 
   std::int64_t n() const { return op.n(); }
   Dtype dtype() const { return in.dtype; }
@@ -72,15 +63,9 @@ struct Problem {
   std::int64_t span_bytes_out() const;
   /// Bytes that Operands::scales must have room for, padding included; 0 for the plain encoding, and for
   /// pages, which hold the scales themselves.
-  std::int64_t scale_bytes_out() const {
-    return paging.is_none() ? scale_buffer_bytes(encoding, rows, n()) : 0;
-  }
-  /// Bytes of one row in a page: its codes, and its scales.
-  std::int64_t code_bytes_of_row() const { return n() * code_bits(encoding.format) / 8; }
-  std::int64_t scale_bytes_of_row() const {
-    return scale_shape(encoding, 1, n()).columns * scale_bytes(encoding);
-  }
-  std::int64_t page_bytes() const { return paging.tokens * (code_bytes_of_row() + scale_bytes_of_row()); }
+  std::int64_t scale_bytes_out() const { return paging ? 0 : scale_buffer_bytes(encoding, rows, n()); }
+  /// Of a problem with pages.
+  PageLayout page_layout() const;
   bool contiguous() const { return in.row_stride == n() && out.row_stride == n(); }
 
  private:

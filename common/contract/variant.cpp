@@ -42,7 +42,7 @@ void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
 
 /// Whether the rows of two arrays at one distance lie between each other, as columns of one matrix do.
 bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
-  if (!problem.encoding.is_plain() || !problem.paging.is_none()) return false;
+  if (!problem.encoding.is_plain() || problem.paging) return false;
   const std::int64_t size_in = bytes_of(problem.in.dtype), size_out = bytes_of(problem.out.dtype);
   const std::int64_t stride = problem.in.row_stride * size_in;
   if (stride != problem.out.row_stride * size_out) return false;
@@ -52,8 +52,7 @@ bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t o
 }
 
 void check_scales(const Operands& operands, const Problem& problem) {
-  check_extra("scales", operands.scales, writes_scales(problem.encoding) && problem.paging.is_none(),
-              problem);
+  check_extra("scales", operands.scales, writes_scales(problem.encoding) && !problem.paging, problem);
   const float given = operands.tensor_scale;
   if (!needs_tensor_scale(problem.encoding)) {
     if (given == 1.0F) return;
@@ -81,13 +80,13 @@ void check_scale_buffer(const Operands& operands, const Problem& problem) {
   refuse_overlap({"out", address_of(operands.out), problem.span_bytes_out()}, scales, problem);
 }
 
-void check_prologue(const Operands& operands, const Problem& problem) {
-  const bool norm = problem.prologue.kind == Prologue::Kind::rms_norm;
-  const bool rope = problem.prologue.kind == Prologue::Kind::rope;
+void check_prepared(const PreparedOperands& operands, const Problem& problem) {
+  const auto asks = [&](Prologue::Kind kind) { return problem.prologue && problem.prologue->kind == kind; };
+  const bool norm = asks(Prologue::Kind::rms_norm), rope = asks(Prologue::Kind::rope);
   check_extra("weight", operands.weight, norm, problem);
   check_extra("cos_sin", operands.cos_sin, rope, problem);
   check_extra("positions", operands.positions, rope, problem);
-  check_extra("slots", operands.slots, !problem.paging.is_none(), problem);
+  check_extra("slots", operands.slots, problem.paging.has_value(), problem);
   for (const auto& [name, pointer] : {std::pair{"weight", operands.weight},
                                       std::pair{"cos_sin", static_cast<const void*>(operands.cos_sin)}}) {
     if (address_of(pointer) % kScaleAlignment == 0) continue;
@@ -143,25 +142,21 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
   check_scales(operands, problem);
   check_extra("signs", operands.signs, problem.op.has_signs(), problem);
   check_extra("dense", operands.dense, problem.op.has_dense(), problem);
-  check_prologue(operands, problem);
+  check_prepared(operands.prepared, problem);
   check_placement(problem, in, out);
   check_matrices(operands, problem, out);
   check_scale_buffer(operands, problem);
 }
 
-Support require_no_prologue(const Problem& problem) {
-  if (problem.prologue.is_none()) return {};
-  return {concat("the prologue ", to_string(problem.prologue), " is not offered by this variant")};
-}
-
-Support require_no_pages(const Problem& problem) {
-  if (problem.paging.is_none()) return {};
-  return {concat("pages of ", problem.paging.tokens, " rows are not offered by this variant")};
+Support require_no_preparation(const Problem& problem) {
+  if (problem.paging)
+    return {concat("pages of ", problem.paging->tokens, " rows are not offered by this variant")};
+  if (!problem.prologue) return {};
+  return {concat("the prologue ", to_string(*problem.prologue), " is not offered by this variant")};
 }
 
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes) {
-  if (Support pages = require_no_pages(problem); !pages) return pages;
-  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
+  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
     return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
   }

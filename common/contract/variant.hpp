@@ -27,21 +27,12 @@ struct Operands {
   /// Where it has dense factors: their entries in the input's dtype, row-major, one factor after another,
   /// none transposed (the operator says that). check_dense in common/operator_data is for the caller to ask.
   const void* dense = nullptr;
-  /// Prologue rms: n weights in the input's dtype, and the number that is added to the mean square, on the
-  /// host.
-  const void* weight = nullptr;
-  float epsilon = 0.0F;
-  /// Prologue rope: fp32 [positions, width], per position width / 2 cosines, then as many sines; and the
-  /// position of each group of Prologue::heads rows, which the caller answers for.
-  const float* cos_sin = nullptr;
-  const std::int64_t* positions = nullptr;
-  /// Where Problem::paging: the place of each row; no two rows have one place.
-  const std::int64_t* slots = nullptr;
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
   float tensor_scale = 1.0F;
   /// Bytes behind `scales`, so that a buffer without room for padding is refused; -1: not said.
   std::int64_t scales_bytes = -1;
+  PreparedOperands prepared = {};  ///< where the problem has a prologue or pages
 };
 
 class Plan;
@@ -128,8 +119,7 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
 }
 
 /// A sentence for problems with a prologue, or with pages: for variants that have none.
-Support require_no_prologue(const Problem& problem);
-Support require_no_pages(const Problem& problem);
+Support require_no_preparation(const Problem& problem);
 
 /// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that
 /// names what is not offered.

@@ -234,25 +234,25 @@ TEST(Plan, ChecksTheOperandsOfAPrologue) {
     return "";
   };
   EXPECT_NE(refusal_of(norm, operands).find("weight is a null pointer"), std::string::npos);
-  operands.weight = memory.data() + 768;
+  operands.prepared.weight = memory.data() + 768;
   for (const float bad : {-1e-6F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    operands.epsilon = bad;
+    operands.prepared.epsilon = bad;
     EXPECT_NE(refusal_of(norm, operands).find("must be finite and not negative"), std::string::npos) << bad;
   }
   EXPECT_EQ(norm.enqueued, 0);
-  operands.epsilon = 0.0F;
+  operands.prepared.epsilon = 0.0F;
   EXPECT_EQ(refusal_of(norm, operands), "");
 
   const RecordingPlan rope(parse_problem("bf16/n8/r4/rope4>e4m3:row"), 2);
   EXPECT_NE(refusal_of(rope, operands).find("weight is given, but"), std::string::npos);
-  operands.weight = nullptr;
+  operands.prepared.weight = nullptr;
   EXPECT_NE(refusal_of(rope, operands).find("cos_sin is a null pointer"), std::string::npos);
-  operands.cos_sin = reinterpret_cast<const float*>(memory.data());
+  operands.prepared.cos_sin = reinterpret_cast<const float*>(memory.data());
   EXPECT_NE(refusal_of(rope, operands).find("positions is a null pointer"), std::string::npos);
-  operands.positions = reinterpret_cast<const std::int64_t*>(memory.data());
-  operands.epsilon = 0.5F;
+  operands.prepared.positions = reinterpret_cast<const std::int64_t*>(memory.data());
+  operands.prepared.epsilon = 0.5F;
   EXPECT_NE(refusal_of(rope, operands).find("epsilon=0.5 is given, but"), std::string::npos);
-  operands.epsilon = 0.0F;
+  operands.prepared.epsilon = 0.0F;
   EXPECT_EQ(refusal_of(rope, operands), "");
 }
 

@@ -13,9 +13,9 @@
 namespace fwht::bench {
 namespace {
 
-class Request {
+class LinearRequest {
  public:
-  Request(const LinearProblem& problem, const DeviceInfo& device)
+  LinearRequest(const LinearProblem& problem, const DeviceInfo& device)
       : text_(to_string(problem)), request_{text_.c_str(), FWHT_LINEAR_PROBLEM_INIT, device.ordinal} {
     fwht_linear_problem& given = request_.layer;
     given.m = problem.m;
@@ -25,8 +25,8 @@ class Request {
     given.dtype = static_cast<std::int32_t>(problem.dtype);
     given.zero_points = static_cast<std::int32_t>(problem.zero_points);
   }
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  LinearRequest(const LinearRequest&) = delete;
+  LinearRequest& operator=(const LinearRequest&) = delete;
   const fwht_bench_linear_problem* get() const { return &request_; }
 
  private:
@@ -40,14 +40,14 @@ Support supports(const fwht_bench_linear_peer& peer, const LinearProblem& proble
     if (Support plain = require(problem); !plain) return plain;
   }
   Sentence why{};
-  const Request request(problem, device);
+  const LinearRequest request(problem, device);
   return support_of(peer.supports(request.get(), why.data(), why.size()), why);
 }
 
 /// What a peer does, in the words of the contract.
-class PeerPlan final : public LinearPlan {
+class LinearPeerPlan final : public LinearPlan {
  public:
-  PeerPlan(const fwht_bench_linear_peer& peer, const LinearProblem& problem, const DeviceInfo& device)
+  LinearPeerPlan(const fwht_bench_linear_peer& peer, const LinearProblem& problem, const DeviceInfo& device)
       : LinearPlan(problem), peer_(peer), request_(problem, device) {}
 
   std::int64_t packed_bytes() const override { return peer_.packed_bytes(request_.get()); }
@@ -80,7 +80,7 @@ class PeerPlan final : public LinearPlan {
   }
 
   const fwht_bench_linear_peer& peer_;
-  Request request_;
+  LinearRequest request_;
 };
 
 /// Variants are plain functions: each place has its own, and knows its peer.
@@ -93,7 +93,7 @@ LinearVariant variant_at() {
             return supports(*places[place], problem, device);
           },
           [](const LinearProblem& problem, const DeviceInfo& device) -> std::unique_ptr<LinearPlan> {
-            return std::make_unique<PeerPlan>(*places[place], problem, device);
+            return std::make_unique<LinearPeerPlan>(*places[place], problem, device);
           }};
 }
 

@@ -13,9 +13,9 @@
 namespace fwht::bench {
 namespace {
 
-class Request {
+class PeerRequest {
  public:
-  Request(const Problem& problem, const DeviceInfo& device)
+  PeerRequest(const Problem& problem, const DeviceInfo& device)
       : text_(to_string(problem)),
         op_text_(to_string(problem.op)),
         request_{text_.c_str(), FWHT_PROBLEM_INIT, device.ordinal} {
@@ -27,8 +27,8 @@ class Request {
     given.placement = problem.placement == Placement::in_place ? FWHT_IN_PLACE : FWHT_OUT_OF_PLACE;
     given.op_text = op_text_.c_str();
   }
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  PeerRequest(const PeerRequest&) = delete;
+  PeerRequest& operator=(const PeerRequest&) = delete;
   const fwht_bench_problem* get() const { return &request_; }
 
  private:
@@ -46,7 +46,7 @@ Support supports(const fwht_bench_peer& peer, const Problem& problem, const Devi
   if (problem.in.row_stride != problem.n() || problem.out.row_stride != problem.n())
     return {"kernels of others are timed on contiguous rows"};
   Sentence why{};
-  const Request request(problem, device);
+  const PeerRequest request(problem, device);
   return support_of(peer.supports(request.get(), why.data(), why.size()), why);
 }
 
@@ -68,7 +68,7 @@ class PeerPlan final : public Plan {
   }
 
   const fwht_bench_peer& peer_;
-  Request request_;
+  PeerRequest request_;
   bool deliver_;
 };
 
@@ -79,7 +79,7 @@ harness::Subject subject_of(const fwht_bench_peer& peer, const Problem& problem,
   const auto timed = std::make_shared<PeerPlan>(peer, problem, device, /*deliver=*/false);
   subject.launch = [timed](const void* in, void* out, Stream stream) { timed->execute(in, out, stream); };
   subject.settings = [text = std::string(peer.settings)] { return text; };
-  subject.host_us = [&peer, request = std::make_shared<Request>(problem, device)] {
+  subject.host_us = [&peer, request = std::make_shared<PeerRequest>(problem, device)] {
     return peer.host_us(request->get());
   };
   return subject;

@@ -43,9 +43,9 @@ bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
   return true;
 }
 
-class Check {
+class RunCheck {
  public:
-  Check(const Plan& plan, const Truth& truth, Slices& slices)
+  RunCheck(const Plan& plan, const Truth& truth, Slices& slices)
       : plan_(plan),
         truth_(truth),
         slices_(slices),
@@ -59,7 +59,8 @@ class Check {
     plan_.execute(slices_.in(0), slices_.out(0), nullptr);
     synchronize(slices_.memory());
     Checked checked = judge_first_period();
-    for (const auto& judge : {&Check::judge_repetition, &Check::judge_tail, &Check::judge_surroundings}) {
+    for (const auto& judge :
+         {&RunCheck::judge_repetition, &RunCheck::judge_tail, &RunCheck::judge_surroundings}) {
       if (checked.verdict) checked.verdict = (this->*judge)();
     }
     return checked;
@@ -76,8 +77,8 @@ class Check {
     return raw;
   }
 
-  reference::Limits limits(const Problem& problem, const reference::Matrix& input,
-                           const reference::Matrix& expected) const {
+  reference::ErrorLimits limits(const Problem& problem, const reference::Matrix& input,
+                                const reference::Matrix& expected) const {
     if (!has_numerics_) return {};
     if (problem.op.is_sylvester())
       return reference::limits_for(numerics_, problem, truth_.input_class, input);
@@ -190,6 +191,9 @@ Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass inp
   Problem period = problem;
   period.placement = Placement::in_place;  // makes no difference to the truth, nor does the encoding
   period.encoding = {};
+  period.prologue = {};  // who executes them prepares the rows
+  period.paging = {};
+  if (period.op.has_signs()) period.op = Operator(period.op.factors());
   period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
     return same_rows(truth, period, input_class, seed);
@@ -209,7 +213,7 @@ Numerics judged_by(const Plan& plan) {
 }
 
 reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices) {
-  return Check(plan, truth, slices).run();
+  return RunCheck(plan, truth, slices).run();
 }
 
 }  // namespace fwht::harness

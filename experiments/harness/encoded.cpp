@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <random>
 #include <thread>
 #include <vector>
 
+#include "common/contract/operator_data.hpp"
 #include "common/device/device_info.hpp"
+#include "reference/operators.hpp"
+#include "reference/prologue.hpp"
 #include "reference/quantize.hpp"
 
 namespace fwht::harness {
@@ -23,11 +27,26 @@ int threads() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+bool is_prepared(const Problem& problem) {
+  return problem.prologue || problem.paging || problem.op.has_signs();
+}
+
 Problem plain_of(Problem problem) {
   problem.encoding = {};
+  problem.prologue = {};
+  problem.paging = {};
+  if (problem.op.has_signs()) problem.op = Operator(problem.op.factors());
   problem.out.row_stride = problem.n();
   problem.programmatic_launch = false;
   return problem;
+}
+
+std::vector<std::uint32_t> signs_of(const Problem& problem) {
+  std::mt19937_64 random(99);
+  std::vector<double> values(static_cast<std::size_t>(problem.n()));
+  for (double& value : values)
+    value = random() % 2 == 0 ? 1.0 : -1.0;
+  return pack_signs(values);
 }
 
 /// Codes of all rows; what lies between rows is not looked at.
@@ -74,17 +93,24 @@ Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byt
   return reference::passed();
 }
 
-/// The plain result of all rows, and whether it is right.
+/// The plain result of all rows, and whether it is right; of `prepared` rows, where there are any.
 Verdict plain_result(const Variant& variant, const Problem& problem, TruthCache& truths,
-                     reference::InputClass input, std::uint64_t seed, Slices& slices, Bytes& values) {
+                     reference::InputClass input, std::uint64_t seed, Slices& slices, const Bytes& prepared,
+                     Bytes& values) {
   values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   if (problem.n() == 1) {
-    slices.input().download(values.data(), values.size());
+    if (prepared.empty()) slices.input().download(values.data(), values.size());
+    if (!prepared.empty()) values = prepared;
     return reference::passed();
   }
   const auto plan = fwht::plan(variant, problem, this_device());
   Slices own({variant.memory, Placement::out_of_place, problem.span_bytes(), problem.span_bytes_out()}, 1);
   const reference::Checked checked = check_plan(*plan, truths.of(problem, input, seed), own);
+  if (!prepared.empty()) {
+    own.fill(prepared);
+    plan->execute(own.in(0), own.out(0));
+    synchronize(variant.memory);
+  }
   own.output().download(values.data(), values.size());
   return checked.verdict;
 }
@@ -111,16 +137,18 @@ Bytes exact_values(const Problem& problem, const Numerics& numerics, const Truth
 }
 
 /// Relative L2 error of the codes of the truth's rows.
-double error_of_codes(Problem problem, const Truth& truth, const Array& array, const Bytes& values) {
+double error_of_codes(Problem problem, const reference::Matrix& all, const Array& array,
+                      const Bytes& values) {
+  problem.paging = {};
   const std::int64_t token_rows = token_length(problem.encoding, problem.n()) / problem.n();
-  problem.rows = std::min(truth.period.rows, problem.rows) / token_rows * token_rows;
+  problem.rows = std::min<std::int64_t>(all.rows(), problem.rows) / token_rows * token_rows;
   if (problem.rows == 0) return std::nan("");
   const float tensor_scale = encoded_operands(problem, nullptr, nullptr).tensor_scale;
   const reference::Encoded encoded =
       reference::quantize(problem, array, values.data(), tensor_scale, threads());
   const reference::Matrix numbers =
       reference::dequantize(problem, encoded.codes.data(), encoded.scales.data(), tensor_scale, threads());
-  const auto expected = truth.expected.topRows(problem.rows);
+  const auto expected = all.topRows(problem.rows);
   return (numbers - expected).norm() / expected.norm();
 }
 
@@ -133,7 +161,7 @@ EncodedBlock encoded_block(const Problem& problem) {
 
 Operands encoded_operands(const Problem& problem, const void* in, void* out) {
   Operands operands{in, out};
-  if (writes_scales(problem.encoding)) {
+  if (writes_scales(problem.encoding) && !problem.paging) {
     operands.scales = static_cast<std::byte*>(out) + encoded_block(problem).scales_at;
     operands.scales_bytes = problem.scale_bytes_out();
   }
@@ -143,12 +171,61 @@ Operands encoded_operands(const Problem& problem, const void* in, void* out) {
   return operands;
 }
 
+Preparation::Preparation(const Problem& problem, Memory memory)
+    : problem_(problem), data_(problem, memory, reference::PreparedData::Slots::by_page) {
+  if (!problem.op.has_signs()) return;
+  const std::vector<std::uint32_t> words = signs_of(problem);
+  signs_ = Buffer(memory, words.size() * sizeof(words[0]));
+  signs_.upload(words.data(), signs_.bytes());
+}
+
+Operands Preparation::operands(const void* in, void* out) const {
+  Operands operands = encoded_operands(problem_, in, out);
+  operands.signs = signs_.data();
+  operands.prepared = data_.operands();
+  return operands;
+}
+
 namespace {
+
+/// All rows, the period again and again, as the reference prepares them.
+Bytes prepared_rows(const Problem& problem, const Bytes& period) {
+  Bytes rows(static_cast<std::size_t>(problem.span_bytes()));
+  for (std::size_t at = 0; at < rows.size(); at += period.size())
+    std::copy_n(period.begin(), std::min(period.size(), rows.size() - at),
+                rows.begin() + static_cast<std::ptrdiff_t>(at));
+  const reference::PreparedData data(problem, Memory::host);
+  reference::apply_prologue(problem, data.operands(), rows.data());
+  if (problem.op.has_signs()) reference::apply_signs(problem, signs_of(problem).data(), rows.data());
+  return rows;
+}
+
+/// The output block as the problem without pages has it; rows without a place are as `want` has them.
+Bytes without_pages(const Problem& problem, const reference::Encoded& want, const Bytes& got) {
+  Problem apart = problem;
+  apart.paging = {};
+  const PageLayout pages = problem.page_layout();
+  const reference::PreparedData data(problem, Memory::host, reference::PreparedData::Slots::by_page);
+  Bytes block(static_cast<std::size_t>(encoded_block(apart).bytes));
+  auto* const codes = block.data();
+  auto* const scales = block.data() + encoded_block(apart).scales_at;
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    const std::int64_t slot = data.operands().slots[row];
+    const bool placed = pages.has(slot);
+    const auto copy = [&](std::byte* to, const Bytes& wanted, std::int64_t at, std::int64_t bytes) {
+      std::copy_n(placed ? got.data() + at : wanted.data() + row * bytes, bytes, to + row * bytes);
+    };
+    copy(codes, want.codes, placed ? pages.codes_at(slot) : 0, pages.code_bytes);
+    copy(scales, want.scales, placed ? pages.scales_at(slot) : 0, pages.scale_bytes);
+  }
+  return block;
+}
 
 /// What one execution on the rows leaves in the output block.
 Bytes executed(const Plan& plan, const Bytes& rows, Slices& slices) {
   slices.fill(rows);
-  plan.execute(encoded_operands(plan.problem(), slices.in(0), slices.out(0)));
+  const Preparation preparation(plan.problem(), slices.memory());
+  plan.execute(preparation.operands(slices.in(0), slices.out(0)));
   synchronize(slices.memory());
   Bytes got(static_cast<std::size_t>(encoded_block(plan.problem()).bytes));
   slices.output().download(got.data(), got.size());
@@ -198,14 +275,19 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
                              reference::InputClass input, std::uint64_t seed, Slices& slices) {
   const Problem& problem = plan.problem();
   if (problem.encoding.intermediate == Intermediate::f32 && problem.dtype() != Dtype::f32) {
+    if (is_prepared(problem))
+      return {reference::incorrect("codes of the fp32 result are not judged behind a prologue"),
+              std::nan("")};
     EncodedChecked checked = check_of_fp32(plan, truths, input, seed, slices);
     if (!slices.output().guards_intact() || !slices.input().guards_intact())
       checked.verdict = reference::incorrect("memory in front of or behind the data was written");
     return checked;
   }
   const Problem plain = plain_of(problem);
-  const Operands operands = encoded_operands(problem, slices.in(0), slices.out(0));
-  const Bytes got = executed(plan, truths.input_of(plain, input, seed), slices);
+  const float tensor_scale = encoded_operands(problem, nullptr, nullptr).tensor_scale;
+  const Bytes& period = truths.input_of(plain, input, seed);
+  const Bytes prepared = is_prepared(problem) ? prepared_rows(problem, period) : Bytes{};
+  Bytes got = executed(plan, period, slices);
   EncodedChecked checked;
   if (!slices.output().guards_intact() || !slices.input().guards_intact()) {
     checked.verdict = reference::incorrect("memory in front of or behind the data was written");
@@ -213,15 +295,21 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   }
 
   Bytes values;
-  checked.verdict = plain_result(variant, plain, truths, input, seed, slices, values);
+  checked.verdict = plain_result(variant, plain, truths, input, seed, slices, prepared, values);
   if (!checked.verdict) {
     checked.verdict.message = "the plain result: " + checked.verdict.message;
     return checked;
   }
+  Problem apart = problem;
+  apart.paging = {};
   const reference::Encoded want =
-      reference::quantize(problem, plain.out, values.data(), operands.tensor_scale, threads());
-  checked.verdict = compare(problem, want, got);
-  checked.rel_l2 = error_of_codes(problem, truths.of(plain, input, seed), plain.out, values);
+      reference::quantize(apart, plain.out, values.data(), tensor_scale, threads());
+  if (problem.paging) got = without_pages(problem, want, got);
+  checked.verdict = compare(apart, want, got);
+  const Truth& truth = truths.of(plain, input, seed);
+  checked.rel_l2 = error_of_codes(
+      problem, prepared.empty() ? truth.expected : reference::expected(truth.period, prepared.data()),
+      plain.out, values);
   return checked;
 }
 

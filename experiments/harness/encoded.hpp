@@ -6,6 +6,7 @@
 #include "common/contract/variant.hpp"
 #include "experiments/harness/checked_run.hpp"
 #include "experiments/harness/slices.hpp"
+#include "reference/prologue.hpp"
 
 namespace fwht::harness {
 
@@ -18,6 +19,20 @@ EncodedBlock encoded_block(const Problem& problem);
 /// The operands for one launch on such a block. tensor_scale is that for normally distributed results.
 Operands encoded_operands(const Problem& problem, const void* in, void* out);
 
+/// What signs, prologue and pages of a problem read, in the memory of its variant: random signs, places as a
+/// cache fills.
+class Preparation {
+ public:
+  Preparation(const Problem& problem, Memory memory);
+  /// encoded_operands with these.
+  Operands operands(const void* in, void* out) const;
+
+ private:
+  Problem problem_;
+  reference::PreparedData data_;
+  Buffer signs_;
+};
+
 struct EncodedChecked {
   reference::Verdict verdict;
   double rel_l2 = 0.0;  ///< of what codes and scales stand for, against FP64; over one period
@@ -25,7 +40,8 @@ struct EncodedChecked {
 
 /// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must
 /// be those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
-/// result itself is judged against FP64 (check_plan). H_1 has its input for a plain result. Codes of the fp32
+/// result itself is judged against FP64 (check_plan). Where rows are prepared first, the reference prepares
+/// the rows of the plain result, which has no signs. H_1 has its input for a plain result. Codes of the fp32
 /// result (/f32) are judged so on integer rows, whose fp32 result follows from the plan's steps; rel_l2 is
 /// that of the plan's own codes of the truth's rows, and they are what the slices have then.
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,

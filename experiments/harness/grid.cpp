@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -39,12 +40,33 @@ std::vector<Encoding> parse_encodings(std::string_view text) {
   return encodings;
 }
 
-struct Block {
+/// What stands around the transform: signs of the operator, prologue, pages.
+struct Prepared {
+  bool signs = false;
+  std::optional<Prologue> prologue = {};
+  std::optional<Paging> paging = {};
+};
+
+std::vector<Prepared> parse_prepared(std::string_view text) {
+  std::vector<Prepared> all;
+  std::istringstream cases{std::string(text)};
+  for (std::string parts; cases >> parts;) {
+    Prepared prepared{.signs = parts == "signs" || parts.starts_with("signs/")};
+    if (prepared.signs) parts.erase(0, std::string_view("signs/").size());
+    if (parts != "none") parse_preparations(parts, prepared.prologue, prepared.paging);
+    all.push_back(prepared);
+  }
+  if (all.empty()) throw BadRequest("the block names nothing behind 'prepared ='; none is a word");
+  return all;
+}
+
+struct GridBlock {
   int line = 0;
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
   std::vector<Encoding> encodings{Encoding{}};
+  std::vector<Prepared> preparations{Prepared{}};
   std::vector<Mode> modes;
 
   void set(std::string_view key, std::string_view value) {
@@ -62,11 +84,14 @@ struct Block {
       placements = parse_each<Placement>(value, parse_placement);
     } else if (key == "encoding") {
       encodings = parse_encodings(value);
+    } else if (key == "prepared") {
+      preparations = parse_prepared(value);
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, parse_mode);
     } else {
       throw BadRequest(fmt::format(
-          "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, mode", key));
+          "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, prepared, mode",
+          key));
     }
   }
 
@@ -95,19 +120,28 @@ struct Block {
       for (const std::int64_t count : row_counts) {
         for (const Placement placement : placements) {
           for (const Encoding& encoding : encodings) {
-            for (const Mode mode : modes) {
-              Problem problem = make_problem(dtype, op, count, placement);
-              problem.programmatic_launch = is_programmatic(mode);
+            for (const Prepared& prepared : preparations) {
+              Problem problem = make_problem(dtype, prepared.signs ? op.with_signs() : op, count, placement);
               problem.encoding = encoding;
+              problem.prologue = prepared.prologue;
+              problem.paging = prepared.paging;
+              if (encoding.is_plain() && (prepared.signs || prepared.prologue || prepared.paging))
+                throw BadRequest("prepared rows are timed with an encoding, not plain");
               if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
-              validate(problem);
-              if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second) {
-                cases.push_back({problem, mode});
-              }
+              append_to(cases, seen, problem);
             }
           }
         }
       }
+    }
+  }
+
+  void append_to(std::vector<Case>& cases, std::set<std::string>& seen, Problem problem) const {
+    for (const Mode mode : modes) {
+      problem.programmatic_launch = is_programmatic(mode);
+      validate(problem);
+      if (seen.insert(fmt::format("{}/{}", to_string(problem), name_of(mode))).second)
+        cases.push_back({problem, mode});
     }
   }
 
@@ -187,7 +221,7 @@ std::vector<std::int64_t> parse_counts(std::string_view text, std::string_view w
 Grid parse_grid(std::string name, std::string_view text) {
   Grid grid{std::move(name), std::string(text), {}};
   std::set<std::string> seen;
-  Block block;
+  GridBlock block;
   int line_number = 0, at = 0;
   const auto close = [&] {
     if (block.line == 0) return;
@@ -205,7 +239,7 @@ Grid parse_grid(std::string name, std::string_view text) {
       if (content.front() == '[') {
         if (content.back() != ']') throw BadRequest(fmt::format("'{}' lacks its ]", content));
         close();
-        block = Block{};
+        block = GridBlock{};
         block.line = line_number;
         continue;
       }

@@ -10,6 +10,8 @@
 //   dtype = f16, bf16
 //   placement = in, out          optional; in is the default
 //   encoding = e4m3:row nvfp4    optional, between blanks; out of place. plain is the default
+//   prepared = none signs rms    optional, between blanks; parts of one case: signs/rope64/page64x100. For
+//                                encoded results; none is the default
 //   mode = alternating           replay, replay_pdl, alternating, cold: device variants; host: host variants
 //
 // A block stands for every combination of its values; combinations that an earlier block named are not

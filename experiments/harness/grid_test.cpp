@@ -63,6 +63,18 @@ TEST(Grid, EncodingsLieBetweenBlanksAndAreOutOfPlace) {
             std::string::npos);
 }
 
+TEST(Grid, PreparationsLieBetweenBlanks) {
+  const std::string block = "[a]\nn = 128\nrows = 2\ndtype = bf16\nmode = replay\n";
+  const Grid grid =
+      parse_grid("g", block + "encoding = e4m3:row\nprepared = none signs/rope64/page8x2 rms\n");
+  EXPECT_EQ(names(grid), (std::vector<std::string>{"bf16/n128/r2/out>e4m3:row/replay",
+                                                   "bf16/128+signs/r2/out/rope64/page8x2>e4m3:row/replay",
+                                                   "bf16/n128/r2/out/rms>e4m3:row/replay"}));
+  EXPECT_NE(refusal(block + "encoding = e4m3:row\nprepared = sign\n").find("unknown word 'sign'"),
+            std::string::npos);
+  EXPECT_NE(refusal(block + "prepared = rms\n").find("with an encoding, not plain"), std::string::npos);
+}
+
 TEST(Grid, LeavesOutLongRowsAndRepetitions) {
   const Grid grid = parse_grid("g", "[a]\nn=8,16\nelements=8\nrows=1\ndtype=f16\nmode=replay,replay\n");
   EXPECT_EQ(names(grid), (std::vector<std::string>{"f16/n8/r1/replay", "f16/n16/r1/replay"}));
@@ -83,7 +95,7 @@ TEST(Grid, RefusalsNameTheLine) {
             "grid 'g', line 1: 'n = 8' is neither [block] nor key = values inside a block");
   EXPECT_EQ(refusal("[a]\nn = 8\nrow = 3\n"),
             "grid 'g', line 3: unknown key 'row'; known: n, width, elements, rows, dtype, placement, "
-            "encoding, mode");
+            "encoding, prepared, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
@@ -166,7 +178,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused, widths, peers");
+                 "paper, tune, host, headline, published, fused, prepared, widths, peers");
   }
 }
 

@@ -62,8 +62,8 @@ bool Performer::encodes(const Problem& problem) const {
   return source_ == Source::measured && static_cast<bool>(variant_->supports(problem, *device_));
 }
 
-Performer::Encoded Performer::encode(const Problem& problem, const std::vector<std::byte>& input,
-                                     float tensor_scale, Workspace& workspace) const {
+Performer::CodedResult Performer::encode(const Problem& problem, const std::vector<std::byte>& input,
+                                   float tensor_scale, Workspace& workspace) const {
   const auto plan = fwht::plan(*variant_, problem, *device_);
   Slices& slices = workspace.get(describe(*variant_, problem).buffers);
   slices.fill(input);
@@ -71,7 +71,7 @@ Performer::Encoded Performer::encode(const Problem& problem, const std::vector<s
   operands.tensor_scale = tensor_scale;
   plan->execute(operands);
   synchronize(variant_->memory);
-  Encoded encoded;
+  CodedResult encoded;
   encoded.codes.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   encoded.scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
   slices.output().download(encoded.codes.data(), encoded.codes.size());

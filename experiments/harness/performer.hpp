@@ -39,12 +39,12 @@ class Performer {
   };
   /// Whether it runs here and writes codes itself.
   bool encodes(const Problem& problem) const;
-  struct Encoded {
+  struct CodedResult {
     std::vector<std::byte> codes, scales;
   };
   /// One launch of the encoded problem.
-  Encoded encode(const Problem& problem, const std::vector<std::byte>& input, float tensor_scale,
-                 Workspace& workspace) const;
+  CodedResult encode(const Problem& problem, const std::vector<std::byte>& input, float tensor_scale,
+               Workspace& workspace) const;
   /// Transforms contiguous rows in place, on a copy. Throws what the plan throws.
   Result run(const Problem& problem, const std::vector<std::byte>& input, Workspace& workspace) const;
 

@@ -144,7 +144,7 @@ void refuse_other_origin(const Json& context, const Provenance& provenance, cons
 }
 
 // What a program that goes on in a folder reads of its context.json; all else is kept as it is.
-struct Entry {
+struct ContextEntry {
   const char* place;
   bool (*is)(const Json&);
   const char* what;
@@ -173,20 +173,20 @@ bool is_file(const Json& value) {
   return value.is_object() && value.contains("rows") && value["rows"].is_number_unsigned() &&
          value.contains("sha256") && value["sha256"].is_string();
 }
-constexpr Entry kEntries[] = {{"/sources_hash", is_text, "a text"},
-                              {"/dirty", is_truth, "true or false"},
-                              {"/complete", is_truth, "true or false"},
-                              {"/device", is_object, "an object"},
-                              {"/device/present", is_truth, "true or false"},
-                              {"/device/name", is_text, "a text"},
-                              {"/host", is_object, "an object"},
-                              {"/host/name", is_text, "a text"},
-                              {"/seeds", is_list<is_seed>, "a list of seeds"},
-                              {"/variants", is_list<is_text>, "a list of names"},
-                              {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
+constexpr ContextEntry kEntries[] = {{"/sources_hash", is_text, "a text"},
+                                     {"/dirty", is_truth, "true or false"},
+                                     {"/complete", is_truth, "true or false"},
+                                     {"/device", is_object, "an object"},
+                                     {"/device/present", is_truth, "true or false"},
+                                     {"/device/name", is_text, "a text"},
+                                     {"/host", is_object, "an object"},
+                                     {"/host/name", is_text, "a text"},
+                                     {"/seeds", is_list<is_seed>, "a list of seeds"},
+                                     {"/variants", is_list<is_text>, "a list of names"},
+                                     {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
 
 void require_entries(const Json& context, const std::string& name) {
-  for (const Entry& entry : kEntries) {
+  for (const ContextEntry& entry : kEntries) {
     const Json::json_pointer place(entry.place);
     if (!context.contains(place))
       throw BadRequest(fmt::format("{}: {} lacks {}", name, kContext, entry.place));

@@ -20,8 +20,9 @@ Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan
                         std::uint64_t seed) {
   const Problem problem = plan->problem();
   Subject subject{describe(variant, problem)};
-  subject.launch = [plan, problem](const void* in, void* out, Stream stream) {
-    plan->execute(encoded_operands(problem, in, out), stream);
+  const auto preparation = std::make_shared<const Preparation>(problem, variant.memory);
+  subject.launch = [plan, preparation](const void* in, void* out, Stream stream) {
+    plan->execute(preparation->operands(in, out), stream);
   };
   subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
   subject.check = [=, &variant](Slices& slices) {
@@ -30,6 +31,15 @@ Subject encoded_subject(const Variant& variant, const std::shared_ptr<const Plan
   };
   subject.settings = [plan] { return settings_json(*plan); };
   return subject;
+}
+
+/// The encoding behind prologue and pages, as in a problem's text.
+std::string encoding_text(const Problem& problem) {
+  std::string text;
+  if (problem.prologue) text = fmt::format("{}/", to_string(*problem.prologue));
+  if (problem.paging) text += fmt::format("{}/", to_string(*problem.paging));
+  if (!text.empty()) text.back() = '>';
+  return text + to_string(problem.encoding);
 }
 
 }  // namespace
@@ -44,7 +54,7 @@ Description describe(std::string_view name, Memory memory, const Problem& proble
   what.columns = {{"variant", std::string(name)},
                   {"memory", std::string(name_of(memory))},
                   {"operator", to_string(problem.op)},
-                  {"encoding", to_string(problem.encoding)},
+                  {"encoding", encoding_text(problem)},
                   {"dtype", std::string(name_of(problem.dtype()))},
                   {"n", std::to_string(problem.n())},
                   {"rows", std::to_string(problem.rows)},

@@ -25,22 +25,22 @@ namespace {
 using harness::ResultsFolder;
 using harness::Task;
 
-struct Experiment {
+struct Study {
   const char* name;
   std::vector<Task> (*tasks)(const harness::Setup&);
   std::string table() const { return std::string(name) + ".csv"; }
 };
-constexpr Experiment kExperiments[] = {{"probes", probes::tasks},
-                                       {"overflow", overflow::tasks},
-                                       {"quantization", quantization::tasks},
-                                       {"attention", attention::tasks}};
+constexpr Study kExperiments[] = {{"probes", probes::tasks},
+                                  {"overflow", overflow::tasks},
+                                  {"quantization", quantization::tasks},
+                                  {"attention", attention::tasks}};
 
-std::vector<Experiment> experiments_of(const std::vector<std::string>& lists) {
-  std::vector<Experiment> chosen;
+std::vector<Study> experiments_of(const std::vector<std::string>& lists) {
+  std::vector<Study> chosen;
   for (const std::string& list : lists) {
     for (const std::string& name : harness::split_list(list)) {
       const auto found = std::find_if(std::begin(kExperiments), std::end(kExperiments),
-                                      [&](const Experiment& e) { return e.name == name; });
+                                      [&](const Study& e) { return e.name == name; });
       if (found == std::end(kExperiments)) {
         throw BadRequest("unknown experiment '" + name +
                          "'; known: probes, overflow, quantization, attention");
@@ -63,14 +63,14 @@ int run(int argc, const char* const* argv) {
   harness::add_experiment_options(app, options);
   app.add_option("--only", only, "probes, overflow, quantization, attention (default: all)");
   if (!harness::parse_command_line(app, argc, argv)) return 0;
-  const std::vector<Experiment> experiments = experiments_of(only);
+  const std::vector<Study> experiments = experiments_of(only);
   const std::vector<const Variant*> variants = harness::select_variants(options.variants);
   const DeviceInfo device = harness::open_device(options.device);
   const auto performers = harness::performers(variants, device, {options.emulate, options.a100});
   harness::Workspace workspace;
   const harness::Setup setup{device, performers, workspace};
   if (options.dry_run) {
-    for (const Experiment& experiment : experiments) {
+    for (const Study& experiment : experiments) {
       for (const Task& task : experiment.tasks(setup))
         std::cout << experiment.name << ": " << task.name() << '\n';
     }
@@ -81,7 +81,7 @@ int run(int argc, const char* const* argv) {
                           {"fwht_studies", "", "", {}, harness::names_of(variants)});
   return harness::write_folder(folder, argc, argv, [&] {
     bool all_run = true, all_ok = true;
-    for (const Experiment& experiment : experiments) {
+    for (const Study& experiment : experiments) {
       all_run = all_run && harness::run_tasks(experiment.tasks(setup), experiment.table(), device, folder);
       if (harness::interrupted_by() != 0) return 1;
       const auto rows = folder.rows(experiment.table());

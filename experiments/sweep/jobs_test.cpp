@@ -55,6 +55,13 @@ TEST(Jobs, RefuseWhatCannotBeTimed) {
       make_jobs({&cpu::variant}, {{parse_problem("f16/n8/r4/s1"), Mode::host}}, host_only()).jobs.size(), 1U);
 }
 
+TEST(Jobs, AnH200HasAKernelForWholeGridPrepared) {
+  const std::vector<Case> cases = harness::load_grid("prepared").cases;
+  const JobList list = make_jobs({&mma_split::variant}, cases, h200_description());
+  EXPECT_EQ(list.jobs.size(), cases.size());
+  EXPECT_TRUE(list.unsupported.empty()) << list.unsupported.front().reason;
+}
+
 TEST(Jobs, TimeCodesOfEitherIntermediate) {
   const JobList list = make_jobs({&cpu::variant},
                                  {{parse_problem("bf16/n128/r4>e4m3:row/f32"), Mode::host},

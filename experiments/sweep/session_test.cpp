@@ -125,9 +125,11 @@ TEST_F(SessionTest, HasAsManyReplaysAsItIsAskedFor) {
 
 // Codes and scales are compared bit for bit, the time is that of fewer bytes.
 TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
-  for (const char* text : {"bf16/n256/r64>e4m3:row", "f16/n256/r66>e4m3:128,mn", "f32/n64/r64>int4:32",
-                           "bf16/n128/r64>e4m3:row,t1024", "bf16/n256/r64>nvfp4:128x4",
-                           "f16/n128/r64>e4m3:tensor,vllm_static", "bf16/n1/r65536>mxfp8:t4096"}) {
+  for (const char* text :
+       {"bf16/n256/r64>e4m3:row", "f16/n256/r66>e4m3:128,mn", "f32/n64/r64>int4:32",
+        "bf16/n128/r64>e4m3:row,t1024", "bf16/n256/r64>nvfp4:128x4", "f16/n128/r64>e4m3:tensor,vllm_static",
+        "bf16/n1/r65536>mxfp8:t4096", "bf16/n256/r9000/rms>e4m3:row", "bf16/128+signs/r64/rope64h2>mxfp4",
+        "f16/n128/r60/rope64/page16x4>e4m3:128", "bf16/n128/r70/page16x4>mxfp4"}) {
     const Outcome outcome = run(cpu::variant, text);
     ASSERT_EQ(outcome.status, Outcome::Status::ok) << text << ": " << outcome.message;
     EXPECT_EQ(outcome.row.at("bytes_written"), std::to_string(parse_problem(text).bytes_written()));
@@ -138,7 +140,8 @@ TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
 }
 
 TEST_F(SessionTest, AWrongCodeHasNoTime) {
-  for (const char* text : {"bf16/n256/r64>e4m3:row", "bf16/n256/r64>nvfp4", "bf16/n256/r64>mxfp4:128x4"}) {
+  for (const char* text : {"bf16/n256/r64>e4m3:row", "bf16/n256/r64>nvfp4", "bf16/n256/r64>mxfp4:128x4",
+                           "bf16/256+signs/r64/rms>mxfp4"}) {
     const Outcome outcome = run(kOneCodeOff, text);
     EXPECT_EQ(outcome.status, Outcome::Status::incorrect) << text;
     EXPECT_NE(outcome.message.find("codes of row 63"), std::string::npos) << outcome.message;

@@ -14,7 +14,7 @@ namespace fwht::tensor_parallel {
 namespace {
 
 /// Microseconds in graphs of 50 collectives, fp16, maximum over ranks.
-struct Row {
+struct MeasuredCollective {
   int ranks;
   double kib;  // of one rank
   double all_reduce, all_gather, all_to_all;
@@ -25,7 +25,7 @@ struct Row {
                                                   : all_to_all;
   }
 };
-constexpr Row kMeasured[] = {
+constexpr MeasuredCollective kMeasured[] = {
     {2, 2, 6.32, 5.81, 6.33},       {2, 16, 6.94, 6.42, 7.55},      {2, 64, 7.42, 6.76, 8.29},
     {2, 128, 7.54, 7.13, 8.0},      {2, 256, 8.6, 8.16, 8.58},      {2, 512, 10.73, 11.25, 10.1},
     {2, 1024, 14.33, 16.77, 12.78}, {2, 4096, 32.65, 35.52, 19.76}, {2, 65536, 247.25, 290.88, 137.92},
@@ -36,13 +36,14 @@ constexpr Row kMeasured[] = {
 
 double measured_us(Collective collective, int ranks, double kib) {
   const auto* const first = std::find_if(std::begin(kMeasured), std::end(kMeasured),
-                                         [&](const Row& row) { return row.ranks == ranks; });
-  const auto* const last =
-      std::find_if(first, std::end(kMeasured), [&](const Row& row) { return row.ranks != ranks; });
+                                         [&](const MeasuredCollective& row) { return row.ranks == ranks; });
+  const auto* const last = std::find_if(first, std::end(kMeasured),
+                                        [&](const MeasuredCollective& row) { return row.ranks != ranks; });
   if (kib <= first->kib) return first->of(collective);
-  const Row* high = std::find_if(first, last, [&](const Row& row) { return row.kib >= kib; });
+  const MeasuredCollective* high =
+      std::find_if(first, last, [&](const MeasuredCollective& row) { return row.kib >= kib; });
   if (high == last) --high;  // beyond the table: along its last line
-  const Row& low = *(high - 1);
+  const MeasuredCollective& low = *(high - 1);
   const double share = (kib - low.kib) / (high->kib - low.kib);
   return low.of(collective) + share * (high->of(collective) - low.of(collective));
 }
@@ -178,14 +179,14 @@ Machine fitted(std::span<const MeasuredLayer> layers, std::int64_t m, Machine ma
   return machine;
 }
 
-Prediction predict(const MlpProblem& problem, const Machine& machine, std::int64_t down_rows) {
+CostPrediction predict(const MlpProblem& problem, const Machine& machine, std::int64_t down_rows) {
   validate(problem);
   const MlpShape& shape = problem.shape;
   const auto exchange = [&](Collective collective) {
     return collective_us(collective, problem.ranks, handed_in(problem, collective), machine);
   };
 
-  Prediction prediction;
+  CostPrediction prediction;
   prediction.measured = problem.ranks <= 4 && problem.ranks <= machine.ranks_per_host;
   prediction.factor = machine.layer_factor;
   prediction.gemms = time_of(machine.projection, up_bytes(problem)) +

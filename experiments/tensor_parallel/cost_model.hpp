@@ -42,7 +42,7 @@ struct Machine {
 /// for T that is no power of two.
 double collective_us(Collective collective, int ranks, double bytes, const Machine& machine = {});
 
-struct Prediction {
+struct CostPrediction {
   double gemms = 0.0;    ///< both projections
   double between = 0.0;  ///< from one projection to the other
   double reduce = 0.0;   ///< the all-reduce
@@ -52,7 +52,7 @@ struct Prediction {
 };
 
 /// `down_rows`: rows of W_down on one rank, filled up ones included; 0: n1/T.
-Prediction predict(const MlpProblem& problem, const Machine& machine = {}, std::int64_t down_rows = 0);
+CostPrediction predict(const MlpProblem& problem, const Machine& machine = {}, std::int64_t down_rows = 0);
 
 /// A layer of a run and its pieces by name, microseconds.
 struct MeasuredLayer {

@@ -43,7 +43,7 @@ double speedup(const char* shape, std::int64_t m, int ranks) {
 TEST(CostModel, PredictsLlamaFromItsPieces) {
   // Weights: 2 * 8192 * 28672 * (1/2 + 2.5/128) bytes at 4.46 TB/s, halved.
   const MlpShape llama = parse_shape("llama-70b");
-  const Prediction two = predict({llama, 16, 2, Algorithm::naive});
+  const CostPrediction two = predict({llama, 16, 2, Algorithm::naive});
   EXPECT_NEAR(two.gemms, 2.0 * 8192 * 28672 * (0.5 + 2.5 / 128) / 2 / 4.46e6, 1e-9);
   EXPECT_NEAR(two.reduce, 8.6, 1e-9) << "16 x 8192 fp16 are 256 KiB";
   // 16 x 14336 fp16 are 448 KiB, on the line from 256 to 512; then permute and chunk.

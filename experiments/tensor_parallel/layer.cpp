@@ -20,7 +20,7 @@ LinearProblem linear_problem(const GptqWeights& weights, std::int64_t m) {
 
 /// Why this rank cannot take part; empty when it can.
 std::string why_not(const MlpProblem& problem, const Share& share, const Communicator& communicator,
-                    const Kernels& kernels, const DeviceInfo& device) {
+                    const LayerKernels& kernels, const DeviceInfo& device) {
   try {
     validate(problem);
     if (communicator.size() != problem.ranks) {
@@ -46,7 +46,8 @@ std::string why_not(const MlpProblem& problem, const Share& share, const Communi
 }  // namespace
 
 RankLayer::RankLayer(const MlpProblem& problem, const Share& share, Communicator& communicator,
-                     const Kernels& kernels, const DeviceInfo& device, Activation activation, TimeLimit limit)
+                     const LayerKernels& kernels, const DeviceInfo& device, Activation activation,
+                     TimeLimit limit)
     : problem_(problem), communicator_(communicator), activation_(activation) {
   agree(communicator, {to_string(problem), why_not(problem, share, communicator, kernels, device)}, limit);
   up_ = plan(*kernels.product, linear_problem(share.up, problem.m), device);

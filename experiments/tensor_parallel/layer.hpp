@@ -24,7 +24,7 @@ struct Piece {
 };
 
 /// Who computes: the linear layer, and the local part of the rotation.
-struct Kernels {
+struct LayerKernels {
   const LinearVariant* product = nullptr;
   const Variant* transform = nullptr;
 };
@@ -43,8 +43,8 @@ class RankLayer {
   /// All ranks must call, with the same problem; what is wrong on one of them is thrown as BadRequest on
   /// every one. `up` and `down`: the shapes of what the rank holds (Share). Keeps a reference to the
   /// communicator.
-  RankLayer(const MlpProblem& problem, const Share& share, Communicator& communicator, const Kernels& kernels,
-            const DeviceInfo& device, Activation activation, TimeLimit limit);
+  RankLayer(const MlpProblem& problem, const Share& share, Communicator& communicator,
+            const LayerKernels& kernels, const DeviceInfo& device, Activation activation, TimeLimit limit);
   ~RankLayer();
 
   /// Packs the rank's weights as the plans read them and lays `copies` of them side by side.

@@ -50,7 +50,7 @@ std::vector<double> largest_over_ranks(Communicator& communicator, const std::ve
   return most;
 }
 
-struct Checked {
+struct CheckedLayer {
   double wrong = 0.0;   ///< elements that differ from the exact result, or between executions
   double rel_l2 = 0.0;  ///< over the columns checked
   double bound = 0.0;   ///< what rel_l2 may be; 0: exact
@@ -72,8 +72,8 @@ class Checker {
     }
   }
 
-  Checked compare(const std::vector<std::uint16_t>& output) const {
-    Checked checked;
+  CheckedLayer compare(const std::vector<std::uint16_t>& output) const {
+    CheckedLayer checked;
     double error2 = 0.0, truth2 = 0.0;
     for (std::int64_t row = 0; row < problem_.m; ++row) {
       for (std::size_t c = 0; c < columns_.size(); ++c) {
@@ -136,7 +136,7 @@ class RankStudy {
     const std::vector<std::uint16_t> tokens = integer_tokens(problem.shape, problem.m, options_.seed);
     layer.set_tokens(tokens);
 
-    const Checked checked = check(problem, *weights, tokens, layer);
+    const CheckedLayer checked = check(problem, *weights, tokens, layer);
     result.layer["rel_l2"] = csv_number(checked.rel_l2);
     result.layer["rel_l2_bound"] = csv_number(checked.bound);
     result.layer["status"] = checked.wrong == 0.0 ? "ok" : "incorrect";
@@ -164,9 +164,9 @@ class RankStudy {
     return share_;
   }
 
-  Checked check(const MlpProblem& problem, const MlpWeights& weights,
-                const std::vector<std::uint16_t>& tokens, RankLayer& layer) {
-    Checked worst;
+  CheckedLayer check(const MlpProblem& problem, const MlpWeights& weights,
+                     const std::vector<std::uint16_t>& tokens, RankLayer& layer) {
+    CheckedLayer worst;
     // Before the all-reduce: the same bits on this rank by every algorithm that has the same rows of W_down.
     layer.poison();
     run(
@@ -183,7 +183,7 @@ class RankStudy {
       run(
           communicator_, [&](Stream stream) { layer.enqueue(0, stream); }, options_.limit);
       const std::vector<std::uint16_t> output = layer.output();
-      const Checked checked = checker.compare(output);
+      const CheckedLayer checked = checker.compare(output);
       worst.wrong += checked.wrong;
       worst.rel_l2 = std::max(worst.rel_l2, checked.rel_l2);
       worst.bound = checked.bound;
@@ -351,7 +351,7 @@ std::vector<CsvRow> model_rows(const StudyOptions& options, std::span<const Meas
       row.erase("variant");
       try {
         const MeasuredLayer* known = measured_as(layers, point);
-        const Prediction prediction =
+        const CostPrediction prediction =
             predict(point, machines[point.m], known == nullptr ? 0 : known->down_rows);
         row["source"] = ranks > 8                               ? "assumed"
                         : known != nullptr                      ? "fitted"

@@ -22,7 +22,7 @@ struct StudyOptions {
   std::vector<std::int64_t> tokens;
   std::vector<Algorithm> algorithms;
   std::vector<Rotation> rotations;  ///< besides none, which belongs to the algorithms
-  Kernels kernels;
+  LayerKernels kernels;
   int layers = 20;  ///< in one graph, each with weights of its own
   int replays = 25;
   int repeats = 1;  ///< executions that are checked

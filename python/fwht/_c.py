@@ -48,6 +48,7 @@ class Problem(ctypes.Structure):
         ("threads", ctypes.c_int32),
         ("op_text", ctypes.c_char_p),
         ("encoding", ctypes.c_char_p),
+        ("preparation", ctypes.c_char_p),
     ]
 
 
@@ -61,6 +62,11 @@ class Operands(ctypes.Structure):
         ("scales", ctypes.c_void_p),
         ("scales_bytes", ctypes.c_int64),
         ("tensor_scale", ctypes.c_double),
+        ("weight", ctypes.c_void_p),
+        ("epsilon", ctypes.c_double),
+        ("cos_sin", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
     ]
 
 
@@ -284,6 +290,7 @@ def make_problem(
     programmatic_launch: bool = False,
     operator: str | None = None,
     encoding: str | None = None,
+    preparation: str | None = None,
 ) -> Problem:
     """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
     if len(shape) == 0:
@@ -304,6 +311,7 @@ def make_problem(
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
+        preparation.encode() if preparation else None,
     )  # fmt: skip
     if op_text is not None:
         order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]

@@ -41,13 +41,17 @@ class View(NamedTuple):
         return self.pointer + low * item, self.pointer + (high + 1) * item
 
 
+def _require_whole_elements(strides: tuple[int, ...], item: int) -> None:
+    if any(stride % item for stride in strides):
+        raise ValueError(f"fwht: strides {strides} bytes must be multiples of the element's {item} bytes")
+
+
 def _numpy_view(x: Any) -> View:
     import numpy
 
     name = x.dtype.name if x.dtype.isnative else str(x.dtype)
     item = x.dtype.itemsize
-    if any(stride % item for stride in x.strides):
-        raise ValueError(f"fwht: strides {x.strides} bytes must be multiples of the element's {item} bytes")
+    _require_whole_elements(x.strides, item)
     return View(
         x.__array_interface__["data"][0], x.shape, tuple(stride // item for stride in x.strides),
         _c.DTYPES.get(name), name, _c.HOST, None, x.flags.writeable,
@@ -68,6 +72,7 @@ def _cuda_view(x: Any) -> View:
             distance *= size
     else:
         item = int(about["typestr"][2:])
+        _require_whole_elements(about["strides"], item)
         strides = [stride // item for stride in about["strides"]]
     cupy = sys.modules.get("cupy")
     empty_like = None

@@ -232,8 +232,8 @@ def run(
     first = problem(False, 0, 0)
     signs_bytes, dense_entries = operand_sizes(operator)
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
-    operands.signs = _operand("signs", signs, signs_bytes, "uint8", operator, out)
-    operands.dense = _operand("dense", dense, dense_entries, out.dtype_name, operator, out)
+    operands.signs = _operand("signs", signs, signs_bytes, "uint8", f"operator {operator}", out)
+    operands.dense = _operand("dense", dense, dense_entries, out.dtype_name, f"operator {operator}", out)
     in_place = array.same_memory(x, out)
     out_stride = array.in_place_stride(out, "x" if in_place else "out")
     in_stride = _c.row_stride(x.shape, x.strides)
@@ -262,14 +262,14 @@ def run(
         _c.fail(status, out.device)
 
 
-def _operand(name: str, given: Any, count: int, dtype: str, operator: str, beside: array.View) -> int | None:
-    """The address of `count` contiguous elements; None where the operator needs none."""
+def _operand(name: str, given: Any, count: int, dtype: str, owner: str, beside: array.View) -> int | None:
+    """The address of `count` contiguous elements; None where its owner needs none."""
     if count == 0:
         if given is not None:
-            raise ValueError(f"fwht: {name} are given, but the operator {operator} has none")
+            raise ValueError(f"fwht: {name} are given, but the {owner} has none")
         return None
     if given is None:
-        raise ValueError(f"fwht: the operator {operator} needs {name}")
+        raise ValueError(f"fwht: the {owner} needs {name}")
     face = _tensors.face_of(given)
     view = face.view_of(given) if face else array.view_of(given)
     if view is None:
@@ -279,7 +279,7 @@ def _operand(name: str, given: Any, count: int, dtype: str, operator: str, besid
         elements *= size
     if elements != count or view.dtype_name.removeprefix("torch.") != dtype.removeprefix("torch.") or not _is_flat(view):
         raise ValueError(
-            f"fwht: {name} of the operator {operator} must be {count} contiguous elements of {dtype}; they have shape "
+            f"fwht: {name} of the {owner} must be {count} contiguous elements of {dtype}; they have shape "
             f"{view.shape}, strides {view.strides} and dtype {view.dtype_name}"
         )
     if view.device != beside.device:

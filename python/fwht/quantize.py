@@ -20,7 +20,9 @@ from typing import Any, Callable, NamedTuple
 
 from . import _c, _tensors, array, operators
 
-__all__ = ["Encoded", "Layout", "dequantize", "hadamard_quantize", "layout_of", "quantize", "round_trip"]
+__all__ = [
+    "Encoded", "Layout", "RmsNorm", "Rope", "dequantize", "hadamard_quantize", "into_cache", "layout_of", "quantize", "round_trip",
+]  # fmt: skip
 
 
 class Encoded(NamedTuple):
@@ -28,6 +30,26 @@ class Encoded(NamedTuple):
 
     codes: Any
     scales: Any
+
+
+class RmsNorm(NamedTuple):
+    """In front of the transform, in the same kernel: x / sqrt(mean(x^2) + epsilon) rounded, times the weight, rounded."""
+
+    weight: Any  # n elements of x's dtype
+    epsilon: float = 1e-6
+
+
+class Rope(NamedTuple):
+    """In front of the transform, in the same kernel: rotary embedding of the first `width` elements of each row."""
+
+    cos_sin: Any  # float32, (positions, width): half of a row are cosines, the other half sines
+    positions: Any  # int64: the row of cos_sin for every `heads` consecutive rows of x
+    heads: int = 1
+    interleaved: bool = False  # pairs are neighbours; otherwise (i, i + width / 2)
+
+
+# What the operators of PyTorch take of it: text, weight, epsilon, cos_sin, positions.
+NO_PROLOGUE = (None, None, 0.0, None, None)
 
 
 class Layout(NamedTuple):
@@ -90,6 +112,7 @@ def layout_of(encoding: str, n: int) -> Layout:
 def hadamard_quantize(
     x: Any, encoding: str = "e4m3:row", scale: float | None = None, *, operator: str | None = None, signs: Any = None,
     dense: Any = None, transpose: bool = False, tensor_scale: float | None = None, variant: str | None = None,
+    prologue: RmsNorm | Rope | None = None,
 ) -> Encoded:  # fmt: skip
     """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
 
@@ -102,6 +125,8 @@ def hadamard_quantize(
         tensor_scale: the number of the whole tensor that some recipes ask for: the scale itself of "e4m3:tensor,vllm_static", the
             factor 448 * 6 / largest of "nvfp4". A Python number: reading a tensor would wait for the device.
         variant: a name of `fwht.variants()`.
+        prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
+            after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
 
     Returns: `Encoded(codes, scales)`.
         codes: 8 bits: x's shape, torch.float8_e4m3fn or torch.int8. 4 bits: (..., n/2), torch.uint8, the even element in the low
@@ -123,7 +148,9 @@ def hadamard_quantize(
     """
     packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
     if face := _tensors.face_of(x):
-        codes, scales = face.quantize_rows(x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant)
+        codes, scales = face.quantize_rows(
+            x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant, asked_of(prologue)
+        )
     else:
         import numpy
 
@@ -133,14 +160,79 @@ def hadamard_quantize(
         codes, scales = numpy_outputs(layout, x.shape)
         if x.size == 0:
             scales[...] = 0  # a whole tensor has one for nothing, too
-        if any(stride < 0 for stride in x.strides) or _c.row_stride(x.shape, tuple(s // x.itemsize for s in x.strides)) is None:
-            x = numpy.ascontiguousarray(x)
+        x = _in_rows(x)
         view, to = array.view_of(x), array.view_of(codes)
         assert view is not None and to is not None
         run(view, to, scales.ctypes.data if scales.size else None, scales.nbytes, layout.text, operator or "", packed, dense,
-            scale, tensor_scale, transpose, variant)  # fmt: skip
+            scale, tensor_scale, transpose, variant, asked_of(prologue))  # fmt: skip
         scales = shaped(layout, x.shape, scales, numpy.lib.stride_tricks.as_strided)
     return Encoded(codes, None if tuple(scales.shape) == (0,) else scales)
+
+
+def into_cache(
+    cache: Any, slots: Any, x: Any, encoding: str, scale: float | None = None, *, operator: str | None = None, signs: Any = None,
+    dense: Any = None, transpose: bool = False, variant: str | None = None, prologue: RmsNorm | Rope | None = None,
+) -> None:  # fmt: skip
+    """Codes and scales of `hadamard_quantize`, each row at its place in the pages of a cache; the rest of the cache stays.
+
+    Args:
+        cache: uint8, (pages, tokens, bytes of codes and scales of one row), contiguous, written in place. A page holds the codes
+            of all its rows, then their scales: for n = 128 and "e4m3:128,ue8m0,deepseek_v32" 132 bytes per row, as the key
+            cache of DeepSeek-V3.2's indexer.
+        slots: int64, one per row of x, contiguous: page * tokens + place in the page. Negative, or behind the last: left out. No
+            two are alike.
+        x, encoding and the others: as in `hadamard_quantize`; each row has scales of its own, row-major.
+
+    Raises: as `hadamard_quantize`; ValueError for a cache or slots of another shape, dtype or device.
+    """
+    packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
+    if face := _tensors.face_of(x):
+        face.quantize_into(cache, slots, x, encoding, operator, packed, dense, scale, transpose, variant, asked_of(prologue))
+        return
+    to = array.view_of(cache)
+    if to is None or not to.writable:
+        raise ValueError(f"fwht: cache must be an array that can be written; it is {'read-only' if to else type(cache).__name__}")
+    layout = checked(x.shape, encoding, None)
+    x = _in_rows(x)
+    view = array.view_of(x)
+    assert view is not None
+    run(view, to, None, 0, layout.text, operator or "", packed, dense, scale, None, transpose, variant,
+        asked_of(prologue), slots)  # fmt: skip
+
+
+def asked_of(prologue: RmsNorm | Rope | None) -> tuple[str | None, Any, float, Any, Any]:
+    """A prologue as text and operands, see NO_PROLOGUE."""
+    if prologue is None:
+        return NO_PROLOGUE
+    if isinstance(prologue, RmsNorm):
+        return "rms", prologue.weight, float(prologue.epsilon), None, None
+    if not isinstance(prologue, Rope):
+        raise TypeError(f"fwht: prologue is a {type(prologue).__name__}; it must be an RmsNorm, a Rope or None")
+    if len(shape := tuple(prologue.cos_sin.shape)) != 2:
+        raise ValueError(f"fwht: cos_sin must have shape (positions, width); it has {shape}")
+    text = f"rope{shape[1]}{'i' if prologue.interleaved else ''}{f'h{prologue.heads}' if prologue.heads != 1 else ''}"
+    return text, None, 0.0, prologue.cos_sin, prologue.positions
+
+
+def _in_rows(x: Any) -> Any:
+    """The NumPy array, or a copy whose rows lie at one distance with their elements side by side."""
+    import numpy
+
+    strides = tuple(s // x.itemsize for s in x.strides)
+    return numpy.ascontiguousarray(x) if min(strides, default=0) < 0 or _c.row_stride(x.shape, strides) is None else x
+
+
+def _pages(layout: Layout, codes: array.View, slots: Any) -> str:
+    """The word of a problem for a cache. Its shape is (pages, tokens, bytes of a row)."""
+    width = {"float32": 4, "float16": 2, "int32": 4}.get(layout.scale_dtype, 1) if layout.columns else 0
+    bytes_of_row = layout.token * layout.code_bits // 8 + layout.columns * width
+    shape = codes.shape
+    if len(shape) != 3 or shape[2] != bytes_of_row or not codes.dtype_name.endswith("uint8") or not codes.contiguous:
+        raise ValueError(
+            f"fwht: cache must be contiguous uint8 of shape (pages, tokens, {bytes_of_row}) for rows of {layout.text}; it is "
+            f"{codes.dtype_name} of shape {shape}"
+        )
+    return f"page{shape[1]}x{shape[0]}"
 
 
 def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, variant: str | None = None) -> Encoded:
@@ -186,7 +278,7 @@ def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -
 
 
 def code_shape(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if shape[-1] == 1:  # rows of one element, of which two share a byte of 4-bit codes
+    if shape[-1] == 1 and layout.code_bits == 4:  # rows of one element, of which two share a byte of 4-bit codes
         return (_elements(shape) * layout.code_bits // 8, 1)
     return (*shape[:-1], shape[-1] * layout.code_bits // 8)
 
@@ -224,26 +316,48 @@ def shaped(layout: Layout, shape: tuple[int, ...], flat: Any, strided: Callable[
 
 def run(
     x: array.View, codes: array.View, scales: int | None, scales_bytes: int, encoding: str, operator: str, signs: Any, dense: Any,
-    scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None,
+    scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None, prologue: tuple = NO_PROLOGUE,
+    slots: Any = None,
 ) -> None:  # fmt: skip
+    """Codes and scales, or with `slots` rows of `codes`, which is a cache of pages then."""
     text = operators.resolved(tuple(x.shape), operator, signs is not None, transpose)
     name = _c.encoded(variant)
     if x.device != _c.HOST:
         _c.needs_cuda_build()
     stride = _c.row_stride(x.shape, x.strides)
     assert stride is not None or 0 in x.shape
+    word, weight, epsilon, cos_sin, positions = prologue
+    words = [] if word is None else [word]
+    if slots is not None:
+        if codes.device != x.device:
+            raise ValueError(f"fwht: cache is on device {codes.device} and x is on {x.device} (-1: the host)")
+        words.append(_pages(layout_of(encoding, x.shape[-1]), codes, slots))
+    preparation = "/".join(words)
     problem = _c.make_problem(
         x.shape, x.dtype, x.dtype_name, scale, in_place=False, device=x.device, in_stride=stride or 0, out_stride=x.shape[-1],
-        variant=name, operator=text, encoding=encoding,
+        variant=name, operator=text, encoding=encoding, preparation=preparation,
     )  # fmt: skip
     operands = _c.Operands(ctypes.sizeof(_c.Operands))
     signs_bytes, dense_entries = operators.operand_sizes(text)
-    operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", text, x)
-    operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, text, x)
+    operands.signs = operators._operand("signs", signs, signs_bytes, "uint8", f"operator {text}", x)
+    operands.dense = operators._operand("dense", dense, dense_entries, x.dtype_name, f"operator {text}", x)
     if status := _c.library.fwht_supports(problem, name, x.device):
         _c.fail(status, x.device)
+    rows, operands.epsilon = problem.rows, epsilon
+    for key, given, count, dtype in (
+        ("weight", weight, x.shape[-1], x.dtype_name),
+        ("cos_sin", cos_sin, 0 if cos_sin is None else cos_sin.shape[0] * cos_sin.shape[1], "float32"),
+        ("positions", positions, rows // max(_heads(word), 1), "int64"),
+        ("slots", slots, rows, "int64"),
+    ):
+        if given is not None:
+            setattr(operands, key, operators._operand(key, given, count, dtype, f"preparation {preparation}", x))
     if 0 in x.shape:
         return
+    if positions is not None and x.device == _c.HOST and not 0 <= int(positions.min()) <= int(positions.max()) < cos_sin.shape[0]:
+        raise ValueError(
+            f"fwht: positions run from {int(positions.min())} to {int(positions.max())}; cos_sin has {cos_sin.shape[0]} of them"
+        )
     operands.input, operands.out, operands.scales = x.pointer, codes.pointer, scales
     operands.scales_bytes = scales_bytes
     operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
@@ -251,6 +365,11 @@ def run(
         ctypes.addressof(problem), name, ctypes.addressof(operands), x.device, x.stream
     ):
         _c.fail(status, x.device)
+
+
+def _heads(word: str | None) -> int:
+    """Of "rope64h32"."""
+    return int(word.split("h")[1]) if word is not None and "h" in word else 1
 
 
 _SLICE = 1 << 24  # elements that `dequantize` works on at once: bounds its memory beside the result

@@ -67,10 +67,12 @@ typedef struct fwht_problem {
   const char*
       op_text; /* operator such as "28x512" instead of H_n, and then n must be 0 or its order; NULL: H_n */
   const char* encoding; /* quantized output such as "e4m3:row" (docs/quantize.md), out of place; NULL: none */
+  const char* preparation; /* what is done to rows first, and where codes go, in the same kernel: "rms", "rope64h32",
+                              "page64x100", or two such words between slashes (docs/quantize.md); NULL: nothing */
 } fwht_problem;
 
 #define FWHT_PROBLEM_INIT \
-  { sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL }
+  { sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL, NULL }
 
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32
@@ -85,10 +87,16 @@ typedef struct fwht_operands {
   void* scales;         /* of the encoding */
   int64_t scales_bytes; /* room behind `scales`; 0: not said */
   double tensor_scale;  /* where the encoding asks for a number of the whole tensor; 0: not given */
+  const void* weight;   /* of "rms": n numbers in the input's dtype, 16-byte aligned */
+  double epsilon;       /* of "rms": what is added to the mean square */
+  const float* cos_sin; /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
+  const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows */
+  const int64_t* slots;     /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
+                               negative one, or one behind the last, leaves the row out */
 } fwht_operands;
 
 #define FWHT_OPERANDS_INIT \
-  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0 }
+  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL }
 
 typedef struct fwht_plan fwht_plan; /* what a variant decided for one problem on one device; opaque */
 
@@ -128,7 +136,7 @@ FWHT_API fwht_status fwht_supports(const fwht_problem* problem, const char* vari
 FWHT_API fwht_status fwht_transform(const fwht_problem* problem, const char* variant, const void* in,
                                     void* out, int32_t device, void* stream);
 
-/* The same for problems with signs, dense factors or an encoding. */
+/* The same for problems with signs, dense factors, an encoding or a preparation. */
 FWHT_API fwht_status fwht_transform_operands(const fwht_problem* problem, const char* variant,
                                              const fwht_operands* operands, int32_t device, void* stream);
 

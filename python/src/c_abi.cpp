@@ -45,6 +45,7 @@ Request<Transforms> read_problem(const fwht_problem* given) {
   problem.scale = orthonormal && n > 0 ? orthonormal_scale(n) : p.scale;
   problem.programmatic_launch = (p.flags & FWHT_PROGRAMMATIC_LAUNCH) != 0;
   if (p.encoding != nullptr) problem.encoding = parse_encoding(p.encoding);
+  if (p.preparation != nullptr) parse_preparations(p.preparation, problem.prologue, problem.paging);
   request.threads = p.threads;
   return request;
 }
@@ -61,6 +62,7 @@ Operands read_operands(const fwht_operands* given) {
   operands.scales = o.scales;
   if (o.scales_bytes > 0) operands.scales_bytes = o.scales_bytes;
   if (o.tensor_scale != 0.0) operands.tensor_scale = static_cast<float>(o.tensor_scale);
+  operands.prepared = {o.weight, static_cast<float>(o.epsilon), o.cos_sin, o.positions, o.slots};
   return operands;
 }
 

@@ -10,6 +10,17 @@ import pytest
 
 import fwht
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
+needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
+needs_cuda = pytest.mark.skipif(not CUDA, reason="no CUDA device, or this libfwht was built without CUDA")
+torch_cpu, torch_cuda = pytest.param("cpu", marks=needs_torch), pytest.param("cuda", marks=needs_cuda)
+devices = pytest.mark.parametrize("device", [torch_cpu, torch_cuda])
+
 UNIT_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
@@ -45,3 +56,9 @@ def host_takes_f64():
 
 
 needs_f64 = pytest.mark.skipif(not host_takes_f64(), reason="this libfwht has no float64 transform on the host")
+
+
+def integers(*shape, device="cpu", dtype=None, seed=0):
+    """Whose sums are exact in float32."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-8, 8, shape, generator=generator).to(device=device, dtype=dtype or torch.float32)

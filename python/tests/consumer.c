@@ -196,6 +196,36 @@ static void operators(void) {
          "messages are UTF-8");
 }
 
+/* Rows of twos: mean square 4, so ones, times the weight 2, and (2, 2, ...) H_8 = (16, 0, ...). Its codes go to the
+ * second place of a page of two rows, and its scale 16 / 127 behind the codes of both. */
+static void preparations(void) {
+  _Alignas(16) static const float x[8] = {2, 2, 2, 2, 2, 2, 2, 2};
+  static const int64_t slots[1] = {1};
+  _Alignas(16) unsigned char page[24];
+  float scale;
+  fwht_problem problem = problem_of(8, 1);
+  fwht_operands operands = FWHT_OPERANDS_INIT;
+  memset(page, 9, sizeof page);
+  problem.encoding = "int8:row";
+  problem.preparation = "rms/page2x1";
+  operands.in = x;
+  operands.out = page;
+  operands.weight = x;
+  operands.slots = slots;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "prepared");
+  memcpy(&scale, page + 20, sizeof scale);
+  expect(page[7] == 9 && page[8] == 127 && page[9] == 0 && page[16] == 9 && scale == 16.0f / 127.0f, "prepared: values");
+  operands.slots = NULL;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "slots is a null pointer"),
+         "no slots");
+  problem.preparation = "rms/page2";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST, "half a word");
+  problem.preparation = "rms/signs";
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST && strstr(fwht_last_error(), "'signs'"),
+         "an unknown word");
+}
+
 /* One output of W = s (q - z) with s = 1/2, q = 9 and z = 1, for x of ones: 32 * 4. */
 static void linear_layers(void) {
   uint32_t qweight[4 * 8], qzeros[1] = {0}, sorted[4 * 8];
@@ -299,6 +329,7 @@ int main(void) {
   plans();
   refusals();
   operators();
+  preparations();
   linear_layers();
   versions();
   variants();

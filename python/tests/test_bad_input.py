@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 import fwht
+from conftest import needs_torch, torch
 from fwht import operators
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
 T, T_, OP, Q = fwht.hadamard_transform, fwht.hadamard_transform_, operators.transform, fwht.hadamard_quantize
 inf, nan = float("inf"), float("nan")
@@ -105,7 +102,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.skipif(torch is None, reason="PyTorch is not installed"))])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
 @pytest.mark.parametrize(("error", "words", "call"), [(error, words, call) for error, words, calls in TABLE for call in calls])
 def test_table(library, error, words, call):
     for _ in range(2):  # the second call of a kind goes a shorter way
@@ -160,12 +157,17 @@ class OnCuda:
 def test_cuda_arrays_of_an_unknown_library():
     with pytest.raises(TypeError, match="OnCuda; pass out= or inplace=True"):
         T(OnCuda())
+    between = OnCuda()
+    between.__cuda_array_interface__ = {**OnCuda.__cuda_array_interface__, "strides": (34, 4)}
+    for x in (between, np.lib.stride_tricks.as_strided(np.zeros(64, "f4"), (3, 8), (34, 4))):
+        with pytest.raises(ValueError, match="must be multiples of the element's 4 bytes"):
+            T(x)
     if fwht.build_info()["cuda"].startswith("none"):
         with pytest.raises(RuntimeError, match="fwht was built without CUDA .*reinstall it with nvcc on PATH"):
             T_(OnCuda())
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@needs_torch
 def test_storages_that_were_freed():
     for call in (T, T_, OP, lambda x: OP(x, inplace=True), Q, lambda x: T(torch.ones(4, 8), out=x), plan(8, 4).execute, lambda x: OP(torch.ones(4, 8), out=x)):
         call(torch.ones(4, 8))  # so that one way is prepared

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 import fwht
-
-try:
-    import torch
-except ImportError:
-    torch = None
+from conftest import needs_torch, torch
 
 ROOT = Path(fwht.__file__).parent
 FILES = {".".join(("fwht", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
@@ -68,17 +64,19 @@ WITH_SCALE = {
     "fwht.hadamard_transform_": lambda f, x: f(x),
     "fwht.plan": lambda f, x: f(4, 1, "float32", device="cpu", inplace=False).execute(x),
     "fwht.operators.transform": lambda f, x: f(x),
-    "fwht.quantize.hadamard_quantize": lambda f, x: np.rint(f(x, "int8:row")[0] * (5 / 127)),
+    "fwht.quantize.hadamard_quantize": lambda f, x: np.rint(np.asarray(f(x, "int8:row")[0]) * (5 / 127)),
+    "fwht.quantize.into_cache": None,  # test_quantize compares it with hadamard_quantize
     "fwht.nn.HadamardTransform": lambda f, x: f(4)(x),
     "fwht.distributed.hadamard_transform": None,  # test_distributed compares it with H_n / sqrt(n)
     "fwht.compat.fast_hadamard_transform.hadamard_transform": lambda f, x: f(x) / 2,
     "fwht.compat.fast_hadamard_transform.hadamard_transform_ref": lambda f, x: f(x) / 2,
+    **{f"fwht.compat.fast_hadamard_transform.hadamard_transform_{m}N": None for m in (12, 20, 28, 40)},  # test_compat has matrices
 }
 
 
 def public_functions():
     for module in FILES:
-        inside = module.startswith(("fwht.bench", "fwht._", "fwht.array"))
+        inside = module.startswith(("fwht.bench", "fwht.evaluate", "fwht._", "fwht.array"))
         if inside or (torch is None and module.startswith(("fwht.torch", "fwht.nn", "fwht.distributed", "fwht.compat"))):
             continue
         module = importlib.import_module(module)
@@ -89,7 +87,7 @@ def public_functions():
                 yield f"{where}.{name}", value
 
 
-@pytest.mark.parametrize(("name", "function"), public_functions())
+@pytest.mark.parametrize(("name", "function"), list(public_functions()))
 def test_one_default_scale_everywhere(name, function):
     """H_n / sqrt(n); fwht.compat alone imitates the published 1.0."""
     scale = inspect.signature(function).parameters.get("scale")
@@ -104,7 +102,7 @@ def test_one_default_scale_everywhere(name, function):
             assert np.asarray(call(function, x)).tolist() == [5, -1, -2, 0]
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@needs_torch
 def test_the_default_scale_of_the_operators():
     x = torch.tensor([1.0, 2, 3, 4])
     for name in ("hadamard_transform", "hadamard_transform_"):

@@ -5,18 +5,10 @@ import numpy as np
 import pytest
 
 import fwht
+from conftest import CUDA, devices, needs_cuda, torch, torch_cpu, torch_cuda
 from fwht import linear
 
-try:
-    import torch
-except ImportError:
-    torch = None
-
-needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
-CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
-devices = pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="no CUDA device, or built without CUDA"))]
-)
+libraries = pytest.mark.parametrize("library", ["numpy", torch_cpu, torch_cuda])
 
 
 def layer(k=256, n=24, group=64, zeros="v1", act=False, integers=False, seed=0):
@@ -55,26 +47,70 @@ LAYERS = {
 form = pytest.mark.parametrize("form", LAYERS.values(), ids=LAYERS)
 
 
-def pack(given, zeros="v1", **options):
-    return linear.pack(*given, zero_points=None if zeros == "symmetric" else zeros, **options)
+class Library:
+    """NumPy, or PyTorch on a device: weights packed by it, and tokens that go through it."""
+
+    def __init__(self, name, dtype="float16"):
+        self.name, self.dtype = name, dtype
+
+    def pack(self, given, zeros="v1", **options):
+        options["zero_points"] = None if zeros == "symmetric" else zeros
+        if self.name == "numpy":
+            return linear.pack(*given, **options)
+        return linear.pack(*tensors(given), device=self.name, dtype=self.dtype, **options)
+
+    def tokens(self, x):
+        return x.astype(self.dtype) if self.name == "numpy" else torch.from_numpy(x).to(self.name, getattr(torch, self.dtype))
+
+    def forward(self, x, packed):
+        """In float64."""
+        y = linear.forward(x, packed)
+        assert type(y) is type(x) and y.dtype == x.dtype and y.shape == (*x.shape[:-1], packed.n)
+        return y.astype(np.float64) if self.name == "numpy" else y.double().cpu().numpy()
+
+    def rounded(self, exact):
+        return exact.astype(self.dtype).astype(np.float64) if self.name == "numpy" else self.tokens(exact).double().cpu().numpy()
 
 
+@libraries
 @form
-def test_every_weight(form):
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_weight_and_integer_sums(library, form, dtype):
+    if library == "numpy" and dtype == "bfloat16":
+        pytest.skip("NumPy has no bfloat16")
+    by, zeros = Library(library, dtype), form.get("zeros", "v1")
     given, w = layer(**form)
-    packed = pack(given, form.get("zeros", "v1"))
-    y = linear.forward(np.eye(len(w), dtype=np.float16), packed)
-    assert packed.variant == "cpu" and y.dtype == np.float16
-    assert np.array_equal(y, w.astype(np.float16))
+    assert np.array_equal(by.forward(by.tokens(np.eye(len(w))), by.pack(given, zeros)), by.rounded(w))
 
-
-@form
-def test_integer_sums(form):
     given, w = layer(**form, integers=True)
-    x = np.zeros((2, 3, len(w)), np.float16)
-    x[..., ::8] = np.random.default_rng(1).integers(-1, 2, x[..., ::8].shape)
-    y = linear.forward(x, pack(given, form.get("zeros", "v1")))
-    assert y.shape == (2, 3, w.shape[1]) and np.array_equal(y, x.astype(np.float64) @ w)
+    packed, x = by.pack(given, zeros), np.zeros((2, 9, len(w)))
+    x[..., ::16] = np.random.default_rng(1).integers(-1, 2, x[..., ::16].shape)
+    for part in (x, x[:, :1], x[0, 0], x[:0]):
+        assert np.array_equal(by.forward(by.tokens(part), packed), by.rounded(part @ w))
+
+
+@libraries
+@pytest.mark.parametrize("act", [False, True])
+@pytest.mark.parametrize("rotation", [64, -1])
+def test_rotation(library, rotation, act):
+    by = Library(library)
+    given, w = layer(k=1024, group=128, integers=True, act=act)
+    x = np.zeros((5, 1024))
+    x[:, ::64] = np.random.default_rng(3).integers(-1, 2, (5, 16)) * 32
+    blocks = x.astype(np.float32).reshape(-1, 1024 if rotation == -1 else rotation)
+    rotated = by.rounded(fwht.hadamard_transform(blocks).astype(np.float64).reshape(x.shape))
+    assert np.array_equal(by.forward(by.tokens(x), by.pack(given, rotation=rotation)), by.rounded(rotated @ w))
+
+
+@libraries
+def test_strides_and_odd_addresses(library):
+    by = Library(library)
+    given, w = layer(integers=True)
+    packed, x = by.pack(given), np.zeros((6, 512))
+    x[:, ::32] = 1
+    assert np.array_equal(by.forward(by.tokens(x)[:, ::2], packed), by.rounded(x[:, ::2] @ w))
+    flat = by.tokens(np.concatenate([[0.0], x[0, ::2]]))
+    assert np.array_equal(by.forward(flat[1:], packed), by.rounded(x[0, ::2] @ w))
 
 
 def test_a_variant_that_wants_sorted_rows(monkeypatch):
@@ -93,18 +129,6 @@ def test_a_variant_that_wants_sorted_rows(monkeypatch):
     assert trivial.order is None and not trivial.act_order
 
 
-@pytest.mark.parametrize("act", [False, True])
-@pytest.mark.parametrize("rotation", [64, -1])
-def test_rotation(rotation, act):
-    given, w = layer(integers=True, act=act)
-    order = len(w) if rotation == -1 else rotation
-    x = np.zeros((3, len(w)), np.float16)
-    x[:, ::16] = np.random.default_rng(1).integers(-1, 2, x[:, ::16].shape)
-    rotated = fwht.hadamard_transform(x.astype(np.float64).reshape(-1, order).astype(np.float32), None).reshape(x.shape)
-    y = linear.forward(x, linear.pack(*given, rotation=rotation))
-    assert np.array_equal(y, (rotated.astype(np.float64) @ w).astype(np.float16))
-
-
 def test_slices_give_the_same_bits(monkeypatch):
     given, w = layer()
     packed = linear.pack(*given)
@@ -114,15 +138,6 @@ def test_slices_give_the_same_bits(monkeypatch):
     monkeypatch.setattr(linear, "_most_tokens", lambda *_: 3)
     monkeypatch.setattr(linear, "_plan_for", lambda asked_, *rest, make=linear._plan_for: asked.append(asked_[0]) or make(asked_, *rest))
     assert np.array_equal(linear.forward(x, packed), whole) and asked == [3, 3, 1]
-
-
-def test_no_tokens_and_odd_addresses():
-    given, w = layer()
-    packed = linear.pack(*given)
-    assert linear.forward(np.empty((0, 256), np.float16), packed).shape == (0, 24)
-    memory = np.zeros(2 * 256 + 1, np.float16)
-    memory[1:] = np.tile(np.eye(256, dtype=np.float16)[5], 2)
-    assert np.array_equal(linear.forward(memory[1:].reshape(2, 256), packed), np.stack([w[5], w[5]]).astype(np.float16))
 
 
 def test_variants_and_support():
@@ -152,10 +167,6 @@ def test_plans_that_own_nothing_are_dropped_and_shared_by_streams(monkeypatch):
     monkeypatch.setattr(linear, "_Plan", lambda *_: type("P", (), {"info": plan.info})())
     one, other = (linear._plan_for(asked, "cpu", -1, stream) for stream in (None, 5))
     assert one is not other and linear._plan_for(asked, "cpu", -1, 5) is other and linear.clear_plans() == 2
-
-
-def changed(given, index, value):
-    return tuple(value if i == index else tensor for i, tensor in enumerate(given))
 
 
 def test_bad_input():
@@ -196,6 +207,9 @@ def test_bad_input():
         with pytest.raises(kind) as caught:
             linear.forward(x, packed)
         assert words in str(caught.value)
+    for wrong in (packed._replace(weights=packed.weights[:-16]), packed._replace(n=32), packed._replace(k=512), packed._replace(group=32)):
+        with pytest.raises(ValueError, match=r"the packed weights have \d+ bytes; cpu reads \d+"):
+            linear.forward(np.zeros((1, wrong.k), np.float16), wrong)
     with pytest.raises(TypeError, match="weights are a tuple"):
         linear.forward(np.zeros(256, np.float16), given)
 
@@ -203,57 +217,6 @@ def test_bad_input():
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
-@needs_torch
-@devices
-@form
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_torch_weights_and_sums(device, form, dtype):
-    kind = getattr(torch, dtype)
-    given, w = layer(**form)
-    packed = pack(tensors(given), form.get("zeros", "v1"), device=device, dtype=kind)
-    y = linear.forward(torch.eye(len(w), dtype=kind, device=device), packed)
-    assert torch.equal(y.cpu(), torch.from_numpy(w).to(kind))
-
-    given, w = layer(**form, integers=True)
-    packed = pack(tensors(given, device), form.get("zeros", "v1"), dtype=dtype)
-    x = torch.zeros(2, 9, len(w), dtype=kind)
-    x[..., ::16] = torch.randint(-1, 2, (2, 9, len(w) // 16), generator=torch.Generator().manual_seed(3)).to(kind)
-    for part in (x, x[:, :1], x[0, 0]):
-        y = linear.forward(part.to(device), packed)
-        assert torch.equal(y.cpu(), (part.double() @ torch.from_numpy(w)).to(kind))
-
-
-@needs_torch
-@devices
-@pytest.mark.parametrize("act", [False, True])
-@pytest.mark.parametrize("rotation", [64, -1])
-def test_torch_rotation(device, rotation, act):
-    given, w = layer(k=1024, group=128, integers=True, act=act)
-    order = 1024 if rotation == -1 else rotation
-    x = torch.zeros(5, 1024, dtype=torch.float16)
-    x[:, ::64] = torch.randint(-1, 2, (5, 16), generator=torch.Generator().manual_seed(3)).half() * 32
-    rotated = fwht.hadamard_transform(x.double().float().view(-1, order), None).view(x.shape).half()
-    packed = linear.pack(*tensors(given), rotation=rotation, device=device)
-    y = linear.forward(x.to(device), packed)
-    assert torch.equal(y.cpu(), (rotated.double() @ torch.from_numpy(w)).half())
-
-
-@needs_torch
-@devices
-def test_torch_strides_addresses_and_empty(device):
-    given, w = layer(integers=True)
-    packed = linear.pack(*tensors(given), device=device)
-    x = torch.zeros(6, 512, dtype=torch.float16, device=device)
-    x[:, ::32] = 1
-    half = x[:, ::2]  # elements at a distance of two
-    assert torch.equal(linear.forward(half, packed), linear.forward(half.contiguous(), packed))
-    flat = torch.zeros(257, dtype=torch.float16, device=device)
-    flat[1:] = half[0]
-    assert torch.equal(linear.forward(flat[1:], packed), linear.forward(half[0].contiguous(), packed))
-    assert linear.forward(x[:0, :256], packed).shape == (0, 24)
-
-
-@needs_torch
 @devices
 @pytest.mark.parametrize("act", [False, True])
 def test_torch_graphs(device, act):
@@ -272,7 +235,6 @@ def test_torch_graphs(device, act):
     )  # fmt: skip
 
 
-@needs_torch
 @devices
 def test_torch_bad_input(device):
     given, _ = layer()
@@ -286,11 +248,20 @@ def test_torch_bad_input(device):
         linear.forward(x.to("meta"), packed)
     with pytest.raises(TypeError, match="packed for float16"):
         linear.forward(x.float(), packed)
+    module = fwht.nn.GptqLinear(*tensors(given), device=device)
+    module.weights = module.weights[:-16]
+    for call in (lambda: module(x), lambda: linear.forward(x, packed._replace(weights=packed.weights[:-16]))):
+        with pytest.raises(ValueError, match="the packed weights have"):
+            call()
+    freed = x.clone()
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="storage was freed"):
+        linear.forward(freed, packed)
     with pytest.raises(TypeError, match="packed from PyTorch tensors"):
         linear.forward(np.zeros((2, 256), np.float16), packed)
 
 
-@pytest.mark.skipif(not CUDA, reason="no CUDA device, or this libfwht was built without CUDA")
+@needs_cuda
 class TestCuda:
     def test_variants_agree(self):
         given, w = layer(k=1024, n=64, group=128, integers=True)

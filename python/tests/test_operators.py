@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import hadamard
+from conftest import devices, hadamard, integers, needs_torch, torch, torch_cuda
 from fwht import _c, operators
-
-try:
-    import torch
-except ImportError:
-    torch = None
-needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 
 
 def matrix_of(operator, n, **options):
@@ -123,18 +117,6 @@ def test_random_signs_are_fixed_for_ever():
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
-def on_devices():
-    if torch is None:
-        return [pytest.param("cpu", marks=needs_torch)]
-    there = torch.cuda.is_available() and fwht.build_info()["devices"] > 0
-    return ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not there, reason="no CUDA device or no CUDA build"))]
-
-
-def integers(*shape, device="cpu", dtype=None):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(-8, 8, shape, generator=generator).to(device=device, dtype=dtype or torch.float32)
-
-
 @needs_torch
 def test_tensors():
     x, signs = integers(3, 24), operators.random_signs(24, 7)
@@ -151,8 +133,7 @@ def test_tensors():
         operators.transform(x, "12x2", signs=np.zeros(4, np.uint8))
 
 
-@needs_torch
-@pytest.mark.parametrize("device", on_devices())
+@devices
 @pytest.mark.parametrize("n", [768, 1536, 14336, 28672])
 def test_widths_of_models(device, n):
     x = integers(5, n, device=device, dtype=torch.bfloat16)
@@ -197,8 +178,7 @@ def test_gradients():
         operators.transform(x, "d3x8", dense=torch.eye(3).requires_grad_())
 
 
-@needs_torch
-@pytest.mark.parametrize("device", on_devices())
+@devices
 def test_the_second_call_of_a_kind(device, monkeypatch):
     """It goes straight into the library, with the same bits and the same refusals."""
     import fwht.torch
@@ -247,8 +227,7 @@ def test_graphs():
     torch.library.opcheck(torch.ops.fwht.hadamard_transform.default, (x, 0.5, None, False, "12x2", packed))
 
 
-@needs_torch
-@pytest.mark.parametrize("device", on_devices()[-1:])
+@pytest.mark.parametrize("device", [torch_cuda])
 def test_streams_and_capture(device):
     """The first call of a kind and the short way of the second, behind a slow producer and in a CUDA graph."""
     if not fwht.supports(768, torch.float16, rows=5, device=device, inplace=False, operator="12x64"):
@@ -287,4 +266,4 @@ def test_supports_and_plan_of_an_operator():
 
 
 def test_the_structure_is_that_of_the_header():
-    assert ctypes.sizeof(_c.Operands) == 64
+    assert ctypes.sizeof(_c.Operands) == 104

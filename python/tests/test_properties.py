@@ -11,18 +11,13 @@ import pytest
 hypothesis = pytest.importorskip("hypothesis")
 
 import fwht
-from conftest import UNIT_ROUNDOFF, hadamard, host_takes_f64
+from conftest import CUDA, UNIT_ROUNDOFF, hadamard, host_takes_f64, torch
 from hypothesis import strategies as st
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
 SECONDS = float(os.environ.get("FWHT_HYPOTHESIS_SECONDS", 60 if os.environ.get("CI") else 5))
-CUDA = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
 KINDS = ["numpy"] + ["cpu"] * (torch is not None) + ["cuda"] * CUDA
-SIZE = 4096  # elements of the memory that views are taken from
+SIZE = 8192  # elements of the memory that views are taken from
 
 
 def for_a_while(share, **drawn):
@@ -95,8 +90,8 @@ def calls(draw, least=1):
     kind = draw(st.sampled_from(KINDS))
     dtypes = ["float16", "float32"] + ["bfloat16"] * (kind != "numpy") + ["float64"] * (kind != "cuda" and host_takes_f64())
     operator = draw(st.sampled_from(["", "", "", "12", "12x2", "signs", "d3x4"]))
-    n = {"": 2 ** draw(st.integers(least.bit_length() - 1, 7)), "signs": 32}.get(operator) or int(np.prod([int(f.strip("d")) for f in operator.split("x")]))
-    shape = draw(st.lists(st.integers(0, 5), max_size=3).map(lambda sizes: [*sizes, n]))
+    n = {"": 2 ** draw(st.integers(least.bit_length() - 1, 7) | st.integers(8, 10)), "signs": 32}.get(operator) or int(np.prod([int(f.strip("d")) for f in operator.split("x")]))
+    shape = draw(st.lists(st.integers(0, 5), max_size=3 if n < 256 else 1).map(lambda sizes: [*sizes, n]))
     x = draw(layouts(kind, shape))
     out = draw(st.sampled_from(["new", "in place", "other memory", "same memory"]))
     target = x
@@ -255,10 +250,9 @@ def test_codes(call, encoding):
         assert not fits or kind == "cuda"
         return
     assert np.array_equal(memory.now(), memory.before)
-    layout = fwht.quantize.layout_of(encoding, n)
-    assert tuple(codes.shape) == fwht.quantize.code_shape(layout, x[0])
+    layout, data = fwht.quantize.layout_of(encoding, n), memory.before[Memory.places(x)]
+    assert tuple(codes.shape) == (x[0] if layout.code_bits == 8 else (*x[0][:-1], n // 2) if n > 1 else (data.size // 2, 1))
     whole = Memory(kind, dtype, seed)  # the same rows, contiguous in memory of their own
-    data = memory.before[Memory.places(x)]
     rows = whole.view((x[0], tuple(int(np.prod(x[0][i + 1 :])) for i in range(len(x[0]))), 0))
     rows[...] = data if kind == "numpy" else torch.from_numpy(data).to(rows)
     alone = fwht.hadamard_quantize(rows, encoding, **options)

@@ -16,18 +16,7 @@ torch = pytest.importorskip("torch")
 
 import fwht
 
-# What the tests import, in place of the package.
-STAND_IN = """
-import sys
-import types
-
-import fwht.compat.fast_hadamard_transform as ours
-
-package = types.ModuleType("fast_hadamard_transform")
-package.hadamard_transform = ours.hadamard_transform
-sys.modules["fast_hadamard_transform"] = package
-sys.modules["fast_hadamard_transform.fast_hadamard_transform_interface"] = ours
-"""
+STAND_IN = "import fwht; fwht.compat.install()"
 
 
 def test_the_published_tests(tmp_path):

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import truth
+from conftest import devices, needs_torch, torch, truth
 from fwht import quantize
-
-try:
-    import torch
-except ImportError:
-    torch = None
-needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 
 
 def writes(encoding, device="cpu", dtype="float32", n=256):
@@ -99,13 +93,7 @@ ENCODINGS = ["e4m3:row", "e4m3:128", "e4m3:tensor", "e4m3:128,ue8m0,mn,deepgemm"
              "int8:64", "int4:row", "int4:32", "mxfp8", "mxfp8:128x4", "mxfp4", "mxfp4:rceil", "nvfp4", "nvfp4:128x4"]  # fmt: skip
 
 
-def devices():
-    there = torch is not None and torch.cuda.is_available() and fwht.build_info()["devices"] > 0
-    return ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not there, reason="no CUDA device or no CUDA build"))]
-
-
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_what_codes_and_scales_stand_for(device, encoding):
     dtype = "float32" if device == "cpu" else "bfloat16"
@@ -129,8 +117,7 @@ def test_what_codes_and_scales_stand_for(device, encoding):
     assert ((got - y).abs() <= allowed + 1e-6).all(), ((got - y).abs() - allowed).max()
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("encoding", [*ENCODINGS, "e4m3:row,t512", "e4m3:row/f32", "int4:row,quarot", "e4m3:tensor,vllm_static"])
 def test_a_quantizer_alone(device, encoding, monkeypatch):
     """Where the transform is exact (small integers, n = 4^4), codes and scales are those of the fused kernel, bit for bit."""
@@ -178,13 +165,14 @@ def test_numpy_and_torch_agree():
         assert scales.shape == tuple(tensor.scales.shape) and np.array_equal(scales, tensor.scales.numpy())
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 @pytest.mark.parametrize("n", [512, 16384, 32768])
 def test_the_unfused_chain_has_the_same_bits(device, n):
     """By the variant that the plan names; and by default, where plain rows have the same."""
     writes("int8:row", device, "float16", n)
-    coded = fwht.plan(n, 9, torch.float16, device=device, inplace=False, encoding="int8:row")
+    coded = fwht.plan(n, 9, torch.float16, device=device, encoding="int8:row")
+    assert fwht.supports(n, torch.float16, rows=9, device=device, encoding="int8:row")
+    assert "group=48" in fwht.supports(n, torch.float16, device=device, encoding="int8:48").why_not
     plain = fwht.plan(n, 9, torch.float16, device=device, inplace=False)
     x = torch.from_numpy(rows(9, n)).to(device, torch.float16)
     codes, scales = fwht.hadamard_quantize(x, "int8:row")
@@ -210,8 +198,7 @@ def test_other_operators_strides_and_empty_tensors():
     assert empty.codes.shape == (0, 64) and empty.scales.shape == (0, 1)
 
 
-@needs_torch
-@pytest.mark.parametrize("device", devices())
+@devices
 def test_the_second_call_of_a_kind(device, monkeypatch):
     """It goes straight into the library, with the same bits and the same refusals."""
     import fwht.torch
@@ -249,6 +236,130 @@ def test_graphs():
         fake = fwht.hadamard_quantize(torch.empty(4, 64), "e4m3:32,ue8m0,mn,deepgemm")
         assert fake.codes.dtype == torch.float8_e4m3fn and fake.scales.stride() == (1, 4)
     torch.library.opcheck(torch.ops.fwht.hadamard_quantize.default, (x, "int8:row"))
+
+
+# --- in front of the transform, and pages ------------------------------------------------------------------------------
+
+
+def turned(x, cos_sin, positions, heads, interleaved):
+    """Rotary embedding in NumPy, each operation rounded to float32."""
+    width = cos_sin.shape[1]
+    half = width // 2
+    a, b = (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(0, half), slice(half, width))
+    c, s = np.split(np.repeat(cos_sin[positions], heads, 0), 2, axis=1)
+    y = x.copy()
+    y[:, a], y[:, b] = x[:, a] * c - x[:, b] * s, x[:, b] * c + x[:, a] * s
+    return y
+
+
+def placed(library, *arrays):
+    return arrays if library == "numpy" else [torch.from_numpy(a) for a in arrays]
+
+
+LIBRARIES = pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch)])
+
+
+@LIBRARIES
+@pytest.mark.parametrize("encoding", ["e4m3:row", "mxfp4"])
+@pytest.mark.parametrize(("heads", "interleaved"), [(1, False), (3, True)])
+def test_rope_in_front_of_the_transform(library, encoding, heads, interleaved):
+    writes(encoding, n=64)
+    x, cos_sin, positions = rows(6, 64), rows(5, 32), np.array([4, 0, 1, 3, 2, 0][: 6 // heads])
+    y = turned(x, cos_sin, positions, heads, interleaved)
+    x, y, cos_sin, positions = placed(library, x, y, cos_sin, positions)
+    signs = fwht.operators.random_signs(64, 5)
+    rope = quantize.Rope(cos_sin, positions, heads, interleaved)
+    got = fwht.hadamard_quantize(x, encoding, signs=signs, prologue=rope)
+    want = fwht.hadamard_quantize(y, encoding, signs=signs)
+    assert all(np.array_equal(bits(a), bits(b)) for a, b in zip(got, want))
+
+
+def bits(array):
+    return array if isinstance(array, np.ndarray) else array.view(torch.uint8).numpy()
+
+
+@LIBRARIES
+def test_rms_norm_in_front_of_the_transform(library):
+    writes("e4m3:row", n=64)
+    x = np.rint(8 * rows(5, 64))  # sums of squares of integers are exact in any order
+    weight = np.abs(rows(64)) + 1
+    mean = (x * x).sum(-1, keepdims=True) / np.float32(64)
+    y = x * (np.float32(1) / np.sqrt(mean + np.float32(1e-5))) * weight
+    x, y, weight = placed(library, x, y, weight)
+    got = fwht.hadamard_quantize(x, "e4m3:row", prologue=quantize.RmsNorm(weight, 1e-5))
+    want = fwht.hadamard_quantize(y, "e4m3:row")
+    assert np.array_equal(bits(got.codes), bits(want.codes)) and np.array_equal(got.scales, want.scales)
+
+
+@LIBRARIES
+@pytest.mark.parametrize("encoding", ["e4m3:row", "mxfp4", "e4m3:32,ue8m0,deepseek_v32"])
+def test_rows_go_to_the_pages_of_a_cache(library, encoding):
+    writes(encoding, n=64)
+    x, cos_sin, positions = rows(5, 64), rows(9, 64), np.arange(5) + 3
+    slots = np.array([7, -1, 0, 12, 3])  # three pages of four rows: the second and the fourth row are left out
+    x, cos_sin, positions, slots = placed(library, x, cos_sin, positions, slots)
+    rope = quantize.Rope(cos_sin, positions)
+    codes, scales = map(bits, fwht.hadamard_quantize(x, encoding, prologue=rope))
+    codes, scales = codes.view("uint8").reshape(5, -1), np.ascontiguousarray(scales).view("uint8").reshape(5, -1)
+    width = codes.shape[1]
+    want = np.full((3, 4, width + scales.shape[1]), 9, "uint8")
+    (cache,) = placed(library, want.copy())
+    for row, slot in ((0, 7), (2, 0), (4, 3)):
+        page = want[slot // 4].reshape(-1)
+        page[slot % 4 * width :][:width] = codes[row]
+        page[4 * width + slot % 4 * scales.shape[1] :][: scales.shape[1]] = scales[row]
+    quantize.into_cache(cache, slots, x, encoding, prologue=rope)
+    assert np.array_equal(bits(cache), want)
+
+
+@needs_torch
+def test_prepared_graphs():
+    writes("mxfp4", n=64)
+    x, cos_sin, weight, cache, slots = placed(
+        "torch", rows(3, 64), rows(4, 16), rows(64), np.zeros((1, 4, 34), "uint8"), np.arange(3)
+    )
+    rope = quantize.Rope(cos_sin, torch.tensor([3, 0, 1]))
+
+    def both(x, cache):
+        quantize.into_cache(cache, slots, x, "mxfp4", prologue=rope)
+        return fwht.hadamard_quantize(x, "e4m3:row", prologue=quantize.RmsNorm(weight)).codes
+
+    torch._dynamo.reset()
+    expected, written = both(x, cache), cache.clone()
+    version = cache._version
+    codes = torch.compile(both, fullgraph=True, backend="aot_eager")(x, cache.zero_())
+    assert torch.equal(codes.view(torch.uint8), expected.view(torch.uint8))
+    assert torch.equal(cache, written) and cache._version > version
+    asked = ("mxfp4", None, None, None, None, False, None, *quantize.asked_of(rope))
+    torch.library.opcheck(torch.ops.fwht.hadamard_quantize_into.default, (cache, slots, x, *asked))
+
+
+@LIBRARIES
+def test_bad_preparations(library):
+    x, table, where, cache, slots = placed(
+        library, np.zeros((2, 64), "float32"), np.zeros((5, 32), "float32"), np.array([0, 5]), np.zeros((1, 4, 68), "uint8"),
+        np.array([0, 1]),
+    )  # fmt: skip
+    for prologue, error, words in (
+        (quantize.Rope(table, where), ValueError, "positions run from 0 to 5; cos_sin has 5"),
+        (quantize.Rope(table, where[:1]), ValueError, "positions of the preparation rope32 must be 2 contiguous elements of int64"),
+        (quantize.Rope(table, where, heads=3), ValueError, "heads=3"),
+        (quantize.Rope(table[:, :31], where), ValueError, "width=31"),
+        (quantize.Rope(table[0], where), ValueError, "cos_sin must have shape"),
+        (quantize.RmsNorm(x[0][:32]), ValueError, "weight of the preparation rms must be 64 contiguous elements of"),
+        (quantize.RmsNorm(x[0], -1.0), ValueError, "epsilon=-1 must be finite"),
+        ("rms", TypeError, "prologue is a str"),
+    ):
+        with pytest.raises(error, match=words):
+            fwht.hadamard_quantize(x, prologue=prologue)
+    for bad, places, encoding, words in (
+        (cache[:, :, :67], slots, "e4m3:row", r"shape \(pages, tokens, 68\)"),
+        (x, slots, "e4m3:row", "cache must be contiguous uint8"),
+        (cache, slots[:1], "e4m3:row", "slots of the preparation page4x1 must be 2"),
+        (cache, slots, "e4m3:tensor", "pages hold rows of codes"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            quantize.into_cache(bad, places, x, encoding)
 
 
 @needs_torch

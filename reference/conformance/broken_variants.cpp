@@ -120,10 +120,10 @@ class BrokenPlan final : public Plan {
     Problem p = problem();
     Operands operands = given;
     if (has(Defect::skips_prologue)) return rows;
-    if (has(Defect::swaps_pairs) && p.prologue.kind == Prologue::Kind::rope)
-      p.prologue.interleaved = !p.prologue.interleaved;
-    if (has(Defect::drops_epsilon)) operands.epsilon = 0.0F;
-    reference::apply_prologue(p, operands, rows.data());
+    if (has(Defect::swaps_pairs) && p.prologue->kind == Prologue::Kind::rope)
+      p.prologue->interleaved = !p.prologue->interleaved;
+    if (has(Defect::drops_epsilon)) operands.prepared.epsilon = 0.0F;
+    reference::apply_prologue(p, operands.prepared, rows.data());
     return rows;
   }
 
@@ -158,25 +158,24 @@ class BrokenPlan final : public Plan {
       for (std::byte& byte : encoded.codes)
         byte = byte >> 4 | byte << 4;
     }
-    if (!p.paging.is_none()) return write_pages(p, encoded, operands);
+    if (p.paging) return write_pages(p, encoded, operands);
     write_codes(p, encoded, operands);
     write_scales(p, encoded, operands);
   }
 
   void write_pages(const Problem& p, const reference::Encoded& encoded, const Operands& operands) const {
-    const auto code_bytes = p.code_bytes_of_row(), scale_bytes = p.scale_bytes_of_row();
+    const PageLayout pages = p.page_layout();
+    auto* const cache = static_cast<std::byte*>(operands.out);
     for (std::int64_t row = 0; row < p.rows; ++row) {
-      std::int64_t slot = operands.slots[row];
-      if (slot < 0 || slot >= p.paging.tokens * p.paging.pages) {
+      std::int64_t slot = operands.prepared.slots[row];
+      if (!pages.has(slot)) {
         if (!has(Defect::writes_left_out_rows)) continue;
         slot = 0;
       }
-      const std::int64_t in_page = slot % p.paging.tokens;
-      auto* const page = static_cast<std::byte*>(operands.out) + slot / p.paging.tokens * p.page_bytes();
-      std::memcpy(page + in_page * code_bytes, encoded.codes.data() + row * code_bytes,
-                  static_cast<std::size_t>(code_bytes));
-      std::memcpy(page + p.paging.tokens * code_bytes + in_page * scale_bytes,
-                  encoded.scales.data() + row * scale_bytes, static_cast<std::size_t>(scale_bytes));
+      std::memcpy(cache + pages.codes_at(slot), encoded.codes.data() + row * pages.code_bytes,
+                  static_cast<std::size_t>(pages.code_bytes));
+      std::memcpy(cache + pages.scales_at(slot), encoded.scales.data() + row * pages.scale_bytes,
+                  static_cast<std::size_t>(pages.scale_bytes));
     }
   }
 
@@ -220,7 +219,7 @@ class BrokenPlan final : public Plan {
     const Problem& p = problem();
     Operands operands = given;
     std::vector<std::byte> prepared;
-    if (!p.prologue.is_none()) {
+    if (p.prologue) {
       prepared = put_through_prologue(given);
       operands.in = prepared.data();
     }

@@ -176,25 +176,10 @@ Problem plain_problem(const Problem& problem) {
   return plain;
 }
 
-/// As the kernel in front of an unfused chain stores them; the operands are those of PrologueData.
+/// As the kernel in front of an unfused chain stores them.
 void put_through_prologue(const Problem& problem, Bytes& rows) {
-  Operands operands;
-  const PrologueData data(problem);
-  data.add_to(operands);
-  reference::apply_prologue(problem, operands, rows.data());
-}
-
-/// Signs first, those of OperatorData.
-void multiply_by_signs(const Problem& problem, Bytes& rows) {
-  const OperatorData data(problem.op, problem.dtype());
-  for (std::int64_t row = 0; row < problem.rows; ++row) {
-    for (std::int64_t column = 0; column < problem.n(); ++column) {
-      const std::int64_t element = row * problem.row_stride() + column;
-      if (!sign_is_negative(data.signs.data(), column)) continue;
-      set_bits(problem.dtype(), rows.data(), element,
-               bits_at(problem.dtype(), rows.data(), element) ^ sign_bit(problem.dtype()));
-    }
-  }
+  const reference::PreparedData data(problem, Memory::host);
+  reference::apply_prologue(problem, data.operands(), rows.data());
 }
 
 /// For large problems: quantize in parallel.
@@ -211,7 +196,8 @@ void judge(ConformanceRun& session, const Problem& problem, const Bytes& input, 
   plain.prologue = {};
   if (problem.op.has_signs() && !session.supports(plain)) {  // signs are exact: in the rows, or in the kernel
     plain.op = Operator(problem.op.factors());
-    multiply_by_signs(problem, rows);
+    const OperatorData data(problem.op, problem.dtype());
+    reference::apply_signs(problem, data.signs.data(), rows.data());
   }
   if (!session.supports(plain)) {  // strides that only encoded rows may have
     plain.set_row_stride(plain.n());
@@ -417,7 +403,8 @@ void pages(ConformanceRun& session) {
     for (const std::string_view text :
          {"e4m3:row", "e4m3:128,ue8m0,deepseek_v32", "int4:row", "mxfp4:rceil"}) {
       if (token_length(parse_encoding(text), n) != n) continue;  // a scale of several rows has no page
-      for (const Prologue& prologue : {Prologue{}, Prologue{Prologue::Kind::rope, n / 2}}) {
+      for (const std::optional<Prologue>& prologue :
+           {std::optional<Prologue>{}, {Prologue{Prologue::Kind::rope, n / 2}}}) {
         for (const Paging& paging : {Paging{64, 3}, Paging{1, 150}, Paging{200, 1}}) {
           Problem problem = make_problem(session.dtype(), n, 131);
           problem.prologue = prologue;
@@ -433,19 +420,15 @@ void pages(ConformanceRun& session) {
           const EncodedBytes from = session.execute_encoded(*session.plan(*apart), input);
           const EncodedBytes got = session.execute_encoded(*session.plan(paged), input);
           Bytes want(got.codes.size(), std::byte{kPoisonByte});
-          const std::vector<std::int64_t> slots = slots_of(paged);
-          const auto code_bytes = static_cast<std::size_t>(paged.code_bytes_of_row()),
-                     scale_bytes = static_cast<std::size_t>(paged.scale_bytes_of_row()),
-                     tokens = static_cast<std::size_t>(paging.tokens);
-          for (std::size_t row = 0; row < slots.size(); ++row) {
-            if (slots[row] < 0 || slots[row] >= paging.tokens * paging.pages) continue;
-            const auto slot = static_cast<std::size_t>(slots[row]);
-            const std::size_t page = slot / tokens * tokens * (code_bytes + scale_bytes);
-            std::copy_n(from.codes.begin() + static_cast<std::ptrdiff_t>(row * code_bytes), code_bytes,
-                        want.begin() + static_cast<std::ptrdiff_t>(page + slot % tokens * code_bytes));
-            std::copy_n(from.scales.begin() + static_cast<std::ptrdiff_t>(row * scale_bytes), scale_bytes,
-                        want.begin() + static_cast<std::ptrdiff_t>(page + tokens * code_bytes +
-                                                                   slot % tokens * scale_bytes));
+          const reference::PreparedData data(paged, Memory::host);
+          const PageLayout layout = paged.page_layout();
+          for (std::int64_t row = 0; row < paged.rows; ++row) {
+            const std::int64_t slot = data.operands().slots[row];
+            if (!layout.has(slot)) continue;
+            std::copy_n(from.codes.begin() + row * layout.code_bytes, layout.code_bytes,
+                        want.begin() + layout.codes_at(slot));
+            std::copy_n(from.scales.begin() + row * layout.scale_bytes, layout.scale_bytes,
+                        want.begin() + layout.scales_at(slot));
           }
           if (want == got.codes) continue;
           const auto at = std::mismatch(want.begin(), want.end(), got.codes.begin()).first - want.begin();

@@ -240,12 +240,12 @@ void operator_inputs(ConformanceRun& session) {
 void operator_nonfinite(ConformanceRun& session) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  struct Special {
+  struct SpecialRow {
     std::int64_t row;
     double first, second;  // at column 0 and at another one; 1 stands for no special value
   };
-  constexpr Special kSpecials[] = {{0, kNan, 1}, {2, kInfinity, 1},  {3, kInfinity, -kInfinity},
-                                   {4, 1, kNan}, {2, 1, -kInfinity}, {4, -kInfinity, -kInfinity}};
+  constexpr SpecialRow kSpecials[] = {{0, kNan, 1}, {2, kInfinity, 1},  {3, kInfinity, -kInfinity},
+                                      {4, 1, kNan}, {2, 1, -kInfinity}, {4, -kInfinity, -kInfinity}};
   for (const Operator& op : session.operators()) {
     const Problem problem = make_problem(session.dtype(), op, 5);
     const std::unique_ptr<Plan> plan = session.plan(problem);
@@ -256,7 +256,7 @@ void operator_nonfinite(ConformanceRun& session) {
     }
     const OperatorData data(op, session.dtype());
     const Bytes input = make_input(problem, InputClass::normal, kSeed), clean = session.execute(*plan, input);
-    for (const Special& special : kSpecials) {
+    for (const SpecialRow& special : kSpecials) {
       Bytes dirty = input;
       std::byte* row = row_of(problem, dirty, special.row).data();
       if (special.first != 1.0) store_element(session.dtype(), row, 0, special.first);

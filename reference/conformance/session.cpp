@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <random>
 
 #include "common/contract/operator_data.hpp"
 #include "common/host/error.hpp"
 #include "reference/compare.hpp"
+#include "reference/prologue.hpp"
 
 namespace fwht::conformance {
 
@@ -40,55 +40,6 @@ Operands OperatorData::operands(const Operator& op, const void* in, void* out) c
   if (op.has_signs()) operands.signs = signs.data();
   if (op.has_dense()) operands.dense = dense.data();
   return operands;
-}
-
-PrologueData::PrologueData(const Problem& problem) {
-  const Prologue& prologue = problem.prologue;
-  std::mt19937_64 random(98);
-  if (prologue.kind == Prologue::Kind::rms_norm) {
-    std::normal_distribution<double> normal(1.0, 0.25);
-    weight.resize(static_cast<std::size_t>(problem.n() * bytes_of(problem.dtype())));
-    for (std::int64_t i = 0; i < problem.n(); ++i)
-      store_element(problem.dtype(), weight.data(), i, normal(random));
-    epsilon = 1e-6F;
-  }
-  if (prologue.kind == Prologue::Kind::rope) {
-    constexpr std::int64_t kPositions = 61;
-    const std::int64_t half = prologue.width / 2;
-    cos_sin.resize(static_cast<std::size_t>(kPositions * prologue.width));
-    for (std::int64_t position = 0; position < kPositions; ++position) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(position) *
-                             std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
-        cos_sin[static_cast<std::size_t>(position * prologue.width + i)] =
-            static_cast<float>(std::cos(angle));
-        cos_sin[static_cast<std::size_t>(position * prologue.width + half + i)] =
-            static_cast<float>(std::sin(angle));
-      }
-    }
-    positions.resize(static_cast<std::size_t>(problem.rows / prologue.heads));
-    for (std::int64_t& position : positions)
-      position = static_cast<std::int64_t>(random() % kPositions);
-  }
-}
-
-std::vector<std::int64_t> slots_of(const Problem& problem) {
-  const Paging& paging = problem.paging;
-  if (paging.is_none()) return {};
-  std::vector<std::int64_t> slots(static_cast<std::size_t>(paging.tokens * paging.pages));
-  std::iota(slots.begin(), slots.end(), std::int64_t{0});
-  std::shuffle(slots.begin(), slots.end(), std::mt19937_64(97));
-  slots.resize(static_cast<std::size_t>(problem.rows), -1);
-  for (std::size_t row = 3; row < slots.size(); row += 11)
-    slots[row] = row % 2 == 0 ? -1 : paging.tokens * paging.pages;
-  return slots;
-}
-
-void PrologueData::add_to(Operands& operands) const {
-  if (!weight.empty()) operands.weight = weight.data();
-  if (!cos_sin.empty()) operands.cos_sin = cos_sin.data();
-  if (!positions.empty()) operands.positions = positions.data();
-  operands.epsilon = epsilon;
 }
 
 ConformanceRun::ConformanceRun(const Variant& variant, Dtype dtype, const DeviceInfo& device,
@@ -121,7 +72,7 @@ void ConformanceRun::expect_same(const Bytes& before, const Bytes& after, std::i
 }
 
 void ConformanceRun::expect_untouched(const Problem& problem, const Bytes& before, const Bytes& after) {
-  if (!problem.paging.is_none()) return;  // judged as a whole
+  if (problem.paging) return;  // judged as a whole
   const std::int64_t bits =
       problem.encoding.is_plain() ? 8 * bytes_of(problem.out.dtype) : code_bits(problem.encoding.format);
   if (problem.out.row_stride != problem.n()) {
@@ -179,21 +130,10 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
     dense.upload(data.dense.data(), dense.bytes());
     operands.dense = dense.data();
   }
-  const PrologueData prologue(problem);
-  Buffer weight, cos_sin, positions, slots;
-  const auto place = [&](const auto& values, Buffer& buffer) -> const void* {
-    if (values.empty()) return nullptr;
-    buffer = Buffer(variant().memory, values.size() * sizeof(values[0]));
-    buffer.upload(values.data(), buffer.bytes());
-    return buffer.data();
-  };
-  operands.weight = place(prologue.weight, weight);
-  operands.cos_sin = static_cast<const float*>(place(prologue.cos_sin, cos_sin));
-  operands.positions = static_cast<const std::int64_t*>(place(prologue.positions, positions));
-  operands.epsilon = prologue.epsilon;
-  operands.slots = static_cast<const std::int64_t*>(place(slots_of(problem), slots));
+  const reference::PreparedData prepared(problem, variant().memory);
+  operands.prepared = prepared.operands();
   Buffer scale_buffer;
-  if (writes_scales(problem.encoding) && problem.paging.is_none()) {
+  if (writes_scales(problem.encoding) && !problem.paging) {
     scales.resize(static_cast<std::size_t>(problem.scale_bytes_out()));
     scale_buffer = Buffer(variant().memory, scales.size());
     scale_buffer.poison(how.poison);

@@ -32,22 +32,6 @@ struct OperatorData {
   Bytes dense;
 };
 
-/// What a prologue needs beside rows, on the host: weights near 1, angles of all quadrants, positions in no
-/// order.
-struct PrologueData {
-  explicit PrologueData(const Problem& problem);
-  /// Pointers into this object.
-  void add_to(Operands& operands) const;
-
-  Bytes weight;
-  std::vector<float> cos_sin;
-  std::vector<std::int64_t> positions;
-  float epsilon = 0.0F;
-};
-
-/// Places of rows in pages: in no order, some of none.
-std::vector<std::int64_t> slots_of(const Problem& problem);
-
 /// What an encoded problem leaves behind.
 struct EncodedBytes {
   Bytes codes, scales;  ///< pages lie in `codes`

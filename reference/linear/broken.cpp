@@ -7,7 +7,7 @@
 namespace fwht::conformance {
 namespace {
 
-enum class Defect {
+enum class LinearDefect {
   none,
   nibbles_reversed,
   zero_without_one,
@@ -24,24 +24,25 @@ enum class Defect {
   packing_of_one_plan
 };
 
-class BrokenPlan final : public LinearPlan {
+class BrokenLinearPlan final : public LinearPlan {
  public:
-  BrokenPlan(const LinearProblem& problem, Defect defect) : LinearPlan(problem), defect_(defect) {}
+  BrokenLinearPlan(const LinearProblem& problem, LinearDefect defect)
+      : LinearPlan(problem), defect_(defect) {}
 
   std::int64_t packed_bytes() const override { return GptqLayout(problem()).bytes; }
   std::string packing() const override {
     // One name for what depends on m: the defect.
-    return has(Defect::packing_of_one_plan) ? "one for all" : kGptqPacking;
+    return has(LinearDefect::packing_of_one_plan) ? "one for all" : kGptqPacking;
   }
   Numerics numerics() const override { return layer_numerics(problem()); }
   Settings settings() const override { return {}; }
 
  private:
-  bool has(Defect which) const { return defect_ == which; }
+  bool has(LinearDefect which) const { return defect_ == which; }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     GptqWeights w = weights;
-    if (has(Defect::nibbles_reversed)) {
+    if (has(LinearDefect::nibbles_reversed)) {
       for (std::uint32_t& word : w.qweight) {
         std::uint32_t reversed = 0;
         for (int i = 0; i < 8; ++i)
@@ -49,15 +50,15 @@ class BrokenPlan final : public LinearPlan {
         word = reversed;
       }
     }
-    if (has(Defect::g_idx_ignored)) {
+    if (has(LinearDefect::g_idx_ignored)) {
       for (std::size_t i = 0; i < w.g_idx.size(); ++i)
         w.g_idx[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / w.group_rows());
     }
-    if (has(Defect::scale_of_column_8)) {
+    if (has(LinearDefect::scale_of_column_8)) {
       for (std::int64_t i = 0; i + 8 < w.n; ++i)
         w.scales[static_cast<std::size_t>(i)] = w.scales[static_cast<std::size_t>(i + 8)];
     }
-    if (has(Defect::packing_of_one_plan)) {
+    if (has(LinearDefect::packing_of_one_plan)) {
       if (problem().m > 1) std::reverse(w.qweight.begin(), w.qweight.end());
     }
     write_gptq(GptqLayout(problem()), w, packed);
@@ -66,7 +67,7 @@ class BrokenPlan final : public LinearPlan {
   void enqueue(const LinearOperands& operands, Stream) const override {
     const LinearProblem& p = problem();
     std::vector<std::byte> packed;
-    if (has(Defect::packing_of_one_plan) && p.m > 1) {
+    if (has(LinearDefect::packing_of_one_plan) && p.m > 1) {
       const auto* from = static_cast<const std::byte*>(operands.weights);
       packed.assign(from, from + packed_bytes());
       auto* words = reinterpret_cast<std::uint32_t*>(packed.data());
@@ -76,40 +77,40 @@ class BrokenPlan final : public LinearPlan {
     std::vector<std::byte> x(static_cast<std::size_t>(p.m * p.k * 2));
     std::memcpy(x.data(), operands.x, x.size());
     reference::Matrix tokens = reference::rotated_tokens(p, x.data());
-    if (has(Defect::one_rotation_too_many)) {
+    if (has(LinearDefect::one_rotation_too_many)) {
       if (p.rotation != 0) tokens *= 0.5;
     }
     for (std::int64_t r = 0; r < p.m; ++r) {
       for (std::int64_t c = 0; c < p.n; ++c) {
         double sum = 0.0;
-        const std::int64_t k_end = has(Defect::last_block_dropped) ? p.k - 32 : p.k;
+        const std::int64_t k_end = has(LinearDefect::last_block_dropped) ? p.k - 32 : p.k;
         for (std::int64_t i = 0; i < k_end; ++i) {
           std::int64_t g = view.g_idx != nullptr ? view.g_idx[i] : i / p.group_rows();
-          if (has(Defect::group_off_by_one) && i % p.group_rows() == p.group_rows() - 1)
+          if (has(LinearDefect::group_off_by_one) && i % p.group_rows() == p.group_rows() - 1)
             g = std::min(g + 1, p.groups() - 1);
           int zero = 8;
           if (view.qzeros != nullptr) {
             zero = static_cast<int>(view.qzeros[g * (p.n / 8) + c / 8] >> (4 * (c % 8)) & 15U);
-            zero += has(Defect::zero_without_one) ? 0 : view.lowest_zero;
+            zero += has(LinearDefect::zero_without_one) ? 0 : view.lowest_zero;
           }
           const int q = static_cast<int>(view.qweight[i / 8 * p.n + c] >> (4 * (i % 8)) & 15U);
           const double scale = decode(Dtype::f16, view.scales[g * p.n + c]);
           std::int64_t from = i;
-          if (has(Defect::order_applied_twice) && view.g_idx != nullptr) from = (i + 1) % p.k;
+          if (has(LinearDefect::order_applied_twice) && view.g_idx != nullptr) from = (i + 1) % p.k;
           double x_value = tokens(r, from);
-          if (has(Defect::row_behind_the_last) && r == p.m - 1)
+          if (has(LinearDefect::row_behind_the_last) && r == p.m - 1)
             x_value += 0.0 * load_element(p.dtype, operands.x, p.m * p.k + i);
-          if (has(Defect::tokens_mixed)) x_value += 0.0 * tokens(p.m - 1, from);
+          if (has(LinearDefect::tokens_mixed)) x_value += 0.0 * tokens(p.m - 1, from);
           sum += scale * (q - zero) * x_value;
-          if (has(Defect::fp16_accumulator)) sum = round_to(p.dtype, sum);
+          if (has(LinearDefect::fp16_accumulator)) sum = round_to(p.dtype, sum);
         }
-        if (has(Defect::stale_output)) sum += load_element(p.dtype, operands.y, r * p.n + c);
+        if (has(LinearDefect::stale_output)) sum += load_element(p.dtype, operands.y, r * p.n + c);
         store_element(p.dtype, operands.y, r * p.n + c, sum);
       }
     }
   }
 
-  Defect defect_;
+  LinearDefect defect_;
 };
 
 Support supports(const LinearProblem& problem, const DeviceInfo&) {
@@ -118,11 +119,11 @@ Support supports(const LinearProblem& problem, const DeviceInfo&) {
   return {};
 }
 
-template <Defect defect>
+template <LinearDefect defect>
 constexpr BrokenOf<LinearLayers> broken(std::string_view name, std::string_view caught_by) {
   return {{name, "right but for one defect", Memory::host, supports,
            [](const LinearProblem& problem, const DeviceInfo&) -> std::unique_ptr<LinearPlan> {
-             return std::make_unique<BrokenPlan>(problem, defect);
+             return std::make_unique<BrokenLinearPlan>(problem, defect);
            }},
           caught_by};
 }
@@ -130,7 +131,7 @@ constexpr BrokenOf<LinearLayers> broken(std::string_view name, std::string_view 
 }  // namespace
 
 std::span<const BrokenOf<LinearLayers>> broken_linear_variants() {
-  using enum Defect;
+  using enum LinearDefect;
   static constexpr BrokenOf<LinearLayers> kBroken[] = {
       broken<none>("sound", ""),
       broken<nibbles_reversed>("nibbles_reversed", "OneHot Integers NormalData"),

@@ -7,32 +7,19 @@
 namespace fwht::butterflies {
 namespace {
 
-int log_n_of(const Problem& problem) {
-  return log2_floor(problem.n());
-}
-
 rows::Kernel find(const KernelId& id) {
   if (id.dtype != Dtype::f32) return rows_16_bit(id);
   return id.launch.form == rows::Form::smem_passes ? passes_f32(id) : rows_f32(id);
 }
 
 KernelId dense(const Problem& p) {
-  return dense_kernel(p.dtype(), log_n_of(p), regime_of(p.elements() * bytes_of(p.dtype())));
-}
-KernelId overlapping(const Problem& p, bool /*single_block*/) {
-  return overlapping_kernel(p.dtype(), log_n_of(p));
-}
-KernelId strided(const Problem& p) {
-  return strided_kernel(p.dtype(), log_n_of(p));
-}
-KernelId elements(const Problem& p) {
-  return elements_kernel(p.dtype(), log_n_of(p));
+  return dense_kernel(p.dtype(), log2_floor(p.n()), regime_of(p.elements() * bytes_of(p.dtype())));
 }
 
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return rows::make_rows_plan(problem, device, {dense, overlapping, strided, elements, find},
+  return rows::make_rows_plan(problem, device, {dense, overlapping_kernel, strided_kernel, find},
                               factors(problem), numerics_of(problem));
 }
 

@@ -133,20 +133,13 @@ constexpr KernelId dense_kernel(Dtype dtype, int log_n, Regime regime) {
           Access::dense, Trigger::at_end, Scaling::results};
 }
 /// Launches that the stream's next one may overlap have few blocks, so they take the smallest regime's.
-constexpr KernelId overlapping_kernel(Dtype dtype, int log_n) {
+constexpr KernelId overlapping_kernel(Dtype dtype, int log_n, bool /*single_block*/) {
   KernelId id = dense_kernel(dtype, log_n, Regime::small);
   id.trigger = trigger_for(dtype, log_n);
   return id;
 }
 constexpr KernelId strided_kernel(Dtype dtype, int log_n) {
-  return {dtype, log_n, strided_launch(dtype, log_n), Access::vectors, Trigger::at_end, Scaling::results};
-}
-/// For pointers or strides off the 16-byte grid: slow anyway, so it has all the registers that it likes.
-constexpr KernelId elements_kernel(Dtype dtype, int log_n) {
-  KernelId id = strided_kernel(dtype, log_n);
-  id.launch.blocks_per_sm = 0;
-  id.access = Access::elements;
-  return id;
+  return rows::strided_by(dtype, log_n, strided_launch(dtype, log_n));
 }
 
 /// Whatever a plan of this size may ask for; some of it twice.
@@ -155,9 +148,9 @@ constexpr std::array<KernelId, kKernelsOfSize> kernels_of_size(Dtype dtype, int 
   std::array<KernelId, kKernelsOfSize> all{};
   for (int regime = 0; regime < kRegimes; ++regime)
     all[static_cast<std::size_t>(regime)] = dense_kernel(dtype, log_n, static_cast<Regime>(regime));
-  all[kRegimes] = overlapping_kernel(dtype, log_n);
+  all[kRegimes] = overlapping_kernel(dtype, log_n, false);
   all[kRegimes + 1] = strided_kernel(dtype, log_n);
-  all[kRegimes + 2] = elements_kernel(dtype, log_n);
+  all[kRegimes + 2] = rows::for_elements(strided_kernel(dtype, log_n));
   return all;
 }
 

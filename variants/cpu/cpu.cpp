@@ -169,7 +169,7 @@ class CpuPlan final : public Plan {
 
   template <class Sum>
   void put_through_prologue(const Operands& operands, std::int64_t number, Sum* row) const {
-    if (problem().prologue.is_none()) return;
+    if (!problem().prologue) return;
     std::vector<float> numbers(row, row + problem().n());  // exact: they are of the storage type
     apply_prologue(problem(), operands, number, numbers.data());
     std::copy(numbers.begin(), numbers.end(), row);
@@ -221,8 +221,8 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   const bool encoded = !asked.encoding.is_plain();
   if (encoded && asked.dtype() == Dtype::f64)
     return {concat("the encoding ", to_string(asked.encoding), " is not offered for f64 data")};
-  if (!asked.prologue.is_none() && asked.dtype() == Dtype::f64)
-    return {concat("the prologue ", to_string(asked.prologue), " is not offered for f64 data")};
+  if (asked.prologue && asked.dtype() == Dtype::f64)
+    return {concat("the prologue ", to_string(*asked.prologue), " is not offered for f64 data")};
   Problem problem = asked;  // every encoding and prologue of the others is offered
   problem.encoding = {};
   problem.prologue = {};

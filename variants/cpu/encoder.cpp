@@ -180,13 +180,12 @@ void Encoder::write(std::int64_t token, const float* values) const {
   const bool halves = code_bits(encoding.format) == 4;
   auto* codes = static_cast<std::uint8_t*>(operands_.out);
   auto* scales = static_cast<std::byte*>(operands_.scales);
-  if (const Paging& paging = problem_.paging; !paging.is_none()) {  // a token is a row: as if it were row 0
-    const std::int64_t slot = operands_.slots[token], in_page = slot % paging.tokens;
-    if (slot < 0 || slot >= paging.tokens * paging.pages) return;
-    auto* const page = codes + slot / paging.tokens * problem_.page_bytes();
-    codes = page + in_page * problem_.code_bytes_of_row();
-    scales = reinterpret_cast<std::byte*>(page) + paging.tokens * problem_.code_bytes_of_row() +
-             in_page * problem_.scale_bytes_of_row();
+  if (problem_.paging) {  // a token is a row: as if it were row 0
+    const PageLayout pages = problem_.page_layout();
+    const std::int64_t slot = operands_.prepared.slots[token];
+    if (!pages.has(slot)) return;
+    scales = reinterpret_cast<std::byte*>(codes) + pages.scales_at(slot);
+    codes += pages.codes_at(slot);
     token = 0;
   }
   for (std::int64_t first = 0; first < token_; first += group_) {

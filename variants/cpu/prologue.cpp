@@ -42,18 +42,19 @@ float sum_of_squares(const float* row, std::int64_t n) {
 void normalize(const Problem& problem, const Operands& operands, float* row) {
   const std::int64_t n = problem.n();
   const float mean = sum_of_squares(row, n) / static_cast<float>(n);
-  const float factor = 1.0F / std::sqrt(mean + operands.epsilon);
+  const float factor = 1.0F / std::sqrt(mean + operands.prepared.epsilon);
   for (std::int64_t i = 0; i < n; ++i) {
     const float unit = narrowed(problem.dtype(), row[i] * factor);
-    row[i] = narrowed(problem.dtype(), unit * weight_at(problem.dtype(), operands.weight, i));
+    row[i] = narrowed(problem.dtype(), unit * weight_at(problem.dtype(), operands.prepared.weight, i));
   }
 }
 
 void turn(const Problem& problem, const Operands& operands, std::int64_t number, float* row) {
-  const Prologue& prologue = problem.prologue;
+  const Prologue& prologue = *problem.prologue;
   const std::int64_t half = prologue.width / 2, step = prologue.interleaved ? 2 : 1;
   const std::int64_t apart = prologue.interleaved ? 1 : half;
-  const float* const c = operands.cos_sin + operands.positions[number / prologue.heads] * prologue.width;
+  const float* const c =
+      operands.prepared.cos_sin + operands.prepared.positions[number / prologue.heads] * prologue.width;
   const float* const s = c + half;
   for (std::int64_t i = 0; i < half; ++i) {
     float& a = row[i * step];
@@ -67,8 +68,8 @@ void turn(const Problem& problem, const Operands& operands, std::int64_t number,
 }  // namespace
 
 void apply_prologue(const Problem& problem, const Operands& operands, std::int64_t number, float* row) {
-  if (problem.prologue.kind == Prologue::Kind::rms_norm) normalize(problem, operands, row);
-  if (problem.prologue.kind == Prologue::Kind::rope) turn(problem, operands, number, row);
+  if (problem.prologue->kind == Prologue::Kind::rms_norm) normalize(problem, operands, row);
+  if (problem.prologue->kind == Prologue::Kind::rope) turn(problem, operands, number, row);
 }
 
 }  // namespace fwht::cpu

@@ -114,6 +114,17 @@ struct KernelId {
   constexpr Tile tile() const { return tile_of(dtype, log_n, launch); }
 };
 
+/// In 16-byte vectors, rows any distance apart.
+constexpr KernelId strided_by(Dtype dtype, int log_n, const Launch& launch) {
+  return {dtype, log_n, launch, Access::vectors, Trigger::at_end, Scaling::results};
+}
+/// For pointers or strides off the 16-byte grid: slow anyway, so it has all the registers that it likes.
+constexpr KernelId for_elements(KernelId strided) {
+  strided.launch.blocks_per_sm = 0;
+  strided.access = Access::elements;
+  return strided;
+}
+
 /// The launches of one size in the five regimes of work (launch_regime.hpp).
 struct LaunchRow {
   Launch small, light, medium, full, dram;

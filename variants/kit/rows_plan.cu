@@ -54,11 +54,13 @@ Choice choose(const KernelTable& table, const KernelId& id) {
 }
 
 Choice choose_for_vectors(const Problem& problem, const DeviceInfo& device, const KernelTable& table) {
-  if (!problem.contiguous()) return choose(table, table.strided(problem));
+  const Dtype dtype = problem.dtype();
+  const int log_n = log2_floor(problem.n());
+  if (!problem.contiguous()) return choose(table, table.strided(dtype, log_n));
   if (problem.programmatic_launch) {
-    const Choice of_several = choose(table, table.overlapping(problem, false));
+    const Choice of_several = choose(table, table.overlapping(dtype, log_n, false));
     const std::int64_t blocks = blocks_of(problem, of_several);
-    if (blocks == 1) return choose(table, table.overlapping(problem, true));
+    if (blocks == 1) return choose(table, table.overlapping(dtype, log_n, true));
     if (leaves_room(of_several, blocks, device)) return of_several;
   }
   return choose(table, table.dense(problem));
@@ -70,7 +72,7 @@ class RowsPlan final : public Plan {
            const Numerics& numerics)
       : Plan(problem),
         on_vectors_(choose_for_vectors(problem, device, table)),
-        on_elements_(choose(table, table.elements(problem))),
+        on_elements_(choose(table, for_elements(table.strided(problem.dtype(), log2_floor(problem.n()))))),
         factors_(factors),
         numerics_(numerics),
         multiprocessors_(device.sm_count) {

@@ -13,11 +13,11 @@ namespace fwht::rows {
 using Kernel = void (*)(Batch);
 
 struct KernelTable {
-  KernelId (*dense)(const Problem&);                           // contiguous rows on the 16-byte grid
-  KernelId (*overlapping)(const Problem&, bool single_block);  // the same, where the next launch may overlap
-  KernelId (*strided)(const Problem&);                         // 16-byte vectors, rows any distance apart
-  KernelId (*elements)(const Problem&);                        // any pointers and strides
-  Kernel (*find)(const KernelId&);                             // nullptr: not instantiated
+  KernelId (*dense)(const Problem&);  // contiguous rows on the 16-byte grid
+  /// The same, where the next launch may overlap.
+  KernelId (*overlapping)(Dtype, int log_n, bool single_block);
+  KernelId (*strided)(Dtype, int log_n);  // 16-byte vectors, rows any distance apart
+  Kernel (*find)(const KernelId&);        // nullptr: not instantiated
 };
 
 std::unique_ptr<Plan> make_rows_plan(const Problem& problem, const DeviceInfo& device,

@@ -200,8 +200,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
                      to_string(problem.op), ", which a kernel of its own prepares")};
     }
   }
-  if (Support prologue = require_no_prologue(problem); !prologue) return prologue;
-  if (Support pages = require_no_pages(problem); !pages) return pages;
+  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
     if (Support encoding = supports_encoding(problem, choice->launch); !encoding) return encoding;
   }

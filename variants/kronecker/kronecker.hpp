@@ -134,7 +134,9 @@ struct Launch {
   constexpr int maxima_bytes() const { return 2 * teams * shape.k_steps() * shape.rows * 4; }
 };
 
-constexpr Launch ring_launch(const Shape& shape, int warpgroups, int places) {
+// By value: GCC 12 mangles a member that is copied from a constant with that constant's type, and nvcc would
+// register another function than the one in the table.
+constexpr Launch ring_launch(Shape shape, int warpgroups, int places) {
   return {.shape = shape, .teams = warpgroups, .slots = 0, .held = false, .places = places};
 }
 

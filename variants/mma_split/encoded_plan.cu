@@ -19,14 +19,25 @@ struct Kernels {
 };
 
 template <Dtype dtype>
-PreparedKernel find_with_prologue(CodeFormat format, int log_n, bool joins) {
-  if (format == CodeFormat::e4m3) return find_prepared<dtype, CodeFormat::e4m3>(log_n, joins);
-  if (format == CodeFormat::mxfp4) return find_prepared<dtype, CodeFormat::mxfp4>(log_n, joins);
+PreparedKernel find_with_prologue(CodeFormat format, const CodesId& id) {
+  if (format == CodeFormat::e4m3) return find_prepared<dtype, CodeFormat::e4m3>(id);
+  if (format == CodeFormat::mxfp4) return find_prepared<dtype, CodeFormat::mxfp4>(id);
   return nullptr;
 }
 
+template <Dtype dtype, CodeFormat format>
+EncodedKernel find(const CodesId& id) {
+  if constexpr (encoder::family_of(format) != encoder::Family::f32) {
+    return find_encoded<dtype, format, Lengths::all>(id);
+  } else {
+    return id.kernel.log_n <= largest_log_n(Lengths::to_1024)
+               ? find_encoded<dtype, format, Lengths::to_1024>(id)
+               : find_encoded<dtype, format, Lengths::from_2048>(id);
+  }
+}
+
 template <Dtype dtype>
-Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool rounded) {
+Kernels kernels_for(const Problem& problem, const CodesId& id) {
   const CodeFormat format = problem.encoding.format;
   const bool two_passes = encoder::finds_tensor_scale(problem.encoding);
   const auto pointer = [](auto kernel) {
@@ -34,12 +45,11 @@ Kernels kernels_for(const Problem& problem, const KernelId& id, bool joins, bool
     return reinterpret_cast<const void*>(kernel);
   };
   if (has_prologue(problem)) {
-    return {pointer(find_with_prologue<dtype>(format, id.log_n, joins)),
-            two_passes ? pointer(find_prepared_largest<dtype>(id.log_n)) : nullptr};
+    return {pointer(find_with_prologue<dtype>(format, id)),
+            two_passes ? pointer(find_largest<dtype, PreparedBatch>(id.kernel)) : nullptr};
   }
-  const EncodedKernel kernel =
-      dispatch_format(format, [&](auto here) { return find_encoded<dtype, here()>(id, joins, rounded); });
-  return {pointer(kernel), two_passes ? pointer(find_largest<dtype>(id)) : nullptr};
+  const EncodedKernel kernel = dispatch_format(format, [&](auto here) { return find<dtype, here()>(id); });
+  return {pointer(kernel), two_passes ? pointer(find_largest<dtype, EncodedBatch>(id.kernel)) : nullptr};
 }
 
 class EncodedPlan final : public Plan {
@@ -52,13 +62,13 @@ class EncodedPlan final : public Plan {
     const bool many_rows =
         problem.elements() >
         fewest_of_many(log_n, encoder::family_of(problem.encoding.format), device.sm_count);
-    const bool rounded = is_rounded_first(problem.encoding, problem.n());
+    const bool rounded = !has_prologue(problem) && is_rounded_first(problem.encoding, problem.n());
     id_ =
         has_prologue(problem)
             ? prepared_kernel(dtype, log_n, joins)
             : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
-    kernels_ =
-        dispatch_16_bit(dtype, [&](auto type) { return kernels_for<type()>(problem, id_, joins, rounded); });
+    const CodesId asked{id_, joins, rounded};
+    kernels_ = dispatch_16_bit(dtype, [&](auto type) { return kernels_for<type()>(problem, asked); });
     for (const void* kernel : {kernels_.encode, kernels_.find_largest}) {
       if (kernel != nullptr) allow_shared(kernel, shared_bytes());
     }
@@ -97,7 +107,7 @@ class EncodedPlan final : public Plan {
                             factors(problem()).last)},
         prologue_of(problem(), operands),
         places_of(problem(), operands)};
-    if (!problem().paging.is_none()) batch.out.scales = operands.out;
+    if (problem().paging) batch.out.scales = operands.out;
     if (kernels_.find_largest != nullptr) {
       batch.out.largest = static_cast<std::uint32_t*>(const_cast<void*>(largest_.data()));
       FWHT_CUDA(cudaMemsetAsync(batch.out.largest, 0, largest_.bytes(), stream));

@@ -4,12 +4,9 @@
 // Most warps find a larger number in memory already, so that few of them meet in an atomic operation.
 #pragma once
 
-#include <utility>
+#include <type_traits>
 
-#include "variants/mma_split/encoded_kernels.hpp"
-#include "variants/mma_split/encoded_rows.cuh"
-#include "variants/mma_split/rows_across_warps.cuh"
-#include "variants/mma_split/rows_in_warps.cuh"
+#include "variants/mma_split/encoded_instances.cuh"
 
 namespace fwht::mma_split {
 
@@ -70,26 +67,17 @@ struct LargestOfTensor {
 };
 
 /// For the kernels that do not round first, which are those of scales of the tensor.
-template <Dtype dtype>
-EncodedKernel find_largest(const KernelId& id) {
-  EncodedKernel found = nullptr;
-  const auto try_one = [&]<int log_n>() {
-    constexpr KernelId kId = encoded_kernel(dtype, log_n, true, log_n > 8, false);
-    constexpr rows::LaunchCode kCode = rows::code_of(kId.launch);
-    if (id != kId) return;
-    if constexpr (kId.launch.form == rows::Form::in_warps) {
-      found = rows_in_warps<dtype, log_n, kCode, kId.access, kId.trigger, kId.scaling, NonFiniteRepair,
-                            LargestOfTensor<>>;
-    } else {
-      found = rows_across_warps<dtype, log_n, kCode, kId.access, kId.trigger, kId.scaling, NonFiniteRepair,
-                                LargestOfTensor<>>;
-    }
-  };
-  [&]<int... offset>(std::integer_sequence<int, offset...>) {
-    (try_one.template operator()<kSmallestLogN + offset>(), ...);
-  }
-  (std::make_integer_sequence<int, kLargestLogN - kSmallestLogN + 1>{});
-  return found;
+template <Dtype dtype, class Batch>
+void (*find_largest(const KernelId& id))(Batch) {
+  using Kernels = Table<KernelId, void (*)(Batch)>;
+  using Writer = LargestOfTensor<std::is_same_v<Batch, PreparedBatch>>;
+  static const auto kTable =
+      table_of<Kernels, kSmallestLogN, kLargestLogN, 1>([](Kernels& kernels, auto log_n, auto) {
+        constexpr KernelId here = prepared_kernel(dtype, log_n(), log_n() > 8);
+        kernels.add(here, kernel_of<Writer, dtype, log_n(), rows::code_of(here.launch), here.access,
+                                    here.trigger, here.scaling>());
+      });
+  return kTable.find(id);
 }
 
 }  // namespace fwht::mma_split

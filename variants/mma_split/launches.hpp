@@ -124,14 +124,7 @@ constexpr KernelId overlapping_kernel(Dtype dtype, int log_n, bool single_block)
   return id;
 }
 constexpr KernelId strided_kernel(Dtype dtype, int log_n) {
-  return {dtype, log_n, strided_launch(dtype, log_n), Access::vectors, Trigger::at_end, Scaling::results};
-}
-/// For pointers or strides off the 16-byte grid: slow anyway, so it has all the registers that it likes.
-constexpr KernelId elements_kernel(Dtype dtype, int log_n) {
-  KernelId id = strided_kernel(dtype, log_n);
-  id.launch.blocks_per_sm = 0;
-  id.access = Access::elements;
-  return id;
+  return rows::strided_by(dtype, log_n, strided_launch(dtype, log_n));
 }
 
 /// Whatever a plan of this size may ask for; some of it twice.
@@ -148,7 +141,7 @@ constexpr std::array<KernelId, kKernelsOfSize> kernels_of_size(Dtype dtype, int 
   for (const bool single_block : {false, true})
     all[count++] = overlapping_kernel(dtype, log_n, single_block);
   all[count++] = strided_kernel(dtype, log_n);
-  all[count++] = elements_kernel(dtype, log_n);
+  all[count++] = rows::for_elements(strided_kernel(dtype, log_n));
   return all;
 }
 

@@ -21,21 +21,20 @@ bool takes_signs(const Operator& op) {
 /// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at
 /// a time.
 Support supports_prologue(const Problem& problem) {
-  const Prologue& prologue = problem.prologue;
   constexpr std::int64_t kLargest = 256, kAlignment = 8;
   if (has_prologue(problem) && !is_prepared(problem.encoding.format)) {
     const std::string first = problem.op.has_signs() ? concat("the operator ", to_string(problem.op))
-                              : !problem.prologue.is_none()
-                                  ? concat("the prologue ", to_string(problem.prologue))
-                                  : concat("pages of ", problem.paging.tokens);
+                              : problem.prologue     ? concat("the prologue ", to_string(*problem.prologue))
+                                                     : concat("pages of ", problem.paging->tokens);
     return {concat(first, " with the encoding ", to_string(problem.encoding),
                    " is not offered by this variant: formats e4m3 and mxfp4 are")};
   }
-  if (!problem.paging.is_none() && problem.page_bytes() % kAlignment != 0) {
-    return {concat("pages of ", problem.paging.tokens, " rows have ", problem.page_bytes(),
+  if (problem.paging && problem.page_layout().page_bytes() % kAlignment != 0) {
+    return {concat("pages of ", problem.paging->tokens, " rows have ", problem.page_layout().page_bytes(),
                    " bytes, which must be a multiple of ", kAlignment, " for this variant")};
   }
-  if (prologue.kind != Prologue::Kind::rope) return {};
+  if (!problem.prologue || problem.prologue->kind != Prologue::Kind::rope) return {};
+  const Prologue& prologue = *problem.prologue;
   if (is_power_of_two(prologue.width) && prologue.width >= 16 && prologue.width <= kLargest &&
       prologue.heads >> 31 == 0)
     return {};

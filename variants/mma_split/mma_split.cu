@@ -8,10 +8,6 @@
 namespace fwht::mma_split {
 namespace {
 
-int log_n_of(const Problem& problem) {
-  return log2_floor(problem.n());
-}
-
 rows::Kernel find(const KernelId& id) {
   const bool f16 = id.dtype == Dtype::f16;
   if (id.launch.form == rows::Form::in_warps) return f16 ? f16_in_warps(id) : bf16_in_warps(id);
@@ -20,24 +16,16 @@ rows::Kernel find(const KernelId& id) {
 
 KernelId dense(const Problem& p) {
   const Regime regime = regime_of(p.elements() * bytes_of(p.dtype()));
-  const bool in_constants = has_scale_in_constants(p.dtype(), log_n_of(p)) && factors(p).last == 1.0F;
-  return dense_kernel(p.dtype(), log_n_of(p), regime, in_constants ? Scaling::constants : Scaling::results);
-}
-KernelId overlapping(const Problem& p, bool single_block) {
-  return overlapping_kernel(p.dtype(), log_n_of(p), single_block);
-}
-KernelId strided(const Problem& p) {
-  return strided_kernel(p.dtype(), log_n_of(p));
-}
-KernelId elements(const Problem& p) {
-  return elements_kernel(p.dtype(), log_n_of(p));
+  const int log_n = log2_floor(p.n());
+  const bool in_constants = has_scale_in_constants(p.dtype(), log_n) && factors(p).last == 1.0F;
+  return dense_kernel(p.dtype(), log_n, regime, in_constants ? Scaling::constants : Scaling::results);
 }
 
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   if (!problem.encoding.is_plain()) return make_encoded_plan(problem, device);
-  return rows::make_rows_plan(problem, device, {dense, overlapping, strided, elements, find},
+  return rows::make_rows_plan(problem, device, {dense, overlapping_kernel, strided_kernel, find},
                               factors(problem), numerics_of(problem, device.compute_capability()));
 }
 

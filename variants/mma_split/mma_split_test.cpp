@@ -434,7 +434,7 @@ TEST(MmaSplitEncoded, ShortGroupsOfFp32ScalesTakeTheKernelsForAnyNumbers) {
 TEST(MmaSplitEncoded, PagesHoldCodesAndThenScales) {
   const std::array<std::int64_t, 8> slots{};
   Operands operands;
-  operands.slots = slots.data();
+  operands.prepared.slots = slots.data();
   // The key cache of DeepSeek-V3.2's indexer: 132 bytes per token, fp32 scales; and its form in four bits, 68
   // bytes.
   const PlacesArguments keys =
@@ -454,7 +454,7 @@ TEST(MmaSplitEncoded, PrologueArgumentsAreThoseOfTheProblem) {
   const Problem rope = parse_problem("bf16/n128/r64/rope64ih32>e4m3:row");
   Operands operands;
   const std::array<std::int64_t, 2> positions{};
-  operands.positions = positions.data();
+  operands.prepared.positions = positions.data();
   const PrologueArguments asked = prologue_of(rope, operands);
   EXPECT_EQ(asked.kind, Prologue::Kind::rope);
   EXPECT_EQ(asked.width, 64);

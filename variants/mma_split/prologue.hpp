@@ -21,16 +21,17 @@ struct PrologueArguments {
 };
 
 inline PrologueArguments prologue_of(const Problem& problem, const Operands& operands) {
-  const Prologue& prologue = problem.prologue;
+  const Prologue prologue = problem.prologue.value_or(Prologue{Prologue::Kind{}});  // 0: none
+  const PreparedOperands& prepared = operands.prepared;
   return {prologue.kind,
           prologue.interleaved,
           static_cast<int>(prologue.width),
           static_cast<std::uint32_t>(prologue.heads),
-          operands.epsilon,
+          prepared.epsilon,
           static_cast<const std::uint8_t*>(operands.signs),
-          operands.weight,
-          operands.cos_sin,
-          operands.positions};
+          prepared.weight,
+          prepared.cos_sin,
+          prepared.positions};
 }
 
 /// Where rows of codes go: Problem::paging.
@@ -43,21 +44,17 @@ struct PlacesArguments {
 };
 
 inline PlacesArguments places_of(const Problem& problem, const Operands& operands) {
-  const Paging& paging = problem.paging;
-  if (paging.is_none()) return {};
+  if (!problem.paging) return {};
+  const PageLayout pages = problem.page_layout();
   const std::int64_t bytes = scale_bytes(problem.encoding);
-  return {operands.slots,
-          paging.tokens * paging.pages,
-          paging.tokens,
-          problem.page_bytes(),
-          paging.tokens * problem.code_bytes_of_row() / bytes,
-          problem.page_bytes() / bytes};
+  return {operands.prepared.slots, pages.paging.places(),      pages.paging.tokens,
+          pages.page_bytes(),      pages.scales_at(0) / bytes, pages.page_bytes() / bytes};
 }
 
 /// Signs count as a prologue here, and pages are left to the same kernels: those that are compiled for one
 /// launch.
 inline bool has_prologue(const Problem& problem) {
-  return !problem.prologue.is_none() || problem.op.has_signs() || !problem.paging.is_none();
+  return problem.prologue || problem.op.has_signs() || problem.paging;
 }
 
 /// Formats that these kernels are compiled for.

@@ -17,8 +17,8 @@ using reference::InputClass;
 namespace {
 
 /// Of the judged part, whose truth is `expected`.
-reference::Limits limits_of(const Numerics& numerics, const Problem& problem, InputClass input_class,
-                            const reference::Matrix& input, const reference::Matrix& expected) {
+reference::ErrorLimits limits_of(const Numerics& numerics, const Problem& problem, InputClass input_class,
+                                 const reference::Matrix& input, const reference::Matrix& expected) {
   if (problem.op.is_sylvester()) return reference::limits_for(numerics, problem, input_class, input);
   const reference::ExactOperator exact(problem.op, problem.dtype(), nullptr, nullptr);
   return reference::operator_limits(numerics, problem, input_class, exact, input, expected);
@@ -26,7 +26,7 @@ reference::Limits limits_of(const Numerics& numerics, const Problem& problem, In
 
 /// What holds for any row.
 reference::HardBound hard_bound_of(const Numerics& numerics, const Problem& problem,
-                                   const reference::Limits& limits) {
+                                   const reference::ErrorLimits& limits) {
   if (problem.op.is_sylvester()) return reference::hard_bound(numerics, problem);
   return {limits.row_relative, limits.row_absolute};
 }
@@ -67,9 +67,9 @@ Samples::Measured Samples::judge(const harness::Performer::Result& result) const
   measured.numerics = result.numerics;
   const reference::Matrix input = reference::load_rows(judged_, raw_.data());
   const reference::Matrix judged_truth = expected_.topRows(judged_.rows);
-  const reference::Limits limits = limits_of(result.numerics, judged_, case_.input, input, judged_truth);
+  const reference::ErrorLimits limits = limits_of(result.numerics, judged_, case_.input, input, judged_truth);
   const reference::HardBound hard = hard_bound_of(result.numerics, problem_, limits);
-  reference::Limits rows;
+  reference::ErrorLimits rows;
   rows.row_relative = hard.relative;
   rows.row_absolute = hard.absolute;
   rows.overflow_slack = hard.relative;

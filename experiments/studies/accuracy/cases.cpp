@@ -34,13 +34,13 @@ const std::vector<InputClass> kClasses = {
     InputClass::massive_channel, InputClass::constant,    InputClass::one_hot,
     InputClass::walsh_noise,     InputClass::subnormal,   InputClass::near_overflow};
 
-struct Block {
+struct CaseBlock {
   std::vector<std::int64_t> lengths;
   std::vector<InputClass> inputs;
 };
 
-std::vector<Block> blocks_of(const Selection& selection) {
-  std::vector<Block> blocks = {{kQuickLengths, kQuickInputs}, {kWidths, kWidthInputs}};
+std::vector<CaseBlock> blocks_of(const Selection& selection) {
+  std::vector<CaseBlock> blocks = {{kQuickLengths, kQuickInputs}, {kWidths, kWidthInputs}};
   if (selection.analysis)
     blocks = {{all_lengths(), {InputClass::normal}}, {kClassLengths, kClasses}, {kWidths, kWidthInputs}};
   if (!selection.lengths.empty()) {
@@ -62,7 +62,7 @@ std::vector<AccuracyCase> cases_of(const Selection& selection) {
                                         ? std::vector<Dtype>(std::begin(kAllDtypes), std::end(kAllDtypes))
                                         : selection.dtypes;
   std::vector<AccuracyCase> cases;
-  for (const Block& block : blocks_of(selection)) {
+  for (const CaseBlock& block : blocks_of(selection)) {
     for (const std::int64_t n : block.lengths) {
       for (const Dtype dtype : dtypes) {
         for (const InputClass input : block.inputs) {

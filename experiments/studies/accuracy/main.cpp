@@ -98,13 +98,14 @@ class Measurement {
   std::optional<Samples> samples_;
 };
 
-struct Work {
+struct PlannedCases {
   std::vector<harness::Task> tasks;
   std::vector<std::string> unsupported;  // one line each
 };
 
-Work plan_work(const Options& options, const std::vector<Performer>& performers, Measurement& measurement) {
-  Work work;
+PlannedCases plan_work(const Options& options, const std::vector<Performer>& performers,
+                       Measurement& measurement) {
+  PlannedCases work;
   std::set<std::string> refused;
   for (const AccuracyCase& c : cases_of(selection_of(options))) {
     for (const bool on_device : {true, false}) {
@@ -170,7 +171,7 @@ int run(int argc, const char* const* argv) {
   const std::vector<Performer> performers =
       harness::performers(variants, device, {options.emulate, options.a100});
   Measurement measurement(options);
-  const Work work = plan_work(options, performers, measurement);
+  const PlannedCases work = plan_work(options, performers, measurement);
   if (options.dry_run) {
     for (const harness::Task& task : work.tasks)
       std::cout << task.name() << '\n';

@@ -36,32 +36,32 @@ std::vector<double> norms_over_limit() {
 
 }  // namespace
 
-std::string_view name_of(Shape shape) {
+std::string_view name_of(RowShape shape) {
   switch (shape) {
-    case Shape::normal:
+    case RowShape::normal:
       return "normal";
-    case Shape::constant:
+    case RowShape::constant:
       return "constant";
-    case Shape::block:
+    case RowShape::block:
       return "block_of_256";
-    case Shape::one_hot:
+    case RowShape::one_hot:
       return "one_hot";
   }
   return "";
 }
 
-std::string_view name_of(Placement placement) {
-  return placement == Placement::before ? "scale_before" : "scale_after_in_f16";
+std::string_view name_of(ScalePlacement placement) {
+  return placement == ScalePlacement::before ? "scale_before" : "scale_after_in_f16";
 }
 
-std::vector<std::byte> make_rows(const Problem& problem, Shape shape, double norm) {
+std::vector<std::byte> make_rows(const Problem& problem, RowShape shape, double norm) {
   Matrix values = Matrix::Zero(problem.rows, problem.n());
-  if (shape == Shape::normal) values = reference::generate(problem, reference::InputClass::normal, 1);
+  if (shape == RowShape::normal) values = reference::generate(problem, reference::InputClass::normal, 1);
   const std::int64_t block = std::min<std::int64_t>(256, problem.n() / 2);
   for (std::int64_t r = 0; r < problem.rows; ++r) {
-    if (shape == Shape::constant) values.row(r).setOnes();
-    if (shape == Shape::block) values.row(r).segment(block * (r % (problem.n() / block)), block).setOnes();
-    if (shape == Shape::one_hot) values(r, (37 * r) % problem.n()) = 1.0;
+    if (shape == RowShape::constant) values.row(r).setOnes();
+    if (shape == RowShape::block) values.row(r).segment(block * (r % (problem.n() / block)), block).setOnes();
+    if (shape == RowShape::one_hot) values(r, (37 * r) % problem.n()) = 1.0;
     values.row(r) *= norm / values.row(r).norm();
   }
   if (values.cwiseAbs().maxCoeff() > kLimit) return {};
@@ -70,10 +70,10 @@ std::vector<std::byte> make_rows(const Problem& problem, Shape shape, double nor
   return raw;
 }
 
-std::vector<std::byte> transform(Placement placement, const Problem& problem,
+std::vector<std::byte> transform(ScalePlacement placement, const Problem& problem,
                                  const std::vector<std::byte>& rows) {
   std::vector<std::byte> out(rows.size());
-  if (placement == Placement::before) {
+  if (placement == ScalePlacement::before) {
     const Matrix scaled = reference::load_rows(problem, rows.data()) * problem.scale;
     reference::store_rows(problem, scaled, out.data());
     Problem unscaled = problem;
@@ -129,7 +129,7 @@ CsvRow row_of(const Count& c, double norm, std::int64_t n) {
 
 /// All norms that fp16 holds.
 template <class Transform>
-std::vector<CsvRow> sweep(const Problem& problem, Shape shape, const Transform& transform_rows) {
+std::vector<CsvRow> sweep(const Problem& problem, RowShape shape, const Transform& transform_rows) {
   std::vector<CsvRow> rows;
   for (const double norm : norms_over_limit()) {
     const std::vector<std::byte> in = make_rows(problem, shape, norm * kLimit);
@@ -139,7 +139,7 @@ std::vector<CsvRow> sweep(const Problem& problem, Shape shape, const Transform& 
   return rows;
 }
 
-int points(const Problem& problem, Shape shape) {
+int points(const Problem& problem, RowShape shape) {
   int count = 0;
   for (const double norm : norms_over_limit())
     count += !make_rows(problem, shape, norm * kLimit).empty();
@@ -152,7 +152,7 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
   std::vector<harness::Task> all;
   for (const std::int64_t n : kLengths) {
     const Problem problem = make_problem(Dtype::f16, n, rows_for(n));
-    for (const Shape shape : kShapes) {
+    for (const RowShape shape : kShapes) {
       const int rows = points(problem, shape);
       const auto identity = [&](std::string_view variant, std::string_view source) {
         return CsvRow{{"variant", std::string(variant)},
@@ -161,7 +161,7 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
                       {"n", std::to_string(n)},
                       {"shape", std::string(name_of(shape))}};
       };
-      for (const Placement placement : {Placement::before, Placement::after_in_storage}) {
+      for (const ScalePlacement placement : {ScalePlacement::before, ScalePlacement::after_in_storage}) {
         all.push_back({identity(name_of(placement), "host"), rows, [=] {
                          return sweep(problem, shape,
                                       [&](const auto& in) { return transform(placement, problem, in); });

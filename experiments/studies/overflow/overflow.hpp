@@ -11,23 +11,24 @@
 namespace fwht::overflow {
 
 /// The rows, all of one 2-norm.
-enum class Shape {
+enum class RowShape {
   normal,    ///< N(0, 1) times a factor
   constant,  ///< all equal: one output holds the whole norm
   block,     ///< min(256, n / 2) equal entries, aligned: two tensor-core stages gather them in one place
   one_hot    ///< everything in one column
 };
-inline constexpr Shape kShapes[] = {Shape::normal, Shape::constant, Shape::block, Shape::one_hot};
-std::string_view name_of(Shape shape);
+inline constexpr RowShape kShapes[] = {RowShape::normal, RowShape::constant, RowShape::block,
+                                       RowShape::one_hot};
+std::string_view name_of(RowShape shape);
 
 /// Rows of 2-norm `norm` as fp16 storage; empty when fp16 cannot hold an entry.
-std::vector<std::byte> make_rows(const Problem& problem, Shape shape, double norm);
+std::vector<std::byte> make_rows(const Problem& problem, RowShape shape, double norm);
 
 /// Places of the scale that no variant uses, as host models: fp32 butterflies of x * scale rounded to fp16,
 /// and fp16 butterflies with the scale after the last.
-enum class Placement { before, after_in_storage };
-std::string_view name_of(Placement placement);
-std::vector<std::byte> transform(Placement placement, const Problem& problem,
+enum class ScalePlacement { before, after_in_storage };
+std::string_view name_of(ScalePlacement placement);
+std::vector<std::byte> transform(ScalePlacement placement, const Problem& problem,
                                  const std::vector<std::byte>& rows);
 
 /// What came out of rows, beside FP64.

@@ -22,7 +22,7 @@ float tensor_scale_of(const Encoding& encoding, double largest) {
   return encoding.recipe == Recipe::te ? static_cast<float>(448.0 * 6.0 / largest) : 1.0F;
 }
 
-Problem encoded_problem(const Format& format, Problem problem) {
+Problem encoded_problem(const StudiedFormat& format, Problem problem) {
   problem.encoding = parse_encoding(format.encoding);
   problem.placement = Placement::out_of_place;
   return problem;
@@ -30,7 +30,7 @@ Problem encoded_problem(const Format& format, Problem problem) {
 
 }  // namespace
 
-Matrix quantized(const Format& format, const Matrix& values) {
+Matrix quantized(const StudiedFormat& format, const Matrix& values) {
   const Problem problem = encoded_problem(format, make_problem(Dtype::f32, values.cols(), values.rows()));
   std::vector<float> numbers(static_cast<std::size_t>(values.size()));
   std::transform(values.data(), values.data() + values.size(), numbers.begin(),
@@ -42,8 +42,8 @@ Matrix quantized(const Format& format, const Matrix& values) {
   return reference::dequantize(problem, encoded.codes.data(), encoded.scales.data(), tensor_scale, threads);
 }
 
-Tokens::Tokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::int64_t rows,
-               std::uint64_t seed)
+StudiedTokens::StudiedTokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::int64_t rows,
+                             std::uint64_t seed)
     : problem_(make_problem(dtype, n, rows)) {
   std::vector<std::byte> raw(static_cast<std::size_t>(problem_.span_bytes()));
   reference::write_input(problem_, input, seed, raw.data());
@@ -62,7 +62,7 @@ Tokens::Tokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::in
 namespace {
 
 /// Sums over tokens.
-struct Sums {
+struct ErrorSums {
   double error2 = 0.0, truth2 = 0.0, bulk_error2 = 0.0, bulk2 = 0.0, largest = 0.0, peak = 0.0;
   std::int64_t lost = 0, nonzero = 0;
 };
@@ -73,17 +73,17 @@ constexpr double kBulk = 6.0;
 }  // namespace
 
 template <class Quantize>
-std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bool rotated,
-                                     const Quantize& quantize) const {
+std::vector<CsvRow> StudiedTokens::rows_for(const Matrix& cast, const Matrix& truth, bool rotated,
+                                            const Quantize& quantize) const {
   const double transform_error = (cast - truth).norm() / truth.norm();
   std::vector<CsvRow> rows;
-  for (const Format& format : kFormats) {
+  for (const StudiedFormat& format : kFormats) {
     if (parse_encoding(format.encoding).scales.group > truth.cols()) continue;
     const Numbers numbers = quantize(format);
     Matrix error = numbers.values - truth;
-    std::vector<Sums> sums(static_cast<std::size_t>(truth.rows()));
+    std::vector<ErrorSums> sums(static_cast<std::size_t>(truth.rows()));
     for (Eigen::Index r = 0; r < truth.rows(); ++r) {
-      Sums& s = sums[static_cast<std::size_t>(r)];
+      ErrorSums& s = sums[static_cast<std::size_t>(r)];
       s.nonzero = (truth.row(r).array() != 0.0).count();
       s.lost = (truth.row(r).array() != 0.0 && numbers.values.row(r).array() == 0.0).count();
       s.error2 = error.row(r).squaredNorm();
@@ -92,9 +92,9 @@ std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bo
     }
     // Back to the columns of the token: the transform is its own inverse, the signs as well.
     if (rotated) reference::transform(error, problem_.scale);
-    Sums all;
+    ErrorSums all;
     for (Eigen::Index r = 0; r < truth.rows(); ++r) {
-      const Sums& s = sums[static_cast<std::size_t>(r)];
+      const ErrorSums& s = sums[static_cast<std::size_t>(r)];
       all.error2 += s.error2;
       all.truth2 += s.truth2;
       all.peak += s.peak;
@@ -123,22 +123,23 @@ std::vector<CsvRow> Tokens::rows_for(const Matrix& cast, const Matrix& truth, bo
   return rows;
 }
 
-std::vector<CsvRow> Tokens::rows(Cast cast) const {
-  const Matrix& values = cast == Cast::plain ? plain_ : exact_;
-  return rows_for(values, values, cast == Cast::exact, [&](const Format& format) {
+std::vector<CsvRow> StudiedTokens::rows(Rotated cast) const {
+  const Matrix& values = cast == Rotated::plain ? plain_ : exact_;
+  return rows_for(values, values, cast == Rotated::exact, [&](const StudiedFormat& format) {
     return Numbers{quantized(format, values), "reference"};
   });
 }
 
-std::vector<CsvRow> Tokens::rows(const harness::Performer& performer, harness::Workspace& workspace) const {
+std::vector<CsvRow> StudiedTokens::rows(const harness::Performer& performer,
+                                        harness::Workspace& workspace) const {
   const Matrix rotated =
       reference::load_rows(problem_, performer.run(problem_, signed_raw_, workspace).output.data());
   const double largest = rotated.cwiseAbs().maxCoeff();
-  return rows_for(rotated, exact_, true, [&](const Format& format) -> Numbers {
+  return rows_for(rotated, exact_, true, [&](const StudiedFormat& format) -> Numbers {
     const Problem problem = encoded_problem(format, problem_);
     if (!performer.encodes(problem)) return {quantized(format, rotated), "reference"};
     const float tensor_scale = tensor_scale_of(problem.encoding, largest);
-    const harness::Performer::Encoded made = performer.encode(problem, signed_raw_, tensor_scale, workspace);
+    const harness::Performer::CodedResult made = performer.encode(problem, signed_raw_, tensor_scale, workspace);
     return {reference::dequantize(problem, made.codes.data(), made.scales.data(), tensor_scale,
                                   reference::default_threads()),
             "own"};
@@ -156,17 +157,17 @@ constexpr InputClass kInputs[] = {
 constexpr std::int64_t kElements = std::int64_t{1} << 18;
 constexpr std::uint64_t kSeed = 1;
 
-struct Kind {
+struct TokenKind {
   Dtype dtype;
   std::int64_t n;
   InputClass input;
-  bool operator==(const Kind&) const = default;
+  bool operator==(const TokenKind&) const = default;
 };
 
 /// Keeps the tokens of the last kind, which tasks that follow each other share.
 class TokenCache {
  public:
-  const Tokens& of(const Kind& kind) {
+  const StudiedTokens& of(const TokenKind& kind) {
     if (!tokens_ || !(kind_ == kind)) {
       tokens_.emplace(kind.dtype, kind.n, kind.input, kElements / kind.n, kSeed);
       kind_ = kind;
@@ -175,11 +176,11 @@ class TokenCache {
   }
 
  private:
-  std::optional<Tokens> tokens_;
-  Kind kind_{};
+  std::optional<StudiedTokens> tokens_;
+  TokenKind kind_{};
 };
 
-CsvRow identity(const Kind& kind, std::string_view variant, std::string_view source) {
+CsvRow identity(const TokenKind& kind, std::string_view variant, std::string_view source) {
   return {{"variant", std::string(variant)},
           {"source", std::string(source)},
           {"dtype", std::string(fwht::name_of(kind.dtype))},
@@ -193,11 +194,12 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
   const auto cache = std::make_shared<TokenCache>();
   constexpr int kRows = std::ssize(kFormats);
   std::vector<harness::Task> all;
-  const auto add = [&](const Kind& kind) {
-    using Cast = Tokens::Cast;
-    all.push_back({identity(kind, "none", "host"), kRows, [=] { return cache->of(kind).rows(Cast::plain); }});
+  const auto add = [&](const TokenKind& kind) {
+    using Rotated = StudiedTokens::Rotated;
     all.push_back(
-        {identity(kind, "exact", "host"), kRows, [=] { return cache->of(kind).rows(Cast::exact); }});
+        {identity(kind, "none", "host"), kRows, [=] { return cache->of(kind).rows(Rotated::plain); }});
+    all.push_back(
+        {identity(kind, "exact", "host"), kRows, [=] { return cache->of(kind).rows(Rotated::exact); }});
     for (const harness::Performer& performer : setup.performers) {
       if (!performer.supports(make_problem(kind.dtype, kind.n, kElements / kind.n))) continue;
       all.push_back({identity(kind, performer.name(), harness::name_of(performer.source())), kRows,

@@ -17,35 +17,36 @@ namespace fwht::quantization {
 
 /// How tokens (rows) are cast: an encoding under the name that tables know it by. NVFP4 has the largest
 /// number of all tokens for its tensor.
-struct Format {
+struct StudiedFormat {
   std::string_view name, encoding;
 };
 inline constexpr std::array kFormats = {
-    Format{"int8", "int8:row"},     Format{"int4", "int4:row"},
-    Format{"int4:128", "int4:128"}, Format{"e4m3", "e4m3:row,sglang_token"},
-    Format{"e4m3:128", "e4m3:128"}, Format{"mxfp8", "mxfp8"},
-    Format{"mxfp4", "mxfp4"},       Format{"mxfp4:rceil", "mxfp4:rceil"},
-    Format{"nvfp4", "nvfp4"}};
+    StudiedFormat{"int8", "int8:row"},     StudiedFormat{"int4", "int4:row"},
+    StudiedFormat{"int4:128", "int4:128"}, StudiedFormat{"e4m3", "e4m3:row,sglang_token"},
+    StudiedFormat{"e4m3:128", "e4m3:128"}, StudiedFormat{"mxfp8", "mxfp8"},
+    StudiedFormat{"mxfp4", "mxfp4"},       StudiedFormat{"mxfp4:rceil", "mxfp4:rceil"},
+    StudiedFormat{"nvfp4", "nvfp4"}};
 
 /// What the codes of `values` (tokens x length, quantized from fp32) stand for, by the reference quantizer.
-reference::Matrix quantized(const Format& format, const reference::Matrix& values);
+reference::Matrix quantized(const StudiedFormat& format, const reference::Matrix& values);
 
 /// One kind of token, and what is done to it in FP64.
-class Tokens {
+class StudiedTokens {
  public:
-  Tokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::int64_t rows, std::uint64_t seed);
+  StudiedTokens(Dtype dtype, std::int64_t n, reference::InputClass input, std::int64_t rows,
+                std::uint64_t seed);
 
   const Problem& problem() const { return problem_; }
   /// The tokens times random signs, in the storage type: what a variant rotates.
   const std::vector<std::byte>& signed_raw() const { return signed_raw_; }
 
   /// What is cast.
-  enum class Cast {
+  enum class Rotated {
     plain,  ///< the tokens themselves
     exact,  ///< their rotation in FP64: what quantization alone costs
   };
   /// A row of quantization.csv for each format, without the columns of who rotated.
-  std::vector<harness::CsvRow> rows(Cast cast) const;
+  std::vector<harness::CsvRow> rows(Rotated cast) const;
   /// The same by a variant. Where it runs here and takes the format's encoding, the codes are its own,
   /// written by the kernel that rotates (column quantizer); elsewhere the reference quantizes the rows that
   /// it rotated.

@@ -57,8 +57,9 @@ reference::Matrix as_token(const std::vector<float>& numbers) {
   return token;
 }
 
-const Format& format_named(std::string_view name) {
-  return *std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& f) { return f.name == name; });
+const StudiedFormat& format_named(std::string_view name) {
+  return *std::find_if(kFormats.begin(), kFormats.end(),
+                       [&](const StudiedFormat& f) { return f.name == name; });
 }
 
 TEST(Quantize, KeepsTheLargestAndHitsTheGrid) {
@@ -83,7 +84,7 @@ TEST(Quantize, KeepsTheLargestAndHitsTheGrid) {
 TEST(Quantize, AZeroTokenStaysZero) {
   reference::Matrix zero = reference::Matrix::Zero(2, 128);
   zero(1, 5) = 1.0;  // NVFP4 needs a number in the tensor
-  for (const Format& format : kFormats)
+  for (const StudiedFormat& format : kFormats)
     EXPECT_EQ(quantized(format, zero).row(0).norm(), 0.0) << format.name;
 }
 
@@ -99,30 +100,30 @@ const harness::CsvRow& row_of(const std::vector<harness::CsvRow>& rows, std::str
 // NVFP4 9.5e-2 on normal data; rotation gains 27 dB for int8 and loses 24 dB for e4m3 when one channel is
 // massive.
 TEST(Rotation, HelpsIntegersAndHidesNothingInFloats) {
-  const auto with = [](InputClass input, Tokens::Cast cast, std::string_view format) {
-    return number(row_of(Tokens(Dtype::f16, 4096, input, 32, 1).rows(cast), format), "rel_l2");
+  const auto with = [](InputClass input, StudiedTokens::Rotated cast, std::string_view format) {
+    return number(row_of(StudiedTokens(Dtype::f16, 4096, input, 32, 1).rows(cast), format), "rel_l2");
   };
-  using Cast = Tokens::Cast;
-  EXPECT_NEAR(with(InputClass::normal, Cast::plain, "int8"), 8.6e-3, 3e-4);
-  EXPECT_NEAR(with(InputClass::normal, Cast::plain, "e4m3"), 2.65e-2, 2e-4);
-  EXPECT_NEAR(with(InputClass::normal, Cast::exact, "nvfp4"), 9.5e-2, 3e-3);
-  EXPECT_NEAR(with(InputClass::massive_channel, Cast::plain, "int8"), 6.4e-2, 1e-2);
-  EXPECT_NEAR(with(InputClass::massive_channel, Cast::exact, "int8"), 2.8e-3, 3e-4);
-  EXPECT_LT(with(InputClass::massive_channel, Cast::plain, "e4m3"), 3e-3);
-  EXPECT_NEAR(with(InputClass::massive_channel, Cast::exact, "e4m3"), 2.5e-2, 2e-3);
+  using Rotated = StudiedTokens::Rotated;
+  EXPECT_NEAR(with(InputClass::normal, Rotated::plain, "int8"), 8.6e-3, 3e-4);
+  EXPECT_NEAR(with(InputClass::normal, Rotated::plain, "e4m3"), 2.65e-2, 2e-4);
+  EXPECT_NEAR(with(InputClass::normal, Rotated::exact, "nvfp4"), 9.5e-2, 3e-3);
+  EXPECT_NEAR(with(InputClass::massive_channel, Rotated::plain, "int8"), 6.4e-2, 1e-2);
+  EXPECT_NEAR(with(InputClass::massive_channel, Rotated::exact, "int8"), 2.8e-3, 3e-4);
+  EXPECT_LT(with(InputClass::massive_channel, Rotated::plain, "e4m3"), 3e-3);
+  EXPECT_NEAR(with(InputClass::massive_channel, Rotated::exact, "e4m3"), 2.5e-2, 2e-3);
 }
 
 // The error is measured in the token's own columns: rotating back must undo rotation and signs.
 TEST(Rotation, BulkErrorOfAnExactRotationComesBackToItsColumns) {
-  const Tokens tokens(Dtype::f16, 1024, InputClass::normal, 16, 1);
-  const harness::CsvRow row = row_of(tokens.rows(Tokens::Cast::exact), "int8");
+  const StudiedTokens tokens(Dtype::f16, 1024, InputClass::normal, 16, 1);
+  const harness::CsvRow row = row_of(tokens.rows(StudiedTokens::Rotated::exact), "int8");
   EXPECT_NEAR(number(row, "bulk_rel_l2"), number(row, "rel_l2"), 0.02 * number(row, "rel_l2"))
       << "without outliers the bulk is everything";
   EXPECT_EQ(number(row, "transform_rel_l2"), 0.0);
 }
 
 TEST(Rotation, AVariantsOwnRoundingIsReported) {
-  const Tokens tokens(Dtype::bf16, 128, InputClass::normal, 64, 1);
+  const StudiedTokens tokens(Dtype::bf16, 128, InputClass::normal, 64, 1);
   harness::Workspace workspace;
   const DeviceInfo device = this_device();
   const harness::Performer cpu(cpu::variant, harness::Source::measured, device);

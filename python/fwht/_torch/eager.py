@@ -85,8 +85,8 @@ def _check_out(x: Tensor, out: Any) -> None:
         )
 
 
-def _check_operands(signs: Any, dense: Any) -> None:
-    for name, given in (("signs", signs), ("dense", dense)):
+def _check_operands(signs: Any, dense: Any, weight: Any = None, cos_sin: Any = None, positions: Any = None) -> None:
+    for name, given in (("signs", signs), ("dense", dense), ("weight", weight), ("cos_sin", cos_sin), ("positions", positions)):
         if given is not None and not isinstance(given, Tensor):
             raise TypeError(f"fwht: {name} is a {type(given).__name__}; for a tensor x it must be a tensor")
 
@@ -298,32 +298,55 @@ def transform_by_operator(
     return out
 
 
+def _refuse_grad(*tensors: Any) -> None:
+    if _is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors):
+        raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x or an operand requires grad")
+
+
 def quantize_rows(
     x: Tensor, encoding: str, operator: str | None, signs: Any, dense: Any, scale: Any, tensor_scale: Any, transpose: bool,
-    variant: str | None,
+    variant: str | None, prologue: tuple = quantize.NO_PROLOGUE,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     key = None
     grad = x.requires_grad and _is_grad_enabled()
-    if not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
+    plain = prologue[0] is None
+    if plain and not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
         entry = calls.known(key, x, signs, dense)
         if entry is not None and (tensor_scale is None or (type(tensor_scale) is float and 0 < tensor_scale < math.inf)):
             codes, scales = ops.encoded_outputs(x, entry[4][2])
             calls.enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
             return codes, scales
-    if grad:
-        raise RuntimeError("fwht: hadamard_quantize does not support automatic differentiation, but x requires grad")
-    _check_operands(signs, dense)
+    _, weight, _, cos_sin, positions = prologue
+    _refuse_grad(x, weight, cos_sin)
+    _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():  # else the operator's fake function does
         if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
             problem_of(x, scale, variant, False)  # refused
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check(x, scale, variant, operator or None, signs, transpose)
-    result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant)
+    result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, *(() if plain else prologue))
     if key is not None:
         layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
         calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout)
     return result
+
+
+def quantize_into(
+    cache: Tensor, slots: Tensor, x: Tensor, encoding: str, operator: str | None, signs: Any, dense: Any, scale: Any,
+    transpose: bool, variant: str | None, prologue: tuple,
+) -> None:  # fmt: skip
+    if not isinstance(cache, Tensor) or not isinstance(slots, Tensor):
+        raise TypeError(f"fwht: cache is a {type(cache).__name__} and slots a {type(slots).__name__}; with x they must be tensors")
+    _, weight, _, cos_sin, positions = prologue
+    _refuse_grad(x, weight, cos_sin)
+    _check_operands(signs, dense, weight, cos_sin, positions)
+    if not _is_compiling():
+        quantize.checked(tuple(x.shape), encoding, None)
+        _check(x, scale, variant, operator or None, signs, transpose)
+    ops.op_quantize_into(cache, slots, x, encoding, operator, signs, dense, scale, transpose, variant, *prologue)
+    if not _is_compiling():  # graphs keep the counters themselves
+        mark_written(cache)
 
 
 def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | None) -> Tensor:

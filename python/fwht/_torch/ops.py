@@ -24,7 +24,13 @@ library.define(
 library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
 library.define(
     "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
-    "float? tensor_scale=None, bool transpose=False, str? variant=None) -> (Tensor, Tensor)"
+    "float? tensor_scale=None, bool transpose=False, str? variant=None, str? prologue=None, Tensor? weight=None, "
+    "float epsilon=0.0, Tensor? cos_sin=None, Tensor? positions=None) -> (Tensor, Tensor)"
+)
+library.define(
+    "hadamard_quantize_into(Tensor(a!) cache, Tensor slots, Tensor x, str encoding, str? operator=None, Tensor? signs=None, "
+    "Tensor? dense=None, float? scale=None, bool transpose=False, str? variant=None, str? prologue=None, Tensor? weight=None, "
+    "float epsilon=0.0, Tensor? cos_sin=None, Tensor? positions=None) -> ()"
 )
 library.define(
     "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant, "
@@ -118,7 +124,7 @@ def encoded_outputs(x: Tensor, layout: quantize.Layout) -> tuple[Tensor, Tensor]
 
 def _quantize(
     x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
-    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
     if _c.row_stride(x.shape, x.stride()) is None:
@@ -128,14 +134,40 @@ def _quantize(
         scales.zero_()  # a whole tensor has one for nothing, too
     quantize.run(
         view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
-        signs, dense, scale, tensor_scale, transpose, variant,
+        signs, dense, scale, tensor_scale, transpose, variant, _whole(prologue),
     )  # fmt: skip
     return codes, scales
 
 
+def _whole(prologue: tuple) -> tuple:
+    """With the defaults that the dispatcher left out."""
+    return (*prologue, *quantize.NO_PROLOGUE[len(prologue) :])
+
+
+def _quantize_into(
+    cache: Tensor, slots: Tensor, x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None,
+    dense: Tensor | None = None, scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
+) -> None:  # fmt: skip
+    layout = quantize.checked(tuple(x.shape), encoding, None)
+    if _c.row_stride(x.shape, x.stride()) is None:
+        x = x.contiguous()
+    quantize.run(
+        view_of(x), view_of(cache), None, 0, layout.text, operator or "", signs, dense, scale, None, transpose, variant,
+        _whole(prologue), slots,
+    )  # fmt: skip
+
+
+def _fake_quantize_into(
+    cache: Tensor, slots: Tensor, x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None,
+    dense: Tensor | None = None, scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
+) -> None:  # fmt: skip
+    check(x, scale, operator or None, signs, transpose)
+    quantize.checked((int(x.shape[-1]),), encoding, None)
+
+
 def _fake_quantize(
     x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
-    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     check(x, scale, operator or None, signs, transpose)
     return encoded_outputs(x, quantize.checked((int(x.shape[-1]),), encoding, tensor_scale))
@@ -149,6 +181,8 @@ def multiply(
 ) -> Tensor:
     device, k = x.get_device(), x.shape[-1]
     require_memory(x)
+    if weights.device != x.device:
+        raise ValueError(f"fwht: x is on {x.device}, the weights are on {weights.device}")
     x, weights = x.contiguous(), weights.contiguous()
     if x.data_ptr() % 16:
         x = x.clone()  # a slice of a larger tensor
@@ -172,6 +206,7 @@ for _name, _kernel, _shape in (
     ("hadamard_transform", transform, _fake),
     ("hadamard_transform_", _replace, _fake_),
     ("hadamard_quantize", _quantize, _fake_quantize),
+    ("hadamard_quantize_into", _quantize_into, _fake_quantize_into),
     ("gptq_linear", multiply, _fake_multiply),
 ):
     for _key in ("CPU", "CUDA"):
@@ -183,4 +218,5 @@ library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView",
 op = torch.ops.fwht.hadamard_transform.default
 op_ = torch.ops.fwht.hadamard_transform_.default
 op_quantize = torch.ops.fwht.hadamard_quantize.default
+op_quantize_into = torch.ops.fwht.hadamard_quantize_into.default
 op_linear = torch.ops.fwht.gptq_linear.default

@@ -1,5 +1,6 @@
-#include "common/contract/prologue.hpp"
+#include "common/contract/preparation.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "common/host/bits.hpp"
@@ -12,9 +13,6 @@ using Kind = Prologue::Kind;
 
 void validate(const Prologue& prologue, std::int64_t n, std::int64_t rows) {
   switch (prologue.kind) {
-    case Kind::none:
-      if (prologue != Prologue{}) throw BadRequest("a prologue without a kind has no width and no heads");
-      return;
     case Kind::rms_norm:
       if (prologue != Prologue{Kind::rms_norm})
         throw BadRequest("the prologue rms has no width, no pairs and no heads");
@@ -37,18 +35,18 @@ void validate(const Prologue& prologue, std::int64_t n, std::int64_t rows) {
 }
 
 std::string to_string(const Prologue& prologue) {
-  if (prologue.kind == Kind::none) return "";
   if (prologue.kind == Kind::rms_norm) return "rms";
   return concat("rope", prologue.width, prologue.interleaved ? "i" : "",
                 prologue.heads == 1 ? std::string() : concat("h", prologue.heads));
 }
 
-bool is_prologue(std::string_view word) {
-  return word == "rms" || word.starts_with("rope");
+std::string to_string(const Paging& paging) {
+  return concat("page", paging.tokens, "x", paging.pages);
 }
 
-Prologue parse_prologue(std::string_view word) {
-  if (word == "rms") return {Kind::rms_norm};
+namespace {
+
+Prologue parse_rope(std::string_view word) {
   Prologue prologue{Kind::rope};
   const auto refuse = [&] {
     throw BadRequest(concat("prologue '", word,
@@ -59,7 +57,6 @@ Prologue parse_prologue(std::string_view word) {
     if (error != std::errc{}) refuse();
     return end;
   };
-  if (!word.starts_with("rope")) refuse();
   const char* const last = word.data() + word.size();
   const char* next = number(word.data() + 4, prologue.width);
   prologue.interleaved = next != last && *next == 'i';
@@ -67,6 +64,43 @@ Prologue parse_prologue(std::string_view word) {
   if (next != last && *next == 'h') next = number(next + 1, prologue.heads);
   if (next != last) refuse();
   return prologue;
+}
+
+Paging parse_paging(std::string_view word) {
+  Paging paging;
+  const char* const last = word.data() + word.size();
+  const auto [times, error] = std::from_chars(word.data() + 4, last, paging.tokens);
+  if (error == std::errc{} && times != last && *times == 'x') {
+    const auto [end, second] = std::from_chars(times + 1, last, paging.pages);
+    if (second == std::errc{} && end == last) return paging;
+  }
+  throw BadRequest(concat("pages '", word, "': the form is page64x100, 100 pages of 64 rows"));
+}
+
+}  // namespace
+
+bool parse_preparation(std::string_view word, std::optional<Prologue>& prologue,
+                       std::optional<Paging>& paging) {
+  if (word == "rms") {
+    prologue = Prologue{Kind::rms_norm};
+  } else if (word.starts_with("rope")) {
+    prologue = parse_rope(word);
+  } else if (word.starts_with("page")) {
+    paging = parse_paging(word);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void parse_preparations(std::string_view words, std::optional<Prologue>& prologue,
+                        std::optional<Paging>& paging) {
+  for (std::string_view rest = words; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    if (!parse_preparation(word, prologue, paging))
+      throw BadRequest(concat("unknown word '", word, "'; known: rms, rope64, page64x100"));
+  }
 }
 
 }  // namespace fwht

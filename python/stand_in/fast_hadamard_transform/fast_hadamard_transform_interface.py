@@ -1,0 +1,1 @@
+from fwht.compat.fast_hadamard_transform import *  # noqa: F403

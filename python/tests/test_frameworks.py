@@ -1,0 +1,81 @@
+"""The frameworks of docs/integrations.md as their packages are today, by the stand-in of fwht.compat and by our plugins. Only where
+they are asked for, each in a process of its own; they must be installed beside pytest (`pip install --no-deps` and what the module
+asks for is enough):
+
+    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel python -m pytest python/tests/test_frameworks.py
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fwht
+
+ASKED = os.environ.get("FWHT_FRAMEWORKS", "").split(",")
+BEFORE = """
+import math, sys, torch, fwht
+import fwht.compat.fast_hadamard_transform as ours
+calls = []
+def seen(x, scale=1.0, inner=ours.hadamard_transform):
+    calls.append(tuple(x.shape))
+    return inner(x, scale)
+ours.hadamard_transform = seen
+def h(n):
+    return ours.hadamard_transform_ref(torch.eye(n, dtype=torch.float64), n ** -0.5)
+def close(a, b):
+    assert a.shape == b.shape and torch.allclose(a.double(), b.double(), atol=1e-5), (a, b)
+x = torch.randn(6, 256)
+"""
+PROGRAMS = {
+    "transformers": """
+        import transformers.utils.import_utils as utils
+        assert not utils.is_hadamard_available()
+        fwht.compat.install()
+        assert utils.is_hadamard_available()
+        import transformers.integrations.higgs as higgs
+        assert hasattr(higgs, "is_flute_available") and higgs.hadamard_transform is seen
+        close(higgs.hadamard_transform(x, 1), x.double() @ h(256) * 16)
+    """,
+    "modelopt": """
+        from modelopt.torch.quantization.nn.functional import normalized_hadamard_transform
+        fwht.compat.install()
+        close(normalized_hadamard_transform(x), x.double() @ h(256))
+        close(normalized_hadamard_transform(x.bfloat16(), rotate_fp32=True).float(), (x.bfloat16().double() @ h(256)).bfloat16().float())
+        blocks = normalized_hadamard_transform(x[:, :192].requires_grad_())
+        close(blocks, (x[:, :192].double().reshape(6, 3, 64) @ h(64)).reshape(6, 192))
+        blocks.sum().backward()
+    """,
+    "auto_round": """
+        import auto_round.algorithms.transforms.hadamard.inplace.hooks as hooks
+        assert hooks.fast_hadamard_transform is None
+        fwht.compat.install()
+        close(hooks.matmul_hadU_cuda(x, None, 1), x.double() @ h(256))
+        wide = torch.randn(3, 768)
+        had, k = hooks.get_hadK(768)
+        expected = torch.einsum("ij,rjn,nm->rim", had.double(), wide.double().view(3, k, -1), h(768 // k)) / math.sqrt(k)
+        close(hooks.matmul_hadU_cuda(wide, had, k), expected.reshape(3, 768))
+    """,
+    "gptqmodel": """
+        import gptqmodel.quantization.rotation.hadamard_utils as utils
+        fwht.compat.install()
+        close(utils.matmul_hadU_cuda(x, None, 1), x.double() @ h(256))
+        wide = torch.randn(3, 768, requires_grad=True)
+        had, k = utils.get_hadK(768)
+        close(utils.matmul_hadU_cuda(wide, had, k), utils.matmul_hadU(wide.detach().double()))
+    """,
+}
+
+
+@pytest.mark.parametrize("framework", PROGRAMS)
+def test_as_it_calls_it(framework):
+    if framework not in ASKED:
+        pytest.skip(f"FWHT_FRAMEWORKS does not name {framework}")
+    program = BEFORE + "\n".join(line.strip() for line in PROGRAMS[framework].splitlines()) + "\nassert calls"
+    path = os.pathsep.join([str(Path(fwht.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr[-4000:]
