@@ -206,8 +206,6 @@ constexpr ContextEntry kEntries[] = {{"/command", is_text, "a text"},
                                      {"/cuda", is_text, "a text"},
                                      {"/cuda_flags", is_text, "a text"},
                                      {"/grid", is_anything, "there"},
-                                     {"/host/threads", is_count, "a number from 1 on"},
-                                     {"/host/memory_bytes", is_count, "a number from 1 on"},
                                      {"/sources_hash", is_name, "a text"},
                                      {"/dirty", is_truth, "true or false"},
                                      {"/complete", is_truth, "true or false"},
@@ -216,6 +214,8 @@ constexpr ContextEntry kEntries[] = {{"/command", is_text, "a text"},
                                      {"/device/name", is_text, "a text"},
                                      {"/host", is_object, "an object"},
                                      {"/host/name", is_text, "a text"},
+                                     {"/host/threads", is_count, "a number from 1 on"},
+                                     {"/host/memory_bytes", is_count, "a number from 1 on"},
                                      {"/seeds", is_list<is_seed>, "a list of seeds"},
                                      {"/variants", is_list<is_text>, "a list of names"},
                                      {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
@@ -288,9 +288,6 @@ std::string why_contradictory(const CsvRow& row) {
   const double width = static_cast<double>(bytes_of(parse_dtype(row.at("dtype"))));
   if (number("bytes_read") < number("elements") * width) return "bytes_read is below elements * bytes";
   if (row.at("status") != "ok") return row.at("time_us").empty() ? "" : "there is a time of a wrong result";
-  for (const auto& [name, text] : row) {
-    if (text == "inf" || text == "-inf") return fmt::format("{} is infinite", name);
-  }
   const double time = number("time_us");
   if (!(number("time_min_us") <= time && time <= number("time_max_us")))
     return "time_us is outside time_min_us to time_max_us";
@@ -302,10 +299,24 @@ std::string why_contradictory(const CsvRow& row) {
   return "";
 }
 
+// Infinite numbers belong to wrong results alone.
+std::string why_infinite(const CsvRow& row, const Table& table) {
+  const auto status = row.find("status");
+  if (status != row.end() && status->second != "ok") return "";
+  for (const Column& column : table.columns) {
+    const std::string& text = row.at(column.name);
+    if (column.type == Column::Type::number && (text == "inf" || text == "-inf"))
+      return fmt::format("{} is infinite", column.name);
+  }
+  return "";
+}
+
 std::vector<CsvRow> read_table(const fs::path& path, const Table& table) {
   std::vector<CsvRow> rows = read_csv(path / table.name, table.columns);
-  for (std::size_t i = 0; i < rows.size() && table.name == "results.csv"; ++i) {
-    if (const std::string why = why_contradictory(rows[i]); !why.empty())
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string why = why_infinite(rows[i], table);
+    if (why.empty() && table.name == "results.csv") why = why_contradictory(rows[i]);
+    if (!why.empty())
       throw BadRequest(fmt::format("{}, line {}: {}", (path / table.name).string(), i + 2, why));
   }
   if (table.may_repeat) return rows;
