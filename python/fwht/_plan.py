@@ -94,7 +94,7 @@ def _problem(
         raise ValueError(f"fwht: row_stride={row_stride} must be at least n={n}")
     stride = n if row_stride is None else row_stride
     return _c.make_problem(
-        (rows, n), code, name, scale, in_place=inplace, device=device, in_stride=stride, out_stride=stride,
+        (rows, n), code, name, scale, in_place=inplace and encoding is None, device=device, in_stride=stride, out_stride=stride,
         variant=_c.encoded(variant), programmatic_launch=programmatic_launch, operator=operator, encoding=encoding,
     )  # fmt: skip
 
@@ -215,11 +215,11 @@ def plan(
         device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
         row_stride: elements between row starts of input and output; None: n.
         scale: as in `hadamard_transform`; None is 1/sqrt(n).
-        inplace: the result replaces the input.
+        inplace: the result replaces the input; codes never do.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.
         operator: another operator than H_n, as in `fwht.operators`, without signs and dense factors.
-        encoding: as in `hadamard_quantize`, with inplace=False: what that does, by `Plan.numerics` and `settings`. Such a plan
+        encoding: as in `hadamard_quantize`: what that does, by `Plan.numerics` and `settings`. Such a plan
             is not executed.
 
     Raises: as `hadamard_transform`.
@@ -265,7 +265,7 @@ def supports(
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)
-    if status == 1:
+    if status == 1 and variant is not None and variant not in [each.name for each in variants()]:
         _c.fail(status)
     if status:
         return Support(_c.last_error())

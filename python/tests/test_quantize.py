@@ -170,7 +170,9 @@ def test_numpy_and_torch_agree():
 def test_the_unfused_chain_has_the_same_bits(device, n):
     """By the variant that the plan names; and by default, where plain rows have the same."""
     writes("int8:row", device, "float16", n)
-    coded = fwht.plan(n, 9, torch.float16, device=device, inplace=False, encoding="int8:row")
+    coded = fwht.plan(n, 9, torch.float16, device=device, encoding="int8:row")
+    assert fwht.supports(n, torch.float16, rows=9, device=device, encoding="int8:row")
+    assert "group=48" in fwht.supports(n, torch.float16, device=device, encoding="int8:48").why_not
     plain = fwht.plan(n, 9, torch.float16, device=device, inplace=False)
     x = torch.from_numpy(rows(9, n)).to(device, torch.float16)
     codes, scales = fwht.hadamard_quantize(x, "int8:row")

@@ -96,7 +96,9 @@ def test_parameters_subclasses_and_inference_tensors():
 def test_a_tensor_with_the_negative_bit():
     x = torch.complex(integers(3, 8), integers(3, 8, seed=1)).conj().imag
     assert x.is_neg()
-    assert torch.equal(fwht.hadamard_transform(x, 1.0), exact(x.clone()))
+    expected = exact(x.clone())
+    assert torch.equal(fwht.hadamard_transform(x, 1.0), expected)
+    assert fwht.hadamard_transform_(x, 1.0) is x and x.is_neg() and torch.equal(x, expected)
 
 
 def test_threads():
@@ -234,23 +236,22 @@ def test_in_place_under_autograd():
         fwht.hadamard_transform_(x, 1.0)
 
 
-@pytest.mark.parametrize("write", ["function", "operator", "out", "plan", "grad"])
+WRITES = {
+    "function": lambda b: fwht.hadamard_transform_(b, 1.0),
+    "operator": lambda b: torch.ops.fwht.hadamard_transform_(b, 1.0),
+    "out": lambda b: fwht.hadamard_transform(torch.ones(2, 8), 1.0, out=b),
+    "operators, in place": lambda b: fwht.operators.transform(b, "8", inplace=True),
+    "operators, out": lambda b: fwht.operators.transform(torch.ones(2, 8), "8", out=b),
+    "plan": lambda b: fwht.plan(8, 2, torch.float32, device="cpu", scale=1.0).execute(b),
+}
+
+
+@pytest.mark.parametrize("write", [*WRITES, "with gradients"])
 def test_a_saved_tensor_that_was_overwritten_is_noticed(write):
     b = torch.randn(2, 8, requires_grad=True) * 1
-    c = b.sin()
-    before = b._version
-    if write == "grad":
-        fwht.hadamard_transform_(b, 1.0)
-    else:
-        with torch.no_grad():
-            if write == "function":
-                fwht.hadamard_transform_(b, 1.0)
-            elif write == "operator":
-                torch.ops.fwht.hadamard_transform_(b, 1.0)
-            elif write == "out":
-                fwht.hadamard_transform(torch.ones(2, 8), 1.0, out=b)
-            else:
-                fwht.plan(8, 2, torch.float32, device="cpu", scale=1.0).execute(b)
+    c, before = b.sin(), b._version
+    with torch.set_grad_enabled(write == "with gradients"):
+        WRITES.get(write, WRITES["function"])(b)
     assert b._version > before
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         c.sum().backward()
