@@ -264,7 +264,7 @@ Json read_context(const fs::path& path) {
   return context;
 }
 
-// Empty where the columns of a row of results.csv agree with each other as the sweep writes them, else why not.
+// Empty where the columns of a row of results.csv agree as the sweep writes them, else why not.
 // analysis/load.py holds folders to the same.
 std::string why_contradictory(const CsvRow& row) {
   const auto number = [&](const char* name) {
