@@ -20,9 +20,10 @@ import threading
 from typing import Any, NamedTuple
 
 from . import _c, _tensors, array
+from ._gptq_files import GptqTensors, layers, load, save
 from ._plan import Variant, _device_number, _dtype_code, listed
 
-__all__ = ["Packed", "forward", "pack", "supports", "variants"]
+__all__ = ["GptqTensors", "Packed", "forward", "layers", "load", "pack", "save", "supports", "variants"]
 
 WHOLE = -1  # as group: all rows
 # The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.

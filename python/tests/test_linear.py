@@ -245,6 +245,77 @@ def test_bad_input():
         linear.forward(np.zeros(256, np.float16), given)
 
 
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def equal(one, other):
+    return (one is None) == (other is None) and (one is None or np.array_equal(np.asarray(one), np.asarray(other)))
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 1, 9000])
+@pytest.mark.parametrize("zeros", ["v1", "v2"])
+def test_files(tmp_path, zeros, shard_bytes):
+    """What was saved is loaded, from the folder and from its file, and multiplies alike."""
+    pytest.importorskip("safetensors")
+    given = {}
+    for i, options in enumerate(({}, {"act": True}, {"zeros": "symmetric"}, {"group": 64, "n": 72})):
+        form = {"zeros": zeros, **options}
+        made, _ = layer(**form, seed=i)
+        parts = made if torch is None else tensors(made)
+        given[f"model.layers.{i}.proj"] = linear.GptqTensors(*parts, parts[2][0] if i == 1 else None, form["zeros"])
+    linear.save(tmp_path, given, shard_bytes=shard_bytes)
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert len(files) == {None: 2, 1: 6, 9000: 5}[shard_bytes], files
+    source = tmp_path / ("model.safetensors" if shard_bytes is None else "model.safetensors.index.json")
+    assert sorted(linear.layers(tmp_path)) == sorted(linear.layers(source)) == sorted(given)
+    x = np.random.default_rng(3).standard_normal((3, 256)).astype(np.float16)
+    x = x if torch is None else torch.from_numpy(x)
+    for name, made in given.items():
+        loaded = linear.load(source, name)
+        assert loaded.zero_points == zeros and equal(loaded.qweight, made.qweight) and equal(loaded.scales, made.scales)
+        assert equal(loaded.bias, made.bias) and (made.g_idx is None or equal(loaded.g_idx, made.g_idx))
+        packed = [linear.pack(*each[:4], zero_points=each.zero_points) for each in (loaded, made)]
+        assert equal(*(linear.forward(x, each) for each in packed))
+
+
+def test_files_that_cannot_be_used(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    made, _ = layer()
+    tensors_of = linear.GptqTensors(*(made if torch is None else tensors(made)))
+    folder = tmp_path / "model"
+
+    def refused(kind, words, call, *args, **options):
+        with pytest.raises(kind) as caught:
+            call(*args, **options)
+        assert words in str(caught.value) and str(caught.value).startswith("fwht: "), caught.value
+
+    refused(ValueError, "there are no layers to save", linear.save, folder, {})
+    refused(ValueError, "shard_bytes=0 must be at least 1", linear.save, folder, {"a": tensors_of}, shard_bytes=0)
+    mixed = {"a": tensors_of, "b": tensors_of._replace(zero_points="v2")}
+    refused(ValueError, "zero points are stored as v1, v2", linear.save, folder, mixed)
+    assert not folder.exists()
+    refused(FileNotFoundError, "there is no", linear.load, folder, "a")
+    linear.save(folder, {"a": tensors_of, "b": tensors_of}, shard_bytes=1)
+    refused(ValueError, "has no layer 'c'; it has a, b", linear.load, folder, "c")
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    assert equal(linear.load(folder, "b").qweight, tensors_of.qweight)
+    refused(FileNotFoundError, "model-00001-of-00002.safetensors, which", linear.load, folder, "a")
+    for text, words in (
+        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
+        ("[]", "holds no JSON object"), ("{", "is no JSON"),
+    ):  # fmt: skip
+        (folder / "quantize_config.json").write_text(text)
+        refused(ValueError, words, linear.load, folder, "b")
+    (folder / "quantize_config.json").unlink()
+    (folder / "config.json").write_text('{"quantization_config": {"bits": 4, "checkpoint_format": "gptq_v2"}}')
+    assert linear.load(folder, "b").zero_points == "v2"
+    (folder / "model.safetensors.index.json").write_text("{}")
+    refused(ValueError, "has no weight_map", linear.layers, folder)
+    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+    for call, *args in ((linear.layers, folder), (linear.save, folder, {"a": tensors_of})):
+        refused(ImportError, "need the package safetensors", call, *args)
+
+
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
