@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from conftest import hadamard
@@ -14,6 +15,7 @@ from conftest import hadamard
 torch = pytest.importorskip("torch")
 
 import fwht
+import fwht.integrations.sglang as sglang_plugin
 import fwht.integrations.vllm as plugin
 from fwht.integrations import _replace
 from fwht.integrations.recover import operator_of
@@ -79,7 +81,7 @@ def test_entry_points_lead_to_functions():
     tomllib = pytest.importorskip("tomllib")
     project = Path(__file__).parents[2] / "pyproject.toml"
     groups = tomllib.loads(project.read_text())["project"]["entry-points"]
-    assert "vllm.general_plugins" in groups
+    assert set(groups) == {"vllm.general_plugins", "sglang.srt.plugins"}
     for group in groups.values():
         for target in group.values():
             module, _, name = target.partition(":")
@@ -360,3 +362,76 @@ def test_attention_over_the_int4_cache(vllm, head, optional):
     assert torch.equal(*outs) and not torch.equal(outs[0], k_cache)
     theirs, ours = vllm.seen
     assert torch.equal(theirs[0], ours[0]) and theirs[1:] == ours[1:] == (optional.get("seq_threshold_3D"), optional.get("softmax_segm_max"), 2)
+
+
+# --- SGLang ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sglang(modules, with_cuda, monkeypatch):
+    """Its registry of hooks, which applies AROUND to the one target, and a kernel that pads as SGLang's does."""
+    monkeypatch.delenv("FWHT_DISABLE_SGLANG", raising=False)
+
+    class HookRegistry:
+        hooks: ClassVar = []
+
+        @classmethod
+        def register(cls, target, hook, hook_type="after", *, source=None):
+            cls.hooks.append((target, hook, hook_type))
+
+    def hadamard_transform(x, scale=1.0):
+        n = x.shape[-1]
+        power = 1 << (n - 1).bit_length()
+        return (torch.nn.functional.pad(x.float(), (0, power - n)) @ h(power) * scale)[..., :n].to(x.dtype)
+
+    yield SimpleNamespace(
+        utils=modules("sglang.srt.utils", is_cuda=lambda: True),
+        registry=modules("sglang.srt.plugins.hook_registry", HookRegistry=HookRegistry, HookType=SimpleNamespace(AROUND="around")),
+        kernel=modules("sglang.kernels.ops.quantization.hadamard", hadamard_transform=hadamard_transform),
+        hooks=HookRegistry.hooks,
+    )
+    sglang_plugin._replaced.take_back()
+
+
+def test_the_hook_of_sglang(sglang, caplog):
+    caplog.set_level(logging.INFO)
+    sglang_plugin.register()
+    sglang_plugin.register()
+    ((target, hook, kind),) = sglang.hooks
+    module, _, name = target.rpartition(".")
+    original = getattr(importlib.import_module(module), name)
+    (record,) = caplog.records
+    assert kind == "around" and record.name == "sglang.fwht" and "hadamard_transform" in record.getMessage()
+
+    def not_called(*arguments, **named):
+        raise AssertionError
+
+    for n, dtype in ((128, torch.bfloat16), (512, torch.float16), (64, torch.float32)):
+        x = torch.randint(-8, 9, (3, 2, n)).to(dtype)
+        assert torch.equal(hook(not_called, x, scale=0.125), original(x, 0.125)) and torch.equal(hook(not_called, x), original(x))
+    x = torch.randint(-8, 9, (3, 96)).to(torch.bfloat16)  # no power of two is SGLang's
+    assert torch.equal(hook(original, x, 0.5), original(x, 0.5))
+    compiled = torch.compile(lambda t: hook(not_called, t, 0.125), fullgraph=True, backend="aot_eager")
+    x = torch.randint(-8, 9, (3, 128)).to(torch.bfloat16)
+    assert torch.equal(compiled(x), original(x, 0.125))
+
+
+@pytest.mark.parametrize("why", ["variable", "platform", "name", "parameters", "registry"])
+def test_no_hook_in_sglang(sglang, monkeypatch, caplog, why):
+    caplog.set_level(logging.DEBUG)
+    if why == "variable":
+        monkeypatch.setenv("FWHT_DISABLE_SGLANG", "1")
+    elif why == "platform":
+        sglang.utils.is_cuda = lambda: False
+    elif why == "name":
+        del sglang.kernel.hadamard_transform
+    elif why == "parameters":
+        sglang.kernel.hadamard_transform = lambda x: x
+    else:
+        del sglang.registry.HookRegistry.register
+    sglang_plugin.register()
+    sglang_plugin.register()
+    assert not sglang.hooks
+    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(messages) == len(caplog.records) == (0 if why in ("variable", "platform") else 1)
+    assert all("sglang of unknown version: sglang." in message and "nothing is replaced" in message for message in messages)

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from types import ModuleType
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from .. import _c
 
@@ -36,27 +36,37 @@ class Replaced:
         self._looked = True
         return not _c.build_info()["cuda"].startswith("none") and is_cuda()
 
-    def put(self, ours: Mapping[str, Callable[[Any], Any]]) -> bool:
-        """Puts what `ours` makes of each original in its place, where all targets are as they are known. One line in the log."""
-        version = _version(self.framework)
+    def are_known(self) -> bool:
+        """Whether all targets are as they are known; else one warning says which is not."""
         try:
             self.check()
         except LookupError as error:
-            self.log.warning("fwht: %s %s: %s; nothing is replaced (%s=1 silences this)", self.framework, version, error.args[0], self.switch)
+            self.log.warning(
+                "fwht: %s %s: %s; nothing is replaced (%s=1 silences this)",
+                self.framework, _version(self.framework), error.args[0], self.switch,
+            )  # fmt: skip
             return False
+        return True
+
+    def put(self, ours: Mapping[str, Callable[[Any], Any]]) -> None:
+        """Puts what `ours` makes of each original in its place."""
         for target, make in ours.items():
             owner, name = _owner(target)
-            original = vars(owner)[name]
+            original = getattr(owner, name)
             self._set(owner, name, original, make(original))
-        names = ", ".join(target.partition(":")[2] for target in ours)
+        self.tell(ours)
+
+    def tell(self, targets: Iterable[str]) -> None:
+        """The one line in the log."""
+        names = ", ".join(target.partition(":")[2] for target in targets)
+        version = _version(self.framework)
         self.log.info("fwht %s replaces in %s %s: %s (%s=1 switches it off)", _c.version, self.framework, version, names, self.switch)
-        return True
 
     def check(self) -> None:
         """LookupError, with the name, where a target is missing or takes other parameters."""
         for target, parameters in self.known.items():
             owner, name = _owner(target)
-            if name not in vars(owner):
+            if not hasattr(owner, name):
                 raise LookupError(f"{target} is missing")
             if parameters is not None:
                 there = list(inspect.signature(getattr(owner, name)).parameters)

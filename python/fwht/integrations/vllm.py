@@ -55,7 +55,7 @@ def register() -> None:
     it. Where one name of vLLM is missing or takes other parameters than those known here, one warning says which, and nothing is
     replaced. Else one line of the log says what was.
     """
-    if _replaced.wanted(_is_cuda):
+    if _replaced.wanted(_is_cuda) and _replaced.are_known():
         _replaced.put({
             f"{_OPS}:hadacore_transform": _hadacore_transform,
             f"{_TRANSFORM}:HadamardTransform.process_weights_after_loading": _process_weights_after_loading,
