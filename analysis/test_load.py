@@ -744,7 +744,9 @@ def test_programs_and_analysis_agree_on_every_folder(tmp_path):
     command = [program, "--variant", "cpu", "--problem", "f32/n16/r4"]
     subprocess.run([*command, "--output", str(base)], check=True, capture_output=True)
     edit_context(base, files=..., complete=False)  # a finished folder is held to its hashes
-    cases = list(damages(base))
+    # Left out: another machine or other sources, and what older folders had, which analysis still reads.
+    known = ("host.name", "sources_hash", "device.present", "seeds = 2", "runs = Ellipsis")
+    cases = [(name, change) for name, change in damages(base) if not name.startswith(known)]
     apart = []
 
     def why(**allowed):

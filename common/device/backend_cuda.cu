@@ -134,7 +134,7 @@ void require_reachable(std::string_view name, const void* pointer, int device) {
     throw BadRequest(std::string(name) + "=" + address + " is " + what + std::to_string(device));
   };
   if (attributes.type == cudaMemoryTypeDevice && attributes.device != device) {
-    refuse("memory of CUDA device " + std::to_string(attributes.device) + ", the transform runs on device ");
+    refuse("memory of CUDA device " + std::to_string(attributes.device) + ", the call is for device ");
   }
   if (attributes.type == cudaMemoryTypeUnregistered) {
     int reaches_all_memory = 0;

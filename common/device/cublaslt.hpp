@@ -36,9 +36,10 @@ class Matmul {
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  /// Enqueues only. The object owns a workspace: one launch must be ordered behind the other, as by one
-  /// stream.
-  void enqueue(const void* a, const void* b, void* d, Stream stream) const;
+  /// Bytes at a multiple of 256 that a launch works in; launches that may overlap have their own.
+  std::int64_t workspace_bytes() const;
+  /// Enqueues only.
+  void enqueue(const void* a, const void* b, void* d, void* workspace, Stream stream) const;
 
   /// Of the library, as it numbers itself: 130100.
   static std::int64_t version();

@@ -21,7 +21,10 @@ Matmul::Matmul(Dtype, std::int64_t, std::int64_t, std::int64_t, Right, float, Ro
   throw BadRequest(why_not());
 }
 Matmul::~Matmul() = default;
-void Matmul::enqueue(const void*, const void*, void*, Stream) const {}
+std::int64_t Matmul::workspace_bytes() const {
+  return 0;
+}
+void Matmul::enqueue(const void*, const void*, void*, void*, Stream) const {}
 std::int64_t Matmul::version() {
   return 0;
 }

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 
 #include "common/device/cublaslt.hpp"
-#include "common/device/cuda_check.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
@@ -63,7 +62,7 @@ void check(cublasStatus_t status, const char* what) {
     throw std::runtime_error(concat(what, " failed: status ", static_cast<int>(status)));
 }
 
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 
 cudaDataType_t type_of(Dtype dtype) {
   switch (dtype) {
@@ -91,7 +90,7 @@ struct Matmul::State {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
   float alpha = 1.0F;
 
   ~State() {
@@ -101,7 +100,6 @@ struct Matmul::State {
     if (a != nullptr) lib.cublasLtMatrixLayoutDestroy(a);
     if (product != nullptr) lib.cublasLtMatmulDescDestroy(product);
     if (handle != nullptr) lib.cublasLtDestroy(handle);
-    cudaFree(workspace);
   }
 };
 
@@ -132,8 +130,8 @@ Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Righ
   cublasLtMatmulPreference_t preference = nullptr;
   check(lib.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  lib.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
-                                           sizeof kWorkspace);
+  lib.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                           &kMostWorkspace, sizeof kMostWorkspace);
   lib.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                            &reductions, sizeof reductions);
   constexpr std::uint32_t kBytes = kAlignment;  // the library assumes 256 otherwise
@@ -149,16 +147,20 @@ Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Righ
   if (status != CUBLAS_STATUS_SUCCESS || found == 0)
     throw BadRequest(concat("cuBLASLt offers no kernel for m = ", m, ", n = ", n, ", k = ", k));
   s.algorithm = best.algo;
-  FWHT_CUDA(cudaMalloc(&s.workspace, kWorkspace));
+  s.workspace_bytes = best.workspaceSize;
 }
 
 Matmul::~Matmul() = default;
 
-void Matmul::enqueue(const void* a, const void* b, void* d, Stream stream) const {
+std::int64_t Matmul::workspace_bytes() const {
+  return static_cast<std::int64_t>(state_->workspace_bytes);
+}
+
+void Matmul::enqueue(const void* a, const void* b, void* d, void* workspace, Stream stream) const {
   const State& s = *state_;
   const float beta = 0.0F;
   check(library().cublasLtMatmul(s.handle, s.product, &s.alpha, b, s.b, a, s.a, &beta, d, s.d, d, s.d,
-                                 &s.algorithm, s.workspace, kWorkspace, stream),
+                                 &s.algorithm, workspace, s.workspace_bytes, stream),
         "cublasLtMatmul");
 }
 

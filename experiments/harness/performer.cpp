@@ -63,7 +63,7 @@ bool Performer::encodes(const Problem& problem) const {
 }
 
 Performer::CodedResult Performer::encode(const Problem& problem, const std::vector<std::byte>& input,
-                                   float tensor_scale, Workspace& workspace) const {
+                                         float tensor_scale, Workspace& workspace) const {
   const auto plan = fwht::plan(*variant_, problem, *device_);
   Slices& slices = workspace.get(describe(*variant_, problem).buffers);
   slices.fill(input);

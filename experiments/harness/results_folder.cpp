@@ -7,14 +7,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include "common/contract/encoding.hpp"
+#include "common/contract/operator.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text_file.hpp"
 #include "experiments/harness/interrupt.hpp"
@@ -143,7 +148,7 @@ void refuse_other_origin(const Json& context, const Provenance& provenance, cons
   }
 }
 
-// What a program that goes on in a folder reads of its context.json; all else is kept as it is.
+// What a program that goes on in a folder, or analysis/load.py, reads of its context.json.
 struct ContextEntry {
   const char* place;
   bool (*is)(const Json&);
@@ -151,6 +156,23 @@ struct ContextEntry {
 };
 bool is_text(const Json& value) {
   return value.is_string();
+}
+bool is_name(const Json& value) {
+  return value.is_string() && !value.get_ref<const std::string&>().empty();
+}
+// 2026-11-21T09:00:00Z
+bool is_time(const Json& value) {
+  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  return std::equal(text.begin(), text.end(), kForm.begin(), kForm.end(),
+                    [](char c, char form) { return form == '0' ? '0' <= c && c <= '9' : c == form; });
+}
+bool is_count(const Json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() >= 1;
+}
+bool is_anything(const Json&) {
+  return true;
 }
 bool is_truth(const Json& value) {
   return value.is_boolean();
@@ -173,7 +195,18 @@ bool is_file(const Json& value) {
   return value.is_object() && value.contains("rows") && value["rows"].is_number_unsigned() &&
          value.contains("sha256") && value["sha256"].is_string();
 }
-constexpr ContextEntry kEntries[] = {{"/sources_hash", is_text, "a text"},
+constexpr ContextEntry kEntries[] = {{"/command", is_text, "a text"},
+                                     {"/argv", is_list<is_text>, "a list of texts"},
+                                     {"/utc_start", is_time, "a time like 2026-11-21T09:00:00Z"},
+                                     {"/commit", is_name, "a text"},
+                                     {"/version", is_text, "a text"},
+                                     {"/build_type", is_text, "a text"},
+                                     {"/cxx", is_text, "a text"},
+                                     {"/cxx_flags", is_text, "a text"},
+                                     {"/cuda", is_text, "a text"},
+                                     {"/cuda_flags", is_text, "a text"},
+                                     {"/grid", is_anything, "there"},
+                                     {"/sources_hash", is_name, "a text"},
                                      {"/dirty", is_truth, "true or false"},
                                      {"/complete", is_truth, "true or false"},
                                      {"/device", is_object, "an object"},
@@ -181,6 +214,8 @@ constexpr ContextEntry kEntries[] = {{"/sources_hash", is_text, "a text"},
                                      {"/device/name", is_text, "a text"},
                                      {"/host", is_object, "an object"},
                                      {"/host/name", is_text, "a text"},
+                                     {"/host/threads", is_count, "a number from 1 on"},
+                                     {"/host/memory_bytes", is_count, "a number from 1 on"},
                                      {"/seeds", is_list<is_seed>, "a list of seeds"},
                                      {"/variants", is_list<is_text>, "a list of names"},
                                      {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
@@ -220,7 +255,7 @@ Json read_context(const fs::path& path) {
   if (!context.is_object())
     throw BadRequest(fmt::format("{}: {} is no JSON object", path.string(), kContext));
   const Json version = context.value("format_version", Json());
-  if (version != kResultsFormat) {
+  if (!version.is_number_integer() || version != kResultsFormat) {
     throw BadRequest(fmt::format("{} has format_version {}, this program writes {}", path.string(),
                                  version.dump(-1, ' ', true, Json::error_handler_t::replace),
                                  kResultsFormat));
@@ -229,8 +264,61 @@ Json read_context(const fs::path& path) {
   return context;
 }
 
+// Empty where the columns of a row of results.csv agree as the sweep writes them, else why not.
+// analysis/load.py holds folders to the same.
+std::string why_contradictory(const CsvRow& row) {
+  const auto number = [&](const char* name) {
+    const std::string& text = row.at(name);
+    double value = std::numeric_limits<double>::quiet_NaN();
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  };
+  const double n = number("n");
+  try {
+    if (static_cast<double>(parse_operator(row.at("operator")).n()) != n)
+      return fmt::format("operator {} is not one of n={}", row.at("operator"), row.at("n"));
+    if (!row.at("encoding").empty()) parse_encoding(row.at("encoding"));
+  } catch (const BadRequest& error) {
+    return error.what();
+  }
+  if (number("elements") != n * number("rows")) return "elements is not n * rows";
+  if (number("row_stride") < n) return "row_stride is below n";
+  if (number("useful_bytes") != number("bytes_read") + number("bytes_written"))
+    return "useful_bytes is not bytes_read + bytes_written";
+  const double width = static_cast<double>(bytes_of(parse_dtype(row.at("dtype"))));
+  if (number("bytes_read") < number("elements") * width) return "bytes_read is below elements * bytes";
+  if (row.at("status") != "ok") return row.at("time_us").empty() ? "" : "there is a time of a wrong result";
+  const double time = number("time_us");
+  if (!(number("time_min_us") <= time && time <= number("time_max_us")))
+    return "time_us is outside time_min_us to time_max_us";
+  if (!(std::abs(number("fraction_of_limit") * time / number("limit_us") - 1) <= 0.01))
+    return "fraction_of_limit is not limit_us / time_us";
+  if (row.at("rel_l2").empty()) return "rel_l2 is empty";
+  if (row.at("encoding").empty() && !(number("predicted_rel_l2") > 0))
+    return "predicted_rel_l2 is not positive";
+  return "";
+}
+
+// Infinite numbers belong to wrong results alone.
+std::string why_infinite(const CsvRow& row, const Table& table) {
+  const auto status = row.find("status");
+  if (status != row.end() && status->second != "ok") return "";
+  for (const Column& column : table.columns) {
+    const std::string& text = row.at(column.name);
+    if (column.type == Column::Type::number && (text == "inf" || text == "-inf"))
+      return fmt::format("{} is infinite", column.name);
+  }
+  return "";
+}
+
 std::vector<CsvRow> read_table(const fs::path& path, const Table& table) {
   std::vector<CsvRow> rows = read_csv(path / table.name, table.columns);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string why = why_infinite(rows[i], table);
+    if (why.empty() && table.name == "results.csv") why = why_contradictory(rows[i]);
+    if (!why.empty())
+      throw BadRequest(fmt::format("{}, line {}: {}", (path / table.name).string(), i + 2, why));
+  }
   if (table.may_repeat) return rows;
   std::set<std::vector<std::string>> seen;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "experiments/harness/results_folder.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -31,6 +32,7 @@ class ResultsFolderTest : public testing::Test {
     provenance = gather_provenance(3, argv, h200_description());
     provenance.build.sources_hash = "0123456789abcdef";
     provenance.build.dirty = false;
+    provenance.device.host_memory_bytes = std::int64_t{1} << 30;
   }
 
   Json context() const { return Json::parse(std::ifstream(path / "context.json")); }
@@ -250,15 +252,28 @@ TEST_F(ResultsFolderTest, RefusesAContextOfAnotherShape) {
   EXPECT_EQ(refused_with("/variants", {1, 2}), "/variants in context.json is not a list of names");
   EXPECT_EQ(refused_with("/seeds", {-1}), "/seeds in context.json is not a list of seeds");
   EXPECT_EQ(refused_with("/dirty", "no"), "/dirty in context.json is not true or false");
+  EXPECT_EQ(refused_with("/complete", 1), "/complete in context.json is not true or false");
+  EXPECT_EQ(refused_with("/utc_start", nullptr),
+            "/utc_start in context.json is not a time like 2026-11-21T09:00:00Z");
+  EXPECT_EQ(refused_with("/host/threads", 2.0), "/host/threads in context.json is not a number from 1 on");
+  EXPECT_EQ(refused_with("/host/memory_bytes", true),
+            "/host/memory_bytes in context.json is not a number from 1 on");
+  EXPECT_EQ(refused_with("/commit", ""), "/commit in context.json is not a text");
+  EXPECT_EQ(refused_with("/argv", "fwht_sweep"), "/argv in context.json is not a list of texts");
+  for (const Json& version : {Json(1.0), Json(true), Json("1"), Json(2)})
+    EXPECT_NE(refused_with("/format_version", version), "accepted");
   EXPECT_EQ(refused_with("/device/present", nullptr), "/device/present in context.json is not true or false");
   EXPECT_EQ(refused_with("/runs", {{{"program", 1}}}),
             "/runs in context.json is not a list of runs with program and complete");
   EXPECT_EQ(refused_with("/files", {{"limits.csv", 3}}),
             "/files in context.json is not an object of rows and sha256");
-  Json lacking = good;
-  lacking.erase("runs");
-  std::ofstream(path / "context.json") << lacking;
-  EXPECT_EQ(refusal(provenance), path.string() + ": context.json lacks /runs");
+  for (const char* key :
+       {"complete", "runs", "dirty", "utc_start", "argv", "commit", "seeds", "variants", "grid"}) {
+    Json lacking = good;
+    lacking.erase(key);
+    std::ofstream(path / "context.json") << lacking;
+    EXPECT_EQ(refusal(provenance), fmt::format("{}: context.json lacks /{}", path.string(), key));
+  }
   std::ofstream(path / "context.json") << std::string(100000, '[');
   EXPECT_EQ(refusal(provenance), path.string() + ": context.json is nested deeper than 32 levels");
   std::ofstream(path / "context.json") << R"({"format_version": ")" << std::string(100, '\xff') << "\"}";
@@ -275,6 +290,64 @@ TEST_F(ResultsFolderTest, RefusesATableOfAnotherShape) {
   std::ofstream(path / "tests.csv") << "name,label,status,seconds\na,host,passed,1\na,host,passed,1\n";
   fs::remove(path / "results.csv");
   EXPECT_EQ(refusal(provenance), (path / "tests.csv").string() + ", line 3 repeats an earlier measurement");
+}
+
+// As analysis/load.py does.
+TEST_F(ResultsFolderTest, RefusesRowsThatContradictThemselves) {
+  { ResultsFolder::create(path, provenance, sweep); }
+  const std::map<std::string, std::string> good = {{"variant", "cpu"},
+                                                   {"memory", "host"},
+                                                   {"operator", "2x8"},
+                                                   {"dtype", "f16"},
+                                                   {"n", "16"},
+                                                   {"rows", "2"},
+                                                   {"elements", "32"},
+                                                   {"placement", "in"},
+                                                   {"row_stride", "16"},
+                                                   {"mode", "host"},
+                                                   {"status", "ok"},
+                                                   {"time_us", "2"},
+                                                   {"time_min_us", "1"},
+                                                   {"time_max_us", "3"},
+                                                   {"launches", "1"},
+                                                   {"replays", "7"},
+                                                   {"limit_us", "1"},
+                                                   {"limit_kernel", "x"},
+                                                   {"bytes_read", "64"},
+                                                   {"bytes_written", "64"},
+                                                   {"useful_bytes", "128"},
+                                                   {"fraction_of_limit", "0.5"},
+                                                   {"bytes_per_second", "1"},
+                                                   {"rel_l2", "0"},
+                                                   {"predicted_rel_l2", "1"}};
+  const auto refused_with = [&](const std::map<std::string, std::string>& changes) {
+    std::string header, line;
+    for (const Column& column : table_schema("results.csv").columns) {
+      const auto changed = changes.find(column.name), found = good.find(column.name);
+      header += (header.empty() ? "" : ",") + column.name;
+      line += (line.empty() ? "" : ",") + (changed != changes.end() ? changed->second
+                                           : found != good.end()    ? found->second
+                                                                    : "");
+    }
+    std::ofstream(path / "results.csv") << header << "\n" << line << "\n";
+    const std::string why = refusal(provenance), place = (path / "results.csv").string() + ", line 2: ";
+    return why.starts_with(place) ? why.substr(place.size()) : why;
+  };
+  EXPECT_EQ(refused_with({}), "accepted");
+  EXPECT_EQ(refused_with({{"operator", "28x512"}}), "operator 28x512 is not one of n=16");
+  EXPECT_NE(refused_with({{"operator", "nosuch"}}), "accepted");
+  EXPECT_NE(refused_with({{"encoding", "nosuch"}}), "accepted");
+  EXPECT_EQ(refused_with({{"elements", "33"}}), "elements is not n * rows");
+  EXPECT_EQ(refused_with({{"row_stride", "8"}}), "row_stride is below n");
+  EXPECT_EQ(refused_with({{"bytes_written", "0"}}), "useful_bytes is not bytes_read + bytes_written");
+  EXPECT_EQ(refused_with({{"bytes_read", "0"}, {"useful_bytes", "64"}}),
+            "bytes_read is below elements * bytes");
+  EXPECT_EQ(refused_with({{"time_max_us", "inf"}}), "time_max_us is infinite");
+  EXPECT_EQ(refused_with({{"time_min_us", "2.5"}}), "time_us is outside time_min_us to time_max_us");
+  EXPECT_EQ(refused_with({{"fraction_of_limit", "0.6"}}), "fraction_of_limit is not limit_us / time_us");
+  EXPECT_EQ(refused_with({{"rel_l2", ""}}), "rel_l2 is empty");
+  EXPECT_EQ(refused_with({{"predicted_rel_l2", "0"}}), "predicted_rel_l2 is not positive");
+  EXPECT_EQ(refused_with({{"status", "failed"}}), "there is a time of a wrong result");
 }
 
 TEST(CommandToResume, PutsTheFolderInPlaceOfTheOld) {

@@ -151,9 +151,11 @@ Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const Linea
   subject.buffers = {variant.memory, Placement::out_of_place, x_at + x_bytes, problem.bytes_written()};
   subject.traffic = {problem.bytes_read(), problem.bytes_written()};
   subject.sign_mask = harness::sign_mask(problem.dtype);
-  subject.launch = [plan, x_at](const void* in, void* out, Stream stream) {
+  const auto workspace =
+      std::make_shared<Buffer>(variant.memory, static_cast<std::size_t>(plan->workspace_bytes()));
+  subject.launch = [plan, x_at, workspace](const void* in, void* out, Stream stream) {
     const auto* block = static_cast<const std::byte*>(in);
-    plan->execute({block + x_at, block, out}, stream);
+    plan->execute({block + x_at, block, out, workspace->data(), plan->workspace_bytes()}, stream);
   };
   auto block = std::make_shared<std::vector<std::byte>>();  // made when first asked for
   const auto fill = [=, &data](Slices& slices) {
@@ -167,9 +169,9 @@ Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const Linea
     slices.fill(*block);
   };
   subject.fill = fill;
-  subject.check = [=, &data](Slices& slices) {
+  subject.check = [=, launch = subject.launch, &data](Slices& slices) {
     fill(slices);
-    plan->execute({static_cast<const std::byte*>(slices.in(0)) + x_at, slices.in(0), slices.out(0)});
+    launch(slices.in(0), slices.out(0), nullptr);
     synchronize(variant.memory);
     std::vector<std::byte> y(static_cast<std::size_t>(problem.bytes_written()));
     slices.output().download(y.data(), y.size());

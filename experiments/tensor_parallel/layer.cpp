@@ -111,11 +111,14 @@ void RankLayer::build_pieces() {
     pieces_.push_back({name, std::move(enqueue)});
   };
 
+  // Of the products, which follow each other.
+  const std::int64_t most = std::max(up_->workspace_bytes(), down_->workspace_bytes());
+  Buffer* workspace = &scratch((most + 1) / 2);
   // h of this rank: m x shard.
   Buffer* hidden = &scratch(m * shard * (problem_.shape.gated ? 2 : 1));
-  add("gemm_up", [this, hidden](int layer, Stream stream) {
+  add("gemm_up", [this, hidden, workspace, most](int layer, Stream stream) {
     const auto* packed = static_cast<const std::byte*>(weights_->up.data()) + layer * weights_->up_stride;
-    up_->execute({tokens_.data(), packed, hidden->data()}, stream);
+    up_->execute({tokens_.data(), packed, hidden->data(), workspace->data(), most}, stream);
   });
   if (problem_.shape.gated) {
     Buffer* activated = &scratch(m * shard);
@@ -181,9 +184,9 @@ void RankLayer::build_pieces() {
     hidden = rotated;
   }
 
-  add("gemm_down", [this, hidden](int layer, Stream stream) {
+  add("gemm_down", [this, hidden, workspace, most](int layer, Stream stream) {
     const auto* packed = static_cast<const std::byte*>(weights_->down.data()) + layer * weights_->down_stride;
-    down_->execute({hidden->data(), packed, output_.data()}, stream);
+    down_->execute({hidden->data(), packed, output_.data(), workspace->data(), most}, stream);
   });
   if (problem_.ranks > 1) {
     add("all_reduce", [this, m](int, Stream stream) {

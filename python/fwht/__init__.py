@@ -35,7 +35,7 @@ __all__ = [
 hadamard_quantize = quantize.hadamard_quantize  # the module stays `fwht.quantize`
 __version__: str = _c.version
 
-_SUBMODULES = ("compat", "distributed", "evaluate", "nn", "torch")  # those that import PyTorch
+_SUBMODULES = ("compat", "distributed", "evaluate", "integrations", "nn", "torch")  # those that import PyTorch
 
 _torch_transform: Any = None
 _torch_functional: Any = None

@@ -153,7 +153,8 @@ def _load(path: str) -> ctypes.CDLL:
         ("linear_plan_create", i32, [ctypes.POINTER(LinearProblem), text, i32, ctypes.POINTER(address)]),
         ("linear_plan_info_json", text, [address]),
         ("linear_plan_pack", i32, [address, ctypes.POINTER(GptqWeights), address, ctypes.c_int64]),
-        ("linear_plan_execute", i32, [address, address, address, address, address]),
+        ("linear_plan_workspace_bytes", ctypes.c_int64, [address]),
+        ("linear_plan_execute", i32, [address, address, address, address, address, ctypes.c_int64, address]),
         ("linear_plan_destroy", None, [address]),
         ("gptq_sort_rows", i32, [ctypes.POINTER(LinearProblem), ctypes.POINTER(GptqWeights), address, address]),
     ):

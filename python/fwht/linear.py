@@ -20,9 +20,10 @@ import threading
 from typing import Any, NamedTuple
 
 from . import _c, _tensors, array
+from ._gptq_files import GptqTensors, layers, load, save
 from ._plan import Variant, _device_number, _dtype_code, listed
 
-__all__ = ["Packed", "forward", "pack", "supports", "variants"]
+__all__ = ["GptqTensors", "Packed", "forward", "layers", "load", "pack", "save", "supports", "variants"]
 
 WHOLE = -1  # as group: all rows
 # The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.
@@ -263,36 +264,29 @@ class _Plan:
             _c.library.fwht_linear_plan_destroy(self.handle)
 
 
-# A plan that owns memory serves one stream and may have been captured in a CUDA graph: it stays until `clear_plans`.
-_plans, _owning = _c.Cache(1024), _c.Cache(sys.maxsize)
+# Plans own no memory that launches use: any stream, thread and graph shares them, and a full cache is emptied. So the number of
+# kept plans has a bound, whatever numbers of tokens come.
+_plans, _calls = _c.Cache(256), _c.Cache(256)
 _making = threading.Lock()
+_execute = _c.library.fwht_linear_plan_execute
 
 
 def clear_plans() -> int:
-    """Destroys the plans of linear layers and returns how many there were. Only when none of their launches is pending and no
-    CUDA graph captured from them will be replayed."""
+    """Destroys the plans of linear layers that are kept, and returns how many there were. Captured graphs work on."""
     with _making:
-        count = len(_plans.values()) + len(_owning.values())
+        count = len(_plans.values())
         _plans.clear()
-        _owning.clear()
+        _calls.clear()
     return count
 
 
-def _plan_for(asked: tuple, variant: str, device: int, stream: int | None) -> _Plan:
+def _plan_for(asked: tuple, variant: str, device: int) -> _Plan:
     """asked: m, k, n, group, zero_points, dtype, rotation, act_order."""
     key = (asked, variant, device)
-
-    def known() -> _Plan | None:
-        return _plans.get(key) or _owning.get((key, stream))
-
-    if (plan := known()) is None:
+    if (plan := _plans.get(key)) is None:
         with _making:
-            if (plan := known()) is None:
-                plan = _Plan(_problem(*asked), variant, device)
-                if plan.info["one_stream_at_a_time"]:
-                    _owning.put((key, stream), plan)
-                else:
-                    _plans.put(key, plan)
+            if (plan := _plans.get(key)) is None:
+                plan = _plans.put(key, _Plan(_problem(*asked), variant, device))
     return plan
 
 
@@ -305,20 +299,36 @@ def _most_tokens(asked: tuple, variant: str, device: int) -> int:
     return m
 
 
-def run(
-    x: int, y: int, m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool, variant: str,
-    weights: int, weights_bytes: int, device: int, stream: int | None,
-) -> None:  # fmt: skip
-    """m contiguous tokens at the address x, in slices of what the variant does in one launch."""
-    asked = (min(m, 1), k, n, group, zero_points, dtype, rotation, act_order)
-    most = _most_tokens(asked, variant, device)
-    for first in range(0, m, most):
-        count = min(most, m - first)
-        plan = _plan_for((count, *asked[1:]), variant, device, stream)
-        if weights_bytes != plan.info["packed_bytes"]:
-            raise ValueError(f"fwht: the packed weights have {weights_bytes} bytes; {variant} reads {plan.info['packed_bytes']} of k={k}, n={n}")
-        if status := _c.library.fwht_linear_plan_execute(plan.handle, x + 2 * first * k, weights, y + 2 * first * n, stream):
-            _c.fail(status, device)
+class _Call:
+    """m contiguous tokens in slices of what the variant does in one launch; the slices follow each other in one workspace."""
+
+    __slots__ = ("device", "packed_bytes", "slices", "text", "workspace_bytes")
+
+    def __init__(self, m: int, asked: tuple, variant: str, device: int):
+        k, n = asked[:2]
+        most = _most_tokens((min(m, 1), *asked), variant, device)
+        plans = [(first, _plan_for((min(most, m - first), *asked), variant, device)) for first in range(0, m, most)]
+        self.slices = [(2 * first * k, 2 * first * n, plan.handle, plan) for first, plan in plans]
+        self.workspace_bytes = max((plan.info["workspace_bytes"] for _, plan in plans), default=0)
+        self.packed_bytes = plans[0][1].info["packed_bytes"] if plans else None
+        self.device, self.text = device, f"{variant} reads {self.packed_bytes} of k={k}, n={n}"
+
+    def run(self, x: int, y: int, weights: int, weights_bytes: int, workspace: int | None, stream: int | None) -> None:
+        """All arguments are addresses but the number of bytes."""
+        if weights_bytes != self.packed_bytes and self.slices:
+            raise ValueError(f"fwht: the packed weights have {weights_bytes} bytes; {self.text}")
+        for x_at, y_at, plan, _ in self.slices:
+            if status := _execute(plan, x + x_at, weights, y + y_at, workspace, self.workspace_bytes, stream):
+                _c.fail(status, self.device)
+
+
+def call_for(
+    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool, variant: str, device: int
+) -> _Call:
+    key = (m, k, n, group, zero_points, dtype, rotation, act_order, variant, device)
+    if (call := _calls.get(key)) is None:
+        call = _calls.put(key, _Call(m, key[1:8], variant, device))
+    return call
 
 
 def forward(x: Any, weights: Packed) -> Any:
@@ -353,9 +363,9 @@ def forward(x: Any, weights: Packed) -> Any:
     source = array.aligned_bytes(x.nbytes).view(x.dtype).reshape(x.shape)  # the library reads from multiples of 16 bytes
     source[...] = x
     y = array.aligned_bytes(x.nbytes // weights.k * weights.n).view(x.dtype).reshape((*x.shape[:-1], weights.n))
-    run(source.ctypes.data, y.ctypes.data, x.size // weights.k, weights.k, weights.n, weights.group, weights.zero_points,
-        weights.dtype, weights.rotation, weights.act_order, weights.variant, packed.ctypes.data, packed.nbytes,
-        _c.HOST, None)  # fmt: skip
+    call = call_for(x.size // weights.k, *weights[:8], _c.HOST)
+    workspace = array.aligned_bytes(call.workspace_bytes)
+    call.run(source.ctypes.data, y.ctypes.data, packed.ctypes.data, packed.nbytes, workspace.ctypes.data, None)
     return y
 
 

@@ -232,17 +232,22 @@ FWHT_API fwht_status fwht_linear_supports(const fwht_linear_problem* problem, co
 FWHT_API fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const char* variant,
                                              int32_t device, fwht_linear_plan** plan);
 /* What was decided, as one JSON object: variant, problem (its text form), device, alignment (of every pointer),
- * packed_bytes, promises (deterministic, batch_invariant, row_isolation), one_stream_at_a_time (executions must be
- * ordered behind each other), settings. Valid as long as the plan. */
+ * packed_bytes, workspace_bytes, promises (deterministic, batch_invariant, row_isolation), settings. Valid as long as
+ * the plan. */
 FWHT_API const char* fwht_linear_plan_info_json(const fwht_linear_plan* plan);
 /* The weights as the plan reads them, into host memory of exactly `packed_bytes`; copy it to the device. Nothing is
  * written unless the status is FWHT_OK. */
 FWHT_API fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_weights* weights,
                                            void* packed, int64_t packed_bytes);
-/* x[m][k] and y[m][n], contiguous, and the packed weights, in the memory of the plan's device. Only enqueues. */
+/* What an execution works in beside x, the weights and y; 0 for none, and for a plan that is NULL. */
+FWHT_API int64_t fwht_linear_plan_workspace_bytes(const fwht_linear_plan* plan);
+/* x[m][k] and y[m][n], contiguous, the packed weights and a workspace of at least that many bytes, in the memory of the
+ * plan's device. Only enqueues, allocates nothing: one plan serves every stream and thread at once and any graph.
+ * Executions that may run at the same time have a workspace each; what is in it before and after means nothing. */
 FWHT_API fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed,
-                                              void* y, void* stream);
-/* As fwht_plan_destroy. */
+                                              void* y, void* workspace, int64_t workspace_bytes,
+                                              void* stream);
+/* NULL is allowed. Graphs captured from the plan may be launched afterwards. */
 FWHT_API void fwht_linear_plan_destroy(fwht_linear_plan* plan);
 
 /* For kernels that want rows in the order of their groups: the [k / 8][n] words with their rows sorted, and the order

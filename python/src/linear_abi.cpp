@@ -1,11 +1,13 @@
 // The C ABI of linear layers with 4-bit weights.
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/contract/linear/variant.hpp"
 #include "common/contract/linear/weights.hpp"
+#include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
@@ -78,10 +80,10 @@ std::string describe(const fwht_linear_plan& plan) {
   return identity(plan)
       .add("alignment", static_cast<std::int64_t>(LinearPlan::kAlignment))
       .add("packed_bytes", plan.plan->packed_bytes())
+      .add("workspace_bytes", plan.plan->workspace_bytes())
       .add("deterministic", promises.deterministic)
       .add("batch_invariant", promises.batch_invariant)
       .add("row_isolation", promises.row_isolation)
-      .add("one_stream_at_a_time", plan.plan->one_stream_at_a_time())
       .add_raw("settings", settings_json(plan.plan->settings()))
       .text();
 }
@@ -110,7 +112,11 @@ fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const ch
   return guarded([&] {
     give_plan(
         plan, variant, device, [&] { return read_linear_problem(problem); },
-        [](const auto& asked, const auto& place) { return make_plan(asked, place); },
+        [](const auto& asked, const auto& place) {
+          const std::optional<fwht::CaptureAllowed> allowed =
+              place.device >= 0 ? std::make_optional<fwht::CaptureAllowed>() : std::nullopt;
+          return make_plan(asked, place);
+        },
         [](const fwht_linear_plan& made) { return describe(made); });
   });
 }
@@ -133,9 +139,19 @@ fwht_status fwht_linear_plan_pack(const fwht_linear_plan* plan, const fwht_gptq_
   });
 }
 
+int64_t fwht_linear_plan_workspace_bytes(const fwht_linear_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan->workspace_bytes();
+}
+
 fwht_status fwht_linear_plan_execute(const fwht_linear_plan* plan, const void* x, const void* packed, void* y,
-                                     void* stream) {
-  return guarded([&] { execute(plan, {x, packed, y}, stream); });
+                                     void* workspace, int64_t workspace_bytes, void* stream) {
+  return guarded([&] {
+    if (workspace != nullptr && required(plan).place.device >= 0) {
+      const fwht::CaptureAllowed allowed;
+      fwht::require_reachable("workspace", workspace, plan->place.device);
+    }
+    execute(plan, {x, packed, y, workspace, workspace_bytes}, stream);
+  });
 }
 
 void fwht_linear_plan_destroy(fwht_linear_plan* plan) {

@@ -367,8 +367,14 @@ void a_layer() {
   const bool ready =
       judged(fwht_linear_plan_pack(plan, &weights, packed.data(), below(10) == 0 ? one_of(kSizes) : bytes));
   const auto before = x.copy();
-  if (ready) done += judged(fwht_linear_plan_execute(plan, x.data(), packed.data(), y.data(), nullptr));
-  judged(fwht_linear_plan_execute(plan, nullptr, packed.data(), y.data(), nullptr));
+  const std::int64_t needed = fwht_linear_plan_workspace_bytes(plan);
+  const Guarded workspace(count(needed, 1));
+  const auto execute = [&](const void* from) {
+    return judged(fwht_linear_plan_execute(plan, from, packed.data(), y.data(), workspace.data(),
+                                           below(10) == 0 ? one_of(kSizes) % (needed + 1) : needed, nullptr));
+  };
+  if (ready) done += execute(x.data());
+  execute(nullptr);
   EXPECT_EQ(x.copy(), before);
   fwht_linear_plan_destroy(plan);
 }

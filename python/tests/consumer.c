@@ -231,7 +231,8 @@ static void linear_layers(void) {
   uint32_t qweight[4 * 8], qzeros[1] = {0}, sorted[4 * 8];
   uint16_t scales[8];
   _Alignas(16) uint16_t x[32], y[8];
-  _Alignas(16) unsigned char packed[1024];
+  _Alignas(16) unsigned char packed[1024], workspace[1024];
+  const int64_t room = (int64_t)sizeof workspace;
   int32_t g_idx[32], order[32];
   fwht_linear_plan* plan = NULL;
   fwht_variant variant = {sizeof variant, NULL, NULL, 0};
@@ -262,9 +263,20 @@ static void linear_layers(void) {
              strstr(fwht_last_error(), "packed_bytes=7"),
          "linear: room for the packed weights");
   expect(fwht_linear_plan_pack(plan, &weights, packed, 768) == FWHT_OK, "linear: pack");
-  expect(fwht_linear_plan_execute(plan, x, packed, y, NULL) == FWHT_OK && y[0] == 0x5800 && y[7] == 0x5800,
+  expect(fwht_linear_plan_workspace_bytes(plan) > 0 && fwht_linear_plan_workspace_bytes(plan) <= room &&
+             fwht_linear_plan_workspace_bytes(NULL) == 0,
+         "linear: size of the workspace");
+  y[0] = 7;
+  expect(fwht_linear_plan_execute(plan, x, packed, y, NULL, room, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "workspace is a null pointer; the plan needs"),
+         "linear: no workspace");
+  expect(fwht_linear_plan_execute(plan, x, packed, y, workspace, 3, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "workspace_bytes=3 must be at least") && y[0] == 7,
+         "linear: a small workspace");
+  expect(fwht_linear_plan_execute(plan, x, packed, y, workspace, room, NULL) == FWHT_OK && y[0] == 0x5800 &&
+             y[7] == 0x5800,
          "linear: 128");
-  expect(fwht_linear_plan_execute(plan, x + 1, packed, y, NULL) == FWHT_BAD_REQUEST,
+  expect(fwht_linear_plan_execute(plan, x + 1, packed, y, workspace, room, NULL) == FWHT_BAD_REQUEST,
          "linear: alignment of x");
   fwht_linear_plan_destroy(plan);
   fwht_linear_plan_destroy(NULL);

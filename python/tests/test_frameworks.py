@@ -68,6 +68,38 @@ PROGRAMS = {
         had, k = utils.get_hadK(768)
         close(utils.matmul_hadU_cuda(wide, had, k), utils.matmul_hadU(wide.detach().double()))
     """,
+    "vllm": """
+        from fwht.integrations import vllm as plugin
+        import vllm.platforms
+        plugin._replaced.check()
+        from fwht.integrations import _replace
+        _replace._c.build_info = lambda: {"cuda": "13.0"}
+        vllm.platforms.current_platform.__class__.is_cuda = lambda self: True
+        import vllm.v1.attention.ops.int4_per_token_head as int4
+        int4._hadacore_available = lambda: False
+        keys = torch.randn(5, 4, 96).bfloat16()
+        kept = []
+        int4._run_reshape_kernel = lambda kernel, *, key, value, key_cache, value_cache, k_scale_cache, v_scale_cache, slot_mapping, packing_factor: kept.append(key)
+        theirs = int4.reshape_and_cache_int4
+        plugin.register()
+        assert int4.reshape_and_cache_int4 is not theirs
+        for function in (theirs, int4.reshape_and_cache_int4):
+            function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
+        assert torch.equal(*kept)
+        seen(x)
+    """,
+    "sglang": """
+        from fwht.integrations import sglang as plugin, _replace
+        import sglang.srt.utils
+        import sglang.srt.plugins.hook_registry as registry
+        import sglang.kernels.ops.quantization.hadamard as kernels
+        _replace._c.build_info = lambda: {"cuda": "13.0"}
+        sglang.srt.utils.is_cuda = lambda: True
+        plugin.hadamard_transform = seen
+        plugin.register()
+        registry.HookRegistry.apply_hooks()
+        close(kernels.hadamard_transform(x, scale=256 ** -0.5), x.double() @ h(256))
+    """,
 }
 
 

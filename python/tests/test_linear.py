@@ -1,6 +1,8 @@
 """Linear layers with 4-bit weights: NumPy arrays on the host; PyTorch tensors on the CPU always, on CUDA where there is a
 device. One-hot inputs give every weight, rounded once; sums of small integers are exact."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,7 @@ def test_slices_give_the_same_bits(monkeypatch):
     x = np.random.default_rng(2).standard_normal((7, len(w))).astype(np.float16)
     whole = linear.forward(x, packed)
     asked = []
+    linear.clear_plans()
     monkeypatch.setattr(linear, "_most_tokens", lambda *_: 3)
     monkeypatch.setattr(linear, "_plan_for", lambda asked_, *rest, make=linear._plan_for: asked.append(asked_[0]) or make(asked_, *rest))
     assert np.array_equal(linear.forward(x, packed), whole) and asked == [3, 3, 1]
@@ -152,21 +155,49 @@ def test_variants_and_support():
     assert linear.clear_plans() >= 0 and linear.clear_plans() == 0
 
 
-def test_plans_that_own_nothing_are_dropped_and_shared_by_streams(monkeypatch):
+def test_kept_plans_do_not_grow_with_the_number_of_tokens(monkeypatch):
     given, w = layer()
     packed = linear.pack(*given)
-    monkeypatch.setattr(linear, "_plans", type(linear._plans)(4))
-    for m in range(1, 12):
-        linear.forward(np.zeros((m, len(w)), np.float16), packed)
-        assert len(linear._plans.values()) <= 4
     linear.clear_plans()
-    asked = (1, 256, 24, 64, "v1", "float16", 0, False)
-    plan = linear._plan_for(asked, "cpu", -1, None)
-    assert linear._plan_for(asked, "cpu", -1, 5) is plan and linear.clear_plans() == 1
-    plan.info["one_stream_at_a_time"] = True
-    monkeypatch.setattr(linear, "_Plan", lambda *_: type("P", (), {"info": plan.info})())
-    one, other = (linear._plan_for(asked, "cpu", -1, stream) for stream in (None, 5))
-    assert one is not other and linear._plan_for(asked, "cpu", -1, 5) is other and linear.clear_plans() == 2
+    monkeypatch.setattr(linear, "_plans", type(linear._plans)(4))
+    monkeypatch.setattr(linear, "_calls", type(linear._calls)(3))
+    x = np.random.default_rng(7).standard_normal((11, len(w))).astype(np.float16)
+    whole = linear.forward(x, packed)
+    for m in (*range(1, 12), 3):
+        assert np.array_equal(linear.forward(x[:m], packed), whole[:m])
+        assert len(linear._plans.values()) <= 4 and len(linear._calls.values()) <= 3
+
+
+def test_one_plan_serves_threads_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    given, w = layer(k=512, n=72, group=128)
+    packed = linear.pack(*given)
+    x = np.random.default_rng(8).standard_normal((16, 9, len(w))).astype(np.float16)
+    wanted = [linear.forward(each, packed) for each in x]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            assert all(map(np.array_equal, pool.map(lambda each: linear.forward(each, packed), x), wanted))
+
+
+def test_a_workspace_that_cannot_be_used():
+    """Through the C interface: one sentence, and y stays as it was."""
+    given, w = layer()
+    packed = linear.pack(*given)
+    x, y, memory = np.zeros((2, 256), np.float16), np.full((2, 24), 7, np.float16), np.zeros(1 << 16, np.uint8)
+    plan = linear._plan_for((2, *packed[:7]), "cpu", -1)
+    needed, free = plan.info["workspace_bytes"], memory.ctypes.data + -memory.ctypes.data % 16
+    addresses = [each.ctypes.data for each in (x, packed.weights, y)]
+    assert not any(address % 16 for address in addresses)
+    for workspace, count, words in (
+        (None, needed, f"workspace is a null pointer; the plan needs {needed} bytes"),
+        (free, needed - 1, f"workspace_bytes={needed - 1} must be at least {needed}"),
+        (free + 8, needed, "workspace is no multiple of 16 bytes"),
+        (addresses[2], needed, "the workspace overlaps x, the weights or y"),
+    ):
+        assert linear._execute(plan.handle, *addresses, workspace, count, None) == 1
+        assert words in linear._c.last_error() and (y == 7).all()
+    assert linear._execute(plan.handle, *addresses, free, needed, None) == 0 and (y == 0).all()
 
 
 def test_bad_input():
@@ -214,6 +245,77 @@ def test_bad_input():
         linear.forward(np.zeros(256, np.float16), given)
 
 
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def equal(one, other):
+    return (one is None) == (other is None) and (one is None or np.array_equal(np.asarray(one), np.asarray(other)))
+
+
+@pytest.mark.parametrize("shard_bytes", [None, 1, 9000])
+@pytest.mark.parametrize("zeros", ["v1", "v2"])
+def test_files(tmp_path, zeros, shard_bytes):
+    """What was saved is loaded, from the folder and from its file, and multiplies alike."""
+    pytest.importorskip("safetensors")
+    given = {}
+    for i, options in enumerate(({}, {"act": True}, {"zeros": "symmetric"}, {"group": 64, "n": 72})):
+        form = {"zeros": zeros, **options}
+        made, _ = layer(**form, seed=i)
+        parts = made if torch is None else tensors(made)
+        given[f"model.layers.{i}.proj"] = linear.GptqTensors(*parts, parts[2][0] if i == 1 else None, form["zeros"])
+    linear.save(tmp_path, given, shard_bytes=shard_bytes)
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert len(files) == {None: 2, 1: 6, 9000: 5}[shard_bytes], files
+    source = tmp_path / ("model.safetensors" if shard_bytes is None else "model.safetensors.index.json")
+    assert sorted(linear.layers(tmp_path)) == sorted(linear.layers(source)) == sorted(given)
+    x = np.random.default_rng(3).standard_normal((3, 256)).astype(np.float16)
+    x = x if torch is None else torch.from_numpy(x)
+    for name, made in given.items():
+        loaded = linear.load(source, name)
+        assert loaded.zero_points == zeros and equal(loaded.qweight, made.qweight) and equal(loaded.scales, made.scales)
+        assert equal(loaded.bias, made.bias) and (made.g_idx is None or equal(loaded.g_idx, made.g_idx))
+        packed = [linear.pack(*each[:4], zero_points=each.zero_points) for each in (loaded, made)]
+        assert equal(*(linear.forward(x, each) for each in packed))
+
+
+def test_files_that_cannot_be_used(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    made, _ = layer()
+    tensors_of = linear.GptqTensors(*(made if torch is None else tensors(made)))
+    folder = tmp_path / "model"
+
+    def refused(kind, words, call, *args, **options):
+        with pytest.raises(kind) as caught:
+            call(*args, **options)
+        assert words in str(caught.value) and str(caught.value).startswith("fwht: "), caught.value
+
+    refused(ValueError, "there are no layers to save", linear.save, folder, {})
+    refused(ValueError, "shard_bytes=0 must be at least 1", linear.save, folder, {"a": tensors_of}, shard_bytes=0)
+    mixed = {"a": tensors_of, "b": tensors_of._replace(zero_points="v2")}
+    refused(ValueError, "zero points are stored as v1, v2", linear.save, folder, mixed)
+    assert not folder.exists()
+    refused(FileNotFoundError, "there is no", linear.load, folder, "a")
+    linear.save(folder, {"a": tensors_of, "b": tensors_of}, shard_bytes=1)
+    refused(ValueError, "has no layer 'c'; it has a, b", linear.load, folder, "c")
+    (folder / "model-00001-of-00002.safetensors").unlink()
+    assert equal(linear.load(folder, "b").qweight, tensors_of.qweight)
+    refused(FileNotFoundError, "model-00001-of-00002.safetensors, which", linear.load, folder, "a")
+    for text, words in (
+        ('{"bits": 3}', "bits=3; 4 are supported"), ('{"checkpoint_format": "marlin"}', "checkpoint_format='marlin' must be one of"),
+        ("[]", "holds no JSON object"), ("{", "is no JSON"),
+    ):  # fmt: skip
+        (folder / "quantize_config.json").write_text(text)
+        refused(ValueError, words, linear.load, folder, "b")
+    (folder / "quantize_config.json").unlink()
+    (folder / "config.json").write_text('{"quantization_config": {"bits": 4, "checkpoint_format": "gptq_v2"}}')
+    assert linear.load(folder, "b").zero_points == "v2"
+    (folder / "model.safetensors.index.json").write_text("{}")
+    refused(ValueError, "has no weight_map", linear.layers, folder)
+    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+    for call, *args in ((linear.layers, folder), (linear.save, folder, {"a": tensors_of})):
+        refused(ImportError, "need the package safetensors", call, *args)
+
+
 # --- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +335,23 @@ def test_torch_graphs(device, act):
         torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", 0, module._packed.variant, act),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
+
+
+@devices
+def test_torch_dynamic_shapes_compile_once(device):
+    given, w = layer()
+    packed, graphs = linear.pack(*tensors(given), device=device), []
+
+    def count(graph, _):
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: linear.forward(x, packed), fullgraph=True, dynamic=True, backend=count)
+    for m in (3, 2, 9, 40):
+        x = torch.randn(m, 256, generator=torch.Generator().manual_seed(m)).half().to(device)
+        assert torch.equal(compiled(x), linear.forward(x, packed))
+    assert len(graphs) == 1 and sum("gptq_linear" in name for name in graphs[0]) == 1
 
 
 @devices
@@ -316,12 +435,65 @@ class TestCuda:
             with pytest.raises(ValueError, match="x is on cuda:0, the weights are on cuda:1"):
                 linear.forward(x.to("cuda:0"), second)
 
-    def test_memory_that_is_not_there(self):
-        """What fails underneath comes with the call, its place and the bytes: 2 TiB for rotated tokens."""
-        problem = linear._problem(1024, 1 << 30, 8, 128, "v1", "float16", 8192)
-        with pytest.raises(RuntimeError, match=r"fwht: cudaMalloc.* failed: cudaErrorMemoryAllocation .* with 2199023\d+ bytes"):
-            linear._Plan(problem, "rotated_w4a16", 0)
-        torch.zeros(8, device="cuda").add_(1).cpu()  # the device works on
+    @pytest.mark.parametrize("rotation", [0, -1])
+    @pytest.mark.parametrize("n", [64, 4128, 8224])
+    def test_every_variant_in_a_graph(self, n, rotation):
+        """Captured on a fresh stream, plans made in the capture, replayed on other data. All sums are exact."""
+        given, w = layer(k=1024, n=n, group=128, integers=True)
+        w, seen = torch.from_numpy(w).cuda(), []
+        generator = torch.Generator("cuda").manual_seed(9)
+        for variant in linear.variants():
+            if variant.name == "auto" or linear.supports(1024, n, rotation=rotation, device="cuda", variant=variant.name):
+                continue
+            packed = linear.pack(*tensors(given), rotation=rotation, device="cuda", variant=variant.name)
+            seen.append(variant.name)
+            for m in range(1, 131):
+                x = torch.zeros(m, 1024, dtype=torch.float16, device="cuda")
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    y = linear.forward(x, packed)
+                for _ in range(2):
+                    ones = torch.randint(-1, 2, (m, 16), generator=generator, device="cuda").half()
+                    x[:, ::64] = ones if rotation == 0 else 32 * ones
+                    graph.replay()
+                    meets = x.double() if rotation == 0 else fwht.hadamard_transform(x).double()
+                    assert torch.equal(y, (meets @ w).half()), (variant.name, m)
+        assert seen and ("w4a16_pipelined" in seen) == (rotation == 0)
+
+    @pytest.mark.parametrize("act", [False, True])
+    @pytest.mark.parametrize("rotation", [0, -1])
+    def test_two_streams_at_once(self, rotation, act):
+        """Plans are shared; each execution has a workspace of its own."""
+        given, w = layer(k=1024, n=8224, group=128, act=act)
+        packed = linear.pack(*tensors(given), device="cuda", rotation=rotation)
+        x = torch.randn(2, 20, 1024, generator=torch.Generator().manual_seed(6)).half().cuda()
+        wanted = [linear.forward(each, packed) for each in x]
+        streams = [torch.cuda.Stream() for _ in x]
+        torch.cuda.synchronize()
+        got = [[], []]
+        for _ in range(50):
+            for stream, each, results in zip(streams, x, got):
+                with torch.cuda.stream(stream):
+                    results.append(linear.forward(each, packed))
+        torch.cuda.synchronize()
+        assert all(torch.equal(y, want) for want, results in zip(wanted, got) for y in results)
+
+    def test_a_workspace_on_another_device(self):
+        given, w = layer(k=1024, n=64, group=128)
+        packed = linear.pack(*tensors(given), device="cuda", rotation=-1)
+        x, y = torch.zeros(4, 1024, dtype=torch.float16, device="cuda"), torch.full((4, 64), 7.0, dtype=torch.float16, device="cuda")
+        plan = linear._plan_for((4, *packed[:7]), packed.variant, 0)
+        needed = plan.info["workspace_bytes"]
+        reaches_all = ctypes.c_int()
+        ctypes.CDLL("libcuda.so.1").cuDeviceGetAttribute(ctypes.byref(reaches_all), 88, 0)  # pageable memory access
+        others = [*([] if reaches_all.value else ["cpu"]), *(["cuda:1"] if torch.cuda.device_count() > 1 else [])]
+        for other in others:
+            workspace = torch.empty(needed, dtype=torch.uint8, device=other)
+            addresses = [each.data_ptr() for each in (x, packed.weights, y, workspace)]
+            assert linear._execute(plan.handle, *addresses, needed, None) == 1 and "workspace" in linear._c.last_error()
+        torch.cuda.synchronize()
+        assert (y == 7).all()
 
     def test_cuda_weights_from_numpy(self):
         given, _ = layer()

@@ -21,7 +21,9 @@ enum class LinearDefect {
   order_applied_twice,
   one_rotation_too_many,
   tokens_mixed,
-  packing_of_one_plan
+  packing_of_one_plan,
+  stale_workspace,
+  beside_workspace
 };
 
 class BrokenLinearPlan final : public LinearPlan {
@@ -36,6 +38,9 @@ class BrokenLinearPlan final : public LinearPlan {
   }
   Numerics numerics() const override { return layer_numerics(problem()); }
   Settings settings() const override { return {}; }
+  std::int64_t workspace_bytes() const override {
+    return has(LinearDefect::stale_workspace) || has(LinearDefect::beside_workspace) ? 16 : 0;
+  }
 
  private:
   bool has(LinearDefect which) const { return defect_ == which; }
@@ -66,6 +71,7 @@ class BrokenLinearPlan final : public LinearPlan {
 
   void enqueue(const LinearOperands& operands, Stream) const override {
     const LinearProblem& p = problem();
+    if (has(LinearDefect::beside_workspace)) static_cast<std::byte*>(operands.workspace)[16] = std::byte{1};
     std::vector<std::byte> packed;
     if (has(LinearDefect::packing_of_one_plan) && p.m > 1) {
       const auto* from = static_cast<const std::byte*>(operands.weights);
@@ -104,6 +110,7 @@ class BrokenLinearPlan final : public LinearPlan {
           sum += scale * (q - zero) * x_value;
           if (has(LinearDefect::fp16_accumulator)) sum = round_to(p.dtype, sum);
         }
+        if (has(LinearDefect::stale_workspace)) sum += load_element(p.dtype, operands.workspace, 0);
         if (has(LinearDefect::stale_output)) sum += load_element(p.dtype, operands.y, r * p.n + c);
         store_element(p.dtype, operands.y, r * p.n + c, sum);
       }
@@ -146,7 +153,9 @@ std::span<const BrokenOf<LinearLayers>> broken_linear_variants() {
       broken<order_applied_twice>("order_applied_twice", "ActOrder OneHot"),
       broken<one_rotation_too_many>("one_rotation_too_many", "Rotation NormalData"),
       broken<tokens_mixed>("tokens_mixed", "TokensApart"),
-      broken<packing_of_one_plan>("packing_of_one_plan", "Packing")};
+      broken<packing_of_one_plan>("packing_of_one_plan", "Packing"),
+      broken<stale_workspace>("stale_workspace", "StaleOutputs OneHot"),
+      broken<beside_workspace>("beside_workspace", "OneHot NormalData")};
   return kBroken;
 }
 

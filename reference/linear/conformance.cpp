@@ -276,6 +276,20 @@ void bad_input(LinearRun& session) {
   refused("y = null", execute(place, place + 16, nullptr));
   refused("a pointer that misses its alignment", execute(place + 2, place, place));
   refused("x over y", execute(place, place + 16, place));
+  if (const std::int64_t needed = plan->workspace_bytes(); needed > 0) {
+    const std::int64_t distance =
+        (needed + plan->packed_bytes() + problem.bytes_read() + problem.bytes_written()) / 16 * 16 + 16;
+    Bytes memory(static_cast<std::size_t>(3 * distance));
+    std::byte *const x = memory.data(), *const y = x + distance, *const behind = y + distance;
+    const auto with = [&](void* workspace, std::int64_t bytes) {
+      return [&plan, x, y, workspace, bytes] { plan->execute({x, x, y, workspace, bytes}); };
+    };
+    refused("workspace = null", with(nullptr, needed));
+    refused("a workspace of one byte too few", with(behind, needed - 1));
+    refused("a workspace that misses its alignment", with(behind + 8, needed));
+    refused("a workspace over x", with(x, needed));
+    refused("a workspace over y", with(y, needed));
+  }
   LinearProblem nothing = problem;
   nothing.m = 0;
   if (session.supports(nothing)) {
@@ -349,7 +363,11 @@ LinearResult LinearRun::execute(const LinearProblem& problem, const GptqWeights&
   x_buffer.upload(x.data(), x.size());
   weight_buffer.upload(packed.data(), packed.size());
   y_buffer.poison(poison);
-  made->execute({x_buffer.data(), weight_buffer.data(), y_buffer.data()});
+  Buffer workspace(memory, static_cast<std::size_t>(made->workspace_bytes()));
+  workspace.poison(poison);
+  if (made->one_stream_at_a_time()) fail(fmt::format("{}: owns what it changes", to_string(problem)));
+  made->execute(
+      {x_buffer.data(), weight_buffer.data(), y_buffer.data(), workspace.data(), made->workspace_bytes()});
   synchronize(memory);
   const auto content = [](const Buffer& buffer) {
     Bytes bytes(buffer.bytes());
@@ -357,6 +375,7 @@ LinearResult LinearRun::execute(const LinearProblem& problem, const GptqWeights&
     return bytes;
   };
   if (!y_buffer.guards_intact()) fail(fmt::format("{}: wrote beside y", to_string(problem)));
+  if (!workspace.guards_intact()) fail(fmt::format("{}: wrote beside its workspace", to_string(problem)));
   if (!x_buffer.guards_intact() || content(x_buffer) != x)
     fail(fmt::format("{}: changed x", to_string(problem)));
   if (!weight_buffer.guards_intact() || content(weight_buffer) != packed)

@@ -74,6 +74,7 @@ class MatmulPlan final : public Plan {
         is_aside_(problem.placement == Placement::in_place),
         product_(product_of(problem, is_aside_)),
         matrix_(matrix_of(problem)),
+        workspace_(static_cast<std::size_t>(product_.workspace_bytes())),
         aside_(is_aside_ ? bytes_for(problem, problem.elements()) : 0) {}
 
   std::size_t alignment() const override { return cublaslt::Matmul::kAlignment; }
@@ -96,12 +97,12 @@ class MatmulPlan final : public Plan {
                                   static_cast<std::size_t>(p.rows), cudaMemcpyDeviceToDevice, stream));
       in = aside_.as<void>();
     }
-    product_.enqueue(in, matrix_.as<void>(), operands.out, stream);
+    product_.enqueue(in, matrix_.as<void>(), operands.out, workspace_.as<void>(), stream);
   }
 
   bool is_aside_;
   cublaslt::Matmul product_;
-  DeviceArray matrix_, aside_;
+  DeviceArray matrix_, workspace_, aside_;
 };
 
 }  // namespace

@@ -22,6 +22,25 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
   return std::less<>{}(from_a, from_b + b_bytes) && std::less<>{}(from_b, from_a + a_bytes);
 }
 
+constexpr std::int64_t kPartAlignment = 256;
+
+std::int64_t whole_part(std::int64_t bytes) {
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
+
+void check_workspace(const LinearPlan& plan, const LinearOperands& operands, std::int64_t x_bytes) {
+  const std::int64_t needed = plan.workspace_bytes(), given = operands.workspace_bytes;
+  if (needed == 0) return;
+  if (operands.workspace == nullptr)
+    throw BadRequest(concat("workspace is a null pointer; the plan needs ", needed, " bytes"));
+  require_pointer("workspace", operands.workspace);
+  if (given < needed) throw BadRequest(concat("workspace_bytes=", given, " must be at least ", needed));
+  if (overlap(operands.workspace, needed, operands.x, x_bytes) ||
+      overlap(operands.workspace, needed, operands.weights, plan.packed_bytes()) ||
+      overlap(operands.workspace, needed, operands.y, plan.problem().bytes_written()))
+    throw BadRequest("the workspace overlaps x, the weights or y");
+}
+
 }  // namespace
 
 Numerics layer_numerics(const LinearProblem& problem, bool rounds_x) {
@@ -48,6 +67,24 @@ void LinearLayers::check(const LinearPlan& plan, const LinearOperands& operands)
     throw BadRequest("x and y overlap: every output needs all of x");
   if (overlap(operands.weights, plan.packed_bytes(), operands.y, problem.bytes_written()))
     throw BadRequest("weights and y overlap: every launch needs all weights");
+  check_workspace(plan, operands, x_bytes);
+}
+
+std::int64_t LinearPlan::room_for(std::initializer_list<std::int64_t> parts) {
+  std::int64_t bytes = 0;
+  for (const std::int64_t part : parts)
+    bytes += whole_part(part);
+  return bytes == 0 ? 0 : bytes + kPartAlignment - static_cast<std::int64_t>(kAlignment);
+}
+
+void* LinearPlan::take_part(LinearOperands& operands, std::int64_t bytes) {
+  auto* at = static_cast<std::byte*>(operands.workspace);
+  at += whole_part(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at))) -
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at));
+  std::byte* const behind = at + whole_part(bytes);
+  operands.workspace_bytes -= behind - static_cast<std::byte*>(operands.workspace);
+  operands.workspace = behind;
+  return at;
 }
 
 std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +21,13 @@ namespace fwht {
 Numerics layer_numerics(const LinearProblem& problem, bool rounds_x = false);
 
 /// x[m][k] and y[m][n], row-major, contiguous; `weights` is what the plan's pack() made, copied to the
-/// variant's memory.
+/// variant's memory. Executions that may run at the same time have a workspace each.
 struct LinearOperands {
   const void* x = nullptr;
   const void* weights = nullptr;
   void* y = nullptr;
+  void* workspace = nullptr;         ///< in the variant's memory; of any content, before and after
+  std::int64_t workspace_bytes = 0;  ///< at least the plan's
 };
 
 class LinearPlan;
@@ -41,8 +44,9 @@ struct LinearLayers {
 
 using LinearVariant = VariantOf<LinearLayers>;
 
-/// execute throws BadRequest for a null pointer, one that misses `kAlignment`, or y overlapping x or the
-/// weights. y needs no zeroing and is written whole.
+/// execute throws BadRequest for a null pointer, one that misses `kAlignment`, y overlapping x or the
+/// weights, a workspace that is too small or overlaps one of them. y needs no zeroing and is written whole.
+/// A plan owns no memory that an execution changes and allocates none: any streams and graphs may use it.
 class LinearPlan : public PlanOf<LinearLayers> {
  public:
   /// The weights as this plan reads them, the same bytes whatever m and the launch are: plans of one variant
@@ -53,11 +57,18 @@ class LinearPlan : public PlanOf<LinearLayers> {
   /// Names the layout of packed weights. Plans for the same weights whose names are equal read the same
   /// block: for other numbers of tokens, it need be packed and kept only once.
   virtual std::string packing() const = 0;
+  /// What the caller lends to every execution; 0 where none is needed.
+  virtual std::int64_t workspace_bytes() const { return 0; }
 
   static constexpr std::size_t kAlignment = 16;  ///< of every pointer, in bytes
 
  protected:
   using PlanOf::PlanOf;
+
+  /// A workspace is cut into parts that begin at multiples of 256 bytes: room for parts of these sizes.
+  static std::int64_t room_for(std::initializer_list<std::int64_t> parts);
+  /// The part of `bytes` at the front of the workspace, which then begins behind it.
+  static void* take_part(LinearOperands& operands, std::int64_t bytes);
 
  private:
   /// `packed` has packed_bytes(), zeroed; weights match the problem.

@@ -14,6 +14,7 @@ from . import calls, ops
 from .calls import PLAIN, new, place_of, problem_of, replace, view_of
 
 _op, _op_, _op_quantize = ops.op, ops.op_, ops.op_quantize
+_LAYER_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _empty_like = torch.empty_like
 _dense_layout = torch.strided
 _is_compiling = torch.compiler.is_compiling
@@ -351,6 +352,14 @@ def quantize_into(
 
 def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | None) -> Tensor:
     """`packed` with its tensors where a module was moved to."""
+    plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
+    if plain and order is None and type(weights) in PLAIN and not (x.requires_grad and _is_grad_enabled()):
+        k, n, device = packed.k, packed.n, x.get_device()
+        if (
+            x.dtype is _LAYER_DTYPES.get(packed.dtype) and x.dim() and x.shape[-1] == k and device == weights.get_device()
+            and x.is_contiguous() and weights.is_contiguous() and x.data_ptr() and not x.data_ptr() % 16
+        ):  # fmt: skip
+            return ops.multiply_by(linear.call_for(x.numel() // k, *packed[:8], device), x, weights, n)
     linear.check(x.shape, str(x.dtype).removeprefix("torch."), packed)
     if not isinstance(weights, Tensor) or x.device != weights.device:
         raise ValueError(f"fwht: x is on {x.device}, the weights are on {getattr(weights, 'device', 'the host')}")
@@ -359,5 +368,4 @@ def linear_by(x: Tensor, packed: linear.Packed, weights: Any, order: Tensor | No
     if order is not None:
         x = x.index_select(-1, order)
     asked = (weights, packed.n, packed.group, packed.zero_points, packed.rotation, packed.variant, packed.act_order)
-    plain = not _is_compiling() and _is_plain(x) and _forward_ad._current_level < 0
     return ops.multiply(x, *asked) if plain else ops.op_linear(x, *asked)

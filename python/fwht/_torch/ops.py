@@ -186,10 +186,19 @@ def multiply(
     x, weights = x.contiguous(), weights.contiguous()
     if x.data_ptr() % 16:
         x = x.clone()  # a slice of a larger tensor
-    y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
-    linear.run(
-        x.data_ptr(), y.data_ptr(), x.numel() // k, k, n, group, zero_points, str(x.dtype).removeprefix("torch."), rotation,
-        act_order, variant, weights.data_ptr(), weights.nbytes, device, raw_stream(device) if device >= 0 else None,
+    dtype = str(x.dtype).removeprefix("torch.")
+    return multiply_by(
+        linear.call_for(x.numel() // k, k, n, group, zero_points, dtype, rotation, act_order, variant, device), x, weights, n
+    )
+
+
+def multiply_by(call: linear._Call, x: Tensor, weights: Tensor, n: int) -> Tensor:
+    """x contiguous, at a multiple of 16 bytes. The workspace is PyTorch's, of the current stream: in a capture, of the graph."""
+    y = x.new_empty((*x.shape[:-1], n))
+    workspace = weights.new_empty(call.workspace_bytes) if call.workspace_bytes else None
+    call.run(
+        x.data_ptr(), y.data_ptr(), weights.data_ptr(), weights.nbytes, None if workspace is None else workspace.data_ptr(),
+        raw_stream(call.device) if call.device >= 0 else None,
     )  # fmt: skip
     return y
 

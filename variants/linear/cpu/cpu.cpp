@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/host/parallel_for.hpp"
@@ -38,32 +37,39 @@ class CpuPlan final : public LinearPlan {
   std::string packing() const override { return kGptqPacking; }
   Numerics numerics() const override { return layer_numerics(problem()); }
   Settings settings() const override { return {{"threads", std::int64_t{threads_}}}; }
+  std::int64_t workspace_bytes() const override { return room_for({x_bytes(), sums_bytes()}); }
 
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     write_gptq(layout_, weights, packed);
   }
 
-  void enqueue(const LinearOperands& operands, Stream) const override {
+  using Columns = std::array<float, kColumns>;
+  std::int64_t x_bytes() const { return problem().m * problem().k * std::int64_t{sizeof(float)}; }
+  std::int64_t sums_bytes() const { return problem().m * problem().n * std::int64_t{sizeof(float)}; }
+
+  void enqueue(const LinearOperands& given, Stream) const override {
     const LinearProblem& p = problem();
-    std::vector<float> x(static_cast<std::size_t>(p.m * p.k));
+    LinearOperands operands = given;
+    auto* const x = static_cast<float*>(take_part(operands, x_bytes()));
+    auto* const sums = static_cast<Columns*>(take_part(operands, sums_bytes()));
     for (std::int64_t i = 0; i < p.m * p.k; ++i)
-      x[static_cast<std::size_t>(i)] = static_cast<float>(load_element(p.dtype, operands.x, i));
+      x[i] = static_cast<float>(load_element(p.dtype, operands.x, i));
     for (std::int64_t token = 0; token < p.m; ++token)
-      rotate(x.data() + token * p.k, p.k, p.rotation_order());
+      rotate(x + token * p.k, p.k, p.rotation_order());
     parallel_for(p.n / kColumns, threads_, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block)
-        multiply_columns(operands, x, block * kColumns);
+        multiply_columns(operands, x, sums + block * p.m, block * kColumns);
     });
   }
 
-  void multiply_columns(const LinearOperands& operands, const std::vector<float>& x,
+  /// sums[token], of eight outputs from `column` on.
+  void multiply_columns(const LinearOperands& operands, const float* x, Columns* sums,
                         std::int64_t column) const {
     const LinearProblem& p = problem();
     const GptqView view(p, operands.weights);
-    std::vector<std::array<float, kColumns>> sums(static_cast<std::size_t>(p.m),
-                                                  std::array<float, kColumns>{});
-    std::array<float, kColumns> scales{}, weights{};
+    std::fill(sums, sums + p.m, Columns{});
+    Columns scales{}, weights{};
     std::array<int, kColumns> zeros{};
     std::int64_t group = -1;
     for (std::int64_t row = 0; row < p.k; ++row) {
@@ -83,16 +89,14 @@ class CpuPlan final : public LinearPlan {
         weights[c] =
             scales[c] * static_cast<float>(static_cast<int>(words[c] >> (4 * (row % 8)) & 15U) - zeros[c]);
       for (std::int64_t token = 0; token < p.m; ++token) {
-        const float value = x[static_cast<std::size_t>(token * p.k + row)];
+        const float value = x[token * p.k + row];
         for (std::int64_t c = 0; c < kColumns; ++c)
-          sums[static_cast<std::size_t>(token)][c] =
-              std::fma(weights[c], value, sums[static_cast<std::size_t>(token)][c]);
+          sums[token][c] = std::fma(weights[c], value, sums[token][c]);
       }
     }
     for (std::int64_t token = 0; token < p.m; ++token)
       for (std::int64_t c = 0; c < kColumns; ++c)
-        store_element(p.dtype, operands.y, token * p.n + column + c,
-                      sums[static_cast<std::size_t>(token)][c]);
+        store_element(p.dtype, operands.y, token * p.n + column + c, sums[token][c]);
   }
 
   GptqLayout layout_;

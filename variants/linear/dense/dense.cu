@@ -1,6 +1,5 @@
 #include "common/contract/linear/gptq_layout.hpp"
 #include "common/device/cublaslt.hpp"
-#include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
 #include "common/device/storage.cuh"
 #include "common/host/bits.hpp"
@@ -31,7 +30,7 @@ class Fp16Plan final : public LinearPlan {
 
   std::int64_t packed_bytes() const override { return problem().n * problem().k * 2; }
   std::string packing() const override { return concat("columns_", name_of(problem().dtype)); }
-  bool one_stream_at_a_time() const override { return true; }
+  std::int64_t workspace_bytes() const override { return room_for({product_.workspace_bytes()}); }
   Numerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override { return {{"cublaslt", cublaslt::Matmul::version()}}; }
 
@@ -43,8 +42,10 @@ class Fp16Plan final : public LinearPlan {
           store_element(problem().dtype, packed, c * weights.k + i, weights.weight(i, c));
     });
   }
-  void enqueue(const LinearOperands& operands, Stream stream) const override {
-    product_.enqueue(operands.x, operands.weights, operands.y, stream);
+  void enqueue(const LinearOperands& given, Stream stream) const override {
+    LinearOperands operands = given;
+    void* const workspace = take_part(operands, product_.workspace_bytes());
+    product_.enqueue(operands.x, operands.weights, operands.y, workspace, stream);
   }
 
   cublaslt::Matmul product_;
@@ -79,17 +80,16 @@ __global__ void __launch_bounds__(kThreads)
 class DequantizeFirstPlan final : public LinearPlan {
  public:
   explicit DequantizeFirstPlan(const LinearProblem& problem)
-      : LinearPlan(problem), layout_(problem), product_(product_of(problem, cublaslt::Right::rows_of_k)) {
-    FWHT_CUDA(cudaMalloc(&weights_, static_cast<std::size_t>(problem.n * problem.k * 2)));
-  }
-  ~DequantizeFirstPlan() override { cudaFree(weights_); }
+      : LinearPlan(problem), layout_(problem), product_(product_of(problem, cublaslt::Right::rows_of_k)) {}
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
-  bool one_stream_at_a_time() const override { return true; }  // the weights in 16 bits
+  std::int64_t workspace_bytes() const override {
+    return room_for({weight_bytes(), product_.workspace_bytes()});
+  }
   Numerics numerics() const override { return numerics_of_library(problem()); }
   Settings settings() const override {
-    return {{"cublaslt", cublaslt::Matmul::version()}, {"workspace_bytes", problem().n * problem().k * 2}};
+    return {{"cublaslt", cublaslt::Matmul::version()}, {"workspace_bytes", workspace_bytes()}};
   }
 
  private:
@@ -97,18 +97,22 @@ class DequantizeFirstPlan final : public LinearPlan {
     write_gptq(layout_, weights, packed);
   }
 
-  void enqueue(const LinearOperands& operands, Stream stream) const override {
+  std::int64_t weight_bytes() const { return problem().n * problem().k * 2; }  // in 16 bits
+
+  void enqueue(const LinearOperands& given, Stream stream) const override {
     const LinearProblem& p = problem();
+    LinearOperands operands = given;
+    void* const weights = take_part(operands, weight_bytes());
+    void* const workspace = take_part(operands, product_.workspace_bytes());
     const GptqView view(p, operands.weights);
     launch(p.dtype == Dtype::f16 ? dequantize<Dtype::f16> : dequantize<Dtype::bf16>,
-           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view,
-           weights_, static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
-    product_.enqueue(operands.x, weights_, operands.y, stream);
+           {.blocks = ceil_div(p.n, kThreads), .threads = kThreads, .layers = p.k / 8}, stream, view, weights,
+           static_cast<int>(p.n), static_cast<int>(p.k), static_cast<int>(p.group_rows()));
+    product_.enqueue(operands.x, weights, operands.y, workspace, stream);
   }
 
   GptqLayout layout_;
   cublaslt::Matmul product_;
-  void* weights_ = nullptr;
 };
 
 }  // namespace

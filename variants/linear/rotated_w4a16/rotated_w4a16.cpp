@@ -1,9 +1,10 @@
 // rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the
-// plan's workspace; w4a16_pipelined follows by programmatic dependent launch: its first weights are under way
+// workspace; w4a16_pipelined follows by programmatic dependent launch: its first weights are under way
 // while x is rotated.
 #include <utility>
 
-#include "common/device/memory.hpp"
+#include "common/host/text.hpp"
+#include "variants/auto/auto.hpp"
 #include "variants/linear/registry.hpp"
 #include "variants/registry.hpp"
 
@@ -27,18 +28,29 @@ LinearProblem layer_of(LinearProblem problem, const DeviceInfo& device) {
   return problem;
 }
 
+/// What `auto` takes among the transforms that own no memory: the layer's plan serves every stream at once.
+std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
+  for (const Variant* variant : fwht::automatic::candidates(problem, device)) {
+    std::unique_ptr<Plan> made = variant->make_plan(problem, device);
+    if (fwht::automatic::is_as_exact_as_can_be(made->numerics(), problem.scale) &&
+        made->alignment() <= LinearPlan::kAlignment && !made->one_stream_at_a_time())
+      return made;
+  }
+  throw BadRequest(concat("no transform for ", to_string(problem), " serves every stream at once"));
+}
+
 class RotatedPlan final : public LinearPlan {
  public:
   RotatedPlan(const LinearProblem& problem, const DeviceInfo& device)
       : LinearPlan(problem),
-        rotation_(fwht::plan(fwht::automatic::variant, rotation_of(problem, device), device)),
-        layer_(fwht::plan(pipelined::variant, layer_of(problem, device), device)),
-        rotated_(Memory::device,
-                 static_cast<std::size_t>(problem.m * problem.k * bytes_of(problem.dtype)) + 16) {}
+        rotation_(rotation_plan(rotation_of(problem, device), device)),
+        layer_(fwht::plan(pipelined::variant, layer_of(problem, device), device)) {}
 
   std::int64_t packed_bytes() const override { return layer_->packed_bytes(); }
   std::string packing() const override { return layer_->packing(); }
-  bool one_stream_at_a_time() const override { return true; }
+  std::int64_t workspace_bytes() const override {
+    return room_for({rotated_bytes(), layer_->workspace_bytes()});
+  }
 
   Numerics numerics() const override {
     Numerics numerics = layer_->numerics();
@@ -61,15 +73,18 @@ class RotatedPlan final : public LinearPlan {
     std::copy(made.begin(), made.end(), packed);
   }
 
-  void enqueue(const LinearOperands& operands, Stream stream) const override {
-    void* rotated = const_cast<void*>(rotated_.data());  // the plan's own workspace
+  std::int64_t rotated_bytes() const { return problem().m * problem().k * bytes_of(problem().dtype); }
+
+  void enqueue(const LinearOperands& given, Stream stream) const override {
+    LinearOperands operands = given;
+    void* const rotated = take_part(operands, rotated_bytes());
     rotation_->execute(operands.x, rotated, stream);
-    layer_->execute({rotated, operands.weights, operands.y}, stream);
+    operands.x = rotated;
+    layer_->execute(operands, stream);
   }
 
   std::unique_ptr<Plan> rotation_;
   std::unique_ptr<LinearPlan> layer_;
-  Buffer rotated_;
 };
 
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
 #include "common/host/bits.hpp"
 #include "variants/linear/w4a16_pipelined/arrange_tokens.cuh"
@@ -24,15 +23,11 @@ class PipelinedPlan final : public LinearPlan {
     kernel_ = kernels.find({form_, problem.dtype, layout_.scales});
     allow_shared(kernel_, shared_bytes());
     registers_ = registers_of(kernel_);
-    if ((problem.act_order || form_.wgmma) && problem.m > 0)
-      FWHT_CUDA(cudaMalloc(&arranged_, static_cast<std::size_t>(arranged_tokens() * problem.k * 2)));
   }
-
-  ~PipelinedPlan() override { cudaFree(arranged_); }
 
   std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
   std::string packing() const override { return "operand_a"; }
-  bool one_stream_at_a_time() const override { return arranged_ != nullptr; }
+  std::int64_t workspace_bytes() const override { return room_for({arranged_bytes()}); }
 
   Numerics numerics() const override {
     Numerics numerics = layer_numerics(problem(), form_.rotates);
@@ -66,8 +61,11 @@ class PipelinedPlan final : public LinearPlan {
     return form_.wgmma ? ceil_div(problem().m, form_.tokens) * form_.tokens : problem().m;
   }
 
+  bool arranges() const { return problem().act_order || form_.wgmma; }
+  std::int64_t arranged_bytes() const { return arranges() ? arranged_tokens() * problem().k * 2 : 0; }
+
   /// Tokens in the order of the sorted rows, or as stages of wgmma, or both.
-  void arrange(const LinearOperands& operands, Stream stream) const {
+  void arrange(const LinearOperands& operands, void* arranged, Stream stream) const {
     const LinearProblem& p = problem();
     const auto* order =
         reinterpret_cast<const std::int32_t*>(static_cast<const std::byte*>(operands.weights) + order_at(p));
@@ -77,21 +75,26 @@ class PipelinedPlan final : public LinearPlan {
             .programmatic = p.programmatic_launch,
             .layers = arranged_tokens()},
            stream, static_cast<const std::uint16_t*>(operands.x), p.act_order ? order : nullptr,
-           static_cast<std::byte*>(arranged_), static_cast<int>(p.m), static_cast<int>(p.k), form_.tokens);
+           static_cast<std::byte*>(arranged), static_cast<int>(p.m), static_cast<int>(p.k), form_.tokens);
   }
 
-  void enqueue(const LinearOperands& operands, Stream stream) const override {
+  void enqueue(const LinearOperands& given, Stream stream) const override {
     const LinearProblem& p = problem();
-    if (arranged_ != nullptr) arrange(operands, stream);
+    LinearOperands operands = given;
+    if (arranges()) {
+      void* const arranged = take_part(operands, arranged_bytes());
+      arrange(operands, arranged, stream);
+      operands.x = arranged;
+    }
     const Arguments arguments{static_cast<const std::byte*>(operands.weights),
-                              arranged_ != nullptr ? arranged_ : operands.x,
+                              operands.x,
                               operands.y,
                               layout_,
                               static_cast<int>(p.m),
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
                               p.zero_points == ZeroPoints::v1 ? 1 : 0,
-                              p.programmatic_launch || (arranged_ != nullptr && behind_programmatic_),
+                              p.programmatic_launch || (arranges() && behind_programmatic_),
                               static_cast<int>(p.rotation_order()),
                               static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.rotation_order())))};
     launch(kernel_,
@@ -110,7 +113,6 @@ class PipelinedPlan final : public LinearPlan {
   int registers_ = 0;
   bool batch_invariant_ = false;
   bool behind_programmatic_;  // a kernel of its own comes first: launches may overlap
-  void* arranged_ = nullptr;  // tokens, see arrange
 };
 
 }  // namespace

@@ -28,15 +28,13 @@ class PrefillPlan final : public LinearPlan {
     kernel_ = kernels.find({form_, problem.dtype, layout_.scales});
     allow_shared(kernel_, form_.shared_bytes(layout_.scales));
     registers_ = registers_of(kernel_);
-    if (partial_bytes() > 0)
-      FWHT_CUDA(cudaMalloc(&workspace_, static_cast<std::size_t>(partial_bytes() + ready_bytes())));
   }
-
-  ~PrefillPlan() override { cudaFree(workspace_); }
 
   std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
   std::string packing() const override { return "operand_a"; }
-  bool one_stream_at_a_time() const override { return workspace_ != nullptr; }
+  std::int64_t workspace_bytes() const override {
+    return choice_.division.cuts() ? room_for({partial_bytes(), ready_bytes()}) : 0;
+  }
 
   Numerics numerics() const override {
     Numerics numerics = layer_numerics(problem());
@@ -56,15 +54,13 @@ class PrefillPlan final : public LinearPlan {
             {"whole_waves", std::int64_t{division.whole_waves}},
             {"sharers", std::int64_t{division.shares ? division.sharers() : 1}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}},
-            {"workspace_bytes", workspace_ != nullptr ? partial_bytes() + ready_bytes() : 0}};
+            {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}}};
   }
 
  private:
   /// A tile's sums for every worker, where tiles are cut.
   std::int64_t partial_bytes() const {
-    const Division& division = choice_.division;
-    return division.cuts() ? std::int64_t{division.workers} * form_.tokens * kOutputs * 4 : 0;
+    return std::int64_t{choice_.division.workers} * form_.tokens * kOutputs * 4;
   }
   std::int64_t ready_bytes() const { return std::int64_t{choice_.division.workers} * kMostSharers * 8; }
 
@@ -75,6 +71,9 @@ class PrefillPlan final : public LinearPlan {
   void enqueue(const LinearOperands& operands, Stream stream) const override {
     const LinearProblem& p = problem();
     const auto* weights = static_cast<const std::byte*>(operands.weights);
+    LinearOperands rest = operands;
+    void* partials = choice_.division.cuts() ? take_part(rest, partial_bytes()) : nullptr;
+    void* ready = choice_.division.cuts() ? take_part(rest, ready_bytes()) : nullptr;
     const auto tiles = static_cast<cuuint64_t>(layout_.tiles), steps = static_cast<cuuint64_t>(layout_.steps),
                k = static_cast<cuuint64_t>(p.k), m = static_cast<cuuint64_t>(p.m);
     constexpr cuuint32_t kTiles = kOutputs / kTileOutputs, kWords = kStepBytes / 4;
@@ -95,8 +94,8 @@ class PrefillPlan final : public LinearPlan {
             tensor_map(weights + layout_.scales_at(), CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(scales)),
         .zeros = weights + layout_.zeros_at(),
         .y = operands.y,
-        .partials = static_cast<float4*>(workspace_),
-        .ready = reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(workspace_) + partial_bytes()),
+        .partials = static_cast<float4*>(partials),
+        .ready = static_cast<std::uint64_t*>(ready),
         .launch = launch_,
         .division = choice_.division,
         .m = static_cast<int>(p.m),
@@ -118,7 +117,6 @@ class PrefillPlan final : public LinearPlan {
   std::uint64_t launch_;
   Kernel kernel_ = nullptr;
   int registers_ = 0;
-  void* workspace_ = nullptr;  // partial sums, and who has given them
 };
 
 }  // namespace

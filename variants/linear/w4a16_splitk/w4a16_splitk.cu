@@ -41,7 +41,7 @@ struct Arguments {
   const __half* x;
   __half* y;
   float* partial;     // [tile][split][16][32], only for ordered sums
-  unsigned* tickets;  // [tile], zero
+  unsigned* tickets;  // [tile], zero; for them too
   int m, n, k, group_rows, lowest_zero;
 };
 
@@ -118,10 +118,7 @@ __device__ bool add_in_order(float (&sums)[4], const Arguments& a) {
   mine[blockIdx.y * kThreads + threadIdx.x] = {sums[0], sums[1], sums[2], sums[3]};
   __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(a.tickets + tile, 1U) == gridDim.y - 1;
-    if (last) a.tickets[tile] = 0;
-  }
+  if (threadIdx.x == 0) last = atomicAdd(a.tickets + tile, 1U) == gridDim.y - 1;
   __syncthreads();
   if (!last) return false;
   __threadfence();
@@ -201,25 +198,13 @@ class SplitkPlan final : public LinearPlan {
         grid_{.blocks = problem.n / kOutputs,
               .threads = kThreads,
               .layers = setup.splits,
-              .depth = ceil_div(problem.m, kTokens)} {
-    if (setup_.ending == Ending::ordered) {
-      const auto tiles = static_cast<std::size_t>(grid_.blocks * grid_.depth);
-      FWHT_CUDA(cudaMalloc(
-          &partial_,
-          tiles * static_cast<std::size_t>(setup.splits) * kTokens * kOutputs * sizeof(float) + 1));
-      FWHT_CUDA(cudaMalloc(&tickets_, tiles * sizeof(unsigned) + 1));
-      FWHT_CUDA(cudaMemset(tickets_, 0, tiles * sizeof(unsigned) + 1));
-      FWHT_CUDA(cudaDeviceSynchronize());
-    }
-  }
-  ~SplitkPlan() override {
-    cudaFree(partial_);
-    cudaFree(tickets_);
-  }
+              .depth = ceil_div(problem.m, kTokens)} {}
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
   std::string packing() const override { return kGptqPacking; }
-  bool one_stream_at_a_time() const override { return setup_.ending == Ending::ordered; }
+  std::int64_t workspace_bytes() const override {
+    return setup_.ending == Ending::ordered ? room_for({partial_bytes(), ticket_bytes()}) : 0;
+  }
 
   Numerics numerics() const override {
     Numerics numerics = layer_numerics(problem());
@@ -246,16 +231,30 @@ class SplitkPlan final : public LinearPlan {
     write_gptq(layout_, weights, packed);
   }
 
-  void enqueue(const LinearOperands& operands, Stream stream) const override {
+  std::int64_t tiles() const { return grid_.blocks * grid_.depth; }
+  std::int64_t partial_bytes() const {
+    return tiles() * setup_.splits * kTokens * kOutputs * std::int64_t{sizeof(float)};
+  }
+  std::int64_t ticket_bytes() const { return tiles() * std::int64_t{sizeof(unsigned)}; }
+
+  void enqueue(const LinearOperands& given, Stream stream) const override {
     const LinearProblem& p = problem();
+    LinearOperands operands = given;
+    float* partial = nullptr;
+    unsigned* tickets = nullptr;
+    if (setup_.ending == Ending::ordered) {
+      partial = static_cast<float*>(take_part(operands, partial_bytes()));
+      tickets = static_cast<unsigned*>(take_part(operands, ticket_bytes()));
+      FWHT_CUDA(cudaMemsetAsync(tickets, 0, static_cast<std::size_t>(ticket_bytes()), stream));
+    }
     const GptqView view(p, operands.weights);
     const Arguments arguments{view.qweight,
                               view.qzeros,
                               reinterpret_cast<const __half*>(view.scales),
                               static_cast<const __half*>(operands.x),
                               static_cast<__half*>(operands.y),
-                              partial_,
-                              tickets_,
+                              partial,
+                              tickets,
                               static_cast<int>(p.m),
                               static_cast<int>(p.n),
                               static_cast<int>(p.k),
@@ -270,8 +269,6 @@ class SplitkPlan final : public LinearPlan {
   GptqLayout layout_;
   void (*kernel_)(Arguments);
   Grid grid_;
-  float* partial_ = nullptr;
-  unsigned* tickets_ = nullptr;
 };
 
 }  // namespace

@@ -1,0 +1,206 @@
+"""GPTQ layers in safetensors files, by the package safetensors."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_PARTS = ("qweight", "qzeros", "scales", "g_idx", "bias")
+_FORMATS = {"gptq": "v1", "gptq_v2": "v2"}
+_INDEX, _CONFIG = "model.safetensors.index.json", "quantize_config.json"
+
+
+class GptqTensors(NamedTuple):
+    """A layer as its file has it; `fwht.linear.pack(*tensors[:4], zero_points=tensors.zero_points)` packs it."""
+
+    qweight: Any
+    qzeros: Any
+    scales: Any
+    g_idx: Any = None
+    bias: Any = None
+    zero_points: str = "v1"
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ImportError("fwht: files of GPTQ layers need the package safetensors; pip install safetensors") from error
+    return safetensors
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"fwht: {path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"fwht: {path} holds no JSON object")
+    return found
+
+
+def _framework() -> str:
+    return "pt" if "torch" in sys.modules else "np"
+
+
+def _places(given: Any) -> dict[str, Path]:
+    """The file of every tensor, by name."""
+    safetensors, path = _safetensors(), Path(given)
+    if path.is_dir():
+        path = path / _INDEX if (path / _INDEX).exists() else path / "model.safetensors"
+    if path.suffix == ".json":
+        index = _json(path).get("weight_map")
+        if not isinstance(index, dict):
+            raise ValueError(f"fwht: {path} has no weight_map")
+        return {name: path.parent / file for name, file in index.items()}
+    if not path.exists():
+        raise FileNotFoundError(f"fwht: there is no {path}")
+    with safetensors.safe_open(path, framework=_framework()) as file:
+        return dict.fromkeys(file.keys(), path)
+
+
+def _zero_points(given: Any) -> str:
+    """As the configuration beside the file says; "v1" where there is none, as files without one are read elsewhere."""
+    folder = Path(given) if Path(given).is_dir() else Path(given).parent
+    config: Any = {}
+    if (folder / _CONFIG).exists():
+        config = _json(folder / _CONFIG)
+    elif (folder / "config.json").exists():
+        config = _json(folder / "config.json").get("quantization_config", {})
+    if (bits := config.get("bits", 4)) != 4:
+        raise ValueError(f"fwht: the weights have bits={bits}; 4 are supported")
+    named = config.get("checkpoint_format") or "gptq"
+    if named not in _FORMATS:
+        raise ValueError(f"fwht: checkpoint_format={named!r} must be one of {', '.join(_FORMATS)}")
+    return _FORMATS[named]
+
+
+def layers(path: Any) -> list[str]:
+    """The names of the GPTQ layers in a file, in the shards of an index, or in a folder with either.
+
+    Raises ImportError without the package safetensors, FileNotFoundError, and ValueError for an index that is none.
+    """
+    return [name.removesuffix(".qweight") for name in _places(path) if name.endswith(".qweight")]
+
+
+def load(path: Any, layer: str) -> GptqTensors:
+    """A layer by its name, in PyTorch tensors on the host where torch is imported, else in NumPy arrays.
+
+    Args:
+        path: *.safetensors, *.safetensors.index.json, or the folder that has one. quantize_config.json or config.json beside it
+            says how zero points are stored.
+        layer: a name of `layers(path)`, such as "model.layers.0.mlp.up_proj".
+
+    Raises: what `layers` raises; ValueError for a layer that is not there or lacks a tensor, for other than 4 bits, and for a
+        format that is not GPTQ's.
+    """
+    places, tensors = _places(path), {}
+    if f"{layer}.qweight" not in places:
+        known = [name.removesuffix(".qweight") for name in places if name.endswith(".qweight")]
+        raise ValueError(f"fwht: {path} has no layer {layer!r}; it has {', '.join(known[:8]) or 'none'}{', ...' * (len(known) > 8)}")
+    zero_points = _zero_points(path)
+    with contextlib.ExitStack() as open_files:
+        files: dict[Path, Any] = {}
+        for part in _PARTS:
+            if (place := places.get(f"{layer}.{part}")) is None:
+                continue
+            if place not in files:
+                if not place.exists():
+                    raise FileNotFoundError(f"fwht: there is no {place}, which {path} names")
+                files[place] = open_files.enter_context(_safetensors().safe_open(place, framework=_framework()))
+            tensors[part] = files[place].get_tensor(f"{layer}.{part}")
+    for part in ("qzeros", "scales"):
+        if part not in tensors:
+            raise ValueError(f"fwht: {path} has no {layer}.{part}")
+    return GptqTensors(**tensors, zero_points=zero_points)
+
+
+def save(folder: Any, given: Mapping[str, GptqTensors], *, shard_bytes: int | None = None) -> None:
+    """Writes layers to `folder`: model.safetensors, or shards and their index; and quantize_config.json.
+
+    Args:
+        folder: made where it is missing; files of these names are overwritten.
+        given: layers by name, all PyTorch tensors or all NumPy arrays. Their zero points are stored in one way; symmetric layers
+            (qzeros None) get the zero points 8 written out, since readers expect them.
+        shard_bytes: a shard is closed before it grows beyond that; a layer is never split. None: one file.
+
+    Raises: ImportError without the package safetensors. ValueError for no layers, layers whose zero points are stored in
+        different ways, and shard_bytes below 1; nothing is written.
+    """
+    _safetensors()
+    if not given:
+        raise ValueError("fwht: there are no layers to save")
+    if shard_bytes is not None and shard_bytes < 1:
+        raise ValueError(f"fwht: shard_bytes={shard_bytes} must be at least 1")
+    kinds = {tensors.zero_points for tensors in given.values()} - {"symmetric"}
+    if len(kinds) > 1 or not kinds <= set(_FORMATS.values()):
+        raise ValueError(f"fwht: zero points are stored as {', '.join(sorted(kinds))}; a checkpoint has one of v1 and v2")
+    kind = kinds.pop() if kinds else "v1"
+    first = next(iter(given.values()))
+    shards: list[dict[str, Any]] = [{}]
+    room = 0
+    for layer, tensors in given.items():
+        named = {f"{layer}.{part}": each for part, each in zip(_PARTS, _written(tensors, kind), strict=False) if each is not None}
+        size = sum(each.nbytes for each in named.values())
+        if shards[-1] and shard_bytes is not None and room + size > shard_bytes:
+            shards.append({})
+            room = 0
+        shards[-1].update(named)
+        room += size
+    k, groups = 8 * first.qweight.shape[0], first.scales.shape[0]
+    config = {
+        "bits": 4, "group_size": k // groups if groups > 1 else -1, "desc_act": any(t.g_idx is not None for t in given.values()),
+        "sym": all(t.qzeros is None for t in given.values()), "quant_method": "gptq",
+        "checkpoint_format": next(name for name, stored in _FORMATS.items() if stored == kind),
+    }  # fmt: skip
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / _INDEX).unlink(missing_ok=True)
+    names = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    if len(shards) == 1:
+        names = ["model.safetensors"]
+    for name, shard in zip(names, shards, strict=True):
+        _save_file(shard, target / name)
+    if len(shards) > 1:
+        total = sum(each.nbytes for shard in shards for each in shard.values())
+        weight_map = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+        (target / _INDEX).write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2))
+    (target / _CONFIG).write_text(json.dumps(config, indent=2))
+
+
+def _is_torch(given: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(given, torch.Tensor)
+
+
+def _written(tensors: GptqTensors, kind: str) -> tuple:
+    """The tensors as a file has them; int32 holds the words, and g_idx is there, since readers want it."""
+    qweight, qzeros, scales, g_idx, bias = tensors[:5]
+    k, n, groups = 8 * qweight.shape[0], qweight.shape[1], scales.shape[0]
+    word = -0x77777778 if kind == "v2" else 0x77777777  # eight times 8, or 8 - 1
+    if _is_torch(qweight):
+        torch: Any = sys.modules["torch"]
+        if qzeros is None:
+            qzeros = torch.full((groups, n // 8), word, dtype=torch.int32)
+        if g_idx is None:
+            g_idx = torch.arange(k, dtype=torch.int32) // (k // groups)
+        return tuple(
+            None if each is None else each.detach().cpu().contiguous().clone() for each in (qweight, qzeros, scales, g_idx, bias)
+        )
+    import numpy
+
+    if qzeros is None:
+        qzeros = numpy.full((groups, n // 8), word, numpy.int32)
+    if g_idx is None:
+        g_idx = (numpy.arange(k) // (k // groups)).astype(numpy.int32)
+    return tuple(None if each is None else numpy.ascontiguousarray(each) for each in (qweight, qzeros, scales, g_idx, bias))
+
+
+def _save_file(tensors: dict[str, Any], path: Path) -> None:
+    kind = "torch" if _is_torch(next(iter(tensors.values()))) else "numpy"
+    importlib.import_module(f"safetensors.{kind}").save_file(tensors, path, metadata={"format": "pt"})

@@ -1,0 +1,437 @@
+"""fwht.integrations, by modules with the names and parameters of the frameworks that do the same arithmetic in plain PyTorch."""
+
+import importlib
+import logging
+import math
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
+
+import pytest
+from conftest import hadamard
+
+torch = pytest.importorskip("torch")
+
+import fwht
+import fwht.integrations.sglang as sglang_plugin
+import fwht.integrations.vllm as plugin
+from fwht.integrations import _replace
+from fwht.integrations.recover import operator_of
+
+
+def h(n, dtype=torch.float32):
+    return torch.from_numpy(hadamard(n)).to(dtype)
+
+
+def random_matrix(m, power, seed=0):
+    """diag(signs) (M (x) H)^T, as compressed-tensors makes them, with entries +-1."""
+    generator = torch.Generator().manual_seed(seed)
+    special = torch.eye(1) if m == 1 else fwht.operators.transform(torch.eye(m), str(m), 1.0).T.contiguous()
+    signs = torch.randint(0, 2, (m * power,), generator=generator) * 2.0 - 1
+    return signs[:, None] * torch.kron(special, h(power)).T
+
+
+# --- a matrix's operator ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("m", "power", "text"),
+    [(1, 2, "2+signs"), (1, 64, "64+signs"), (12, 1, "d12+signs"), (12, 4, "d12x4+signs"), (28, 8, "d28x8+signs"),
+     (116, 2, "d116x2+signs"), (56, 4, "d28x8+signs"), (224, 2, "d224x2+signs"), (44, 4, "d44x4+signs")],
+)  # fmt: skip
+def test_the_operator_of_a_matrix(dtype, m, power, text):
+    matrix = random_matrix(m, power)
+    found = operator_of((matrix * 0.125).to(dtype))
+    assert (found.text, found.entry) == (text, 0.125)
+    x = torch.randint(-4, 5, (3, m * power)).float()
+    dense = None if found.dense is None else found.dense.float()
+    assert torch.equal(fwht.operators.transform(x, found.text, 1.0, signs=found.signs, dense=dense), x @ matrix)
+    assert torch.equal(fwht.operators.transform(x, found.text, 1.0, signs=found.signs, dense=dense, transpose=True), x @ matrix.T)
+
+
+def test_an_order_that_is_no_sylvester_multiple():
+    """Where the special matrix is not one of a smaller order beside a Sylvester matrix, the larger order is found."""
+    other = fwht.operators.transform(torch.eye(24), "24", 1.0)[torch.randperm(24, generator=torch.Generator().manual_seed(1))]
+    matrix = torch.kron(other, h(2))
+    found = operator_of(matrix)
+    assert found.text == "d24x2+signs"
+    assert torch.equal(fwht.operators.transform(torch.eye(48), found.text, 1.0, signs=found.signs, dense=found.dense), matrix)
+
+
+def test_other_matrices_have_none():
+    good = random_matrix(12, 4)
+    one_sign, one_size, zero, infinite = (good.clone() for _ in range(4))
+    one_sign[5, 7] *= -1
+    one_size[5, 7] *= 2
+    zero.zero_()
+    infinite[:] = math.inf
+    shuffled = random_matrix(12, 32)[torch.randperm(384, generator=torch.Generator().manual_seed(0))]  # to 256 it is a dense factor
+    same_rows = torch.ones(8, 8)
+    others = [one_sign, one_size, zero, infinite, shuffled, same_rows, good[:24], good[:1, :1], good[0]]
+    assert [operator_of(matrix) for matrix in others] == [None] * len(others)
+
+
+# --- what every plugin does ------------------------------------------------------------------------------------------
+
+
+def test_entry_points_lead_to_functions():
+    tomllib = pytest.importorskip("tomllib")
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    groups = tomllib.loads(project.read_text())["project"]["entry-points"]
+    assert set(groups) == {"vllm.general_plugins", "sglang.srt.plugins"}
+    for group in groups.values():
+        for target in group.values():
+            module, _, name = target.partition(":")
+            assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Puts a module of that name, and those above it, into sys.modules."""
+
+    def make(name, **content):
+        parts = name.split(".")
+        for i in range(1, len(parts) + 1):
+            above = ".".join(parts[:i])
+            if above not in sys.modules:
+                made = ModuleType(above)
+                made.__path__ = []
+                monkeypatch.setitem(sys.modules, above, made)
+                if i > 1:
+                    setattr(sys.modules[".".join(parts[: i - 1])], parts[i - 1], made)
+        vars(sys.modules[name]).update(content)
+        return sys.modules[name]
+
+    return make
+
+
+@pytest.fixture
+def with_cuda(monkeypatch):
+    """A library that says it was built with CUDA: the arithmetic stays on the CPU."""
+    monkeypatch.setattr(_replace._c, "build_info", lambda: {"cuda": "13.0"})
+
+
+# --- vLLM ------------------------------------------------------------------------------------------------------------
+
+
+def theirs(x, inplace=True):
+    result = (x.float() @ h(x.shape[-1]) / x.shape[-1] ** 0.5).to(x.dtype)
+    return x.copy_(result) if inplace else result
+
+
+class HadamardTransform(torch.nn.Module):
+    def __init__(self, transforms, partitions):
+        super().__init__()
+        self.transforms, self.weight = transforms, SimpleNamespace(partitions=partitions)
+
+    def process_weights_after_loading(self):
+        for partition in self.weight.partitions.values():
+            partition.data.div_(math.sqrt(partition.data.size(0)))
+
+    def forward(self, value, part_id=0):
+        if part_id not in self.weight.partitions:
+            return value
+        weight = self.weight.partitions[part_id]
+        weight = weight.T if self.transforms[part_id].args.inverse else weight
+        return (value.unflatten(-1, (-1, len(weight))).to(weight.dtype) @ weight).flatten(-2, -1).to(value.dtype)
+
+
+def transform(partitions, inverse=False, kind="random-hadamard"):
+    scheme, args = SimpleNamespace(type=kind, head_dim=None), SimpleNamespace(inverse=inverse)
+    made = HadamardTransform({part: SimpleNamespace(scheme=scheme, args=args) for part in partitions}, partitions)
+    made.process_weights_after_loading()
+    return made
+
+
+class Int4(dict):
+    """The module of the INT4 cache: the two kernels keep what came to them."""
+
+    def __init__(self):
+        self.seen = []
+
+        def _get_rht_signs(d, round_idx, device):
+            return torch.randint(0, 2, (d,), generator=torch.Generator().manual_seed(d)) * 2.0 - 1
+
+        def single_rht(x, inverse=False):
+            block = largest_power_of_2_divisor(x.shape[-1])
+            rows, signs = x.unflatten(-1, (-1, block)), _get_rht_signs(block, 0, x.device)
+            return (rows @ h(block) * signs if inverse else (rows * signs) @ h(block)).flatten(-2, -1)
+
+        def largest_power_of_2_divisor(n):
+            return n & -n
+
+        def _run_reshape_kernel(
+            kernel, *, key, value, key_cache, value_cache, k_scale_cache, v_scale_cache, slot_mapping, packing_factor
+        ):
+            self.seen.append((kernel, key, value, key_cache, value_cache, k_scale_cache, v_scale_cache, slot_mapping, packing_factor))
+
+        def _launch_packed_attn(
+            *, q, k_cache, v_cache, out, cu_seqlens_q, max_seqlen_q, seqused_k, softmax_scale, window_size, block_table, softcap, sinks,
+            alibi_slopes, use_alibi_sqrt, qq_bias, output_scale, mm_prefix_range, k_scale_cache, v_scale_cache, seq_threshold_3D,
+            num_par_softmax_segments, softmax_segm_output, softmax_segm_max, softmax_segm_expsum, packing_factor,
+        ):  # fmt: skip
+            self.seen.append((q, seq_threshold_3D, softmax_segm_max, packing_factor))
+            out.copy_(k_cache[: len(out)] * softmax_scale * 64)
+
+        def reshape_and_cache_int4(key, value, key_cache, value_cache, slot_mapping, *, k_scale_cache, v_scale_cache):
+            key, value = single_rht(key.float()).to(key.dtype), single_rht(value.float()).to(value.dtype)
+            _run_reshape_kernel(
+                "kernel", key=key, value=value, key_cache=key_cache, value_cache=value_cache, k_scale_cache=k_scale_cache,
+                v_scale_cache=v_scale_cache, slot_mapping=slot_mapping, packing_factor=2,
+            )  # fmt: skip
+
+        def unified_attention_int4(
+            q, k_cache, v_cache, out, *, cu_seqlens_q, max_seqlen_q, seqused_k, max_seqlen_k, softmax_scale, window_size, block_table,
+            softcap, sinks, alibi_slopes, use_alibi_sqrt, qq_bias, output_scale, mm_prefix_range, k_scale_cache, v_scale_cache,
+            seq_threshold_3D=None, num_par_softmax_segments=None, softmax_segm_output=None, softmax_segm_max=None, softmax_segm_expsum=None,
+        ):  # fmt: skip
+            given = dict(locals())
+            norm = largest_power_of_2_divisor(q.shape[2])
+            given = {name: value for name, value in given.items() if name not in ("max_seqlen_k", "q", "softmax_scale")}
+            given = {name: value for name, value in given.items() if name not in ("self", "single_rht", "_launch_packed_attn")}
+            given.pop("largest_power_of_2_divisor", None)
+            _launch_packed_attn(q=single_rht(q.float()).to(q.dtype), softmax_scale=softmax_scale / norm, packing_factor=2, **given)
+            out.copy_((single_rht(out.float(), inverse=True) / norm).to(q.dtype))
+
+        content = {name: value for name, value in locals().items() if callable(value)}
+        super().__init__(content, _reshape_cache_int4_kernel="kernel", _INT4_PACKING_FACTOR=2)
+
+
+@pytest.fixture
+def vllm(modules, with_cuda, monkeypatch):
+    monkeypatch.delenv("FWHT_DISABLE_VLLM", raising=False)
+    int4 = Int4()
+    names = SimpleNamespace(
+        platforms=modules("vllm.platforms", current_platform=SimpleNamespace(is_cuda=lambda: True)),
+        ops=modules("vllm._custom_ops", hadacore_transform=theirs),
+        transform=modules(plugin._TRANSFORM, HadamardTransform=HadamardTransform),
+        int4=modules(plugin._INT4, **int4),
+        elsewhere=modules("vllm.elsewhere", hadacore_transform=theirs),
+        seen=int4.seen,
+    )
+    before = {name: vars(HadamardTransform)[name] for name in ("forward", "process_weights_after_loading")}
+    plugin._signs.cache_clear()
+    yield names
+    plugin.unregister()
+    assert all(vars(HadamardTransform)[name] is value for name, value in before.items())
+
+
+def test_it_replaces_once_and_says_so(vllm, caplog):
+    caplog.set_level(logging.INFO)
+    plugin.register()
+    ours = vllm.ops.hadacore_transform
+    assert ours is not theirs and vllm.elsewhere.hadacore_transform is ours
+    plugin.register()
+    assert vllm.ops.hadacore_transform is ours
+    (record,) = [record for record in caplog.records if "fwht" in record.name]
+    assert record.name == "vllm.fwht" and record.levelno == logging.INFO
+    for name in ("hadacore_transform", "HadamardTransform.forward", "unified_attention_int4", "FWHT_DISABLE_VLLM=1"):
+        assert name in record.getMessage()
+    plugin.unregister()
+    assert vllm.ops.hadacore_transform is vllm.elsewhere.hadacore_transform is theirs
+
+
+@pytest.mark.parametrize("why", ["variable", "platform", "build"])
+def test_it_is_silent_where_it_is_not_wanted(vllm, monkeypatch, caplog, why):
+    caplog.set_level(logging.DEBUG)
+    if why == "variable":
+        monkeypatch.setenv("FWHT_DISABLE_VLLM", "1")
+    elif why == "platform":
+        vllm.platforms.current_platform = SimpleNamespace(is_cuda=lambda: False)
+    else:
+        monkeypatch.setattr(_replace._c, "build_info", lambda: {"cuda": "none: FWHT_CUDA=OFF"})
+    plugin.register()
+    assert vllm.ops.hadacore_transform is theirs and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (lambda vllm: delattr(vllm.int4, "_run_reshape_kernel"), "int4_per_token_head:_run_reshape_kernel is missing"),
+        (lambda vllm: delattr(vllm.transform, "HadamardTransform"), "HadamardTransform is missing"),
+        (lambda vllm: setattr(vllm.ops, "hadacore_transform", lambda x: x), r"hadacore_transform takes \(x\), not \(x, inplace\)"),
+        (lambda vllm: sys.modules.update({plugin._INT4: None}), "int4_per_token_head cannot be imported"),
+    ],
+)
+def test_names_that_moved(vllm, caplog, monkeypatch, break_it, words):
+    monkeypatch.setattr(_replace.importlib.metadata, "version", lambda name: f"{name}-9.9")
+    break_it(vllm)
+    kept = vllm.ops.hadacore_transform, vars(HadamardTransform)["forward"]
+    plugin.register()
+    plugin.register()
+    assert (vllm.ops.hadacore_transform, vars(HadamardTransform)["forward"]) == kept
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert re.search(r"vllm vllm-9\.9: .*" + words + ".*nothing is replaced", record.getMessage())
+
+
+def test_hadacore(vllm):
+    plugin.register()
+    ops = vllm.ops
+    x = torch.randint(-4, 5, (3, 5, 256)).to(torch.bfloat16)  # sqrt(256) = 16: exact
+    expected = theirs(x, inplace=False)
+    kept = x.clone()
+    assert torch.equal(ops.hadacore_transform(x, inplace=False), expected) and torch.equal(x, kept)
+    assert torch.equal(torch.compile(ops.hadacore_transform, fullgraph=True, backend="aot_eager")(x, inplace=False), expected)
+    assert ops.hadacore_transform(x) is x and torch.equal(x, expected)
+    y = kept.transpose(0, 1)  # what this library does not write in place is left to vLLM's own function, as float32 is
+    assert ops.hadacore_transform(y) is y and torch.equal(y, expected.transpose(0, 1))
+    assert torch.equal(ops.hadacore_transform(kept.float(), inplace=False), theirs(kept.float(), inplace=False))
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize(("m", "power"), [(1, 64), (12, 16), (28, 4)])
+def test_random_hadamard_transforms(vllm, m, power, inverse):
+    n = m * power
+    theirs = transform({0: random_matrix(m, power), 1: random_matrix(m, power, 1)}, inverse)
+    plugin.register()
+    ours = transform({0: random_matrix(m, power), 1: random_matrix(m, power, 1)}, inverse)
+    assert len(ours.fwht_operators) == 2
+    assert not ours.state_dict()
+    x = torch.randn(4, 3 * n, generator=torch.Generator().manual_seed(2))  # three heads of n
+    for part in (0, 1, 2):
+        expected = HadamardTransform.forward.__wrapped__(theirs, x, part)
+        assert torch.allclose(ours(x, part), expected, atol=1e-5) and (part == 2) == torch.equal(x, expected)
+    half = torch.randint(-2, 3, (4, n)).to(torch.bfloat16)
+    matrix = random_matrix(m, power).double()
+    exact = half.double() @ (matrix.T if inverse else matrix) * n**-0.5
+    assert (ours(half).double() - exact).abs().max() <= exact.abs().max() * 2**-8
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(half), ours(half))
+
+
+@pytest.mark.parametrize("matrix", [lambda: random_matrix(12, 4) * 3, lambda: torch.randn(48, 48), lambda: torch.ones(48, 48)])
+def test_matrices_that_are_left_to_vllm(vllm, matrix):
+    weight = matrix()
+    plugin.register()
+    ours = transform({0: weight.clone()})
+    assert ours.fwht_operators == {} and not list(ours.buffers())
+    x = torch.randn(2, 48)
+    assert torch.equal(ours(x), (x.unflatten(-1, (-1, 48)) @ (weight / math.sqrt(48))).flatten(-2, -1))
+
+
+def test_transforms_of_another_type_are_left_to_vllm(vllm):
+    plugin.register()
+    assert transform({0: random_matrix(1, 16)}, kind="hadamard").fwht_operators == {}
+
+
+def cache_arguments(head, dtype=torch.bfloat16):
+    generator = torch.Generator().manual_seed(head)
+    qkv = torch.randint(-3, 4, (5, 4, 2 * head), generator=generator).to(dtype)
+    key, value = qkv[..., :head], qkv[..., head:]  # rows at one distance, as in a packed projection
+    return (key, value, "kc", "vc", "slots"), {"k_scale_cache": "ks", "v_scale_cache": "vs"}
+
+
+@pytest.mark.parametrize("head", [64, 128, 256, 192, 96, 80, 2])
+def test_what_is_written_to_the_int4_cache(vllm, head):
+    """The very values of vLLM's chain in float32: one rounding, at the same place."""
+    arguments, named = cache_arguments(head)
+    vllm.int4.reshape_and_cache_int4(*arguments, **named)
+    plugin.register()
+    vllm.int4.reshape_and_cache_int4(*arguments, **named)
+    theirs, ours = vllm.seen
+    assert ours[0] == theirs[0] and ours[3:] == theirs[3:]
+    for i in (1, 2):
+        assert ours[i].dtype == theirs[i].dtype and ours[i].shape == theirs[i].shape and torch.equal(ours[i], theirs[i])
+
+
+@pytest.mark.parametrize("case", [(97, torch.bfloat16), (64, torch.float64)])
+def test_heads_that_are_left_to_vllm(vllm, monkeypatch, case):
+    arguments, named = cache_arguments(*case)
+    plugin.register()
+    monkeypatch.setattr(plugin, "_rotated", None)
+    vllm.int4.reshape_and_cache_int4(*arguments, **named)
+    assert len(vllm.seen) == 1
+
+
+@pytest.mark.parametrize("head", [64, 80])
+@pytest.mark.parametrize("optional", [{}, {"seq_threshold_3D": 7, "softmax_segm_max": "max"}])
+def test_attention_over_the_int4_cache(vllm, head, optional):
+    generator = torch.Generator().manual_seed(head)
+    q, k_cache = (torch.randint(-3, 4, (5, 4, head), generator=generator).to(torch.bfloat16) for _ in range(2))
+    given = dict.fromkeys(plugin._ATTENTION[4:-5]) | {"softmax_scale": 0.25, "max_seqlen_k": 9} | optional
+    outs = []
+    for register in (False, True):
+        if register:
+            plugin.register()
+        outs.append(torch.full((5, 4, head), 7.0, dtype=torch.bfloat16))
+        assert vllm.int4.unified_attention_int4(q, k_cache, "vc", outs[-1], **given) is None
+    assert torch.equal(*outs) and not torch.equal(outs[0], k_cache)
+    theirs, ours = vllm.seen
+    assert torch.equal(theirs[0], ours[0]) and theirs[1:] == ours[1:] == (optional.get("seq_threshold_3D"), optional.get("softmax_segm_max"), 2)
+
+
+# --- SGLang ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sglang(modules, with_cuda, monkeypatch):
+    """Its registry of hooks, which applies AROUND to the one target, and a kernel that pads as SGLang's does."""
+    monkeypatch.delenv("FWHT_DISABLE_SGLANG", raising=False)
+
+    class HookRegistry:
+        hooks: ClassVar = []
+
+        @classmethod
+        def register(cls, target, hook, hook_type="after", *, source=None):
+            cls.hooks.append((target, hook, hook_type))
+
+    def hadamard_transform(x, scale=1.0):
+        n = x.shape[-1]
+        power = 1 << (n - 1).bit_length()
+        return (torch.nn.functional.pad(x.float(), (0, power - n)) @ h(power) * scale)[..., :n].to(x.dtype)
+
+    yield SimpleNamespace(
+        utils=modules("sglang.srt.utils", is_cuda=lambda: True),
+        registry=modules("sglang.srt.plugins.hook_registry", HookRegistry=HookRegistry, HookType=SimpleNamespace(AROUND="around")),
+        kernel=modules("sglang.kernels.ops.quantization.hadamard", hadamard_transform=hadamard_transform),
+        hooks=HookRegistry.hooks,
+    )
+    sglang_plugin._replaced.take_back()
+
+
+def test_the_hook_of_sglang(sglang, caplog):
+    caplog.set_level(logging.INFO)
+    sglang_plugin.register()
+    sglang_plugin.register()
+    ((target, hook, kind),) = sglang.hooks
+    module, _, name = target.rpartition(".")
+    original = getattr(importlib.import_module(module), name)
+    (record,) = caplog.records
+    assert kind == "around" and record.name == "sglang.fwht" and "hadamard_transform" in record.getMessage()
+
+    def not_called(*arguments, **named):
+        raise AssertionError
+
+    for n, dtype in ((128, torch.bfloat16), (512, torch.float16), (64, torch.float32)):
+        x = torch.randint(-8, 9, (3, 2, n)).to(dtype)
+        assert torch.equal(hook(not_called, x, scale=0.125), original(x, 0.125)) and torch.equal(hook(not_called, x), original(x))
+    x = torch.randint(-8, 9, (3, 96)).to(torch.bfloat16)  # no power of two is SGLang's
+    assert torch.equal(hook(original, x, 0.5), original(x, 0.5))
+    compiled = torch.compile(lambda t: hook(not_called, t, 0.125), fullgraph=True, backend="aot_eager")
+    x = torch.randint(-8, 9, (3, 128)).to(torch.bfloat16)
+    assert torch.equal(compiled(x), original(x, 0.125))
+
+
+@pytest.mark.parametrize("why", ["variable", "platform", "name", "parameters", "registry"])
+def test_no_hook_in_sglang(sglang, monkeypatch, caplog, why):
+    caplog.set_level(logging.DEBUG)
+    if why == "variable":
+        monkeypatch.setenv("FWHT_DISABLE_SGLANG", "1")
+    elif why == "platform":
+        sglang.utils.is_cuda = lambda: False
+    elif why == "name":
+        del sglang.kernel.hadamard_transform
+    elif why == "parameters":
+        sglang.kernel.hadamard_transform = lambda x: x
+    else:
+        del sglang.registry.HookRegistry.register
+    sglang_plugin.register()
+    sglang_plugin.register()
+    assert not sglang.hooks
+    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(messages) == len(caplog.records) == (0 if why in ("variable", "platform") else 1)
+    assert all("sglang of unknown version: sglang." in message and "nothing is replaced" in message for message in messages)
