@@ -1,4 +1,4 @@
-// The tables of a results folder, each declared once, in schema.json: its columns with type, unit and meaning.
+// The tables of a results folder, each declared once, in schema.json: columns with type, unit and meaning.
 // The programs hold that file as text, write by it, and put it into the folder, by which analysis/ reads.
 #pragma once
 

@@ -45,7 +45,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _framework() -> str:
-    return "pt" if "torch" in sys.modules else "np"
+    return "np" if sys.modules.get("torch") is None else "pt"
 
 
 def _places(given: Any) -> dict[str, Path]:

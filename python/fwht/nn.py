@@ -2,14 +2,82 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 
 from . import hadamard_transform, linear, operators
 from ._torch.eager import linear_by
+from .quantize import hadamard_quantize, quantize
 
-__all__ = ["GptqLinear", "HadamardTransform", "rotate_linear"]
+__all__ = ["Fp8Linear", "GptqLinear", "HadamardTransform", "rotate_linear"]
+
+
+class Fp8Linear(torch.nn.Module):
+    """y = x W^T + bias in e4m3, tokens and weights, both rotated: Q = Op/sqrt(k) spreads outliers of a token over all of its codes.
+
+    One launch makes codes and a scale per token of Q x (`fwht.hadamard_quantize(x, "e4m3:row")`); the weights are codes with a scale
+    per output of W Q^T, formed in float32 and rounded once. torch._scaled_mm multiplies. Where the device has no such product, codes are
+    multiplied in float32, and a warning says so once; `why_not` is that sentence, "" where there is one.
+
+    Args:
+        weight: (n, k), n and k multiples of 16: of a torch.nn.Linear, in any dtype of floating point.
+        bias: (n,), or None.
+        operator, signs: of Q, as in `fwht.operators`; without them the operator for k.
+
+    Shape: (..., k) to (..., n), bfloat16. Not differentiable. Raises ValueError for other sizes and a k that has no operator, TypeError
+    for tokens of another dtype.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: Any = None, *, operator: str | None = None, signs: Any = None):
+        super().__init__()
+        if weight.dim() != 2 or weight.shape[0] % 16 or weight.shape[1] % 16 or 0 in weight.shape:
+            raise ValueError(f"fwht: a weight of shape {tuple(weight.shape)} must be (n, k), both multiples of 16")
+        self.operator, self._warned = operator, False
+        host = signs.cpu() if isinstance(signs, torch.Tensor) else signs
+        rotated = operators.transform(weight.detach().float().cpu().contiguous(), operator, signs=host)
+        codes, scales = quantize(rotated, "e4m3:row")
+        self.register_buffer("codes", codes.to(weight.device))
+        self.register_buffer("scales", scales.view(1, -1).to(weight.device))
+        self.register_buffer("signs", signs.on(weight) if isinstance(signs, operators.Signs) else signs)
+        self.register_buffer("bias", None if bias is None else bias.detach().to(torch.bfloat16))
+
+    @property
+    def why_not(self) -> str:
+        """Why codes are multiplied in float32 where the module is now."""
+        device = self.codes.device
+        if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9) and torch.version.hip is None:
+            return ""
+        return f"{device} has no product of e4m3 codes, as CUDA devices from compute capability 8.9 on have; they are multiplied in float32"
+
+    def quantize(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Codes of Q x, and a scale for each token."""
+        return hadamard_quantize(x, "e4m3:row", operator=self.operator, signs=self.signs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, k = self.codes.shape
+        if x.dtype is not torch.bfloat16:
+            raise TypeError(f"fwht: x has dtype {x.dtype}; an Fp8Linear takes torch.bfloat16")
+        if x.dim() == 0 or x.shape[-1] != k:
+            raise ValueError(f"fwht: x has shape {tuple(x.shape)}; its last dimension must be k={k}")
+        if x.numel() == 0:
+            return x.new_empty((*x.shape[:-1], n))
+        codes, scales = self.quantize(x.reshape(-1, k))
+        if why_not := self.why_not:
+            if not self._warned:
+                warnings.warn(f"fwht: {why_not}", stacklevel=2)
+                self._warned = True
+            y = (codes.float() @ self.codes.float().t() * scales.view(-1, 1) * self.scales).to(torch.bfloat16)
+        else:
+            y = torch._scaled_mm(
+                codes, self.codes.t(), scale_a=scales.view(-1, 1), scale_b=self.scales, out_dtype=torch.bfloat16, use_fast_accum=False
+            )
+        y = y.view(*x.shape[:-1], n)
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return f"n={self.codes.shape[0]}, k={self.codes.shape[1]}, operator={self.operator or 'the one for k'}"
 
 
 class GptqLinear(torch.nn.Module):

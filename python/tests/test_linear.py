@@ -380,6 +380,47 @@ def test_torch_bad_input(device):
         linear.forward(np.zeros((2, 256), np.float16), packed)
 
 
+@devices
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("k", [256, 48])
+def test_fp8_layer(device, k, signed):
+    """Rows and tokens that e4m3 holds after the rotation: the product is exact. Codes are those of the chain."""
+    signs = fwht.operators.random_signs(k, 5) if signed else None
+    generator = torch.Generator().manual_seed(3)
+
+    def ternary(rows):
+        return torch.randint(-1, 2, (rows, k), generator=generator).float().index_fill_(1, torch.tensor([0]), 1)
+
+    a = ternary(32)
+    q = fwht.operators.transform(torch.eye(k), signs=signs)  # rows: Q e_i
+    weight = a @ q.t()
+    layer_of = fwht.nn.Fp8Linear(weight, torch.arange(32.0), signs=signs).to(device)
+    assert torch.equal((layer_of.codes.float() * layer_of.scales.t()).round().cpu(), a)
+    x = torch.randn(2, 3, k, generator=generator).bfloat16().to(device)
+    codes, scales = layer_of.quantize(x)
+    tokens = x.cpu().double()
+    assert torch.allclose(tokens @ q.double() @ a.double().t(), tokens @ weight.double().t(), rtol=0, atol=1e-4)
+    y = fwht.operators.transform(x, signs=signs)
+    wanted = fwht.quantize.quantize(y, "e4m3:row")
+    assert torch.equal(codes.view(torch.uint8), wanted.codes.view(torch.uint8)) and torch.equal(scales.view(-1), wanted.scales.view(-1))
+    if layer_of.why_not:
+        with pytest.warns(UserWarning, match="cpu has no product of e4m3 codes"):
+            got = layer_of(x)
+    else:
+        got = layer_of(x)
+    want = (codes.double() * scales.view(2, 3, 1)).cpu() @ (layer_of.codes.double().cpu() * layer_of.scales.double().cpu().t()).t()
+    assert got.shape == (2, 3, 32) and got.dtype is torch.bfloat16
+    assert ((got.double().cpu() - want - torch.arange(32.0)).abs() <= 2**-7 * (want.abs() + 33)).all()
+    assert layer_of(x[:0]).shape == (0, 3, 32)
+    for kind, words, call in (
+        (TypeError, "x has dtype torch.float32", lambda: layer_of(x.float())),
+        (ValueError, f"its last dimension must be k={k}", lambda: layer_of(x[..., :16])),
+        (ValueError, "both multiples of 16", lambda: fwht.nn.Fp8Linear(weight[:8])),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+
+
 @needs_cuda
 class TestCuda:
     def test_variants_agree(self):
