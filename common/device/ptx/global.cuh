@@ -68,14 +68,4 @@ __device__ inline void st_global_if(bool wanted, void* to, const std::uint32_t (
                : "memory");
 }
 
-/// ld.acquire and st.release at the scope of the device: a word by which blocks tell each other something.
-__device__ inline std::uint64_t ld_acquire(const std::uint64_t* from) {
-  std::uint64_t word;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
-  return word;
-}
-__device__ inline void st_release(std::uint64_t* to, std::uint64_t word) {
-  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
-}
-
 }  // namespace fwht::ptx

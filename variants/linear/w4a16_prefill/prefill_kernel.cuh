@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/device/ptx/acquire.cuh"
 #include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/named_barrier.cuh"
@@ -212,7 +213,7 @@ class Consumer {
           exchange_with_sharers(first, end);
         } else if (part.first != 0) {
           give(0, 0);
-          if (threadIdx.x == 0) ptx::st_release(all_.ready + worker_ * kMostSharers, all_.launch);
+          if (threadIdx.x == 0) ptx::st_release_gpu(all_.ready + worker_ * kMostSharers, all_.launch);
           continue;
         } else {
           take_from_next(part);
@@ -380,7 +381,7 @@ class Consumer {
 
   /// Until `word` is the launch's; then it is made ready for another launch.
   __device__ void wait_for(std::uint64_t* word) const {
-    while (ptx::ld_acquire(word) != all_.launch) {
+    while (ptx::ld_acquire_gpu(word) != all_.launch) {
     }
     *word = 0;
   }
@@ -394,7 +395,7 @@ class Consumer {
     give(first, end);
     const int other = static_cast<int>(threadIdx.x);
     if (other < sharers && other != share) {
-      ptx::st_release(all_.ready + worker_ * kMostSharers + other, all_.launch);
+      ptx::st_release_gpu(all_.ready + worker_ * kMostSharers + other, all_.launch);
       wait_for(all_.ready + (begin + other) * kMostSharers + share);
     }
     ptx::bar_sync(kBothGroups, kConsumers);
