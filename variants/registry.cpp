@@ -15,6 +15,7 @@ constexpr const Variant* kLadder[] = {
     &hadacore::published_variant,
     &mma_split::variant,
     &wgmma::variant,
+    &passes::variant,
     &factors::variant,
     &kronecker::variant,
     &matmul::variant,

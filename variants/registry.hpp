@@ -16,6 +16,7 @@ namespace butterflies { extern const Variant variant; }
 namespace hadacore { extern const Variant variant, published_variant; }
 namespace mma_split { extern const Variant variant; }
 namespace wgmma { extern const Variant variant; }
+namespace passes { extern const Variant variant; }
 namespace factors { extern const Variant variant; }
 namespace kronecker { extern const Variant variant; }
 namespace matmul { extern const Variant variant; }

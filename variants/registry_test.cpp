@@ -26,7 +26,8 @@ struct Sizes {
 };
 constexpr Sizes kNone{};
 constexpr std::int64_t k2To15 = std::int64_t{1} << 15, k2To16 = std::int64_t{1} << 16,
-                       k2To22 = std::int64_t{1} << 22, k2To30 = std::int64_t{1} << 30;
+                       k2To22 = std::int64_t{1} << 22, k2To30 = std::int64_t{1} << 30,
+                       k2To31 = std::int64_t{1} << 31;
 
 /// Rows of more than `any_stride_up_to` elements must start at multiples of `stride_multiple` elements. Where
 /// `optional_backend` is named, the variant may answer "built without <name> ..." to everything instead.
@@ -63,6 +64,7 @@ const std::vector<Golden> kGolden = {
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
+  {"passes",        {Dtype::f32},   {k2To16, k2To31}, {k2To16, k2To31}, kNone,  1, true, true, {}, {k2To16, k2To31}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
@@ -71,7 +73,7 @@ const std::vector<Golden> kGolden = {
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
   {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To15},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
   {"rotate_then_quantize", kF16Bf16, {2, k2To16}, {2, k2To15},  kNone,        8, true, true, {}, {}, k2To15},
-  {"auto",          {Dtype::f32},   {2, k2To15},  {2, k2To15},  kNone,        1, true, true, {}, {2, k2To15}},
+  {"auto",          {Dtype::f32},   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
 };
 
 /// What only some variants offer: every other one refuses it in a sentence that contains `named`.

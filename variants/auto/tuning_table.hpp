@@ -54,9 +54,9 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 const TuningTable& shipped_table();
 
 /// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
-/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster.
-/// Operators of several factors, or with signs: those tensor cores, then fp32 arithmetic. Encoded results:
-/// one kernel where there is one, else two launches.
+/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster. fp32
+/// rows beyond 32768: `passes`. Operators of several factors, or with signs: those tensor cores, then fp32
+/// arithmetic. Encoded results: one kernel where there is one, else two launches.
 std::vector<std::string_view> preferred_variants(const Problem& problem);
 
 }  // namespace fwht::automatic

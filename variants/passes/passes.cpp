@@ -1,0 +1,39 @@
+#include "variants/passes/passes.hpp"
+
+#include <algorithm>
+
+#include "common/host/text.hpp"
+#include "variants/butterflies/butterflies.hpp"
+#include "variants/passes/schedule.hpp"
+
+namespace fwht::passes {
+namespace {
+
+constexpr Dtype kDtypes[] = {Dtype::f32};
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (problem.programmatic_launch) {
+    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+  }
+  if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  constexpr std::int64_t kOne = 1;
+  if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
+    return n;
+  const Schedule schedule = schedule_for(log2_floor(problem.n()), problem.elements() * 4);
+  const bool by_own_tile = schedule.lowest != Lowest::butterflies;
+  const std::int64_t words =
+      std::max({by_own_tile ? row_tile(schedule.log_row).shared_words() : 1 << schedule.log_row,
+                schedule.second.shared_words(), schedule.third.shared_words()});
+  if (4 * words <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", 4 * words,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+}
+
+}  // namespace
+
+const Variant variant{"passes",
+                      "vectors of 2^16 to 2^31 fp32 elements in two or three passes over tiles of rows",
+                      Memory::device, supports, make_plan};
+
+}  // namespace fwht::passes

@@ -1,0 +1,15 @@
+// passes: vectors that no multiprocessor holds, in two or three passes over tiles. tile.hpp says who holds
+// what, schedule.hpp which passes serve which length, tile_kernels.cuh what the kernels do.
+#pragma once
+
+#include <memory>
+
+#include "common/contract/variant.hpp"
+
+namespace fwht::passes {
+
+extern const Variant variant;
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+
+}  // namespace fwht::passes

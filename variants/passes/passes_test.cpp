@@ -1,0 +1,306 @@
+// Every bit card and permutation of the kernels on the host, by the functions that the kernels use.
+#include "variants/passes/passes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "common/host/text.hpp"
+#include "variants/passes/schedule.hpp"
+
+namespace fwht::passes {
+namespace {
+
+std::string name_of(const PassTile& tile) {
+  return concat(tile.whole_row ? "row " : "", "2^", tile.bits, " x 2^", tile.log_columns);
+}
+
+std::vector<Schedule> schedules_of(int log_n) {
+  std::vector<Schedule> all{in_dram(log_n)};
+  if (log_n <= kLargestInsideL2) all.push_back(inside_l2(log_n));
+  return all;
+}
+
+/// The tiles of a schedule, lowest bits first, each with its shift. Rows of `butterflies` are no tile.
+struct Step {
+  PassTile tile;
+  int shift;
+};
+std::vector<Step> steps_of(const Schedule& s) {
+  std::vector<Step> steps;
+  if (s.lowest != Lowest::butterflies) steps.push_back({row_tile(s.log_row), 5});
+  steps.push_back({s.second, s.log_row});
+  if (s.third.bits > 0) steps.push_back({s.third, s.log_row + s.second.bits});
+  return steps;
+}
+
+std::vector<Step> all_steps() {
+  std::vector<Step> all;
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const Schedule& schedule : schedules_of(log_n)) {
+      for (const Step& step : steps_of(schedule)) {
+        all.push_back(step);
+        all.push_back({narrow(step.tile), step.shift});
+      }
+    }
+  }
+  return all;
+}
+
+float& at(std::vector<float>& values, int index) {
+  return values[static_cast<std::size_t>(index)];
+}
+
+int row_of(const PassTile& tile, int round, int thread, int k) {
+  return tile.first_row(round, thread) + (k << tile.low_bit(round));
+}
+
+TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const Schedule& s : schedules_of(log_n)) {
+      EXPECT_EQ(s.levels(), log_n);
+      int bits = s.lowest == Lowest::butterflies ? s.log_row : 0;
+      for (const Step& step : steps_of(s)) {
+        EXPECT_EQ(step.tile.whole_row ? 0 : step.shift, bits) << "2^" << log_n;
+        EXPECT_GE(step.shift, step.tile.log_columns);
+        bits += step.tile.levels();
+      }
+      EXPECT_EQ(bits, log_n);
+      if (s.lowest == Lowest::pair) {
+        const PairKernel pair = s.pair();
+        EXPECT_EQ(s.second.log_columns, 5) << "the kernel of pairs has these alone";
+        EXPECT_EQ(pair.threads % pair.first.threads() + pair.threads % pair.second.threads(), 0);
+        EXPECT_GE(s.log_chunk, s.log_row + s.second.bits) << "a chunk holds both passes of a part";
+      }
+    }
+  }
+}
+
+TEST(Passes, EveryRoundHoldsEachElementOfATileOnceAndNewBitsInRegisters) {
+  for (const auto& [tile, shift] : all_steps()) {
+    SCOPED_TRACE(name_of(tile));
+    ASSERT_LE(tile.threads(), 1024);
+    ASSERT_GE(tile.threads(), 32);
+    const std::size_t elements = std::size_t{1} << tile.log_elements();
+    int next_bit = 0;
+    for (int round = 0; round < tile.rounds(); ++round) {
+      EXPECT_EQ(tile.low_bit(round) + tile.first_new_bit(round), next_bit) << "ascending, none twice";
+      next_bit = tile.low_bit(round) + tile.register_bits();
+      std::vector<bool> seen(elements), words(elements);
+      for (int thread = 0; thread < tile.threads(); ++thread) {
+        for (int k = 0; k < tile.registers(); ++k) {
+          for (int v = 0; v < tile.width(); ++v) {
+            const int row = row_of(tile, round, thread, k), column = tile.column_of(thread) + v;
+            ASSERT_LT(row, 1 << tile.bits);
+            const auto element = static_cast<std::size_t>(row << tile.log_columns | column);
+            ASSERT_FALSE(seen[element]);
+            seen[element] = true;
+            const auto word = static_cast<std::size_t>(tile.word(row, column));
+            ASSERT_FALSE(words.at(word));
+            words[word] = true;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(next_bit, tile.bits);
+  }
+}
+
+// A warp's words are in 32 banks; two words a lane: in two halves of 32.
+TEST(Passes, TheExchangeHasNoBankConflict) {
+  for (const auto& [tile, shift] : all_steps()) {
+    if (tile.shared_words() == 0) continue;
+    for (int round = 0; round < tile.rounds(); ++round) {
+      for (int warp = 0; warp < tile.threads() / 32; ++warp) {
+        for (int k = 0; k < tile.registers(); ++k) {
+          std::set<int> banks;
+          for (int lane = 0; lane < 32; ++lane) {
+            const int thread = 32 * warp + lane;
+            banks.insert(tile.word(row_of(tile, round, thread, k), tile.column_of(thread)) % 64);
+          }
+          std::set<int> mod32;
+          for (const int bank : banks)
+            mod32.insert(bank % 32);
+          ASSERT_EQ(tile.width() == 2 ? banks.size() : mod32.size(), 32U)
+              << name_of(tile) << ", round " << round;
+        }
+      }
+    }
+  }
+}
+
+void plain_butterflies(std::vector<float>& x, int first_bit, int bits) {
+  for (std::size_t half = std::size_t{1} << first_bit; half < std::size_t{1} << (first_bit + bits);
+       half *= 2) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if ((i & half) != 0) continue;
+      const float a = x[i], b = x[i + half];
+      x[i] = a + b;
+      x[i + half] = a - b;
+    }
+  }
+}
+
+/// What a block does to one tile, thread after thread between barriers.
+void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::vector<float>& vector) {
+  const auto address = [&](int round, int thread, int k, int v) {
+    return static_cast<std::size_t>(tile.first_element(index, shift) + tile.column_of(thread) + v +
+                                    (std::int64_t{row_of(tile, round, thread, k)} << shift));
+  };
+  const int registers = tile.registers(), width = tile.width(), last = tile.rounds() - 1;
+  using Registers = std::vector<float>;  // k * width + v
+  std::vector<Registers> x(static_cast<std::size_t>(tile.threads()), Registers(32));
+  const auto each = [&](const auto& body) {
+    for (int thread = 0; thread < tile.threads(); ++thread) {
+      for (int k = 0; k < registers; ++k) {
+        for (int v = 0; v < width; ++v)
+          body(at(x[static_cast<std::size_t>(thread)], k * width + v), thread, k, v);
+      }
+    }
+  };
+  each([&](float& register_, int thread, int k, int v) { register_ = vector.at(address(0, thread, k, v)); });
+  if (tile.whole_row) {
+    for (std::size_t lanes = 1; lanes < 32; lanes *= 2) {
+      const std::vector<Registers> before = x;
+      each([&](float& register_, int thread, int k, int) {
+        const auto t = static_cast<std::size_t>(thread), own = static_cast<std::size_t>(k);
+        const float other = before[t ^ lanes][own];
+        register_ = (t & lanes) != 0 ? other - before[t][own] : before[t][own] + other;
+      });
+    }
+  }
+  std::vector<float> shared(static_cast<std::size_t>(tile.shared_words()));
+  for (int round = 0; round <= last; ++round) {
+    if (round > 0) {
+      each([&](float& register_, int thread, int k, int v) {
+        shared.at(static_cast<std::size_t>(
+            tile.word(row_of(tile, round - 1, thread, k), tile.column_of(thread) + v))) = register_;
+      });
+      each([&](float& register_, int thread, int k, int v) {
+        register_ = shared.at(
+            static_cast<std::size_t>(tile.word(row_of(tile, round, thread, k), tile.column_of(thread) + v)));
+      });
+    }
+    for (Registers& of_thread : x) {
+      for (int v = 0; v < width; ++v) {
+        for (int half = 1 << tile.first_new_bit(round); half < registers; half *= 2) {
+          for (int k = 0; k < registers; ++k) {
+            if ((k & half) != 0) continue;
+            float& a = at(of_thread, k * width + v);
+            float& b = at(of_thread, (k | half) * width + v);
+            const float sum = a + b, difference = a - b;
+            a = sum, b = difference;
+          }
+        }
+      }
+    }
+  }
+  each([&](const float& register_, int thread, int k, int v) {
+    vector.at(address(last, thread, k, v)) = register_;
+  });
+}
+
+std::vector<float> random_vector(int log_n) {
+  std::mt19937 engine(static_cast<unsigned>(log_n));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(std::size_t{1} << log_n);
+  for (float& value : x)
+    value = normal(engine);
+  return x;
+}
+
+void run_pass(const Step& step, std::vector<float>& x) {
+  const std::size_t tiles = x.size() >> step.tile.log_elements();
+  for (std::size_t index = 0; index < tiles; ++index)
+    transform_tile(step.tile, step.shift, static_cast<std::int64_t>(index), x);
+}
+
+TEST(Passes, TogetherAreThePlainHostLoopBitForBit) {
+  for (int log_n = kSmallestLogN; log_n <= 20; ++log_n) {
+    std::vector<float> want = random_vector(log_n);
+    plain_butterflies(want, 0, log_n);
+    for (const Schedule& schedule : schedules_of(log_n)) {
+      std::vector<float> got = random_vector(log_n);
+      for (const Step& step : steps_of(schedule))
+        run_pass(step, got);
+      EXPECT_EQ(got, want) << "2^" << log_n;
+    }
+  }
+}
+
+// The kernels of longer vectors, each with its own tile at its lowest shift.
+TEST(Passes, EachIsThePlainHostLoopOverItsBits) {
+  std::set<std::pair<int, int>> done;
+  for (const auto& [tile, shift] : all_steps()) {
+    if (tile.whole_row || !done.insert({tile.bits, tile.log_columns}).second) continue;
+    const int low = tile.log_columns + 1, log_n = low + tile.bits + 1;
+    std::vector<float> want = random_vector(log_n), got = want;
+    plain_butterflies(want, low, tile.bits);
+    run_pass({tile, low}, got);
+    EXPECT_EQ(got, want) << name_of(tile);
+  }
+}
+
+// At the true shifts, up to 2^31: an element's partners over the bits of a pass are rows of its own tile, so
+// that an impulse anywhere reaches every element.
+TEST(Passes, PartnersAreInOneTileAtEveryLength) {
+  std::mt19937_64 engine(1);
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const Schedule& schedule : schedules_of(log_n)) {
+      std::int64_t reached = schedule.lowest == Lowest::butterflies ? schedule.log_row : 0;
+      for (const auto& [tile, shift] : steps_of(schedule)) {
+        const std::int64_t tiles = std::int64_t{1} << (log_n - tile.log_elements());
+        for (int sample = 0; sample < 100; ++sample) {
+          const auto index = static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(tiles));
+          const std::int64_t first = tile.first_element(index, shift);
+          const std::int64_t of_tile =
+              ((std::int64_t{1} << tile.bits) - 1) << shift | (tile.whole_row ? 31 : tile.columns() - 1);
+          ASSERT_EQ(first & of_tile, 0) << "rows and columns count from 0";
+          ASSERT_LT(first | of_tile, std::int64_t{1} << log_n);
+          // Distinct tiles begin at distinct places: the index is in the bits that are left.
+          ASSERT_EQ(tile.first_element(index ^ 1, shift) & of_tile, 0);
+          ASSERT_NE(tile.first_element(index ^ 1, shift), first);
+        }
+        reached += tile.levels();
+      }
+      EXPECT_EQ(reached, log_n);
+    }
+  }
+}
+
+TEST(Passes, APairWaitsOnlyForTicketsDrawnBefore) {
+  for (const int log_items : {0, 1, 5}) {
+    for (const std::int64_t chunks : {1, 2, 3, 8}) {
+      const std::int64_t items = std::int64_t{1} << log_items, total = 2 * items * chunks;
+      std::set<std::int64_t> seen;
+      std::vector<std::int64_t> done(static_cast<std::size_t>(chunks));
+      for (std::int64_t ticket = 0; ticket < total; ++ticket) {
+        const PairWork work = work_of(ticket, log_items, chunks);
+        ASSERT_LT(work.chunk, chunks);
+        ASSERT_LT(work.item, items);
+        ASSERT_TRUE(seen.insert((work.chunk * 2 + (work.second ? 1 : 0)) * items + work.item).second);
+        std::int64_t& of_chunk = done[static_cast<std::size_t>(work.chunk)];
+        if (work.second) {
+          ASSERT_EQ(of_chunk, items) << "ticket " << ticket << " waits for a later one";
+        } else {
+          ++of_chunk;
+        }
+      }
+    }
+  }
+}
+
+TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
+  DeviceInfo small = a100_description();
+  small.shared_bytes_per_block = 101376;
+  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 23, 1), small));
+  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 26, 1), small).why_not,
+            "n=67108864 needs 131072 bytes of shared memory per block, this device allows 101376");
+}
+
+}  // namespace
+}  // namespace fwht::passes

@@ -1,0 +1,135 @@
+// passes: which passes make a vector's transform, and the order in which one launch works through two.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "variants/passes/tile.hpp"
+
+namespace fwht::passes {
+
+inline constexpr int kSmallestLogN = 16, kLargestLogN = 31;
+inline constexpr int kLargestInsideL2 = 23;
+
+/// One kernel over one pass.
+struct PassKernel {
+  PassTile tile;
+  int threads = 0;            // of a block: of one tile or of several
+  bool lets_next_in = false;  // the next launch, behind the loads
+
+  constexpr bool operator==(const PassKernel&) const = default;
+  constexpr int shared_bytes() const { return 4 * tile.shared_words() * (threads / tile.threads()); }
+};
+
+/// One kernel over two passes, the first over whole rows.
+struct PairKernel {
+  PassTile first, second;
+  int threads = 0;
+
+  constexpr bool operator==(const PairKernel&) const = default;
+  constexpr int shared_bytes() const {
+    return 4 * std::max(first.shared_words() * (threads / first.threads()),
+                        second.shared_words() * (threads / second.threads()));
+  }
+};
+
+constexpr PassTile row_tile(int log_n) {
+  return {log_n - 5, 5, true};
+}
+constexpr PassTile column_tile(int bits, int log_columns = 5) {
+  return {bits, log_columns, false};
+}
+
+/// How the lowest bits are transformed.
+enum class Lowest {
+  pass,         ///< a launch of its own
+  pair,         ///< one launch with the pass above, chunk by chunk, so that what lies between stays in the L2
+  butterflies,  ///< rows by the variant `butterflies`
+};
+
+/// The passes of a vector, lowest bits first. All schedules form the same sums.
+struct Schedule {
+  Lowest lowest = Lowest::pass;
+  int log_row = 0;         // bits of the lowest pass
+  PassTile second, third;  // third.bits == 0: none
+  int log_chunk = 0;       // of a pair: elements that are in flight at once
+  bool overlaps = false;   // launches begin before the one in front ends
+
+  constexpr bool operator==(const Schedule&) const = default;
+  constexpr int levels() const { return log_row + second.bits + third.bits; }
+  constexpr PairKernel pair() const {
+    const PassTile first = row_tile(log_row);
+    return {first, second, std::max({first.threads(), second.threads(), 128})};
+  }
+};
+
+/// Vectors that all fit in the L2 beside each other: launches that overlap, and tiles of 64 bytes, which cost
+/// nothing there, where they give more blocks.
+constexpr Schedule inside_l2(int log_n) {
+  constexpr std::array<Schedule, kLargestInsideL2 - kSmallestLogN + 1> kSchedules{{
+      {Lowest::pass, 10, column_tile(6, 4), {}, 0, true},  // 2^16
+      {Lowest::pass, 10, column_tile(7, 4), {}, 0, true},
+      {Lowest::pass, 10, column_tile(8, 4), {}, 0, true},
+      {Lowest::pass, 10, column_tile(9, 4), {}, 0, true},
+      {Lowest::pass, 13, column_tile(7, 5), {}, 0, true},  // 2^20
+      {Lowest::pass, 12, column_tile(9, 4), {}, 0, true},
+      {Lowest::pass, 13, column_tile(9, 4), {}, 0, true},
+      {Lowest::pass, 13, column_tile(10, 4), {}, 0, true},  // 2^23
+  }};
+  return kSchedules[static_cast<std::size_t>(log_n - kSmallestLogN)];
+}
+
+/// What passes through DRAM: tiles of 128 bytes; two passes to 2^26, from 2^27 on a third.
+constexpr Schedule in_dram(int log_n) {
+  constexpr int kBatch = 22, kPart = 21;  // 16 MB, 8 MB
+  constexpr std::array<Schedule, kLargestLogN - kSmallestLogN + 1> kSchedules{{
+      {Lowest::pair, 11, column_tile(5), {}, kBatch, false},  // 2^16
+      {Lowest::pair, 12, column_tile(5), {}, kBatch, false},
+      {Lowest::pair, 12, column_tile(6), {}, kBatch, false},
+      {Lowest::pair, 12, column_tile(7), {}, kBatch, false},
+      {Lowest::pair, 12, column_tile(8), {}, kBatch, false},  // 2^20
+      {Lowest::pair, 13, column_tile(8), {}, kBatch, false},
+      {Lowest::pair, 13, column_tile(9), {}, kBatch, false},
+      {Lowest::pass, 13, column_tile(10), {}, 0, false},
+      {Lowest::butterflies, 14, column_tile(10), {}, 0, false},  // 2^24
+      {Lowest::butterflies, 15, column_tile(10), {}, 0, false},
+      {Lowest::butterflies, 15, column_tile(11, 4), {}, 0, false},
+      {Lowest::pair, 12, column_tile(8), column_tile(7), kPart, false},
+      {Lowest::pair, 12, column_tile(8), column_tile(8, 6), kPart, false},  // 2^28
+      {Lowest::pair, 12, column_tile(8), column_tile(9), kPart, false},
+      {Lowest::pair, 12, column_tile(8), column_tile(10), kPart, false},
+      {Lowest::pair, 13, column_tile(8), column_tile(10), kPart, false},
+  }};
+  return kSchedules[static_cast<std::size_t>(log_n - kSmallestLogN)];
+}
+
+/// @param bytes  of all vectors
+constexpr Schedule schedule_for(int log_n, std::int64_t bytes) {
+  return bytes <= std::int64_t{4} << kLargestInsideL2 ? inside_l2(log_n) : in_dram(log_n);
+}
+
+/// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.
+constexpr PassTile narrow(const PassTile& tile) {
+  return tile.width() > 1 ? column_tile(tile.bits, 5) : tile;
+}
+
+/// A block's part of a pair of passes: `item` of the 2^log_items of a chunk, in the first or the second pass.
+struct PairWork {
+  bool second = false;
+  std::int64_t chunk = 0, item = 0;
+  constexpr bool operator==(const PairWork&) const = default;
+};
+
+/// The first pass of chunk 0; then the first of the next chunk and the second of this one in turns; at last
+/// the second of the last chunk. So a part of the second pass comes after all that it waits for.
+constexpr PairWork work_of(std::int64_t ticket, int log_items, std::int64_t chunks) {
+  const std::int64_t items = std::int64_t{1} << log_items;
+  if (ticket < items) return {false, 0, ticket};
+  const std::int64_t behind = ticket - items, phase = behind >> (log_items + 1);
+  const std::int64_t turn = behind & (2 * items - 1);
+  if (phase == chunks - 1) return {true, phase, turn};
+  const bool second = (turn & 1) != 0;
+  return {second, second ? phase : phase + 1, turn >> 1};
+}
+
+}  // namespace fwht::passes

@@ -1,0 +1,65 @@
+// passes: which element of the vector each thread of a tile holds, and where it is in shared memory. The
+// kernels and the host test use the same functions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/host/bits.hpp"
+
+namespace fwht::passes {
+
+/// What a pass over the index bits [shift, shift + bits) takes to registers at once: 2^bits rows, 2^shift
+/// elements apart, of 2^log_columns neighbours. Every thread has 32 elements. In round q it has the rows that
+/// differ in the bits from low_bit(q) on, and transforms those of them that no round before has.
+struct PassTile {
+  int bits = 0;
+  int log_columns = 5;
+  /// The tile is 2^(bits + log_columns) neighbours; the bits of its columns, which lanes hold, come first.
+  bool whole_row = false;
+
+  constexpr bool operator==(const PassTile&) const = default;
+
+  constexpr int columns() const { return 1 << log_columns; }
+  constexpr int log_elements() const { return bits + log_columns; }
+  constexpr int threads() const { return 1 << (log_elements() - 5); }
+  /// Index bits that a pass with this tile transforms.
+  constexpr int levels() const { return bits + (whole_row ? log_columns : 0); }
+  /// Neighbours of one access: two where a line of 256 bytes meets the 32 lanes of a warp.
+  constexpr int log_width() const { return log_columns == 6 ? 1 : 0; }
+  constexpr int width() const { return 1 << log_width(); }
+  constexpr int register_bits() const { return 5 - log_width(); }
+  constexpr int registers() const { return 1 << register_bits(); }
+
+  constexpr int rounds() const { return (bits + register_bits() - 1) / register_bits(); }
+  constexpr int low_bit(int round) const { return std::min(round * register_bits(), bits - register_bits()); }
+  /// The first bit of the register number that the round transforms.
+  constexpr int first_new_bit(int round) const { return round * register_bits() - low_bit(round); }
+
+  constexpr int column_of(int thread) const {
+    return (thread & ((1 << (log_columns - log_width())) - 1)) << log_width();
+  }
+  /// The rows of a thread in a round: register k holds first_row + (k << low_bit).
+  constexpr int first_row(int round, int thread) const {
+    const int group = thread >> (log_columns - log_width()), low = low_bit(round);
+    return (group >> low) << (low + register_bits()) | (group & ((1 << low) - 1));
+  }
+
+  /// Words of the exchange; none where one round does.
+  constexpr int shared_words() const { return rounds() > 1 ? 1 << log_elements() : 0; }
+  /// A warp reads and writes one row, or two rows of 16 columns; those are in different halves of the banks
+  /// whether the rows are neighbours or 32 apart.
+  constexpr int word(int row, int column) const {
+    const int plain = row << log_columns | column;
+    return log_columns == 4 ? plain ^ (row >> 5 & 1) << 4 : plain;
+  }
+
+  /// The first element of tile `index` of a vector.
+  constexpr std::int64_t first_element(std::int64_t index, int shift) const {
+    const int log_beside = shift - log_columns;
+    const std::int64_t above = index >> log_beside;
+    return (above << (shift + bits)) + ((index - (above << log_beside)) << log_columns);
+  }
+};
+
+}  // namespace fwht::passes
