@@ -73,9 +73,10 @@ struct Step {
   bool other_blocks_zeroed = false;
 
   /// Linear layers: the rounding of weights; how many sums Sums::atomic_f16 adds; and how many tensor-core
-  /// multiplies add into one accumulator, each of which cuts off below fp32's last place.
+  /// multiplies add into one accumulator, each of which cuts off below fp32's last place. `unit_changes`: how
+  /// often that accumulator is multiplied by a quotient of two scales; both are rounded to fp32.
   WeightRounding weights = WeightRounding::none;
-  int parts = 1, chained = 0;
+  int parts = 1, chained = 0, unit_changes = 0;
 
   bool operator==(const Step&) const = default;
 

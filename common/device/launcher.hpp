@@ -21,11 +21,12 @@ struct Grid {
   bool programmatic = false;  // the launch may begin before the one in front of it has ended
   std::int64_t layers = 1;    // blocks in the y dimension
   std::int64_t depth = 1;     // blocks in the z dimension
+  bool cooperative = false;   // all blocks run at once, so that they may wait for each other
 };
 
 /// `arguments`: the address of each.
 inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream, void** arguments) {
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   if (grid.programmatic) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -34,6 +35,10 @@ inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream,
   if (grid.cluster > 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  }
+  if (grid.cooperative) {
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
   }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers),

@@ -214,9 +214,10 @@ LinearJudged judge_linear(const Numerics& numerics, const LinearProblem& problem
       // Six standard deviations of what is rounded to 16 bits before the end; a tensor core cuts off at most
       // 2^-23 of a running sum in each multiply; and fp32 sums of groups.
       const double inner = atomics * kRoundingRms * kRoundingRms + of_x;
-      const double allowed = 0.5 * ulp + 6.0 * std::sqrt(inner) * u * std::hypot(spread, at) +
-                             (0x1p-18 + product.chained * 0x1p-23) * std::hypot(spread, at) +
-                             0x1p-22 * std::fabs(at);
+      const double allowed =
+          0.5 * ulp + 6.0 * std::sqrt(inner) * u * std::hypot(spread, at) +
+          (0x1p-18 + product.chained * 0x1p-23 + product.unit_changes * 0x1.8p-23) * std::hypot(spread, at) +
+          0x1p-22 * std::fabs(at);
       if (known && !(std::fabs(got - at) <= allowed)) {
         judged.verdict =
             incorrect(fmt::format("token {}, column {}: {} expected, got {}, error {:.3g}, allowed {:.3g}", r,

@@ -16,7 +16,8 @@ namespace fwht::rows {
 /// @tparam places   tiles under way
 /// @tparam pieces   that a tile arrives in, so that work begins before the last bytes are there
 /// @tparam readers  warps that use a tile; 0: a place is used once, and there are no `read` barriers
-template <int places, int pieces, int readers>
+/// @tparam fillers  arrivals that complete `full` beside the bytes
+template <int places, int pieces, int readers, int fillers = 1>
 class TileRing {
  public:
   static constexpr int kPieces = pieces;
@@ -35,7 +36,7 @@ class TileRing {
     for (int place = 0; place < places; ++place) {
 #pragma unroll
       for (int piece = 0; piece < pieces; ++piece)
-        ptx::mbarrier_init(full(place, piece), 1);
+        ptx::mbarrier_init(full(place, piece), fillers);
       if (readers > 0) ptx::mbarrier_init(read(place), readers);
     }
     ptx::fence_mbarrier_init();
@@ -54,6 +55,11 @@ class TileRing {
   }
   __device__ void wait_for_readers() const {
     ptx::mbarrier_wait_parity(read(at_.place), at_.phase);
+  }
+  /// By who fills the place: until the tile that was here a round ago has been used; at once in the first
+  /// round.
+  __device__ void wait_for_room() const {
+    ptx::mbarrier_wait_parity(read(at_.place), at_.phase ^ 1U);
   }
   __device__ void advance() {
     at_.advance();

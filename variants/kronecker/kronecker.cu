@@ -29,6 +29,7 @@
 
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
+#include "common/device/tensor_map.hpp"
 #include "common/host/static_dispatch.hpp"
 #include "variants/kit/launch_regime.hpp"
 #include "variants/kronecker/kronecker_encoded.hpp"
@@ -38,62 +39,17 @@
 namespace fwht::kronecker {
 namespace {
 
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
-                                 CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
-                                 CUtensorMapFloatOOBfill);
-
-/// The driver's function, asked for by the runtime, so that no driver library is linked.
-EncodeTiled encode_tiled() {
-  static const EncodeTiled function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    FWHT_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault,
-                                               &result));
-    if (result != cudaDriverEntryPointSuccess)
-      throw std::runtime_error("the driver has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<EncodeTiled>(found);
-  }();
-  return function;
-}
-
-/// A tensor of four dimensions, the fastest first, and the boxes that are copied from or to it. The first has
-/// no stride.
-struct Tensor {
-  cuuint64_t extents[4], strides[3];  ///< strides in bytes
-  cuuint32_t box[4];
-};
-
 /// Rows as matrices: the columns of a line, rows of the matrix, lines side by side, rows of the problem. A
 /// box has `box_rows` rows of the matrix.
-Tensor matrices(const Array& array, std::int64_t rows, const Shape& shape, int order, int box_rows) {
+Tensor<4> matrices(const Array& array, std::int64_t rows, const Shape& shape, int order, int box_rows) {
   const auto columns = static_cast<cuuint64_t>(shape.columns), line = static_cast<cuuint64_t>(shape.line());
   return {{line, static_cast<cuuint64_t>(order), columns / line, static_cast<cuuint64_t>(rows)},
           {columns * 2, line * 2, static_cast<cuuint64_t>(array.row_stride) * 2},
           {static_cast<cuuint32_t>(line), static_cast<cuuint32_t>(box_rows),
-           static_cast<cuuint32_t>(columns / line), static_cast<cuuint32_t>(shape.rows)}};
-}
-
-CUtensorMap map_of(const void* data, Dtype dtype, const Tensor& tensor) {
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
-  const CUtensorMapSwizzle swizzle = tensor.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : tensor.box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                           : CU_TENSOR_MAP_SWIZZLE_32B;
-  const CUtensorMapDataType type =
-      dtype == Dtype::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  CUtensorMap map;
-  const CUresult result =
-      encode_tiled()(&map, type, 4, const_cast<void*>(data), tensor.extents, tensor.strides, tensor.box,
-                     steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) {
-    throw std::runtime_error(
-        "cuTensorMapEncodeTiled failed with error " + std::to_string(static_cast<int>(result)) + " for " +
-        std::to_string(tensor.extents[3]) + " rows of " + std::to_string(tensor.extents[1]) + " x " +
-        std::to_string(tensor.extents[0] * tensor.extents[2]) + ", row stride " +
-        std::to_string(tensor.strides[2]) + " bytes");
-  }
-  return map;
+           static_cast<cuuint32_t>(columns / line), static_cast<cuuint32_t>(shape.rows)},
+          line == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+          : line == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                       : CU_TENSOR_MAP_SWIZZLE_32B};
 }
 
 /// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter,
@@ -204,9 +160,11 @@ class KroneckerPlan final : public Plan {
     const Problem& p = problem();
     const Shape& shape = launch_.shape;
     const int order = choice_.order, box_rows = launch_.spread ? 16 * launch_.piece_steps() : 16;
-    const CUtensorMap in = map_of(operands.in, p.dtype(), matrices(p.in, p.rows, shape, order, box_rows));
+    const CUtensorMap in =
+        tensor_map(operands.in, tensor_element(p.dtype()), matrices(p.in, p.rows, shape, order, box_rows));
     Maps maps{in, is_encoded() ? in  // codes take another way out
-                               : map_of(operands.out, p.dtype(), matrices(p.out, p.rows, shape, order, 16))};
+                               : tensor_map(operands.out, tensor_element(p.dtype()),
+                                            matrices(p.out, p.rows, shape, order, 16))};
     if (is_dense()) expand(operands.dense, stream);
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     // A kernel that writes no codes takes the front.

@@ -15,6 +15,7 @@ constexpr const LinearVariant* kLadder[] = {
     &linear::splitk::split_16,
     &linear::splitk::f32,
     &linear::pipelined::variant,
+    &linear::prefill::variant,
     &linear::rotated::variant,
     &linear::pipelined::rotating,
     &linear::automatic::variant,

@@ -16,6 +16,17 @@ __device__ inline void cp_async_cg_shared_global_16(void* shared, const void* gl
                : "memory");
 }
 
+/// cp.async.ca.shared.global of 8 bytes; zeros where not `wanted`, and nothing is read.
+__device__ inline void cp_async_ca_shared_global_8(std::uint32_t shared, const void* global, bool wanted) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(global), "r"(wanted ? 8 : 0)
+               : "memory");
+}
+
+/// cp.async.mbarrier.arrive.noinc: the calling thread's arrival, once its copies before this are complete.
+__device__ inline void cp_async_mbarrier_arrive_noinc(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// cp.async.wait_all (same chapter): every copy of this thread so far has landed. sm_80.
 __device__ inline void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -7,6 +7,29 @@
 
 namespace fwht::ptx {
 
+/// prefetch.tensormap: the map of a __grid_constant__ parameter, before its first copy.
+__device__ inline void prefetch_tensormap(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// cp.async.bulk.tensor.2d and 3d, global to shared; see the 4d form.
+__device__ inline void tensor_copy_global_to_shared_2d(std::uint32_t to, const void* map, int c0, int c1,
+                                                       std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(map), "r"(c0), "r"(c1), "r"(barrier)
+      : "memory");
+}
+__device__ inline void tensor_copy_global_to_shared_3d(std::uint32_t to, const void* map, int c0, int c1,
+                                                       int c2, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
+      : "memory");
+}
+
 /// cp.async.bulk.tensor.4d, global to shared: the box that begins at (c0, c1, c2, c3), first coordinate
 /// fastest. Completes the bytes of the whole box on the mbarrier. `map`: address of a CUtensorMap that is a
 /// __grid_constant__ parameter or lies in global memory.

@@ -9,6 +9,17 @@
 
 namespace fwht::ptx {
 
+/// setmaxnreg.sync.aligned: the registers of each thread of this warpgroup from here on, a multiple of 8; the
+/// block's warpgroups share what it was launched with.
+template <int registers>
+__device__ inline void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+__device__ inline void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
 /// wgmma.fence.sync.aligned: before the first wgmma, and whenever registers (A or D) were touched by other
 /// code.
 __device__ inline void wgmma_fence() {
@@ -44,6 +55,8 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
 #define FWHT_NAMES_32 FWHT_NAMES_16 "," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FWHT_NAMES_36 FWHT_NAMES_32 ",%32,%33,%34,%35"
+#define FWHT_NAMES_48 FWHT_NAMES_32 "," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define FWHT_NAMES_64 FWHT_NAMES_32 "," \
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
@@ -140,6 +153,8 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
        FWHT_SUMS_4(20), FWHT_SUMS_4(24))
 #define FWHT_N72(form, type) \
   form(72, type, FWHT_NAMES_36, "%36", "%37", "%38", "%39", "%40", "%41", FWHT_SUMS_32(0), FWHT_SUMS_4(32))
+#define FWHT_N96(form, type) \
+  form(96, type, FWHT_NAMES_48, "%48", "%49", "%50", "%51", "%52", "%53", FWHT_SUMS_32(0), FWHT_SUMS_16(32))
 #define FWHT_WGMMA_B_K_MAJOR(n, type, sums, a0, a1, a2, a3, b_, p_, ...)                        \
   asm volatile(                                                                                 \
       "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
@@ -153,23 +168,30 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
 template <Dtype dtype, int columns>
 __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool accumulate) {
-  static_assert(
-      columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 || columns == 72,
-      "no other widths are used");
+  static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 ||
+                    columns == 72 || columns == 96 || columns == 128 || columns == 256,
+                "no other widths are used");
   constexpr bool kF16 = dtype == Dtype::f16;
   if constexpr (kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 96) FWHT_N96(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 128) FWHT_N128(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 256) FWHT_N256(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (!kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 32) FWHT_N32(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 56) FWHT_N56(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 96) FWHT_N96(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 128) FWHT_N128(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 256) FWHT_N256(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 72) FWHT_N72(FWHT_WGMMA_B_K_MAJOR, "bf16");
 }
 
 #undef FWHT_WGMMA_B_K_MAJOR
+#undef FWHT_N96
 #undef FWHT_N72
 #undef FWHT_N56
 #undef FWHT_N32
@@ -192,6 +214,7 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
 #undef FWHT_NAMES_112
 #undef FWHT_NAMES_72
 #undef FWHT_NAMES_64
+#undef FWHT_NAMES_48
 #undef FWHT_NAMES_36
 #undef FWHT_NAMES_32
 #undef FWHT_NAMES_28

@@ -1,0 +1,153 @@
+// w4a16_prefill: how a layer is cut, and where everything lies; shared by kernel, plan and host tests.
+#pragma once
+
+#include <cstdint>
+
+#include "variants/linear/w4a16_pipelined/layout.hpp"
+
+namespace fwht::linear::prefill {
+
+using pipelined::kScaleBytes, pipelined::kStepBytes, pipelined::kStepK, pipelined::kTileOutputs,
+    pipelined::kZeroBytes;
+
+/// A warpgroup owns the 64 rows of a wgmma; a block has two of them, and a warp that fills the ring.
+inline constexpr int kGroupOutputs = 64, kGroups = 2, kOutputs = kGroups * kGroupOutputs;
+inline constexpr int kConsumers = kGroups * 128, kThreads = kConsumers + 128;
+/// All shared memory that a block of sm_90 may have.
+inline constexpr int kMostShared = 232448;
+
+/// What a kernel is compiled for.
+struct Form {
+  int tokens = 128;    ///< of a tile: columns of a wgmma, a multiple of 16
+  int stages = 4;      ///< steps of 128 k under way
+  bool turns = false;  ///< the warpgroups multiply by turns: while one does, the other unpacks
+  /// Measured clocks of a step.
+  int step_clocks = 0;
+  constexpr bool operator==(const Form&) const = default;
+
+  // Where the parts of shared memory begin, in bytes; `scales`: groups in a step.
+  static constexpr int word_bytes() { return kOutputs / kTileOutputs * kStepBytes; }
+  static constexpr int scale_bytes(int scales) { return kOutputs / kTileOutputs * kScaleBytes * scales; }
+  static constexpr int zero_bytes(int scales) { return kOutputs / kTileOutputs * kZeroBytes * scales; }
+  constexpr int token_bytes() const { return tokens * kStepK * 2; }
+  /// A multiple of 1024, as the swizzle asks.
+  constexpr int stage_bytes() const { return token_bytes() + word_bytes(); }
+  constexpr int scales_at() const { return stages * stage_bytes(); }
+  constexpr int zeros_at(int scales) const { return scales_at() + stages * scale_bytes(scales); }
+  constexpr int results_at(int scales) const {
+    return (zeros_at(scales) + stages * zero_bytes(scales) + 127) / 128 * 128;
+  }
+  constexpr int barriers_at(int scales) const {
+    return results_at(scales) + kGroups * result_tokens(scales) * kGroupOutputs * 2;
+  }
+  constexpr int shared_bytes(int scales) const { return barriers_at(scales) + stages * 16; }
+  /// Tokens of a warpgroup's results that are in shared memory at once: as many as find room.
+  constexpr int result_tokens(int scales) const {
+    int room = 64;
+    while (tokens % room != 0 ||
+           results_at(scales) + kGroups * room * kGroupOutputs * 2 + stages * 16 > kMostShared)
+      room /= 2;
+    return room;
+  }
+};
+
+/// By measured times. A tile of few tokens meets the same weights more often.
+inline constexpr Form kForms[] = {
+    {.tokens = 96, .stages = 6, .step_clocks = 1360},
+    {.tokens = 128, .stages = 5, .turns = true, .step_clocks = 1510},
+    {.tokens = 256, .stages = 3, .turns = true, .step_clocks = 2250},
+};
+
+/// Blocks that share one tile, at most.
+inline constexpr int kMostSharers = 8;
+
+/// Steps in a unit of work: the loop's body takes two groups, so that operand A of one is unpacked into
+/// registers while the other one's are read. What lies beyond the last step is read as zeros.
+constexpr int steps_of_unit(int scales) {
+  return scales == 1 ? 2 : 1;
+}
+
+/// A part of a tile: units first .. end - 1 of its k.
+struct Part {
+  int tile = 0, first = 0, end = 0;
+  constexpr bool operator==(const Part&) const = default;
+};
+
+/// Who does what. Every worker, a block, does `whole_waves` whole tiles, `workers` apart; the units of the
+/// tiles that are left lie side by side, and each worker takes an equal run of them.
+struct Division {
+  int outputs = 0, tokens = 0;  ///< tiles along n and m
+  int units = 0;                ///< of a tile
+  int workers = 0, whole_waves = 0;
+  /// Runs end where tiles do: the sharers() workers of a tile exchange sums, and each finishes some tokens.
+  bool shares = false;
+  constexpr bool operator==(const Division&) const = default;
+
+  constexpr int tiles() const { return outputs * tokens; }
+  constexpr int sharers() const { return workers / tiles(); }
+  constexpr int first_cut() const { return whole_waves * workers; }
+  constexpr bool cuts() const { return first_cut() < tiles(); }
+  /// Unit at which a worker's run begins, counted from tile first_cut() on.
+  constexpr int run_begin(int worker) const {
+    const int cut = tiles() - first_cut();
+    return cut <= 0 ? 0 : static_cast<int>(std::int64_t{cut} * units * worker / workers);
+  }
+
+  /// Tiles as they follow each other: kTogether tiles of tokens side by side, for one tile of outputs after
+  /// the other, so that these tokens stay in the L2.
+  static constexpr int kTogether = 8;
+  constexpr int output_tile(int tile) const { return tile % (kTogether * outputs) / together(tile); }
+  constexpr int token_tile(int tile) const {
+    return first_together(tile) + tile % (kTogether * outputs) % together(tile);
+  }
+
+ private:
+  constexpr int first_together(int tile) const { return tile / (kTogether * outputs) * kTogether; }
+  constexpr int together(int tile) const {
+    const int left = tokens - first_together(tile);
+    return left < kTogether ? left : kTogether;
+  }
+};
+
+/// A worker's parts in order. All but the first of its run begin at their tile's unit 0.
+class WorkParts {
+ public:
+  constexpr WorkParts(const Division& division, int worker)
+      : worker_(worker), at_(division.run_begin(worker)), end_(division.run_begin(worker + 1)) {}
+
+  constexpr bool next(const Division& division, Part& part) {
+    if (wave_ < division.whole_waves) {
+      part = {wave_++ * division.workers + worker_, 0, division.units};
+      return part.tile < division.tiles();
+    }
+    if (at_ >= end_) return false;
+    const int first = at_ % division.units, left = division.units - first;
+    const int count = end_ - at_ < left ? end_ - at_ : left;
+    part = {division.first_cut() + at_ / division.units, first, first + count};
+    at_ += count;
+    return true;
+  }
+
+ private:
+  int worker_, wave_ = 0, at_, end_;
+};
+
+/// Tokens of a tile, in pairs of 8, that one of its sharers finishes.
+constexpr int share_begin(int tokens, int sharers, int share) {
+  return tokens / 16 * share / sharers * 16;
+}
+
+/// The packed words of decode have k = 8 t + 4 half + 0 .. 3 in lane t (of the four of a row); the hardware's
+/// operand A of 16 k has 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Lanes exchange the two words of 32 k: lane t sends
+/// one of them two lanes away, halves of both one lane away, and what it then has are the words of the first
+/// and of the last 16 k. Selectors of __byte_perm.
+struct LaneExchange {
+  unsigned kept, sent, first, last;
+};
+constexpr LaneExchange exchange_of(int t) {
+  constexpr unsigned kFirst[4] = {0x6240, 0x2604, 0x7351, 0x3715};
+  const unsigned even = 0x6240, odd = 0x7351;
+  return {t % 2 == 1 ? odd : even, t % 2 == 1 ? even : odd, kFirst[t], kFirst[t ^ 2]};
+}
+
+}  // namespace fwht::linear::prefill

@@ -1,0 +1,167 @@
+#include "variants/linear/w4a16_prefill/prefill.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/device/ptx/fragments.hpp"
+#include "common/host/bits.hpp"
+#include "variants/linear/w4a16_pipelined/pipelined.hpp"
+
+namespace fwht::linear::prefill {
+namespace {
+
+std::uint32_t byte_perm(std::uint32_t x, std::uint32_t y, unsigned selector) {
+  const std::uint64_t both = std::uint64_t{y} << 32 | x;
+  std::uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<std::uint32_t>(both >> (selector >> (4 * i) & 7U) * 8 & 0xFFU) << (8 * i);
+  return result;
+}
+
+TEST(PrefillLayout, LanesExchangeWordsOfDecodeForOperandA) {
+  // Bit after bit of k as nibbles, for row g and for row g + 8.
+  for (const int row : {0, 8}) {
+    for (int bit = 0; bit < 5; ++bit) {
+      std::uint32_t words[4][2] = {};
+      for (int k = 0; k < 32; ++k) {
+        const pipelined::NibblePlace at = pipelined::nibble_place(row, k);
+        words[at.lane % 4][at.word % 2] |= static_cast<std::uint32_t>(k >> bit & 1) << at.shift;
+      }
+      // As the kernel's exchange() does it, for the four lanes at once.
+      std::uint32_t kept[4], sent[4];
+      for (int t = 0; t < 4; ++t) {
+        const LaneExchange with = exchange_of(t);
+        const bool upper = t >= 2;
+        const std::uint32_t keep = words[t][upper ? 1 : 0], got = words[t ^ 2][(t ^ 2) >= 2 ? 0 : 1];
+        kept[t] = byte_perm(keep, got, with.kept);
+        sent[t] = byte_perm(keep, got, with.sent);
+      }
+      for (int t = 0; t < 4; ++t) {
+        const LaneExchange with = exchange_of(t);
+        const std::uint32_t made[2] = {byte_perm(kept[t], sent[t ^ 1], with.first),
+                                       byte_perm(kept[t], sent[t ^ 1], with.last)};
+        for (int half = 0; half < 2; ++half) {
+          for (int reg = row / 8; reg < 4; reg += 2) {
+            for (int element = 0; element < 2; ++element) {
+              const int k = 16 * half + ptx::a_column(t, reg, element);
+              constexpr int kShift[4] = {0, 4, 8, 12};  // as unpack takes registers from a word
+              EXPECT_EQ(ptx::a_row(t, reg), row);
+              EXPECT_EQ(made[half] >> (kShift[reg] + 16 * element) & 15U, static_cast<unsigned>(k >> bit & 1))
+                  << "lane " << t << ", k " << k;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PrefillLayout, PartsOfSharedMemoryFollowEachOther) {
+  for (const Form& form : kForms) {
+    for (const int scales : {1, 2, 4}) {
+      EXPECT_EQ(form.stage_bytes() % 1024, 0) << "the swizzle repeats every 1024 bytes";
+      EXPECT_EQ(form.token_bytes() / 2 % 1024, 0);
+      EXPECT_EQ(form.scales_at() % 128, 0) << "boxes begin at multiples of 128";
+      EXPECT_EQ(form.scale_bytes(scales) % 128, 0);
+      EXPECT_EQ(form.tokens % 16, 0);
+      const int room = form.result_tokens(scales);
+      EXPECT_GE(room, 16);
+      EXPECT_EQ(room % 16, 0);
+      EXPECT_EQ(form.tokens % room, 0);
+      EXPECT_LE(form.zeros_at(scales) + form.stages * form.zero_bytes(scales), form.results_at(scales));
+      EXPECT_LE(form.shared_bytes(scales), kMostShared);
+    }
+  }
+}
+
+std::vector<LinearProblem> problems() {
+  std::vector<LinearProblem> all;
+  for (const char* shape :
+       {"n4096/k4096/w4g128", "n4096/k14336/w4g128", "n14336/k4096/w4g64", "n8192/k8192/w4g128",
+        "n5120/k13824/w4g32", "n64/k128/w4g128", "n8/k384/w4g-1", "n136/k384/w4g128", "n4128/k640/w4g128"}) {
+    for (const int m : {1, 65, 96, 97, 128, 130, 256, 300, 512, 1000, 2048, 8192, 70000})
+      all.push_back(parse_linear_problem("f16/m" + std::to_string(m) + "/" + shape));
+  }
+  return all;
+}
+
+TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
+  for (const LinearProblem& problem : problems()) {
+    for (const int multiprocessors : {1, 7, 114, 132}) {
+      const Chosen choice = choose(problem, multiprocessors);
+      const Division& d = choice.division;
+      const Form& form = kForms[choice.form];
+      SCOPED_TRACE(to_string(problem) + " on " + std::to_string(multiprocessors));
+      ASSERT_GE(d.workers, 1);
+      ASSERT_LE(d.workers, multiprocessors) << "blocks that wait for each other run at once";
+      ASSERT_GE(d.outputs * kOutputs, problem.n);
+      ASSERT_GE(d.tokens * form.tokens, problem.m);
+      std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
+                                          std::vector<bool>(static_cast<std::size_t>(d.units)));
+      for (int worker = 0; worker < d.workers; ++worker) {
+        WorkParts parts(d, worker);
+        int count = 0;
+        for (Part part; parts.next(d, part); ++count) {
+          ASSERT_LT(part.first, part.end);
+          if (part.first != 0) {
+            EXPECT_EQ(count, d.whole_waves) << "only a run's first part misses its tile's beginning";
+          }
+          for (int unit = part.first; unit < part.end; ++unit) {
+            auto at = done[static_cast<std::size_t>(part.tile)].begin() + unit;
+            ASSERT_FALSE(*at);
+            *at = true;
+          }
+          if (d.shares) {
+            EXPECT_EQ(count, 0) << "a sharer has one part";
+            EXPECT_EQ(part.tile, worker / d.sharers());
+          }
+        }
+      }
+      for (const auto& tile : done)
+        for (const bool unit : tile)
+          ASSERT_TRUE(unit);
+    }
+  }
+}
+
+TEST(PrefillDivision, TilesAreNumberedOnce) {
+  for (const auto& [outputs, tokens] :
+       std::vector<std::pair<int, int>>{{1, 1}, {3, 8}, {5, 9}, {32, 1}, {7, 23}}) {
+    Division d;
+    d.outputs = outputs;
+    d.tokens = tokens;
+    std::set<std::pair<int, int>> places;
+    for (int tile = 0; tile < d.tiles(); ++tile) {
+      EXPECT_TRUE(d.output_tile(tile) >= 0 && d.output_tile(tile) < outputs);
+      EXPECT_TRUE(d.token_tile(tile) >= 0 && d.token_tile(tile) < tokens);
+      places.insert({d.output_tile(tile), d.token_tile(tile)});
+    }
+    EXPECT_EQ(static_cast<int>(places.size()), d.tiles());
+  }
+}
+
+TEST(PrefillDivision, SharersFinishEveryTokenOnce) {
+  for (const Form& form : kForms) {
+    for (int sharers = 1; sharers <= kMostSharers; ++sharers) {
+      EXPECT_EQ(share_begin(form.tokens, sharers, 0), 0);
+      EXPECT_EQ(share_begin(form.tokens, sharers, sharers), form.tokens);
+      for (int share = 0; share < sharers; ++share) {
+        EXPECT_LE(share_begin(form.tokens, sharers, share), share_begin(form.tokens, sharers, share + 1));
+        EXPECT_EQ(share_begin(form.tokens, sharers, share) % 16, 0) << "stmatrix stores 16 tokens";
+      }
+    }
+  }
+}
+
+TEST(PrefillDivision, FewTilesAreSharedAndManyAreNot) {
+  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), 132).division.shares);
+  const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), 132);
+  EXPECT_EQ(kForms[many.form].tokens, 256);
+  EXPECT_FALSE(many.division.shares);
+}
+
+}  // namespace
+}  // namespace fwht::linear::prefill

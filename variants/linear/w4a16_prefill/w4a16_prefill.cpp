@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <iterator>
+
+#include "common/device/sm90a.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+#include "variants/linear/w4a16_pipelined/pipelined.hpp"
+#include "variants/linear/w4a16_prefill/prefill.hpp"
+
+namespace fwht::linear::prefill {
+namespace {
+
+/// Clocks by what was measured on an H200: a block's first step arrives after kStart; a whole tile ends with
+/// kEnd; sharers exchange sums; and a worker whose run cuts tiles gives one tile's sums and takes others'.
+constexpr std::int64_t kStart = 4000, kEnd = 2000;
+constexpr std::int64_t clocks_of_sharing(const Form& form) {
+  return 1500 + 50 * form.tokens;
+}
+constexpr std::int64_t clocks_of_cuts(const Form& form) {
+  return 2500 + 100 * form.tokens;
+}
+
+std::int64_t clocks_of(const Form& form, const Division& division, std::int64_t steps_of_unit) {
+  const std::int64_t unit = steps_of_unit * form.step_clocks;
+  std::int64_t clocks = kStart + division.whole_waves * (division.units * unit + kEnd);
+  if (!division.cuts()) return clocks;
+  const std::int64_t cut = std::int64_t{division.tiles()} - division.first_cut();
+  clocks += ceil_div(cut * division.units, division.workers) * unit + kEnd;
+  return clocks + (division.shares ? clocks_of_sharing(form) : clocks_of_cuts(form));
+}
+
+/// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where
+/// there are few tiles, each of them shared.
+std::vector<Division> divisions_of(const Division& tiles, int multiprocessors) {
+  std::vector<Division> all;
+  const auto add = [&](int workers, int whole_waves, bool shares) {
+    Division division = tiles;
+    division.workers = workers;
+    division.whole_waves = whole_waves;
+    division.shares = shares;
+    all.push_back(division);
+  };
+  const int count = tiles.tiles();
+  add(std::min(count, multiprocessors), ceil_div(count, multiprocessors), false);
+  if (count > multiprocessors && count % multiprocessors != 0)
+    add(multiprocessors, count / multiprocessors - 1, false);
+  if (count < multiprocessors && count * tiles.units >= 2 * multiprocessors) add(multiprocessors, 0, false);
+  for (int sharers = 2; sharers <= kMostSharers; ++sharers)
+    if (count * sharers <= multiprocessors && sharers <= tiles.units) add(count * sharers, 0, true);
+  return all;
+}
+
+}  // namespace
+
+Chosen choose(const LinearProblem& problem, int multiprocessors) {
+  const int scales = pipelined::scales_of(problem), steps = steps_of_unit(scales);
+  Chosen best;
+  std::int64_t least = 0;
+  for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
+    const Form& form = kForms[i];
+    Division tiles;
+    tiles.outputs = static_cast<int>(ceil_div(problem.n, std::int64_t{kOutputs}));
+    tiles.tokens = static_cast<int>(ceil_div(problem.m, std::int64_t{form.tokens}));
+    tiles.units = static_cast<int>(ceil_div(problem.k / kStepK, std::int64_t{steps}));
+    if (tiles.tiles() == 0) return {i, tiles};
+    for (const Division& division : divisions_of(tiles, multiprocessors)) {
+      const std::int64_t clocks = clocks_of(form, division, steps);
+      if (least != 0 && clocks >= least) continue;
+      least = clocks;
+      best = {i, division};
+    }
+  }
+  return best;
+}
+
+namespace {
+
+Support supports(const LinearProblem& problem, const DeviceInfo& device) {
+  if (Support cuda = require_cuda(device, 90); !cuda) return cuda;
+  if (!kBuiltForHopper)
+    return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
+  if (device.compute_capability() != 90)
+    return {concat("compute capability 9.0 is needed, ", device.name, " has ", device.compute_major, ".",
+                   device.compute_minor)};
+  if (Support launch = require_ordinary_launch(problem); !launch) return launch;
+  if (Support rotation = require_no_rotation(problem); !rotation) return rotation;
+  if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
+  const std::int64_t rows = problem.group_rows();
+  if (problem.k % kStepK != 0) return {concat("k = ", problem.k, ": a multiple of ", kStepK, " is needed")};
+  if (rows % kStepK != 0 && kStepK % rows != 0)
+    return {concat("group ", rows, ": 32, 64 or a multiple of ", kStepK, " is offered")};
+  // Units of all tiles are counted in 32 bits, of the smallest tiles and units.
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  const std::int64_t units =
+      ceil_div(problem.m, std::int64_t{kForms[0].tokens}) * ceil_div(problem.n, std::int64_t{kOutputs});
+  if (problem.m > kMost || problem.n > kMost || units > kMost / (problem.k / kStepK))
+    return {concat("m = ", problem.m, ", n = ", problem.n, ", k = ", problem.k, ": more than ", kMost,
+                   " units of work")};
+  return {};
+}
+
+}  // namespace
+
+constinit const LinearVariant variant = {"w4a16_prefill",
+                                         "many tokens: weights unpacked on the way into wgmma",
+                                         Memory::device, supports, make_plan};
+
+}  // namespace fwht::linear::prefill

@@ -1,0 +1,128 @@
+#include <random>
+
+#include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
+#include "common/device/tensor_map.hpp"
+#include "variants/linear/w4a16_pipelined/pipelined.hpp"
+#include "variants/linear/w4a16_prefill/kernels.hpp"
+#include "variants/linear/w4a16_prefill/prefill.hpp"
+
+namespace fwht::linear::prefill {
+namespace {
+
+/// A number that no memory holds by chance, and no other plan's launch.
+std::uint64_t new_number() {
+  std::random_device source;
+  return (std::uint64_t{source()} << 32 | source()) | 1U;
+}
+
+class PrefillPlan final : public LinearPlan {
+ public:
+  PrefillPlan(const LinearProblem& problem, const DeviceInfo& device)
+      : LinearPlan(problem),
+        layout_(pipelined::layout_of(problem)),
+        choice_(choose(problem, device.sm_count)),
+        form_(kForms[choice_.form]),
+        launch_(new_number()) {
+    const Kernels& kernels = problem.dtype == Dtype::f16 ? kernels_f16() : kernels_bf16();
+    kernel_ = kernels.find({form_, problem.dtype, layout_.scales});
+    allow_shared(kernel_, form_.shared_bytes(layout_.scales));
+    registers_ = registers_of(kernel_);
+  }
+
+  std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
+  std::string packing() const override { return "operand_a"; }
+  std::int64_t workspace_bytes() const override {
+    return choice_.division.cuts() ? room_for({partial_bytes(), ready_bytes()}) : 0;
+  }
+
+  Numerics numerics() const override {
+    Numerics numerics = layer_numerics(problem());
+    Step& product = numerics.steps.back();
+    product.chained = static_cast<int>(problem().k / 16);
+    product.unit_changes = static_cast<int>(layout_.steps * layout_.scales);
+    numerics.promises.batch_invariant = false;  // m decides how tiles are cut
+    return numerics;
+  }
+
+  Settings settings() const override {
+    const Division& division = choice_.division;
+    return {{"tokens", std::int64_t{form_.tokens}},
+            {"blocks", std::int64_t{division.workers}},
+            {"threads", std::int64_t{kThreads}},
+            {"stages", std::int64_t{form_.stages}},
+            {"whole_waves", std::int64_t{division.whole_waves}},
+            {"sharers", std::int64_t{division.shares ? division.sharers() : 1}},
+            {"registers", std::int64_t{registers_}},
+            {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}}};
+  }
+
+ private:
+  /// A tile's sums for every worker, where tiles are cut.
+  std::int64_t partial_bytes() const {
+    return std::int64_t{choice_.division.workers} * form_.tokens * kOutputs * 4;
+  }
+  std::int64_t ready_bytes() const { return std::int64_t{choice_.division.workers} * kMostSharers * 8; }
+
+  void pack_into(const GptqWeights& weights, std::byte* packed) const override {
+    pipelined::pack(problem(), weights, packed);
+  }
+
+  void enqueue(const LinearOperands& operands, Stream stream) const override {
+    const LinearProblem& p = problem();
+    const auto* weights = static_cast<const std::byte*>(operands.weights);
+    LinearOperands rest = operands;
+    void* partials = choice_.division.cuts() ? take_part(rest, partial_bytes()) : nullptr;
+    void* ready = choice_.division.cuts() ? take_part(rest, ready_bytes()) : nullptr;
+    const auto tiles = static_cast<cuuint64_t>(layout_.tiles), steps = static_cast<cuuint64_t>(layout_.steps),
+               k = static_cast<cuuint64_t>(p.k), m = static_cast<cuuint64_t>(p.m);
+    constexpr cuuint32_t kTiles = kOutputs / kTileOutputs, kWords = kStepBytes / 4;
+    const cuuint32_t scales = 8U * static_cast<cuuint32_t>(layout_.scales);
+    const Tensor<2> of_x{{k, m},
+                         {k * 2},
+                         {64, static_cast<cuuint32_t>(form_.tokens)},
+                         CU_TENSOR_MAP_SWIZZLE_128B,
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+    // Words and scales in order: [tile][step][.].
+    const auto of_weights = [&](cuuint32_t count) {
+      return Tensor<3>{{count, steps, tiles}, {count * 4U, steps * count * 4U}, {count, 1, kTiles}};
+    };
+    const Arguments arguments{
+        .x = tensor_map(operands.x, tensor_element(p.dtype), of_x),
+        .words = tensor_map(weights, CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(kWords)),
+        .scales =
+            tensor_map(weights + layout_.scales_at(), CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(scales)),
+        .zeros = weights + layout_.zeros_at(),
+        .y = operands.y,
+        .partials = static_cast<float4*>(partials),
+        .ready = static_cast<std::uint64_t*>(ready),
+        .launch = launch_,
+        .division = choice_.division,
+        .m = static_cast<int>(p.m),
+        .n = static_cast<int>(p.n),
+        .steps = static_cast<int>(layout_.steps),
+        .tiles = static_cast<int>(layout_.tiles),
+        .lowest_zero = p.zero_points == ZeroPoints::v1 ? 1 : 0};
+    launch(kernel_,
+           {.blocks = choice_.division.workers,
+            .threads = kThreads,
+            .shared = form_.shared_bytes(layout_.scales),
+            .cooperative = choice_.division.cuts()},
+           stream, arguments);
+  }
+
+  pipelined::Layout layout_;
+  Chosen choice_;
+  Form form_;
+  std::uint64_t launch_;
+  Kernel kernel_ = nullptr;
+  int registers_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
+  return std::make_unique<PrefillPlan>(problem, device);
+}
+
+}  // namespace fwht::linear::prefill
