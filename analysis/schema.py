@@ -250,7 +250,7 @@ def _values(path: Path, name: str, column: Column, texts: pd.Series) -> pd.Serie
 
 
 # Where a schema declares no range: counts, sizes, times and errors are never negative; only these say a direction.
-SIGNED = ("gain", "predicted_gain", "mean_signed_error", "value", "model_value")
+SIGNED = ("gain", "predicted_gain", "mean_signed_error", "value", "model_value", "group")
 
 
 def least_value(column: Column) -> float:

@@ -728,7 +728,7 @@ def damages(base):
     edits = {"carriage returns": lambda b: b.replace(b"\n", b"\r\n"), "a zero byte": lambda b: b + b"\0\n", "a blank line": lambda b: b + b"\n",
              "a byte order mark": lambda b: b"\xef\xbb\xbf" + b, "no UTF-8": lambda b: b + b"\xff\n", "a quote": lambda b: b.replace(b",", b',"', 1),
              "a field less": lambda b: b.rstrip(b"\n").rsplit(b",", 1)[0] + b"\n", "half a line": lambda b: b[:-3], "nothing": lambda b: b"",
-             "every row twice": lambda b: b + b.split(b"\n", 1)[1]}  # fmt: skip
+             "every row twice": lambda b: b + b.partition(b"\n")[2]}  # fmt: skip
     for name in ("results.csv", "limits.csv", "unsupported.csv", "context.json"):
         yield from ((f"{name}: {what}", in_bytes(name, edit)) for what, edit in edits.items())
         for what, make in (("a link to itself", lambda f: f.symlink_to(f.name)), ("a FIFO", os.mkfifo), ("a folder", os.mkdir), ("absent", lambda f: None)):
@@ -762,6 +762,8 @@ def test_programs_and_analysis_agree_on_every_folder(tmp_path):
         before = why(allow_incomplete=True)
         done = subprocess.run([*command, "--resume", str(folder)], capture_output=True, text=True, timeout=60)
         after = why() if done.returncode == 0 else before
+        if "comes from other sources" in done.stderr or "was measured on" in done.stderr:
+            continue  # a folder of another build or machine, which analysis reads and no program goes on with
         if done.returncode not in (0, 2) or bool(after) != (done.returncode != 0):
             apart.append((name, before, after, done.returncode, done.stderr[-200:]))
-    assert apart == []
+    assert apart == [], "\n".join(map(repr, apart))

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +65,26 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
     expect_refused(kSweep, "--grid " + empty.string(), "programs_test_empty.grid' is empty");
   }
   expect_refused(kSweep, "--grid 'a\x1b[31m\nb'", "unknown grid 'a?[31m b'");
+  {
+    const fs::path pipe = fs::path(testing::TempDir()) / "programs_test.pipe";
+    fs::remove(pipe);
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    expect_refused(kSweep, "--grid " + pipe.string(), "this is a named pipe, not a file");
+    fs::remove(pipe);
+  }
+  const std::string tiny = "--variant cpu --problem f16/n8/r1 ";
+  for (const char* program : {kSweep, kAccuracy, kAnalysis, kProfile, kLinear, kTensorParallel}) {
+    for (const char* option : {"--resume", "--output"}) {
+      expect_refused(program, std::string(option) + " ''", std::string(option) + " has an empty value");
+      expect_refused(program, std::string(option) + "=", option);
+    }
+  }
+  expect_refused(kSweep, "--grid ''", "--grid has an empty value");
+  expect_refused(kSweep, tiny + "--variant ''", "--variant has an empty value");
+  const std::string long_name(300, 'x');
+  expect_refused(kSweep, tiny + "--resume " + long_name, "is no results folder");
+  expect_refused(kSweep, tiny + "--output " + long_name, "cannot be made: File name too long");
+  expect_refused(kSweep, "--variant cpu --grid " + long_name, "unknown grid '");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kProfile})
     expect_refused(program, "--variant naive --device -5", "--device -5 must be at least 0");
   expect_refused(kRunOnce, "--variant cpu --problem f16/n8/r1 --device -5", "--device -5 must be at least 0");
@@ -283,7 +304,7 @@ TEST_F(Programs, AFolderHasOneWriter) {
   EXPECT_EQ(text_of(folder / "r/context.json"), context);
 }
 
-// Interrupted: whole rows, how to go on, and the shell's exit code of the signal.
+// Stopped on the way, by whatever.
 class Interrupted : public ProgramFixture {
  protected:
   std::int64_t lines(const fs::path& table) const {
@@ -291,11 +312,13 @@ class Interrupted : public ProgramFixture {
     return std::count(text.begin(), text.end(), '\n');
   }
 
-  /// Sends the signal as soon as the table has so many lines; what it says on stderr.
-  std::string interrupt(int signal, const std::vector<std::string>& words, const fs::path& table) {
+  /// Starts it, its errors in the file err, with `signal` handled as `action` says, and waits until the table
+  /// has so many lines.
+  pid_t start(const std::vector<std::string>& words, int signal, sighandler_t action, const fs::path& table,
+              std::int64_t wanted) {
     const pid_t child = fork();
     if (child == 0) {
-      std::signal(signal, SIG_DFL);  // a test run in the background may ignore it
+      std::signal(signal, action);
       if (chdir(folder.c_str()) != 0) _exit(99);
       if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
       std::vector<char*> argv;
@@ -305,8 +328,14 @@ class Interrupted : public ProgramFixture {
       execv(argv[0], argv.data());
       _exit(99);
     }
-    for (int i = 0; i < 1000 && lines(table) < 3; ++i)
+    for (int i = 0; i < 1000 && lines(table) < wanted; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return child;
+  }
+
+  /// Whole rows, how to go on, and the shell's exit code of the signal; what it says on stderr.
+  std::string interrupt(int signal, const std::vector<std::string>& words, const fs::path& table) {
+    const pid_t child = start(words, signal, SIG_DFL, table, 3);  // a test in the background may ignore it
     kill(child, signal);
     int status = 0;
     waitpid(child, &status, 0);
@@ -318,8 +347,8 @@ class Interrupted : public ProgramFixture {
 };
 
 TEST_F(Interrupted, ASweepSaysHowToGoOn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    const std::string name = signal == SIGINT ? "int" : "term";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const std::string name = "signal" + std::to_string(signal);
     const std::string said =
         interrupt(signal, {kSweep, "--variant", "cpu", "--grid", "smoke", "--output", name},
                   fs::path(name) / "results.csv");
@@ -363,27 +392,16 @@ TEST_F(Interrupted, RanksStopTogether) {
 
 // A disk that fills up while the sweep runs (here: files end at 8000 bytes): whole rows, exit code 1, how to
 // go on.
-TEST_F(Programs, AFullDiskKeepsWholeRowsAndSaysHowToGoOn) {
+TEST_F(Interrupted, AFullDiskKeepsWholeRowsAndSaysHowToGoOn) {
   const fs::path results = folder / "r/results.csv";
   std::string rows = "1";
   for (int i = 2; i <= 64; ++i)
     rows += ", " + std::to_string(i);
   std::ofstream(folder / "g.grid") << "[a]\nn = 8\nrows = " << rows << "\ndtype = f16\nmode = host\n";
-  const auto lines = [&] {
-    const std::string text = text_of(results);
-    return std::count(text.begin(), text.end(), '\n');
-  };
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);  // then a write fails, as on a full disk
-    if (chdir(folder.c_str()) != 0) _exit(99);
-    if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
-    execl(kSweep, kSweep, "--variant", "cpu", "--grid", "g.grid", "--output", "r", nullptr);
-    _exit(99);
-  }
+  // With SIGXFSZ ignored a write fails, as on a full disk.
+  const pid_t child = start({kSweep, "--variant", "cpu", "--grid", "g.grid", "--output", "r"}, SIGXFSZ,
+                            SIG_IGN, "r/results.csv", 2);
   ASSERT_GT(child, 0);
-  for (int i = 0; i < 1000 && lines() < 2; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const rlimit full{8000, RLIM_INFINITY};  // after the schema, which is longer, has been written
   ASSERT_EQ(prlimit(child, RLIMIT_FSIZE, &full, nullptr), 0);
   int status = 0;
@@ -395,35 +413,24 @@ TEST_F(Programs, AFullDiskKeepsWholeRowsAndSaysHowToGoOn) {
   EXPECT_NE(said.find("what was measured is in r; this goes on: "), std::string::npos) << said;
   EXPECT_NE(said.find(again), std::string::npos) << said;
   EXPECT_EQ(before.back(), '\n');
-  EXPECT_LT(lines(), 1 + 64);
+  EXPECT_LT(lines("r/results.csv"), 1 + 64);
   const Ended ended = run(kSweep, again);
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_TRUE(text_of(results).starts_with(before));
-  EXPECT_EQ(lines(), 1 + 64);
+  EXPECT_EQ(lines("r/results.csv"), 1 + 64);
 }
 
 // Killed in the middle: what was measured is there, and --resume measures the rest.
-TEST_F(Programs, AKilledSweepLosesNothing) {
+TEST_F(Interrupted, AKilledSweepLosesNothing) {
   const fs::path results = folder / "r/results.csv";
-  const auto lines = [&] {
-    const std::string text = text_of(results);
-    return std::count(text.begin(), text.end(), '\n');
-  };
-  const pid_t child = fork();
-  if (child == 0) {
-    if (chdir(folder.c_str()) != 0) _exit(99);
-    if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr)) _exit(99);
-    execl(kSweep, kSweep, "--variant", "cpu", "--grid", "smoke", "--output", "r", nullptr);
-    _exit(99);
-  }
+  const pid_t child = start({kSweep, "--variant", "cpu", "--grid", "smoke", "--output", "r"}, SIGTERM,
+                            SIG_DFL, "r/results.csv", 4);
   ASSERT_GT(child, 0);
-  for (int i = 0; i < 1000 && lines() < 4; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
   const std::string before = text_of(results);
-  ASSERT_GE(lines(), 4);
+  ASSERT_GE(lines("r/results.csv"), 4);
   if (WIFSIGNALED(status)) {
     EXPECT_NE(text_of(folder / "r/context.json").find("\"complete\": false"), std::string::npos);
   }
@@ -431,7 +438,7 @@ TEST_F(Programs, AKilledSweepLosesNothing) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   const std::string kept = before.substr(0, before.find_last_of('\n') + 1);
   EXPECT_TRUE(text_of(results).starts_with(kept));
-  EXPECT_EQ(lines(), 1 + 18) << "every case of the smoke grid once";
+  EXPECT_EQ(lines("r/results.csv"), 1 + 18) << "every case of the smoke grid once";
 }
 
 TEST_F(Programs, RunOnceChecksAndReports) {

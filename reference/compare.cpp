@@ -218,7 +218,7 @@ void Comparison::add(std::int64_t first_row, const Matrix& expected, const void*
   const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem_.n());
   const std::int64_t blocks = ceil_div(rows, rows_per_block);
   std::vector<Sums> partial(static_cast<std::size_t>(blocks));
-  parallel_for(blocks, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(blocks, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       for (std::int64_t r = b * rows_per_block; r < std::min(rows, (b + 1) * rows_per_block); ++r) {
         const double* bounds = limits.elementwise ? limits.elementwise->row(r).data() : nullptr;

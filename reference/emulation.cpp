@@ -69,10 +69,6 @@ class EmulatedBits {
   bool signs_come_last_;
 };
 
-int threads_or_default(int threads) {
-  return threads > 0 ? threads : default_threads();
-}
-
 /// `value` rounded to the storage type.
 float rounded_to(Dtype dtype, float value) {
   switch (dtype) {
@@ -98,16 +94,6 @@ void store_row(const Problem& problem, const float* from, void* data, std::int64
     store_exact(problem.dtype(), data, row * problem.out.row_stride + i, from[i]);
 }
 
-void butterfly(float* row, std::int64_t n, std::int64_t half) {
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    for (std::int64_t i = block; i < block + half; ++i) {
-      const float a = row[i], b = row[i + half];
-      row[i] = a + b;
-      row[i + half] = a - b;
-    }
-  }
-}
-
 void fp32_step(const Step& step, const EmulatedBits& geometry, Dtype dtype, float* row, std::int64_t n) {
   if (step.factor >= 0) {
     std::vector<float> scratch;
@@ -125,7 +111,6 @@ void fp32_step(const Step& step, const EmulatedBits& geometry, Dtype dtype, floa
 }  // namespace
 
 // ---- The tensor core
-// ------------------------------------------------------------------------------------------------
 namespace {
 
 /// A finite number as sign * significand * 2^(exponent - kSignificandShift); the exponent of a number is that
@@ -265,7 +250,6 @@ double mma_sum(std::span<const double> a, std::span<const double> b, double c, D
 }
 
 // ---- Steps
-// ----------------------------------------------------------------------------------------------------------
 namespace {
 
 constexpr int kPoints = 16;
@@ -375,15 +359,8 @@ class BlockRunner {
         sums[static_cast<std::size_t>(k)] =
             aligned(terms[static_cast<std::size_t>(k)], largest, core_.fraction_bits);
       }
-      for (int half = 1; half < block_; half *= 2) {
-        for (int k = 0; k < block_; ++k) {
-          if (k & half) continue;
-          const std::int64_t a = sums[static_cast<std::size_t>(k)],
-                             b = sums[static_cast<std::size_t>(k + half)];
-          sums[static_cast<std::size_t>(k)] = a + b;
-          sums[static_cast<std::size_t>(k + half)] = a - b;
-        }
-      }
+      for (int half = 1; half < block_; half *= 2)
+        butterfly(sums.data(), block_, half);
       for (int k = 0; k < block_; ++k) {
         y[static_cast<std::size_t>(first + k)] =
             largest == kNoExponent

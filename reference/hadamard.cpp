@@ -19,23 +19,6 @@ void require_power_of_two(std::int64_t n) {
   if (!is_power_of_two(n)) throw BadRequest(fmt::format("the reference needs n = 2^L, not n={}", n));
 }
 
-int threads_or_default(int threads) {
-  return threads > 0 ? threads : default_threads();
-}
-
-template <class Number>
-void butterfly(Number* row, std::int64_t n, std::int64_t half) {
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    Number* low = row + block;
-    Number* high = low + half;
-    for (std::int64_t i = 0; i < half; ++i) {
-      const Number a = low[i], b = high[i];
-      low[i] = a + b;
-      high[i] = a - b;
-    }
-  }
-}
-
 template <class Number>
 void transform_row(Number* row, std::int64_t n, StageOrder order) {
   const int levels = log2_floor(n);

@@ -20,6 +20,30 @@ using IntMatrix = Eigen::Matrix<std::int64_t, Eigen::Dynamic, Eigen::Dynamic, Ei
 
 /// Threads that the functions of reference/ use when asked for 0: usable_threads (common/device_info).
 int default_threads();
+inline int threads_or_default(int threads) {
+  return threads > 0 ? threads : default_threads();
+}
+
+/// body(a, b) on every pair of a row's n elements whose places are `half`, a power of two, apart in one bit.
+template <class Number, class Body>
+void for_each_pair(Number* row, std::int64_t n, std::int64_t half, const Body& body) {
+  for (std::int64_t block = 0; block < n; block += 2 * half) {
+    Number* low = row + block;
+    Number* high = low + half;
+    for (std::int64_t i = 0; i < half; ++i)
+      body(low[i], high[i]);
+  }
+}
+
+/// a + b and a - b in their places.
+template <class Number>
+void butterfly(Number* row, std::int64_t n, std::int64_t half) {
+  for_each_pair(row, n, half, [](Number& low, Number& high) {
+    const Number a = low, b = high;
+    low = a + b;
+    high = a - b;
+  });
+}
 
 /// The +-1 Sylvester matrix of order n in natural (Hadamard) order, n x n: H[i][j] = (-1)^popcount(i & j).
 /// Built by its definition H_2n = [H_n H_n; H_n -H_n], so that it checks the bit formula and the fast

@@ -366,7 +366,7 @@ Matrix generate(const Problem& problem, InputClass input, std::uint64_t seed, st
                 std::int64_t count, int threads) {
   const std::int64_t rows = count < 0 ? problem.rows - first_row : count;
   Matrix values(rows, problem.n());
-  parallel_for(rows, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       RowMaker{problem, input, seed, first_row + r}.make_and_round(values.row(r).data());
     }
@@ -375,17 +375,15 @@ Matrix generate(const Problem& problem, InputClass input, std::uint64_t seed, st
 }
 
 void write_input(const Problem& problem, InputClass input, std::uint64_t seed, void* data, int threads) {
-  parallel_for(problem.rows, threads > 0 ? threads : default_threads(),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<double> row(static_cast<std::size_t>(problem.n()));
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   RowMaker{problem, input, seed, r}.make_and_round(row.data());
-                   for (std::int64_t i = 0; i < problem.n(); ++i) {
-                     store_exact(problem.dtype(), data, r * problem.row_stride() + i,
-                                 row[static_cast<std::size_t>(i)]);
-                   }
-                 }
-               });
+  parallel_for(problem.rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> row(static_cast<std::size_t>(problem.n()));
+    for (std::int64_t r = begin; r < end; ++r) {
+      RowMaker{problem, input, seed, r}.make_and_round(row.data());
+      for (std::int64_t i = 0; i < problem.n(); ++i) {
+        store_exact(problem.dtype(), data, r * problem.row_stride() + i, row[static_cast<std::size_t>(i)]);
+      }
+    }
+  });
 }
 
 }  // namespace fwht::reference

@@ -33,17 +33,6 @@ std::vector<double> entries_of(const Factor& factor, Dtype dtype, const std::byt
   return entries;
 }
 
-template <class Number>
-void butterflies(Number* row, std::int64_t n, std::int64_t half) {
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    for (std::int64_t i = block; i < block + half; ++i) {
-      const Number a = row[i], b = row[i + half];
-      row[i] = a + b;
-      row[i + half] = a - b;
-    }
-  }
-}
-
 /// Largest sum of magnitudes in a row of the matrix.
 double growth_of(const std::vector<double>& entries, std::int64_t order) {
   double largest = 0.0;
@@ -127,7 +116,7 @@ void ExactOperator::apply_to_row(Number* row, std::vector<Number>& scratch) cons
   for (const FactorStage& stage : stages_) {
     if (stage.entries.empty()) {
       for (std::int64_t half = stage.right; half < stage.right * stage.order; half *= 2)
-        butterflies(row, n(), half);
+        butterfly(row, n(), half);
       continue;
     }
     multiply_by(stage, row, n(), scratch);
@@ -137,14 +126,13 @@ void ExactOperator::apply_to_row(Number* row, std::vector<Number>& scratch) cons
 
 void ExactOperator::apply(Matrix& rows, double scale, int threads) const {
   if (rows.cols() != n()) throw BadRequest(fmt::format("{} columns for n={}", rows.cols(), n()));
-  parallel_for(rows.rows(), threads > 0 ? threads : default_threads(),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<double> scratch;
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   apply_to_row(rows.row(r).data(), scratch);
-                   if (scale != 1.0) rows.row(r) *= scale;
-                 }
-               });
+  parallel_for(rows.rows(), threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> scratch;
+    for (std::int64_t r = begin; r < end; ++r) {
+      apply_to_row(rows.row(r).data(), scratch);
+      if (scale != 1.0) rows.row(r) *= scale;
+    }
+  });
 }
 
 void ExactOperator::apply(IntMatrix& rows, int threads) const {
@@ -163,12 +151,11 @@ void ExactOperator::apply(IntMatrix& rows, int threads) const {
                                                      -static_cast<double>(rows.minCoeff()));
   if (largest * growth >= 0x1p63)
     throw BadRequest(fmt::format("max|x|={} times {} leaves 63 bits", largest, growth));
-  parallel_for(rows.rows(), threads > 0 ? threads : default_threads(),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<std::int64_t> scratch;
-                 for (std::int64_t r = begin; r < end; ++r)
-                   apply_to_row(rows.row(r).data(), scratch);
-               });
+  parallel_for(rows.rows(), threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::int64_t> scratch;
+    for (std::int64_t r = begin; r < end; ++r)
+      apply_to_row(rows.row(r).data(), scratch);
+  });
 }
 
 double ExactOperator::square_length() const {

@@ -29,8 +29,7 @@ constexpr double kTowardsZero = 0x1p-23;
 // fp32 sums in open order may be chains of truncating tensor-core blocks: 2^b products in 2^(b-4) blocks lose
 // up to 2 u32 sum_j sqrt(j / 2^(b-4)), against b u32 of butterflies: 2.8 times as much at b = 8, less below.
 constexpr double kChained = 3.0;
-// An intermediate as a pair of bf16 numbers: the high half truncated to 8 bits, the low half rounded to 8
-// more.
+// An intermediate as a pair of bf16 numbers: the high half truncated to 8 bits, the low rounded to 8 more.
 constexpr double kSplit = 0x1p-16;
 constexpr double kSplitElement = 0x1p-14;  // of RMS, per element; largest seen on an H200: 2^-15
 
@@ -102,6 +101,19 @@ int levels_of(const Problem& problem) {
   return log2_floor(problem.n());
 }
 
+/// Relative error in norm of one butterfly of the sums.
+double largest_rounding(const Numerics& numerics) {
+  if (is_all_fp64(numerics)) return 0x1p-53;
+  return any_step(numerics, is_in_open_order) ? kChained * kU32 : kU32;
+}
+
+/// Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
+double flushed(const Numerics& numerics, const Problem& problem) {
+  if (!numerics.promises.flushes_subnormals || problem.dtype() == Dtype::f16) return 0.0;
+  const double terms = static_cast<double>(problem.n()) * (levels_of(problem) + 1);
+  return 0x1p-126 * (1.0 + terms * std::fabs(problem.scale));
+}
+
 /// f32 storage: how many constants round when they are multiplied. fp64 always rounds on the way out.
 int rounding_constants(const Numerics& numerics) {
   return static_cast<int>(std::count_if(numerics.steps.begin(), numerics.steps.end(), [](const Step& step) {
@@ -169,40 +181,23 @@ std::optional<double> dominated_square(const Terms& terms, const RoundedStage& s
   return residue * residue;
 }
 
-/// a+b, a-b on values; a+b on what is not negative (variances, bounds).
-void butterfly(double* row, std::int64_t n, int bit) {
-  const std::int64_t half = std::int64_t{1} << bit;
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    for (std::int64_t i = block; i < block + half; ++i) {
-      const double a = row[i], b = row[i + half];
-      row[i] = a + b;
-      row[i + half] = a - b;
-    }
-  }
-}
-
 /// The finest grid among the terms of each sum.
-void finest(double* grid, std::int64_t n, int bit) {
-  const std::int64_t half = std::int64_t{1} << bit;
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    for (std::int64_t i = block; i < block + half; ++i)
-      grid[i] = grid[i + half] = std::min(grid[i], grid[i + half]);
-  }
+void finest(std::vector<double>& grid, std::int64_t half) {
+  for_each_pair(grid.data(), std::ssize(grid), half, [](double& a, double& b) { a = b = std::min(a, b); });
 }
 
-void spread(double* row, std::int64_t n, int bit) {
-  const std::int64_t half = std::int64_t{1} << bit;
-  for (std::int64_t block = 0; block < n; block += 2 * half) {
-    for (std::int64_t i = block; i < block + half; ++i)
-      row[i] = row[i + half] = row[i] + row[i + half];
-  }
+/// What is not negative, variances and bounds: a + b in both places.
+void spread(std::vector<double>& row, std::int64_t half) {
+  for_each_pair(row.data(), std::ssize(row), half, [](double& a, double& b) { a = b = a + b; });
 }
 
 double sum_of_squares(const std::vector<double>& row) {
-  double sum = 0.0;
-  for (double x : row)
-    sum += x * x;
-  return sum;
+  return std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+}
+
+double largest_of(const std::vector<double>& row) {
+  return std::accumulate(row.begin(), row.end(), 0.0,
+                         [](double largest, double x) { return std::max(largest, std::fabs(x)); });
 }
 
 bool all_finite(const double* row, std::int64_t n) {
@@ -242,10 +237,7 @@ class Fp32Envelope {
     level_ = levels == 0
                  ? 0.0
                  : rms * rms * kU32 * kU32 / levels * (4.0 / 12.0) / (butterfly_rms(1) * butterfly_rms(1));
-    const double norm2 = sum_of_squares(y);
-    double largest2 = 0.0;
-    for (double value : y)
-      largest2 = std::max(largest2, value * value);
+    const double norm2 = sum_of_squares(y), largest2 = std::pow(largest_of(y), 2);
     for (int level = 0; level < levels; ++level) {
       const double m = std::ldexp(1.0, level);
       own_ += 1.0 / m;
@@ -270,15 +262,9 @@ class VarianceWalk {
         order_is_open_(any_step(numerics, is_in_open_order)),
         gamma_(largest_gain(numerics, problem)),
         unit_(format_of(problem.dtype()).unit_roundoff()),
-        floor_(0.5 * quantum_of(format_of(problem.dtype()))),
+        floor_(0.5 * quantum_of(format_of(problem.dtype())) + flushed(numerics, problem)),
         overflow_(overflow_threshold(format_)),
-        split_(any_step(numerics, is_split) ? kSplitElement : 0.0) {
-    if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
-      // Every flushed input or sum loses at most 2^-126; one may be lost at every butterfly.
-      const double terms = static_cast<double>(n_) * (levels_of(problem) + 1);
-      floor_ += 0x1p-126 * (1.0 + terms * std::fabs(problem.scale));
-    }
-  }
+        split_(any_step(numerics, is_split) ? kSplitElement : 0.0) {}
 
   std::size_t steps() const { return steps_.size(); }
 
@@ -292,9 +278,10 @@ class VarianceWalk {
       const RoundedStage& stage = steps_[s];
       const Terms terms(stage, format_, z);
       for (int bit : stage.bits) {
-        butterfly(z.data(), n_, bit);
-        finest(grid.data(), n_, bit);
-        if (s > 0) spread(v.data(), n_, bit);
+        const std::int64_t half = std::int64_t{1} << bit;
+        butterfly(z.data(), n_, half);
+        finest(grid, half);
+        if (s > 0) spread(v, half);
       }
       round(s, terms, z, v, grid, moments);
     }
@@ -370,6 +357,7 @@ class RigorousWalk {
       : n_(problem.n()),
         fp_(is_all_fp64(numerics) ? 0x1p-53 : kU32),
         gamma_(largest_gain(numerics, problem)),
+        flush_(flushed(numerics, problem)),
         format_(format_of(problem.dtype())),
         hard_(hard_bound(numerics, problem)),
         stages_(rounded_stages(numerics, problem)) {
@@ -380,10 +368,6 @@ class RigorousWalk {
     }
     for (const Step& step : numerics.steps)
       split_ += is_split(step) ? kSplit * (step.levels() / 4 + 1) : 0.0;
-    if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
-      flush_ =
-          0x1p-126 * (1.0 + static_cast<double>(n_) * (levels_of(problem) + 1) * std::fabs(problem.scale));
-    }
   }
 
   void row(const double* input, double* bound) const {
@@ -392,8 +376,9 @@ class RigorousWalk {
     for (const RoundedStage& stage : stages_) {
       const double largest = largest_of(z);
       for (int bit : stage.bits) {
-        butterfly(z.data(), n_, bit);
-        spread(b.data(), n_, bit);
+        const std::int64_t half = std::int64_t{1} << bit;
+        butterfly(z.data(), n_, half);
+        spread(b, half);
         if (stage.tensor_block) continue;
         for (std::size_t i = 0; i < z.size(); ++i)
           b[i] += fp_ * (std::fabs(z[i]) + b[i]);
@@ -424,15 +409,8 @@ class RigorousWalk {
     return arithmetic + format_.unit_roundoff() * (y + arithmetic) + 0.5 * quantum_of(format_) + flush_;
   }
 
-  static double largest_of(const std::vector<double>& z) {
-    double largest = 0.0;
-    for (double x : z)
-      largest = std::max(largest, std::fabs(x));
-    return largest;
-  }
-
   std::int64_t n_;
-  double fp_, gamma_, split_ = 0.0, flush_ = 0.0;
+  double fp_, gamma_, flush_, split_ = 0.0;
   double open_ = 0.0;     // relative error in norm of the arithmetic without the roundings; 0: order known
   bool several_ = false;  // roundings whose place is not known
   Format format_;
@@ -566,7 +544,7 @@ RunningVariance running_variance(const Numerics& numerics, const Problem& proble
   const std::int64_t rows_per_block = std::max<std::int64_t>(1, 16384 / problem.n());
   const std::int64_t blocks = ceil_div(input.rows(), rows_per_block);
   std::vector<Moments> moments(static_cast<std::size_t>(blocks), Moments(walk.steps()));
-  parallel_for(blocks, threads > 0 ? threads : default_threads(), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(blocks, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       for (std::int64_t r = b * rows_per_block;
            r < std::min<std::int64_t>(input.rows(), (b + 1) * rows_per_block); ++r) {
@@ -584,11 +562,10 @@ RunningVariance running_variance(const Numerics& numerics, const Problem& proble
 Matrix rigorous_bound(const Numerics& numerics, const Problem& problem, const Matrix& input, int threads) {
   const RigorousWalk walk(numerics, problem);
   Matrix bound(input.rows(), input.cols());
-  parallel_for(input.rows(), threads > 0 ? threads : default_threads(),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r)
-                   walk.row(input.row(r).data(), bound.row(r).data());
-               });
+  parallel_for(input.rows(), threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      walk.row(input.row(r).data(), bound.row(r).data());
+  });
   return bound;
 }
 
@@ -603,9 +580,7 @@ HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
   const int levels = levels_of(problem);
   const Format format = format_of(problem.dtype());
   const double u = format.unit_roundoff();
-  const double eps = is_all_fp64(numerics)                  ? 0x1p-53
-                     : any_step(numerics, is_in_open_order) ? kChained * kU32
-                                                            : kU32;
+  const double eps = largest_rounding(numerics);
   double growth = (1.0 + largest_gain(numerics, problem)) * std::pow(1.0 + u, numerics.roundings());
   const int passes = passes_of(numerics);
   growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
@@ -620,10 +595,7 @@ HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
     bound.absolute += 0.5 * quantum_of(format) * later;
     later *= std::fabs(stages[s].factor) * std::sqrt(std::ldexp(1.0, bit_count(stages[s])));
   }
-  if (numerics.promises.flushes_subnormals && problem.dtype() != Dtype::f16) {
-    bound.absolute +=
-        0x1p-126 * (1.0 + static_cast<double>(problem.n()) * (levels + 1) * std::fabs(problem.scale));
-  }
+  bound.absolute += flushed(numerics, problem);
   return bound;
 }
 
@@ -711,10 +683,7 @@ HardBound operator_hard_bound(const Numerics& numerics, const Problem& problem, 
 double largest_entries(const ExactOperator& exact) {
   double product = 1.0;
   for (const FactorStage& stage : exact.stages()) {
-    double largest = stage.entries.empty() ? 1.0 : 0.0;
-    for (const double entry : stage.entries)
-      largest = std::max(largest, std::fabs(entry));
-    product *= largest;
+    if (!stage.entries.empty()) product *= largest_of(stage.entries);
   }
   return product;
 }
@@ -731,9 +700,7 @@ ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, In
   const Format format = format_of(problem.dtype());
   const double u = format.unit_roundoff(), floor = 0.5 * quantum_of(format),
                overflow = overflow_threshold(format);
-  const double eps = is_all_fp64(numerics)                  ? 0x1p-53
-                     : any_step(numerics, is_in_open_order) ? kChained * kU32
-                                                            : kU32;
+  const double eps = largest_rounding(numerics);
   const double gamma = largest_gain(numerics, problem), sums = numerics.sum_rms() * kU32;
   const double rounding = numerics.steps.back().rounding_rms / kRoundingRms;
   const double additions = std::pow(1.0 + eps, additions_of(numerics, problem) + 1.0) - 1.0;

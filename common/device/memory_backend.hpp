@@ -1,4 +1,4 @@
-// The seam between memory.cpp and the CUDA runtime: implemented by backend_cuda.cu, or by backend_host.cpp in
+// The seam between memory.cpp and the CUDA runtime: implemented by backend_cuda.cu, or by without_cuda.cpp in
 // a build without CUDA.
 #pragma once
 

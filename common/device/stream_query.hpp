@@ -1,5 +1,5 @@
 // What a library call has to know of the caller's CUDA state, and what it must leave as it was. Implemented
-// by backend_cuda.cu, or by backend_host.cpp in a build without CUDA.
+// by backend_cuda.cu, or by without_cuda.cpp in a build without CUDA.
 #pragma once
 
 #include <cstdint>

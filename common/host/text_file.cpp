@@ -1,5 +1,7 @@
 #include "common/host/text_file.hpp"
 
+#include <sys/vfs.h>
+
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -9,6 +11,13 @@
 
 namespace fwht {
 namespace {
+
+/// A pipe without a name: somebody has opened its other end.
+bool is_open_pipe(const std::filesystem::path& path) {
+  constexpr auto kPipes = 0x50495045;  // PIPEFS_MAGIC
+  struct statfs where {};
+  return statfs(path.c_str(), &where) == 0 && where.f_type == kPipes;
+}
 
 BadRequest refusal(std::string_view name, const std::string& why) {
   return BadRequest(concat(name, ": ", why));
@@ -24,6 +33,8 @@ std::string read_text_file(const std::filesystem::path& path, std::string_view n
   if (status.type() == fs::file_type::none || status.type() == fs::file_type::unknown)
     throw refusal(name, "the file cannot be read: " + error.message());
   if (status.type() == fs::file_type::directory) throw refusal(name, "this is a folder, not a file");
+  if (status.type() == fs::file_type::fifo && !is_open_pipe(path))
+    throw refusal(name, "this is a named pipe, not a file");
   if (status.type() != fs::file_type::regular && status.type() != fs::file_type::fifo)
     throw refusal(name, "this is a device, not a file");
 

@@ -9,9 +9,9 @@
 
 namespace fwht {
 
-/// The bytes of a regular file or a pipe. Throws BadRequest in one sentence that begins with `name` when
-/// there is no such file, when it is a folder or a device (which may never end), cannot be read, or holds
-/// more than `most_bytes`.
+/// The bytes of a regular file, or of a pipe that the shell has opened, <(command). Throws BadRequest in one
+/// sentence that begins with `name` when there is no such file, when it is a folder, or a device or a named
+/// pipe (which may never end), when it cannot be read, or holds more than `most_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::string_view name,
                            std::size_t most_bytes = std::size_t{64} << 20);
 

@@ -6,7 +6,6 @@
 
 #include <fstream>
 #include <string>
-#include <thread>
 
 #include "common/host/error.hpp"
 
@@ -58,11 +57,24 @@ TEST_F(TextFile, SaysWhatMayNotBeRead) {
 }
 
 // What a shell hands over for <(command).
-TEST_F(TextFile, ReadsAPipe) {
+TEST_F(TextFile, ReadsAPipeThatIsOpen) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "through the pipe", 16), 16);
+  close(ends[1]);
+  EXPECT_EQ(read_text_file("/dev/fd/" + std::to_string(ends[0]), "x"), "through the pipe");
+  close(ends[0]);
+}
+
+// Nobody may ever write to it.
+TEST_F(TextFile, RefusesANamedPipe) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  std::thread writer([&] { std::ofstream(path) << "through the pipe"; });
-  EXPECT_EQ(read_text_file(path, "x"), "through the pipe");
-  writer.join();
+  EXPECT_EQ(refusal(path), "the table: this is a named pipe, not a file");
+}
+
+TEST_F(TextFile, RefusesALinkToItself) {
+  fs::create_symlink(path, path);
+  EXPECT_NE(refusal(path).find("the table: the file cannot be read: "), std::string::npos) << refusal(path);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "common/host/error.hpp"
-#include "experiments/bench/linear_peers.hpp"
 #include "experiments/bench/peers.hpp"
 #include "experiments/linear/command.hpp"
 #include "experiments/sweep/command.hpp"

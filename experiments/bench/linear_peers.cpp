@@ -1,4 +1,4 @@
-#include "experiments/bench/linear_peers.hpp"
+#include "experiments/bench/peers.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/host/error.hpp"
-#include "experiments/bench/answer.hpp"
 
 namespace fwht::bench {
 namespace {

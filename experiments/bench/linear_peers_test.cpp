@@ -1,4 +1,4 @@
-#include "experiments/bench/linear_peers.hpp"
+#include "experiments/bench/peers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "common/host/error.hpp"
-#include "experiments/bench/answer.hpp"
 #include "experiments/harness/transform.hpp"
 
 namespace fwht::bench {

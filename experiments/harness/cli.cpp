@@ -7,7 +7,6 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "common/host/error.hpp"
 #include "experiments/harness/device_work.hpp"
@@ -57,13 +56,19 @@ nlohmann::ordered_json describe_support(const Variant& variant, Dtype dtype, Pla
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
-    return true;
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return false;
   } catch (const CLI::ParseError& error) {
     throw BadRequest(one_line(error.what()));
   }
+  // As an empty variable of a shell leaves it: `--resume ""` must not begin a new run.
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end())
+      throw BadRequest(fmt::format("{} has an empty value", option->get_name()));
+  }
+  return true;
 }
 
 void add_folder_options(CLI::App& app, FolderOptions& options, const std::string& output) {
@@ -103,15 +108,21 @@ void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
   app.add_flag("--dry-run", options.dry_run, "list what would be done; measure and write nothing");
 }
 
-std::vector<const Variant*> select_variants(const std::vector<std::string>& names) {
-  std::set<const Variant*> chosen;
-  for (const std::string& list : names) {
-    for (const std::string& name : split_list(list))
-      chosen.insert(&find_variant(name));
+std::vector<std::int64_t> parse_all_counts(const std::vector<std::string>& lists, std::string_view what) {
+  std::vector<std::int64_t> counts;
+  for (const std::string& list : lists) {
+    for (const std::int64_t count : parse_counts(list, what))
+      counts.push_back(count);
   }
+  return counts;
+}
+
+std::vector<const Variant*> select_variants(const std::vector<std::string>& names) {
+  const auto chosen = parse_items(names, [](const std::string& name) { return &find_variant(name); });
   std::vector<const Variant*> variants;
   for (const Variant* variant : registry()) {
-    if (names.empty() || chosen.contains(variant)) variants.push_back(variant);
+    if (names.empty() || std::find(chosen.begin(), chosen.end(), variant) != chosen.end())
+      variants.push_back(variant);
   }
   if (variants.empty()) throw BadRequest("--variant names no variant");
   return variants;

@@ -1,8 +1,11 @@
 // What the command lines of the programs share.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "common/contract/variant.hpp"
@@ -44,6 +47,19 @@ struct ExperimentOptions : FolderOptions {
   bool emulate = false, a100 = false, dry_run = false;
 };
 void add_experiment_options(CLI::App& app, ExperimentOptions& options);
+
+/// Every item of lists with commas, parsed.
+template <class Parse>
+auto parse_items(const std::vector<std::string>& lists, const Parse& parse_item) {
+  std::vector<std::decay_t<std::invoke_result_t<const Parse&, const std::string&>>> values;
+  for (const std::string& list : lists) {
+    for (const std::string& item : split_list(list))
+      values.push_back(parse_item(item));
+  }
+  return values;
+}
+/// The numbers of all lists, as parse_counts reads each.
+std::vector<std::int64_t> parse_all_counts(const std::vector<std::string>& lists, std::string_view what);
 
 /// Variants by name, in ladder order; all of them when no name is given. Items may be lists with commas.
 /// Throws BadRequest for an unknown name.

@@ -29,10 +29,6 @@ std::string header_of(const std::vector<Column>& columns) {
   return csv_line(names);
 }
 
-bool is_control(char c) {
-  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-}
-
 std::string reason() {
   return std::error_code(errno, std::generic_category()).message();
 }
@@ -41,6 +37,8 @@ CsvRow parse_row(std::string_view line, const std::vector<Column>& columns) {
   const std::vector<std::string> fields = parse_csv_line(line);
   if (fields.size() != columns.size())
     throw BadRequest(fmt::format("{} fields, not {}", fields.size(), columns.size()));
+  // Quotes and controls that no program writes may read otherwise elsewhere.
+  if (csv_line(fields) != line) throw BadRequest("the line is not as a program writes it");
   CsvRow row;
   for (std::size_t i = 0; i < columns.size(); ++i)
     row[columns[i].name] = fields[i];
@@ -62,10 +60,7 @@ std::string csv_line(const std::vector<std::string>& fields) {
     }
     if (quoted) line += '"';
   }
-  for (char& c : line) {
-    if (is_control(c)) c = ' ';
-  }
-  return line;
+  return field_text(line);
 }
 
 std::vector<std::string> parse_csv_line(std::string_view line) {
@@ -137,8 +132,7 @@ void CsvWriter::append(const CsvRow& row) {
     const auto field = complete.find(name);
     if (field == complete.end())
       throw std::logic_error(fmt::format("{} has no column {}", path_.string(), name));
-    field->second = value;
-    std::replace_if(field->second.begin(), field->second.end(), is_control, ' ');
+    field->second = field_text(value);
   }
   if (const std::string why = why_no_row(columns_, complete); !why.empty())
     throw std::logic_error(fmt::format("{}: {}", path_.string(), why));

@@ -51,7 +51,8 @@ class CsvWriter {
 CsvRow part_of(const CsvRow& row, std::string_view table);
 
 /// All complete rows; empty when there is no file. Throws BadRequest with file, line, column and value for a
-/// header other than `columns`, a row with another number of fields, and what is no value of its column.
+/// header other than `columns`, a row with another number of fields or quoted otherwise than csv_line does,
+/// and what is no value of its column.
 std::vector<CsvRow> read_csv(const std::filesystem::path& path, const std::vector<Column>& columns);
 
 /// Cuts off a last line without an end.

@@ -93,7 +93,12 @@ TEST(Csv, ReadsOnlyWhatTheSchemaAllows) {
   EXPECT_EQ(refusal("n,x\n1,a,b\n"), ", line 2: 3 fields, not 2");
   EXPECT_EQ(refusal("n,x\n1.5,a\n"), ", line 2: column n: '1.5' is no integer");
   EXPECT_EQ(refusal("n,x\n,a\n"), ", line 2: column n must not be empty");
-  EXPECT_EQ(refusal("n,x\n1,\x01\n"), ", line 2: column x: '\x01' is no string");
+  EXPECT_EQ(refusal("n,x\n1,\"a,b\"\"\"\n"), "accepted");
+  for (const char* line : {"1,\x01", "1,\xff", "1,\"a\"", "1,a\"b,\"", "\"1\",a", "1,a\r"})
+    EXPECT_EQ(refusal("n,x\n" + std::string(line) + "\n"), ", line 2: the line is not as a program writes it")
+        << line;
+  for (const char* line : {"1", "1,", "1,a"})  // without its end: a killed run
+    EXPECT_EQ(refusal("n,x\n" + std::string(line)), "accepted") << line;
 }
 
 // A disk that takes only a part of a row: the file ends with the last whole one, and the writer says so.

@@ -10,11 +10,9 @@
 //   present ones are stored. Replayed alone on L2-resident data it meets the addresses of its last launch
 //   again, which the L2 rewards: the best there, in that mode only.
 // - programmatic_{early,late}_v<V>_t<T>: one_shot by programmatic dependent launch, which lets the next
-// launch
-//   begin at its start or after its loads: the limit of mode replay_pdl. sm_90.
+//   launch begin at its start or after its loads: the limit of mode replay_pdl. sm_90.
 // - write<S>_v<V>_t<T>: one_shot that stores S bytes for every 16 that it loads: the limit of what writes
-// less
-//   than it reads; rotated_write and programmatic_write as above.
+//   less than it reads; rotated_write and programmatic_write as above.
 // - write0_bulk_<K>k: the same for what writes hardly anything, a bulk copy of K KiB into shared memory a
 //   CTA. sm_90.
 // - bulk_*_<S>x<K>k: cp.async.bulk into S stages of K KiB of shared memory and out again, the signs flipped
@@ -26,7 +24,6 @@
 #include <memory>
 #include <utility>
 
-#include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
 #include "common/device/ptx/bulk_copy.cuh"
 #include "common/device/ptx/global.cuh"
@@ -82,23 +79,17 @@ struct Vectors {
   }
 };
 
-template <int V, int T>
-__global__ void __launch_bounds__(T) one_shot(Copy copy) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
-  Vectors<V> vectors;
-  vectors.load(copy, first, T);
-  vectors.store_flipped(copy, first, T);
-  copy_tail(copy);
-}
+// When the next launch may begin: behind this one, or by programmatic dependence.
+enum class NextLaunch { behind, early, late };
 
-template <int V, int T, bool early>
-__global__ void __launch_bounds__(T) programmatic(Copy copy) {
-  ptx::griddepcontrol_wait();
-  if constexpr (early) ptx::griddepcontrol_launch_dependents();
+template <int V, int T, NextLaunch next>
+__global__ void __launch_bounds__(T) one_shot(Copy copy) {
+  if constexpr (next != NextLaunch::behind) ptx::griddepcontrol_wait();
+  if constexpr (next == NextLaunch::early) ptx::griddepcontrol_launch_dependents();
   const std::int64_t first = std::int64_t{blockIdx.x} * (V * T) + threadIdx.x;
   Vectors<V> vectors;
   vectors.load(copy, first, T);
-  if constexpr (!early) ptx::griddepcontrol_launch_dependents();
+  if constexpr (next == NextLaunch::late) ptx::griddepcontrol_launch_dependents();
   vectors.store_flipped(copy, first, T);
   copy_tail(copy);
 }
@@ -130,8 +121,7 @@ __global__ void __launch_bounds__(T) persistent(Copy copy) {
   copy_tail(copy);
 }
 
-// What fold_copy gives, V vectors of 16 bytes a thread: S bytes are stored for each by the lane that loaded
-// it.
+// What fold_copy gives, V vectors of 16 bytes a thread: S bytes are stored for each by its own lane.
 struct Fold {
   const uint4* in;
   std::byte* out;
@@ -235,7 +225,7 @@ __global__ void __launch_bounds__(kBulkThreads) bulk_folded(Fold fold, int chunk
     store_folded<0>(fold, vector, i < whole ? chunk[i] : vector_at(fold, vector));
   }
 #else
-  __trap();  // refused on the host: see bulk_refusal
+  __trap();  // refused on the host: see bulk_grid_copy
 #endif
 }
 
@@ -298,7 +288,7 @@ __global__ void __launch_bounds__(kBulkThreads) bulk(Copy copy, int chunk_vector
   if (issuer) ptx::bulk_copy_wait_group<0>();  // shared memory must outlive the stores
   copy_tail(copy);
 #else
-  __trap();  // refused on the host: see bulk_refusal
+  __trap();  // refused on the host: see bulk_grid_copy
 #endif
 }
 
@@ -309,105 +299,22 @@ void require_aligned(const void* in, const void* out, Traffic traffic) {
   }
 }
 
-Copy request(const void* in, void* out, Traffic traffic, std::uint32_t mask) {
+std::int64_t ctas_of(std::int64_t wanted) {
+  return std::max<std::int64_t>(wanted, 1);
+}
+
+void request(const void* in, void* out, Traffic traffic, std::uint32_t mask, Copy& copy) {
   require_aligned(in, out, traffic);
-  const std::int64_t bytes = traffic.read;
-  return {static_cast<const uint4*>(in), static_cast<uint4*>(out), bytes / 16,
-          static_cast<int>(bytes % 16 / 2), mask};
+  copy = {static_cast<const uint4*>(in), static_cast<uint4*>(out), traffic.read / 16,
+          static_cast<int>(traffic.read % 16 / 2), mask};
 }
 
-unsigned grid_of(std::int64_t ctas) {
-  return static_cast<unsigned>(std::max<std::int64_t>(ctas, 1));
-}
-
-template <int V, int T>
-CopyKernel one_shot_copy() {
-  return {"one_shot_v" + std::to_string(V) + "_t" + std::to_string(T), "",
-          [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Copy copy = request(in, out, traffic, mask);
-            one_shot<V, T><<<grid_of(ceil_div(copy.vectors, V * T)), T, 0, stream>>>(copy);
-            FWHT_CUDA(cudaGetLastError());
-          }};
-}
-
-template <int V, int T>
-CopyKernel rotated_copy() {
-  // Another rotation for every launch, also of those captured in one graph; golden-ratio steps never settle.
-  const auto launches = std::make_shared<std::atomic<std::uint32_t>>(0);
-  return {"rotated_v" + std::to_string(V) + "_t" + std::to_string(T),
-          "",
-          [launches](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Copy copy = request(in, out, traffic, mask);
-            const unsigned ctas = grid_of(ceil_div(copy.vectors, V * T));
-            const std::uint32_t turn = launches->fetch_add(1) * 2654435769U;
-            rotated<V, T>
-                <<<ctas, T, 0, stream>>>(copy, static_cast<unsigned>((std::uint64_t{turn} * ctas) >> 32));
-            FWHT_CUDA(cudaGetLastError());
-          },
-          false,
-          16,
-          true};
-}
-
-template <class Kernel>
-int resident_ctas(Kernel kernel, int threads, std::size_t shared_bytes, const DeviceInfo& device) {
-  int per_sm = 0;
-  FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, shared_bytes));
-  return per_sm * device.sm_count;
-}
-
-template <int V, int T>
-CopyKernel persistent_copy(const DeviceInfo& device) {
-  const int resident = resident_ctas(persistent<V, T>, T, 0, device);
-  return {"persistent_v" + std::to_string(V) + "_t" + std::to_string(T), "",
-          [resident](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Copy copy = request(in, out, traffic, mask);
-            const std::int64_t ctas = std::min<std::int64_t>(resident, ceil_div(copy.vectors, V * T));
-            persistent<V, T><<<grid_of(ctas), T, 0, stream>>>(copy);
-            FWHT_CUDA(cudaGetLastError());
-          }};
-}
-
-// The device alone does not decide: a newer one may run code that was compiled for sm_80, which lacks `what`.
-template <class Kernel>
-std::string hopper_refusal(const std::string& what, Kernel kernel, const DeviceInfo& device) {
-  if (device.compute_capability() < 90) {
-    return what + " compute capability 9.0, " + device.name + " has " + std::to_string(device.compute_major) +
-           "." + std::to_string(device.compute_minor);
-  }
-  cudaFuncAttributes attributes{};
-  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-  if (attributes.ptxVersion < 90) {
-    return what + " code for compute capability 9.0, this build has " +
-           std::to_string(attributes.ptxVersion / 10) + "." + std::to_string(attributes.ptxVersion % 10) +
-           " for " + device.name;
-  }
-  return "";
-}
-
-template <int V, int T, bool early>
-CopyKernel programmatic_copy(const DeviceInfo& device) {
-  const std::string name = std::string("programmatic_") + (early ? "early" : "late") + "_v" +
-                           std::to_string(V) + "_t" + std::to_string(T);
-  const std::string why_not =
-      hopper_refusal("programmatic dependent launch needs", programmatic<V, T, early>, device);
-  if (!why_not.empty()) return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, true};
-  return {name, "",
-          [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Copy copy = request(in, out, traffic, mask);
-            launch(programmatic<V, T, early>,
-                   {.blocks = grid_of(ceil_div(copy.vectors, V * T)), .threads = T, .programmatic = true},
-                   stream, copy);
-          },
-          true};
-}
-
-Fold fold_request(const void* in, void* out, Traffic traffic, std::uint32_t mask) {
+void request(const void* in, void* out, Traffic traffic, std::uint32_t mask, Fold& fold) {
   require_aligned(in, out, traffic);
   if (traffic.read >> 4 >= std::int64_t{1} << 32)
     throw BadRequest("a copy kernel that folds reads less than 64 GiB, not " + std::to_string(traffic.read) +
                      " bytes");
-  return {static_cast<const uint4*>(in),
+  fold = {static_cast<const uint4*>(in),
           static_cast<std::byte*>(out),
           traffic.read,
           traffic.written,
@@ -417,169 +324,184 @@ Fold fold_request(const void* in, void* out, Traffic traffic, std::uint32_t mask
 
 constexpr std::uint64_t kNoFold = std::uint64_t{1} << 32;  // a fold has 32 bits
 
-template <int V, int T, int S, bool is_programmatic>
-constexpr auto fold_kernel() {
-  if constexpr (S == 0)
-    return &reader<V, T, is_programmatic>;
-  else
-    return &folded<V, T, S, is_programmatic>;
+void start(void (*kernel)(Copy), const Grid& grid, Stream stream, const Copy& copy, unsigned) {
+  launch(kernel, grid, stream, copy);
+}
+void start(void (*kernel)(Copy, unsigned), const Grid& grid, Stream stream, const Copy& copy, unsigned turn) {
+  launch(kernel, grid, stream, copy, turn);
+}
+void start(void (*kernel)(Fold, unsigned, std::uint64_t), const Grid& grid, Stream stream, const Fold& fold,
+           unsigned turn) {
+  launch(kernel, grid, stream, fold, turn, kNoFold);
 }
 
-template <int V, int T, int S>
-CopyKernel folded_copy() {
-  return {"write" + std::to_string(S) + "_v" + std::to_string(V) + "_t" + std::to_string(T), "",
-          [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Fold fold = fold_request(in, out, traffic, mask);
-            const auto kernel = fold_kernel<V, T, S, false>();
-            kernel<<<grid_of(ceil_div(fold.vectors, V * T)), T, 0, stream>>>(fold, 0, kNoFold);
-            FWHT_CUDA(cudaGetLastError());
-          },
-          false, S};
+std::string shape_name(const std::string& family, int vectors, int threads) {
+  return family + "_v" + std::to_string(vectors) + "_t" + std::to_string(threads);
 }
 
-// The neighbour of alternating mode: its CTAs take other places in every launch, as those of rotated_copy.
-template <int V, int T, int S>
-CopyKernel rotated_folded_copy() {
+// The device alone does not decide: a newer one may run code that was compiled for sm_80, which lacks `what`.
+std::string hopper_refusal(const std::string& what, KernelAddress kernel, const DeviceInfo& device) {
+  if (device.compute_capability() < 90) {
+    return what + " compute capability 9.0, " + device.name + " has " + std::to_string(device.compute_major) +
+           "." + std::to_string(device.compute_minor);
+  }
+  if (const int built_for = attributes_of(kernel).ptxVersion; built_for < 90) {
+    return what + " code for compute capability 9.0, this build has " + std::to_string(built_for / 10) + "." +
+           std::to_string(built_for % 10) + " for " + device.name;
+  }
+  return "";
+}
+
+CopyKernel refused(const std::string& name, const std::string& why_not, bool programmatic, int store_bytes) {
+  return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, programmatic, store_bytes};
+}
+
+enum class Order { fixed, rotated, programmatic };
+
+// V vectors a thread, as many CTAs of T threads as that takes, at most `most_ctas`.
+template <int V, int T, class Work, class... Rest>
+CopyKernel grid_copy(const std::string& family, void (*kernel)(Work, Rest...), const DeviceInfo& device,
+                     Order order = Order::fixed, int store_bytes = 16, std::int64_t most_ctas = INT64_MAX) {
+  const std::string name = shape_name(family, V, T);
+  const bool programmatic = order == Order::programmatic, rotated = order == Order::rotated;
+  if (programmatic) {
+    const std::string why_not = hopper_refusal("programmatic dependent launch needs", kernel, device);
+    if (!why_not.empty()) return refused(name, why_not, true, store_bytes);
+  }
+  // Another rotation for every launch, also of those captured in one graph; golden-ratio steps never settle.
   const auto launches = std::make_shared<std::atomic<std::uint32_t>>(0);
-  return {"rotated_write" + std::to_string(S) + "_v" + std::to_string(V) + "_t" + std::to_string(T),
-          "",
-          [launches](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Fold fold = fold_request(in, out, traffic, mask);
-            const unsigned ctas = grid_of(ceil_div(fold.vectors, V * T));
-            const std::uint32_t turn = launches->fetch_add(1) * 2654435769U;
-            const auto kernel = fold_kernel<V, T, S, false>();
-            kernel<<<ctas, T, 0, stream>>>(fold, static_cast<unsigned>((std::uint64_t{turn} * ctas) >> 32),
-                                           kNoFold);
-            FWHT_CUDA(cudaGetLastError());
-          },
-          false,
-          S,
-          true};
+  const auto enqueue = [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
+    Work work{};
+    request(in, out, traffic, mask, work);
+    const Grid grid{.blocks = ctas_of(std::min(most_ctas, ceil_div(work.vectors, V * T))),
+                    .threads = T,
+                    .programmatic = programmatic};
+    const std::uint64_t turn = rotated ? launches->fetch_add(1) * 2654435769U : 0U;
+    start(kernel, grid, stream, work,
+          static_cast<unsigned>((turn * static_cast<std::uint64_t>(grid.blocks)) >> 32));
+  };
+  return {name, "", enqueue, programmatic, store_bytes, rotated};
 }
 
-template <int V, int T, int S>
-CopyKernel programmatic_folded_copy(const DeviceInfo& device) {
-  const std::string name =
-      "programmatic_write" + std::to_string(S) + "_v" + std::to_string(V) + "_t" + std::to_string(T);
-  const std::string why_not =
-      hopper_refusal("programmatic dependent launch needs", fold_kernel<V, T, S, true>(), device);
-  if (!why_not.empty()) return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, true, S};
-  return {name, "",
-          [](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Fold fold = fold_request(in, out, traffic, mask);
-            launch(fold_kernel<V, T, S, true>(),
-                   {.blocks = grid_of(ceil_div(fold.vectors, V * T)), .threads = T, .programmatic = true},
-                   stream, fold, 0U, kNoFold);
-          },
-          true, S};
+template <int V, int T>
+CopyKernel one_shot_copy(const DeviceInfo& device) {
+  return grid_copy<V, T>("one_shot", one_shot<V, T, NextLaunch::behind>, device);
+}
+
+template <int V, int T>
+CopyKernel persistent_copy(const DeviceInfo& device) {
+  const std::int64_t resident = std::int64_t{resident_blocks(persistent<V, T>, T, 0)} * device.sm_count;
+  return grid_copy<V, T>("persistent", persistent<V, T>, device, Order::fixed, 16, resident);
+}
+
+template <int V, int T, NextLaunch next>
+CopyKernel programmatic_copy(const DeviceInfo& device) {
+  const std::string family = next == NextLaunch::early ? "programmatic_early" : "programmatic_late";
+  return grid_copy<V, T>(family, one_shot<V, T, next>, device, Order::programmatic);
+}
+
+template <int V, int T, int S, Order order = Order::fixed>
+CopyKernel folded_copy(const DeviceInfo& device) {
+  constexpr bool programmatic = order == Order::programmatic;
+  void (*kernel)(Fold, unsigned, std::uint64_t) = nullptr;
+  if constexpr (S == 0)
+    kernel = reader<V, T, programmatic>;
+  else
+    kernel = folded<V, T, S, programmatic>;
+  const std::string family = programmatic              ? "programmatic_write"
+                             : order == Order::rotated ? "rotated_write"
+                                                       : "write";
+  return grid_copy<V, T>(family + std::to_string(S), kernel, device, order, S);
 }
 
 /// For traffic that stores S bytes for every 16 that are loaded.
 template <int S>
 void add_folded_copies(std::vector<CopyKernel>& kernels, const DeviceInfo& device) {
-  for (CopyKernel& kernel :
-       std::array{rotated_folded_copy<2, 256, S>(), folded_copy<1, 64, S>(), folded_copy<1, 128, S>(),
-                  folded_copy<1, 256, S>(), folded_copy<1, 512, S>(), folded_copy<2, 64, S>(),
-                  folded_copy<2, 128, S>(), folded_copy<2, 256, S>(), folded_copy<2, 512, S>(),
-                  folded_copy<4, 64, S>(), folded_copy<4, 128, S>(), folded_copy<4, 256, S>(),
-                  folded_copy<4, 512, S>(), programmatic_folded_copy<1, 128, S>(device),
-                  programmatic_folded_copy<1, 256, S>(device), programmatic_folded_copy<2, 256, S>(device)}) {
+  for (CopyKernel& kernel : std::array{
+           folded_copy<2, 256, S, Order::rotated>(device), folded_copy<1, 64, S>(device),
+           folded_copy<1, 128, S>(device), folded_copy<1, 256, S>(device), folded_copy<1, 512, S>(device),
+           folded_copy<2, 64, S>(device), folded_copy<2, 128, S>(device), folded_copy<2, 256, S>(device),
+           folded_copy<2, 512, S>(device), folded_copy<4, 64, S>(device), folded_copy<4, 128, S>(device),
+           folded_copy<4, 256, S>(device), folded_copy<4, 512, S>(device),
+           folded_copy<1, 128, S, Order::programmatic>(device),
+           folded_copy<1, 256, S, Order::programmatic>(device),
+           folded_copy<2, 256, S, Order::programmatic>(device)}) {
     kernels.push_back(std::move(kernel));
   }
 }
 
-template <class Kernel>
-std::string bulk_refusal(Kernel kernel, std::size_t shared_bytes, const DeviceInfo& device) {
-  if (std::string why_not = hopper_refusal("bulk copies need", kernel, device); !why_not.empty())
-    return why_not;
-  cudaFuncAttributes attributes{};
-  FWHT_CUDA(cudaFuncGetAttributes(&attributes, kernel));
-  if (static_cast<std::int64_t>(shared_bytes + attributes.sharedSizeBytes) > device.shared_bytes_per_block) {
-    return "needs " + std::to_string(shared_bytes + attributes.sharedSizeBytes) +
-           " bytes of shared memory per block, this device allows " +
-           std::to_string(device.shared_bytes_per_block);
+// Bulk copies of `chunk_kib` KiB, `stages` of them in flight.
+template <class Work>
+CopyKernel bulk_grid_copy(const std::string& name, void (*kernel)(Work, int), int chunk_kib, int stages,
+                          bool is_persistent, const DeviceInfo& device, int store_bytes) {
+  const int shared = stages * chunk_kib * 1024, chunk_vectors = chunk_kib * 64;
+  std::string why_not = hopper_refusal("bulk copies need", kernel, device);
+  if (why_not.empty()) {
+    const std::int64_t needed = shared + static_cast<std::int64_t>(attributes_of(kernel).sharedSizeBytes);
+    if (needed > device.shared_bytes_per_block)
+      why_not = "needs " + std::to_string(needed) + " bytes of shared memory per block, this device allows " +
+                std::to_string(device.shared_bytes_per_block);
   }
-  return "";
+  if (!why_not.empty()) return refused(name, why_not, false, store_bytes);
+  allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block) - 1024);  // for all numbers of stages
+  const std::int64_t most_ctas =
+      is_persistent ? std::int64_t{resident_blocks(kernel, kBulkThreads, shared)} * device.sm_count
+                    : INT64_MAX;
+  const auto enqueue = [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
+    Work work{};
+    request(in, out, traffic, mask, work);
+    const std::int64_t ctas = ctas_of(std::min(most_ctas, ceil_div(work.vectors, chunk_vectors)));
+    launch(kernel, {.blocks = ctas, .threads = kBulkThreads, .shared = shared}, stream, work, chunk_vectors);
+  };
+  return {name, "", enqueue, false, store_bytes};
 }
 
 template <int kStages>
 CopyKernel bulk_copy(int chunk_kib, bool is_persistent, const DeviceInfo& device) {
   const std::string name = std::string(is_persistent ? "bulk_persistent_" : "bulk_one_shot_") +
                            std::to_string(kStages) + "x" + std::to_string(chunk_kib) + "k";
-  const std::size_t shared_bytes =
-      static_cast<std::size_t>(kStages) * static_cast<std::size_t>(chunk_kib) * 1024;
-  if (std::string why_not = bulk_refusal(bulk<kStages>, shared_bytes, device); !why_not.empty()) {
-    return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }};
-  }
-  FWHT_CUDA(cudaFuncSetAttribute(bulk<kStages>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(device.shared_bytes_per_block) - 1024));
-  const std::int64_t most_ctas = is_persistent
-                                     ? resident_ctas(bulk<kStages>, kBulkThreads, shared_bytes, device)
-                                     : std::int64_t{1} << 30;
-  const int chunk_vectors = chunk_kib * 64;
-  return {name, "", [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-            const Copy copy = request(in, out, traffic, mask);
-            const std::int64_t ctas = std::min(most_ctas, ceil_div(copy.vectors, chunk_vectors));
-            bulk<kStages><<<grid_of(ctas), kBulkThreads, shared_bytes, stream>>>(copy, chunk_vectors);
-            FWHT_CUDA(cudaGetLastError());
-          }};
-}
-
-CopyKernel bulk_folded_copy(int chunk_kib, const DeviceInfo& device) {
-  const std::string name = "write0_bulk_" + std::to_string(chunk_kib) + "k";
-  const std::size_t shared_bytes = static_cast<std::size_t>(chunk_kib) * 1024;
-  if (std::string why_not = bulk_refusal(bulk_folded, shared_bytes, device); !why_not.empty())
-    return {name, why_not, [why_not](auto&&...) { throw BadRequest(why_not); }, false, 0};
-  FWHT_CUDA(cudaFuncSetAttribute(bulk_folded, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(device.shared_bytes_per_block) - 1024));
-  const int chunk_vectors = chunk_kib * 64;
-  return {
-      name, "",
-      [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
-        const Fold fold = fold_request(in, out, traffic, mask);
-        bulk_folded<<<grid_of(ceil_div(fold.vectors, chunk_vectors)), kBulkThreads, shared_bytes, stream>>>(
-            fold, chunk_vectors);
-        FWHT_CUDA(cudaGetLastError());
-      },
-      false, 0};
+  return bulk_grid_copy(name, bulk<kStages>, chunk_kib, kStages, is_persistent, device, 16);
 }
 
 }  // namespace
 
 std::vector<CopyKernel> device_copies(const DeviceInfo& device) {
-  std::vector<CopyKernel> kernels = {rotated_copy<2, 256>(),
-                                     one_shot_copy<1, 64>(),
-                                     one_shot_copy<1, 128>(),
-                                     one_shot_copy<1, 256>(),
-                                     one_shot_copy<1, 512>(),
-                                     one_shot_copy<2, 128>(),
-                                     one_shot_copy<2, 256>(),
-                                     one_shot_copy<2, 512>(),
-                                     one_shot_copy<4, 128>(),
-                                     one_shot_copy<4, 256>(),
-                                     one_shot_copy<4, 512>(),
-                                     one_shot_copy<8, 128>(),
-                                     persistent_copy<1, 256>(device),
-                                     persistent_copy<2, 128>(device),
-                                     bulk_copy<4>(16, true, device),
-                                     bulk_copy<4>(32, true, device),
-                                     bulk_copy<3>(64, true, device),
-                                     bulk_copy<1>(16, false, device),
-                                     bulk_copy<1>(32, false, device),
-                                     programmatic_copy<1, 128, true>(device),
-                                     programmatic_copy<1, 256, true>(device),
-                                     programmatic_copy<1, 512, true>(device),
-                                     programmatic_copy<2, 256, true>(device),
-                                     programmatic_copy<1, 128, false>(device),
-                                     programmatic_copy<1, 256, false>(device),
-                                     programmatic_copy<1, 512, false>(device),
-                                     programmatic_copy<2, 256, false>(device),
-                                     programmatic_copy<4, 256, false>(device)};
+  std::vector<CopyKernel> kernels = {
+      grid_copy<2, 256>("rotated", rotated<2, 256>, device, Order::rotated),
+      one_shot_copy<1, 64>(device),
+      one_shot_copy<1, 128>(device),
+      one_shot_copy<1, 256>(device),
+      one_shot_copy<1, 512>(device),
+      one_shot_copy<2, 128>(device),
+      one_shot_copy<2, 256>(device),
+      one_shot_copy<2, 512>(device),
+      one_shot_copy<4, 128>(device),
+      one_shot_copy<4, 256>(device),
+      one_shot_copy<4, 512>(device),
+      one_shot_copy<8, 128>(device),
+      persistent_copy<1, 256>(device),
+      persistent_copy<2, 128>(device),
+      bulk_copy<4>(16, true, device),
+      bulk_copy<4>(32, true, device),
+      bulk_copy<3>(64, true, device),
+      bulk_copy<1>(16, false, device),
+      bulk_copy<1>(32, false, device),
+      programmatic_copy<1, 128, NextLaunch::early>(device),
+      programmatic_copy<1, 256, NextLaunch::early>(device),
+      programmatic_copy<1, 512, NextLaunch::early>(device),
+      programmatic_copy<2, 256, NextLaunch::early>(device),
+      programmatic_copy<1, 128, NextLaunch::late>(device),
+      programmatic_copy<1, 256, NextLaunch::late>(device),
+      programmatic_copy<1, 512, NextLaunch::late>(device),
+      programmatic_copy<2, 256, NextLaunch::late>(device),
+      programmatic_copy<4, 256, NextLaunch::late>(device),
+  };
   add_folded_copies<8>(kernels, device);
   add_folded_copies<4>(kernels, device);
   add_folded_copies<0>(kernels, device);
   for (const int chunk_kib : {8, 16, 32})
-    kernels.push_back(bulk_folded_copy(chunk_kib, device));
+    kernels.push_back(bulk_grid_copy("write0_bulk_" + std::to_string(chunk_kib) + "k", bulk_folded, chunk_kib,
+                                     1, false, device, 0));
   return kernels;
 }
 

@@ -81,13 +81,14 @@ struct GridBlock {
     } else if (key == "dtype") {
       dtypes = parse_each<Dtype>(value, parse_dtype);
     } else if (key == "placement") {
-      placements = parse_each<Placement>(value, parse_placement);
+      placements =
+          parse_each<Placement>(value, [](const std::string& item) { return kPlacements.parse(item); });
     } else if (key == "encoding") {
       encodings = parse_encodings(value);
     } else if (key == "prepared") {
       preparations = parse_prepared(value);
     } else if (key == "mode") {
-      modes = parse_each<Mode>(value, parse_mode);
+      modes = parse_each<Mode>(value, [](const std::string& item) { return kModes.parse(item); });
     } else {
       throw BadRequest(fmt::format(
           "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, prepared, mode",
@@ -157,20 +158,6 @@ struct GridBlock {
 };
 
 }  // namespace
-
-Mode parse_mode(std::string_view text) {
-  for (const Mode mode : kAllModes) {
-    if (name_of(mode) == text) return mode;
-  }
-  throw BadRequest(
-      fmt::format("unknown mode '{}'; known: replay, replay_pdl, alternating, cold, host", text));
-}
-
-Placement parse_placement(std::string_view text) {
-  if (text == "in") return Placement::in_place;
-  if (text == "out") return Placement::out_of_place;
-  throw BadRequest(fmt::format("unknown placement '{}'; known: in, out", text));
-}
 
 std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> items;
@@ -269,7 +256,9 @@ Grid load_grid(const std::string& name_or_file) {
         fmt::format("unknown grid '{}': no such file, and the built-in grids are {}", name_or_file, known));
   }
   constexpr std::size_t kLongest = std::size_t{1} << 20;
-  const std::string text = read_text_file(name_or_file, fmt::format("grid '{}'", name_or_file), kLongest);
+  std::string text = read_text_file(name_or_file, fmt::format("grid '{}'", name_or_file), kLongest);
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // which some editors put first
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (text.empty()) throw BadRequest(fmt::format("grid '{}' is empty", name_or_file));
   return parse_grid(name_or_file, text);
 }

@@ -118,6 +118,16 @@ TEST(Grid, Counts) {
     EXPECT_THROW(parse_counts(text, "n"), BadRequest) << text;
 }
 
+// Some editors put a byte order mark first.
+TEST(Grid, AByteOrderMarkIsNoText) {
+  const std::string path = testing::TempDir() + "with_mark.grid",
+                    grid = "[a]\nn = 8\nrows = 4\ndtype = f32\nmode = host\n";
+  std::ofstream(path) << "\xef\xbb\xbf" << grid;
+  const Grid loaded = load_grid(path);
+  EXPECT_EQ(loaded.cases.size(), 1U);
+  EXPECT_EQ(loaded.text, grid);
+}
+
 // What the issue of the sweep promises about the built-in grids.
 TEST(Grid, BuiltInGridsCoverWhatTheyPromise) {
   ASSERT_FALSE(built_in_grids().empty());

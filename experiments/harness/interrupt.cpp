@@ -8,7 +8,7 @@
 namespace fwht::harness {
 namespace {
 
-constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGXFSZ};
 volatile std::sig_atomic_t came = 0;
 
 void note(int signal) {
@@ -28,6 +28,7 @@ InterruptWatch::InterruptWatch() {
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // the second one finds the default
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    if (kSignals[i] == SIGXFSZ) action.sa_handler = SIG_IGN;
     sigaction(kSignals[i], nullptr, &before_[i]);
     if (before_[i].sa_handler != SIG_IGN)
       sigaction(kSignals[i], &action, nullptr);  // nohup and the like stay

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM: a program stops between two measurements, with whole rows on disk.
+// SIGINT, SIGTERM and SIGHUP (the terminal was closed): a program stops between two measurements, with whole
+// rows on disk.
 #pragma once
 
 #include <array>
@@ -6,8 +7,9 @@
 
 namespace fwht::harness {
 
-/// As long as one lives, the first SIGINT or SIGTERM is only noted, and said on stderr; a second one ends the
-/// process at once. Afterwards the handlers are those of before: the caller may be a library's user.
+/// As long as one lives, the first of these signals is only noted, and said on stderr; a second one ends the
+/// process at once. SIGXFSZ is ignored: a file that may not grow is then a disk that takes no more.
+/// Afterwards the handlers are those of before: the caller may be a library's user.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -16,7 +18,7 @@ class InterruptWatch {
   InterruptWatch& operator=(const InterruptWatch&) = delete;
 
  private:
-  std::array<struct sigaction, 2> before_{};
+  std::array<struct sigaction, 4> before_{};
 };
 
 /// The signal that came since the newest InterruptWatch began, or 0.

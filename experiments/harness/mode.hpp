@@ -5,6 +5,7 @@
 
 #include "common/contract/problem.hpp"
 #include "common/contract/variant.hpp"
+#include "common/host/names.hpp"
 
 namespace fwht::harness {
 
@@ -16,23 +17,15 @@ enum class Mode {
   host          ///< host memory, steady clock
 };
 
-inline constexpr Mode kAllModes[] = {Mode::replay, Mode::replay_pdl, Mode::alternating, Mode::cold,
-                                     Mode::host};
+inline constexpr Names<Mode, 5> kModes{"mode",
+                                       {{Mode::replay, "replay"},
+                                        {Mode::replay_pdl, "replay_pdl"},
+                                        {Mode::alternating, "alternating"},
+                                        {Mode::cold, "cold"},
+                                        {Mode::host, "host"}}};
 
 constexpr std::string_view name_of(Mode mode) {
-  switch (mode) {
-    case Mode::replay:
-      return "replay";
-    case Mode::replay_pdl:
-      return "replay_pdl";
-    case Mode::alternating:
-      return "alternating";
-    case Mode::cold:
-      return "cold";
-    case Mode::host:
-      return "host";
-  }
-  return "";
+  return kModes.of(mode);
 }
 
 constexpr Memory memory_of(Mode mode) {
@@ -47,12 +40,10 @@ constexpr bool is_programmatic(Mode mode) {
 constexpr std::string_view name_of(Memory memory) {
   return memory == Memory::host ? "host" : "device";
 }
+inline constexpr Names<Placement, 2> kPlacements{
+    "placement", {{Placement::in_place, "in"}, {Placement::out_of_place, "out"}}};
 constexpr std::string_view name_of(Placement placement) {
-  return placement == Placement::in_place ? "in" : "out";
+  return kPlacements.of(placement);
 }
-
-/// Throw BadRequest that lists the known names.
-Mode parse_mode(std::string_view text);
-Placement parse_placement(std::string_view text);
 
 }  // namespace fwht::harness

@@ -9,18 +9,6 @@
 
 namespace fwht::harness {
 
-std::string_view name_of(Source source) {
-  switch (source) {
-    case Source::measured:
-      return "measured";
-    case Source::emulated:
-      return "emulated";
-    case Source::emulated_a100:
-      return "emulated_a100";
-  }
-  return "";
-}
-
 Performer::Performer(const Variant& variant, Source source, const DeviceInfo& device)
     : variant_(&variant), source_(source), device_(&device) {
   if (source == Source::emulated) described_ = h200_description();

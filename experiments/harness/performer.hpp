@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/contract/variant.hpp"
+#include "common/host/names.hpp"
 #include "experiments/harness/slices.hpp"
 
 namespace fwht::harness {
@@ -17,7 +18,13 @@ enum class Source {
   emulated,      ///< bit for bit on the host, with the tensor core of an H200
   emulated_a100  ///< the same with the tensor core of an A100: a prediction
 };
-std::string_view name_of(Source source);
+inline constexpr Names<Source, 3> kSources{"source",
+                                           {{Source::measured, "measured"},
+                                            {Source::emulated, "emulated"},
+                                            {Source::emulated_a100, "emulated_a100"}}};
+constexpr std::string_view name_of(Source source) {
+  return kSources.of(source);
+}
 
 class Performer {
  public:
@@ -64,5 +71,12 @@ struct PerformerChoice {
 };
 std::vector<Performer> performers(const std::vector<const Variant*>& variants, const DeviceInfo& device,
                                   PerformerChoice choice = {});
+
+/// What the experiments of fwht_studies are given.
+struct Setup {
+  const DeviceInfo& device;
+  const std::vector<Performer>& performers;
+  Workspace& workspace;
+};
 
 }  // namespace fwht::harness

@@ -7,24 +7,27 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include "common/contract/dtype.hpp"
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
+#include "common/contract/preparation.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text_file.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/schema.hpp"
 #include "experiments/harness/sha256.hpp"
+#include "experiments/harness/strict_json.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::harness {
@@ -34,6 +37,13 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr const char* kContext = "context.json";
+constexpr const char* kSchema = "schema.json";
+
+// Also a link that leads nowhere, which whoever reads it will refuse.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -148,31 +158,43 @@ void refuse_other_origin(const Json& context, const Provenance& provenance, cons
   }
 }
 
-// What a program that goes on in a folder, or analysis/load.py, reads of its context.json.
+// What context.json must hold, as analysis/load.py reads it; all else is kept as it is.
 struct ContextEntry {
   const char* place;
   bool (*is)(const Json&);
   const char* what;
 };
-bool is_text(const Json& value) {
-  return value.is_string();
-}
-bool is_name(const Json& value) {
-  return value.is_string() && !value.get_ref<const std::string&>().empty();
-}
-// 2026-11-21T09:00:00Z
-bool is_time(const Json& value) {
-  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  return std::equal(text.begin(), text.end(), kForm.begin(), kForm.end(),
-                    [](char c, char form) { return form == '0' ? '0' <= c && c <= '9' : c == form; });
-}
-bool is_count(const Json& value) {
-  return value.is_number_unsigned() && value.get<std::uint64_t>() >= 1;
-}
 bool is_anything(const Json&) {
   return true;
+}
+bool is_word(const Json& value) {
+  return value.is_string() && !value.get_ref<const std::string&>().empty();
+}
+bool is_text_or_null(const Json& value) {
+  return value.is_string() || value.is_null();
+}
+bool is_count(const Json& value) {
+  return value.is_number_integer() && value > 0;
+}
+bool is_size(const Json& value) {
+  return value.is_number_integer() && value >= 0;
+}
+bool is_integer(const Json& value) {
+  return value.is_number_integer();
+}
+bool is_version(const Json& value) {
+  return value.is_number_integer() || value.is_string();
+}
+/// 2026-01-31T12:00:00Z
+bool is_time(const Json& value) {
+  if (!value.is_string()) return false;
+  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
+  const auto& text = value.get_ref<const std::string&>();
+  return std::equal(text.begin(), text.end(), kForm.begin(), kForm.end(),
+                    [](char c, char form) { return form == '0' ? c >= '0' && c <= '9' : c == form; });
+}
+bool is_text(const Json& value) {
+  return value.is_string();
 }
 bool is_truth(const Json& value) {
   return value.is_boolean();
@@ -187,71 +209,90 @@ bool is_list(const Json& value) {
 bool is_seed(const Json& value) {
   return value.is_number_unsigned();
 }
+bool is_seeds(const Json& value) {
+  return is_seed(value) || is_list<is_seed>(value);
+}
+bool has(const Json& object, const char* key, bool (*is)(const Json&)) {
+  return object.contains(key) && is(object[key]);
+}
 bool is_run(const Json& value) {
-  return value.is_object() && value.contains("program") && value["program"].is_string() &&
-         value.contains("complete") && value["complete"].is_boolean();
+  const bool with_load = value.is_object() && value.contains("load_average");
+  return has(value, "program", is_text) && has(value, "complete", is_truth) &&
+         has(value, "argv", is_list<is_text>) &&
+         (!with_load || value["load_average"].is_number() || value["load_average"].is_null());
+}
+bool is_hash(const Json& value) {
+  return is_text(value) && value.get_ref<const std::string&>().size() == 64 &&
+         value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 bool is_file(const Json& value) {
-  return value.is_object() && value.contains("rows") && value["rows"].is_number_unsigned() &&
-         value.contains("sha256") && value["sha256"].is_string();
+  return has(value, "rows", is_size) && has(value, "sha256", is_hash);
 }
-constexpr ContextEntry kEntries[] = {{"/command", is_text, "a text"},
-                                     {"/argv", is_list<is_text>, "a list of texts"},
-                                     {"/utc_start", is_time, "a time like 2026-11-21T09:00:00Z"},
-                                     {"/commit", is_name, "a text"},
-                                     {"/version", is_text, "a text"},
-                                     {"/build_type", is_text, "a text"},
-                                     {"/cxx", is_text, "a text"},
-                                     {"/cxx_flags", is_text, "a text"},
-                                     {"/cuda", is_text, "a text"},
-                                     {"/cuda_flags", is_text, "a text"},
-                                     {"/grid", is_anything, "there"},
-                                     {"/sources_hash", is_name, "a text"},
-                                     {"/dirty", is_truth, "true or false"},
-                                     {"/complete", is_truth, "true or false"},
-                                     {"/device", is_object, "an object"},
-                                     {"/device/present", is_truth, "true or false"},
-                                     {"/device/name", is_text, "a text"},
-                                     {"/host", is_object, "an object"},
-                                     {"/host/name", is_text, "a text"},
-                                     {"/host/threads", is_count, "a number from 1 on"},
-                                     {"/host/memory_bytes", is_count, "a number from 1 on"},
-                                     {"/seeds", is_list<is_seed>, "a list of seeds"},
-                                     {"/variants", is_list<is_text>, "a list of names"},
-                                     {"/runs", is_list<is_run>, "a list of runs with program and complete"}};
+constexpr ContextEntry kEntries[] = {
+    {"/command", is_text, "a text"},
+    {"/argv", is_list<is_text>, "a list of words"},
+    {"/utc_start", is_time, "a time as 2026-01-31T12:00:00Z"},
+    {"/utc_end", is_text_or_null, "a text or null"},
+    {"/commit", is_word, "a text"},
+    {"/dirty", is_truth, "true or false"},
+    {"/sources_hash", is_word, "a text"},
+    {"/version", is_text, "a text"},
+    {"/build_type", is_text, "a text"},
+    {"/cxx", is_text, "a text"},
+    {"/cxx_flags", is_text, "a text"},
+    {"/cuda", is_text, "a text"},
+    {"/cuda_flags", is_text, "a text"},
+    {"/host", is_object, "an object"},
+    {"/host/name", is_text, "a text"},
+    {"/host/threads", is_count, "a positive integer"},
+    {"/host/memory_bytes", is_count, "a positive integer"},
+    {"/device", is_object, "an object"},
+    {"/device/present", is_truth, "true or false"},
+    {"/device/name", is_text, "a text"},
+    {"/grid", is_anything, "there"},
+    {"/seeds", is_seeds, "a list of seeds"},
+    {"/variants", is_list<is_text>, "a list of names"},
+    {"/complete", is_truth, "true or false"},
+    {"/runs", is_list<is_run>, "a list of runs with program, argv and complete"}};
+// Of a GPU that is there.
+constexpr ContextEntry kDeviceEntries[] = {{"/device/why_absent", is_text, "a text"},
+                                           {"/device/name", is_word, "a text"},
+                                           {"/device/compute_capability", is_text, "a text"},
+                                           {"/device/sm_count", is_count, "a positive integer"},
+                                           {"/device/l2_bytes", is_size, "an integer that is not negative"},
+                                           {"/device/memory_bytes", is_count, "a positive integer"},
+                                           {"/device/clock_khz", is_integer, "an integer"},
+                                           {"/device/driver_version", is_version, "an integer or a text"},
+                                           {"/device/runtime_version", is_version, "an integer or a text"}};
 
-void require_entries(const Json& context, const std::string& name) {
-  for (const ContextEntry& entry : kEntries) {
+void require_entries(const Json& context, std::span<const ContextEntry> entries, const std::string& name) {
+  for (const ContextEntry& entry : entries) {
     const Json::json_pointer place(entry.place);
     if (!context.contains(place))
       throw BadRequest(fmt::format("{}: {} lacks {}", name, kContext, entry.place));
     if (!entry.is(context[place]))
       throw BadRequest(fmt::format("{}: {} in {} is not {}", name, entry.place, kContext, entry.what));
   }
+}
+
+void require_entries(const Json& context, const std::string& name) {
+  require_entries(context, kEntries, name);
+  if (context["device"]["present"].get<bool>()) require_entries(context, kDeviceEntries, name);
   if (!context.contains("files")) return;
   const Json& files = context["files"];
   if (!files.is_object() || !std::all_of(files.begin(), files.end(), is_file))
     throw BadRequest(fmt::format("{}: /files in {} is not an object of rows and sha256", name, kContext));
 }
 
-constexpr std::size_t kDeepest = 32;
-
 Json read_context(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path / kContext, error))
+  if (!is_there(path / kContext))
     throw BadRequest(fmt::format("{} is no results folder: it has no {}", path.string(), kContext));
   const std::string text = read_text_file(path / kContext, (path / kContext).string());
   bool too_deep = false;
-  const Json context = Json::parse(
-      text,
-      [&](int depth, Json::parse_event_t, Json&) {
-        too_deep = too_deep || depth > static_cast<int>(kDeepest);
-        return !too_deep;
-      },
-      false);
+  const Json context = parse_json(text, &too_deep);
   if (too_deep)
     throw BadRequest(
-        fmt::format("{}: {} is nested deeper than {} levels", path.string(), kContext, kDeepest));
+        fmt::format("{}: {} is nested deeper than {} levels", path.string(), kContext, kDeepestJson));
   if (!context.is_object())
     throw BadRequest(fmt::format("{}: {} is no JSON object", path.string(), kContext));
   const Json version = context.value("format_version", Json());
@@ -264,64 +305,68 @@ Json read_context(const fs::path& path) {
   return context;
 }
 
-// Empty where the columns of a row of results.csv agree as the sweep writes them, else why not.
-// analysis/load.py holds folders to the same.
-std::string why_contradictory(const CsvRow& row) {
-  const auto number = [&](const char* name) {
-    const std::string& text = row.at(name);
-    double value = std::numeric_limits<double>::quiet_NaN();
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  };
-  const double n = number("n");
-  try {
-    if (static_cast<double>(parse_operator(row.at("operator")).n()) != n)
-      return fmt::format("operator {} is not one of n={}", row.at("operator"), row.at("n"));
-    if (!row.at("encoding").empty()) parse_encoding(row.at("encoding"));
-  } catch (const BadRequest& error) {
-    return error.what();
-  }
-  if (number("elements") != n * number("rows")) return "elements is not n * rows";
+// The columns of a row must agree with each other, as analysis/load.py asks. Empty, or what is wrong.
+std::string why_no_result(const CsvRow& row) {
+  const auto number = [&](const char* column) { return std::stod(row.at(column)); };
+  const double n = number("n"), elements = number("elements"), read = number("bytes_read");
+  if (elements != n * number("rows")) return "elements is not n * rows";
   if (number("row_stride") < n) return "row_stride is below n";
-  if (number("useful_bytes") != number("bytes_read") + number("bytes_written"))
+  if (read < elements * static_cast<double>(bytes_of(parse_dtype(row.at("dtype")))))
+    return "bytes_read is below elements * bytes";
+  if (number("useful_bytes") != read + number("bytes_written"))
     return "useful_bytes is not bytes_read + bytes_written";
-  const double width = static_cast<double>(bytes_of(parse_dtype(row.at("dtype"))));
-  if (number("bytes_read") < number("elements") * width) return "bytes_read is below elements * bytes";
-  if (row.at("status") != "ok") return row.at("time_us").empty() ? "" : "there is a time of a wrong result";
-  const double time = number("time_us");
-  if (!(number("time_min_us") <= time && time <= number("time_max_us")))
+  if (row.at("status") != "ok") return row.at("time_us").empty() ? "" : "it has a time and status is not ok";
+  const double time_us = number("time_us");
+  if (row.at("rel_l2").empty()) return "status is ok without rel_l2";
+  if (row.at("encoding").empty() && (row.at("predicted_rel_l2").empty() || !(number("predicted_rel_l2") > 0)))
+    return "status is ok without a positive predicted_rel_l2";
+  if (time_us < number("time_min_us") || time_us > number("time_max_us"))
     return "time_us is outside time_min_us to time_max_us";
-  if (!(std::abs(number("fraction_of_limit") * time / number("limit_us") - 1) <= 0.01))
+  if (std::fabs(number("fraction_of_limit") * time_us / number("limit_us") - 1.0) > 0.01)
     return "fraction_of_limit is not limit_us / time_us";
-  if (row.at("rel_l2").empty()) return "rel_l2 is empty";
-  if (row.at("encoding").empty() && !(number("predicted_rel_l2") > 0))
-    return "predicted_rel_l2 is not positive";
   return "";
 }
 
-// Infinite numbers belong to wrong results alone.
-std::string why_infinite(const CsvRow& row, const Table& table) {
-  const auto status = row.find("status");
-  if (status != row.end() && status->second != "ok") return "";
+// Of a row of results.csv or unsupported.csv. Empty, or what is no problem.
+std::string why_no_problem(const CsvRow& row) {
+  try {
+    const Operator op = parse_operator(row.at("operator"));
+    if (std::to_string(op.n()) != row.at("n"))
+      return fmt::format("operator {} has rows of {} elements, not {}", row.at("operator"), op.n(),
+                         row.at("n"));
+    const std::string& encoding = row.at("encoding");
+    if (encoding.empty()) return "";
+    const std::size_t front = encoding.rfind('>');  // of prologue and pages
+    parse_encoding(front == std::string::npos ? encoding : encoding.substr(front + 1));
+    std::optional<Prologue> prologue;
+    std::optional<Paging> paging;
+    if (front != std::string::npos) parse_preparations(encoding.substr(0, front), prologue, paging);
+    return "";
+  } catch (const BadRequest& error) {
+    return error.what();
+  }
+}
+
+// Infinite numbers stand in rows of wrong results only.
+std::string why_not_finite(const CsvRow& row, const Table& table) {
+  if (const auto status = row.find("status"); status != row.end() && status->second != "ok") return "";
   for (const Column& column : table.columns) {
-    const std::string& text = row.at(column.name);
-    if (column.type == Column::Type::number && (text == "inf" || text == "-inf"))
-      return fmt::format("{} is infinite", column.name);
+    if (column.type == Column::Type::number && row.at(column.name).ends_with("inf"))
+      return fmt::format("column {} is infinite", column.name);
   }
   return "";
 }
 
 std::vector<CsvRow> read_table(const fs::path& path, const Table& table) {
   std::vector<CsvRow> rows = read_csv(path / table.name, table.columns);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::string why = why_infinite(rows[i], table);
-    if (why.empty() && table.name == "results.csv") why = why_contradictory(rows[i]);
-    if (!why.empty())
-      throw BadRequest(fmt::format("{}, line {}: {}", (path / table.name).string(), i + 2, why));
-  }
-  if (table.may_repeat) return rows;
   std::set<std::vector<std::string>> seen;
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string why = why_not_finite(rows[i], table);
+    if (why.empty() && rows[i].contains("operator")) why = why_no_problem(rows[i]);
+    if (why.empty() && table.name == "results.csv") why = why_no_result(rows[i]);
+    if (!why.empty())
+      throw BadRequest(fmt::format("{}, line {}: {}", (path / table.name).string(), i + 2, why));
+    if (table.may_repeat) continue;
     std::vector<std::string> key;
     for (const std::string& column : table.key())
       key.push_back(rows[i].at(column));
@@ -333,12 +378,20 @@ std::vector<CsvRow> read_table(const fs::path& path, const Table& table) {
   return rows;
 }
 
+// These sources write one schema: another one was changed by hand, and would say something else of the rows.
+void refuse_other_schema(const fs::path& path) {
+  const fs::path file = path / kSchema;
+  if (!is_there(file)) return;  // a run that was killed before it came to that
+  if (parse_json(read_text_file(file, file.string())) != Json::parse(schema_json()))
+    throw BadRequest(fmt::format("{} is not what this program writes", file.string()));
+}
+
 // Row count and hash of every table that lies in the folder.
 Json describe_files(const fs::path& path) {
   Json files = Json::object();
   for (const Table& table : all_tables()) {
     const fs::path file = path / table.name;
-    if (!fs::exists(file)) continue;
+    if (!is_there(file)) continue;
     const std::string text = read_text_file(file, file.string());
     const auto lines = std::count(text.begin(), text.end(), '\n');
     files[table.name] = {{"rows", std::max<std::int64_t>(lines - 1, 0)}, {"sha256", sha256(text)}};
@@ -353,14 +406,18 @@ void refuse_changed_files(const Json& context, const fs::path& path) {
     if (!now.contains(name))
       throw BadRequest(fmt::format("{} lacks {}, which its last run left", path.string(), name));
     if (now[name]["sha256"] == recorded["sha256"]) continue;
+    const bool as_many = now[name]["rows"] == recorded["rows"];
     throw BadRequest(fmt::format("{} in {} has {} rows and is not what its last run left, which had {}", name,
-                                 path.string(), now[name]["rows"].dump(), recorded["rows"].dump()));
+                                 path.string(), now[name]["rows"].dump(),
+                                 as_many ? "as many and another hash" : recorded["rows"].dump()));
   }
 }
 
 void add_run(Json& context, const Provenance& provenance, const RunInfo& run) {
   context["runs"].push_back(describe_run(provenance, run));
-  auto seeds = context["seeds"].get<std::vector<std::uint64_t>>();
+  const Json& known = context["seeds"];
+  auto seeds =
+      known.is_array() ? known.get<std::vector<std::uint64_t>>() : std::vector{known.get<std::uint64_t>()};
   for (const std::uint64_t seed : run.seeds) {
     if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
   }
@@ -451,7 +508,7 @@ FolderLock::~FolderLock() {
 ResultsFolder::ResultsFolder(fs::path path, FolderLock lock, std::string context)
     : path_(std::move(path)), lock_(std::move(lock)), context_(std::move(context)) {
   for (const auto& [name, text] :
-       {std::pair<const char*, std::string_view>{kContext, context_}, {"schema.json", schema_json()}}) {
+       {std::pair<const char*, std::string_view>{kContext, context_}, {kSchema, schema_json()}}) {
     if (const std::string why = why_not_written(path_, name, text); !why.empty()) throw BadRequest(why);
   }
 }
@@ -479,6 +536,7 @@ ResultsFolder ResultsFolder::resume(const fs::path& path, const Provenance& prov
   FolderLock lock(path);
   Json context = read_context(path);
   refuse_other_origin(context, provenance, path.string());
+  refuse_other_schema(path);
   refuse_changed_files(context, path);
   for (const Table& table : all_tables())
     read_table(path, table);  // refused before anything is changed

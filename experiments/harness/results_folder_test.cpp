@@ -1,7 +1,7 @@
 #include "experiments/harness/results_folder.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
@@ -10,6 +10,7 @@
 
 #include "common/host/error.hpp"
 #include "experiments/harness/schema.hpp"
+#include "experiments/harness/sha256.hpp"
 
 namespace fwht::harness {
 namespace {
@@ -30,9 +31,10 @@ class ResultsFolderTest : public testing::Test {
     fs::remove_all(path);
     const char* argv[] = {"fwht_sweep", "--grid", "quick"};
     provenance = gather_provenance(3, argv, h200_description());
+    provenance.device.host_threads = 16;  // the descriptions say nothing of their hosts
+    provenance.device.host_memory_bytes = std::int64_t{1} << 37;
     provenance.build.sources_hash = "0123456789abcdef";
     provenance.build.dirty = false;
-    provenance.device.host_memory_bytes = std::int64_t{1} << 30;
   }
 
   Json context() const { return Json::parse(std::ifstream(path / "context.json")); }
@@ -125,7 +127,7 @@ TEST_F(ResultsFolderTest, RefusesAnotherOrigin) {
       refusal(other).find("comes from other sources (sources_hash 0123456789ab, this program fedcba987654)"),
       std::string::npos);
   other = provenance;
-  other.device = a100_description();
+  other.device.name = a100_description().name;
   EXPECT_NE(refusal(other).find("was measured on NVIDIA H200 (described), this is NVIDIA A100 (described)"),
             std::string::npos);
   EXPECT_EQ(context(), before) << "a refused folder stays as it was";
@@ -199,8 +201,14 @@ TEST_F(ResultsFolderTest, KnowsItsTablesAgain) {
   std::ofstream(path / "limits.csv", std::ios::app) << "host,8,4,4,in,host,c,1,1,1\n";
   EXPECT_EQ(refusal(provenance),
             "limits.csv in " + path.string() + " has 3 rows and is not what its last run left, which had 2");
-  fs::resize_file(path / "limits.csv", size - 1);
-  EXPECT_NE(refusal(provenance).find("is not what its last run left"), std::string::npos);
+  fs::resize_file(path / "limits.csv", size);
+  EXPECT_EQ(refusal(provenance), "accepted");
+  std::ofstream(path / "context.json") << before;
+  std::fstream(path / "limits.csv", std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(size - 2))
+      << '2';
+  EXPECT_EQ(refusal(provenance), "limits.csv in " + path.string() +
+                                     " has 2 rows and is not what its last run left, which had as many and "
+                                     "another hash");
   fs::remove(path / "limits.csv");
   EXPECT_EQ(refusal(provenance), path.string() + " lacks limits.csv, which its last run left");
   EXPECT_EQ(context(), before) << "a refused folder stays as it was";
@@ -252,27 +260,34 @@ TEST_F(ResultsFolderTest, RefusesAContextOfAnotherShape) {
   EXPECT_EQ(refused_with("/variants", {1, 2}), "/variants in context.json is not a list of names");
   EXPECT_EQ(refused_with("/seeds", {-1}), "/seeds in context.json is not a list of seeds");
   EXPECT_EQ(refused_with("/dirty", "no"), "/dirty in context.json is not true or false");
-  EXPECT_EQ(refused_with("/complete", 1), "/complete in context.json is not true or false");
-  EXPECT_EQ(refused_with("/utc_start", nullptr),
-            "/utc_start in context.json is not a time like 2026-11-21T09:00:00Z");
-  EXPECT_EQ(refused_with("/host/threads", 2.0), "/host/threads in context.json is not a number from 1 on");
-  EXPECT_EQ(refused_with("/host/memory_bytes", true),
-            "/host/memory_bytes in context.json is not a number from 1 on");
-  EXPECT_EQ(refused_with("/commit", ""), "/commit in context.json is not a text");
-  EXPECT_EQ(refused_with("/argv", "fwht_sweep"), "/argv in context.json is not a list of texts");
-  for (const Json& version : {Json(1.0), Json(true), Json("1"), Json(2)})
-    EXPECT_NE(refused_with("/format_version", version), "accepted");
   EXPECT_EQ(refused_with("/device/present", nullptr), "/device/present in context.json is not true or false");
-  EXPECT_EQ(refused_with("/runs", {{{"program", 1}}}),
-            "/runs in context.json is not a list of runs with program and complete");
+  for (const Json& run :
+       {Json{{"program", 1}}, Json{{"program", "x"}, {"argv", {"x"}}},
+        Json{{"program", "x"}, {"argv", {"x"}}, {"complete", 1}},
+        Json{{"program", "x"}, {"argv", {"x"}}, {"complete", true}, {"load_average", "high"}}})
+    EXPECT_EQ(refused_with("/runs", {run}),
+              "/runs in context.json is not a list of runs with program, argv and complete");
+  EXPECT_EQ(refused_with("/complete", 1), "/complete in context.json is not true or false");
+  EXPECT_EQ(refused_with("/host/threads", 2.0), "/host/threads in context.json is not a positive integer");
+  EXPECT_EQ(refused_with("/device/sm_count", 0),
+            "/device/sm_count in context.json is not a positive integer");
+  for (const Json& time :
+       {Json(nullptr), Json(""), Json("2026-01-31 12:00:00"), Json("2026-01-31T12:00:0XZ")})
+    EXPECT_EQ(refused_with("/utc_start", time),
+              "/utc_start in context.json is not a time as 2026-01-31T12:00:00Z");
+  for (const Json& version : {Json(1.0), Json(true), Json("1")})
+    EXPECT_NE(refused_with("/format_version", version).find("this program writes 1"), std::string::npos);
+  const Json listed = {{"rows", 0}, {"sha256", "0123"}};
+  EXPECT_EQ(refused_with("/files", {{"limits.csv", listed}}),
+            "/files in context.json is not an object of rows and sha256");
   EXPECT_EQ(refused_with("/files", {{"limits.csv", 3}}),
             "/files in context.json is not an object of rows and sha256");
-  for (const char* key :
-       {"complete", "runs", "dirty", "utc_start", "argv", "commit", "seeds", "variants", "grid"}) {
+  for (const auto& [key, value] : good.items()) {
+    if (key == "files" || key == "format_version") continue;
     Json lacking = good;
     lacking.erase(key);
     std::ofstream(path / "context.json") << lacking;
-    EXPECT_EQ(refusal(provenance), fmt::format("{}: context.json lacks /{}", path.string(), key));
+    EXPECT_EQ(refusal(provenance), path.string() + ": context.json lacks /" + key);
   }
   std::ofstream(path / "context.json") << std::string(100000, '[');
   EXPECT_EQ(refusal(provenance), path.string() + ": context.json is nested deeper than 32 levels");
@@ -292,62 +307,89 @@ TEST_F(ResultsFolderTest, RefusesATableOfAnotherShape) {
   EXPECT_EQ(refusal(provenance), (path / "tests.csv").string() + ", line 3 repeats an earlier measurement");
 }
 
-// As analysis/load.py does.
-TEST_F(ResultsFolderTest, RefusesRowsThatContradictThemselves) {
-  { ResultsFolder::create(path, provenance, sweep); }
-  const std::map<std::string, std::string> good = {{"variant", "cpu"},
-                                                   {"memory", "host"},
-                                                   {"operator", "2x8"},
-                                                   {"dtype", "f16"},
-                                                   {"n", "16"},
-                                                   {"rows", "2"},
-                                                   {"elements", "32"},
-                                                   {"placement", "in"},
-                                                   {"row_stride", "16"},
-                                                   {"mode", "host"},
-                                                   {"status", "ok"},
-                                                   {"time_us", "2"},
-                                                   {"time_min_us", "1"},
-                                                   {"time_max_us", "3"},
-                                                   {"launches", "1"},
-                                                   {"replays", "7"},
-                                                   {"limit_us", "1"},
-                                                   {"limit_kernel", "x"},
-                                                   {"bytes_read", "64"},
-                                                   {"bytes_written", "64"},
-                                                   {"useful_bytes", "128"},
-                                                   {"fraction_of_limit", "0.5"},
-                                                   {"bytes_per_second", "1"},
-                                                   {"rel_l2", "0"},
-                                                   {"predicted_rel_l2", "1"}};
-  const auto refused_with = [&](const std::map<std::string, std::string>& changes) {
-    std::string header, line;
-    for (const Column& column : table_schema("results.csv").columns) {
-      const auto changed = changes.find(column.name), found = good.find(column.name);
-      header += (header.empty() ? "" : ",") + column.name;
-      line += (line.empty() ? "" : ",") + (changed != changes.end() ? changed->second
-                                           : found != good.end()    ? found->second
-                                                                    : "");
-    }
-    std::ofstream(path / "results.csv") << header << "\n" << line << "\n";
-    const std::string why = refusal(provenance), place = (path / "results.csv").string() + ", line 2: ";
-    return why.starts_with(place) ? why.substr(place.size()) : why;
+// Nothing that a resumed run leaves is what analysis/ refuses.
+TEST_F(ResultsFolderTest, RefusesAResultThatContradictsItself) {
+  const CsvRow good = {{"variant", "cpu"},
+                       {"memory", "host"},
+                       {"operator", "64"},
+                       {"dtype", "f16"},
+                       {"n", "64"},
+                       {"rows", "2"},
+                       {"elements", "128"},
+                       {"placement", "in"},
+                       {"row_stride", "64"},
+                       {"mode", "host"},
+                       {"status", "ok"},
+                       {"time_us", "2"},
+                       {"time_min_us", "2"},
+                       {"time_max_us", "2.5"},
+                       {"launches", "4"},
+                       {"replays", "7"},
+                       {"limit_us", "1"},
+                       {"limit_kernel", "c"},
+                       {"fraction_of_limit", "0.5"},
+                       {"bytes_read", "256"},
+                       {"bytes_written", "256"},
+                       {"useful_bytes", "512"},
+                       {"bytes_per_second", "1"},
+                       {"rel_l2", "1e-4"},
+                       {"predicted_rel_l2", "1e-4"}};
+  const auto refused_with = [&](const CsvRow& changes) {
+    fs::remove_all(path);
+    CsvRow row = good;
+    for (const auto& [column, value] : changes)
+      row[column] = value;
+    { ResultsFolder::create(path, provenance, sweep).table("results.csv").append(row); }
+    const std::string why = refusal(provenance), front = (path / "results.csv").string() + ", line 2: ";
+    return why.starts_with(front) ? why.substr(front.size()) : why;
   };
   EXPECT_EQ(refused_with({}), "accepted");
-  EXPECT_EQ(refused_with({{"operator", "28x512"}}), "operator 28x512 is not one of n=16");
-  EXPECT_NE(refused_with({{"operator", "nosuch"}}), "accepted");
-  EXPECT_NE(refused_with({{"encoding", "nosuch"}}), "accepted");
-  EXPECT_EQ(refused_with({{"elements", "33"}}), "elements is not n * rows");
-  EXPECT_EQ(refused_with({{"row_stride", "8"}}), "row_stride is below n");
-  EXPECT_EQ(refused_with({{"bytes_written", "0"}}), "useful_bytes is not bytes_read + bytes_written");
-  EXPECT_EQ(refused_with({{"bytes_read", "0"}, {"useful_bytes", "64"}}),
-            "bytes_read is below elements * bytes");
-  EXPECT_EQ(refused_with({{"time_max_us", "inf"}}), "time_max_us is infinite");
-  EXPECT_EQ(refused_with({{"time_min_us", "2.5"}}), "time_us is outside time_min_us to time_max_us");
-  EXPECT_EQ(refused_with({{"fraction_of_limit", "0.6"}}), "fraction_of_limit is not limit_us / time_us");
-  EXPECT_EQ(refused_with({{"rel_l2", ""}}), "rel_l2 is empty");
-  EXPECT_EQ(refused_with({{"predicted_rel_l2", "0"}}), "predicted_rel_l2 is not positive");
-  EXPECT_EQ(refused_with({{"status", "failed"}}), "there is a time of a wrong result");
+  EXPECT_EQ(refused_with({{"time_us", "2.5"}, {"fraction_of_limit", "0.4"}}), "accepted");
+  EXPECT_EQ(refused_with({{"encoding", "e4m3:row"}, {"predicted_rel_l2", ""}}), "accepted");
+  EXPECT_EQ(refused_with({{"operator", "64+signs"}, {"encoding", "rope64/page64x100>e4m3:row"}}), "accepted");
+  EXPECT_NE(refused_with({{"encoding", "nosuch>e4m3:row"}}), "accepted");
+  EXPECT_EQ(refused_with({{"elements", "129"}}), "elements is not n * rows");
+  EXPECT_EQ(refused_with({{"operator", "28x512"}}), "operator 28x512 has rows of 14336 elements, not 64");
+  EXPECT_NE(refused_with({{"operator", "nosuch"}}).find("nosuch"), std::string::npos);
+  EXPECT_NE(refused_with({{"encoding", "nosuch"}}).find("encoding 'nosuch': the form is"), std::string::npos);
+  EXPECT_EQ(refused_with({{"row_stride", "63"}}), "row_stride is below n");
+  EXPECT_EQ(refused_with({{"dtype", "f32"}}), "bytes_read is below elements * bytes");
+  EXPECT_EQ(refused_with({{"useful_bytes", "511"}}), "useful_bytes is not bytes_read + bytes_written");
+  EXPECT_EQ(refused_with({{"status", "incorrect"}}), "it has a time and status is not ok");
+  EXPECT_EQ(refused_with({{"rel_l2", ""}}), "status is ok without rel_l2");
+  EXPECT_EQ(refused_with({{"predicted_rel_l2", ""}}), "status is ok without a positive predicted_rel_l2");
+  EXPECT_EQ(refused_with({{"time_min_us", "2.01"}}), "time_us is outside time_min_us to time_max_us");
+  EXPECT_EQ(refused_with({{"time_max_us", "1.99"}}), "time_us is outside time_min_us to time_max_us");
+  EXPECT_EQ(refused_with({{"fraction_of_limit", "0.51"}}), "fraction_of_limit is not limit_us / time_us");
+  EXPECT_EQ(refused_with({{"rel_l2", "inf"}}), "column rel_l2 is infinite");
+}
+
+TEST_F(ResultsFolderTest, RefusesASchemaThatItDoesNotWrite) {
+  ResultsFolder::create(path, provenance, sweep).finish();
+  Json schema = Json::parse(std::ifstream(path / "schema.json"));
+  EXPECT_EQ(refusal(provenance), "accepted");
+  schema["tables"]["results.csv"]["columns"].erase(0);
+  std::ofstream(path / "schema.json") << schema;
+  EXPECT_EQ(refusal(provenance), (path / "schema.json").string() + " is not what this program writes");
+  fs::remove(path / "schema.json");
+  EXPECT_EQ(refusal(provenance), "accepted") << "a run that was killed before it wrote one";
+}
+
+TEST_F(ResultsFolderTest, RefusesPipesAndLinksThatLeadNowhere) {
+  ResultsFolder::create(path, provenance, sweep).finish();
+  for (const char* name : {"results.csv", "limits.csv", "unsupported.csv", "context.json", "schema.json"}) {
+    const fs::path file = path / name, kept = path / "kept";
+    const bool was_there = fs::exists(file);
+    if (was_there) fs::rename(file, kept);
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    EXPECT_EQ(refusal(provenance), file.string() + ": this is a named pipe, not a file");
+    fs::remove(file);
+    fs::create_symlink(file, file);
+    EXPECT_NE(refusal(provenance).find(file.string() + ": the file cannot be read: "), std::string::npos);
+    fs::remove(file);
+    if (was_there) fs::rename(kept, file);
+  }
+  EXPECT_EQ(refusal(provenance), "accepted");
 }
 
 TEST(CommandToResume, PutsTheFolderInPlaceOfTheOld) {
@@ -380,6 +422,16 @@ TEST_F(ResultsFolderTest, SaysHowToGoOn) {
     std::signal(signal, kept);
     EXPECT_NE(testing::internal::GetCapturedStderr().find("interrupted; " + hint), std::string::npos);
   }
+}
+
+// FIPS 180-2, appendix B, and the empty message.
+TEST(Sha256, GivesThePublishedValues) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 }  // namespace

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+
+#include "common/host/names.hpp"
+#include "experiments/harness/strict_json.hpp"
 
 namespace fwht::harness {
 namespace {
@@ -18,32 +20,25 @@ using Type = Column::Type;
 using Range = Column::Range;
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<const char*, Type>, 6> kTypes = {{{"string", Type::string},
-                                                                 {"integer", Type::integer},
-                                                                 {"number", Type::number},
-                                                                 {"boolean", Type::boolean},
-                                                                 {"enum", Type::values},
-                                                                 {"json", Type::json}}};
-constexpr std::array<std::pair<const char*, Range>, 3> kRanges = {
-    {{"", Range::any}, {"positive", Range::positive}, {"not_negative", Range::not_negative}}};
-
-template <class Value, std::size_t count>
-Value value_named(const std::array<std::pair<const char*, Value>, count>& names, const std::string& wanted) {
-  for (const auto& [name, value] : names) {
-    if (wanted == name) return value;
-  }
-  throw std::logic_error(fmt::format("schema.json: no type or range is named {}", wanted));
-}
+constexpr Names<Type, 6> kTypes{"type of a column",
+                                {{Type::string, "string"},
+                                 {Type::integer, "integer"},
+                                 {Type::number, "number"},
+                                 {Type::boolean, "boolean"},
+                                 {Type::values, "enum"},
+                                 {Type::json, "json"}}};
+constexpr Names<Range, 3> kRanges{
+    "range", {{Range::any, ""}, {Range::positive, "positive"}, {Range::not_negative, "not_negative"}}};
 
 Column column_of(const Json& entry) {
   return {.name = entry.at("name"),
-          .type = value_named(kTypes, entry.at("type").get<std::string>()),
+          .type = kTypes.parse(entry.at("type").get<std::string>()),
           .unit = entry.value("unit", ""),
           .meaning = entry.at("meaning"),
           .required = entry.value("required", false),
           .key = entry.value("key", false),
           .values = entry.value("values", std::vector<std::string>{}),
-          .range = value_named(kRanges, entry.value("range", "")),
+          .range = kRanges.parse(entry.value("range", "")),
           .required_if_ok = entry.value("required_if_ok", false)};
 }
 
@@ -62,12 +57,6 @@ std::vector<Table> tables_of(const Json& schema) {
   return tables;
 }
 
-const char* name_of(Type type) {
-  const auto* found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& entry) { return entry.second == type; });
-  return found->first;
-}
-
 template <class Number>
 std::optional<Number> parsed(std::string_view text) {
   Number value{};
@@ -76,13 +65,33 @@ std::optional<Number> parsed(std::string_view text) {
   return value;
 }
 
+/// The code point that `text` begins with, and its bytes; no bytes where that is no UTF-8.
+std::pair<std::uint32_t, std::size_t> code_point(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return {0, 0};
+  std::uint32_t value = lead & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0) != 0x80) return {0, 0};
+    value = value << 6 | (next & 0x3FU);
+  }
+  const bool is_short = value >= (length == 4 ? 0x10000U : length == 3 ? 0x800U : 0x80U);
+  const bool is_half = value >= 0xD800 && value < 0xE000;
+  return is_short && !is_half && value < 0x110000 ? std::pair{value, length} : std::pair{0U, std::size_t{0}};
+}
+
+bool is_control(std::uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
+}
+
 bool is_of_type(const Column& column, std::string_view text) {
   switch (column.type) {
     case Type::string:
-      return std::none_of(text.begin(), text.end(),
-                          [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-    case Type::integer:
-      return parsed<std::int64_t>(text).has_value();
+      return field_text(text) == text;
+    case Type::integer:  // 18 digits: what every reader holds exactly
+      return parsed<std::int64_t>(text).has_value() && text.size() - (text.front() == '-' ? 1 : 0) <= 18;
     case Type::number:
       return parsed<double>(text).has_value();
     case Type::boolean:
@@ -90,7 +99,7 @@ bool is_of_type(const Column& column, std::string_view text) {
     case Type::values:
       return std::find(column.values.begin(), column.values.end(), text) != column.values.end();
     case Type::json:
-      return nlohmann::json::parse(text, nullptr, false).is_object();
+      return parse_json(text).is_object();
   }
   return false;
 }
@@ -107,11 +116,27 @@ const char* in_words(Column::Range range) {
 
 }  // namespace
 
+std::string field_text(std::string_view text) {
+  std::string field;
+  while (!text.empty()) {
+    const auto [code, bytes] = code_point(text);
+    if (bytes == 0) {
+      field += '?';
+    } else if (is_control(code)) {
+      field += ' ';
+    } else {
+      field += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return field;
+}
+
 std::string why_no_value(const Column& column, std::string_view text) {
   if (text.empty()) return column.required ? fmt::format("column {} must not be empty", column.name) : "";
   if (!is_of_type(column, text)) {
     return fmt::format("column {}: '{}' is no {}", column.name, text,
-                       column.values.empty() ? name_of(column.type)
+                       column.values.empty() ? std::string(kTypes.of(column.type))
                                              : fmt::format("value of {}", fmt::join(column.values, ", ")));
   }
   if (!is_in_range(column, text))

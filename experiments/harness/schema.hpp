@@ -35,6 +35,10 @@ struct Column {
   bool required_if_ok = false;  ///< never empty in a row whose status is ok
 };
 
+/// `text` as a field holds it: control characters and separators of lines become blanks, and what is no UTF-8
+/// becomes '?'.
+std::string field_text(std::string_view text);
+
 /// Empty when `text` is a value of the column, else one sentence.
 std::string why_no_value(const Column& column, std::string_view text);
 

@@ -43,6 +43,23 @@ TEST(Schema, NumbersKeepToTheirRange) {
   EXPECT_FALSE(fits("inf") || fits("-1"));
 }
 
+// What takes no sign says so itself: analysis/ reads it from the schema.
+TEST(Schema, OnlyErrorsAndAnswersHaveASign) {
+  std::set<std::string> with_sign;
+  for (const Table& table : all_tables()) {
+    for (const Column& column : table.columns) {
+      const bool is_number = column.type == Column::Type::integer || column.type == Column::Type::number;
+      if (is_number && column.range == Column::Range::any) with_sign.insert(column.name);
+    }
+  }
+  EXPECT_EQ(with_sign, (std::set<std::string>{"gain", "group", "mean_signed_error", "model_value",
+                                              "predicted_gain", "value"}));
+}
+
+TEST(Schema, FieldsHoldNoControlsAndOnlyUtf8) {
+  EXPECT_EQ(field_text("a\x1b[31m\xc2\x85\xe2\x80\xa9z\xff\xc3\xa4"), "a [31m  z?\xc3\xa4");
+}
+
 TEST(Schema, RowsThatAreOkHaveTheirTimes) {
   const auto& columns = table_schema("results.csv").columns;
   std::map<std::string, std::string> row = {{"variant", "cpu"},
@@ -79,6 +96,12 @@ TEST(Schema, ValuesAreOfTheirColumnsType) {
   EXPECT_TRUE(fits(Type::integer, "-12"));
   EXPECT_FALSE(fits(Type::integer, "1e3"));
   EXPECT_FALSE(fits(Type::integer, "12 "));
+  EXPECT_TRUE(fits(Type::integer, "-123456789012345678"));
+  EXPECT_FALSE(fits(Type::integer, "1234567890123456789")) << "19 digits";
+  EXPECT_TRUE(fits(Type::string, "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"));
+  for (const char* text :
+       {"\x1b[31m", "\x7f", "\xc2\x85", "\xe2\x80\xa8", "\xff", "\xc3", "\xed\xa0\x80", "\xc0\xaf"})
+    EXPECT_FALSE(fits(Type::string, text)) << text;
   for (const char* text : {"1", "-1.5", "3.7e+12", "inf", "-inf"})
     EXPECT_TRUE(fits(Type::number, text)) << text;
   for (const char* text : {"nan", "1,5", "1.5us", "x"})
@@ -90,6 +113,7 @@ TEST(Schema, ValuesAreOfTheirColumnsType) {
   EXPECT_TRUE(fits(Type::json, R"({"tile":3})"));
   EXPECT_FALSE(fits(Type::json, "{"));
   EXPECT_FALSE(fits(Type::json, "3"));
+  EXPECT_FALSE(fits(Type::json, ("{\"a\":" + std::string(40, '[') + std::string(40, ']') + "}").c_str()));
   EXPECT_TRUE(fits(Type::integer, "")) << "no value";
   EXPECT_EQ(why_no_value({"c", Type::integer, "", "", true}, ""), "column c must not be empty");
   EXPECT_EQ(why_no_value({"c", Type::values, "", "", false, false, {"a", "b"}}, "x"),

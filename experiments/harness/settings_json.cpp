@@ -4,14 +4,19 @@
 
 namespace fwht::harness {
 
-std::string settings_json(const Plan& plan) {
+std::string settings_json(const Settings& settings) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : plan.settings()) {
+  for (const auto& [name, value] : settings) {
     std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
   }
-  const Problem& problem = plan.problem();
-  if (problem.scale != orthonormal_scale(problem.n())) object["scale"] = problem.scale;
   return object.dump();
+}
+
+std::string settings_json(const Plan& plan) {
+  Settings settings = plan.settings();
+  const Problem& problem = plan.problem();
+  if (problem.scale != orthonormal_scale(problem.n())) settings.emplace_back("scale", problem.scale);
+  return settings_json(settings);
 }
 
 }  // namespace fwht::harness

@@ -33,7 +33,7 @@ class Tasks : public testing::Test {
   }
   ResultsFolder folder() const {
     const char* argv[] = {"test"};
-    return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, DeviceInfo{}),
+    return ResultsFolder::open(path.string(), "", gather_provenance(1, argv, this_device()),
                                {"test", "", "", {1}, {"cpu"}});
   }
   Task task(const char* n, int rows = 1) {

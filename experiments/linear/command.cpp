@@ -12,7 +12,6 @@
 #include "common/host/provenance.hpp"
 #include "experiments/harness/cli.hpp"
 #include "experiments/harness/interrupt.hpp"
-#include "experiments/linear/rotation_study.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht::linear_layers {
@@ -25,19 +24,10 @@ struct Options : harness::FolderOptions {
   bool dry_run = false, with_programmatic = false, rotation_study = false;
 };
 
-std::vector<std::string> items(const std::vector<std::string>& lists) {
-  std::vector<std::string> all;
-  for (const std::string& list : lists)
-    for (const std::string& item : harness::split_list(list))
-      all.push_back(item);
-  return all;
-}
-
 /// Those that are named, else all in device memory, or in host memory where there is no device.
 std::vector<const LinearVariant*> chosen_of(const Options& options, const DeviceInfo& device) {
-  std::vector<const LinearVariant*> chosen;
-  for (const std::string& name : items(options.variants))
-    chosen.push_back(&find_linear_variant(name));
+  auto chosen = harness::parse_items(options.variants,
+                                     [](const std::string& name) { return &find_linear_variant(name); });
   if (!chosen.empty()) return chosen;
   const Memory memory = device.has_cuda() ? Memory::device : Memory::host;
   for (const LinearVariant* variant : linear_registry())
@@ -52,9 +42,7 @@ std::vector<const LinearVariant*> variants_of(const Options& options, const Devi
 }
 
 std::vector<LinearProblem> problems_of(const Options& options) {
-  std::vector<LinearProblem> problems;
-  for (const std::string& text : items(options.problems))
-    problems.push_back(parse_linear_problem(text));
+  std::vector<LinearProblem> problems = harness::parse_items(options.problems, parse_linear_problem);
   if (problems.empty()) problems = problem_list(options.list);
   if (options.with_programmatic) {
     std::vector<LinearProblem> both;
@@ -71,9 +59,8 @@ std::vector<LinearProblem> problems_of(const Options& options) {
 /// Problems outside, so that weights and truths serve every variant.
 std::vector<LinearCase> cases_of(const Options& options, const DeviceInfo& device,
                                  std::vector<std::string>& refused) {
-  std::vector<harness::Mode> modes;
-  for (const std::string& text : items(options.modes))
-    modes.push_back(harness::parse_mode(text));
+  const auto modes = harness::parse_items(
+      options.modes, [](const std::string& name) { return harness::kModes.parse(name); });
   std::vector<LinearCase> cases;
   for (const LinearProblem& problem : problems_of(options)) {
     for (const LinearVariant* variant : variants_of(options, device)) {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/host/error.hpp"
+#include "common/host/names.hpp"
+#include "experiments/harness/settings_json.hpp"
 
 namespace fwht::linear_layers {
 namespace {
@@ -27,24 +27,13 @@ std::string tokens_key(const LinearProblem& problem) {
   return fmt::format("{}/m{}/k{}", name_of(problem.dtype), problem.m, problem.k);
 }
 
-std::string name_of(ZeroPoints zero_points) {
-  switch (zero_points) {
-    case ZeroPoints::v1:
-      return "v1";
-    case ZeroPoints::v2:
-      return "v2";
-    case ZeroPoints::symmetric:
-      return "symmetric";
-  }
-  return "";
-}
+constexpr Names<ZeroPoints, 3> kZeroPoints{
+    "zero points", {{ZeroPoints::v1, "v1"}, {ZeroPoints::v2, "v2"}, {ZeroPoints::symmetric, "symmetric"}}};
 
 std::string settings_json(const LinearPlan& plan) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : plan.settings())
-    std::visit([&](const auto& v) { json[name] = v; }, value);
-  json["packed_bytes"] = plan.packed_bytes();
-  return json.dump();
+  Settings settings = plan.settings();
+  settings.emplace_back("packed_bytes", plan.packed_bytes());
+  return harness::settings_json(settings);
 }
 
 template <class Value, class Make>
@@ -134,7 +123,7 @@ CsvRow columns_of(const LinearVariant& variant, const LinearProblem& problem) {
           {"n", text(problem.n)},
           {"k", text(problem.k)},
           {"group", text(problem.group)},
-          {"zero_points", name_of(problem.zero_points)},
+          {"zero_points", std::string(kZeroPoints.of(problem.zero_points))},
           {"act_order", problem.act_order ? "true" : "false"},
           {"rotation", text(problem.rotation == 0 ? 0 : problem.rotation_order())},
           {"programmatic", problem.programmatic_launch ? "true" : "false"},

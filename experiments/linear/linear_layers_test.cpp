@@ -7,7 +7,6 @@
 
 #include "common/host/error.hpp"
 #include "experiments/linear/linear.hpp"
-#include "experiments/linear/rotation_study.hpp"
 #include "experiments/linear/safetensors.hpp"
 #include "variants/linear/registry.hpp"
 

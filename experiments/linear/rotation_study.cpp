@@ -1,4 +1,4 @@
-#include "experiments/linear/rotation_study.hpp"
+#include "experiments/linear/linear.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -51,21 +51,9 @@ bool parse(ProfileOptions& options, int argc, const char* const* argv) {
   return harness::parse_command_line(app, argc, argv);
 }
 
-std::string joined(const std::vector<std::string>& lists) {
-  return fmt::format("{}", fmt::join(lists, ","));
-}
-
-std::set<std::int64_t> counts_of(const std::vector<std::string>& lists, const char* what) {
-  if (lists.empty()) return {};
-  const std::vector<std::int64_t> counts = harness::parse_counts(joined(lists), what);
-  return {counts.begin(), counts.end()};
-}
-
-std::set<Dtype> dtypes_of(const std::vector<std::string>& lists) {
-  std::set<Dtype> dtypes;
-  for (const std::string& name : harness::split_list(joined(lists)))
-    dtypes.insert(parse_dtype(name));
-  return dtypes;
+template <class Value>
+std::set<Value> set_of(const std::vector<Value>& values) {
+  return {values.begin(), values.end()};
 }
 
 // The grid's shapes with other row counts: every operator and dtype once for each.
@@ -83,8 +71,8 @@ std::vector<Problem> with_rows(const std::vector<Problem>& problems, const std::
 }
 
 std::vector<Problem> problems_of(const ProfileOptions& options, const harness::Grid& grid) {
-  const std::set<std::int64_t> n = counts_of(options.what.n, "--n");
-  const std::set<Dtype> dtypes = dtypes_of(options.what.dtypes);
+  const std::set<std::int64_t> n = set_of(harness::parse_all_counts(options.what.n, "--n"));
+  const std::set<Dtype> dtypes = set_of(harness::parse_items(options.what.dtypes, parse_dtype));
   std::vector<Problem> problems;
   for (const harness::Case& item : grid.cases) {
     if (item.mode == harness::Mode::host) continue;  // nothing of it runs on the device
@@ -94,7 +82,7 @@ std::vector<Problem> problems_of(const ProfileOptions& options, const harness::G
     if (!dtypes.empty() && !dtypes.contains(problem.dtype())) continue;
     if (std::find(problems.begin(), problems.end(), problem) == problems.end()) problems.push_back(problem);
   }
-  problems = with_rows(problems, counts_of(options.rows, "--rows"));
+  problems = with_rows(problems, set_of(harness::parse_all_counts(options.rows, "--rows")));
   for (const std::string& text : options.what.problems)
     problems.push_back(parse_problem(text));
   if (problems.empty()) throw BadRequest("no problem is left: the grid has none with these --n and --dtype");

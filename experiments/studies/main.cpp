@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -35,19 +34,15 @@ constexpr Study kExperiments[] = {{"probes", probes::tasks},
                                   {"quantization", quantization::tasks},
                                   {"attention", attention::tasks}};
 
-std::vector<Study> experiments_of(const std::vector<std::string>& lists) {
-  std::vector<Study> chosen;
-  for (const std::string& list : lists) {
-    for (const std::string& name : harness::split_list(list)) {
-      const auto found = std::find_if(std::begin(kExperiments), std::end(kExperiments),
-                                      [&](const Study& e) { return e.name == name; });
-      if (found == std::end(kExperiments)) {
-        throw BadRequest("unknown experiment '" + name +
-                         "'; known: probes, overflow, quantization, attention");
-      }
-      chosen.push_back(*found);
-    }
+Study experiment_of(const std::string& name) {
+  for (const Study& experiment : kExperiments) {
+    if (experiment.name == name) return experiment;
   }
+  throw BadRequest("unknown experiment '" + name + "'; known: probes, overflow, quantization, attention");
+}
+
+std::vector<Study> experiments_of(const std::vector<std::string>& lists) {
+  std::vector<Study> chosen = harness::parse_items(lists, experiment_of);
   if (chosen.empty()) chosen.assign(std::begin(kExperiments), std::end(kExperiments));
   return chosen;
 }

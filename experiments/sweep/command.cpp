@@ -52,10 +52,10 @@ void print_names(const CLI::App& app) {
     std::cout << "variant " << name << '\n';
   for (const std::string& name : options)
     std::cout << "option " << name << '\n';
-  for (const Mode mode : harness::kAllModes)
-    std::cout << "mode " << harness::name_of(mode) << '\n';
-  for (const Placement placement : {Placement::in_place, Placement::out_of_place})
-    std::cout << "placement " << harness::name_of(placement) << '\n';
+  for (const auto& [mode, name] : harness::kModes)
+    std::cout << "mode " << name << '\n';
+  for (const auto& [placement, name] : harness::kPlacements)
+    std::cout << "placement " << name << '\n';
 }
 
 bool parse(Options& options, const std::string& program, int argc, const char* const* argv) {
@@ -84,38 +84,16 @@ bool parse(Options& options, const std::string& program, int argc, const char* c
   return true;
 }
 
-template <class Value, class Parse>
-std::vector<Value> parse_all(const std::vector<std::string>& lists, Parse parse_list) {
-  std::vector<Value> values;
-  for (const std::string& list : lists) {
-    for (const Value& value : parse_list(list))
-      values.push_back(value);
-  }
-  return values;
-}
-
-template <class Value, class Parse>
-auto each_of(Parse parse_item) {
-  return [parse_item](const std::string& list) {
-    std::vector<Value> values;
-    for (const std::string& item : harness::split_list(list))
-      values.push_back(parse_item(item));
-    return values;
-  };
-}
-
 Filters filters_of(const Options& options) {
-  const auto counts = [](const std::vector<std::string>& lists, const char* what) {
-    return parse_all<std::int64_t>(
-        lists, [&](const std::string& list) { return harness::parse_counts(list, what); });
-  };
   Filters filters;
-  filters.n = counts(options.what.n, "--n");
-  filters.rows = counts(options.rows, "--rows");
-  filters.elements = counts(options.elements, "--elements");
-  filters.dtypes = parse_all<Dtype>(options.what.dtypes, each_of<Dtype>(parse_dtype));
-  filters.placements = parse_all<Placement>(options.placements, each_of<Placement>(harness::parse_placement));
-  filters.modes = parse_all<Mode>(options.modes, each_of<Mode>(harness::parse_mode));
+  filters.n = harness::parse_all_counts(options.what.n, "--n");
+  filters.rows = harness::parse_all_counts(options.rows, "--rows");
+  filters.elements = harness::parse_all_counts(options.elements, "--elements");
+  filters.dtypes = harness::parse_items(options.what.dtypes, parse_dtype);
+  filters.placements = harness::parse_items(
+      options.placements, [](const std::string& name) { return harness::kPlacements.parse(name); });
+  filters.modes = harness::parse_items(options.modes,
+                                       [](const std::string& name) { return harness::kModes.parse(name); });
   return filters;
 }
 

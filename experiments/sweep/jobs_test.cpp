@@ -46,6 +46,16 @@ TEST(Jobs, RefuseWhatCannotBeTimed) {
   EXPECT_THROW(make_jobs({&cpu::variant}, {}, host_only()), BadRequest);
   EXPECT_THROW(make_jobs({&cpu::variant}, {{parse_problem("f16/n8/r0"), Mode::host}}, host_only()),
                BadRequest);
+  make_jobs({&cpu::variant}, {{parse_problem("bf16/64+signs/r64>e4m3:row"), Mode::host}}, host_only());
+  for (const char* text : {"f32/d8/r1", "f32/d8x16/r4", "f32/64+signs/r4", "f16/n64/r4/rms"}) {
+    try {
+      make_jobs({&cpu::variant}, {{parse_problem(text), Mode::host}}, host_only());
+      ADD_FAILURE() << text << " has no operands";
+    } catch (const BadRequest& error) {
+      EXPECT_NE(std::string(error.what()).find("need operands of a caller"), std::string::npos)
+          << error.what();
+    }
+  }
   EXPECT_THROW(
       make_jobs({&cpu::variant},
                 {{parse_problem("f16/n8/r4"), Mode::host}, {parse_problem("f16/n8/r4/s1"), Mode::host}},

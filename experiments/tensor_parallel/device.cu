@@ -6,7 +6,6 @@
 
 #include "common/device/cuda_objects.hpp"
 #include "common/device/memory.hpp"
-#include "experiments/tensor_parallel/device.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
 
 namespace fwht::tensor_parallel {

@@ -92,4 +92,16 @@ void activate(Memory memory, Activation activation, const void* in, void* out, s
 void activate_on_device(Activation activation, const void* in, void* out, std::int64_t rows,
                         std::int64_t width, Stream stream);
 
+// The graphs of many layers that all ranks replay at once; std::runtime_error in a build without CUDA.
+
+/// Captures `enqueue` into a graph (collectives included), replays it `replays` times behind one small
+/// all-reduce each, so that all ranks start together, and returns the microseconds of each replay on this
+/// rank. All ranks must call. Waits at most `limit`. Throws CudaError, and std::runtime_error as
+/// Communicator::finish.
+std::vector<double> time_together(Communicator& communicator, const std::function<void(Stream)>& enqueue,
+                                  int replays, TimeLimit limit);
+
+/// Runs `enqueue` once on a stream of its own, outside any graph, and waits for it.
+void run_once(Communicator& communicator, const std::function<void(Stream)>& enqueue, TimeLimit limit);
+
 }  // namespace fwht::tensor_parallel

@@ -86,9 +86,9 @@ StudyOptions study_of(const Options& options) {
   }
   study.tokens = options.tokens;
   for (const std::string& name : options.algorithms)
-    study.algorithms.push_back(parse_algorithm(name));
+    study.algorithms.push_back(kAlgorithms.parse(name));
   for (const std::string& name : options.rotations)
-    study.rotations.push_back(parse_rotation(name));
+    study.rotations.push_back(kRotations.parse(name));
   const std::string product =
       options.product.empty() ? (options.host ? "cpu" : kDefaultProduct) : options.product;
   study.kernels.product = &find_linear_variant(product);

@@ -22,16 +22,6 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-template <class Value>
-Value parse_name(std::string_view what, std::string_view text, std::span<const Value> values) {
-  std::string known;
-  for (const Value value : values) {
-    if (text == name_of(value)) return value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(value));
-  }
-  throw BadRequest(fmt::format("unknown {} '{}'; known: {}", what, text, known));
-}
-
 std::vector<std::int64_t> range(std::int64_t first, std::int64_t count) {
   std::vector<std::int64_t> all(at(count));
   std::iota(all.begin(), all.end(), first);
@@ -60,44 +50,6 @@ std::vector<std::int64_t> locally_sorted(const GptqWeights& down, std::int64_t f
 }
 
 }  // namespace
-
-std::string_view name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::naive:
-      return "naive";
-    case Algorithm::naive_fused:
-      return "naive_fused";
-    case Algorithm::tp_aware:
-      return "tp_aware";
-    case Algorithm::local_sort:
-      return "local_sort";
-  }
-  return "";
-}
-
-std::string_view name_of(Rotation rotation) {
-  switch (rotation) {
-    case Rotation::none:
-      return "none";
-    case Rotation::blocks:
-      return "blocks";
-    case Rotation::block_diagonal:
-      return "block_diagonal";
-    case Rotation::all_to_all:
-      return "all_to_all";
-    case Rotation::gather:
-      return "gather";
-  }
-  return "";
-}
-
-Algorithm parse_algorithm(std::string_view text) {
-  return parse_name<Algorithm>("algorithm", text, kAlgorithms);
-}
-
-Rotation parse_rotation(std::string_view text) {
-  return parse_name<Rotation>("rotation", text, kRotations);
-}
 
 MlpShape parse_shape(std::string_view text) {
   constexpr std::int64_t kLongest = 1 << 20;

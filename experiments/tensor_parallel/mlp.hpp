@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/contract/linear/weights.hpp"
+#include "common/host/names.hpp"
 #include "variants/library/sharded/sharded.hpp"
 
 namespace fwht::tensor_parallel {
@@ -38,18 +39,27 @@ struct MlpShape {
 MlpShape parse_shape(std::string_view text);
 
 enum class Algorithm { naive, naive_fused, tp_aware, local_sort };
-inline constexpr Algorithm kAlgorithms[] = {Algorithm::naive, Algorithm::naive_fused, Algorithm::tp_aware,
-                                            Algorithm::local_sort};
-std::string_view name_of(Algorithm algorithm);
-Algorithm parse_algorithm(std::string_view text);  ///< Throws BadRequest.
+inline constexpr Names<Algorithm, 4> kAlgorithms{"algorithm",
+                                                 {{Algorithm::naive, "naive"},
+                                                  {Algorithm::naive_fused, "naive_fused"},
+                                                  {Algorithm::tp_aware, "tp_aware"},
+                                                  {Algorithm::local_sort, "local_sort"}}};
+constexpr std::string_view name_of(Algorithm algorithm) {
+  return kAlgorithms.of(algorithm);
+}
 
 /// What turns h before the down projection; with one, W_down is in the rotated basis, without act-order.
 enum class Rotation { none, blocks, block_diagonal, all_to_all, gather };
-inline constexpr Rotation kRotations[] = {Rotation::none, Rotation::blocks, Rotation::block_diagonal,
-                                          Rotation::all_to_all, Rotation::gather};
+inline constexpr Names<Rotation, 5> kRotations{"rotation",
+                                               {{Rotation::none, "none"},
+                                                {Rotation::blocks, "blocks"},
+                                                {Rotation::block_diagonal, "block_diagonal"},
+                                                {Rotation::all_to_all, "all_to_all"},
+                                                {Rotation::gather, "gather"}}};
 inline constexpr std::int64_t kBlock = 128;  ///< of Rotation::blocks: I (x) H_128, the same for every T
-std::string_view name_of(Rotation rotation);
-Rotation parse_rotation(std::string_view text);  ///< Throws BadRequest.
+constexpr std::string_view name_of(Rotation rotation) {
+  return kRotations.of(rotation);
+}
 
 /// One way to compute one MLP.
 struct MlpProblem {

@@ -86,7 +86,7 @@ TEST_P(EveryAlgorithm, IsTheMlpExactlyOnIntegers) {
     const MlpWeights weights = integer_weights(shape, 128, true, 7);
     const auto tokens = integer_tokens(shape, 5, 7);
     Outputs naive;
-    for (const Algorithm algorithm : kAlgorithms) {
+    for (const auto& [algorithm, algorithm_name] : kAlgorithms) {
       const MlpProblem problem{shape, 5, GetParam(), algorithm};
       const Outputs outputs = run_on_host(problem, weights, tokens);
       expect_exact(problem, weights, tokens, outputs.y);
@@ -121,7 +121,7 @@ TEST_P(EveryAlgorithm, RotatesAsItsOperatorSays) {
   const MlpShape shape = parse_shape("256x8192x128");  // pieces of 8 ranks are one group
   const MlpWeights weights = integer_weights(shape, 128, false, 5);
   const auto tokens = integer_tokens(shape, 3, 5);
-  for (const Rotation rotation : kRotations) {
+  for (const auto& [rotation, rotation_name] : kRotations) {
     if (rotation == Rotation::none) continue;
     const MlpProblem problem{shape, 3, GetParam(), Algorithm::tp_aware, rotation};
     const Outputs outputs = run_on_host(problem, weights, tokens);
@@ -205,7 +205,7 @@ TEST(Mlp, RowsOfTheDownProjectionAreSharedOutOnce) {
     for (const bool act_order : {true, false}) {
       const MlpWeights weights = integer_weights(shape, 128, act_order, 1);
       std::vector<MlpProblem> problems;
-      for (const Algorithm algorithm : kAlgorithms)
+      for (const auto& [algorithm, algorithm_name] : kAlgorithms)
         problems.push_back({shape, 1, ranks, algorithm});
       problems.push_back({shape, 1, ranks, Algorithm::tp_aware, Rotation::all_to_all});
       for (const MlpProblem& problem : problems) {
@@ -284,11 +284,11 @@ TEST(Mlp, ShapesAndNamesAreRead) {
   EXPECT_EQ(parse_shape("1x2x3").n2, 3);
   for (const char* wrong : {"", "llama", "1x2", "1x2x3x4", "1x2x", "0x2x3", "-gated"})
     EXPECT_THROW(parse_shape(wrong), BadRequest) << wrong;
-  for (const Algorithm algorithm : kAlgorithms)
-    EXPECT_EQ(parse_algorithm(name_of(algorithm)), algorithm);
-  for (const Rotation rotation : kRotations)
-    EXPECT_EQ(parse_rotation(name_of(rotation)), rotation);
-  EXPECT_THROW(parse_algorithm("ring"), BadRequest);
+  for (const auto& [algorithm, algorithm_name] : kAlgorithms)
+    EXPECT_EQ(kAlgorithms.parse(name_of(algorithm)), algorithm);
+  for (const auto& [rotation, rotation_name] : kRotations)
+    EXPECT_EQ(kRotations.parse(name_of(rotation)), rotation);
+  EXPECT_THROW(kAlgorithms.parse("ring"), BadRequest);
 }
 
 TEST(Mlp, RanksWithDifferentSharesRefuseTogether) {

@@ -11,7 +11,6 @@
 #include "common/host/error.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/tensor_parallel/cost_model.hpp"
-#include "experiments/tensor_parallel/device.hpp"
 
 namespace fwht::tensor_parallel {
 namespace {

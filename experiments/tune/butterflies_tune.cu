@@ -1,4 +1,4 @@
-#include "experiments/tune/butterflies_tune.hpp"
+// butterflies_tune: measures launch configurations, for the table in launches.hpp.
 
 #include <array>
 #include <string>
@@ -77,12 +77,7 @@ std::vector<LaunchCandidate> candidates_for() {
   return all;
 }
 
-}  // namespace
-
-std::string candidate_columns() {
-  return rows::kLaunchColumns;
-}
-
+/// None where the variant does not serve the length.
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   if (log_n > largest_log_n(dtype)) return {};
   return dispatch_dtype(dtype, [&](auto d) {
@@ -90,4 +85,10 @@ std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   });
 }
 
+}  // namespace
 }  // namespace fwht::butterflies
+
+fwht::LaunchTuning fwht::launch_tuning() {
+  return {butterflies::variant, rows::kLaunchColumns, 1, butterflies::kLargestWideLogN,
+          butterflies::candidates};
+}

@@ -117,8 +117,7 @@ void expect_between(const std::string& option, const std::vector<int>& values, i
   }
 }
 
-}  // namespace
-
+/// Throws BadRequest for bad options and std::runtime_error when a candidate gives other bits.
 int tune_launches(const LaunchTuning& tuning, const std::string& program, int argc, const char* const* argv) {
   TuningOptions options;
   for (int log_n = tuning.smallest_log_n; log_n <= tuning.largest_log_n; ++log_n)
@@ -147,4 +146,11 @@ int tune_launches(const LaunchTuning& tuning, const std::string& program, int ar
   return 0;
 }
 
+}  // namespace
 }  // namespace fwht
+
+int main(int argc, char** argv) {
+  const fwht::LaunchTuning tuning = fwht::launch_tuning();
+  const std::string program = std::string(tuning.variant.name) + "_tune";
+  return fwht::run_main(program, [&] { return fwht::tune_launches(tuning, program, argc, argv); });
+}

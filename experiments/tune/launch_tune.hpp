@@ -1,5 +1,6 @@
 // What the programs have in common that measure the launch configurations of a variant: every candidate must
-// give the bits of the variant's own plan, then it is timed beside the copy limit as the sweep does.
+// give the bits of the variant's own plan, then it is timed beside the copy limit as the sweep does. A
+// program prints one CSV line a candidate, size and mode.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,7 @@ struct LaunchTuning {
   bool compared_on_integers = false;
 };
 
-/// The program: options, then one CSV line a candidate, size and mode on standard output. Throws BadRequest
-/// for bad options and std::runtime_error when a candidate gives other bits.
-int tune_launches(const LaunchTuning& tuning, const std::string& program, int argc, const char* const* argv);
+/// What this program measures: <variant>_tune.cu has it.
+LaunchTuning launch_tuning();
 
 }  // namespace fwht

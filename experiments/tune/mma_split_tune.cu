@@ -1,4 +1,5 @@
-#include "experiments/tune/mma_split_tune.hpp"
+// mma_split_tune: measures launch configurations, for the table in launches.hpp, and what the look for
+// infinities and NaN costs and the last multiplication.
 
 #include <array>
 #include <string>
@@ -107,15 +108,17 @@ std::vector<LaunchCandidate> candidates_of(int log_n) {
                                                    [](auto l) { return candidates_for<dtype, l()>(); });
 }
 
-}  // namespace
-
-std::string candidate_columns() {
-  return std::string(rows::kLaunchColumns) + ",non_finite,scaling";
-}
-
+/// The first candidate comes once more without the look for infinities and NaN, and with a last
+/// multiplication where it needs none. None where the variant does not serve the length.
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   if (dtype == Dtype::f32 || log_n < kSmallestLogN || log_n > kLargestLogN) return {};
   return dtype == Dtype::f16 ? candidates_of<Dtype::f16>(log_n) : candidates_of<Dtype::bf16>(log_n);
 }
 
+}  // namespace
 }  // namespace fwht::mma_split
+
+fwht::LaunchTuning fwht::launch_tuning() {
+  return {mma_split::variant, std::string(rows::kLaunchColumns) + ",non_finite,scaling",
+          mma_split::kSmallestLogN, mma_split::kLargestLogN, mma_split::candidates};
+}

@@ -1,4 +1,5 @@
-#include "experiments/tune/wgmma_tune.hpp"
+// wgmma_tune: measures launches, for the table in wgmma.hpp. Their sums run in different orders, so they are
+// compared on integers.
 
 #include <algorithm>
 #include <array>
@@ -7,6 +8,8 @@
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
 #include "common/host/static_dispatch.hpp"
+#include "experiments/tune/launch_tune.hpp"
+#include "variants/wgmma/wgmma.hpp"
 #include "variants/wgmma/wgmma_one_shot_kernel.cuh"
 #include "variants/wgmma/wgmma_pair_kernel.cuh"
 #include "variants/wgmma/wgmma_passes_kernel.cuh"
@@ -208,8 +211,7 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
                  }});
 }
 
-}  // namespace
-
+/// None for bf16: the same instructions at the same rates as fp16.
 std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   if (dtype != Dtype::f16) return {};
   return dispatch_int<kSmallestLogN, kLargestLogN>(log_n, [](auto l) {
@@ -222,4 +224,17 @@ std::vector<LaunchCandidate> candidates(Dtype dtype, int log_n) {
   });
 }
 
+}  // namespace
 }  // namespace fwht::wgmma
+
+fwht::LaunchTuning fwht::launch_tuning() {
+  constexpr std::int64_t kSeveralRowsForEveryTeam = std::int64_t{1} << 24;
+  return {wgmma::variant,
+          "form,parts,teams,slots,blocks_per_sm,load_pieces,store_pieces,chains,table,deferred,joined,"
+          "start_groups,start_step",
+          wgmma::kSmallestLogN,
+          wgmma::kLargestLogN,
+          wgmma::candidates,
+          kSeveralRowsForEveryTeam,
+          true};
+}

@@ -61,7 +61,7 @@ void fill_shared_memory_with_nan() {
   FWHT_CUDA(cudaGetDevice(&device));
   FWHT_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   FWHT_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
-  FWHT_CUDA(cudaFuncSetAttribute(fill_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  allow_shared(fill_shared, bytes);
   fill_shared<<<2 * sms, 1024, static_cast<std::size_t>(bytes)>>>(bytes / 4, nullptr);
   FWHT_CUDA(cudaGetLastError());
 }

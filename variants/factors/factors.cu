@@ -15,6 +15,7 @@
 #include "common/contract/hadamard_matrices.hpp"
 #include "common/device/cuda_check.hpp"
 #include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "common/device/storage.cuh"
@@ -367,8 +368,7 @@ class FactorsPlan final : public Plan {
     }
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
       for (const auto kernel : {rows_by_factors<dtype(), false>, rows_by_factors<dtype(), true>}) {
-        FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(shared_bytes())));
+        allow_shared(kernel, static_cast<int>(shared_bytes()));
       }
     });
   }

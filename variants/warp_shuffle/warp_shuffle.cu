@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/storage.cuh"
 #include "common/host/bits.hpp"
 #include "common/host/static_dispatch.hpp"
@@ -215,11 +216,8 @@ class WarpShufflePlan final : public Plan {
  public:
   explicit WarpShufflePlan(const Problem& problem)
       : Plan(problem), geometry_(log2_floor(problem.n()), static_cast<int>(bytes_of(problem.dtype()))) {
-    dispatch(problem, [&](auto dtype, auto log_n) {
-      cudaFuncAttributes attributes{};
-      FWHT_CUDA(cudaFuncGetAttributes(&attributes, transform_rows<dtype(), log_n()>));
-      registers_ = attributes.numRegs;
-    });
+    dispatch(problem,
+             [&](auto dtype, auto log_n) { registers_ = registers_of(transform_rows<dtype(), log_n()>); });
   }
 
   Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }

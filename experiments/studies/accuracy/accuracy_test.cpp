@@ -8,7 +8,6 @@
 
 #include "experiments/harness/results_folder.hpp"
 #include "experiments/harness/schema.hpp"
-#include "experiments/studies/accuracy/cases.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht::accuracy {

@@ -1,4 +1,4 @@
-#include "experiments/studies/accuracy/cases.hpp"
+#include "experiments/studies/accuracy/accuracy.hpp"
 
 #include <algorithm>
 

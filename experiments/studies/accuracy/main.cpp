@@ -16,7 +16,7 @@
 #include "experiments/harness/grid.hpp"
 #include "experiments/harness/interrupt.hpp"
 #include "experiments/harness/tasks.hpp"
-#include "experiments/studies/accuracy/cases.hpp"
+#include "experiments/studies/accuracy/accuracy.hpp"
 
 namespace fwht::accuracy {
 namespace {
@@ -52,26 +52,10 @@ bool parse(Options& options, int argc, const char* const* argv) {
   return harness::parse_command_line(app, argc, argv);
 }
 
-template <class Value, class Parse>
-std::vector<Value> parse_each(const std::vector<std::string>& lists, Parse parse_item) {
-  std::vector<Value> values;
-  for (const std::string& list : lists) {
-    for (const std::string& item : harness::split_list(list))
-      values.push_back(parse_item(item));
-  }
-  return values;
-}
-
 Selection selection_of(const Options& options) {
-  Selection selection;
-  selection.analysis = options.analysis;
-  selection.dtypes = parse_each<Dtype>(options.dtypes, parse_dtype);
-  selection.inputs = parse_each<reference::InputClass>(options.inputs, reference::parse_input_class);
-  for (const std::string& list : options.n) {
-    for (const std::int64_t n : harness::parse_counts(list, "--n"))
-      selection.lengths.push_back(n);
-  }
-  return selection;
+  return {options.analysis, harness::parse_items(options.dtypes, parse_dtype),
+          harness::parse_all_counts(options.n, "--n"),
+          harness::parse_items(options.inputs, reference::parse_input_class)};
 }
 
 /// The truth of a case serves all performers that follow each other with as many rows.

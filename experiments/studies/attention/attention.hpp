@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "common/contract/dtype.hpp"
-#include "experiments/harness/setup.hpp"
+#include "experiments/harness/performer.hpp"
 #include "experiments/harness/tasks.hpp"
 #include "experiments/studies/attention/rounding.hpp"
 

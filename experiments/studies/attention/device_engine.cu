@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "common/device/cuda_check.hpp"
+#include "common/device/launcher.hpp"
 #include "common/device/memory.hpp"
 #include "experiments/studies/attention/attention.hpp"
 #include "experiments/studies/quantization/formats.hpp"
@@ -309,8 +309,7 @@ class DeviceEngine final : public Engine {
   void launch(const Arithmetic& arithmetic, int n, Real* out) {
     static_assert(kBlockRows % tile == 0);
     constexpr int kBytes = sizeof(Shared<Real, d, tile>);
-    FWHT_CUDA(
-        cudaFuncSetAttribute(attend<Real, d, tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    allow_shared(attend<Real, d, tile>, kBytes);
     const auto pointer = [&](Slot slot) {
       return static_cast<const float*>(operands_[static_cast<int>(slot)].data());
     };

@@ -36,20 +36,6 @@ std::vector<double> norms_over_limit() {
 
 }  // namespace
 
-std::string_view name_of(RowShape shape) {
-  switch (shape) {
-    case RowShape::normal:
-      return "normal";
-    case RowShape::constant:
-      return "constant";
-    case RowShape::block:
-      return "block_of_256";
-    case RowShape::one_hot:
-      return "one_hot";
-  }
-  return "";
-}
-
 std::string_view name_of(ScalePlacement placement) {
   return placement == ScalePlacement::before ? "scale_before" : "scale_after_in_f16";
 }
@@ -152,7 +138,8 @@ std::vector<harness::Task> tasks(const harness::Setup& setup) {
   std::vector<harness::Task> all;
   for (const std::int64_t n : kLengths) {
     const Problem problem = make_problem(Dtype::f16, n, rows_for(n));
-    for (const RowShape shape : kShapes) {
+    for (const auto& named : kShapes) {
+      const RowShape shape = named.value;
       const int rows = points(problem, shape);
       const auto identity = [&](std::string_view variant, std::string_view source) {
         return CsvRow{{"variant", std::string(variant)},

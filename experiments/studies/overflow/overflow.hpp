@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/harness/setup.hpp"
+#include "experiments/harness/performer.hpp"
 #include "experiments/harness/tasks.hpp"
 
 namespace fwht::overflow {
@@ -17,9 +17,14 @@ enum class RowShape {
   block,     ///< min(256, n / 2) equal entries, aligned: two tensor-core stages gather them in one place
   one_hot    ///< everything in one column
 };
-inline constexpr RowShape kShapes[] = {RowShape::normal, RowShape::constant, RowShape::block,
-                                       RowShape::one_hot};
-std::string_view name_of(RowShape shape);
+inline constexpr Names<RowShape, 4> kShapes{"shape",
+                                            {{RowShape::normal, "normal"},
+                                             {RowShape::constant, "constant"},
+                                             {RowShape::block, "block_of_256"},
+                                             {RowShape::one_hot, "one_hot"}}};
+constexpr std::string_view name_of(RowShape shape) {
+  return kShapes.of(shape);
+}
 
 /// Rows of 2-norm `norm` as fp16 storage; empty when fp16 cannot hold an entry.
 std::vector<std::byte> make_rows(const Problem& problem, RowShape shape, double norm);

@@ -18,7 +18,7 @@ double norm_of(const Problem& problem, const std::vector<std::byte>& raw, std::i
 
 TEST(Overflow, RowsHaveTheNormAskedFor) {
   const Problem problem = make_problem(Dtype::f16, 1024, 4);
-  for (const RowShape shape : kShapes) {
+  for (const auto& [shape, name] : kShapes) {
     const auto raw = make_rows(problem, shape, 1000.0);
     ASSERT_FALSE(raw.empty());
     for (std::int64_t r = 0; r < problem.rows; ++r)

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/harness/setup.hpp"
+#include "experiments/harness/performer.hpp"
 #include "experiments/harness/tasks.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"

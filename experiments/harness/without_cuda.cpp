@@ -1,9 +1,16 @@
-// The device half in a build without CUDA.
+// The device half in a build without CUDA: no copies, and no work.
 #include <stdexcept>
 
+#include "experiments/harness/copy_kernels.hpp"
 #include "experiments/harness/device_work.hpp"
 
-namespace fwht::harness::device {
+namespace fwht::harness {
+
+std::vector<CopyKernel> device_copies(const DeviceInfo&) {
+  return {};
+}
+
+namespace device {
 
 std::int64_t period_break(const void*, std::int64_t, std::int64_t) {
   throw std::runtime_error("device memory compared in a build without CUDA");
@@ -17,4 +24,5 @@ void make_current(int) {
   throw std::runtime_error("a device chosen in a build without CUDA");
 }
 
-}  // namespace fwht::harness::device
+}  // namespace device
+}  // namespace fwht::harness

@@ -1,7 +1,8 @@
-// The device half in a build without CUDA.
+// The device halves of attention and probes in a build without CUDA.
 #include <stdexcept>
 
 #include "experiments/studies/attention/attention.hpp"
+#include "experiments/studies/probes/probes.hpp"
 
 namespace fwht::attention {
 
@@ -10,3 +11,11 @@ std::unique_ptr<Engine> make_device_engine(AttentionShape) {
 }
 
 }  // namespace fwht::attention
+
+namespace fwht::probes {
+
+Evaluate by_device() {
+  throw std::runtime_error("tensor cores probed in a build without CUDA");
+}
+
+}  // namespace fwht::probes

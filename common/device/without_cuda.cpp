@@ -1,9 +1,10 @@
-// The back end of a build without CUDA: host memory only.
+// What needs CUDA, in a build without it: host memory only, and no device work to time.
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
 
+#include "common/device/gpu_timer.hpp"
 #include "common/device/host_memory.hpp"
 #include "common/device/memory.hpp"
 #include "common/device/memory_backend.hpp"
@@ -14,7 +15,7 @@ namespace fwht {
 namespace {
 
 [[noreturn]] void no_cuda() {
-  throw std::runtime_error("device memory asked for in a build without CUDA");
+  throw std::runtime_error("device memory or device work asked for in a build without CUDA");
 }
 
 }  // namespace
@@ -72,6 +73,13 @@ CaptureAllowed::~CaptureAllowed() = default;
 std::int64_t free_bytes(Memory memory) {
   if (memory == Memory::device) no_cuda();
   return backend::host_free_bytes();
+}
+
+Timing time_on_device(std::span<const Enqueue>, const TimerOptions&) {
+  no_cuda();
+}
+Timing time_empty_kernel() {
+  no_cuda();
 }
 
 }  // namespace fwht

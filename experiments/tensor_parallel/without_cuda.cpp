@@ -1,7 +1,6 @@
 // The CUDA half of the study in a build without CUDA.
 #include <stdexcept>
 
-#include "experiments/tensor_parallel/device.hpp"
 #include "experiments/tensor_parallel/layer.hpp"
 
 namespace fwht::tensor_parallel {
