@@ -2,12 +2,13 @@
 they are asked for, each in a process of its own; they must be installed beside pytest (`pip install --no-deps` and what the module
 asks for is enough):
 
-    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel python -m pytest python/tests/test_frameworks.py
+    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang python -m pytest python/tests/test_frameworks.py
 """
 
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ PROGRAMS = {
         for function in (theirs, int4.reshape_and_cache_int4):
             function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
         assert torch.equal(*kept)
-        seen(x)
+        seen(x)  # vLLM has no call of the stand-in
     """,
     "sglang": """
         from fwht.integrations import sglang as plugin, _replace
@@ -107,7 +108,7 @@ PROGRAMS = {
 def test_as_it_calls_it(framework):
     if framework not in ASKED:
         pytest.skip(f"FWHT_FRAMEWORKS does not name {framework}")
-    program = BEFORE + "\n".join(line.strip() for line in PROGRAMS[framework].splitlines()) + "\nassert calls"
+    program = BEFORE + textwrap.dedent(PROGRAMS[framework]) + "\nassert calls"
     path = os.pathsep.join([str(Path(fwht.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr[-4000:]
