@@ -51,7 +51,7 @@ class Performer {
   };
   /// One launch of the encoded problem.
   CodedResult encode(const Problem& problem, const std::vector<std::byte>& input, float tensor_scale,
-               Workspace& workspace) const;
+                     Workspace& workspace) const;
   /// Transforms contiguous rows in place, on a copy. Throws what the plan throws.
   Result run(const Problem& problem, const std::vector<std::byte>& input, Workspace& workspace) const;
 

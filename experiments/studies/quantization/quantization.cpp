@@ -139,7 +139,8 @@ std::vector<CsvRow> StudiedTokens::rows(const harness::Performer& performer,
     const Problem problem = encoded_problem(format, problem_);
     if (!performer.encodes(problem)) return {quantized(format, rotated), "reference"};
     const float tensor_scale = tensor_scale_of(problem.encoding, largest);
-    const harness::Performer::CodedResult made = performer.encode(problem, signed_raw_, tensor_scale, workspace);
+    const harness::Performer::CodedResult made =
+        performer.encode(problem, signed_raw_, tensor_scale, workspace);
     return {reference::dequantize(problem, made.codes.data(), made.scales.data(), tensor_scale,
                                   reference::default_threads()),
             "own"};
