@@ -190,7 +190,6 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
         print(f"different devices: A is {base.name}, B is {other.name}; compare fractions, not times\n")
     columns = [
         "variant",
-        "picked",
         "operator",
         "encoding",
         "dtype",

@@ -174,7 +174,7 @@ def of_folder(path: Path) -> Schema | None:
                 raise ResultsError(f"{where} declares no {column.name} of {name}")
             for entry in ("type", "key", "required", "required_if_ok", "range"):
                 wanted, found = getattr(column, entry), getattr(known.get(column.name, column), entry)
-                if wanted != found:
+                if wanted != found and not (entry == "range" and found is None):  # older folders name fewer ranges
                     raise ResultsError(f"{where} declares {entry} {found} for {column.name} of {name}; it is {wanted}")
     return own
 
