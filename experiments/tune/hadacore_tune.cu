@@ -46,7 +46,7 @@ LaunchCandidate candidate() {
     const Problem problem = make_problem(dtype, std::int64_t{1} << log_n, rows);
     const RowBatch batch{in, out, rows, problem.row_stride(), encode(dtype, scale_constant(problem))};
     launch(kernel,
-           {.blocks = grid_for(shape, rows), .threads = shape.threads(), .shared = shape.shared_bytes()},
+           {.blocks = grid_for(shape, rows).x, .threads = shape.threads(), .shared = shape.shared_bytes()},
            stream, batch);
   };
   return {std::to_string(config.chunks_per_warp) + ',' + std::to_string(config.warps_per_block) + ',' +

@@ -53,12 +53,12 @@ struct IgnoreNonFinite {
   __device__ static bool needed(const DeviceWarp<tile>&, const float (&)[tile.vectors][8]) {
     return false;
   }
-  template <Tile tile, Access access>
-  __device__ static bool stored_rows(const Batch&, const DeviceWarp<tile>&, int, bool) {
+  template <Tile tile, Access access, class Prologue>
+  __device__ static bool stored_rows(const Batch&, const DeviceWarp<tile>&, const Prologue&, int, bool) {
     return false;
   }
-  template <Tile tile, Access access>
-  __device__ static void put_and_meet(const Batch&, DeviceWarp<tile>& warp, int self,
+  template <Tile tile, Access access, bool lanes_talk, class Prologue>
+  __device__ static void put_and_meet(const Batch&, DeviceWarp<tile>& warp, const Prologue&, int self,
                                       const float (&x)[tile.vectors][8], bool) {
     rows::exchange_put(warp, self, x);
     __syncthreads();
