@@ -106,7 +106,8 @@ ErrorLimits limits_for(const Numerics& numerics, const Problem& problem, InputCl
 /// The verdict on one comparison: every element and row within its ErrorLimits, and on smooth data from
 /// N = 2^10 on the statistics T1, T3 and T4 inside their windows. (T4, Parseval: to second order
 /// ||yhat||/||y|| - 1 is the gain plus (E^2 - gamma^2) / 2, so its window follows from the other two). The
-/// message names the test, the value and the window. (No statistics on subnormal data where the plan flushes it.)
+/// message names the test, the value and the window. (No statistics on subnormal data where the plan flushes
+/// it.)
 Verdict judge(const ErrorStats& stats, const Numerics& numerics, const Problem& problem,
               InputClass input_class);
 

@@ -15,7 +15,7 @@ def main() -> int:
         description="Trains a small Llama on text from Debian packages: what fwht.evaluate is shown on. "
         "Needs torch, transformers, tokenizers; a GPU, or patience.",
     )
-    parser.add_argument("--size", choices=("main", "tiny"), default="main", help="32.5 M parameters in 150 s, or 1.2 M in 45 s (one H100)")
+    parser.add_argument("--size", choices=("main", "tiny"), default="main", help="32.5 M parameters in 150 s, or 1.2 M in 45 s")
     parser.add_argument("--corpus", type=Path, default=Path("build/corpus"), help="where the text is, or is made (apt-get download: 0.3 GB)")
     parser.add_argument("--output", type=Path, help="folder of the model (default: build/model-SIZE)")
     parser.add_argument("--seconds", type=float, help="train for so long instead of the recipe's time")

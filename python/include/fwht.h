@@ -67,7 +67,7 @@ typedef struct fwht_problem {
   const char*
       op_text; /* operator such as "28x512" instead of H_n, and then n must be 0 or its order; NULL: H_n */
   const char* encoding; /* quantized output such as "e4m3:row" (docs/quantize.md), out of place; NULL: none */
-  const char* preparation; /* what is done to rows first, and where codes go, in the same kernel: "rms", "rope64h32",
+  const char* preparation; /* what is done to rows first, and where codes go: "rms", "rope64h32",
                               "page64x100", or two such words between slashes (docs/quantize.md); NULL: nothing */
 } fwht_problem;
 
@@ -81,17 +81,17 @@ typedef struct fwht_problem {
 typedef struct fwht_operands {
   size_t struct_size; /* sizeof(fwht_operands) */
   const void* in;
-  void* out;            /* rows, or the codes of the encoding */
-  const void* signs;    /* of an operator with signs */
-  const void* dense;    /* of an operator with dense factors */
-  void* scales;         /* of the encoding */
-  int64_t scales_bytes; /* room behind `scales`; 0: not said */
-  double tensor_scale;  /* where the encoding asks for a number of the whole tensor; 0: not given */
-  const void* weight;   /* of "rms": n numbers in the input's dtype, 16-byte aligned */
-  double epsilon;       /* of "rms": what is added to the mean square */
-  const float* cos_sin; /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
+  void* out;                /* rows, or the codes of the encoding */
+  const void* signs;        /* of an operator with signs */
+  const void* dense;        /* of an operator with dense factors */
+  void* scales;             /* of the encoding */
+  int64_t scales_bytes;     /* room behind `scales`; 0: not said */
+  double tensor_scale;      /* where the encoding asks for a number of the whole tensor; 0: not given */
+  const void* weight;       /* of "rms": n numbers in the input's dtype, 16-byte aligned */
+  double epsilon;           /* of "rms": what is added to the mean square */
+  const float* cos_sin;     /* of "rope64": [positions][64], 32 cosines, then 32 sines; 16-byte aligned */
   const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows */
-  const int64_t* slots;     /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
+  const int64_t* slots; /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
                                negative one, or one behind the last, leaves the row out */
 } fwht_operands;
 
