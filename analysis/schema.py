@@ -162,7 +162,7 @@ def present(file: Path) -> bool:
 
 def of_folder(path: Path) -> Schema | None:
     """The schema that lies in a results folder, None without one. It may add tables, columns and values to those of `current`, and lack
-    columns that may be empty; ResultsError where it says anything else of what readers know."""
+    columns that may be empty and ranges; ResultsError where it says anything else of what readers know."""
     if not present(path / NAME):
         return None
     own = of_file(path / NAME)
@@ -174,8 +174,12 @@ def of_folder(path: Path) -> Schema | None:
                 raise ResultsError(f"{where} declares no {column.name} of {name}")
             for entry in ("type", "key", "required", "required_if_ok", "range"):
                 wanted, found = getattr(column, entry), getattr(known.get(column.name, column), entry)
-                if wanted != found and not (entry == "range" and found is None):  # older folders name fewer ranges
+                if wanted != found and not (entry == "range" and found is None):
                     raise ResultsError(f"{where} declares {entry} {found} for {column.name} of {name}; it is {wanted}")
+        ranges = {column.name: column.range for column in current()[name].columns}  # older folders name fewer
+        own[name] = own[name].model_copy(
+            update={"columns": [c.model_copy(update={"range": c.range or ranges.get(c.name)}) for c in own[name].columns]}
+        )
     return own
 
 

@@ -138,7 +138,7 @@ def test_a_schema_may_lack_what_may_be_empty(tmp_path):
         (lambda s: [c.update(type="string") for c in s["tables"]["limits.csv"]["columns"]], "declares type string for memory of limits.csv; it is enum"),
         (lambda s: [c.update(key=False) for c in s["tables"]["results.csv"]["columns"]], "declares key False for variant of results.csv; it is True"),
         (lambda s: declared(s, "results.csv", "time_us").pop("required_if_ok"), "declares required_if_ok False for time_us"),
-        (lambda s: declared(s, "results.csv", "n").pop("range"), "declares range None for n of results.csv; it is positive"),
+        (lambda s: declared(s, "results.csv", "n").update(range="not_negative"), "declares range not_negative for n of results.csv; it is positive"),
         (lambda s: s.pop("tables"), "schema.json: tables is missing"),
         (lambda s: declared(s, "results.csv", "n").pop("type"), r"tables.results.csv.columns.5.type is missing"),
         (lambda s: declared(s, "results.csv", "n").update(type="colour"), "columns.5.type is 'colour': input should be"),
@@ -152,6 +152,14 @@ def test_refuses_a_schema(tmp_path, change, words):
     edit_schema(folder, change)
     with pytest.raises(ResultsError, match=words):
         load([folder])
+
+
+def test_a_schema_without_ranges_is_held_to_todays(tmp_path):
+    folder = small().write(tmp_path / "run")
+    edit_schema(folder, lambda s: declared(s, "results.csv", "time_us").pop("range"))
+    load([folder])
+    table = schema.of_folder(folder)["results.csv"]
+    assert next(column for column in table.columns if column.name == "time_us").range == "positive"
 
 
 def column_of(name, kind):

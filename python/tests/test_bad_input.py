@@ -182,7 +182,7 @@ def test_rows_that_lie_between_each_other():
     """Slices of a packed tensor, such as q and k of qkv."""
     for dtype in ("float32", "float64"):
         b = np.random.default_rng(0).integers(-8, 8, (4, 24)).astype(dtype)
-        for memory in [b] + [torch.from_numpy(b.copy())] * (torch is not None):
+        for memory in [b] + ([torch.from_numpy(b.copy())] if torch else []):
             for call in (T, OP):
                 q, k, v = (memory[:, i : i + 8] for i in (0, 8, 16))
                 before = T(q * 1), v * 1
