@@ -177,7 +177,9 @@ def of_folder(path: Path) -> Schema | None:
                 if wanted != found and not (entry == "range" and found is None):
                     raise ResultsError(f"{where} declares {entry} {found} for {column.name} of {name}; it is {wanted}")
         ranges = {column.name: column.range for column in current()[name].columns}  # older folders name fewer
-        own[name] = own[name].model_copy(update={"columns": [c.model_copy(update={"range": c.range or ranges.get(c.name)}) for c in own[name].columns]})
+        own[name] = own[name].model_copy(
+            update={"columns": [c.model_copy(update={"range": c.range or ranges.get(c.name)}) for c in own[name].columns]}
+        )
     return own
 
 

@@ -123,3 +123,30 @@ def test_the_bench_says_in_one_line_that_torch_is_missing():
     done = subprocess.run([sys.executable, "-c", program, "--list-peers"], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
     assert done.returncode == 1
     assert done.stderr == "python -m fwht.bench: PyTorch is missing, and every peer is called through it (pip install torch)\n"
+
+
+TWO_COPIES = """
+import importlib.util, sys, torch, fwht
+x = torch.tensor([1.0, 2, 3, 4], requires_grad=True)
+copies = [fwht]
+for name in ("another", "fwht"):
+    spec = importlib.util.spec_from_file_location(name, fwht.__file__)
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == name]:
+        del sys.modules[loaded]
+    copies.append(importlib.util.module_from_spec(spec))
+    sys.modules[name] = copies[-1]
+    spec.loader.exec_module(copies[-1])
+for copy in copies:
+    assert torch.compile(copy.hadamard_transform, fullgraph=True, backend="aot_eager")(x).tolist() == [5, -1, -2, 0]
+    assert torch.autograd.grad(copy.hadamard_transform(x)[0], x)[0].tolist() == [0.5] * 4
+for namespace in ("fwht", "another", "fwht_2"):
+    assert getattr(torch.ops, namespace).hadamard_transform(x).tolist() == [5, -1, -2, 0]
+"""
+
+
+@needs_torch
+def test_several_copies_in_one_process():
+    """As the package `kernels` loads one beside an installed one, under another name; and once more under the same."""
+    path = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", TWO_COPIES], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
