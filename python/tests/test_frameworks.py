@@ -2,7 +2,7 @@
 they are asked for, each in a process of its own; they must be installed beside pytest (`pip install --no-deps` and what the module
 asks for is enough):
 
-    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang python -m pytest python/tests/test_frameworks.py
+    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang,kernels python -m pytest python/tests/test_frameworks.py
 """
 
 import os
@@ -113,6 +113,20 @@ PROGRAMS = {
             function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
         assert torch.equal(*kept)
         seen(x)  # vLLM has no call of the stand-in
+    """,
+    "kernels": """
+        import os, pathlib, tempfile
+        os.environ.pop("FWHT_LIBRARY", None)
+        sys.path.append(str(pathlib.Path(fwht.__file__).parents[2]))
+        from analysis.testbed.wheel import kernels_folder
+        from kernels import get_local_kernel
+        with tempfile.TemporaryDirectory() as folder:
+            for made in kernels_folder(pathlib.Path(fwht.__file__).parent, pathlib.Path(folder), "none", fwht.__version__):
+                pathlib.Path(made, "libfwht.so").symlink_to(fwht._c.library._name)
+            loaded = get_local_kernel(pathlib.Path(folder), backend="cpu")
+            assert loaded is not fwht and loaded.__file__.startswith(folder)
+            close(loaded.hadamard_transform(x), x.double() @ h(256))
+        seen(x)  # nor has this one
     """,
     "sglang": """
         from fwht.integrations import sglang as plugin, _replace

@@ -149,7 +149,7 @@ Numerics numerics_of(const Problem& problem) {
   // 2^-24.
   constexpr double kSplitRms = 76.0;
   Step& last = numerics.steps.back();
-  last.sum_rms = std::hypot(last.sum_rms, kSplitRms);
+  last.sum_rms = std::sqrt(last.sum_rms * last.sum_rms + kSplitRms * kSplitRms);
   last.sum_bias = 2 * kTruncationBias;
   // Few rows are cut otherwise, and then hi + lo sees other numbers.
   numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
