@@ -16,6 +16,7 @@ from conftest import hadamard
 torch = pytest.importorskip("torch")
 
 import fwht
+import fwht.integrations.convrot as convrot
 import fwht.integrations.gptqmodel as gptqmodel
 import fwht.integrations.sglang as sglang_plugin
 import fwht.integrations.vllm as plugin
@@ -704,3 +705,69 @@ def test_folding_is_installed_once_or_not_at_all(folding, monkeypatch, caplog):
     assert factory.create_transform is theirs
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "HadamardFactory._create_weight takes (self), not (self, size" in record.getMessage()
+
+
+# --- ConvRot ---------------------------------------------------------------------------------------------------------
+
+
+def regular(group):
+    four = torch.ones(4, 4) - 2 * torch.eye(4).flip(0)
+    return four if group == 4 else torch.kron(regular(group // 4), four)
+
+
+@pytest.mark.parametrize("group", [4, 16, 64, 256, 1024])
+def test_the_regular_matrix_is_a_transform_with_signs_and_a_permutation(group):
+    order, signs = convrot._order(group)
+    assert torch.equal(order[order], torch.arange(group)) and torch.equal(signs[order], signs)
+    assert torch.equal(signs[:, None] * h(group)[:, order] * signs, regular(group))
+
+
+@pytest.mark.parametrize(("dtype", "k", "group"), [(torch.float32, 5376, 256), (torch.bfloat16, 768, 256), (torch.float16, 192, 64)])
+def test_codes_of_convrot(dtype, k, group):
+    generator = torch.Generator().manual_seed(k)
+    x = torch.randn(2, 20, k, generator=generator).to(dtype)
+    x[1, 3] = 0
+    codes, scales = convrot.quantized(x, group)
+    rotated = (x.double().unflatten(-1, (-1, group)) @ regular(group).double() / group**0.5).flatten(-2, -1)
+    expected = rotated.abs().amax(-1, keepdim=True) / 127
+    assert torch.allclose(scales.double(), expected, rtol=2e-7, atol=0) and not codes[1, 3].any()
+    theirs = (rotated / expected.clamp(min=1e-30)).round().to(torch.int8)
+    weight = torch.randint(-127, 128, (24, k), generator=generator).to(torch.int8)
+    folded = convrot.fold(weight, group)
+    assert torch.equal(convrot.fold(folded, group), weight) and not torch.equal(folded, weight)
+    back = convrot.fold(codes.reshape(-1, k), group).reshape(codes.shape)  # in the order of the regular matrix
+    steps = (back.int() - theirs.int()).abs()
+    assert steps.max() <= 1 and (steps > 0).double().mean() < 1e-4
+    assert torch.equal(codes.double() @ folded.double().T, back.double() @ weight.double().T)
+    weight_scale, bias = torch.rand(24, generator=generator) / 100, torch.randn(24, generator=generator)
+    exact = (codes.double() @ folded.double().T) * scales.double() * weight_scale.double() + bias.double()
+    y = convrot.linear(x, folded, weight_scale, bias, group=group)
+    assert y.dtype == dtype and torch.allclose(y.double(), exact, rtol=2.0**-8 if dtype != torch.float32 else 1e-5, atol=1e-5)
+
+
+def test_codes_of_convrot_beside_those_of_comfy_kitchen():
+    """Its portable backend in float32, where it rounds nothing in between."""
+    pytest.importorskip("comfy_kitchen")
+    eager = importlib.import_module("comfy_kitchen.backends.eager.quantization")
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(40, 768, generator=generator), torch.randint(-127, 128, (16, 768), generator=generator).to(torch.int8)
+    codes, scales = convrot.quantized(x)
+    theirs, their_scales = eager.quantize_and_rotate_rowwise(x, eager._build_hadamard(256), 256)
+    assert torch.allclose(scales, their_scales, rtol=1e-6)
+    steps = (convrot.fold(codes).int() - theirs.int()).abs()
+    assert steps.max() <= 1 and (steps > 0).double().mean() < 1e-3
+    y = eager.int8_linear(x, weight, torch.tensor(0.01), None, torch.float32, True, 256)
+    ours = convrot.linear(x, convrot.fold(weight), torch.tensor(0.01))
+    assert (ours - y).norm() < 1e-3 * y.norm()
+
+
+def test_convrot_refuses():
+    x, weight = torch.zeros(2, 96), torch.zeros(8, 256, dtype=torch.int8)
+    for call, words in (
+        (lambda: convrot.quantized(x, 32), "group=32 must be a power of four"), (lambda: convrot.quantized(x, 64), r"\(2, 96\); .* group=64"),
+        (lambda: convrot.fold(weight[:, :100]), r"\(8, 100\)"), (lambda: convrot.fold(weight - 128), "-128"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.raises(TypeError, match=r"torch\.float32"):
+        convrot.fold(weight.float())
