@@ -30,13 +30,13 @@ namespace {
   FWHT_FUNCTION(cublasLtMatrixLayoutCreate)           \
   FWHT_FUNCTION(cublasLtMatrixLayoutDestroy)
 
-struct Library {
+struct CublasLtFunctions {
   std::string why_not;
 #define FWHT_FUNCTION(name) decltype(&::name) name = nullptr;
   FWHT_FUNCTIONS
 #undef FWHT_FUNCTION
 
-  Library() {
+  CublasLtFunctions() {
     constexpr int kMajor = CUBLAS_VER_MAJOR;
     const std::string name = concat("libcublasLt.so.", kMajor);
     void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -55,8 +55,8 @@ struct Library {
   }
 };
 
-const Library& library() {
-  static const Library loaded;
+const CublasLtFunctions& library() {
+  static const CublasLtFunctions loaded;
   return loaded;
 }
 
@@ -111,7 +111,7 @@ struct Matmul::State {
   float alpha = 1.0F;
 
   ~State() {
-    const Library& lib = library();
+    const CublasLtFunctions& lib = library();
     if (d != nullptr) lib.cublasLtMatrixLayoutDestroy(d);
     if (b != nullptr) lib.cublasLtMatrixLayoutDestroy(b);
     if (a != nullptr) lib.cublasLtMatrixLayoutDestroy(a);
@@ -122,7 +122,7 @@ struct Matmul::State {
 Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha,
                RowStrides strides) {
   if (!why_not().empty()) throw BadRequest(why_not());
-  const Library& lib = library();
+  const CublasLtFunctions& lib = library();
   state_ = std::make_unique<State>();
   State& s = *state_;
   s.alpha = alpha;
