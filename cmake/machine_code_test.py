@@ -33,6 +33,7 @@ STACK_BYTES = {
     r"4fwht9mma_split.*(LargestOfTensor|EncodedRows)": 1024,
     r"4fwht9kronecker": 128,  # several chunks of a row in registers: a few values wait outside
     r"4fwht6linear9pipelined": 32,
+    r"4fwht6linear7prefill": 32,  # as CUDA 13.0 compiles it
 }
 READ_WEIGHTS_FIRST = ("4fwht6linear9pipelined",)  # packed weights, scales and the order of rows go out before the wait: they never change
 # Tensor maps, which the launch itself brings along, and prefetches into the L2, which is coherent, touch no operand.
@@ -174,7 +175,7 @@ def tool() -> str | None:
 
 def lines_of(program: str, option: str, file: Path) -> list[str]:
     environment = os.environ | {"PATH": f"{Path(program).parent}:{os.environ.get('PATH', '')}"}
-    done = subprocess.run([program, option, str(file)], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([program, option, "--gpu-architecture", "sm_90a", str(file)], capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0 and "does not contain device code" not in done.stderr:
         raise SystemExit(f"cuobjdump {option} failed on {file.name}: {done.stderr.strip() or 'no message'}")
     return done.stdout.splitlines()

@@ -265,7 +265,7 @@ TEST_F(ResultsFolderTest, RefusesAContextOfAnotherShape) {
        {Json{{"program", 1}}, Json{{"program", "x"}, {"argv", {"x"}}},
         Json{{"program", "x"}, {"argv", {"x"}}, {"complete", 1}},
         Json{{"program", "x"}, {"argv", {"x"}}, {"complete", true}, {"load_average", "high"}}})
-    EXPECT_EQ(refused_with("/runs", {run}),
+    EXPECT_EQ(refused_with("/runs", Json::array({run})),
               "/runs in context.json is not a list of runs with program, argv and complete");
   EXPECT_EQ(refused_with("/complete", 1), "/complete in context.json is not true or false");
   EXPECT_EQ(refused_with("/host/threads", 2.0), "/host/threads in context.json is not a positive integer");

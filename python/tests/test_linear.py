@@ -249,6 +249,7 @@ def test_bad_input():
     refused(ValueError, "zero_points='v3' must be one of v1, v2, symmetric", q, z, s, zero_points="v3")
     refused(ValueError, "g_idx of row 7 is 4, groups are 0 to 3", q, z, s, np.where(np.arange(256) == 7, 4, 0).astype(np.int32))
     refused(ValueError, "rows in g_idx", q, z, s, np.zeros(256, np.int32))
+    refused(ValueError, "g_idx has shape (255,); it must be (256,)", q, z, s, np.zeros(255, np.int32))
     refused(ValueError, "the scale of group 1, column 2 is nan", q, z, np.where(np.arange(96).reshape(4, 24) == 26, np.float16("nan"), s))
     refused(ValueError, "group 16: a multiple of 32", q, np.tile(z, (4, 1)), np.tile(s, (4, 1)))
     refused(ValueError, "x and y are f16 or bf16, not f32", q, z, s, dtype="float32")

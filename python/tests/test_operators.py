@@ -108,7 +108,9 @@ def test_random_signs_are_fixed_for_ever():
     assert signs.packed[16:20] == second.to_bytes(4, "little")
     assert len(signs.packed) == 28 and signs.packed[25:] == bytes(3)  # 200 bits, then zeros
     assert operators.random_signs(128, 0).packed == signs.packed[:16]
-    assert operators.random_signs(64, 2**32) != operators.random_signs(64, 1) != operators.random_signs(64, 0)
+    assert len({operators.random_signs(64, seed) for seed in (0, 1, 2**32, 2**32 + 1, 2**63)}) == 5
+    one, other = operators.pack_signs([1.0] * 24), operators.pack_signs([1.0] * 25)
+    assert one.packed == other.packed and one != other and one == operators.pack_signs([1.0] * 24)
     for n, seed in ((0, 0), (8, -1), (8, 2**64)):
         with pytest.raises(ValueError):
             operators.random_signs(n, seed)

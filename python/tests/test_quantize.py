@@ -366,3 +366,19 @@ def test_bad_preparations(library):
 def test_gradients_are_refused():
     with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
         fwht.hadamard_quantize(torch.zeros(3, 64, requires_grad=True))
+
+
+@pytest.mark.parametrize("encoding", ["e4m3:row", "mxfp4"])
+def test_rows_that_run_backwards(encoding):
+    """NumPy has negative strides, PyTorch none."""
+    x = np.random.default_rng(3).standard_normal((5, 64), np.float32)
+    for view in (x[::-1], x[:, ::-1], x[::-1, ::-1]):
+        got, want = fwht.hadamard_quantize(view, encoding), fwht.hadamard_quantize(view.copy(), encoding)
+        assert (got.codes == want.codes).all() and (got.scales == want.scales).all()
+
+
+def test_scales_of_quarot_are_float16():
+    x = np.random.default_rng(4).standard_normal((3, 64)).astype(np.float16)
+    assert quantize.layout_of("int4:row,quarot", 64).scale_dtype == "float16"
+    scales = fwht.hadamard_quantize(x, "int4:row,quarot").scales
+    assert scales.dtype == np.float16 and scales.shape == (3, 1) and (scales > 0).all()
