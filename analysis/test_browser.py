@@ -37,7 +37,7 @@ def opened(chromium, tmp_path):
     def at(devices, width=1400, address=""):
         file = report.write_report(devices, tmp_path / "report.html")
         page = chromium.new_page(viewport={"width": width, "height": 900})
-        page.set_default_timeout(20_000)  # the machine may be busy
+        page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: said.append(f"fetched {request.url}") if request.url.startswith(("http", "ws")) else None)
@@ -47,6 +47,11 @@ def opened(chromium, tmp_path):
 
     yield at
     assert said == []
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return report.committed_runs(committed_folders())
 
 
 @pytest.fixture
@@ -164,19 +169,17 @@ def test_a_table_is_sorted_searched_and_downloaded(opened, device):
     assert lines[0].startswith("variant,operator,n,rows,time_us") and len(lines) - 1 == int(page.inner_text("#view-table .count").split()[0])
 
 
-def test_only_rows_in_sight_are_in_the_document(opened):
-    devices = report.committed_runs(committed_folders())
-    page = explore(opened(devices))
+def test_only_rows_in_sight_are_in_the_document(opened, committed):
+    page = explore(opened(committed))
     assert int(page.inner_text("#view-table .count").split()[0]) > 500
     assert page.locator("#view-table tbody tr").count() < 80
     assert page.evaluate("document.querySelectorAll('*').length") < 30_000
 
 
 @pytest.mark.parametrize("width", [1400, 500])
-def test_the_committed_report_at_two_widths(opened, width):
+def test_the_committed_report_at_two_widths(opened, committed, width):
     """Every section is drawn, nothing sticks out, first paint within a second; screenshots to look at."""
-    devices = report.committed_runs(committed_folders())
-    page = opened(devices, width)
+    page = opened(committed, width)
     # A loaded machine paints later; what is measured is our page, so the best of three counts.
     paints = []
     for _ in range(3):
@@ -216,8 +219,8 @@ def test_dark_print_and_theme(opened, device):
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
 
 
-def test_tables_are_printed_in_full_or_say_what_is_left_out(opened):
-    page = explore(opened(report.committed_runs(committed_folders())))
+def test_tables_are_printed_in_full_or_say_what_is_left_out(opened, committed):
+    page = explore(opened(committed))
     assert page.locator("#view-table tbody tr").count() < 80
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     counts = page.evaluate("""[...document.querySelectorAll('.vtable')].map((part) => [parseInt(part.querySelector('.count').textContent),

@@ -36,9 +36,4 @@ constexpr float round_to(SmallFloat format, float x) {
   return rounded < -format.largest ? -format.largest : rounded;
 }
 
-/// x rounded to an integer: nearest even. |x| < 2^22.
-constexpr float round_to_integer(float x) {
-  return (x + 12582912.0F) - 12582912.0F;
-}
-
 }  // namespace fwht::quantization

@@ -37,8 +37,6 @@ class StudiedTokens {
                 std::uint64_t seed);
 
   const Problem& problem() const { return problem_; }
-  /// The tokens times random signs, in the storage type: what a variant rotates.
-  const std::vector<std::byte>& signed_raw() const { return signed_raw_; }
 
   /// What is cast.
   enum class Rotated {
@@ -63,7 +61,8 @@ class StudiedTokens {
                                         bool rotated, const Quantize& quantize) const;
 
   Problem problem_;
-  std::vector<std::byte> signed_raw_;
+  std::vector<std::byte>
+      signed_raw_;  ///< the tokens times random signs, in the storage type: what a variant rotates
   reference::Matrix plain_, exact_;
 };
 

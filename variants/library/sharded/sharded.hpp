@@ -111,8 +111,6 @@ class ShardedPlan {
   void complete(void* out, Stream stream) const;
 
   const ShardedProblem& problem() const { return problem_; }
-  /// Of the local transform.
-  const Plan& local_plan() const { return *local_; }
 
  private:
   bool exchanges(Exchange what) const {
