@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", minversion="5")
 
 import fwht.evaluate  # noqa: E402
-from fwht.evaluate import hooks, measure, program, rotate, schemes  # noqa: E402
+from fwht.evaluate import gptq, hooks, measure, program, rotate, schemes  # noqa: E402
 
 FAMILIES = {
     "llama": (transformers.LlamaConfig, {"head_dim": 32}),
@@ -152,3 +153,58 @@ def test_bad_arguments(tmp_path, capsys):
     assert "is no folder with a config.json" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         program.main([])
+
+
+@pytest.mark.parametrize(("encoding", "k"), [("int4:row", 320), ("int4:128", 384), ("int4:32", 160), ("int4:96", 288), ("int8:row", 64)])
+def test_gptq_has_less_error_on_its_inputs(encoding, k):
+    """And none to take up where inputs do not depend on one another: there it rounds to nearest."""
+    generator = torch.Generator().manual_seed(k)
+    weight = torch.randn(24, k, generator=generator)
+    nearest = fwht.quantize.round_trip(weight, encoding)
+    assert torch.allclose(gptq.rounded(weight, torch.eye(k).double(), encoding).float(), nearest, atol=1e-6)
+    x = (torch.randn(2000, k, generator=generator) @ torch.randn(k, k, generator=generator)).double()
+    ours = gptq.rounded(weight, x.T @ x, encoding)
+    wrong = [float((x @ (rounded.double() - weight.double()).T).norm()) for rounded in (ours, nearest)]
+    assert wrong[0] < 0.8 * wrong[1]
+    groups = ours.unflatten(1, (-1, k if encoding.endswith("row") else int(encoding.split(":")[1])))
+    codes = 2 ** (int(encoding[3]) - 1) - 1
+    assert all(len(group.unique()) <= 2 * codes + 1 for row in groups for group in row)  # one scale a group
+
+
+def test_gptq_takes_an_input_that_is_never_used():
+    weight, x = torch.randn(4, 64), torch.randn(200, 64).double()
+    x[:, 5] = 0
+    assert torch.isfinite(gptq.rounded(weight, x.T @ x, "int4:row")).all()
+
+
+def test_gptq_as_a_scheme(tmp_path):
+    asked = ["--demo", "--formats", "w4a16-row,w4a16-row-gptq,w4a16-gptq", "--rotations", "folded", "--tokens", "2048", "--calibration", "8"]
+    assert program.main([*asked, "--output", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / "evaluation.json").read_text())
+    ours, nearest = (np.array(data["rows"][f"{name}|folded"]["kl"]) for name in ("w4a16-row-gptq", "w4a16-row"))
+    assert measure.interval(ours - nearest)[1] < 0 and data["about"]["calibration_blocks"] == 8
+    assert "128" in data["refused"]["w4a16-gptq|folded"]  # 448 inputs have no groups of 128
+    with pytest.raises(ValueError, match="w4a16-row-gptq is calibrated on blocks of text"):
+        hooks.install(model_of("llama"), schemes.SCHEMES["w4a16-row-gptq"], rotate.Rotation(), torch.zeros(0, 8, dtype=torch.int64))
+
+
+def test_no_memory_for_a_scheme(tmp_path, monkeypatch, capsys):
+    """It is said with what it needs, and the others are measured."""
+    inner = hooks.install
+
+    def install(model, scheme, *others):
+        if scheme.name == "kv4":
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+        return inner(model, scheme, *others)
+
+    monkeypatch.setattr(hooks, "install", install)
+    asked = ["--demo", "--formats", "kv4,kv8", "--rotations", "folded", "--tokens", "1024", "--output", str(tmp_path)]
+    assert program.main(asked) == 0
+    data = json.loads((tmp_path / "evaluation.json").read_text())
+    assert list(data["rows"]) == ["kv8|folded"]
+    assert re.fullmatch(r"no memory: CUDA out of memory; it needs about 0\.0 GB, 0\.0 GB of them for weights \(--batch 8\)", data["refused"]["kv4|folded"])
+    config = transformers.LlamaConfig(
+        hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256
+    )
+    words = program.needed(config, "float16", 8, 2048)
+    assert words == "it needs about 19.1 GB, 16.1 GB of them for weights (--batch 8)"

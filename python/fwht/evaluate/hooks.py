@@ -12,6 +12,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 
 from .. import hadamard_transform, operators
 from ..quantize import layout_of, round_trip
+from .gptq import round_weights
 from .rotate import Rotation, head_length, linears
 from .schemes import Scheme
 
@@ -59,13 +60,16 @@ def check(model: Any, scheme: Scheme) -> None:
             layout_of(encoding, n)
 
 
-def install(model: Any, scheme: Scheme, rotation: Rotation) -> Any:
-    """Quantizes the weights of a model that `rotate_model` has rotated, in place, and hooks what happens online."""
+def install(model: Any, scheme: Scheme, rotation: Rotation, calibration: torch.Tensor | None = None, batch: int = 1) -> Any:
+    """Hooks what happens online into a model that `rotate_model` has rotated, and quantizes its weights, in place.
+
+    calibration: blocks of text, int64 (blocks, length), `batch` at once; a scheme with gptq needs them, ValueError otherwise.
+    """
+    if scheme.gptq and (calibration is None or not len(calibration)):
+        raise ValueError(f"{scheme.name} is calibrated on blocks of text behind those that are measured, and there are none")
     signs = rotation.mlp_signs(model) if "R4" in rotation.names else None
     with torch.no_grad():
         for name, module in linears(model):
-            if scheme.weights:
-                module.weight.copy_(round_trip(module.weight, scheme.weights))
             turns = signs is not None and name.endswith("down_proj")
             if scheme.inputs or turns or rotation.block:
                 module.register_forward_pre_hook(
@@ -73,6 +77,13 @@ def install(model: Any, scheme: Scheme, rotation: Rotation) -> Any:
                 )
     for layer in model.model.layers:
         setattr(layer.self_attn, _STATE, (scheme, rotation))
+    with torch.no_grad():
+        if scheme.gptq:
+            assert calibration is not None
+            round_weights(model, scheme.weights, calibration, batch)
+        elif scheme.weights:
+            for _, module in linears(model):
+                module.weight.copy_(round_trip(module.weight, scheme.weights))
     return model
 
 

@@ -35,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.list:
         for scheme in schemes.SCHEMES.values():
             parts = {name: getattr(scheme, name) for name in ("weights", "inputs", "q", "k", "v") if getattr(scheme, name)}
-            print(f"{scheme.name:18} {', '.join(f'{name} {encoding}' for name, encoding in parts.items())}".rstrip())
+            said = ", ".join(f"{name} {encoding}" for name, encoding in parts.items()) + ", by GPTQ" * scheme.gptq
+            print(f"{scheme.name:18} {said}".rstrip())
         return 0
     if asked.demo == bool(asked.model):
         parser.error("name a folder of a model, or --demo")
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rotations", help="plain, folded, rotated, R1,R2 written as r12, block32 (default: plain,folded,rotated)")
     parser.add_argument("--tokens", type=int, help="of the text (default: 131072; --demo 4096)")
     parser.add_argument("--length", type=int, help="tokens of a block (default: 2048; --demo 512)")
+    parser.add_argument("--calibration", type=int, default=16, help="blocks behind those that are measured, for GPTQ (default: 16)")
     parser.add_argument("--batch", type=int, default=8, help="blocks at once")
     parser.add_argument("--seed", type=int, default=0, help="of the random signs")
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU")
@@ -112,10 +114,17 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         return 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)
+    calibration = None
+    if any(scheme.gptq for scheme in wanted):
+        more = measure.blocks_of(tokenizer, text, length, tokens + asked.calibration * length, config.vocab_size)
+        calibration = more.blocks[tokens // length :]
+    library = build_info()
+    del library["torch"]  # filled in by the first call with a tensor; `torch` below is there from the start
     about = {
         "model": "demo" if asked.demo else str(folder), "family": config.model_type, "blocks": len(blocks.blocks), "length": length,
         "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
-        "fwht": __version__, "library": build_info(), "torch": torch.__version__, "transformers": transformers.__version__,
+        "calibration_blocks": 0 if calibration is None else len(calibration),
+        "fwht": __version__, "library": library, "torch": torch.__version__, "transformers": transformers.__version__,
     }  # fmt: skip
     results = _Results(asked.output / "evaluation.json", about)
     reference = measure.Reference(model, blocks, asked.batch)
@@ -134,11 +143,11 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
             candidate = load()
             hooks.check(candidate, scheme)
             rotate.rotate_model(candidate, rotations[mode])
-            results.put(scheme.name, mode, reference.measure(hooks.install(candidate, scheme, rotations[mode])))
+            results.put(scheme.name, mode, reference.measure(hooks.install(candidate, scheme, rotations[mode], calibration, asked.batch)))
         except (ValueError, NotImplementedError) as error:
             results.refuse(scheme.name, mode, str(error).removeprefix("fwht: "))
         except torch.cuda.OutOfMemoryError as error:
-            results.refuse(scheme.name, mode, f"no memory: {str(error).split('. ')[0]}")
+            results.refuse(scheme.name, mode, f"no memory: {str(error).split('. ')[0]}; {needed(config, dtype, asked.batch, length)}")
         candidate = None
     _progress("")
     if asked.cost:
@@ -148,6 +157,16 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     print(table(results.data, [scheme.name for scheme in wanted], modes))
     print(f"\nall of it: {results.path}")
     return 0
+
+
+def needed(config: Any, dtype: str, batch: int, length: int) -> str:
+    """What a row of the table takes, in words: the weights, the widest activations of a batch, the logits of a slice twice."""
+    with torch.device("meta"):
+        weights = sum(parameter.numel() for parameter in transformers.AutoModelForCausalLM.from_config(config).parameters())
+    item = getattr(torch, dtype).itemsize
+    wide = 2 * batch * length * max(config.intermediate_size, config.hidden_size) * item
+    logits = 2 * min(measure.SLICE, length) * config.vocab_size * 4
+    return f"it needs about {(weights * item + wide + logits) / 1e9:.1f} GB, {weights * item / 1e9:.1f} GB of them for weights (--batch {batch})"
 
 
 class _Results:

@@ -10,7 +10,7 @@ class Scheme:
     """Encodings of weights, inputs of linear layers, queries, keys and values; "" leaves them in 16 bits.
 
     "head" behind the format of q, k and v is one scale for each head of each sequence, the granularity of FlashAttention-3.
-    Weights are rounded to nearest.
+    Weights are rounded to nearest, or with gptq=True on calibration text.
     """
 
     name: str
@@ -19,6 +19,7 @@ class Scheme:
     q: str = ""
     k: str = ""
     v: str = ""
+    gptq: bool = False
 
     @property
     def linear(self) -> bool:
@@ -49,10 +50,13 @@ SCHEMES = {
         Scheme("w8a8-fp8-tensor", weights="e4m3:row", inputs="e4m3:tensor"),
         Scheme("w4a16", weights="int4:128"),
         Scheme("w4a16-row", weights="int4:row"),
+        Scheme("w4a16-gptq", weights="int4:128", gptq=True),
+        Scheme("w4a16-row-gptq", weights="int4:row", gptq=True),
         Scheme("w4a16-mxfp4", weights="mxfp4"),
         Scheme("w4a16-nvfp4", weights="nvfp4"),
         Scheme("w4a8", weights="int4:row", inputs="int8:row"),
         Scheme("w4a4-int4", weights="int4:row", inputs="int4:row"),
+        Scheme("w4a4-int4-gptq", weights="int4:row", inputs="int4:row", gptq=True),
         Scheme("w4a4-int4-128", weights="int4:128", inputs="int4:128"),
         Scheme("w4a4-mxfp4", weights="mxfp4", inputs="mxfp4"),
         Scheme("w4a4-nvfp4", weights="nvfp4", inputs="nvfp4"),
