@@ -158,8 +158,9 @@ def test_a_schema_without_ranges_is_held_to_todays(tmp_path):
     folder = small().write(tmp_path / "run")
     edit_schema(folder, lambda s: declared(s, "results.csv", "time_us").pop("range"))
     load([folder])
-    table = schema.of_folder(folder)["results.csv"]
-    assert next(column for column in table.columns if column.name == "time_us").range == "positive"
+    tables = schema.of_folder(folder)
+    assert tables is not None
+    assert next(column for column in tables["results.csv"].columns if column.name == "time_us").range == "positive"
 
 
 def column_of(name, kind):

@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis.testbed import building, commands
+from analysis.testbed import building, commands, wheel
 from analysis.testbed.__main__ import main
 from analysis.testbed.machine import ROOT, has_gpu, say_origin
 
@@ -78,7 +79,7 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
     [
         ("bogus", "unknown command 'bogus'; ./testbed help lists the commands."),
         *((f"{command} --bogus", f"unknown argument '--bogus'; see ./testbed {command} --help.")
-          for command in ("run", "test", "accuracy", "tune", "profile", "check", "sanitize")),
+          for command in ("run", "test", "accuracy", "tune", "profile", "check", "sanitize", "wheel")),
         ("sweep --bogus=1", "unknown argument '--bogus'; see ./testbed sweep --help."),
         ("check nope", "unknown argument 'nope'; see ./testbed check --help."),
         ("test -R", "-R needs a value; see ./testbed test --help."),
@@ -212,3 +213,42 @@ def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[st
     ]:
         assert building.run_cases(tmp_path, tests, regex) == code
         assert capfd.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "why"),
+    [
+        ("cpu", {"fwht/libfwht.so": 10}, ""),
+        ("cpu", {"fwht/libfwht.so": 5_000_000}, r"fwht\.whl has 5\.0 MB; 4 MB are the limit for cpu\."),
+        ("cuda", {"fwht/libfwht.so": 5_000_000}, ""),
+        ("cuda", {"fwht/__init__.py": 10}, r"fwht\.whl has no fwht/libfwht\.so\."),
+        ("cpu", {"fwht/libfwht.so": 10, "fwht.libs/libgomp-1.so.1": 1}, r"fwht\.whl brings libraries of this machine: fwht\.libs/libgomp-1\.so\.1\."),
+    ],
+)
+def test_what_a_wheel_may_hold(tmp_path, capsys, kind, content, why):
+    with zipfile.ZipFile(tmp_path / "fwht.whl", "w") as file:
+        for name, size in content.items():
+            file.writestr(name, bytes(size))
+    if not why:
+        wheel.check(tmp_path / "fwht.whl", kind)
+        return
+    with pytest.raises(SystemExit):
+        wheel.check(tmp_path / "fwht.whl", kind)
+    assert re.search(why, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("built_by", "backends"), [("13.0", ["cu130"]), ("12.8", ["cu126", "cu130"]), ("none: nvcc was not found", ["cpu"])]
+)
+def test_the_folders_of_kernels(tmp_path, built_by, backends):
+    package = tmp_path / "fwht"
+    (package / "__pycache__").mkdir(parents=True)
+    for name in ("__init__.py", "libfwht.so", "__pycache__/x.pyc"):
+        (package / name).touch()
+    folders = wheel.kernels_folder(package, tmp_path / "kernels", built_by, "2.1.0")
+    assert [folder.name.split("-")[3] for folder in folders] == backends
+    for folder in folders:
+        about = json.loads((folder / "metadata.json").read_text())
+        kind = "cpu" if backends == ["cpu"] else "cuda"
+        assert (about["id"], about["version"], about["backend"]["type"]) == (f"fwht_{kind}_2", 2, kind)
+        assert folder.parent.name == "build" and {path.name for path in folder.iterdir()} == {"__init__.py", "libfwht.so", "metadata.json"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from . import check as checks
+from . import wheel
 from .building import build, configure, list_tests, run_cases, run_ctest
 from .machine import (
     BUILD,
@@ -418,6 +419,25 @@ def command_sanitize(arguments: list[str]) -> int:
     return 0
 
 
+def command_wheel(arguments: list[str]) -> int:
+    """Usage: ./testbed wheel [--host] [--platform TAG]
+
+    Builds the wheel of fwht (with CUDA where nvcc is) and that of the stand-in for fast_hadamard_transform, repairs the first
+    with auditwheel, checks its platform, its size and what it brings, installs both into an empty environment and runs a smoke
+    test there. The folder dist/ has the wheels, and in dist/kernels what kernels.get_local_kernel("dist/kernels") loads. The last
+    line is the path of the wheel.
+
+      --host          without CUDA, even where nvcc is
+      --platform TAG  the oldest systems that it is for (default manylinux_2_34_<machine>); a library that asks for newer ones fails
+    """
+    asked = parse("wheel", arguments, one=("--platform",), flags=("--host",))
+    check_room(1500)
+    environment("tools")
+    made = wheel.make(asked.platform or f"manylinux_2_34_{os.uname().machine}", have("nvcc") and not asked.host)
+    print(made)
+    return 0
+
+
 def command_check(arguments: list[str]) -> int:
     """Usage: ./testbed check [--all] [--install] [TOOL]...
 
@@ -458,6 +478,7 @@ def help_text() -> str:
       which      which variant for one problem
       profile    run Nsight Compute over the variants
       sanitize   run compute-sanitizer over the kernels
+      wheel      build, check and try wheels for other machines
       check      formatters and linters over what changed, before a commit
       help       this text
 

@@ -238,14 +238,14 @@ SignMatrix turyn_matrix(int order) {
 // ------------------------------------------------------------------------------------------- the table
 
 /// Symmetric wherever one is known here, single constructions before products.
-struct Recipe {
+struct Construction {
   NamedHadamard named;
   SignMatrix (*build)(int order);
   int base;  ///< what `build` makes; the rest of the order is a Sylvester factor behind it
 };
 
 // clang-format off
-constexpr Recipe kRecipes[] = {
+constexpr Construction kRecipes[] = {
     {{1, "sylvester_1", true}, sylvester_matrix, 1},
     {{2, "sylvester_2", true}, sylvester_matrix, 2},
     {{4, "sylvester_4", true}, sylvester_matrix, 4},
@@ -320,15 +320,15 @@ constexpr std::size_t kCount = std::size(kRecipes);
 
 /// Position in the table; kCount where the order is not in it.
 std::size_t position_of(std::int64_t order) {
-  const auto* found =
-      std::lower_bound(std::begin(kRecipes), std::end(kRecipes), order,
-                       [](const Recipe& recipe, std::int64_t wanted) { return recipe.named.order < wanted; });
+  const auto* found = std::lower_bound(
+      std::begin(kRecipes), std::end(kRecipes), order,
+      [](const Construction& recipe, std::int64_t wanted) { return recipe.named.order < wanted; });
   return found == std::end(kRecipes) || found->named.order != order
              ? kCount
              : static_cast<std::size_t>(found - std::begin(kRecipes));
 }
 
-SignMatrix build(const Recipe& recipe) {
+SignMatrix build(const Construction& recipe) {
   SignMatrix base = recipe.build(recipe.base);
   if (recipe.base == recipe.named.order) return base;
   return kronecker_product(base, sylvester_matrix(recipe.named.order / recipe.base));

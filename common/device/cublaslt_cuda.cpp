@@ -1,6 +1,10 @@
 #include <dlfcn.h>
 
+#include <map>
+#include <mutex>
+
 #include "common/device/cublaslt.hpp"
+#include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
@@ -14,7 +18,6 @@ namespace {
 // The functions that are used, by the names that the header gives their types.
 #define FWHT_FUNCTIONS                                \
   FWHT_FUNCTION(cublasLtCreate)                       \
-  FWHT_FUNCTION(cublasLtDestroy)                      \
   FWHT_FUNCTION(cublasLtGetVersion)                   \
   FWHT_FUNCTION(cublasLtMatmul)                       \
   FWHT_FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
@@ -27,13 +30,13 @@ namespace {
   FWHT_FUNCTION(cublasLtMatrixLayoutCreate)           \
   FWHT_FUNCTION(cublasLtMatrixLayoutDestroy)
 
-struct Library {
+struct CublasLtFunctions {
   std::string why_not;
 #define FWHT_FUNCTION(name) decltype(&::name) name = nullptr;
   FWHT_FUNCTIONS
 #undef FWHT_FUNCTION
 
-  Library() {
+  CublasLtFunctions() {
     constexpr int kMajor = CUBLAS_VER_MAJOR;
     const std::string name = concat("libcublasLt.so.", kMajor);
     void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -52,8 +55,8 @@ struct Library {
   }
 };
 
-const Library& library() {
-  static const Library loaded;
+const CublasLtFunctions& library() {
+  static const CublasLtFunctions loaded;
   return loaded;
 }
 
@@ -80,6 +83,20 @@ cudaDataType_t type_of(Dtype dtype) {
   throw BadRequest(concat("no dense product in ", name_of(dtype), " is offered"));
 }
 
+/// One for all plans of a device, as handles allocate memory there; it lives as long as the process.
+cublasLtHandle_t handle_of_current_device() {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  const int device = current_device();
+  const std::scoped_lock lock(mutex);
+  cublasLtHandle_t& handle = handles[device];
+  if (handle == nullptr) {
+    const CaptureAllowed allowed;
+    check(library().cublasLtCreate(&handle), "cublasLtCreate");
+  }
+  return handle;
+}
+
 }  // namespace
 
 const std::string& why_not() {
@@ -88,7 +105,7 @@ const std::string& why_not() {
 
 // The library counts columns first: d^T = b^T a^T, where b^T is its left operand.
 struct Matmul::State {
-  cublasLtHandle_t handle = nullptr;
+  cublasLtHandle_t handle = nullptr;  // of handle_of_current_device
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
@@ -96,26 +113,25 @@ struct Matmul::State {
   float alpha = 1.0F;
 
   ~State() {
-    const Library& lib = library();
+    const CublasLtFunctions& lib = library();
     if (d != nullptr) lib.cublasLtMatrixLayoutDestroy(d);
     if (b != nullptr) lib.cublasLtMatrixLayoutDestroy(b);
     if (a != nullptr) lib.cublasLtMatrixLayoutDestroy(a);
     if (product != nullptr) lib.cublasLtMatmulDescDestroy(product);
-    if (handle != nullptr) lib.cublasLtDestroy(handle);
   }
 };
 
 Matmul::Matmul(Dtype dtype, std::int64_t m, std::int64_t n, std::int64_t k, Right right, float alpha,
                RowStrides strides) {
   if (!why_not().empty()) throw BadRequest(why_not());
-  const Library& lib = library();
+  const CublasLtFunctions& lib = library();
   state_ = std::make_unique<State>();
   State& s = *state_;
   s.alpha = alpha;
   const cudaDataType_t type = type_of(dtype);
   const auto rows = static_cast<std::uint64_t>(m), columns = static_cast<std::uint64_t>(n),
              depth = static_cast<std::uint64_t>(k);
-  check(lib.cublasLtCreate(&s.handle), "cublasLtCreate");
+  s.handle = handle_of_current_device();
   check(lib.cublasLtMatmulDescCreate(&s.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   const cublasOperation_t transpose = right == Right::rows_of_n ? CUBLAS_OP_T : CUBLAS_OP_N;
   check(lib.cublasLtMatmulDescSetAttribute(s.product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose,
@@ -161,6 +177,7 @@ std::int64_t Matmul::workspace_bytes() const {
 void Matmul::enqueue(const void* a, const void* b, void* d, void* workspace, Stream stream) const {
   const State& s = *state_;
   const float beta = 0.0F;
+  const CaptureAllowed allowed;  // the library loads a kernel when it is first launched
   check(library().cublasLtMatmul(s.handle, s.product, &s.alpha, b, s.b, a, s.a, &beta, d, s.d, d, s.d,
                                  &s.algorithm, workspace, s.workspace_bytes, stream),
         "cublasLtMatmul");

@@ -13,7 +13,7 @@
 
 namespace fwht {
 
-struct Grid {
+struct LaunchGrid {
   std::int64_t blocks = 1;
   int threads = 0;            // of a block
   int shared = 0;             // dynamic shared memory of a block in bytes
@@ -25,7 +25,7 @@ struct Grid {
 };
 
 /// `arguments`: the address of each.
-inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream, void** arguments) {
+inline void launch_at(const void* kernel, const LaunchGrid& grid, cudaStream_t stream, void** arguments) {
   cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   if (grid.programmatic) {
@@ -52,7 +52,7 @@ inline void launch_at(const void* kernel, const Grid& grid, cudaStream_t stream,
 }
 
 template <class... Parameters>
-void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+void launch(void (*kernel)(Parameters...), const LaunchGrid& grid, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
   void* addresses[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   launch_at(reinterpret_cast<const void*>(kernel), grid, stream, addresses);

@@ -30,7 +30,7 @@ struct Id {
   char internal[128];
 };
 
-struct Library {
+struct NcclFunctions {
   std::string why_not;
   int version = 0;
 
@@ -68,8 +68,8 @@ void* open_library(std::string& tried) {
   return nullptr;
 }
 
-Library load() {
-  Library library;
+NcclFunctions load() {
+  NcclFunctions library;
   if (constexpr std::string_view why = FWHT_WHY_NO_NCCL; !why.empty()) {
     library.why_not = concat("built without NCCL (", why, ")");
     return library;
@@ -109,12 +109,12 @@ Library load() {
   return library;
 }
 
-const Library& loaded() {
-  static const Library library = load();
+const NcclFunctions& loaded() {
+  static const NcclFunctions library = load();
   return library;
 }
 
-const Library& library() {
+const NcclFunctions& library() {
   if (!loaded().why_not.empty()) throw BadRequest(loaded().why_not);
   return loaded();
 }

@@ -9,7 +9,7 @@
 
 namespace fwht {
 
-void Meeting::arrive(TimeLimit limit) {
+void RankMeeting::arrive(TimeLimit limit) {
   std::unique_lock lock(mutex_);
   if (reason_.empty() && ++arrived_ == size_) {
     arrived_ = 0;
@@ -26,23 +26,23 @@ void Meeting::arrive(TimeLimit limit) {
   if (round_ == mine) throw std::runtime_error(reason_);
 }
 
-void Meeting::fail(const std::string& reason) {
+void RankMeeting::fail(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (reason_.empty()) reason_ = reason;
   changed_.notify_all();
 }
 
-bool Meeting::failed() const {
+bool RankMeeting::failed() const {
   const std::lock_guard lock(mutex_);
   return !reason_.empty();
 }
 
-std::string Meeting::reason() const {
+std::string RankMeeting::reason() const {
   const std::lock_guard lock(mutex_);
   return reason_;
 }
 
-void run_ranks(int size, Meeting& meeting, const std::function<void(int)>& body) {
+void run_ranks(int size, RankMeeting& meeting, const std::function<void(int)>& body) {
   std::mutex mutex;
   std::string first;
   bool any = false, bad_request = false;
@@ -77,7 +77,7 @@ void run_ranks(int size, Meeting& meeting, const std::function<void(int)>& body)
 struct HostRanks::Exchange {
   Exchange(int size, TimeLimit time_limit)
       : meeting(size), limit(time_limit), sent(static_cast<std::size_t>(size)) {}
-  Meeting meeting;
+  RankMeeting meeting;
   TimeLimit limit;
   std::vector<const std::byte*> sent;  // of each rank, between two meetings
 };
@@ -183,7 +183,7 @@ Communicator& HostRanks::communicator(int rank) {
   return *communicators_.at(static_cast<std::size_t>(rank));
 }
 
-Meeting& HostRanks::meeting() {
+RankMeeting& HostRanks::meeting() {
   return exchange_->meeting;
 }
 

@@ -13,9 +13,9 @@
 namespace fwht {
 
 /// A meeting point of `size` threads that nobody waits at for ever.
-class Meeting {
+class RankMeeting {
  public:
-  explicit Meeting(int size) : size_(size) {}
+  explicit RankMeeting(int size) : size_(size) {}
 
   /// Returns when all have arrived. Throws std::runtime_error when somebody failed, or when not all have
   /// arrived within `limit`; then everybody who waits or arrives later throws as well.
@@ -37,7 +37,7 @@ class Meeting {
 /// Runs body(rank) for every rank, each in a thread of its own, and waits for all. When one throws, `meeting`
 /// fails with "rank r: <what>", so that the others end; that first error is thrown here, a BadRequest as
 /// BadRequest.
-void run_ranks(int size, Meeting& meeting, const std::function<void(int rank)>& body);
+void run_ranks(int size, RankMeeting& meeting, const std::function<void(int rank)>& body);
 
 /// A group of `size` communicators over host memory.
 class HostRanks {
@@ -46,7 +46,7 @@ class HostRanks {
   ~HostRanks();
 
   Communicator& communicator(int rank);
-  Meeting& meeting();
+  RankMeeting& meeting();
 
  private:
   struct Exchange;

@@ -12,27 +12,27 @@ namespace fwht {
 
 template <class Enum, std::size_t count>
 struct Names {
-  struct Entry {
+  struct NamedValue {
     Enum value;
     std::string_view name;
   };
   std::string_view what;  ///< "mode", for messages
-  Entry entries[count];
+  NamedValue entries[count];
 
-  constexpr const Entry* begin() const { return entries; }
-  constexpr const Entry* end() const { return entries + count; }
+  constexpr const NamedValue* begin() const { return entries; }
+  constexpr const NamedValue* end() const { return entries + count; }
 
   /// Empty for what has no name.
   constexpr std::string_view of(Enum value) const {
-    for (const Entry& entry : entries) {
+    for (const NamedValue& entry : entries) {
       if (entry.value == value) return entry.name;
     }
     return "";
   }
 
   /// The entry of that name, or end().
-  constexpr const Entry* find(std::string_view name) const {
-    const Entry* entry = begin();
+  constexpr const NamedValue* find(std::string_view name) const {
+    const NamedValue* entry = begin();
     while (entry != end() && entry->name != name)
       ++entry;
     return entry;
@@ -40,9 +40,9 @@ struct Names {
 
   /// Throws BadRequest that lists the known names.
   Enum parse(std::string_view name) const {
-    if (const Entry* entry = find(name); entry != end()) return entry->value;
+    if (const NamedValue* entry = find(name); entry != end()) return entry->value;
     std::string known;
-    for (const Entry& entry : entries)
+    for (const NamedValue& entry : entries)
       known += concat(known.empty() ? "" : ", ", entry.name);
     throw BadRequest(concat("unknown ", what, " '", name, "'; known: ", known));
   }

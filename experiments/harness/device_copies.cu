@@ -324,14 +324,15 @@ void request(const void* in, void* out, Traffic traffic, std::uint32_t mask, Fol
 
 constexpr std::uint64_t kNoFold = std::uint64_t{1} << 32;  // a fold has 32 bits
 
-void start(void (*kernel)(Copy), const Grid& grid, Stream stream, const Copy& copy, unsigned) {
+void start(void (*kernel)(Copy), const LaunchGrid& grid, Stream stream, const Copy& copy, unsigned) {
   launch(kernel, grid, stream, copy);
 }
-void start(void (*kernel)(Copy, unsigned), const Grid& grid, Stream stream, const Copy& copy, unsigned turn) {
+void start(void (*kernel)(Copy, unsigned), const LaunchGrid& grid, Stream stream, const Copy& copy,
+           unsigned turn) {
   launch(kernel, grid, stream, copy, turn);
 }
-void start(void (*kernel)(Fold, unsigned, std::uint64_t), const Grid& grid, Stream stream, const Fold& fold,
-           unsigned turn) {
+void start(void (*kernel)(Fold, unsigned, std::uint64_t), const LaunchGrid& grid, Stream stream,
+           const Fold& fold, unsigned turn) {
   launch(kernel, grid, stream, fold, turn, kNoFold);
 }
 
@@ -373,9 +374,9 @@ CopyKernel grid_copy(const std::string& family, void (*kernel)(Work, Rest...), c
   const auto enqueue = [=](const void* in, void* out, Traffic traffic, std::uint32_t mask, Stream stream) {
     Work work{};
     request(in, out, traffic, mask, work);
-    const Grid grid{.blocks = ctas_of(std::min(most_ctas, ceil_div(work.vectors, V * T))),
-                    .threads = T,
-                    .programmatic = programmatic};
+    const LaunchGrid grid{.blocks = ctas_of(std::min(most_ctas, ceil_div(work.vectors, V * T))),
+                          .threads = T,
+                          .programmatic = programmatic};
     const std::uint64_t turn = rotated ? launches->fetch_add(1) * 2654435769U : 0U;
     start(kernel, grid, stream, work,
           static_cast<unsigned>((turn * static_cast<std::uint64_t>(grid.blocks)) >> 32));

@@ -73,7 +73,7 @@ std::vector<Performer> performers(const std::vector<const Variant*>& variants, c
                                   PerformerChoice choice = {});
 
 /// What the experiments of fwht_studies are given.
-struct Setup {
+struct StudySetup {
   const DeviceInfo& device;
   const std::vector<Performer>& performers;
   Workspace& workspace;

@@ -17,7 +17,7 @@
 namespace fwht::linear_layers {
 namespace {
 
-struct Options : harness::FolderOptions {
+struct LinearOptions : harness::FolderOptions {
   std::vector<std::string> variants, problems, modes;
   std::string list = "smoke";
   Others others;
@@ -25,7 +25,7 @@ struct Options : harness::FolderOptions {
 };
 
 /// Those that are named, else all in device memory, or in host memory where there is no device.
-std::vector<const LinearVariant*> chosen_of(const Options& options, const DeviceInfo& device) {
+std::vector<const LinearVariant*> chosen_of(const LinearOptions& options, const DeviceInfo& device) {
   auto chosen = harness::parse_items(options.variants,
                                      [](const std::string& name) { return &find_linear_variant(name); });
   if (!chosen.empty()) return chosen;
@@ -35,13 +35,13 @@ std::vector<const LinearVariant*> chosen_of(const Options& options, const Device
   return chosen;
 }
 
-std::vector<const LinearVariant*> variants_of(const Options& options, const DeviceInfo& device) {
+std::vector<const LinearVariant*> variants_of(const LinearOptions& options, const DeviceInfo& device) {
   std::vector<const LinearVariant*> all = chosen_of(options, device);
   all.insert(all.end(), options.others.begin(), options.others.end());
   return all;
 }
 
-std::vector<LinearProblem> problems_of(const Options& options) {
+std::vector<LinearProblem> problems_of(const LinearOptions& options) {
   std::vector<LinearProblem> problems = harness::parse_items(options.problems, parse_linear_problem);
   if (problems.empty()) problems = problem_list(options.list);
   if (options.with_programmatic) {
@@ -57,7 +57,7 @@ std::vector<LinearProblem> problems_of(const Options& options) {
 }
 
 /// Problems outside, so that weights and truths serve every variant.
-std::vector<LinearCase> cases_of(const Options& options, const DeviceInfo& device,
+std::vector<LinearCase> cases_of(const LinearOptions& options, const DeviceInfo& device,
                                  std::vector<std::string>& refused) {
   const auto modes = harness::parse_items(
       options.modes, [](const std::string& name) { return harness::kModes.parse(name); });
@@ -99,7 +99,7 @@ std::string summary(const std::vector<harness::CsvRow>& rows) {
 }  // namespace
 
 int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
-  Options options;
+  LinearOptions options;
   options.modes = {"cold"};
   options.others = others;
   CLI::App app{
@@ -110,7 +110,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
   harness::add_folder_options(app, options);
   app.add_option("--variant", options.variants,
                  "of the second ladder (default: those in device memory; without a device the host's)");
-  app.add_option("--list", options.list, "smoke, paper, headline, rotated, shapes");
+  app.add_option("--list", options.list, "smoke, paper, headline, rotated, shapes, prefill");
   app.add_option("--problem", options.problems, "single ones: f16/m16/n8192/k8192/w4g128");
   app.add_option("--mode", options.modes, "cold, replay ... (default: cold; host variants: host)");
   app.add_flag("--programmatic", options.with_programmatic,

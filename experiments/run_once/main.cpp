@@ -18,7 +18,7 @@
 namespace fwht {
 namespace {
 
-struct Options {
+struct CallOptions {
   std::string variant, problem, input = "normal";
   std::uint64_t seed = 1;
   int repeat = 1;
@@ -26,7 +26,7 @@ struct Options {
   bool check = false;
 };
 
-bool parse(Options& options, int argc, const char* const* argv) {
+bool parse(CallOptions& options, int argc, const char* const* argv) {
   CLI::App app{"Makes one plan and executes it: what profilers and debuggers are pointed at.",
                "fwht_run_once"};
   app.add_option("--variant", options.variant, "name of the variant")->required();
@@ -51,7 +51,7 @@ void print_plan(const Plan& plan, const Numerics& numerics) {
 }
 
 int run(int argc, const char* const* argv) {
-  Options options;
+  CallOptions options;
   if (!parse(options, argc, argv)) return 0;
   if (options.repeat < 1) throw BadRequest(fmt::format("--repeat={} must be at least 1", options.repeat));
   const Variant& variant = find_variant(options.variant);

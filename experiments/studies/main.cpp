@@ -26,7 +26,7 @@ using harness::Task;
 
 struct Study {
   const char* name;
-  std::vector<Task> (*tasks)(const harness::Setup&);
+  std::vector<Task> (*tasks)(const harness::StudySetup&);
   std::string table() const { return std::string(name) + ".csv"; }
 };
 constexpr Study kExperiments[] = {{"probes", probes::tasks},
@@ -63,7 +63,7 @@ int run(int argc, const char* const* argv) {
   const DeviceInfo device = harness::open_device(options.device);
   const auto performers = harness::performers(variants, device, {options.emulate, options.a100});
   harness::Workspace workspace;
-  const harness::Setup setup{device, performers, workspace};
+  const harness::StudySetup setup{device, performers, workspace};
   if (options.dry_run) {
     for (const Study& experiment : experiments) {
       for (const Task& task : experiment.tasks(setup))

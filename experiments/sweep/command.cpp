@@ -30,7 +30,7 @@ using harness::CsvRow;
 using harness::Mode;
 using harness::ResultsFolder;
 
-struct Options {
+struct SweepOptions {
   harness::GridOptions what;
   harness::FolderOptions folder;
   BenchmarkOptions benchmark;
@@ -58,7 +58,7 @@ void print_names(const CLI::App& app) {
     std::cout << "placement " << name << '\n';
 }
 
-bool parse(Options& options, const std::string& program, int argc, const char* const* argv) {
+bool parse(SweepOptions& options, const std::string& program, int argc, const char* const* argv) {
   CLI::App app{"Checks and times variants of the fast Walsh-Hadamard transform over a grid of problems.",
                program};
   harness::add_grid_options(app, options.what);
@@ -84,7 +84,7 @@ bool parse(Options& options, const std::string& program, int argc, const char* c
   return true;
 }
 
-Filters filters_of(const Options& options) {
+Filters filters_of(const SweepOptions& options) {
   Filters filters;
   filters.n = harness::parse_all_counts(options.what.n, "--n");
   filters.rows = harness::parse_all_counts(options.rows, "--rows");
@@ -97,7 +97,7 @@ Filters filters_of(const Options& options) {
   return filters;
 }
 
-harness::Grid grid_of(const Options& options) {
+harness::Grid grid_of(const SweepOptions& options) {
   harness::Grid grid = options.what.load();
   const Filters filters = filters_of(options);
   std::erase_if(grid.cases, [&](const Case& c) { return !filters.keep(c); });
@@ -121,7 +121,7 @@ harness::Grid grid_of(const Options& options) {
 void print_dry_run(const JobList& list) {
   for (const Job& job : list.jobs)
     std::cout << job.name() << '\n';
-  for (const Unsupported& entry : list.unsupported) {
+  for (const UnsupportedJob& entry : list.unsupported) {
     std::cout << "unsupported: " << entry.what.name << ": " << entry.reason << '\n';
   }
 }
@@ -132,7 +132,7 @@ void write_unsupported(ResultsFolder& folder, const JobList& list) {
   for (const CsvRow& row : folder.rows("unsupported.csv"))
     there.insert(unsupported_key(row));
   harness::CsvWriter& table = folder.table("unsupported.csv");
-  for (const Unsupported& entry : list.unsupported) {
+  for (const UnsupportedJob& entry : list.unsupported) {
     if (const CsvRow row = describe(entry); there.insert(unsupported_key(row)).second) table.append(row);
   }
 }
@@ -201,7 +201,7 @@ void require_jobs(const JobList& list, const std::string& filter) {
   if (!filter.empty()) throw BadRequest(fmt::format("no name matches --benchmark_filter={}", filter));
   if (list.unsupported.empty())
     throw BadRequest("no variant that was asked for runs in a mode that was asked for");
-  const Unsupported& first = list.unsupported.front();
+  const UnsupportedJob& first = list.unsupported.front();
   throw BadRequest(fmt::format("nothing that was asked for can be run here; {}: {}{}", first.what.name,
                                first.reason,
                                list.unsupported.size() == 1 ? "" : "; --dry-run lists the other reasons"));
@@ -220,7 +220,7 @@ int conclude(const ResultsFolder& folder, bool all_run, bool benchmark_reports) 
 }  // namespace
 
 int run(const std::string& program, int argc, const char* const* argv, const Others& others) {
-  Options options;
+  SweepOptions options;
   if (!parse(options, program, argc, argv)) return 0;
   if (options.list_grids) {
     for (const harness::BuiltInGrid& grid : harness::built_in_grids())

@@ -145,7 +145,7 @@ JobList make_jobs(const std::vector<Contestant>& contestants, const std::vector<
         const Job job = make_job(contestant, *c, truths);
         if (const Support support = contestant.supports(c->problem); support) {
           if (listed.insert(job.name()).second) list.jobs.push_back(job);
-        } else if (const Unsupported entry{job.what, support.why_not};
+        } else if (const UnsupportedJob entry{job.what, support.why_not};
                    listed.insert(unsupported_key(describe(entry))).second) {
           list.unsupported.push_back(entry);
         }
@@ -178,7 +178,7 @@ CsvRow describe(const Job& job) {
   return row;
 }
 
-CsvRow describe(const Unsupported& unsupported) {
+CsvRow describe(const UnsupportedJob& unsupported) {
   CsvRow row = harness::part_of(unsupported.what.columns, "unsupported.csv");
   row["reason"] = unsupported.reason;
   return row;

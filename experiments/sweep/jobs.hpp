@@ -46,14 +46,14 @@ struct Job {
   std::string name() const;
 };
 
-struct Unsupported {
+struct UnsupportedJob {
   harness::Description what;
   std::string reason;
 };
 
 struct JobList {
   std::vector<Job> jobs;
-  std::vector<Unsupported> unsupported;  ///< one per variant and problem, whatever the modes
+  std::vector<UnsupportedJob> unsupported;  ///< one per variant and problem, whatever the modes
 };
 
 /// Every contestant with the cases of its memory, what is not supported apart. In an order that makes FP64
@@ -71,7 +71,7 @@ void filter_by_name(std::vector<Job>& jobs, const std::string& filter);
 
 /// What the tables say about a job or an unsupported problem before anything is measured.
 harness::CsvRow describe(const Job& job);
-harness::CsvRow describe(const Unsupported& unsupported);
+harness::CsvRow describe(const UnsupportedJob& unsupported);
 
 /// Identity of a row of results.csv; the same for a job and for the row that it became.
 std::string result_key(const harness::CsvRow& row);

@@ -40,8 +40,11 @@ Outcome Session::run(const Job& job) {
   } catch (const harness::DiskFull&) {  // of the limits' table: no fault of the variant
     throw;
   } catch (const harness::OutOfMemory& error) {
-    return {
-        Outcome::Status::unsupported, describe(Unsupported{job.what, error.what()}), {}, 0.0, error.what()};
+    return {Outcome::Status::unsupported,
+            describe(UnsupportedJob{job.what, error.what()}),
+            {},
+            0.0,
+            error.what()};
   } catch (const std::exception& error) {
     checked_name_.clear();
     probe_device(error.what());

@@ -39,7 +39,7 @@ constexpr int kMostRanks = 256;
 /// What serves both projections where no variant is named.
 constexpr const char* kDefaultProduct = "w4a16_pipelined";
 
-struct Options : harness::FolderOptions {
+struct TensorParallelOptions : harness::FolderOptions {
   std::vector<std::string> shapes = {"llama-70b", "granite-20b"};
   std::vector<std::int64_t> tokens = {1, 2, 4, 8, 16};
   std::vector<int> ranks;
@@ -50,7 +50,7 @@ struct Options : harness::FolderOptions {
   bool host = false, check_only = false, model_only = false;
 };
 
-bool parse(Options& options, int argc, const char* const* argv) {
+bool parse(TensorParallelOptions& options, int argc, const char* const* argv) {
   CLI::App app{"Times the MLP of a transformer, spread over several GPUs, by every algorithm.",
                "fwht_tensor_parallel"};
   app.add_option("--shape", options.shapes, "llama-70b, granite-20b, k1xn1xn2; each with -gated or without")
@@ -76,7 +76,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   return harness::parse_command_line(app, argc, argv);
 }
 
-StudyOptions study_of(const Options& options) {
+StudyOptions study_of(const TensorParallelOptions& options) {
   StudyOptions study;
   for (const std::string& shape : options.shapes)
     study.shapes.push_back(parse_shape(shape));
@@ -236,8 +236,8 @@ harness::RunInfo run_info(const StudyOptions& study, bool host) {
 }
 
 /// Host ranks or GPUs of this process, a thread each.
-bool run_threads(const StudyOptions& study, const Options& options, int ranks, WeightsCache& cache,
-                 Reporter& report) {
+bool run_threads(const StudyOptions& study, const TensorParallelOptions& options, int ranks,
+                 WeightsCache& cache, Reporter& report) {
   bool all_right = true;
   std::mutex mutex;
   const auto body = [&](Communicator& communicator, const DeviceInfo& device) {
@@ -261,7 +261,7 @@ bool run_threads(const StudyOptions& study, const Options& options, int ranks, W
     return all_right;
   }
   const nccl::UniqueId id = nccl::make_unique_id();
-  Meeting meeting(ranks);
+  RankMeeting meeting(ranks);
   run_ranks(ranks, meeting, [&](int rank) {
     const DeviceScope scope(rank);
     const auto communicator =
@@ -291,7 +291,7 @@ int device_count() {
 int run(int argc, const char* const* argv) {
   // Loading a kernel for the first time waits for the device, and so for a collective that waits for others.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  Options options;
+  TensorParallelOptions options;
   if (!parse(options, argc, argv)) return 0;
   const StudyOptions study = study_of(options);
   if (options.model_only) {

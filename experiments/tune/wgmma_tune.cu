@@ -199,10 +199,10 @@ void add_candidate(std::vector<LaunchCandidate>& all) {
                    const RowBatch batch = batch_of(in, out, rows, launch.log_n);
                    const std::int64_t groups =
                        launch.form == Form::one_shot ? rows : std::min(rows, resident);
-                   const Grid grid{.blocks = groups * launch.cluster(),
-                                   .threads = launch.threads(),
-                                   .shared = shared,
-                                   .cluster = launch.cluster()};
+                   const LaunchGrid grid{.blocks = groups * launch.cluster(),
+                                         .threads = launch.threads(),
+                                         .shared = shared,
+                                         .cluster = launch.cluster()};
                    if constexpr (launch.form == Form::one_shot || launch.form == Form::pair) {
                      fwht::launch(kernel, grid, stream, batch);
                    } else {

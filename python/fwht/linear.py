@@ -13,7 +13,6 @@ its own, into which `pack` brings them; what they are packed for (`Packed.varian
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import sys
 import threading
@@ -29,7 +28,6 @@ WHOLE = -1  # as group: all rows
 # The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.
 _ON_DEVICE = ("rotated_w4a16", "w4a16_pipelined", "w4a16_splitk_f32", "dequantize_then_dense")
 _ON_HOST = ("cpu",)
-_MOST_TOKENS = 1 << 16
 _ACT_ORDER = 4
 
 
@@ -290,12 +288,11 @@ def _plan_for(asked: tuple, variant: str, device: int) -> _Plan:
     return plan
 
 
-@functools.lru_cache(1024)
 def _most_tokens(asked: tuple, variant: str, device: int) -> int:
-    """The largest power of two that the variant does in one launch."""
-    m = _MOST_TOKENS
+    """All m tokens where the variant does them in one launch, else the largest power of two that it does."""
+    m = asked[0]
     while m > 1 and _c.library.fwht_linear_supports(_problem(m, *asked[1:]), variant.encode(), device):
-        m //= 2
+        m = 1 << (m - 1).bit_length() - 1  # the power of two below
     return m
 
 
@@ -306,8 +303,8 @@ class _Call:
 
     def __init__(self, m: int, asked: tuple, variant: str, device: int):
         k, n = asked[:2]
-        most = _most_tokens((min(m, 1), *asked), variant, device)
-        plans = [(first, _plan_for((min(most, m - first), *asked), variant, device)) for first in range(0, m, most)]
+        most = _most_tokens((m, *asked), variant, device)
+        plans = [(first, _plan_for((min(most, m - first), *asked), variant, device)) for first in range(0, m, max(most, 1))]
         self.slices = [(2 * first * k, 2 * first * n, plan.handle, plan) for first, plan in plans]
         self.workspace_bytes = max((plan.info["workspace_bytes"] for _, plan in plans), default=0)
         self.packed_bytes = plans[0][1].info["packed_bytes"] if plans else None

@@ -255,10 +255,11 @@ def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, varian
 
 
 def _by_elements(layout: Layout, encoding: str, n: int) -> str:
-    """The encoding of rows of n elements, said of rows of one: its tokens are named."""
+    """The encoding of rows of n elements, said of rows of one: its tokens are named. H_1 rounds nothing, so that results in fp32
+    are x itself."""
+    head, slash, intermediate = encoding.removesuffix("/f32").partition("/")
     if layout.token != n:
-        return encoding
-    head, slash, intermediate = encoding.partition("/")
+        return head + slash + intermediate
     return f"{head}{',' if ':' in head else ':'}t{n}{slash}{intermediate}"
 
 

@@ -85,8 +85,8 @@ Object& Object::add_raw(std::string_view key, std::string_view json) {
 
 std::string settings_json(const Settings& settings) {
   Object object;
-  for (const auto& [name, value] : settings)
-    std::visit([&](const auto& v) { object.add(name, v); }, value);
+  for (const auto& setting : settings)
+    std::visit([&](const auto& value) { object.add(setting.first, value); }, setting.second);
   return object.text();
 }
 

@@ -171,6 +171,7 @@ void destroy(Handle* plan) {
     const std::unique_ptr<Handle> owned(plan);
     if (owned == nullptr || owned->place.device < 0) return;
     const DeviceScope scope(owned->place.device);
+    const CaptureAllowed allowed;  // caches drop plans at any time
     owned->plan.reset();
   });
 }

@@ -92,6 +92,7 @@ std::unique_ptr<typename Family::Plan> make_plan(const typename Family::Problem&
   const DeviceInfo& info = info_for(place.device, place.threads);
   if (place.device < 0) return place.variant->make_plan(problem, info);
   const DeviceScope scope(place.device);
+  const CaptureAllowed allowed;
   return place.variant->make_plan(problem, info);
 }
 

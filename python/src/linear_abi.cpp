@@ -1,7 +1,6 @@
 // The C ABI of linear layers with 4-bit weights.
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,11 +111,7 @@ fwht_status fwht_linear_plan_create(const fwht_linear_problem* problem, const ch
   return guarded([&] {
     give_plan(
         plan, variant, device, [&] { return read_linear_problem(problem); },
-        [](const auto& asked, const auto& place) {
-          const std::optional<fwht::CaptureAllowed> allowed =
-              place.device >= 0 ? std::make_optional<fwht::CaptureAllowed>() : std::nullopt;
-          return make_plan(asked, place);
-        },
+        [](const auto& asked, const auto& place) { return make_plan(asked, place); },
         [](const fwht_linear_plan& made) { return describe(made); });
   });
 }

@@ -2,7 +2,7 @@
 they are asked for, each in a process of its own; they must be installed beside pytest (`pip install --no-deps` and what the module
 asks for is enough):
 
-    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang python -m pytest python/tests/test_frameworks.py
+    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang,kernels python -m pytest python/tests/test_frameworks.py
 """
 
 import os
@@ -82,12 +82,51 @@ PROGRAMS = {
         kept = []
         int4._run_reshape_kernel = lambda kernel, *, key, value, key_cache, value_cache, k_scale_cache, v_scale_cache, slot_mapping, packing_factor: kept.append(key)
         theirs = int4.reshape_and_cache_int4
+        import types
+        import vllm.model_executor.parameter as parameter
+        import vllm.v1.attention.backends.turboquant_attn as turboquant
+        transform = sys.modules[plugin._TRANSFORM]
+        sylvester = turboquant._build_hadamard(128, "cpu")
         plugin.register()
         assert int4.reshape_and_cache_int4 is not theirs
+        heads = torch.randn(5, 3, 128)
+        close(heads @ turboquant._build_hadamard(128, "cpu"), heads.double() @ sylvester.double())
+        assert turboquant._build_hadamard(80, "cpu").shape == (80, 80)
+        transform.get_tensor_model_parallel_world_size = parameter.get_tensor_model_parallel_world_size = lambda: 2
+        parameter.get_tensor_model_parallel_rank = lambda: 1
+        layer = transform.LinearBase.__new__(transform.LinearBase)
+        torch.nn.Module.__init__(layer)
+        layer.input_size, layer.output_size = 256, 512
+        scheme = transform.TransformScheme(type="random-hadamard", head_dim=64, apply=[])
+        args = transform.TransformArgs(targets=["x"], location="output")
+        q, k = (transform.HadamardTransform(dict.fromkeys(range(3), transform.TransformTuple("R", scheme, args)), layer, None, 256, [128, 64, 64]) for _ in "qk")
+        from compressed_tensors.transform.utils.hadamard import random_hadamard_matrix
+        matrix = random_hadamard_matrix(64, torch.float32)
+        for made in (q, k):
+            made.weight.tp_rank, made.weight.tp_size = 1, 2
+            made.weight.load_qkv_weight(matrix, shard_id="k", num_heads=1)
+        for made in (q, k):
+            made.process_weights_after_loading()
+            assert 1 in made.fwht_operators
+            close(made(x[:, :64], 1), x[:, :64].double() @ matrix.double() / 8)
         for function in (theirs, int4.reshape_and_cache_int4):
             function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
         assert torch.equal(*kept)
         seen(x)  # vLLM has no call of the stand-in
+    """,
+    "kernels": """
+        import os, pathlib, tempfile
+        os.environ.pop("FWHT_LIBRARY", None)
+        sys.path.append(str(pathlib.Path(fwht.__file__).parents[2]))
+        from analysis.testbed.wheel import kernels_folder
+        from kernels import get_local_kernel
+        with tempfile.TemporaryDirectory() as folder:
+            for made in kernels_folder(pathlib.Path(fwht.__file__).parent, pathlib.Path(folder), "none", fwht.__version__):
+                pathlib.Path(made, "libfwht.so").symlink_to(fwht._c.library._name)
+            loaded = get_local_kernel(pathlib.Path(folder), backend="cpu")
+            assert loaded is not fwht and loaded.__file__.startswith(folder)
+            close(loaded.hadamard_transform(x), x.double() @ h(256))
+        seen(x)  # nor has this one
     """,
     "sglang": """
         from fwht.integrations import sglang as plugin, _replace

@@ -4,6 +4,9 @@ and all have one default scale."""
 import ast
 import importlib
 import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +116,30 @@ def test_the_default_scale_of_the_operators():
         y = getattr(torch.ops.fwht, name)(z := x.clone())
         assert (z if y is None else y).tolist() == [5, -1, -2, 0]
     assert torch.equal(torch.ops.fwht.hadamard_quantize(x, "int8:row")[1] * 127, torch.tensor([5.0]))
+
+
+TWO_COPIES = """
+import importlib.util, sys, torch, fwht
+x = torch.tensor([1.0, 2, 3, 4], requires_grad=True)
+copies = [fwht]
+for name in ("another", "fwht"):
+    spec = importlib.util.spec_from_file_location(name, fwht.__file__)
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == name]:
+        del sys.modules[loaded]
+    copies.append(importlib.util.module_from_spec(spec))
+    sys.modules[name] = copies[-1]
+    spec.loader.exec_module(copies[-1])
+for copy in copies:
+    assert torch.compile(copy.hadamard_transform, fullgraph=True, backend="aot_eager")(x).tolist() == [5, -1, -2, 0]
+    assert torch.autograd.grad(copy.hadamard_transform(x)[0], x)[0].tolist() == [0.5] * 4
+for namespace in ("fwht", "another", "fwht_2"):
+    assert getattr(torch.ops, namespace).hadamard_transform(x).tolist() == [5, -1, -2, 0]
+"""
+
+
+@needs_torch
+def test_several_copies_in_one_process():
+    """As the package `kernels` loads one beside an installed one, under another name; and once more under the same."""
+    path = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", TWO_COPIES], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr

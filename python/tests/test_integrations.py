@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 from conftest import hadamard
@@ -124,10 +124,39 @@ def theirs(x, inplace=True):
     return x.copy_(result) if inplace else result
 
 
+class LinearBase:
+    def __init__(self, input_size=0, output_size=0):
+        self.input_size, self.output_size = input_size, output_size
+
+
+class SharedWeightParameter:
+    """Its matrices, and what it loads of them, as vLLM's does it with the rank and the number of ranks that it was given."""
+
+    def __init__(self, *, weight_loader):
+        self.tp_rank, self.tp_size, self.partitions = 1, 2, {}
+        if self.tp_size > 1:
+            raise NotImplementedError("tensor parallelism")
+
+    def add_partition(self, index, data_key, *args, **kwargs):
+        self.partitions[index] = torch.nn.Parameter(torch.empty(*args, **kwargs), requires_grad=False)
+        self.partitions[index].tp_rank, self.partitions[index].tp_size = 1, 2
+
+    def load_qkv_weight(self, loaded_weight, shard_id):
+        param = self.partitions[shard_id]
+        size = param.shape[0] // self.tp_size
+        param.data[self.tp_rank * size :][:size] = loaded_weight[param.tp_rank * size :][:size]
+
+
 class HadamardTransform(torch.nn.Module):
-    def __init__(self, transforms, partitions):
+    def __init__(self, transforms, layer, weight_loader, input_size_per_partition, output_partition_sizes):
         super().__init__()
-        self.transforms, self.weight = transforms, SimpleNamespace(partitions=partitions)
+        module = sys.modules[plugin._TRANSFORM]
+        if module.get_tensor_model_parallel_world_size() > 1:
+            raise NotImplementedError("tensor parallelism")
+        self.transforms, self.weight = transforms, module.SharedWeightParameter(weight_loader=weight_loader)
+        for part, (_, scheme, args) in transforms.items():
+            whole = input_size_per_partition if args.location == "input" else output_partition_sizes[part]
+            self.weight.add_partition(part, None, *[scheme.head_dim or whole] * 2)
 
     def process_weights_after_loading(self):
         for partition in self.weight.partitions.values():
@@ -141,9 +170,25 @@ class HadamardTransform(torch.nn.Module):
         return (value.unflatten(-1, (-1, len(weight))).to(weight.dtype) @ weight).flatten(-2, -1).to(value.dtype)
 
 
-def transform(partitions, inverse=False, kind="random-hadamard"):
-    scheme, args = SimpleNamespace(type=kind, head_dim=None), SimpleNamespace(inverse=inverse)
-    made = HadamardTransform({part: SimpleNamespace(scheme=scheme, args=args) for part in partitions}, partitions)
+class TransformTuple(NamedTuple):
+    scheme_name: str
+    scheme: SimpleNamespace
+    args: SimpleNamespace
+
+
+def transforms_of(parts, inverse=False, kind="random-hadamard", location="output", head_dim=None):
+    made = TransformTuple("R", SimpleNamespace(type=kind, head_dim=head_dim), SimpleNamespace(inverse=inverse, location=location))
+    return dict.fromkeys(parts, made)
+
+
+def transform(matrices, inverse=False, kind="random-hadamard"):
+    sizes = [len(matrix) for matrix in matrices.values()]
+    with pytest.MonkeyPatch.context() as one_rank:
+        one_rank.setattr(sys.modules[plugin._TRANSFORM], "get_tensor_model_parallel_world_size", lambda: 1)
+        one_rank.setattr(sys.modules[plugin._TRANSFORM], "SharedWeightParameter", plugin._whole_on_each_rank(SharedWeightParameter))
+        made = HadamardTransform(transforms_of(matrices, inverse, kind), LinearBase(), None, 0, sizes)
+    for part, matrix in matrices.items():
+        made.weight.partitions[part].data = matrix
     made.process_weights_after_loading()
     return made
 
@@ -202,6 +247,15 @@ class Int4(dict):
         super().__init__(content, _reshape_cache_int4_kernel="kernel", _INT4_PACKING_FACTOR=2)
 
 
+def build_hadamard(d, device_str):
+    assert d & (d - 1) == 0
+    return h(d, torch.float32) / math.sqrt(d)
+
+
+def world_size():
+    return 2
+
+
 @pytest.fixture
 def vllm(modules, with_cuda, monkeypatch):
     monkeypatch.delenv("FWHT_DISABLE_VLLM", raising=False)
@@ -209,12 +263,16 @@ def vllm(modules, with_cuda, monkeypatch):
     names = SimpleNamespace(
         platforms=modules("vllm.platforms", current_platform=SimpleNamespace(is_cuda=lambda: True)),
         ops=modules("vllm._custom_ops", hadacore_transform=theirs),
-        transform=modules(plugin._TRANSFORM, HadamardTransform=HadamardTransform),
+        transform=modules(
+            plugin._TRANSFORM, HadamardTransform=HadamardTransform, SharedWeightParameter=SharedWeightParameter, LinearBase=LinearBase,
+            TransformLocation=SimpleNamespace(INPUT="input"), get_tensor_model_parallel_world_size=world_size,
+        ),
+        turboquant=modules(plugin._TURBOQUANT, _build_hadamard=build_hadamard),
         int4=modules(plugin._INT4, **int4),
         elsewhere=modules("vllm.elsewhere", hadacore_transform=theirs),
         seen=int4.seen,
     )
-    before = {name: vars(HadamardTransform)[name] for name in ("forward", "process_weights_after_loading")}
+    before = {name: vars(HadamardTransform)[name] for name in ("__init__", "forward", "process_weights_after_loading")}
     plugin._signs.cache_clear()
     yield names
     plugin.unregister()
@@ -315,9 +373,68 @@ def test_matrices_that_are_left_to_vllm(vllm, matrix):
     assert torch.equal(ours(x), (x.unflatten(-1, (-1, 48)) @ (weight / math.sqrt(48))).flatten(-2, -1))
 
 
-def test_transforms_of_another_type_are_left_to_vllm(vllm):
+def test_what_hadacore_does_is_left_to_it(vllm):
     plugin.register()
     assert transform({0: random_matrix(1, 16)}, kind="hadamard").fwht_operators == {}
+    assert list(transform({0: random_matrix(12, 4)}, kind="hadamard").fwht_operators) == [0]
+
+
+@pytest.mark.parametrize(
+    ("location", "head_dim", "whole", "here"),
+    [("input", 16, 64, 32), ("input", None, 64, 64), ("output", 16, 192, 96), ("output", None, 32, 32), ("output", 32, 32, 32)],
+)
+def test_transforms_on_one_of_two_ranks(vllm, location, head_dim, whole, here):
+    """Each rank has the whole matrix; what it does to its part of the rows is that part of what is done to whole rows."""
+    plugin.register()
+    n = head_dim or whole
+    layer = LinearBase(input_size=whole if location == "input" else 7, output_size=7 if location == "input" else whole)
+    sizes = (here, [7]) if location == "input" else (7, [here])
+    ours = HadamardTransform(transforms_of([0], location=location, head_dim=head_dim), layer, None, *sizes)
+    assert vllm.transform.get_tensor_model_parallel_world_size is world_size
+    assert vllm.transform.SharedWeightParameter is SharedWeightParameter
+    ours.weight.tp_rank, ours.weight.tp_size = 1, 2  # as the layer does after its construction
+    matrix = random_matrix(1, n)
+    ours.weight.load_qkv_weight(matrix, 0)
+    ours.process_weights_after_loading()
+    x = torch.randint(-4, 5, (3, whole)).float()
+    expected = (x.unflatten(-1, (-1, n)) @ matrix * n**-0.5).flatten(-2, -1)
+    assert torch.allclose(ours(x[:, whole - here :]), expected[:, whole - here :], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("location", "head_dim", "sizes"), [("input", None, (32, [7])), ("input", 64, (32, [7])), ("output", 24, (7, [32, 32]))]
+)
+def test_transforms_across_ranks_are_refused_by_vllm(vllm, location, head_dim, sizes):
+    plugin.register()
+    for layer in (LinearBase(input_size=64, output_size=128), SimpleNamespace(input_size=32, output_size=64)):
+        with pytest.raises(NotImplementedError, match="tensor parallelism"):
+            HadamardTransform(transforms_of([0, 1], location=location, head_dim=head_dim), layer, None, *sizes)
+
+
+@pytest.mark.parametrize("d", [64, 80, 96, 128])
+def test_the_rotation_of_turboquant(vllm, monkeypatch, d):
+    plugin.register()
+    matrix = vllm.turboquant._build_hadamard(d, "cpu")
+    assert vllm.turboquant._build_hadamard(d, "cpu") is matrix
+    dense = matrix.as_subclass(torch.Tensor).double()
+    assert torch.equal(dense, dense.T) and torch.allclose(dense @ dense, torch.eye(d, dtype=torch.float64), atol=1e-6)
+    assert d & (d - 1) or torch.equal(dense, build_hadamard(d, "cpu").double())
+    calls = []
+    inner = plugin.operators.transform
+    monkeypatch.setattr(plugin.operators, "transform", lambda *args: calls.append(args[1]) or inner(*args))
+    x = torch.randn(5, 3, d, generator=torch.Generator().manual_seed(d))
+    for product in (x @ matrix, torch.matmul(x, matrix), x.matmul(matrix)):
+        assert type(product) is torch.Tensor and torch.allclose(product.double(), x.double() @ dense, atol=1e-5)
+    assert len(calls) == 3
+    others = [x.half() @ matrix.half(), x.double() @ matrix.double(), x[..., 0, :1].T @ x[..., 0, :], matrix.T.contiguous(), matrix @ matrix]
+    assert [type(other) for other in others] == [torch.Tensor] * len(others) and len(calls) == 3
+
+
+def test_a_rotation_that_turboquant_has_otherwise(vllm):
+    vllm.turboquant._build_hadamard = theirs = lambda d, device_str: -h(d)
+    plugin.register()
+    assert vllm.turboquant._build_hadamard is not theirs
+    assert torch.equal(vllm.turboquant._build_hadamard(8, "cpu"), -h(8))
 
 
 def cache_arguments(head, dtype=torch.bfloat16):

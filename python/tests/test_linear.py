@@ -143,6 +143,25 @@ def test_slices_give_the_same_bits(monkeypatch):
     assert np.array_equal(linear.forward(x, packed), whole) and asked == [3, 3, 1]
 
 
+def test_all_tokens_in_one_launch_where_the_variant_takes_them(monkeypatch):
+    asked = (70000, *linear.pack(*layer()[0])[:7])
+    assert linear._most_tokens(asked, "cpu", -1) == 70000 and linear._most_tokens((0, *asked[1:]), "cpu", -1) == 0
+    monkeypatch.setattr(linear._c.library, "fwht_linear_supports", lambda problem, *_: int(problem.m > 1024))
+    assert [linear._most_tokens((m, *asked[1:]), "cpu", -1) for m in (1, 1000, 1024, 1025, 2048, 70000)] == [1, 1000, 1024, 1024, 1024, 1024]
+
+
+def test_workspace_bytes():
+    """Of the plan, as its information says; none without tokens or without a plan."""
+    linear.clear_plans()
+    packed = linear.pack(*layer()[0])
+    of = linear._c.library.fwht_linear_plan_workspace_bytes
+    plans = [linear._plan_for((m, *packed[:7]), "cpu", -1) for m in (0, 1, 7, 500)]
+    needed = [of(plan.handle) for plan in plans]
+    assert needed == [plan.info["workspace_bytes"] for plan in plans]
+    assert needed[0] == 0 == of(None) and all(n >= 4 * m * (256 + 24) for n, m in zip(needed, (0, 1, 7, 500)))
+    assert linear.call_for(7, *packed[:8], -1).workspace_bytes == needed[2]
+
+
 def test_variants_and_support():
     known = {variant.name: variant.memory for variant in linear.variants()}
     assert known["cpu"] == "host" and known["w4a16_pipelined"] == "device"
@@ -166,6 +185,16 @@ def test_kept_plans_do_not_grow_with_the_number_of_tokens(monkeypatch):
     for m in (*range(1, 12), 3):
         assert np.array_equal(linear.forward(x[:m], packed), whole[:m])
         assert len(linear._plans.values()) <= 4 and len(linear._calls.values()) <= 3
+
+
+def test_kept_plans_have_a_bound():
+    packed = linear.pack(*layer()[0])
+    linear.clear_plans()
+    most = 0
+    for m in range(1, 600):
+        linear.call_for(m, *packed[:8], -1)
+        most = max(most, len(linear._plans.values()))
+    assert 200 <= most <= 256 and linear.clear_plans() <= 256
 
 
 def test_one_plan_serves_threads_at_once():

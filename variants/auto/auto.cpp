@@ -48,7 +48,7 @@ Guide guide_for(const DeviceInfo& device) {
 /// The names to try, best first: the measured choice, then the rule's.
 std::vector<std::string_view> names_to_try(const Guide& guide, const Problem& problem) {
   std::vector<std::string_view> names = preferred_variants(problem);
-  const Choice* choice = guide.table == nullptr ? nullptr : guide.table->nearest(problem);
+  const FastestVariant* choice = guide.table == nullptr ? nullptr : guide.table->nearest(problem);
   if (choice != nullptr) {
     std::erase(names, choice->variant);
     names.insert(names.begin(), choice->variant);

@@ -37,7 +37,7 @@ constexpr const char* kText =
     "f16,14336,67108864,in,factors\n";
 
 std::string variant_for(const TuningTable& table, const char* problem) {
-  const Choice* choice = table.nearest(parse_problem(problem));
+  const FastestVariant* choice = table.nearest(parse_problem(problem));
   return choice == nullptr ? "" : choice->variant;
 }
 
@@ -179,7 +179,7 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
   const TuningTable& table = shipped_table();
   EXPECT_TRUE(table.is_for(h200_description()));
-  for (const Choice& choice : table.choices) {
+  for (const FastestVariant& choice : table.choices) {
     const Variant& chosen = find_variant(choice.variant);
     EXPECT_EQ(chosen.memory, Memory::device);
     const Problem problem =
@@ -241,7 +241,7 @@ std::vector<Problem> many_problems(std::int64_t most_elements) {
 /// The variant that auto should plan with: of the measured choice and the rule's, the first that supports the
 /// problem. Written anew, from the contract; nullptr: none.
 const Variant* first_choice(const TuningTable* table, const Problem& problem, const DeviceInfo& device) {
-  const Choice* measured = table == nullptr ? nullptr : table->nearest(problem);
+  const FastestVariant* measured = table == nullptr ? nullptr : table->nearest(problem);
   if (measured != nullptr && find_variant(measured->variant).supports(problem, device))
     return &find_variant(measured->variant);
   for (const std::string_view name : preferred_variants(problem)) {

@@ -57,7 +57,7 @@ std::string chosen_variant(std::string_view name) {
   return std::string(name);
 }
 
-Choice parse_choice(std::string_view line) {
+FastestVariant parse_choice(std::string_view line) {
   const std::vector<std::string_view> cells = split(line, ',');
   if (cells.size() != 5) throw BadRequest(concat(cells.size(), " cells, not the 5 of ", kHeader));
   return {parse_dtype(cells[0]), positive_number(cells[1]), positive_number(cells[2]), placement_of(cells[3]),
@@ -84,14 +84,14 @@ bool TuningTable::is_for(const DeviceInfo& info) const {
   return info.has_cuda() && info.compute_capability() == compute_capability && info.sm_count == sm_count;
 }
 
-const Choice* TuningTable::nearest(const Problem& problem) const {
+const FastestVariant* TuningTable::nearest(const Problem& problem) const {
   // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
   // transposes cost nothing that would change the choice.
   if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;
   const auto nearest_of = [&](Placement placement) {
-    const Choice* best = nullptr;
+    const FastestVariant* best = nullptr;
     const std::int64_t elements = std::max<std::int64_t>(problem.elements(), 1);
-    for (const Choice& choice : choices) {
+    for (const FastestVariant& choice : choices) {
       if (choice.dtype != problem.dtype() || choice.n != problem.n() || choice.placement != placement)
         continue;
       const double distance = octaves_apart(choice.elements, elements);
@@ -102,13 +102,13 @@ const Choice* TuningTable::nearest(const Problem& problem) const {
     }
     return best;
   };
-  const Choice* own = nearest_of(problem.placement);
+  const FastestVariant* own = nearest_of(problem.placement);
   return own != nullptr ? own : nearest_of(Placement::in_place);
 }
 
 bool TuningTable::is_one_for_all(Dtype dtype, std::int64_t n) const {
-  const Choice* first = nullptr;
-  return std::all_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+  const FastestVariant* first = nullptr;
+  return std::all_of(choices.begin(), choices.end(), [&](const FastestVariant& choice) {
     if (choice.dtype != dtype || choice.n != n) return true;
     if (first == nullptr) first = &choice;
     return choice.variant == first->variant;

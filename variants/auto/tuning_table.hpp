@@ -13,7 +13,7 @@ namespace fwht::automatic {
 
 /// One measured point: `variant` was the fastest of its candidates on `elements` elements in rows of n, which
 /// were multiplied by operator_for(n).
-struct Choice {
+struct FastestVariant {
   Dtype dtype;
   std::int64_t n, elements;
   Placement placement;
@@ -32,7 +32,7 @@ struct Choice {
 struct TuningTable {
   std::string device, source;
   int compute_capability = 0, sm_count = 0;
-  std::vector<Choice> choices;
+  std::vector<FastestVariant> choices;
 
   /// A device of the same kind: compute capability and number of SMs agree. (Names differ between boards and
   /// memory sizes of one chip, so they do not decide.)
@@ -41,7 +41,7 @@ struct TuningTable {
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
   /// of two). Of the problem's placement where the table has it, else in place. nullptr when there is none,
   /// and for rows of 2^k elements whose operator is not Sylvester's alone.
-  const Choice* nearest(const Problem& problem) const;
+  const FastestVariant* nearest(const Problem& problem) const;
 
   /// All problems of this dtype and n meet the same choice.
   bool is_one_for_all(Dtype dtype, std::int64_t n) const;

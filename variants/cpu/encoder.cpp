@@ -86,7 +86,7 @@ float Encoder::largest_of(const float* values, std::int64_t count) {
   return largest;
 }
 
-Encoder::Scale Encoder::scale_in_fp32(float a) const {
+Encoder::AppliedScale Encoder::scale_in_fp32(float a) const {
   constexpr float kPerLimit = 1.0F / 448.0F;
   switch (problem_.encoding.recipe) {
     case Recipe::vllm_token: {
@@ -120,7 +120,7 @@ Encoder::Scale Encoder::scale_in_fp32(float a) const {
   }
 }
 
-Encoder::Scale Encoder::scale_as_exponent(float a) const {
+Encoder::AppliedScale Encoder::scale_as_exponent(float a) const {
   if (std::isinf(a)) return {0.0F, false, 255U};
   const bool e2m1_codes = problem_.encoding.format == CodeFormat::mxfp4;
   std::uint32_t field = 0;
@@ -134,7 +134,7 @@ Encoder::Scale Encoder::scale_as_exponent(float a) const {
   return {std::bit_cast<float>((254U - field) << 23), false, field};
 }
 
-Encoder::Scale Encoder::scale_of(float a) const {
+Encoder::AppliedScale Encoder::scale_of(float a) const {
   const Encoding& encoding = problem_.encoding;
   if (encoding.scale_type == ScaleType::e8m0) return scale_as_exponent(a);
   if (encoding.recipe == Recipe::te) {
@@ -146,7 +146,7 @@ Encoder::Scale Encoder::scale_of(float a) const {
     const std::uint16_t bits = float_to_f16(a / 7.0F);
     return {f16_to_float(bits), true, bits};
   }
-  Scale scale = scale_in_fp32(a);
+  AppliedScale scale = scale_in_fp32(a);
   if (encoding.scale_type == ScaleType::ue8m0) {
     const std::uint32_t field =
         scale.stored == bits_of(INFINITY) ? 255U : exponent_above(std::bit_cast<float>(scale.stored));
@@ -156,7 +156,7 @@ Encoder::Scale Encoder::scale_of(float a) const {
   return scale;
 }
 
-std::uint32_t Encoder::code_of(const Scale& scale, float value) const {
+std::uint32_t Encoder::code_of(const AppliedScale& scale, float value) const {
   float scaled = scale.divides ? value / scale.factor : value * scale.factor;
   switch (element_of(problem_.encoding.format)) {
     case Element::none:
@@ -189,7 +189,7 @@ void Encoder::write(std::int64_t token, const float* values) const {
     token = 0;
   }
   for (std::int64_t first = 0; first < token_; first += group_) {
-    Scale scale = tensor_;
+    AppliedScale scale = tensor_;
     if (encoding.scales.kind != Kind::tensor) {
       scale = scale_of(largest_of(values + first, group_));
       const std::int64_t position =

@@ -29,21 +29,21 @@ class Encoder {
 
  private:
   /// What values are multiplied or divided by, and the scale as it is stored.
-  struct Scale {
+  struct AppliedScale {
     float factor = 0.0F;
     bool divides = false;
     std::uint32_t stored = 0;
   };
-  Scale scale_of(float largest) const;
-  Scale scale_in_fp32(float largest) const;
-  Scale scale_as_exponent(float largest) const;
-  std::uint32_t code_of(const Scale& scale, float value) const;
+  AppliedScale scale_of(float largest) const;
+  AppliedScale scale_in_fp32(float largest) const;
+  AppliedScale scale_as_exponent(float largest) const;
+  std::uint32_t code_of(const AppliedScale& scale, float value) const;
 
   const Problem& problem_;
   Operands operands_;
   std::int64_t token_, group_;
   ScaleShape shape_;
-  Scale tensor_;
+  AppliedScale tensor_;
 };
 
 }  // namespace fwht::cpu

@@ -71,7 +71,7 @@ KroneckerProduct<Real>::KroneckerProduct(const Problem& problem, const Operands&
   for (const Factor& factor : problem.op.factors()) {
     const std::int64_t order = factor.order;
     stride /= order;
-    Stage& stage = stages_.emplace_back(Stage{order, stride, {}});
+    FactorLoop& stage = stages_.emplace_back(FactorLoop{order, stride, {}});
     if (factor.basis == Basis::sylvester) continue;
     const SignMatrix* named = factor.basis == Basis::hadamard ? &hadamard_matrix(order) : nullptr;
     stage.entries.resize(static_cast<std::size_t>(order * order));
@@ -96,7 +96,7 @@ void KroneckerProduct<Real>::multiply_by_signs(Real* row) const {
 template <class Real>
 void KroneckerProduct<Real>::apply(Real* row, Real* scratch) const {
   if (signs_ != nullptr && !signs_come_last_) multiply_by_signs(row);
-  for (const Stage& stage : stages_) {
+  for (const FactorLoop& stage : stages_) {
     if (stage.entries.empty()) {
       butterflies(row, n_, stage.stride, stage.order);
       continue;

@@ -28,7 +28,7 @@ class KroneckerProduct {
   void apply(Real* row, Real* scratch) const;
 
  private:
-  struct Stage {
+  struct FactorLoop {
     std::int64_t order = 1;
     std::int64_t stride = 1;    ///< of the factor's index: the product of the later orders
     std::vector<Real> entries;  ///< empty for Sylvester; else column by column
@@ -37,7 +37,7 @@ class KroneckerProduct {
   void multiply_by_signs(Real* row) const;
 
   std::int64_t n_;
-  std::vector<Stage> stages_;
+  std::vector<FactorLoop> stages_;
   const void* signs_;
   bool signs_come_last_;
 };

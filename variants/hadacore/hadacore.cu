@@ -83,46 +83,46 @@ namespace {
 
 using KernelFunction = void (*)(RowBatch);
 
-struct Choice {
-  Table table;
+struct ConfiguredKernel {
+  LaunchTable table;
   Config config;
   KernelFunction kernel;
 };
 
-template <Table table, Dtype dtype, bool whole_vectors, Regime regime = Regime::dram>
-Choice choose_for(int log_n) {
+template <LaunchTable table, Dtype dtype, bool whole_vectors, Regime regime = Regime::dram>
+ConfiguredKernel choose_for(int log_n) {
   return dispatch_int<1, kLargestLogN>(log_n, [](auto l) {
     constexpr Config config = config_for(table, l(), whole_vectors ? dtype : Dtype::f16, regime);
     constexpr Shape shape = shape_of(l(), config);
     constexpr int kBlocks = whole_vectors ? config.blocks_per_sm : 1;  // the slow path may have all registers
-    return Choice{table, config,
-                  transform_tile<l(), shape.log_chunks, shape.log_warps, kBlocks, dtype, whole_vectors>};
+    return ConfiguredKernel{
+        table, config, transform_tile<l(), shape.log_chunks, shape.log_warps, kBlocks, dtype, whole_vectors>};
   });
 }
 
 template <Dtype dtype>
-Choice choose_tuned(int log_n, Regime regime) {
+ConfiguredKernel choose_tuned(int log_n, Regime regime) {
   return dispatch_int<0, kRegimes - 1>(static_cast<int>(regime), [&](auto r) {
-    return choose_for<Table::tuned, dtype, true, static_cast<Regime>(r())>(log_n);
+    return choose_for<LaunchTable::tuned, dtype, true, static_cast<Regime>(r())>(log_n);
   });
 }
 
 /// The kernels of a plan. Elements that travel one by one are the slow path: one configuration serves it.
 template <Dtype dtype>
-Choice choose(Table table, bool whole_vectors, int log_n, Regime regime) {
-  if (!whole_vectors) return choose_for<Table::tuned, dtype, false>(log_n);
-  if (table == Table::published) return choose_for<Table::published, dtype, true>(log_n);
+ConfiguredKernel choose(LaunchTable table, bool whole_vectors, int log_n, Regime regime) {
+  if (!whole_vectors) return choose_for<LaunchTable::tuned, dtype, false>(log_n);
+  if (table == LaunchTable::published) return choose_for<LaunchTable::published, dtype, true>(log_n);
   return choose_tuned<dtype>(log_n, regime);
 }
 
-Choice choose(Dtype dtype, Table table, bool whole_vectors, int log_n, Regime regime) {
+ConfiguredKernel choose(Dtype dtype, LaunchTable table, bool whole_vectors, int log_n, Regime regime) {
   return dtype == Dtype::bf16 ? choose<Dtype::bf16>(table, whole_vectors, log_n, regime)
                               : choose<Dtype::f16>(table, whole_vectors, log_n, regime);
 }
 
 class HadacorePlan final : public Plan {
  public:
-  HadacorePlan(const Problem& problem, const DeviceInfo& device, Table table)
+  HadacorePlan(const Problem& problem, const DeviceInfo& device, LaunchTable table)
       : Plan(problem),
         compute_capability_(device.compute_capability()),
         vectors_(
@@ -139,10 +139,10 @@ class HadacorePlan final : public Plan {
   Numerics numerics() const override { return numerics_of(problem(), vectors_.config, compute_capability_); }
 
   Settings settings() const override {
-    const Choice& choice = chosen(true);
+    const ConfiguredKernel& choice = chosen(true);
     const Shape shape = shape_of(choice);
     const dim3 grid = grid_for(shape, problem().rows);
-    return {{"config", std::string(choice.table == Table::tuned ? "tuned" : "published")},
+    return {{"config", std::string(choice.table == LaunchTable::tuned ? "tuned" : "published")},
             {"sums", std::string(has_fp16_sums(problem().dtype()) ? "f16" : "f32")},
             {"access", std::string(rows_fit_vectors() ? "vectors of 16 bytes" : "elements")},
             {"stages", static_cast<std::int64_t>(numerics().steps.size())},
@@ -156,7 +156,7 @@ class HadacorePlan final : public Plan {
   }
 
  private:
-  Shape shape_of(const Choice& choice) const {
+  Shape shape_of(const ConfiguredKernel& choice) const {
     return hadacore::shape_of(log2_floor(problem().n()), choice.config);
   }
 
@@ -166,11 +166,11 @@ class HadacorePlan final : public Plan {
     return problem().n() < 8 ? problem().contiguous() : problem().row_stride() % 8 == 0;
   }
 
-  const Choice& chosen(bool pointers_aligned) const {
+  const ConfiguredKernel& chosen(bool pointers_aligned) const {
     return pointers_aligned && rows_fit_vectors() ? vectors_ : elements_;
   }
 
-  void allow_shared_memory(const Choice& choice) const {
+  void allow_shared_memory(const ConfiguredKernel& choice) const {
     const int bytes = shape_of(choice).shared_bytes();
     if (bytes > 48 * 1024) {
       FWHT_CUDA(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -180,7 +180,7 @@ class HadacorePlan final : public Plan {
   void enqueue(const Operands& operands, Stream stream) const override {
     const auto addresses =
         reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
-    const Choice& choice = chosen(addresses % 16 == 0);
+    const ConfiguredKernel& choice = chosen(addresses % 16 == 0);
     const Shape shape = shape_of(choice);
     const RowBatch batch{operands.in, operands.out, problem().rows, problem().row_stride(), scale_constant_};
     choice.kernel<<<grid_for(shape, problem().rows), static_cast<unsigned>(shape.threads()),
@@ -189,7 +189,7 @@ class HadacorePlan final : public Plan {
   }
 
   int compute_capability_;
-  Choice vectors_, elements_;
+  ConfiguredKernel vectors_, elements_;
   std::uint32_t scale_constant_;
   int registers_ = 0;
 };
@@ -197,11 +197,11 @@ class HadacorePlan final : public Plan {
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<HadacorePlan>(problem, device, Table::tuned);
+  return std::make_unique<HadacorePlan>(problem, device, LaunchTable::tuned);
 }
 
 std::unique_ptr<Plan> make_published_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<HadacorePlan>(problem, device, Table::published);
+  return std::make_unique<HadacorePlan>(problem, device, LaunchTable::published);
 }
 
 }  // namespace fwht::hadacore

@@ -35,7 +35,7 @@ constexpr bool has_fp16_sums(Dtype dtype) {
 }
 
 /// Which launch table a plan takes its configuration from.
-enum class Table { tuned, published };
+enum class LaunchTable { tuned, published };
 
 /// A warp holds chunks_per_warp chunks of 256 elements; blocks_per_sm is the occupancy the registers are
 /// capped for.
@@ -97,8 +97,8 @@ constexpr Config tuned_config(int log_n, Dtype dtype, Regime regime) {
   return (dtype == Dtype::f16 ? row.f16 : row.bf16).of[column];
 }
 
-constexpr Config config_for(Table table, int log_n, Dtype dtype, Regime regime) {
-  return table == Table::tuned ? tuned_config(log_n, dtype, regime) : published_config(log_n);
+constexpr Config config_for(LaunchTable table, int log_n, Dtype dtype, Regime regime) {
+  return table == LaunchTable::tuned ? tuned_config(log_n, dtype, regime) : published_config(log_n);
 }
 
 /// The tile of a block: 2^(8 + log_chunks + log_warps) elements, one row or several.

@@ -9,7 +9,7 @@
 namespace fwht::rows {
 namespace {
 
-struct Choice {
+struct NamedKernel {
   KernelId id;
   Kernel kernel;
 
@@ -29,23 +29,23 @@ std::string name_of(Form form) {
   return "smem_passes";
 }
 
-void allow_shared_memory(const Choice& choice) {
+void allow_shared_memory(const NamedKernel& choice) {
   allow_shared(choice.kernel, choice.shared_bytes());
 }
 
-std::int64_t blocks_of(const Problem& problem, const Choice& choice) {
+std::int64_t blocks_of(const Problem& problem, const NamedKernel& choice) {
   return ceil_div(problem.rows, choice.tile().rows_per_block());
 }
 
 /// Whether this launch and the next find room on the device side by side. Where they do not, blocks of the
 /// next wait in places that this one still needs.
-bool leaves_room(const Choice& choice, std::int64_t blocks, const DeviceInfo& device) {
+bool leaves_room(const NamedKernel& choice, std::int64_t blocks, const DeviceInfo& device) {
   allow_shared_memory(choice);
   const int resident = resident_blocks(choice.kernel, choice.tile().threads, choice.shared_bytes());
   return 2 * blocks <= std::int64_t{resident} * device.sm_count;
 }
 
-Choice choose(const KernelTable& table, const KernelId& id) {
+NamedKernel choose(const KernelTable& table, const KernelId& id) {
   const Kernel kernel = table.find(id);
   if (kernel == nullptr) {
     throw std::logic_error("no kernel is compiled for n = 2^" + std::to_string(id.log_n) + " and its launch");
@@ -53,12 +53,12 @@ Choice choose(const KernelTable& table, const KernelId& id) {
   return {id, kernel};
 }
 
-Choice choose_for_vectors(const Problem& problem, const DeviceInfo& device, const KernelTable& table) {
+NamedKernel choose_for_vectors(const Problem& problem, const DeviceInfo& device, const KernelTable& table) {
   const Dtype dtype = problem.dtype();
   const int log_n = log2_floor(problem.n());
   if (!problem.contiguous()) return choose(table, table.strided(dtype, log_n));
   if (problem.programmatic_launch) {
-    const Choice of_several = choose(table, table.overlapping(dtype, log_n, false));
+    const NamedKernel of_several = choose(table, table.overlapping(dtype, log_n, false));
     const std::int64_t blocks = blocks_of(problem, of_several);
     if (blocks == 1) return choose(table, table.overlapping(dtype, log_n, true));
     if (leaves_room(of_several, blocks, device)) return of_several;
@@ -98,7 +98,7 @@ class RowsPlan final : public Plan {
 
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
-    const Choice& choice = fits_vectors(operands.in, operands.out) ? on_vectors_ : on_elements_;
+    const NamedKernel& choice = fits_vectors(operands.in, operands.out) ? on_vectors_ : on_elements_;
     const Tile tile = choice.tile();
     // A block moves 1 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
     launch(choice.kernel,
@@ -118,7 +118,7 @@ class RowsPlan final : public Plan {
     return addresses % 16 == 0 && rows_fit && problem().row_stride() >> 32 == 0;
   }
 
-  Choice on_vectors_, on_elements_;
+  NamedKernel on_vectors_, on_elements_;
   Factors factors_;
   Numerics numerics_;
   int multiprocessors_;

@@ -41,9 +41,9 @@ std::int64_t rows_per_team(const Problem& problem, int threads) {
 }
 
 template <class ExecutionSpace>
-class RowsPlan final : public Plan {
+class KokkosRowsPlan final : public Plan {
  public:
-  explicit RowsPlan(const Problem& problem) : Plan(problem) {
+  explicit KokkosRowsPlan(const Problem& problem) : Plan(problem) {
     rows_per_team_ = kokkos::rows_per_team(problem, space_.concurrency());
     scratch_level_ = scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
   }
@@ -108,9 +108,9 @@ class RowsPlan final : public Plan {
 
 /// A team of one thread for each thread of the space, at most one a row.
 template <class ExecutionSpace>
-class FactorsPlan final : public Plan {
+class KokkosFactorsPlan final : public Plan {
  public:
-  FactorsPlan(const Problem& problem, const Library& library)
+  KokkosFactorsPlan(const Problem& problem, const Library& library)
       : Plan(problem),
         library_(library),
         job_(factors_job(problem)),
@@ -165,8 +165,8 @@ class FactorsPlan final : public Plan {
 
 template <class ExecutionSpace>
 std::unique_ptr<Plan> plan_on(const Problem& problem, const Library& library) {
-  if (is_one_sylvester(problem.op)) return std::make_unique<RowsPlan<ExecutionSpace>>(problem);
-  return std::make_unique<FactorsPlan<ExecutionSpace>>(problem, library);
+  if (is_one_sylvester(problem.op)) return std::make_unique<KokkosRowsPlan<ExecutionSpace>>(problem);
+  return std::make_unique<KokkosFactorsPlan<ExecutionSpace>>(problem, library);
 }
 
 bool has_space(Space space) {

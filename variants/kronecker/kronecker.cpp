@@ -16,7 +16,7 @@ namespace fwht::kronecker {
 namespace {
 
 /// The factors as the kernel takes them: a matrix on the slow index, 2^k, perhaps a second matrix and 2^l.
-struct Parts {
+struct FactorParts {
   Factor slow{Basis::sylvester, 1}, second{Basis::sylvester, 1};
   std::int64_t sylvester = 1, behind = 1;
 };
@@ -25,10 +25,10 @@ struct Parts {
 /// writes their codes.
 constexpr std::int64_t kSylvester = 32768;
 
-std::optional<Parts> parts_of(const Operator& op) {
+std::optional<FactorParts> parts_of(const Operator& op) {
   if (op.is_sylvester() && op.n() != kSylvester) return std::nullopt;
   std::span<const Factor> rest = op.factors();
-  Parts parts;
+  FactorParts parts;
   const auto take = [&rest] {
     const Factor first = rest.front();
     rest = rest.subspan(1);
@@ -48,7 +48,7 @@ std::optional<Parts> parts_of(const Operator& op) {
 }
 
 /// The order of the rows as matrices in this launch; 0 where it does not take them.
-int order_in(const Launch& launch, const Parts& parts) {
+int order_in(const Launch& launch, const FactorParts& parts) {
   const Shape& shape = launch.shape;
   const std::int64_t second = parts.second.order * parts.behind;
   if (parts.second.order == 1 ? shape.second != 1 : shape.second != second) return 0;
@@ -61,7 +61,7 @@ int order_in(const Launch& launch, const Parts& parts) {
 }  // namespace
 
 std::optional<Choice> choice_for(const Operator& op) {
-  const std::optional<Parts> parts = parts_of(op);
+  const std::optional<FactorParts> parts = parts_of(op);
   if (!parts) return std::nullopt;
   std::optional<Choice> best;
   for (const Launch& launch : kLaunches) {
@@ -75,7 +75,7 @@ std::optional<Choice> choice_for(const Operator& op) {
 }
 
 std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows, int sm_count) {
-  const std::optional<Parts> parts = parts_of(op);
+  const std::optional<FactorParts> parts = parts_of(op);
   if (!parts) return std::nullopt;
   for (const Launch& launch : kFewRows) {
     const int order = order_in(launch, *parts);
@@ -149,7 +149,7 @@ Numerics numerics_of(const Problem& problem) {
   // 2^-24.
   constexpr double kSplitRms = 76.0;
   Step& last = numerics.steps.back();
-  last.sum_rms = std::hypot(last.sum_rms, kSplitRms);
+  last.sum_rms = std::sqrt(last.sum_rms * last.sum_rms + kSplitRms * kSplitRms);
   last.sum_bias = 2 * kTruncationBias;
   // Few rows are cut otherwise, and then hi + lo sees other numbers.
   numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());

@@ -54,9 +54,10 @@ Tensor<4> matrices(const Array& array, std::int64_t rows, const Shape& shape, in
 
 /// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter,
 /// zero.
-class Workspace {
+class DeviceTables {
  public:
-  Workspace(std::vector<std::uint32_t> signs, const std::vector<std::uint32_t>& second, std::size_t fragments)
+  DeviceTables(std::vector<std::uint32_t> signs, const std::vector<std::uint32_t>& second,
+               std::size_t fragments)
       : second_(signs.size()), fragments_(second_ + second.size()), counter_(fragments_ + fragments) {
     std::vector<std::uint32_t>& contents = signs;
     contents.insert(contents.end(), second.begin(), second.end());
@@ -70,9 +71,9 @@ class Workspace {
     FWHT_CUDA(cudaStreamSynchronize(stream));
     FWHT_CUDA(cudaStreamDestroy(stream));
   }
-  ~Workspace() { cudaFree(memory_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  ~DeviceTables() { cudaFree(memory_); }
+  DeviceTables(const DeviceTables&) = delete;
+  DeviceTables& operator=(const DeviceTables&) = delete;
 
   const std::uint32_t* signs() const { return words(); }
   const std::uint32_t* second() const { return words() + second_; }
@@ -218,7 +219,7 @@ class KroneckerPlan final : public Plan {
   Launch launch_;
   Kernel kernel_;
   int fragment_words_;
-  Workspace workspace_;
+  DeviceTables workspace_;
   std::int64_t tiles_;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;

@@ -12,33 +12,33 @@ namespace {
 
 using Model = Numerics (*)(const Problem&, const DeviceInfo&);
 
-template <hadacore::Table table>
+template <hadacore::LaunchTable table>
 Numerics hadacore_numerics(const Problem& problem, const DeviceInfo& device) {
   const hadacore::Config config = hadacore::config_for(table, log2_floor(problem.n()), problem.dtype(),
                                                        regime_of(2 * problem.elements()));
   return hadacore::numerics_of(problem, config, device.compute_capability());
 }
 
-struct Entry {
+struct KnownModel {
   const Variant* variant;
   Model numerics;
 };
 
-constexpr Entry kModels[] = {
+constexpr KnownModel kModels[] = {
     {&naive::variant, [](const Problem& p, const DeviceInfo&) { return naive::numerics_of(p); }},
     {&warp_shuffle::variant,
      [](const Problem& p, const DeviceInfo&) { return single_rounding(Sums::fp32, p); }},
     {&butterflies::variant, [](const Problem& p, const DeviceInfo&) { return butterflies::numerics_of(p); }},
     {&factors::variant, [](const Problem& p, const DeviceInfo&) { return factors::numerics_of(p); }},
-    {&hadacore::variant, hadacore_numerics<hadacore::Table::tuned>},
-    {&hadacore::published_variant, hadacore_numerics<hadacore::Table::published>},
+    {&hadacore::variant, hadacore_numerics<hadacore::LaunchTable::tuned>},
+    {&hadacore::published_variant, hadacore_numerics<hadacore::LaunchTable::published>},
 };
 
 }  // namespace
 
 std::optional<Numerics> numerics_without_plan(const Variant& variant, const Problem& problem,
                                               const DeviceInfo& device) {
-  for (const Entry& entry : kModels) {
+  for (const KnownModel& entry : kModels) {
     if (entry.variant == &variant) return entry.numerics(problem, device);
   }
   return std::nullopt;

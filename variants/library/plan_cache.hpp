@@ -70,7 +70,7 @@ class PlanCacheOf {
   std::size_t clear();
 
  private:
-  struct Entry {
+  struct KeptPlan {
     std::shared_ptr<const Plan> plan;  // null: a mark that every order has a plan of its own
     std::atomic<std::uint64_t> last_use = 0;
     std::atomic<bool> captured = false;
@@ -78,11 +78,11 @@ class PlanCacheOf {
   struct Hash {
     std::size_t operator()(const PlanKey& key) const;
   };
-  using Entries = std::unordered_map<PlanKey, Entry, Hash>;
+  using Entries = std::unordered_map<PlanKey, KeptPlan, Hash>;
 
   std::shared_ptr<const Plan> find_locked(const PlanKey& key);
-  Entry& add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan);
-  void evict_locked(const Entry* keep);
+  KeptPlan& add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan);
+  void evict_locked(const KeptPlan* keep);
 
   mutable std::shared_mutex mutex_;
   std::atomic<std::uint64_t> clock_ = 0;
@@ -112,13 +112,13 @@ auto PlanCacheOf<Family>::find(const PlanKey& key) -> std::shared_ptr<const Plan
 // Called under a shared lock too: changes nothing but atomics.
 template <class Family>
 auto PlanCacheOf<Family>::find_locked(const PlanKey& key) -> std::shared_ptr<const Plan> {
-  const auto use = [&](const PlanKey& which) -> Entry* {
+  const auto use = [&](const PlanKey& which) -> KeptPlan* {
     const auto found = entries_.find(which);
     if (found == entries_.end()) return nullptr;
     found->second.last_use = ++clock_;
     return &found->second;
   };
-  Entry* entry = use(key.for_all_orders());
+  KeptPlan* entry = use(key.for_all_orders());
   if (entry != nullptr && entry->plan == nullptr) entry = use(key);
   if (entry == nullptr) return nullptr;
   if (key.order.capture != 0) entry->captured = true;
@@ -132,7 +132,7 @@ auto PlanCacheOf<Family>::find_or_make(const PlanKey& key, const Make& make) -> 
   std::shared_ptr<const Plan> made = make();
   const bool shared = !made->one_stream_at_a_time();
   if (!shared) add_locked(key.for_all_orders(), nullptr);
-  Entry& entry = add_locked(shared ? key.for_all_orders() : key, std::move(made));
+  KeptPlan& entry = add_locked(shared ? key.for_all_orders() : key, std::move(made));
   if (key.order.capture != 0) entry.captured = true;
   evict_locked(&entry);
   return entry.plan;
@@ -143,7 +143,7 @@ auto PlanCacheOf<Family>::lend(const PlanKey& key) -> std::shared_ptr<const Plan
   const std::unique_lock lock(mutex_);
   const auto found = entries_.find(key.for_all_orders());
   if (found == entries_.end() || found->second.plan == nullptr) return nullptr;
-  Entry& entry = found->second;
+  KeptPlan& entry = found->second;
   if (!entry.captured) {
     if (lent_ >= limit_) return nullptr;
     ++lent_;
@@ -153,8 +153,8 @@ auto PlanCacheOf<Family>::lend(const PlanKey& key) -> std::shared_ptr<const Plan
 }
 
 template <class Family>
-auto PlanCacheOf<Family>::add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan) -> Entry& {
-  Entry& entry = entries_[key];
+auto PlanCacheOf<Family>::add_locked(const PlanKey& key, std::shared_ptr<const Plan> plan) -> KeptPlan& {
+  KeptPlan& entry = entries_[key];
   if (entry.plan == nullptr) entry.plan = std::move(plan);
   entry.last_use = ++clock_;
   return entry;
@@ -162,7 +162,7 @@ auto PlanCacheOf<Family>::add_locked(const PlanKey& key, std::shared_ptr<const P
 
 // With the exclusive lock no one can take a plan, so one that only the cache holds is in no one's hands.
 template <class Family>
-void PlanCacheOf<Family>::evict_locked(const Entry* keep) {
+void PlanCacheOf<Family>::evict_locked(const KeptPlan* keep) {
   std::vector<std::pair<std::uint64_t, const PlanKey*>> candidates;
   std::size_t counted = 0;
   for (const auto& [key, entry] : entries_) {

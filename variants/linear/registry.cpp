@@ -17,7 +17,9 @@ constexpr const LinearVariant* kLadder[] = {
     &linear::pipelined::variant,
     &linear::prefill::variant,
     &linear::rotated::variant,
+    &linear::rotated::before_prefill,
     &linear::pipelined::rotating,
+    &linear::by_tokens::variant,
     &linear::automatic::variant,
 };
 // clang-format on

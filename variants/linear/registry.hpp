@@ -15,7 +15,8 @@ namespace linear::dense { extern const LinearVariant fp16, dequantize_first; }
 namespace linear::splitk { extern const LinearVariant data_parallel, split_4, split_8, split_16, f32; }
 namespace linear::pipelined { extern const LinearVariant variant, rotating; }
 namespace linear::prefill { extern const LinearVariant variant; }
-namespace linear::rotated { extern const LinearVariant variant; }
+namespace linear::rotated { extern const LinearVariant variant, before_prefill; }
+namespace linear::by_tokens { extern const LinearVariant variant; }
 namespace linear::automatic { extern const LinearVariant variant; }
 // clang-format on
 

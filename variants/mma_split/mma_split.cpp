@@ -99,7 +99,7 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   // / ln 2 of x itself.
   constexpr double kSplitRms = 76.0;  // 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)) in units of 2^-24
   Step& step = numerics.steps.front();
-  step.sum_rms = std::hypot(step.sum_rms, kSplitRms);
+  step.sum_rms = std::sqrt(step.sum_rms * step.sum_rms + kSplitRms * kSplitRms);
   step.sum_bias = 2 * kTruncationBias;  // two tensor-core stages
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
   // which a shift of the index mixes.

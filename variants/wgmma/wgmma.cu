@@ -134,11 +134,11 @@ class WgmmaPlan final : public Plan {
                          2 * p.out.row_stride,
                          static_cast<float>(p.scale),
                          eager_};
-    const Grid grid{.blocks = blocks_,
-                    .threads = launch_.threads(),
-                    .shared = shared_bytes(launch_),
-                    .cluster = launch_.cluster(),
-                    .programmatic = p.programmatic_launch};
+    const LaunchGrid grid{.blocks = blocks_,
+                          .threads = launch_.threads(),
+                          .shared = shared_bytes(launch_),
+                          .cluster = launch_.cluster(),
+                          .programmatic = p.programmatic_launch};
     unsigned* counter = counter_.as<unsigned>();
     const void* arguments[] = {&batch, &counter};  // a kernel without a counter takes the front
     launch_at(kernel_, grid, stream, const_cast<void**>(arguments));

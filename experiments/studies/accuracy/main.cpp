@@ -25,14 +25,14 @@ using harness::CsvRow;
 using harness::Performer;
 using harness::ResultsFolder;
 
-struct Options : harness::ExperimentOptions {
+struct AccuracyOptions : harness::ExperimentOptions {
   std::vector<std::string> dtypes, n, inputs;
   std::vector<std::uint64_t> seeds = {1, 2, 3};
   std::string elements;
   bool analysis = false;
 };
 
-bool parse(Options& options, int argc, const char* const* argv) {
+bool parse(AccuracyOptions& options, int argc, const char* const* argv) {
   CLI::App app{"Measures the error of every variant against FP64, beside what its steps predict.",
                "fwht_accuracy"};
   harness::add_experiment_options(app, options);
@@ -52,7 +52,7 @@ bool parse(Options& options, int argc, const char* const* argv) {
   return harness::parse_command_line(app, argc, argv);
 }
 
-Selection selection_of(const Options& options) {
+Selection selection_of(const AccuracyOptions& options) {
   return {options.analysis, harness::parse_items(options.dtypes, parse_dtype),
           harness::parse_all_counts(options.n, "--n"),
           harness::parse_items(options.inputs, reference::parse_input_class)};
@@ -61,7 +61,7 @@ Selection selection_of(const Options& options) {
 /// The truth of a case serves all performers that follow each other with as many rows.
 class Measurement {
  public:
-  explicit Measurement(const Options& options) : options_(options) {}
+  explicit Measurement(const AccuracyOptions& options) : options_(options) {}
 
   CsvRow run(const Performer& performer, const AccuracyCase& c, std::int64_t rows) {
     const Samples& samples = samples_of(c, rows);
@@ -77,7 +77,7 @@ class Measurement {
     return *samples_;
   }
 
-  const Options& options_;
+  const AccuracyOptions& options_;
   harness::Workspace workspace_;
   std::optional<Samples> samples_;
 };
@@ -87,7 +87,7 @@ struct PlannedCases {
   std::vector<std::string> unsupported;  // one line each
 };
 
-PlannedCases plan_work(const Options& options, const std::vector<Performer>& performers,
+PlannedCases plan_work(const AccuracyOptions& options, const std::vector<Performer>& performers,
                        Measurement& measurement) {
   PlannedCases work;
   std::set<std::string> refused;
@@ -146,7 +146,7 @@ std::string summary(const std::vector<CsvRow>& rows) {
 }
 
 int run(int argc, const char* const* argv) {
-  Options options;
+  AccuracyOptions options;
   if (!parse(options, argc, argv)) return 0;
   if (options.seeds.empty()) throw BadRequest("--seed names no seed");
   const std::vector<const Variant*> variants = harness::select_variants(options.variants);

@@ -236,7 +236,7 @@ class ExperimentCache {
 
 }  // namespace
 
-std::vector<harness::Task> tasks(const harness::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::StudySetup& setup) {
   const bool on_device = setup.device.has_cuda();
   const auto cache = std::make_shared<ExperimentCache>(on_device);
   std::vector<harness::Task> all;

@@ -98,6 +98,6 @@ bool rotates(std::string_view method);
 
 /// d = 64, 128, 256, n = 2048, 4096, 8448, 32 heads on the device; on the host d = 128 at n = 2048 and 8448,
 /// the other d at n = 2048.
-std::vector<harness::Task> tasks(const harness::Setup& setup);
+std::vector<harness::Task> tasks(const harness::StudySetup& setup);
 
 }  // namespace fwht::attention

@@ -116,7 +116,7 @@ TEST(Attention, EveryTaskIsOneOfItsKind) {
   const DeviceInfo device = this_device();
   const auto performers = harness::performers({&cpu::variant, &hadacore::variant}, device);
   harness::Workspace workspace;
-  const harness::Setup setup{device, performers, workspace};
+  const harness::StudySetup setup{device, performers, workspace};
   std::set<std::string> names;
   const auto all = tasks(setup);
   for (const harness::Task& task : all)

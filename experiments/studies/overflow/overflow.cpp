@@ -134,7 +134,7 @@ int points(const Problem& problem, RowShape shape) {
 
 }  // namespace
 
-std::vector<harness::Task> tasks(const harness::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::StudySetup& setup) {
   std::vector<harness::Task> all;
   for (const std::int64_t n : kLengths) {
     const Problem problem = make_problem(Dtype::f16, n, rows_for(n));

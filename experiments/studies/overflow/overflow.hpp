@@ -46,6 +46,6 @@ Count count(const Problem& problem, const std::vector<std::byte>& in, const std:
 
 /// Every performer and both host models on fp16 rows, n = 128, 1024, 32768, norms 2^-24 .. 2^8 times 65504.
 /// Rows of overflow.csv.
-std::vector<harness::Task> tasks(const harness::Setup& setup);
+std::vector<harness::Task> tasks(const harness::StudySetup& setup);
 
 }  // namespace fwht::overflow

@@ -341,7 +341,7 @@ std::vector<CsvRow> rows(const Evaluate& evaluate, Instruction instruction, Tens
   return Probing(evaluate, instruction, model).all();
 }
 
-std::vector<harness::Task> tasks(const harness::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::StudySetup& setup) {
   std::vector<harness::Task> all;
   const auto add = [&](const char* source, Instruction instruction, const Evaluate& evaluate,
                        TensorCore core) {

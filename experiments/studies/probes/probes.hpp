@@ -72,6 +72,6 @@ std::vector<harness::CsvRow> rows(const Evaluate& evaluate, Instruction instruct
                                   reference::TensorCore model);
 
 /// The device at hand where there is one, and the model of both generations.
-std::vector<harness::Task> tasks(const harness::Setup& setup);
+std::vector<harness::Task> tasks(const harness::StudySetup& setup);
 
 }  // namespace fwht::probes

@@ -191,7 +191,7 @@ CsvRow identity(const TokenKind& kind, std::string_view variant, std::string_vie
 
 }  // namespace
 
-std::vector<harness::Task> tasks(const harness::Setup& setup) {
+std::vector<harness::Task> tasks(const harness::StudySetup& setup) {
   const auto cache = std::make_shared<TokenCache>();
   constexpr int kRows = std::ssize(kFormats);
   std::vector<harness::Task> all;

@@ -69,6 +69,6 @@ class StudiedTokens {
 
 /// Seven kinds of token at n = 128, 1024, 4096, 8192 in f16 and bf16: unrotated, rotated exactly, and by
 /// every performer that supports them. Rows of quantization.csv.
-std::vector<harness::Task> tasks(const harness::Setup& setup);
+std::vector<harness::Task> tasks(const harness::StudySetup& setup);
 
 }  // namespace fwht::quantization

@@ -16,7 +16,20 @@ from torch import Tensor
 from .. import _c, linear, operators, quantize
 from .calls import DTYPES, new, raw_stream, replace, require_memory, view_of
 
-library = torch.library.Library("fwht", "DEF")
+
+def _namespace() -> torch.library.Library:
+    """That of the package's own name, `fwht`. Where another copy of the package has registered that, the next one that is free."""
+    package = __name__.partition(".")[0]
+    for copy in range(1, 100):
+        try:
+            return torch.library.Library(package if copy == 1 else f"{package}_{copy}", "DEF")
+        except RuntimeError as error:
+            if "Only a single TORCH_LIBRARY" not in str(error):
+                raise
+    raise RuntimeError(f"fwht: 99 copies of the package {package} have registered their operators in this process")
+
+
+library = _namespace()
 library.define(
     "hadamard_transform(Tensor x, float? scale=None, str? variant=None, bool transpose=False, "
     'str? operator="", Tensor? signs=None, Tensor? dense=None) -> Tensor'
@@ -220,12 +233,13 @@ for _name, _kernel, _shape in (
 ):
     for _key in ("CPU", "CUDA"):
         library.impl(_name, _kernel, _key)
-    torch.library.register_fake(f"fwht::{_name}", _shape)
-torch.library.register_vmap("fwht::hadamard_transform", _vmap)
+    torch.library.register_fake(f"{library.ns}::{_name}", _shape)
+torch.library.register_vmap(f"{library.ns}::hadamard_transform", _vmap)
 library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
-op = torch.ops.fwht.hadamard_transform.default
-op_ = torch.ops.fwht.hadamard_transform_.default
-op_quantize = torch.ops.fwht.hadamard_quantize.default
-op_quantize_into = torch.ops.fwht.hadamard_quantize_into.default
-op_linear = torch.ops.fwht.gptq_linear.default
+_registered = getattr(torch.ops, library.ns)
+op = _registered.hadamard_transform.default
+op_ = _registered.hadamard_transform_.default
+op_quantize = _registered.hadamard_quantize.default
+op_quantize_into = _registered.hadamard_quantize_into.default
+op_linear = _registered.gptq_linear.default

@@ -20,6 +20,7 @@ __all__ = ["register", "unregister"]
 _OPS = "vllm._custom_ops"
 _TRANSFORM = "vllm.model_executor.layers.quantization.compressed_tensors.transform.module"
 _INT4 = "vllm.v1.attention.ops.int4_per_token_head"
+_TURBOQUANT = "vllm.v1.attention.backends.turboquant_attn"
 _ATTENTION = (
     "q", "k_cache", "v_cache", "out", "cu_seqlens_q", "max_seqlen_q", "seqused_k", "max_seqlen_k", "softmax_scale", "window_size",
     "block_table", "softcap", "sinks", "alibi_slopes", "use_alibi_sqrt", "qq_bias", "output_scale", "mm_prefix_range", "k_scale_cache",
@@ -30,8 +31,15 @@ _CACHE = ("key", "value", "key_cache", "value_cache", "slot_mapping", "k_scale_c
 # What this module replaces and what it calls, with the parameters of vLLM 0.33.0.
 _KNOWN = {
     f"{_OPS}:hadacore_transform": ("x", "inplace"),
+    f"{_TRANSFORM}:HadamardTransform.__init__": (
+        "self", "transforms", "layer", "weight_loader", "input_size_per_partition", "output_partition_sizes",
+    ),
     f"{_TRANSFORM}:HadamardTransform.forward": ("self", "value", "part_id"),
     f"{_TRANSFORM}:HadamardTransform.process_weights_after_loading": ("self",),
+    f"{_TRANSFORM}:SharedWeightParameter.add_partition": ("self", "index", "data_key", "args", "kwargs"),
+    f"{_TRANSFORM}:get_tensor_model_parallel_world_size": (),
+    f"{_TRANSFORM}:LinearBase": None,
+    f"{_TRANSFORM}:TransformLocation.INPUT": None,
     f"{_INT4}:reshape_and_cache_int4": _CACHE,
     f"{_INT4}:unified_attention_int4": _ATTENTION,
     f"{_INT4}:single_rht": ("x", "inverse"),
@@ -43,6 +51,7 @@ _KNOWN = {
     f"{_INT4}:_launch_packed_attn": (*(name for name in _ATTENTION if name != "max_seqlen_k"), "packing_factor"),
     f"{_INT4}:_reshape_cache_int4_kernel": None,
     f"{_INT4}:_INT4_PACKING_FACTOR": None,
+    f"{_TURBOQUANT}:_build_hadamard": ("d", "device_str"),
 }  # fmt: skip
 
 _replaced = Replaced("vllm", "FWHT_DISABLE_VLLM", _KNOWN)
@@ -58,10 +67,12 @@ def register() -> None:
     if _replaced.wanted(_is_cuda) and _replaced.are_known():
         _replaced.put({
             f"{_OPS}:hadacore_transform": _hadacore_transform,
+            f"{_TRANSFORM}:HadamardTransform.__init__": _init,
             f"{_TRANSFORM}:HadamardTransform.process_weights_after_loading": _process_weights_after_loading,
             f"{_TRANSFORM}:HadamardTransform.forward": _forward,
             f"{_INT4}:reshape_and_cache_int4": _reshape_and_cache_int4,
             f"{_INT4}:unified_attention_int4": _unified_attention_int4,
+            f"{_TURBOQUANT}:_build_hadamard": _build_hadamard,
         })  # fmt: skip
 
 
@@ -76,11 +87,15 @@ def _is_cuda() -> bool:
     return bool(platforms.current_platform.is_cuda())
 
 
+def _is_for_hadacore(n: int) -> bool:
+    return 2 <= n <= 2**15 and n & (n - 1) == 0
+
+
 def _hadacore_transform(original: Any) -> Any:
     @functools.wraps(original)
     def hadacore_transform(x: Tensor, inplace: bool = True) -> Tensor:
-        n = x.shape[-1]
-        if x.dtype not in (torch.float16, torch.bfloat16) or n < 2 or n & (n - 1) or n > 2**15 or (inplace and not x.is_contiguous()):
+        known = x.dtype in (torch.float16, torch.bfloat16) and _is_for_hadacore(x.shape[-1])
+        if not known or (inplace and not x.is_contiguous()):
             return original(x, inplace)
         return hadamard_transform(x, None, inplace=inplace)
 
@@ -90,6 +105,59 @@ def _hadacore_transform(original: Any) -> Any:
 # --- compressed-tensors' online transforms ---------------------------------------------------------------------------
 
 
+def _init(original: Any) -> Any:
+    """Under tensor parallelism, each rank holds the whole matrix of a transform that does not mix what lies on different ranks."""
+
+    @functools.wraps(original)
+    def __init__(
+        self: Any, transforms: Any, layer: Any, weight_loader: Any, input_size_per_partition: int, output_partition_sizes: list[int]
+    ) -> None:
+        module: Any = importlib.import_module(_TRANSFORM)
+        arguments = (self, transforms, layer, weight_loader, input_size_per_partition, output_partition_sizes)
+        if module.get_tensor_model_parallel_world_size() == 1 or not _stays_on_its_rank(module, *arguments[1:]):
+            original(*arguments)
+            return
+        kept = module.get_tensor_model_parallel_world_size, module.SharedWeightParameter
+        module.get_tensor_model_parallel_world_size, module.SharedWeightParameter = (lambda: 1), _whole_on_each_rank(kept[1])
+        try:
+            original(*arguments)
+        finally:
+            module.get_tensor_model_parallel_world_size, module.SharedWeightParameter = kept
+
+    return __init__
+
+
+def _stays_on_its_rank(
+    module: ModuleType, transforms: Any, layer: Any, weight_loader: Any, input_size_per_partition: int, output_partition_sizes: list[int]
+) -> bool:
+    """Whether each transform is one of the whole input or output, or has blocks of which each lies on one rank."""
+    if not isinstance(layer, module.LinearBase):
+        return False
+    whole_input, whole_output = layer.input_size == input_size_per_partition, layer.output_size == sum(output_partition_sizes)
+    for part, (_, scheme, args) in transforms.items():
+        is_input = args.location == module.TransformLocation.INPUT
+        size = input_size_per_partition if is_input else output_partition_sizes[part]
+        in_blocks = scheme.head_dim is not None and size % scheme.head_dim == 0
+        if not in_blocks and not (whole_input if is_input else whole_output):
+            return False
+    return True
+
+
+@functools.cache
+def _whole_on_each_rank(shared: Any) -> type:
+    """vLLM's parameter as it is on one rank: its layers set the rank and the size of each parameter of theirs again."""
+
+    class Whole(shared):
+        tp_rank = property(lambda self: 0, lambda self, value: None)
+        tp_size = property(lambda self: 1, lambda self, value: None)
+
+        def add_partition(self, index: int, data_key: Any, *args: Any, **kwargs: Any) -> None:
+            super().add_partition(index, data_key, *args, **kwargs)
+            self.partitions[index].tp_rank, self.partitions[index].tp_size = 0, 1
+
+    return Whole
+
+
 def _process_weights_after_loading(original: Any) -> Any:
     @functools.wraps(original)
     def process_weights_after_loading(self: Any) -> None:
@@ -97,7 +165,9 @@ def _process_weights_after_loading(original: Any) -> Any:
         self.fwht_operators = {}
         for part_id, partition in self.weight.partitions.items():
             transform = self.transforms.get(part_id)
-            if transform is not None and transform.scheme.type == "random-hadamard" and (found := _recovered(partition.data)):
+            if transform is None or (transform.scheme.type == "hadamard" and _is_for_hadacore(len(partition))):
+                continue
+            if found := _recovered(partition.data):
                 self.fwht_operators[part_id] = (found.text, len(partition))
                 self.register_buffer(f"fwht_signs_{part_id}", found.signs, persistent=False)
                 self.register_buffer(f"fwht_dense_{part_id}", found.dense, persistent=False)
@@ -204,3 +274,41 @@ def _unified_attention_int4(original: Any) -> Any:
         operators.transform(back, f"{block}+signs", 1 / block, signs=_signs(block).on(out), transpose=True, inplace=True)
 
     return unified_attention_int4
+
+
+# --- TurboQuant's KV cache -------------------------------------------------------------------------------------------
+
+
+class _Rotation(Tensor):
+    """The matrix of a symmetric operator: rows of float32 times it are one fast transform, all else is the matrix itself."""
+
+    operator: str
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.__matmul__, Tensor.matmul, torch.matmul) and len(args) == 2 and not kwargs:
+            x, matrix = args
+            if isinstance(matrix, cls) and type(x) is Tensor and x.dtype == torch.float32 and x.shape[-1] == len(matrix):
+                return operators.transform(x, matrix.operator, None)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def _build_hadamard(original: Any) -> Any:
+    @functools.wraps(original)
+    @functools.cache
+    def build_hadamard(d: int, device_str: str) -> Tensor:
+        try:
+            operator = operators.operator_for(d)
+        except ValueError:
+            return original(d, device_str)
+        matrix = operators.transform(torch.eye(d), operator, None).to(device_str)
+        # TurboQuant takes the matrix for its inverse; and where vLLM has one, another one would be for another cache.
+        is_known = torch.equal(matrix, original(d, device_str)) if d & (d - 1) == 0 else operators.transposed(operator) == operator
+        if not is_known or not _plan.supports(d, torch.float32, device=matrix.device, operator=operator):
+            return original(d, device_str)
+        rotation = matrix.as_subclass(_Rotation)
+        rotation.operator = operator
+        return rotation
+
+    return build_hadamard

@@ -76,7 +76,7 @@ __global__ void pick_columns_kernel(const std::uint16_t* in, std::uint16_t* out,
 }
 
 /// `programmatic`: the kernel waits by griddepcontrol before it reads, so it may be launched early.
-Grid grid_for(std::int64_t items, bool programmatic) {
+LaunchGrid grid_for(std::int64_t items, bool programmatic) {
   return {.blocks = blocks_for(items), .threads = kThreads, .programmatic = programmatic};
 }
 

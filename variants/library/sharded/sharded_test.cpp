@@ -283,7 +283,7 @@ class ShardedGpu : public testing::TestWithParam<int> {
 TEST_P(ShardedGpu, GivesTheExactWholeTwoHundredTimes) {
   const int ranks = GetParam();
   const nccl::UniqueId id = nccl::make_unique_id();
-  Meeting meeting(ranks);
+  RankMeeting meeting(ranks);
   run_ranks(ranks, meeting, [&](int rank) {
     const DeviceInfo device = this_device(rank);
     const DeviceScope scope(rank);
@@ -308,7 +308,7 @@ TEST_P(ShardedGpu, ARankThatStaysAwayEndsTheOthersWithinTheLimit) {
   const int ranks = GetParam();
   if (ranks == 1) GTEST_SKIP() << "nobody can stay away from one rank";
   const nccl::UniqueId id = nccl::make_unique_id();
-  Meeting meeting(ranks);
+  RankMeeting meeting(ranks);
   std::string said_by_rank_0;
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(run_ranks(ranks, meeting,

@@ -28,9 +28,9 @@ void rotate(float* x, std::int64_t k, std::int64_t order) {
   if (order > 1) std::transform(x, x + k, x, [=](float v) { return v * factor; });
 }
 
-class CpuPlan final : public LinearPlan {
+class CpuLayerPlan final : public LinearPlan {
  public:
-  CpuPlan(const LinearProblem& problem, int threads)
+  CpuLayerPlan(const LinearProblem& problem, int threads)
       : LinearPlan(problem), layout_(problem), threads_(threads) {}
 
   std::int64_t packed_bytes() const override { return layout_.bytes; }
@@ -108,7 +108,7 @@ Support supports(const LinearProblem& problem, const DeviceInfo&) {
 }
 
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
-  return std::make_unique<CpuPlan>(problem, device.host_threads);
+  return std::make_unique<CpuLayerPlan>(problem, device.host_threads);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the
 // workspace; w4a16_pipelined follows by programmatic dependent launch: its first weights are under way
-// while x is rotated.
+// while x is rotated. rotated_w4a16_prefill: the same in front of w4a16_prefill, by ordinary launches.
 #include <utility>
 
 #include "common/host/text.hpp"
@@ -22,9 +22,10 @@ Problem rotation_of(const LinearProblem& problem, const DeviceInfo& device) {
   return rotation;
 }
 
-LinearProblem layer_of(LinearProblem problem, const DeviceInfo& device) {
+LinearProblem layer_of(LinearProblem problem, const LinearVariant& layer, const DeviceInfo& device) {
   problem.rotation = 0;
-  problem.programmatic_launch = static_cast<bool>(require_programmatic_launch(device));
+  problem.programmatic_launch =
+      &layer == &pipelined::variant && static_cast<bool>(require_programmatic_launch(device));
   return problem;
 }
 
@@ -41,10 +42,10 @@ std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& de
 
 class RotatedPlan final : public LinearPlan {
  public:
-  RotatedPlan(const LinearProblem& problem, const DeviceInfo& device)
+  RotatedPlan(const LinearProblem& problem, const LinearVariant& layer, const DeviceInfo& device)
       : LinearPlan(problem),
         rotation_(rotation_plan(rotation_of(problem, device), device)),
-        layer_(fwht::plan(pipelined::variant, layer_of(problem, device), device)) {}
+        layer_(fwht::plan(layer, layer_of(problem, layer, device), device)) {}
 
   std::int64_t packed_bytes() const override { return layer_->packed_bytes(); }
   std::string packing() const override { return layer_->packing(); }
@@ -87,22 +88,31 @@ class RotatedPlan final : public LinearPlan {
   std::unique_ptr<LinearPlan> layer_;
 };
 
+template <const LinearVariant& layer>
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   if (problem.rotation == 0) return {"no rotation is asked for"};
   if (problem.programmatic_launch) {
-    if (Support launch = require_programmatic_launch(device); !launch) return launch;
+    const bool offered = &layer == &pipelined::variant;
+    if (Support launch = offered ? require_programmatic_launch(device) : require_ordinary_launch(problem);
+        !launch)
+      return launch;
   }
-  if (Support layer = pipelined::variant.supports(layer_of(problem, device), device); !layer) return layer;
+  if (Support alone = layer.supports(layer_of(problem, layer, device), device); !alone) return alone;
   return fwht::automatic::variant.supports(rotation_of(problem, device), device);
 }
 
+template <const LinearVariant& layer>
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
-  return std::make_unique<RotatedPlan>(problem, device);
+  return std::make_unique<RotatedPlan>(problem, layer, device);
 }
 
 }  // namespace
 
 constinit const LinearVariant variant = {"rotated_w4a16", "the transform, then w4a16_pipelined behind it",
-                                         Memory::device, supports, make_plan};
+                                         Memory::device, supports<pipelined::variant>,
+                                         make_plan<pipelined::variant>};
+constinit const LinearVariant before_prefill = {"rotated_w4a16_prefill",
+                                                "the transform, then w4a16_prefill behind it", Memory::device,
+                                                supports<prefill::variant>, make_plan<prefill::variant>};
 
 }  // namespace fwht::linear::rotated

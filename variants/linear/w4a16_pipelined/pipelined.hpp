@@ -25,6 +25,10 @@ int form_for(const LinearProblem& problem, const DeviceInfo& device);
 std::int64_t order_at(const LinearProblem& problem);
 std::int64_t packed_bytes(const LinearProblem& problem);
 
+/// Enqueues sorted[token][i] = x[token][order[i]], by the order that the packed weights have: a launch in
+/// front of a layer that reads x as sorted rows meet it.
+void gather(const LinearProblem& problem, const LinearOperands& operands, void* sorted, Stream stream);
+
 /// The weights as the kernel reads them; rows sorted by group. `packed` is zeroed.
 void pack(const LinearProblem& problem, const GptqWeights& weights, std::byte* packed);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "common/device/launcher.hpp"
@@ -45,7 +46,10 @@ class PipelinedPlan final : public LinearPlan {
             {"registers", std::int64_t{registers_}},
             {"cluster", std::int64_t{form_.cluster}},
             {"wgmma", std::int64_t{form_.wgmma ? 1 : 0}},
-            {"shared_bytes", std::int64_t{shared_bytes()}}};
+            {"shared_bytes", std::int64_t{shared_bytes()}},
+            {"in_front", std::string(form_.wgmma           ? "stage_tokens"
+                                     : problem().act_order ? "gather_tokens"
+                                                           : "none")}};
   }
 
  private:
@@ -116,6 +120,19 @@ class PipelinedPlan final : public LinearPlan {
 };
 
 }  // namespace
+
+void gather(const LinearProblem& problem, const LinearOperands& operands, void* sorted, Stream stream) {
+  const auto* packed = static_cast<const std::byte*>(operands.weights);
+  constexpr std::int64_t kMostTokens = 65535;  // of a launch: blocks in the y dimension
+  for (std::int64_t first = 0; first < problem.m; first += kMostTokens) {
+    const std::int64_t count = std::min(kMostTokens, problem.m - first), at = first * problem.k;
+    launch(gather_tokens,
+           {.blocks = ceil_div(problem.k, kArrangeThreads * 8), .threads = kArrangeThreads, .layers = count},
+           stream, static_cast<const std::uint16_t*>(operands.x) + at,
+           reinterpret_cast<const std::int32_t*>(packed + order_at(problem)),
+           static_cast<std::byte*>(sorted) + at * 2, static_cast<int>(count), static_cast<int>(problem.k), 0);
+  }
+}
 
 std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const DeviceInfo& device) {
   return std::make_unique<PipelinedPlan>(problem, device);

@@ -85,7 +85,6 @@ Support supports(const LinearProblem& problem, const DeviceInfo& device) {
                    device.compute_minor)};
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support rotation = require_no_rotation(problem); !rotation) return rotation;
-  if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
   const std::int64_t rows = problem.group_rows();
   if (problem.k % kStepK != 0) return {concat("k = ", problem.k, ": a multiple of ", kStepK, " is needed")};
   if (rows % kStepK != 0 && kStepK % rows != 0)

@@ -33,7 +33,7 @@ class PrefillPlan final : public LinearPlan {
   std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
   std::string packing() const override { return "operand_a"; }
   std::int64_t workspace_bytes() const override {
-    return choice_.division.cuts() ? room_for({partial_bytes(), ready_bytes()}) : 0;
+    return room_for({sorted_bytes(), partial_bytes(), ready_bytes()});
   }
 
   Numerics numerics() const override {
@@ -54,15 +54,20 @@ class PrefillPlan final : public LinearPlan {
             {"whole_waves", std::int64_t{division.whole_waves}},
             {"sharers", std::int64_t{division.shares ? division.sharers() : 1}},
             {"registers", std::int64_t{registers_}},
-            {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}}};
+            {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}},
+            {"in_front", std::string(problem().act_order ? "gather_tokens" : "none")}};
   }
 
  private:
+  /// Tokens in the order of the sorted rows.
+  std::int64_t sorted_bytes() const { return problem().act_order ? problem().m * problem().k * 2 : 0; }
   /// A tile's sums for every worker, where tiles are cut.
   std::int64_t partial_bytes() const {
-    return std::int64_t{choice_.division.workers} * form_.tokens * kOutputs * 4;
+    return choice_.division.cuts() ? std::int64_t{choice_.division.workers} * form_.tokens * kOutputs * 4 : 0;
   }
-  std::int64_t ready_bytes() const { return std::int64_t{choice_.division.workers} * kMostSharers * 8; }
+  std::int64_t ready_bytes() const {
+    return choice_.division.cuts() ? std::int64_t{choice_.division.workers} * kMostSharers * 8 : 0;
+  }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     pipelined::pack(problem(), weights, packed);
@@ -72,6 +77,12 @@ class PrefillPlan final : public LinearPlan {
     const LinearProblem& p = problem();
     const auto* weights = static_cast<const std::byte*>(operands.weights);
     LinearOperands rest = operands;
+    const void* tokens = operands.x;
+    if (p.act_order) {
+      void* const sorted = take_part(rest, sorted_bytes());
+      pipelined::gather(p, operands, sorted, stream);
+      tokens = sorted;
+    }
     void* partials = choice_.division.cuts() ? take_part(rest, partial_bytes()) : nullptr;
     void* ready = choice_.division.cuts() ? take_part(rest, ready_bytes()) : nullptr;
     const auto tiles = static_cast<cuuint64_t>(layout_.tiles), steps = static_cast<cuuint64_t>(layout_.steps),
@@ -88,7 +99,7 @@ class PrefillPlan final : public LinearPlan {
       return Tensor<3>{{count, steps, tiles}, {count * 4U, steps * count * 4U}, {count, 1, kTiles}};
     };
     const Arguments arguments{
-        .x = tensor_map(operands.x, tensor_element(p.dtype), of_x),
+        .x = tensor_map(tokens, tensor_element(p.dtype), of_x),
         .words = tensor_map(weights, CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(kWords)),
         .scales =
             tensor_map(weights + layout_.scales_at(), CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(scales)),

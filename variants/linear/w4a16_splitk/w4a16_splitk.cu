@@ -268,7 +268,7 @@ class SplitkPlan final : public LinearPlan {
   Setup setup_;
   GptqLayout layout_;
   void (*kernel_)(Arguments);
-  Grid grid_;
+  LaunchGrid grid_;
 };
 
 }  // namespace
