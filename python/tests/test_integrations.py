@@ -16,6 +16,7 @@ from conftest import hadamard
 torch = pytest.importorskip("torch")
 
 import fwht
+import fwht.integrations.convrot as convrot
 import fwht.integrations.gptqmodel as gptqmodel
 import fwht.integrations.sglang as sglang_plugin
 import fwht.integrations.vllm as plugin
@@ -604,3 +605,169 @@ def test_a_checkpoint_that_is_not_rotated_or_in_a_way_that_is_not_known(tmp_path
     checkpoint(tmp_path, 64, rotation="learned")
     with pytest.raises(ValueError, match="rotation='learned' .*hadamard, random"):
         gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
+
+
+# --- compressed-tensors ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folding(monkeypatch):
+    """The package itself, and `fold(kind, module, apply)`: the module after the transforms of a scheme, by the factory's seed 5."""
+    transforms = pytest.importorskip("compressed_tensors.transform")
+    plugin = importlib.import_module("fwht.integrations.compressed_tensors")
+    monkeypatch.delenv("FWHT_DISABLE_COMPRESSED_TENSORS", raising=False)
+
+    def fold(kind, module, *apply, **scheme):
+        arguments = [transforms.TransformArgs(targets=[".*"], location=location, inverse=inverse) for location, inverse in apply]
+        made = transforms.TransformScheme(type=kind, apply=arguments, **scheme)
+        factory = transforms.TransformFactory.from_scheme(made, name="R", seed=5)
+        for each in arguments:
+            factory._apply_to_module(module, module, each)
+        return module
+
+    yield SimpleNamespace(fold=fold, install=plugin.install, uninstall=plugin.uninstall, replaced=plugin._replaced)
+    plugin.uninstall()
+
+
+def layer(kind, n, m, seed=0):
+    torch.manual_seed(seed)
+    if kind == "embedding":
+        return torch.nn.Embedding(m, n, dtype=torch.float64)
+    return torch.nn.Linear(n, m, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("location", ["weight_input", "weight_output"])
+@pytest.mark.parametrize("module", ["linear", "embedding"])
+@pytest.mark.parametrize(
+    ("kind", "n", "more"),
+    [("hadamard", 64, {}), ("hadamard", 64, {"randomize": True}), ("hadamard", 192, {"head_dim": 64}), ("random-hadamard", 64, {}),
+     ("random-hadamard", 112, {}), ("random-hadamard", 144, {"head_dim": 48, "randomize": True}), ("random-hadamard", 28, {})],
+)  # fmt: skip
+def test_what_is_folded_is_the_product_by_their_matrix(folding, monkeypatch, kind, n, more, module, location, inverse):
+    dense = [importlib.import_module(f"compressed_tensors.transform.factory.{name}") for name in ("hadamard", "random_hadamard")]
+    n_is_last = (module == "linear") == (location == "weight_input")
+    sizes = (n, 20) if n_is_last else (20, n)
+    theirs, ours = (layer(module, *sizes) for _ in range(2))
+    folding.fold(kind, theirs, (location, inverse), **more)
+    folding.install()
+    monkeypatch.setattr(dense[0], "deterministic_hadamard_matrix", None)  # not called
+    monkeypatch.setattr(dense[1], "random_hadamard_matrix", None)
+    folding.fold(kind, ours, (location, inverse), **more)
+    assert not torch.equal(ours.weight, layer(module, *sizes).weight)
+    for name, value in theirs.named_parameters():
+        assert torch.allclose(ours.get_parameter(name), value, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("apply", [(("input", False), ("weight_input", True)), (("weight_input", True), ("input", False))])
+@pytest.mark.parametrize("kind", ["hadamard", "random-hadamard"])
+def test_an_online_rotation_and_its_inverse_in_the_weights(folding, kind, apply):
+    n = 64 if kind == "hadamard" else 96
+    x = torch.randn(3, n, dtype=torch.float64)
+    before, theirs, ours = (layer("linear", n, 20) for _ in range(3))
+    folding.fold(kind, theirs, *apply, precision=torch.float64)
+    folding.install()
+    folding.fold(kind, ours, *apply, precision=torch.float64)
+    assert torch.allclose(ours.weight, theirs.weight, rtol=0, atol=1e-14) and not torch.allclose(ours.weight, before.weight, atol=0.01)
+    assert torch.allclose(ours(x), before(x), rtol=0, atol=1e-13) and torch.equal(ours.R_input.weight, theirs.R_input.weight)
+
+
+def test_orders_without_a_matrix_there(folding):
+    with pytest.raises(ValueError, match="Cannot construct random hadamard matrix of size 428"):
+        folding.fold("random-hadamard", layer("linear", 428, 4), ("weight_input", False))
+    folding.install()
+    theirs, ours = layer("linear", 428, 4), layer("linear", 428, 4)
+    folding.fold("random-hadamard", ours, ("weight_input", False))
+    assert torch.allclose(ours.weight @ ours.weight.T, theirs.weight @ theirs.weight.T, atol=1e-14) and not torch.allclose(ours.weight, theirs.weight)
+    folding.fold("random-hadamard", ours, ("weight_input", True))
+    assert torch.allclose(ours.weight, theirs.weight, rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="size 428"):
+        folding.fold("random-hadamard", ours, ("input", False), ("weight_input", True))
+    with pytest.raises(ValueError, match=r"2\^n"):
+        folding.fold("hadamard", ours, ("weight_input", True))
+
+
+def test_folding_is_installed_once_or_not_at_all(folding, monkeypatch, caplog):
+    factory = importlib.import_module("compressed_tensors.transform.factory.hadamard").HadamardFactory
+    theirs = factory.create_transform
+    monkeypatch.setenv("FWHT_DISABLE_COMPRESSED_TENSORS", "1")
+    folding.install()
+    assert factory.create_transform is theirs
+    monkeypatch.delenv("FWHT_DISABLE_COMPRESSED_TENSORS")
+    folding.install()
+    ours = factory.create_transform
+    folding.install()
+    assert factory.create_transform is ours is not theirs
+    folding.uninstall()
+    assert factory.create_transform is theirs
+    monkeypatch.setattr(factory, "_create_weight", lambda self: None)
+    folding.install()
+    assert factory.create_transform is theirs
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "HadamardFactory._create_weight takes (self), not (self, size" in record.getMessage()
+
+
+# --- ConvRot ---------------------------------------------------------------------------------------------------------
+
+
+def regular(group):
+    four = torch.ones(4, 4) - 2 * torch.eye(4).flip(0)
+    return four if group == 4 else torch.kron(regular(group // 4), four)
+
+
+@pytest.mark.parametrize("group", [4, 16, 64, 256, 1024])
+def test_the_regular_matrix_is_a_transform_with_signs_and_a_permutation(group):
+    order, signs = convrot._order(group)
+    assert torch.equal(order[order], torch.arange(group)) and torch.equal(signs[order], signs)
+    assert torch.equal(signs[:, None] * h(group)[:, order] * signs, regular(group))
+
+
+@pytest.mark.parametrize(("dtype", "k", "group"), [(torch.float32, 5376, 256), (torch.bfloat16, 768, 256), (torch.float16, 192, 64)])
+def test_codes_of_convrot(dtype, k, group):
+    generator = torch.Generator().manual_seed(k)
+    x = torch.randn(2, 20, k, generator=generator).to(dtype)
+    x[1, 3] = 0
+    codes, scales = convrot.quantized(x, group)
+    rotated = (x.double().unflatten(-1, (-1, group)) @ regular(group).double() / group**0.5).flatten(-2, -1)
+    expected = rotated.abs().amax(-1, keepdim=True) / 127
+    assert torch.allclose(scales.double(), expected, rtol=2e-7, atol=0) and not codes[1, 3].any()
+    theirs = (rotated / expected.clamp(min=1e-30)).round().to(torch.int8)
+    weight = torch.randint(-127, 128, (24, k), generator=generator).to(torch.int8)
+    folded = convrot.fold(weight, group)
+    assert torch.equal(convrot.fold(folded, group), weight) and not torch.equal(folded, weight)
+    back = convrot.fold(codes.reshape(-1, k), group).reshape(codes.shape)  # in the order of the regular matrix
+    steps = (back.int() - theirs.int()).abs()
+    assert steps.max() <= 1 and (steps > 0).double().mean() < 1e-4
+    assert torch.equal(codes.double() @ folded.double().T, back.double() @ weight.double().T)
+    weight_scale, bias = torch.rand(24, generator=generator) / 100, torch.randn(24, generator=generator)
+    exact = (codes.double() @ folded.double().T) * scales.double() * weight_scale.double() + bias.double()
+    y = convrot.linear(x, folded, weight_scale, bias, group=group)
+    assert y.dtype == dtype and torch.allclose(y.double(), exact, rtol=2.0**-8 if dtype != torch.float32 else 1e-5, atol=1e-5)
+
+
+def test_codes_of_convrot_beside_those_of_comfy_kitchen():
+    """Its portable backend in float32, where it rounds nothing in between."""
+    pytest.importorskip("comfy_kitchen")
+    eager = importlib.import_module("comfy_kitchen.backends.eager.quantization")
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(40, 768, generator=generator), torch.randint(-127, 128, (16, 768), generator=generator).to(torch.int8)
+    codes, scales = convrot.quantized(x)
+    theirs, their_scales = eager.quantize_and_rotate_rowwise(x, eager._build_hadamard(256), 256)
+    assert torch.allclose(scales, their_scales, rtol=1e-6)
+    steps = (convrot.fold(codes).int() - theirs.int()).abs()
+    assert steps.max() <= 1 and (steps > 0).double().mean() < 1e-3
+    y = eager.int8_linear(x, weight, torch.tensor(0.01), None, torch.float32, True, 256)
+    ours = convrot.linear(x, convrot.fold(weight), torch.tensor(0.01))
+    assert (ours - y).norm() < 1e-3 * y.norm()
+
+
+def test_convrot_refuses():
+    x, weight = torch.zeros(2, 96), torch.zeros(8, 256, dtype=torch.int8)
+    for call, words in (
+        (lambda: convrot.quantized(x, 32), "group=32 must be a power of four"), (lambda: convrot.quantized(x, 64), r"\(2, 96\); .* group=64"),
+        (lambda: convrot.fold(weight[:, :100]), r"\(8, 100\)"), (lambda: convrot.fold(weight - 128), "-128"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.raises(TypeError, match=r"torch\.float32"):
+        convrot.fold(weight.float())

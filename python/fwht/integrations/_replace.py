@@ -29,12 +29,12 @@ class Replaced:
         self._back: list[tuple[Any, str, Any]] = []
         self._looked = False
 
-    def wanted(self, is_cuda: Callable[[], bool]) -> bool:
-        """Whether to go on: not where that was done before, where the environment variable is set, and without CUDA."""
+    def wanted(self, is_cuda: Callable[[], bool] | None) -> bool:
+        """Whether to go on: not where that was done before, where the environment variable is set, and without CUDA (None: that is not needed)."""
         if self._looked or os.environ.get(self.switch, "0") not in ("", "0"):
             return False
         self._looked = True
-        return not _c.build_info()["cuda"].startswith("none") and is_cuda()
+        return is_cuda is None or not _c.build_info()["cuda"].startswith("none") and is_cuda()
 
     def are_known(self) -> bool:
         """Whether all targets are as they are known; else one warning says which is not."""
