@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from analysis.testbed import building, commands, wheel
+from analysis.testbed import building, commands, machine, wheel
 from analysis.testbed.__main__ import main
 from analysis.testbed.machine import ROOT, has_gpu, say_origin
 
@@ -189,6 +189,57 @@ def test_names_the_cause_in_a_log(bin_folder: Path, tmp_path: Path, log: str, ca
     (tmp_path / "env").symlink_to(shutil.which("env") or "")
     code, text = run_script(tmp_path / "testbed", "environment", "x", path=f"{tmp_path}:{bin_folder}")
     assert code == 1 and f"{cause} (see {tmp_path}/build/setup.log)" in text
+
+
+def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> None:
+    """Every few seconds; ten where nothing else is asked for."""
+    apt = tmp_path / "apt-get"
+    apt.write_text(f"#!{BASH}\nprintf 'Get:7 x.deb\\n'\nread -r -t 2.5 <> <(:)\nexit 0\n")
+    apt.chmod(0o755)
+    shutil.copy(TESTBED, tmp_path / "testbed")
+    (tmp_path / "env").symlink_to(shutil.which("env") or "")
+    command = [BASH, str(tmp_path / "testbed"), "environment", "x"]
+    done = subprocess.run(command, env={"PATH": f"{tmp_path}:{bin_folder}", "TESTBED_PROGRESS_SECONDS": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr.count("testbed:   1 s: Get:7 x.deb\ntestbed:   2 s: Get:7 x.deb\n") == 2  # update, install
+
+
+def test_runs_all_but_the_report_without_python_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """As offline. Building and timing are replaced here; that an environment without packages is one is not."""
+    (tmp_path / "tests.csv").write_text("")
+    done: list[str] = []
+
+    def environment(*needs: str) -> str | None:
+        if "python" in needs:
+            raise SystemExit(1)
+        return None
+
+    def does(what: str, answer: object = None) -> Callable[..., Any]:
+        def call(*_: object) -> object:
+            done.append(what)
+            return answer
+
+        return call
+
+    def run(command: list[Path], **_: object) -> subprocess.CompletedProcess[str]:
+        done.append(Path(command[0]).name)
+        return subprocess.CompletedProcess([str(word) for word in command], 0)
+
+    monkeypatch.setattr(machine, "environment", environment)
+    monkeypatch.setattr(commands, "environment", environment)
+    monkeypatch.setattr(commands, "has_gpu", lambda: False)
+    monkeypatch.setattr(commands, "configure", does("configure", tmp_path))
+    monkeypatch.setattr(commands, "build", does("build"))
+    monkeypatch.setattr(commands, "run_ctest", does("tests", 0))
+    monkeypatch.setattr(commands, "measured", does("sweep", ("", tmp_path / "results", True)))
+    monkeypatch.setattr(commands, "run", run)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "results.csv").write_text("variant,dtype,n,rows,mode,status,fraction_of_limit\n")
+    assert commands.command_run([]) == 1
+    assert done == ["configure", "build", "fwht_sweep", "fwht_sweep", "tests", "sweep", "fwht_accuracy"]
+    out, err = capfd.readouterr()
+    assert out.splitlines()[-1] == str(tmp_path / "results")
+    assert "without them everything runs but the report." in err
+    assert f"it lacks the Python packages (above); later './testbed report {tmp_path}/results' makes it.\n" in err
 
 
 def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

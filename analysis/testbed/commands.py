@@ -146,11 +146,15 @@ def measured(program: Path, *arguments: str) -> tuple[str, Path, bool]:
     return table, ROOT / results, done.returncode == 0
 
 
-def finish(passed: bool, python: str, *folders: str | Path) -> int:
-    """The report, whose path is the last line."""
+def finish(passed: bool, python: str | None, results: Path, *more: str) -> int:
+    """The report, whose path is the last line; without Python's packages the results folder is."""
     if not passed:
         say("some results are wrong (above); do not trust the variants that they name.")
-    code = analysis(python, "report", "--allow-dirty", *folders).returncode
+    if python is None:
+        say(f"the report is not made, as it lacks the Python packages (above); later './testbed report {results}' makes it.")
+        print(results, flush=True)
+        return 1
+    code = analysis(python, "report", "--allow-dirty", results, *more).returncode
     return code or int(not passed)
 
 
@@ -189,14 +193,15 @@ def command_run(arguments: list[str]) -> int:
             "and writes a report beside an H200's; 0.6 GB of disk.")  # fmt: skip
     environment("tools")
     say_origin()
-    python = find_python()
+    python = python_or_none()
     # While the build runs: what an H200 measured, for whoever has none.
-    report = threading.Thread(target=report_of_others, args=(python,), daemon=True)
-    if not gpu:
+    others: list[str] = []
+    report = threading.Thread(target=report_of_others, args=(python, others), daemon=True)
+    if not gpu and python:
         report.start()
-    directory = configure("release" if gpu else "host", f"-DFWHT_PYTHON={python}")
+    directory = configure("release" if gpu else "host", f"-DFWHT_PYTHON={python or 'python3'}")
     build(directory, "fwht_sweep", "fwht_accuracy", "conformance_test")
-    if not gpu:
+    if not gpu and python:
         report.join()
 
     sweep, variants = directory / "experiments" / "fwht_sweep", options(asked, "variant")
@@ -213,14 +218,28 @@ def command_run(arguments: list[str]) -> int:
     say("measuring accuracy")
     accurate = run([directory / "experiments" / "fwht_accuracy", "--output", results, *variants]).returncode == 0
     print("", table, nearest_to_limit(results / "results.csv"), sep="\n", flush=True)
+    for line in others:  # said among the lines of the build before
+        say(line)
     return finish(passed and right and accurate, python, results, *(() if gpu else ("--committed",)))
 
 
-def report_of_others(python: str) -> None:
+def python_or_none() -> str | None:
+    """Only the report needs Python's packages; the script has said why they cannot be had."""
+    try:
+        return find_python()
+    except SystemExit as end:
+        if end.code != 1:  # ctrl-C
+            raise
+    say("without them everything runs but the report.")
+    return None
+
+
+def report_of_others(python: str, said: list[str]) -> None:
     command = [python, "-m", "analysis", "report", "--output", str(BUILD / "reports" / "h200" / "report.html")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        say(f"the report of an H200: {done.stdout.splitlines()[-1]}")
+        said.append(f"the report of an H200: {done.stdout.splitlines()[-1]}")
+        say(said[0])
 
 
 def command_test(arguments: list[str]) -> int:

@@ -26,7 +26,7 @@ __all__ = ["GptqTensors", "Packed", "forward", "layers", "load", "pack", "save",
 
 WHOLE = -1  # as group: all rows
 # The first that supports the layer is taken. `auto` is none of them: what it packs depends on the number of tokens.
-_ON_DEVICE = ("rotated_w4a16", "w4a16_pipelined", "w4a16_splitk_f32", "dequantize_then_dense")
+_ON_DEVICE = ("w4a16", "w4a16_splitk_f32", "dequantize_then_dense")
 _ON_HOST = ("cpu",)
 _ACT_ORDER = 4
 

@@ -124,7 +124,7 @@ class HadamardTransform(torch.nn.Module):
         self.scale = scale
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.shape[-1] != self.n:
+        if not x.is_nested and x.shape[-1] != self.n:  # nested tensors have no shape; the transform refuses them
             raise ValueError(f"fwht: rows of {x.shape[-1]} elements came to a HadamardTransform of n={self.n}")
         return hadamard_transform(x, self.scale)
 

@@ -118,6 +118,13 @@ def test_the_default_scale_of_the_operators():
     assert torch.equal(torch.ops.fwht.hadamard_quantize(x, "int8:row")[1] * 127, torch.tensor([5.0]))
 
 
+def test_the_bench_says_in_one_line_that_torch_is_missing():
+    program = "import runpy, sys; sys.modules['torch'] = None; runpy.run_module('fwht.bench', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program, "--list-peers"], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
+    assert done.returncode == 1
+    assert done.stderr == "python -m fwht.bench: PyTorch is missing, and every peer is called through it (pip install torch)\n"
+
+
 TWO_COPIES = """
 import importlib.util, sys, torch, fwht
 x = torch.tensor([1.0, 2, 3, 4], requires_grad=True)

@@ -473,6 +473,24 @@ class TestCuda:
         x[:, ::64] = torch.randint(-1, 2, (2500, 16), generator=torch.Generator().manual_seed(5)).half()
         assert torch.equal(linear.forward(x.cuda(), packed).cpu(), (x.double() @ torch.from_numpy(w)).half())
 
+    @pytest.mark.parametrize("act", [False, True])
+    @pytest.mark.parametrize("rotation", [0, -1])
+    def test_many_tokens_go_to_prefill(self, rotation, act):
+        """In one launch behind what gathers or rotates, with the weights of few tokens."""
+        given, w = layer(k=1024, n=264, group=128, integers=True, act=act)
+        packed, w = linear.pack(*tensors(given), device="cuda", rotation=rotation), torch.from_numpy(w).cuda()
+        if why := linear.supports(1024, 264, m=129, device="cuda", variant="w4a16_prefill"):
+            pytest.skip(why)
+        assert packed.variant == "w4a16" and packed.order is None
+        for m in (64, 128, 129, 200, 1025, 8192):
+            x = torch.zeros(m, 1024, dtype=torch.float16, device="cuda")
+            x[:, ::64] = torch.randint(-1, 2, (m, 16), generator=torch.Generator().manual_seed(m)).cuda().half() * (1 if rotation == 0 else 32)
+            meets = x.double() if rotation == 0 else fwht.hadamard_transform(x).double()
+            assert torch.equal(linear.forward(x, packed), (meets @ w).half()), m
+            plans = linear.call_for(m, *packed[:8], 0).slices
+            settings = plans[0][3].info["settings"]
+            assert len(plans) == 1 and ("whole_waves" in settings) == (m > 128)
+
     @pytest.mark.parametrize("rotation", [0, -1])
     def test_streams_and_graphs(self, rotation):
         given, w = layer(k=1024, n=64, group=128)

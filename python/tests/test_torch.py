@@ -115,6 +115,12 @@ def test_threads():
 def test_other_devices_and_layouts():
     with pytest.raises(NotImplementedError, match="layout torch.sparse_coo"):
         fwht.hadamard_transform(torch.eye(8).to_sparse())
+    plan = fwht.plan(8, 5, torch.float32)
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.zeros(3, 8), torch.zeros(2, 8)], layout=layout)
+        for call in (fwht.hadamard_transform, fwht.hadamard_transform_, fwht.hadamard_quantize, fwht.operators.transform, fwht.nn.HadamardTransform(8), plan.execute):
+            with pytest.raises(NotImplementedError, match="nested tensors are not supported; give their rows"):
+                call(nested)
     with pytest.raises(ValueError, match="out is .* on meta"):
         fwht.hadamard_transform(torch.zeros(3, 8), out=torch.zeros(3, 8, device="meta"))
     with pytest.raises(TypeError, match="out is a ndarray"):

@@ -3,8 +3,8 @@
 // Idea: a row is widened to fp32 once, transformed by butterflies with ascending strides in a scratch row
 // that stays in the cache, scaled, and rounded once on the way out. Rows are shared out over the host's
 // threads: DeviceInfo::host_threads of them at most, and one for every 64 Ki elements, so that small problems
-// start none. The inner loop runs over contiguous elements, so the compiler vectorises it; nothing else is
-// done for speed.
+// start none. Plain rows go by SIMD packs of the processor's widest instruction set (kit/simd), which form
+// the same sums; what has an operator, a prologue or an encoding goes through the loops below.
 //
 // cpu_f64 does the same in double precision: what the FP64 reference of the tests costs, as a yardstick of
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
@@ -19,7 +19,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -29,6 +31,7 @@
 #include "variants/cpu/encoder.hpp"
 #include "variants/cpu/kronecker.hpp"
 #include "variants/cpu/prologue.hpp"
+#include "variants/kit/simd/rows.hpp"
 
 namespace fwht::cpu {
 namespace {
@@ -38,7 +41,7 @@ constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
 constexpr Dtype kIntegers[] = {Dtype::i32, Dtype::i64};
 
 /// A thread costs tens of microseconds, which is what a core takes for about so many elements.
-constexpr std::int64_t kElementsPerThread = 64 * 1024;
+constexpr std::int64_t kElementsPerThread = std::int64_t{64} * 1024;
 
 int threads_for(const Problem& problem, int most) {
   const std::int64_t wanted = std::min(problem.elements() / kElementsPerThread, problem.rows);
@@ -47,6 +50,7 @@ int threads_for(const Problem& problem, int most) {
 
 template <Dtype dtype, class Real>
 void widen(const void* from, Real* to, std::int64_t n) {
+  if constexpr (std::is_same_v<Real, float>) return simd::best_kernels().widen(dtype, from, to, n);
   for (std::int64_t i = 0; i < n; ++i) {
     if constexpr (dtype == Dtype::f64 || is_integer(dtype)) {
       to[i] = static_cast<const Real*>(from)[i];
@@ -63,18 +67,15 @@ void widen(const void* from, Real* to, std::int64_t n) {
 template <Dtype dtype, class Real>
 void scale_and_narrow(const Real* from, void* to, std::int64_t n, Real scale) {
   if constexpr (is_integer(dtype)) return void(std::copy_n(from, n, static_cast<Real*>(to)));
+  if constexpr (std::is_same_v<Real, float>) return simd::best_kernels().narrow(dtype, from, to, n, scale);
   for (std::int64_t i = 0; i < n; ++i) {
     const Real value = from[i] * scale;
     if constexpr (dtype == Dtype::f64) {
       static_cast<double*>(to)[i] = value;
     } else if constexpr (dtype == Dtype::f32) {
       static_cast<float*>(to)[i] = static_cast<float>(value);
-    } else if constexpr (std::is_same_v<Real, double>) {  // by way of fp32 it would be rounded twice
+    } else {  // by way of fp32 it would be rounded twice
       static_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(encode(dtype, value));
-    } else if constexpr (dtype == Dtype::bf16) {
-      static_cast<std::uint16_t*>(to)[i] = float_to_bf16(value);
-    } else {
-      static_cast<std::uint16_t*>(to)[i] = float_to_f16(value);
     }
   }
 }
@@ -122,14 +123,39 @@ class CpuPlan final : public Plan {
   }
 
   Settings settings() const override {
-    return {{"threads", std::int64_t{threads_}},
-            {"scratch_bytes_per_thread",
-             problem().n() * std::max<std::int64_t>(sizeof(Real), bytes_of(problem().dtype())) *
-                 (problem().op.is_sylvester() ? 1 : 2)}};
+    Settings settings = {
+        {"threads", std::int64_t{threads_}},
+        {"scratch_bytes_per_thread",
+         is_packed() ? simd::scratch_floats(problem().n()) * bytes_of(Dtype::f32)
+                     : problem().n() * std::max<std::int64_t>(sizeof(Real), bytes_of(problem().dtype())) *
+                           (problem().op.is_sylvester() ? 1 : 2)}};
+    if (is_packed()) settings.emplace_back("instruction_set", std::string(kernels_.instruction_set));
+    return settings;
   }
 
  private:
+  /// Plain rows in fp32.
+  bool is_packed() const {
+    const bool in_fp32 = problem().dtype() != Dtype::f64 && !is_integer(problem().dtype());
+    return std::is_same_v<Real, float> && in_fp32 && problem().op.is_sylvester() &&
+           problem().encoding.is_plain() && !problem().prologue;
+  }
+
+  void transform_packed(const Operands& operands) const {
+    const std::int64_t bytes = bytes_of(problem().dtype());
+    const simd::RowJob job{problem().n(), problem().in.row_stride, problem().out.row_stride,
+                           log2_floor(problem().n()), static_cast<float>(problem().scale)};
+    parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
+      const auto scratch = std::make_unique_for_overwrite<float[]>(
+          static_cast<std::size_t>(simd::scratch_floats(problem().n())));
+      kernels_.of(problem().dtype())(
+          job, static_cast<const char*>(operands.in) + begin * job.in_stride * bytes,
+          static_cast<char*>(operands.out) + begin * job.out_stride * bytes, end - begin, scratch.get());
+    });
+  }
+
   void enqueue(const Operands& operands, Stream) const override {
+    if (is_packed()) return transform_packed(operands);
     switch (problem().dtype()) {
       case Dtype::f16:
         return transform<Dtype::f16, Real>(operands);
@@ -221,6 +247,7 @@ class CpuPlan final : public Plan {
   }
 
   int threads_;
+  const simd::RowKernels& kernels_ = simd::best_kernels();
 };
 
 template <bool takes_integers>

@@ -14,21 +14,6 @@
 namespace fwht::kokkos {
 namespace {
 
-const RowKernels& best_kernels() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512cd")) {
-    return x86_64_v4::kernels;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-      __builtin_cpu_supports("f16c")) {
-    return x86_64_v3::kernels;
-  }
-#endif
-  return baseline::kernels;
-}
-
 /// Rows a team takes: about 64 KiB of fp32, so that starting a team costs little, yet enough teams for every
 /// thread.
 std::int64_t rows_per_team(const Problem& problem, int threads) {
@@ -45,7 +30,7 @@ class KokkosRowsPlan final : public Plan {
  public:
   explicit KokkosRowsPlan(const Problem& problem) : Plan(problem) {
     rows_per_team_ = kokkos::rows_per_team(problem, space_.concurrency());
-    scratch_level_ = scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
+    scratch_level_ = simd::scratch_floats(problem.n()) * 4 <= policy_limit(0) ? 0 : 1;
   }
 
   Numerics numerics() const override { return single_rounding(Sums::fp32, problem()); }
@@ -57,7 +42,7 @@ class KokkosRowsPlan final : public Plan {
             {"pack", std::int64_t{kernels_.pack}},
             {"league", league()},
             {"rows_per_team", rows_per_team_},
-            {"scratch_bytes_per_team", scratch_floats(problem().n()) * 4},
+            {"scratch_bytes_per_team", simd::scratch_floats(problem().n()) * 4},
             {"kokkos", std::string(kKokkosVersion)}};
   }
 
@@ -86,8 +71,8 @@ class KokkosRowsPlan final : public Plan {
   void launch(const void* in, void* out) const {
     using Kernel = RowsKernel<ExecutionSpace, dtype>;
     const std::int64_t span = problem().span_elements();
-    const Kernel kernel{{problem().n(), problem().row_stride(), log2_floor(problem().n()),
-                         static_cast<float>(problem().scale)},
+    const Kernel kernel{{problem().n(), problem().row_stride(), problem().row_stride(),
+                         log2_floor(problem().n()), static_cast<float>(problem().scale)},
                         kernels_.of(dtype),
                         problem().rows,
                         rows_per_team_,
@@ -101,7 +86,7 @@ class KokkosRowsPlan final : public Plan {
   }
 
   ExecutionSpace space_;
-  const RowKernels& kernels_ = best_kernels();
+  const simd::RowKernels& kernels_ = simd::best_kernels();
   std::int64_t rows_per_team_ = 1;
   int scratch_level_ = 0;
 };

@@ -2,7 +2,7 @@
 //
 // Hierarchy. League: groups of rows (short rows share a team, a long row has one). Team: on a device the
 // threads that hold a tile in registers and exchange through team scratch (tile.hpp); on the host one thread,
-// whose fp32 row is the team scratch (rows.hpp). Vector: on a device the elements of a thread's registers; on
+// whose fp32 row is the team scratch (kit/simd). Vector: on a device the elements of a thread's registers; on
 // the host a SIMD pack.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "variants/kokkos/rows.hpp"
+#include "variants/kit/simd/rows.hpp"
 #include "variants/kokkos/tile.hpp"
 
 namespace fwht::kokkos {
@@ -95,21 +95,21 @@ struct RowsKernel {
   using Policy = Kokkos::TeamPolicy<Space>;
   using Member = typename Policy::member_type;
 
-  RowJob job;
-  RowKernel kernel;
+  simd::RowJob job;
+  simd::RowKernel kernel;
   std::int64_t rows, rows_per_team;
   int scratch_level;
   Unowned<Space, const Storage<dtype>> in;
   Unowned<Space, Storage<dtype>> out;
 
-  std::size_t scratch_bytes() const { return scratch_floats(job.n) * sizeof(float); }
+  std::size_t scratch_bytes() const { return simd::scratch_floats(job.n) * sizeof(float); }
 
   void operator()(const Member& team) const {
     const std::int64_t first = team.league_rank() * rows_per_team;
     const std::int64_t count = Kokkos::min(rows_per_team, rows - first);
     auto* scratch =
         static_cast<float*>(team.team_scratch(scratch_level).get_shmem_aligned(scratch_bytes(), 64));
-    const std::int64_t offset = first * job.row_stride;
+    const std::int64_t offset = first * job.in_stride;
     kernel(job, in.data() + offset, out.data() + offset, count, scratch);
   }
 };

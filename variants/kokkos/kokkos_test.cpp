@@ -20,8 +20,8 @@
 #include "common/host/error.hpp"
 #include "kokkos_config.hpp"
 #include "variants/cpu/cpu.hpp"
+#include "variants/kit/simd/rows.hpp"
 #include "variants/kokkos/module.hpp"
-#include "variants/kokkos/rows.hpp"
 
 namespace fwht::kokkos {
 namespace {
@@ -155,7 +155,7 @@ TEST_P(KokkosHost, InputAndOutputOfAnOperatorLieAtTheirOwnDistances) {
   const Problem contiguous = problem;
   problem.in.row_stride = 51;
   problem.out.row_stride = 60;
-  std::vector<float> in(5 * 51, NAN), out(5 * 60, -7.0F), packed, want(5 * 48);
+  std::vector<float> in(255, NAN), out(300, -7.0F), packed, want(240);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   for (std::size_t i = 0; i < want.size(); ++i)
@@ -283,12 +283,12 @@ TEST(KokkosRows, PaddingSpreadsPowerOfTwoDistancesOverTheCache) {
     int most = 0;
     std::vector<int> lines(64);
     for (int r = 0; r < 16; ++r)
-      most = std::max(most, ++lines[row_padded(r * step) * 4 / 64 % 64]);
+      most = std::max(most, ++lines[simd::row_padded(r * step) * 4 / 64 % 64]);
     EXPECT_LE(most, 4) << "step " << step;
   }
   for (std::int64_t e = 0; e < 4096; ++e)
-    ASSERT_LT(row_padded(e), row_padded(e + 1));
-  EXPECT_EQ(scratch_floats(1024), 1024 + 64);
+    ASSERT_LT(simd::row_padded(e), simd::row_padded(e + 1));
+  EXPECT_EQ(simd::scratch_floats(1024), 1024 + 64);
 }
 
 }  // namespace

@@ -20,9 +20,12 @@
 
 #include "common/contract/dtype.hpp"
 #include "common/host/bits.hpp"
-#include "variants/kokkos/unroll.hpp"
+#include "variants/kit/simd/unroll.hpp"
 
 namespace fwht::kokkos {
+
+using simd::butterflies;
+using simd::unrolled;
 
 /// Scratch address of element e: one word of padding per 32, so that a warp whose five lane bits are distinct
 /// modulo 5 (and below 10) touches 32 different banks. Additive over disjoint bits: padded(a | b) = padded(a)

@@ -45,10 +45,23 @@ def require_memory(x: Tensor) -> None:
         raise ValueError(f"fwht: a tensor of shape {tuple(x.shape)} has no memory; its storage was freed (resized to 0)")
 
 
+def is_foreign(x: Tensor) -> bool:
+    """No dense memory of the CPU or a CUDA device, nor a stand-in for such."""
+    return x.is_nested or x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta")
+
+
+def require_dense(x: Tensor) -> None:
+    if x.is_nested:  # with layout torch.strided it has no shape either
+        raise NotImplementedError("fwht: nested tensors are not supported; give their rows, such as x.values() of layout torch.jagged")
+    if x.layout is not torch.strided:
+        raise NotImplementedError(f"fwht: layout {x.layout} is not supported; x must be a dense tensor")
+
+
 def view_of(x: Tensor) -> View:
-    if x.layout is not torch.strided or not (x.is_cpu or x.is_cuda) or x.is_neg():
+    require_dense(x)
+    if not (x.is_cpu or x.is_cuda) or x.is_neg():
         raise NotImplementedError(
-            f"fwht: a tensor of layout {x.layout} on {x.device}{', negative bit set,' if x.is_neg() else ''} is not "
+            f"fwht: a tensor on {x.device}{', negative bit set,' if x.is_neg() else ''} is not "
             "supported here; it must be dense memory of the CPU or a CUDA device"
         )
     device = x.get_device()
@@ -63,8 +76,7 @@ def view_of(x: Tensor) -> View:
 def problem_of(
     x: Tensor, scale: Any, variant: str | None, in_place: bool, in_stride: int = 0, out_stride: int = 0, **more: Any
 ) -> _c.Problem:
-    if x.layout is not torch.strided:
-        raise NotImplementedError(f"fwht: layout {x.layout} is not supported; x must be a dense tensor")
+    require_dense(x)
     if x.device.type not in ("cpu", "cuda"):
         raise NotImplementedError(f"fwht: device {x.device} is not supported; cpu and cuda are")
     device = x.get_device()

@@ -38,6 +38,7 @@ def _is_plain(x: Tensor) -> bool:
         type(x) in PLAIN
         and (x.is_cuda or x.is_cpu)
         and x.layout is _dense_layout
+        and not x.is_nested
         and not x.is_neg()
         and not _functorch_active()
         and not _dispatch_modes()
@@ -70,7 +71,7 @@ def check_not_differentiated(*tensors: Any) -> None:
 
 def _check(x: Tensor, scale: Any, variant: str | None, operator: str | None = "", signs: Any = None, transpose: bool = False) -> None:
     """What the dispatcher and autograd would refuse with sentences of their own."""
-    if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+    if calls.is_foreign(x):
         problem_of(x, scale, variant, False)  # refused
     ops.check(x, scale, operator, signs, transpose)
     _c.encoded(variant)
@@ -322,7 +323,7 @@ def quantize_rows(
     _refuse_grad(x, weight, cos_sin)
     _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():  # else the operator's fake function does
-        if x.layout is not torch.strided or x.device.type not in ("cpu", "cuda", "meta"):
+        if calls.is_foreign(x):
             problem_of(x, scale, variant, False)  # refused
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check(x, scale, variant, operator or None, signs, transpose)

@@ -10,7 +10,19 @@ built with the experiments of the repository (`ninja fwht_bench`) and is in no w
 else it is looked for beside the build that FWHT_LIBRARY names. Needs PyTorch and a CUDA device.
 """
 
-from ._run import agreement, main
-from .peers import PEERS, Peer, Problem
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._run import agreement, main
+    from .peers import PEERS, Peer, Problem
 
 __all__ = ["PEERS", "Peer", "Problem", "agreement", "main"]
+
+
+def __getattr__(name: str) -> Any:
+    """Its parts need PyTorch; the command line says so in one line where there is none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _run, peers
+
+    return getattr(_run if name in ("agreement", "main") else peers, name)

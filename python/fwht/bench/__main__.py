@@ -1,5 +1,10 @@
 import sys
 
-from ._run import main
+try:
+    from ._run import main
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    sys.exit("python -m fwht.bench: PyTorch is missing, and every peer is called through it (pip install torch)")
 
 sys.exit(main())

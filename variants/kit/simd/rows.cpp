@@ -5,17 +5,17 @@
 //
 // Compiled with FWHT_ROWS_NAMESPACE naming the instruction set; the widest pack follows from the compiler's
 // flags.
-#include "variants/kokkos/rows.hpp"
+#include "variants/kit/simd/rows.hpp"
 
 #include <cstring>
 
-#include "variants/kokkos/unroll.hpp"
+#include "variants/kit/simd/unroll.hpp"
 
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
 
-namespace fwht::kokkos::FWHT_ROWS_NAMESPACE {
+namespace fwht::simd::FWHT_ROWS_NAMESPACE {
 namespace {
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
@@ -188,11 +188,11 @@ template <Dtype dtype>
   constexpr std::int64_t kBytes = bytes_of(dtype);
   char* bytes = reinterpret_cast<char*>(staging);
   const std::int64_t row_bytes = job.n * kBytes;
-  const bool direct = job.row_stride == job.n && rows * job.n == kFirstElements;
+  const bool direct = job.in_stride == job.n && job.out_stride == job.n && rows * job.n == kFirstElements;
   if (!direct) {
     std::memset(bytes, 0, kFirstElements * kBytes);
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::memcpy(bytes + r * row_bytes, in + r * job.row_stride * kBytes, row_bytes);
+      std::memcpy(bytes + r * row_bytes, in + r * job.in_stride * kBytes, row_bytes);
     }
     in = bytes;
   }
@@ -202,17 +202,18 @@ template <Dtype dtype>
   unrolled<kRegisters>([&]<int r>() { store<dtype>(target + r * kPack * kBytes, x[r] * job.scale); });
   if (direct) return;
   for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(out + r * job.row_stride * kBytes, bytes + r * row_bytes, row_bytes);
+    std::memcpy(out + r * job.out_stride * kBytes, bytes + r * row_bytes, row_bytes);
   }
 }
 
 template <Dtype dtype>
 void transform(const RowJob& job, const void* in, void* out, std::int64_t rows, float* scratch) {
   const std::int64_t per_step = job.n < kFirstElements ? kFirstElements >> job.log2_n : 1;
-  const std::int64_t step_bytes = per_step * job.row_stride * bytes_of(dtype);
+  const std::int64_t step_bytes = per_step * bytes_of(dtype);
   const char* from = static_cast<const char*>(in);
   char* to = static_cast<char*>(out);
-  for (std::int64_t row = 0; row < rows; row += per_step, from += step_bytes, to += step_bytes) {
+  for (std::int64_t row = 0; row < rows;
+       row += per_step, from += step_bytes * job.in_stride, to += step_bytes * job.out_stride) {
     if (job.n >= kFirstElements) {
       transform_long_row<dtype>(job, from, to, scratch);
     } else {
@@ -222,11 +223,53 @@ void transform(const RowJob& job, const void* in, void* out, std::int64_t rows, 
   }
 }
 
+template <Dtype dtype>
+void widen_all(const char* from, float* to, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + kPack <= count; i += kPack) {
+    const Pack value = load<dtype>(from + i * bytes_of(dtype));
+    std::memcpy(to + i, &value, sizeof value);
+  }
+  if (i == count) return;
+  char last[sizeof(Pack)] = {};
+  std::memcpy(last, from + i * bytes_of(dtype), (count - i) * bytes_of(dtype));
+  const Pack value = load<dtype>(last);
+  std::memcpy(to + i, &value, (count - i) * sizeof(float));
+}
+
+template <Dtype dtype>
+void narrow_all(const float* from, char* to, std::int64_t count, float scale) {
+  std::int64_t i = 0;
+  for (; i + kPack <= count; i += kPack)
+    store<dtype>(to + i * bytes_of(dtype), load_unaligned<Pack>(from + i) * scale);
+  if (i == count) return;
+  Pack value = {};
+  std::memcpy(&value, from + i, (count - i) * sizeof(float));
+  char last[sizeof(Pack)];
+  store<dtype>(last, value * scale);
+  std::memcpy(to + i * bytes_of(dtype), last, (count - i) * bytes_of(dtype));
+}
+
+void widen(Dtype dtype, const void* from, float* to, std::int64_t count) {
+  const char* bytes = static_cast<const char*>(from);
+  if (dtype == Dtype::f16) return widen_all<Dtype::f16>(bytes, to, count);
+  if (dtype == Dtype::bf16) return widen_all<Dtype::bf16>(bytes, to, count);
+  widen_all<Dtype::f32>(bytes, to, count);
+}
+
+void narrow(Dtype dtype, const float* from, void* to, std::int64_t count, float scale) {
+  char* bytes = static_cast<char*>(to);
+  if (dtype == Dtype::f16) return narrow_all<Dtype::f16>(from, bytes, count, scale);
+  if (dtype == Dtype::bf16) return narrow_all<Dtype::bf16>(from, bytes, count, scale);
+  narrow_all<Dtype::f32>(from, bytes, count, scale);
+}
+
 constexpr const char* kInstructionSet = kPack == 16 ? "x86-64-v4" : kPack == 8 ? "x86-64-v3" : "baseline";
 
 }  // namespace
 
-const RowKernels kernels{kInstructionSet, kPack, transform<Dtype::f16>, transform<Dtype::bf16>,
-                         transform<Dtype::f32>};
+const RowKernels kernels{
+    kInstructionSet, kPack, transform<Dtype::f16>, transform<Dtype::bf16>, transform<Dtype::f32>,
+    widen,           narrow};
 
-}  // namespace fwht::kokkos::FWHT_ROWS_NAMESPACE
+}  // namespace fwht::simd::FWHT_ROWS_NAMESPACE

@@ -10,7 +10,7 @@
 #define FWHT_HOST_DEVICE
 #endif
 
-namespace fwht::kokkos {
+namespace fwht::simd {
 
 /// body.operator()<0>(), ..., body.operator()<kCount - 1>().
 template <int kCount, class Body>
@@ -38,4 +38,4 @@ FWHT_HOST_DEVICE constexpr void butterflies(Value (&x)[1 << kRegBits], int first
   });
 }
 
-}  // namespace fwht::kokkos
+}  // namespace fwht::simd
