@@ -18,7 +18,7 @@ constexpr std::int64_t kAlignment = 256;  // of x behind the packed weights
 
 std::string weights_key(LinearProblem problem) {
   problem.m = 1;
-  problem.rotation = 0;
+  problem.rotation = {};
   problem.programmatic_launch = false;
   return to_string(problem);
 }
@@ -114,6 +114,13 @@ std::shared_ptr<const reference::LinearTruth> Data::truth(const LinearProblem& p
   return truths_[key];
 }
 
+/// "0", the order of H_n, or another operator's text.
+std::string rotation_text(const LinearProblem& problem) {
+  if (!problem.rotates()) return "0";
+  return problem.rotation.is_sylvester() ? std::to_string(problem.rotation_order())
+                                         : to_string(problem.rotation);
+}
+
 CsvRow columns_of(const LinearVariant& variant, const LinearProblem& problem) {
   const auto text = [](std::int64_t value) { return std::to_string(value); };
   return {{"variant", std::string(variant.name)},
@@ -125,7 +132,7 @@ CsvRow columns_of(const LinearVariant& variant, const LinearProblem& problem) {
           {"group", text(problem.group)},
           {"zero_points", std::string(kZeroPoints.of(problem.zero_points))},
           {"act_order", problem.act_order ? "true" : "false"},
-          {"rotation", text(problem.rotation == 0 ? 0 : problem.rotation_order())},
+          {"rotation", rotation_text(problem)},
           {"programmatic", problem.programmatic_launch ? "true" : "false"},
           {"bytes_read", text(problem.bytes_read())},
           {"bytes_written", text(problem.bytes_written())}};
@@ -202,7 +209,7 @@ std::vector<LinearProblem> problem_list(const std::string& name) {
       problem.m = m;
       problem.n = n;
       problem.k = k;
-      problem.rotation = rotation;
+      if (rotation != 0) problem.rotation = Operator::sylvester(rotation);
       problems.push_back(problem);
     }
   };
@@ -216,7 +223,7 @@ std::vector<LinearProblem> problem_list(const std::string& name) {
       add({1, 8, 16, 32, 64}, n, n);
   } else if (name == "rotated") {
     for (std::int64_t n = 4096; n <= 8192; n *= 2)
-      for (const std::int64_t rotation : {std::int64_t{0}, LinearProblem::kWhole, std::int64_t{128}})
+      for (const std::int64_t rotation : {std::int64_t{0}, n, std::int64_t{128}})
         add({1, 8, 16}, n, n, rotation);
   } else if (name == "shapes") {
     add({1, 16}, 8192, 28672);

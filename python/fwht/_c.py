@@ -82,6 +82,7 @@ class LinearProblem(ctypes.Structure):
         ("rotation", ctypes.c_int64),
         ("flags", ctypes.c_uint32),
         ("threads", ctypes.c_int32),
+        ("rotation_op", ctypes.c_char_p),
     ]
 
 
@@ -92,6 +93,8 @@ class GptqWeights(ctypes.Structure):
         ("qzeros", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
         ("g_idx", ctypes.c_void_p),
+        ("signs", ctypes.c_void_p),
+        ("dense", ctypes.c_void_p),
     ]
 
 

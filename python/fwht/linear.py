@@ -18,7 +18,7 @@ import sys
 import threading
 from typing import Any, NamedTuple
 
-from . import _c, _tensors, array
+from . import _c, _tensors, array, operators
 from ._gptq_files import GptqTensors, layers, load, save
 from ._plan import Variant, _device_number, _dtype_code, listed
 
@@ -39,7 +39,7 @@ class Packed(NamedTuple):
     group: int  # inputs that share scales and zero points; -1: all
     zero_points: str  # "v1", "v2", "symmetric"
     dtype: str  # of x and y: "float16" or "bfloat16"
-    rotation: int  # order of the matrix by which blocks of x are multiplied first; 0: none
+    rotation: str  # what blocks of x are multiplied by first: "-1" H_k, the order of H, an operator's text; "0" nothing
     act_order: bool  # the weights hold the order of the inputs, and the variant follows it
     variant: str
     weights: Any  # uint8, on the device of x
@@ -55,8 +55,13 @@ def variants() -> list[Variant]:
 
 
 def _problem(
-    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool = False
+    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int | str, act_order: bool = False
 ) -> _c.LinearProblem:
+    operator = None
+    if isinstance(rotation, str) and rotation in ("0", "-1"):
+        rotation = int(rotation)
+    elif isinstance(rotation, str):
+        operator, rotation = _c.text_for_c("rotation", rotation, _c.OPERATOR_TEXT), 0
     for name, value in (("m", m), ("k", k), ("n", n), ("group", group), ("rotation", rotation)):
         _c.integer(name, value)
     threads = 0
@@ -64,12 +69,12 @@ def _problem(
         threads = torch.get_num_threads()
     return _c.LinearProblem(
         ctypes.sizeof(_c.LinearProblem), m, n, k, group, _dtype_code(dtype)[0], _c.ZERO_POINTS.index(zero_points), rotation,
-        _ACT_ORDER if act_order else 0, threads,
+        _ACT_ORDER if act_order else 0, threads, operator,
     )  # fmt: skip
 
 
 def supports(
-    k: int, n: int, *, m: int = 1, group: int = 128, zero_points: str = "v1", dtype: Any = "float16", rotation: int = 0,
+    k: int, n: int, *, m: int = 1, group: int = 128, zero_points: str = "v1", dtype: Any = "float16", rotation: int | str = 0,
     device: Any = None, variant: str | None = None,
 ) -> str:  # fmt: skip
     """Why a layer of k inputs and n outputs cannot be done for m tokens, in one sentence; "" where it can. Nothing is launched.
@@ -129,7 +134,7 @@ class _Tensor:
 
 def pack(
     qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, *, zero_points: str | None = None, dtype: Any = None,
-    rotation: int = 0, device: Any = None, variant: str | None = None,
+    rotation: int | str = 0, signs: Any = None, dense: Any = None, device: Any = None, variant: str | None = None,
 ) -> Packed:  # fmt: skip
     """Weights of GPTQ's format in the order in which a kernel reads them. Takes seconds for large layers, on the host.
 
@@ -143,7 +148,12 @@ def pack(
         zero_points: "v1" (default: the file stores z - 1, as GPTQ's checkpoint_format "gptq" does), "v2" ("gptq_v2": z), or
             "symmetric" without qzeros.
         dtype: of x and y: float16 (default) or bfloat16.
-        rotation: x is multiplied by H / sqrt(order) first: 0 not at all, an order by blocks, -1 by H_k.
+        rotation: x is multiplied by Op / sqrt(order) first: 0 not at all, -1 by H_k, an order by blocks of H; or an operator's
+            text (`fwht.operators`), "28x512", whose order divides k.
+        signs: of the operator, which multiply first unless its text says "signs+...": `fwht.operators.Signs`, or their packed
+            bytes as a uint8 array. The kernel finds them behind the weights, as it does `dense`.
+        dense: the entries of the operator's factors "d", row-major, one factor behind the other, in `dtype`; a matrix of rows of
+            length sqrt(m), as one of +-1 has, is orthogonal with the square root of the order.
         device: where x will be; None: where qweight is.
         variant: a name of `variants()`, not "auto"; None: the first of those that suit the device and support the layer.
 
@@ -173,6 +183,10 @@ def pack(
     if z is not None:
         z.require((groups, n // 8))
     group = WHOLE if groups == 1 else k // groups
+    if signs is not None and isinstance(rotation, str) and "signs" not in rotation:
+        rotation += "+signs"
+    sizes = operators.operand_sizes(rotation) if isinstance(rotation, str) else (0, 0)
+    data = [_operand(*each) for each in (("signs", signs, sizes[0], 1), ("dense", dense, sizes[1], 2))]
     order_of = None if g_idx is None else _Tensor("g_idx", g_idx, ("int32",))
     if order_of is not None:
         order_of.require((k,))
@@ -188,7 +202,7 @@ def pack(
     memory = _TorchMemory() if of_torch else _NumpyMemory()
     tensors = _c.GptqWeights(
         ctypes.sizeof(_c.GptqWeights), q.address, None if z is None else z.address, s.address,
-        None if order_of is None else order_of.address,
+        None if order_of is None else order_of.address, *(None if each is None else each.ctypes.data for each in data),
     )  # fmt: skip
     problem = _problem(1, k, n, group, zero_points, kind, rotation)
     order = None
@@ -219,7 +233,26 @@ def pack(
     if of_torch:
         on = torch.device("cpu") if where < 0 else torch.device("cuda", where)
         packed, order = packed.to(on), None if order is None else order.to(on)
-    return Packed(k, n, group, zero_points, kind, rotation, act_order, chosen, packed, order)
+    return Packed(k, n, group, zero_points, kind, str(rotation), act_order, chosen, packed, order)
+
+
+def _operand(name: str, given: Any, count: int, size: int) -> Any:
+    """`count` entries of `size` bytes of a rotation as host memory; None for none."""
+    if (given is None) != (count == 0):
+        raise ValueError(f"fwht: the rotation needs {count} entries of {name}; {'none are' if given is None else 'they are'} given")
+    if given is None:
+        return None
+    import numpy
+
+    if isinstance(given, operators.Signs):
+        return numpy.frombuffer(given.packed, numpy.uint8)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        given = given.detach().cpu().contiguous().view(torch.uint8 if size == 1 else torch.int16).numpy()
+    kept = numpy.ascontiguousarray(given)
+    if kept.dtype.itemsize != size or kept.size != count:
+        raise ValueError(f"fwht: {name} has {kept.size} entries of {kept.dtype.itemsize} bytes; the rotation needs {count} of {size}")
+    return kept
 
 
 class _TorchMemory:
@@ -320,7 +353,7 @@ class _Call:
 
 
 def call_for(
-    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: int, act_order: bool, variant: str, device: int
+    m: int, k: int, n: int, group: int, zero_points: str, dtype: str, rotation: str, act_order: bool, variant: str, device: int
 ) -> _Call:
     key = (m, k, n, group, zero_points, dtype, rotation, act_order, variant, device)
     if (call := _calls.get(key)) is None:

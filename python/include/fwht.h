@@ -200,10 +200,13 @@ typedef struct fwht_linear_problem {
   int64_t rotation;    /* order of the matrix H / sqrt(order) by which blocks of x are multiplied; 0: none */
   uint32_t flags;      /* FWHT_PROGRAMMATIC_LAUNCH, FWHT_ACT_ORDER */
   int32_t threads;     /* as in fwht_problem */
+  /* Instead of `rotation`: the text of any operator, "28x512+signs", which multiplies blocks of x, over the square
+   * root of its order; NULL or "": none. */
+  const char* rotation_op;
 } fwht_linear_problem;
 
 #define FWHT_LINEAR_PROBLEM_INIT \
-  { sizeof(fwht_linear_problem), 0, 0, 0, 128, FWHT_F16, FWHT_ZERO_POINTS_V1, 0, 0u, 0 }
+  { sizeof(fwht_linear_problem), 0, 0, 0, 128, FWHT_F16, FWHT_ZERO_POINTS_V1, 0, 0u, 0, NULL }
 
 /* The tensors of a file, in host memory. */
 typedef struct fwht_gptq_weights {
@@ -213,10 +216,14 @@ typedef struct fwht_gptq_weights {
       qzeros; /* [groups][n / 8]: nibble j of word (g, c) is of column 8 c + j; NULL if symmetric */
   const uint16_t* scales; /* [groups][n]: fp16 */
   const int32_t* g_idx;   /* [k]: the group of each row; NULL: row / group */
+  /* Of a rotation whose operator has them, as in fwht_operands: a bit an element, in words of 32; and the entries of
+   * dense factors in the dtype of x. */
+  const uint32_t* signs;
+  const void* dense;
 } fwht_gptq_weights;
 
 #define FWHT_GPTQ_WEIGHTS_INIT \
-  { sizeof(fwht_gptq_weights), NULL, NULL, NULL, NULL }
+  { sizeof(fwht_gptq_weights), NULL, NULL, NULL, NULL, NULL, NULL }
 
 typedef struct fwht_linear_plan fwht_linear_plan; /* opaque */
 

@@ -6,7 +6,9 @@
 
 #include "common/contract/linear/variant.hpp"
 #include "common/contract/linear/weights.hpp"
+#include "common/contract/operator_data.hpp"
 #include "common/device/stream_query.hpp"
+#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "fwht.h"
 #include "python/src/abi.hpp"
@@ -43,7 +45,16 @@ Request<LinearLayers> read_linear_problem(const fwht_linear_problem* given) {
   problem.group = p.group;
   problem.zero_points = zero_points_of(p.zero_points);
   problem.act_order = (p.flags & FWHT_ACT_ORDER) != 0;
-  problem.rotation = p.rotation;
+  const bool by_text = p.rotation_op != nullptr && *p.rotation_op != '\0';
+  if (by_text && p.rotation != 0) {
+    throw BadRequest("rotation=" + std::to_string(p.rotation) + " and rotation_op=" + p.rotation_op +
+                     " exclude each other");
+  }
+  if (by_text) {
+    problem.rotation = parse_operator(p.rotation_op);
+  } else if (p.rotation != 0) {
+    problem.rotation = Operator::sylvester(p.rotation == LinearProblem::kWhole ? p.k : p.rotation);
+  }
   problem.programmatic_launch = (p.flags & FWHT_PROGRAMMATIC_LAUNCH) != 0;
   request.threads = p.threads;
   return request;
@@ -59,7 +70,7 @@ std::vector<Entry> copied(const char* name, const Entry* from, std::int64_t coun
 
 /// The caller's tensors, of the sizes that the problem says.
 GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* given) {
-  const fwht_gptq_weights w = read(given, sizeof(fwht_gptq_weights), "fwht_gptq_weights");
+  const fwht_gptq_weights w = read(given, offsetof(fwht_gptq_weights, signs), "fwht_gptq_weights");
   validate(problem);
   GptqWeights weights;
   weights.n = problem.n;
@@ -71,6 +82,10 @@ GptqWeights read_weights(const LinearProblem& problem, const fwht_gptq_weights* 
   weights.qzeros = copied("qzeros", w.qzeros, problem.symmetric() ? 0 : groups * (problem.n / 8));
   weights.scales = copied("scales", w.scales, groups * problem.n);
   if (w.g_idx != nullptr) weights.g_idx = copied("g_idx", w.g_idx, problem.k);
+  const Operator& rotation = problem.rotation;
+  weights.signs = copied("signs", w.signs, rotation.has_signs() ? ceil_div(rotation.n(), 32) : 0);
+  weights.dense = copied("dense", static_cast<const std::byte*>(w.dense),
+                         dense_entry_count(rotation) * bytes_of(problem.dtype));
   return weights;
 }
 

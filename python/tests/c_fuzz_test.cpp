@@ -374,6 +374,8 @@ void a_layer() {
   problem.rotation = unsoundly(3) ? one_of(std::vector<std::int64_t>{-1, 2, 32, 64, 3, -8, kLargest}) : 0;
   problem.flags =
       rarely(10) ? static_cast<std::uint32_t>(chance()) : one_of(std::vector<std::uint32_t>{0, 0, 4, 6}, 3);
+  if (unsoundly(6))
+    problem.rotation_op = one_of(std::vector<const char*>{"", "32", "12x8", "4x8", "d4x8", "32+signs", "x8"});
   fwht_linear_plan* plan = nullptr;
   if (problem.m > 64 || !judged(fwht_linear_supports(&problem, nullptr, FWHT_HOST))) return;
   if (problem.n * problem.k > 1 << 18 ||

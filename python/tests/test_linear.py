@@ -105,6 +105,54 @@ def test_rotation(library, rotation, act):
 
 
 @libraries
+@pytest.mark.parametrize("act", [False, True])
+@pytest.mark.parametrize("operator, signed", [("256", True), ("signs+64x16", True), ("28x32", False), ("12x64", True), ("d20x32", False)])
+def test_rotation_by_any_operator(library, operator, signed, act):
+    """As the transform by the operator in front of the layer, up to one rounding of what stands between."""
+    by, order = Library(library), fwht.operators.operand_sizes(operator + ("" if "signs" in operator else "+signs"))[0] * 8
+    k = order if order % 256 == 0 else 2 * order if order % 128 == 0 else 4 * order
+    given, w = layer(k=k, n=40, group=64, integers=True, act=act)
+    generator, device = np.random.default_rng(4), "cpu" if library == "numpy" else library
+    signs = fwht.operators.random_signs(order, 6) if signed else None
+    dense = 20 * np.eye(20)[generator.permutation(20)] - 2 if "d" in operator else None  # orthogonal, rows of length 20
+    options = {"rotation": operator, "signs": signs}
+    if dense is not None:
+        options["dense"] = dense = dense.astype(np.float16)
+    if why := linear.supports(k, 40, group=64, rotation=operator + ("+signs" if signed and "signs" not in operator else ""), device=device):
+        assert device == "cuda" and "H_n alone is offered" in why
+        pytest.skip(why)
+    x = generator.standard_normal((5, k)).astype(np.float16)
+    blocks = x.astype(np.float32).reshape(-1, order)
+    chain = fwht.operators.transform(blocks, operator, signs=signs, dense=None if dense is None else dense.astype(np.float32), variant="cpu_f64")
+    exact = chain.astype(np.float64).reshape(5, k) @ w
+    packed = by.pack(given, **options)
+    if torch is not None and library != "numpy" and dense is not None:
+        packed = by.pack(given, **{**options, "dense": torch.from_numpy(dense).to(device)})
+    bound = 2**-9 * np.sqrt(np.square(chain.astype(np.float64).reshape(5, k)) @ np.square(w)) + 2**-10 * np.abs(exact)
+    assert (np.abs(by.forward(by.tokens(x), packed) - exact) <= bound).all()
+    assert packed.rotation == operator + ("+signs" if signed and "signs" not in operator else "")
+    other = by.pack(given, **options | ({"signs": fwht.operators.random_signs(order, 7)} if signed else {"rotation": 32, "dense": None}))
+    assert not (np.abs(by.forward(by.tokens(x), other) - exact) <= bound).all()
+
+
+def test_rotation_that_cannot_be_done():
+    given, _ = layer()
+    signs, dense = fwht.operators.random_signs(256, 1), np.eye(4, dtype=np.float16)
+    for words, options in (
+        ("k = 256 is no multiple of the rotation's order 96", {"rotation": "12x8"}),
+        ("the rotation needs 32 entries of signs; none are given", {"rotation": "256+signs"}),
+        ("the rotation needs 0 entries of signs; they are given", {"rotation": -1, "signs": signs}),
+        ("signs has 4 entries of 1 bytes; the rotation needs 32 of 1", {"rotation": "256", "signs": np.zeros(4, np.uint8)}),
+        ("the rotation needs 16 entries of dense; none are given", {"rotation": "d4x64"}),
+        ("dense has 16 entries of 4 bytes; the rotation needs 16 of 2", {"rotation": "d4x64", "dense": dense.astype(np.float32)}),
+        ("the dense factor of order 4 is not orthogonal", {"rotation": "d4x64", "dense": np.arange(16, dtype=np.float16)}),
+    ):
+        with pytest.raises(ValueError) as caught:
+            linear.pack(*given, **options)
+        assert words in str(caught.value), caught.value
+
+
+@libraries
 def test_strides_and_odd_addresses(library):
     by = Library(library)
     given, w = layer(integers=True)
@@ -361,7 +409,7 @@ def test_torch_graphs(device, act):
     traced = torch.export.export(module, (x,)).graph
     assert any("gptq_linear" in str(node.target) for node in traced.nodes)
     torch.library.opcheck(
-        torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", 0, module._packed.variant, act),
+        torch.ops.fwht.gptq_linear.default, (x, module.weights, 24, 64, "v1", "0", module._packed.variant, act),
         test_utils=("test_schema", "test_faketensor"),
     )  # fmt: skip
 

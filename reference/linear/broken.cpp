@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "common/contract/linear/gptq_layout.hpp"
+#include "common/contract/linear/rotation_layout.hpp"
 #include "reference/linear/conformance.hpp"
 
 namespace fwht::conformance {
@@ -23,7 +24,9 @@ enum class LinearDefect {
   tokens_mixed,
   packing_of_one_plan,
   stale_workspace,
-  beside_workspace
+  beside_workspace,
+  signs_ignored,
+  dense_off_by_one
 };
 
 class BrokenLinearPlan final : public LinearPlan {
@@ -31,7 +34,9 @@ class BrokenLinearPlan final : public LinearPlan {
   BrokenLinearPlan(const LinearProblem& problem, LinearDefect defect)
       : LinearPlan(problem), defect_(defect) {}
 
-  std::int64_t packed_bytes() const override { return GptqLayout(problem()).bytes; }
+  std::int64_t packed_bytes() const override {
+    return RotationLayout(problem(), GptqLayout(problem()).bytes).bytes;
+  }
   std::string packing() const override {
     // One name for what depends on m: the defect.
     return has(LinearDefect::packing_of_one_plan) ? "one for all" : kGptqPacking;
@@ -66,7 +71,11 @@ class BrokenLinearPlan final : public LinearPlan {
     if (has(LinearDefect::packing_of_one_plan)) {
       if (problem().m > 1) std::reverse(w.qweight.begin(), w.qweight.end());
     }
+    if (has(LinearDefect::signs_ignored)) std::fill(w.signs.begin(), w.signs.end(), 0U);
+    if (has(LinearDefect::dense_off_by_one) && !w.dense.empty())
+      std::rotate(w.dense.begin(), w.dense.begin() + bytes_of(problem().dtype), w.dense.end());
     write_gptq(GptqLayout(problem()), w, packed);
+    RotationLayout(problem(), GptqLayout(problem()).bytes).write(w, packed);
   }
 
   void enqueue(const LinearOperands& operands, Stream) const override {
@@ -82,9 +91,11 @@ class BrokenLinearPlan final : public LinearPlan {
     const GptqView view(p, packed.empty() ? operands.weights : packed.data());
     std::vector<std::byte> x(static_cast<std::size_t>(p.m * p.k * 2));
     std::memcpy(x.data(), operands.x, x.size());
-    reference::Matrix tokens = reference::rotated_tokens(p, x.data());
+    const RotationLayout rotation(p, GptqLayout(p).bytes);
+    const fwht::Operands data = rotation.operands(p.rotation, nullptr, nullptr, operands.weights);
+    reference::Matrix tokens = reference::rotated_tokens(p, x.data(), data.signs, data.dense);
     if (has(LinearDefect::one_rotation_too_many)) {
-      if (p.rotation != 0) tokens *= 0.5;
+      if (p.rotates()) tokens *= 0.5;
     }
     for (std::int64_t r = 0; r < p.m; ++r) {
       for (std::int64_t c = 0; c < p.n; ++c) {
@@ -155,7 +166,9 @@ std::span<const BrokenOf<LinearLayers>> broken_linear_variants() {
       broken<tokens_mixed>("tokens_mixed", "TokensApart"),
       broken<packing_of_one_plan>("packing_of_one_plan", "Packing"),
       broken<stale_workspace>("stale_workspace", "StaleOutputs OneHot"),
-      broken<beside_workspace>("beside_workspace", "OneHot NormalData")};
+      broken<beside_workspace>("beside_workspace", "OneHot NormalData"),
+      broken<signs_ignored>("signs_ignored", "Rotation NormalData"),
+      broken<dense_off_by_one>("dense_off_by_one", "NormalData")};
   return kBroken;
 }
 

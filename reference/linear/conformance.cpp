@@ -54,7 +54,7 @@ bool expect_elements(LinearRun& session, const LinearProblem& problem, const Byt
 /// x = e_i gives row i of the weights: every nibble, scale and zero point, exactly.
 void one_hot(LinearRun& session) {
   for (const LinearProblem& of_one : session.problems()) {
-    if (of_one.rotation != 0) continue;
+    if (of_one.rotates()) continue;
     LinearProblem problem = of_one;
     for (const LinearProblem& more : session.of_all_tokens(of_one))
       if (more.m <= problem.k) problem = more;
@@ -85,7 +85,7 @@ void one_hot(LinearRun& session) {
 /// partial sums: judged by their own bound.)
 void integers(LinearRun& session) {
   for_each_case(session, [&](const LinearProblem& problem) {
-    if (problem.rotation != 0) return;
+    if (problem.rotates()) return;
     const GptqWeights weights = reference::random_weights(problem, LinearData::integers, 12);
     const Bytes x = reference::random_tokens(problem, LinearData::integers, 13);
     const LinearResult got = session.execute(problem, weights, x);
@@ -109,7 +109,7 @@ void normal_data(LinearRun& session) {
 /// The extremes of a format: q = 0 with the largest zero point, q = 15 with the smallest.
 void extreme_zero_points(LinearRun& session) {
   for (const LinearProblem& problem : session.problems()) {
-    if (problem.symmetric() || problem.rotation != 0) continue;
+    if (problem.symmetric() || problem.rotates()) continue;
     for (const bool high : {false, true}) {
       GptqWeights weights = reference::random_weights(problem, LinearData::integers, 16);
       std::fill(weights.qweight.begin(), weights.qweight.end(), high ? 0xFFFFFFFFU : 0U);
@@ -125,7 +125,7 @@ void extreme_zero_points(LinearRun& session) {
 /// Rows in any order of groups give what sorted rows give for x in the same order.
 void act_order(LinearRun& session) {
   for_each_case(session, [&](LinearProblem problem) {
-    if (!problem.act_order || problem.rotation != 0) return;
+    if (!problem.act_order || problem.rotates()) return;
     const GptqWeights weights = reference::random_weights(problem, LinearData::integers, 17);
     const Bytes x = reference::random_tokens(problem, LinearData::integers, 18);
     const Bytes mixed = session.execute(problem, weights, x).y;
@@ -195,8 +195,9 @@ void stale_outputs(LinearRun& session) {
 /// x such that H x / sqrt(order) is an integer again: no rounding of x, so y is exact.
 void rotation(LinearRun& session) {
   for_each_case(session, [&](const LinearProblem& problem) {
-    if (problem.rotation == 0) return;
-    if (std::countr_zero(static_cast<std::uint64_t>(problem.rotation_order())) % 2 == 1) return;
+    const auto order = static_cast<std::uint64_t>(problem.rotation_order());
+    if (!problem.rotates() || problem.rotation.has_dense()) return;
+    if (!std::has_single_bit(order) || std::countr_zero(order) % 2 == 1) return;
     const GptqWeights weights = reference::random_weights(problem, LinearData::integers, 25);
     Bytes x = reference::random_tokens(problem, LinearData::integers, 26);
     const double root = std::sqrt(static_cast<double>(problem.rotation_order()));
@@ -328,7 +329,11 @@ std::vector<LinearProblem> linear_problems(Dtype dtype, bool wide) {
                                          "n40/k512/w4g32/sym/act",
                                          "n64/k256/w4g128/rot",
                                          "n64/k1024/w4g64/rot256",
-                                         "n72/k1024/w4g128/v2/act/rot128"};
+                                         "n72/k1024/w4g128/v2/act/rot128",
+                                         "n64/k768/w4g128/rot12x64",
+                                         "n40/k512/w4g64/sym/rot256+signs",
+                                         "n64/k1792/w4g128/act/rotsigns+28x32",
+                                         "n72/k640/w4g128/v2/rotd20tx32+signs"};
   if (wide)
     texts.insert(texts.end(), {"n8224/k384/w4g128/v2/act", "n8208/k256/w4g64/sym", "n8208/k128/w4g32",
                                "n4136/k640/w4g128"});

@@ -11,6 +11,7 @@
 #include "common/host/error.hpp"
 #include "common/host/parallel_for.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operators.hpp"
 #include "reference/rounding.hpp"
 
 namespace fwht::reference {
@@ -62,6 +63,23 @@ GptqWeights random_weights(const LinearProblem& problem, LinearData data, std::u
     for (std::size_t i = weights.g_idx.size(); i > 1; --i)  // Fisher and Yates
       std::swap(weights.g_idx[i - 1], weights.g_idx[words_at(seed, 4, i)[0] % i]);
   }
+  const Operator& op = problem.rotation;
+  if (op.has_signs()) {
+    weights.signs.resize(static_cast<std::size_t>((op.n() + 31) / 32));
+    fill_words(weights.signs, seed, 6);
+    if (op.n() % 32 != 0) weights.signs.back() &= (1U << op.n() % 32) - 1;
+  }
+  for (const Factor& factor : op.factors()) {
+    if (factor.basis != Basis::dense) continue;
+    const auto m = static_cast<double>(factor.order);
+    for (std::int64_t i = 0; i < factor.order * factor.order; ++i) {
+      const double on_cycle = (i / factor.order + 1) % factor.order == i % factor.order ? 1.0 : 0.0;
+      weights.dense.resize(weights.dense.size() + 2);
+      store_element(problem.dtype, weights.dense.data(),
+                    static_cast<std::int64_t>(weights.dense.size()) / 2 - 1,
+                    std::sqrt(m) * (on_cycle - 2.0 / m));
+    }
+  }
   return weights;
 }
 
@@ -78,25 +96,17 @@ std::vector<std::byte> random_tokens(const LinearProblem& problem, LinearData da
   return x;
 }
 
-Matrix rotated_tokens(const LinearProblem& problem, const void* x) {
+Matrix rotated_tokens(const LinearProblem& problem, const void* x, const void* signs, const void* dense) {
   Matrix tokens(problem.m, problem.k);
   for (std::int64_t r = 0; r < problem.m; ++r)
     for (std::int64_t i = 0; i < problem.k; ++i)
       tokens(r, i) = load_element(problem.dtype, x, r * problem.k + i);
+  if (!problem.rotates()) return tokens;
   const std::int64_t order = problem.rotation_order();
-  if (order == 1) return tokens;
-  for (std::int64_t r = 0; r < problem.m; ++r) {
-    for (std::int64_t h = 1; h < order; h *= 2) {
-      for (std::int64_t i = 0; i < problem.k; ++i) {
-        if ((i / h) % 2 == 1) continue;
-        const double a = tokens(r, i), b = tokens(r, i + h);
-        tokens(r, i) = a + b;
-        tokens(r, i + h) = a - b;
-      }
-    }
-  }
-  tokens /= std::sqrt(static_cast<double>(order));
-  return tokens;
+  Matrix blocks = Eigen::Map<const Matrix>(tokens.data(), problem.m * problem.k / order, order);
+  ExactOperator(problem.rotation, problem.dtype, signs, dense)
+      .apply(blocks, 1.0 / std::sqrt(static_cast<double>(order)), 1);
+  return Eigen::Map<const Matrix>(blocks.data(), problem.m, problem.k);
 }
 
 WeightRounding weights_of(const Numerics& numerics) {
@@ -162,7 +172,8 @@ LinearTruth linear_truth(const LinearProblem& problem, const GptqWeights& weight
   }
   truth.columns = std::move(columns);
   const auto count = static_cast<std::int64_t>(truth.columns.size());
-  const Matrix tokens = rotated_tokens(problem, x);
+  const Matrix tokens = rotated_tokens(problem, x, weights.signs.empty() ? nullptr : weights.signs.data(),
+                                       weights.dense.empty() ? nullptr : weights.dense.data());
   truth.exact.resize(problem.m, count);
   truth.root_squares.resize(problem.m, count);
   truth.of_rounded_weights.resize(problem.m, count);

@@ -16,14 +16,17 @@ enum class LinearData {
 };
 
 /// Random weights of the problem's shape; a pure function of shape, seed and data. Zero points take every
-/// value that the format holds. With act_order g_idx is a random order of the groups' rows.
+/// value that the format holds. With act_order g_idx is a random order of the groups' rows. Signs of the
+/// rotation are random; its dense factors are P - 2 J / m, P a cycle, times sqrt(m), rounded to the dtype.
 GptqWeights random_weights(const LinearProblem& problem, LinearData data, std::uint64_t seed);
 
 /// x[m][k] in the problem's dtype.
 std::vector<std::byte> random_tokens(const LinearProblem& problem, LinearData data, std::uint64_t seed);
 
-/// x as the weights meet it: multiplied by H / sqrt(order) where the problem rotates. FP64, m x k.
-Matrix rotated_tokens(const LinearProblem& problem, const void* x);
+/// x as the weights meet it: multiplied by Op / sqrt(order) where the problem rotates. FP64, m x k. Signs and
+/// dense factors as a transform's operands have them.
+Matrix rotated_tokens(const LinearProblem& problem, const void* x, const void* signs = nullptr,
+                      const void* dense = nullptr);
 
 /// Round-to-nearest quantization, asymmetric per group and column: q = round(w / s) + z from the group's
 /// extremes, s in fp16. `weights` is [k][n] row-major. The baseline of every quantization method.

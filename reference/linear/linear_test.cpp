@@ -13,7 +13,7 @@ LinearProblem small(std::int64_t m, std::int64_t rotation = 0) {
   problem.m = m;
   problem.n = 64;
   problem.k = 256;
-  problem.rotation = rotation;
+  if (rotation != 0) problem.rotation = Operator::sylvester(rotation);
   return problem;
 }
 

@@ -35,6 +35,9 @@ constexpr Asked kAsked[] = {
     {'r', "f16/m8/n4096/k4096/w4g128/rot"},
     {'R', "f16/m8/n4096/k4096/w4g128/rot128"},
     {'A', "f16/m8/n4096/k4096/w4g128/act/rot"},
+    {'x', "f16/m8/n4096/k6144/w4g128/rot12x512"},
+    {'y', "f16/m8/n4096/k4096/w4g128/act/rot4096+signs"},
+    {'d', "bf16/m8/n4096/k5120/w4g128/rotd20x256"},  // a dense factor
     {'p', "f16/m8/n4096/k4096/w4g128/pdl"},
     {'P', "f16/m8/n4096/k4096/w4g128/rot/pdl"},
 };
@@ -45,7 +48,7 @@ struct Golden {
 };
 constexpr Golden kGolden[] = {
     // variant                H200                  A100                no CUDA
-    {"cpu",                   "fb2stinwokmMarRA",   "fb2stinwokmMarRA", "fb2stinwokmMarRA"},
+    {"cpu",                   "fb2stinwokmMarRAxyd", "fb2stinwokmMarRAxyd", "fb2stinwokmMarRAxyd"},
     {"dense_fp16",            "fb2stinwokmM",       "fb2stinwokmM",     "", true},
     {"dequantize_then_dense", "fb2stinwokmM",       "fb2stinwokmM",     "", true},
     {"w4a16_data_parallel",   "f2wmM",              "f2wmM",            ""},
@@ -55,10 +58,10 @@ constexpr Golden kGolden[] = {
     {"w4a16_splitk_f32",      "f2wmM",              "f2wmM",            ""},
     {"w4a16_pipelined",       "fb2stiwomap",        "fb2stiwoma",       ""},
     {"w4a16_prefill",         "fb2stiwomMa",        "",                 ""},
-    {"rotated_w4a16",         "rRAP",               "rRA",              ""},
+    {"rotated_w4a16",         "rRAP",               "rRA",            ""},
     {"rotated_w4a16_prefill", "rRA",                "",                 ""},
     {"rotated_w4a16_inside",  "rRP",                "",                 ""},
-    {"w4a16",                 "fb2stiwomMarRApP",    "fb2stiwomarRA",    ""},
+    {"w4a16",                 "fb2stiwomMarRApP",    "fb2stiwomarRA",  ""},
     {"auto",                  "fb2stinwokmMarRApP", "fb2stinwokmMarRA", "", true},
 };
 // clang-format on

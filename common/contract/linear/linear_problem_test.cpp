@@ -7,7 +7,9 @@ namespace {
 
 TEST(LinearProblem, TextFormGoesThereAndBack) {
   for (const char* text : {"f16/m16/n8192/k4096/w4g128", "bf16/m0/n8/k64/w4g32/v2",
-                           "f16/m1/n4096/k4096/w4g-1/sym/act/rot/pdl", "f16/m3/n24/k256/w4g64/rot128"}) {
+                           "f16/m1/n4096/k4096/w4g-1/sym/act/rot/pdl", "f16/m3/n24/k256/w4g64/rot128",
+                           "f16/m3/n24/k768/w4g64/act/rot12tx64/pdl", "f16/m3/n24/k1792/w4g64/rotsigns+28x32",
+                           "bf16/m3/n24/k640/w4g64/rotd20tx32+signs", "f16/m3/n24/k96/w4g32/rot12"}) {
     EXPECT_EQ(to_string(parse_linear_problem(text)), text);
   }
   const LinearProblem problem = parse_linear_problem("f16/m16/n4096/k8192/w4g128/act");
@@ -28,6 +30,8 @@ TEST(LinearProblem, CountsBytes) {
   EXPECT_EQ(problem.weight_bytes(), 8388608 + 262144);
   problem.act_order = true;
   EXPECT_EQ(problem.weight_bytes(), 8388608 + 262144 + 16384);
+  problem.rotation = parse_operator("d4x96+signs");  // 384 signs, 16 numbers
+  EXPECT_EQ(problem.weight_bytes(), 8388608 + 262144 + 16384 + 48 + 32);
 }
 
 TEST(LinearProblem, RefusesWithTheValueAndTheLimit) {
@@ -49,6 +53,9 @@ TEST(LinearProblem, RefusesWithTheValueAndTheLimit) {
   refused("f16/m1/n8/k96/w4g32/rot", "order 96");
   refused("f16/m1/n8/k96/w4g32/rot64", "order 64");
   refused("f16/m1/n8/k96/w4g32/rot1", "rot1");
+  refused("f16/m1/n8/k96/w4g32/rot12x16", "order 192");
+  refused("f16/m1/n8/k96/w4g32/rot6x16", "6");
+  refused("f16/m1/n8/k96/w4g32/rotsigns", "signs");
   refused("f16/m1/n8/k64", "'f16/m1/n8/k64'");
   refused("f16/m1/n8/k64/w4g32/wide", "wide");
   refused("f16/m1x/n8/k64/w4g32", "m1x");

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <vector>
 
+#include "common/contract/operator_data.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
@@ -20,13 +21,22 @@ void require(bool fine, const std::string& sentence) {
 
 std::int64_t LinearProblem::weight_bytes() const {
   const std::int64_t zeros = symmetric() ? 0 : groups() * n / 2;
-  return n * k / 2 + groups() * n * 2 + zeros + (act_order ? k * 4 : 0);
+  const std::int64_t signs = rotation.has_signs() ? ceil_div(rotation.n(), 32) * 4 : 0;
+  const std::int64_t dense = dense_entry_count(rotation) * bytes_of(dtype);
+  return n * k / 2 + groups() * n * 2 + zeros + (act_order ? k * 4 : 0) + signs + dense;
 }
 
 std::size_t hash_of(const LinearProblem& problem) {
   Hasher mix;
-  for (const std::int64_t part : {problem.m, problem.n, problem.k, problem.group, problem.rotation})
+  for (const std::int64_t part : {problem.m, problem.n, problem.k, problem.group})
     mix(part);
+  for (const Factor& factor : problem.rotation.factors()) {
+    mix(factor.basis);
+    mix(factor.order);
+    mix(factor.transposed);
+  }
+  mix(problem.rotation.has_signs());
+  mix(problem.rotation.signs_come_last());
   mix(problem.dtype);
   mix(problem.zero_points);
   mix(problem.act_order);
@@ -48,8 +58,13 @@ void validate(const LinearProblem& problem) {
   require(p.group == LinearProblem::kWhole || (p.group >= 32 && p.group % 32 == 0),
           concat("group ", p.group, ": a multiple of 32, or -1 for all rows, is needed"));
   require(p.k % p.group_rows() == 0, concat("k = ", p.k, " is no multiple of the group of ", p.group_rows()));
-  require(p.rotation == 0 || (is_power_of_two(p.rotation_order()) && p.rotation_order() >= 2),
-          concat("a rotation of order ", p.rotation_order(), ": a power of two from 2 on is needed"));
+  if (!p.rotates()) return;
+  if (p.rotation.is_sylvester()) {
+    require(is_power_of_two(p.rotation_order()) && p.rotation_order() >= 2,
+            concat("a rotation of order ", p.rotation_order(), ": a power of two from 2 on is needed"));
+  } else {
+    validate(p.rotation);
+  }
   require(p.k % p.rotation_order() == 0,
           concat("k = ", p.k, " is no multiple of the rotation's order ", p.rotation_order()));
 }
@@ -59,8 +74,8 @@ std::string to_string(const LinearProblem& p) {
   if (p.zero_points == ZeroPoints::v2) text += "/v2";
   if (p.symmetric()) text += "/sym";
   if (p.act_order) text += "/act";
-  if (p.rotation == LinearProblem::kWhole) text += "/rot";
-  if (p.rotation > 0) text += concat("/rot", p.rotation);
+  if (p.rotates())
+    text += p.rotation == Operator::sylvester(p.k) ? "/rot" : concat("/rot", to_string(p.rotation));
   if (p.programmatic_launch) text += "/pdl";
   return text;
 }
@@ -69,7 +84,7 @@ LinearProblem parse_linear_problem(std::string_view text) {
   const auto bad = [&](std::string_view part) {
     return BadRequest(concat("'", part, "' in '", text,
                              "' is not understood; the form is f16/m16/n8192/k8192/w4g128, then /v2 or /sym, "
-                             "/act, /rot or /rot128, /pdl"));
+                             "/act, /rot or /rot128 or /rot28x512+signs, /pdl"));
   };
   const auto number = [&](std::string_view part, std::string_view prefix) {
     std::int64_t value = 0;
@@ -105,10 +120,10 @@ LinearProblem parse_linear_problem(std::string_view text) {
     problem.zero_points = ZeroPoints::symmetric;
   problem.act_order = take("act");
   if (take("rot")) {
-    problem.rotation = LinearProblem::kWhole;
+    problem.rotation = Operator::sylvester(problem.k);
   } else if (next < parts.size() && parts[next].starts_with("rot")) {
-    problem.rotation = number(parts[next++], "rot");
-    if (problem.rotation < 2) throw bad(parts[next - 1]);
+    problem.rotation = parse_operator(parts[next++].substr(3));
+    if (problem.rotation.n() < 2) throw bad(parts[next - 1]);
   }
   problem.programmatic_launch = take("pdl");
   if (next != parts.size()) throw bad(parts[next]);

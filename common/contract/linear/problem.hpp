@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/contract/dtype.hpp"
+#include "common/contract/operator.hpp"
 
 namespace fwht {
 
@@ -17,7 +18,7 @@ namespace fwht {
 enum class ZeroPoints { v1, v2, symmetric };
 
 struct LinearProblem {
-  /// Groups and rotations: one group of all rows; rotation by H_k.
+  /// As group: all rows.
   static constexpr std::int64_t kWhole = -1;
 
   std::int64_t m = 0;        ///< tokens; 0 is a valid problem that does nothing
@@ -28,8 +29,9 @@ struct LinearProblem {
   ZeroPoints zero_points = ZeroPoints::v1;
   /// The rows of W belong to groups in any order (g_idx); x comes in the order of the rows.
   bool act_order = false;
-  /// x is multiplied by H / sqrt(order) first: 0 not at all, b by blocks I (x) H_b, kWhole by H_k.
-  std::int64_t rotation = 0;
+  /// x is multiplied by it first, over the square root of its order: by blocks I (x) Op where the order
+  /// divides k. No factors: not at all. Its signs and dense factors are parts of the weights.
+  Operator rotation;
   /// As Problem::programmatic_launch: the layer may start while the stream's previous kernel still runs.
   /// Weights may be read before that one has ended, x not.
   bool programmatic_launch = false;
@@ -39,9 +41,10 @@ struct LinearProblem {
   std::int64_t group_rows() const { return group == kWhole ? k : group; }
   std::int64_t groups() const { return k / group_rows(); }
   bool symmetric() const { return zero_points == ZeroPoints::symmetric; }
-  /// Order of the Sylvester matrix that x is multiplied by; 1 for none.
-  std::int64_t rotation_order() const { return rotation == kWhole ? k : rotation == 0 ? 1 : rotation; }
-  /// Fewest bytes of weights, scales, zero points and order that must be read.
+  bool rotates() const { return !rotation.factors().empty(); }
+  /// Of what blocks of x are multiplied by; 1 for none.
+  std::int64_t rotation_order() const { return rotates() ? rotation.n() : 1; }
+  /// Fewest bytes of weights, scales, zero points, order and rotation that must be read.
   std::int64_t weight_bytes() const;
   std::int64_t bytes_read() const { return m == 0 ? 0 : weight_bytes() + m * k * bytes_of(dtype); }
   std::int64_t bytes_written() const { return m * n * bytes_of(dtype); }
@@ -56,7 +59,8 @@ std::size_t hash_of(const LinearProblem& problem);
 /// sizes whose products do not fit 63 bits.
 void validate(const LinearProblem& problem);
 
-/// "f16/m16/n8192/k4096/w4g128" plus "/v2" or "/sym", "/act", "/rot" or "/rot128", "/pdl".
+/// "f16/m16/n8192/k4096/w4g128" plus "/v2" or "/sym", "/act", "/rot" (H_k) or "/rot128" or the text of any
+/// operator, "/rot28x512+signs", "/pdl".
 std::string to_string(const LinearProblem& problem);
 /// Inverse of to_string; also validates. Throws BadRequest.
 LinearProblem parse_linear_problem(std::string_view text);

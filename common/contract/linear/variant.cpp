@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 
+#include "common/contract/linear/rotation_layout.hpp"
+#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
@@ -45,7 +47,10 @@ void check_workspace(const LinearPlan& plan, const LinearOperands& operands, std
 
 Numerics layer_numerics(const LinearProblem& problem, bool rounds_x) {
   Numerics numerics;
-  if (problem.rotation != 0) {
+  if (problem.rotates() && !problem.rotation.is_sylvester()) {
+    numerics.steps = single_rounding_by_factors(Sums::fp32, rotation_of(problem)).steps;
+    numerics.steps.back().rounds = rounds_x;
+  } else if (problem.rotates()) {
     const std::int64_t order = problem.rotation_order();
     const int levels = std::countr_zero(static_cast<std::uint64_t>(order));
     numerics.steps.push_back({.bits = index_bits(0, levels),
@@ -99,6 +104,12 @@ std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {
   require_same("group", weights.group_rows(), p.group_rows());
   if (weights.zero_points != p.zero_points)
     throw BadRequest("the weights store their zero points in another way than the problem says");
+  const Operator& rotation = p.rotation;
+  require_same("words of signs", static_cast<std::int64_t>(weights.signs.size()),
+               rotation.has_signs() ? ceil_div(rotation.n(), 32) : 0);
+  require_same("bytes of dense factors", static_cast<std::int64_t>(weights.dense.size()),
+               dense_entry_count(rotation) * bytes_of(p.dtype));
+  check_dense(rotation, p.dtype, weights.dense.data());
   require_same("act_order", weights.g_idx.empty() ? 0 : 1, p.act_order ? 1 : 0);
   std::vector<std::byte> packed(static_cast<std::size_t>(packed_bytes()));
   pack_into(weights, packed.data());
@@ -106,7 +117,7 @@ std::vector<std::byte> LinearPlan::pack(const GptqWeights& weights) const {
 }
 
 Support require_no_rotation(const LinearProblem& problem) {
-  if (problem.rotation != 0)
+  if (problem.rotates())
     return {concat("no rotation is offered, order ", problem.rotation_order(), " asked for")};
   return {};
 }

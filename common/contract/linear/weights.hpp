@@ -1,6 +1,7 @@
 // 4-bit weights as GPTQ stores them, on the host.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct GptqWeights {
       qzeros;  ///< [groups][n / 8]: nibble j of word (g, c) is of column 8 c + j; none if symmetric
   std::vector<std::uint16_t> scales;  ///< [groups][n]: fp16 patterns
   std::vector<std::int32_t> g_idx;    ///< [k]; empty: row i is in group i / group
+  /// Of the problem's rotation: what pack_signs makes, and the entries of dense factors in the dtype of x.
+  std::vector<std::uint32_t> signs = {};
+  std::vector<std::byte> dense = {};
 
   std::int64_t group_rows() const { return group == LinearProblem::kWhole ? k : group; }
   std::int64_t groups() const { return k / group_rows(); }

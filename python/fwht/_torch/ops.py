@@ -46,7 +46,7 @@ library.define(
     "float epsilon=0.0, Tensor? cos_sin=None, Tensor? positions=None) -> ()"
 )
 library.define(
-    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, int rotation, str variant, "
+    "gptq_linear(Tensor x, Tensor weights, int n, int group, str zero_points, str rotation, str variant, "
     "bool act_order=False) -> Tensor"
 )
 
@@ -190,7 +190,7 @@ def _fake_quantize(
 
 
 def multiply(
-    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: str, variant: str, act_order: bool = False
 ) -> Tensor:
     device, k = x.get_device(), x.shape[-1]
     require_memory(x)
@@ -217,7 +217,7 @@ def multiply_by(call: linear._Call, x: Tensor, weights: Tensor, n: int) -> Tenso
 
 
 def _fake_multiply(
-    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: int, variant: str, act_order: bool = False
+    x: Tensor, weights: Tensor, n: int, group: int, zero_points: str, rotation: str, variant: str, act_order: bool = False
 ) -> Tensor:
     return torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "common/contract/linear/gptq_layout.hpp"
+#include "common/contract/linear/rotation_layout.hpp"
 #include "common/host/parallel_for.hpp"
+#include "variants/cpu/kronecker.hpp"
 #include "variants/linear/registry.hpp"
 
 namespace fwht::linear::cpu {
@@ -13,27 +16,12 @@ namespace {
 
 constexpr std::int64_t kColumns = 8;  // a word of zero points
 
-/// One token multiplied by H / sqrt(order), in blocks.
-void rotate(float* x, std::int64_t k, std::int64_t order) {
-  for (std::int64_t h = 1; h < order; h *= 2) {
-    for (std::int64_t i = 0; i < k; i += 2 * h) {
-      for (std::int64_t j = i; j < i + h; ++j) {
-        const float a = x[j], b = x[j + h];
-        x[j] = a + b;
-        x[j + h] = a - b;
-      }
-    }
-  }
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(order)));
-  if (order > 1) std::transform(x, x + k, x, [=](float v) { return v * factor; });
-}
-
 class CpuLayerPlan final : public LinearPlan {
  public:
   CpuLayerPlan(const LinearProblem& problem, int threads)
-      : LinearPlan(problem), layout_(problem), threads_(threads) {}
+      : LinearPlan(problem), layout_(problem), behind_(problem, layout_.bytes), threads_(threads) {}
 
-  std::int64_t packed_bytes() const override { return layout_.bytes; }
+  std::int64_t packed_bytes() const override { return behind_.bytes; }
   std::string packing() const override { return kGptqPacking; }
   Numerics numerics() const override { return layer_numerics(problem()); }
   Settings settings() const override { return {{"threads", std::int64_t{threads_}}}; }
@@ -42,6 +30,7 @@ class CpuLayerPlan final : public LinearPlan {
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
     write_gptq(layout_, weights, packed);
+    behind_.write(weights, packed);
   }
 
   using Columns = std::array<float, kColumns>;
@@ -55,11 +44,26 @@ class CpuLayerPlan final : public LinearPlan {
     auto* const sums = static_cast<Columns*>(take_part(operands, sums_bytes()));
     for (std::int64_t i = 0; i < p.m * p.k; ++i)
       x[i] = static_cast<float>(load_element(p.dtype, operands.x, i));
-    for (std::int64_t token = 0; token < p.m; ++token)
-      rotate(x + token * p.k, p.k, p.rotation_order());
+    if (p.rotates()) rotate(operands, x);
     parallel_for(p.n / kColumns, threads_, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block)
         multiply_columns(operands, x, sums + block * p.m, block * kColumns);
+    });
+  }
+
+  /// In fp32, block by block, not rounded.
+  void rotate(const LinearOperands& operands, float* x) const {
+    const fwht::Problem rotation = rotation_of(problem());
+    const std::int64_t order = rotation.n();
+    const fwht::cpu::KroneckerProduct<float> product(
+        rotation, behind_.operands(rotation.op, operands.x, x, operands.weights));
+    const auto factor = static_cast<float>(rotation.scale);
+    parallel_for(rotation.rows, threads_, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<float> scratch(static_cast<std::size_t>(order));
+      for (float* row = x + begin * order; row < x + end * order; row += order) {
+        product.apply(row, scratch.data());
+        std::transform(row, row + order, row, [=](float v) { return v * factor; });
+      }
     });
   }
 
@@ -100,10 +104,14 @@ class CpuLayerPlan final : public LinearPlan {
   }
 
   GptqLayout layout_;
+  RotationLayout behind_;
   int threads_;
 };
 
 Support supports(const LinearProblem& problem, const DeviceInfo&) {
+  if (problem.rotates()) {
+    if (Support rotation = fwht::cpu::require_factors(problem.rotation); !rotation) return rotation;
+  }
   return require_ordinary_launch(problem);
 }
 

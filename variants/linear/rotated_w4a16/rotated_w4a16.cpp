@@ -3,6 +3,7 @@
 // while x is rotated. rotated_w4a16_prefill: the same in front of w4a16_prefill, by ordinary launches.
 #include <utility>
 
+#include "common/contract/linear/rotation_layout.hpp"
 #include "common/host/text.hpp"
 #include "variants/auto/auto.hpp"
 #include "variants/linear/registry.hpp"
@@ -11,19 +12,17 @@
 namespace fwht::linear::rotated {
 namespace {
 
-/// Every block of the order is a row of the transform. It lets the layer in early, which only programmatic
-/// launches do. They are safe where none is asked for: the transform waits for what is before it before it
-/// lets the layer in.
+/// It lets the layer in early, which only programmatic launches do. They are safe where none is asked for:
+/// the transform waits for what is before it before it lets the layer in.
 Problem rotation_of(const LinearProblem& problem, const DeviceInfo& device) {
-  const std::int64_t order = problem.rotation_order();
-  Problem rotation =
-      make_problem(problem.dtype, order, problem.m * problem.k / order, Placement::out_of_place);
-  rotation.programmatic_launch = static_cast<bool>(require_programmatic_launch(device));
+  Problem rotation = fwht::rotation_of(problem);
+  rotation.programmatic_launch = true;
+  rotation.programmatic_launch = static_cast<bool>(fwht::automatic::variant.supports(rotation, device));
   return rotation;
 }
 
 LinearProblem layer_of(LinearProblem problem, const LinearVariant& layer, const DeviceInfo& device) {
-  problem.rotation = 0;
+  problem.rotation = {};
   problem.programmatic_launch =
       &layer == &pipelined::variant && static_cast<bool>(require_programmatic_launch(device));
   return problem;
@@ -90,7 +89,10 @@ class RotatedPlan final : public LinearPlan {
 
 template <const LinearVariant& layer>
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
-  if (problem.rotation == 0) return {"no rotation is asked for"};
+  if (!problem.rotates()) return {"no rotation is asked for"};
+  // Transforms by others own tables, which a captured graph would outlive.
+  if (!problem.rotation.is_sylvester())
+    return {concat("a rotation by ", to_string(problem.rotation), ": H_n alone is offered")};
   if (problem.programmatic_launch) {
     const bool offered = &layer == &pipelined::variant;
     if (Support launch = offered ? require_programmatic_launch(device) : require_ordinary_launch(problem);

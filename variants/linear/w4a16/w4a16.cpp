@@ -19,7 +19,7 @@ bool is_for_prefill(const LinearProblem& problem) {
 }
 
 const LinearVariant& choice_for(const LinearProblem& problem, const DeviceInfo& device) {
-  const bool rotates = problem.rotation != 0;
+  const bool rotates = problem.rotates();
   const LinearVariant& many = rotates ? rotated::before_prefill : prefill::variant;
   if (is_for_prefill(problem) && many.supports(problem, device)) return many;
   return rotates ? rotated::variant : pipelined::variant;

@@ -37,7 +37,7 @@ int form_for(const LinearProblem& problem, const DeviceInfo& device) {
   int best = -1;
   for (int i = 0; i < static_cast<int>(std::size(kForms)); ++i) {
     const Form& form = kForms[i];
-    if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != (problem.rotation != 0)) continue;
+    if ((form.needs_hopper() && !is_hopper(device)) || form.rotates != problem.rotates()) continue;
     if (layout.tiles < form.least_tiles || layout.tiles > form.most_tiles || layout.scales > form.most_scales)
       continue;
     if (best < 0 || better(form, kForms[best])) best = i;
@@ -128,7 +128,9 @@ Support supports(const LinearProblem& problem, const DeviceInfo& device) {
 }
 
 Support supports_rotating(const LinearProblem& problem, const DeviceInfo& device) {
-  if (problem.rotation == 0) return {"no rotation is asked for"};
+  if (!problem.rotates()) return {"no rotation is asked for"};
+  if (!problem.rotation.is_sylvester())
+    return {concat("a rotation by ", to_string(problem.rotation), ": H_n alone is offered")};
   if (Support layer = supports_layer(problem, device); !layer) return layer;
   if (!kBuiltForHopper)
     return {"built without sm_90a code, which its clusters need (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
