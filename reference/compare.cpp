@@ -300,16 +300,15 @@ Verdict judge_elements(const ErrorStats& stats, const Problem& problem) {
 
 namespace {
 
-template <class Want>
-Verdict compare_exact_with(const Problem& problem, const void* got, const Want& want) {
+template <class Want, class Got>
+Verdict compare_exact_with(const Problem& problem, const Want& want, const Got& got_at) {
   std::int64_t wrong = 0;
   std::string first;
   for (std::int64_t r = 0; r < problem.rows; ++r) {
     for (std::int64_t i = 0; i < problem.n(); ++i) {
-      const double a = want(r, i), b = load_element(problem.dtype(), got, r * problem.out.row_stride + i);
-      if (same_class_or_value(a, b)) continue;
-      if (wrong++ == 0)
-        first = fmt::format("row {} column {}: expected exactly {:.9g}, got {:.9g}", r, i, a, b);
+      const auto a = want(r, i), b = got_at(r, i);
+      if (a == b || (std::isnan(static_cast<double>(a)) && std::isnan(static_cast<double>(b)))) continue;
+      if (wrong++ == 0) first = fmt::format("row {} column {}: expected exactly {}, got {}", r, i, a, b);
     }
   }
   if (wrong == 0) return passed();
@@ -317,12 +316,22 @@ Verdict compare_exact_with(const Problem& problem, const void* got, const Want& 
       fmt::format("{}: {}; {} of {} elements differ", to_string(problem), first, wrong, problem.elements()));
 }
 
+auto elements_of(const Problem& problem, const void* data) {
+  return [&problem, data](std::int64_t r, std::int64_t i) {
+    return load_element(problem.dtype(), data, r * problem.out.row_stride + i);
+  };
+}
+
 }  // namespace
 
 Verdict compare_exact(const Problem& problem, const void* want, const void* got) {
-  return compare_exact_with(problem, got, [&](std::int64_t r, std::int64_t i) {
-    return load_element(problem.dtype(), want, r * problem.out.row_stride + i);
-  });
+  const auto integers_of = [&](const void* data) {
+    return [&problem, data](std::int64_t r, std::int64_t i) {  // double does not hold them all
+      return static_cast<const std::int64_t*>(data)[r * problem.out.row_stride + i];
+    };
+  };
+  if (problem.dtype() == Dtype::i64) return compare_exact_with(problem, integers_of(want), integers_of(got));
+  return compare_exact_with(problem, elements_of(problem, want), elements_of(problem, got));
 }
 
 Verdict compare_exact(const Problem& problem, const Matrix& expected, const void* got) {
@@ -332,7 +341,8 @@ Verdict compare_exact(const Problem& problem, const Matrix& expected, const void
   }
   const Format format = format_of(problem.dtype());
   return compare_exact_with(
-      problem, got, [&](std::int64_t r, std::int64_t i) { return round_fast(format, expected(r, i)); });
+      problem, [&](std::int64_t r, std::int64_t i) { return round_fast(format, expected(r, i)); },
+      elements_of(problem, got));
 }
 
 }  // namespace fwht::reference

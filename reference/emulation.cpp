@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
@@ -78,6 +79,8 @@ float rounded_to(Dtype dtype, float value) {
       return bf16_to_float(float_to_bf16(value));
     case Dtype::f32:
     case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::i64:
       return value;
   }
   return value;
@@ -420,7 +423,9 @@ class BlockRunner {
   std::array<std::int64_t, kPoints> offsets_{};
 };
 
-bool is_emulated(const Step& step) {
+bool is_emulated(const Step& step, Dtype stored) {
+  if (step.sums == Sums::fp64) return stored == Dtype::f64 && step.factor < 0;
+  if (step.sums == Sums::integer) return is_integer(stored) && step.factor < 0;
   return step.sums == Sums::fp32 || (step.is_tensor_block() && step.rounds);
 }
 
@@ -449,10 +454,12 @@ void require_steps(const Problem& problem, const EmulatedBits& geometry, const N
   const int levels = geometry.levels();
   std::vector<int> times(static_cast<std::size_t>(levels), 0), factors;
   for (const Step& step : numerics.steps) {
-    if (!is_emulated(step)) throw BadRequest("no host emulation reproduces a step of these sums bit for bit");
+    if (!is_emulated(step, problem.dtype()))
+      throw BadRequest("no host emulation reproduces a step of these sums bit for bit");
     if (step.is_tensor_block()) {
       require_block(problem, step);
-    } else if (static_cast<double>(static_cast<float>(step.constant)) != step.constant) {
+    } else if (step.sums == Sums::fp32 &&
+               static_cast<double>(static_cast<float>(step.constant)) != step.constant) {
       throw BadRequest(fmt::format("fp32 cannot hold the constant {} of a step", step.constant));
     }
     if (step.is_tensor_block() && !problem.op.is_sylvester())
@@ -517,10 +524,35 @@ void emulate_together(const Problem& problem, const EmulatedBits& geometry, cons
   for_each_row([&](std::int64_t r, float* row) { store_row(problem, row, out, r); });
 }
 
+/// Steps in the arithmetic of the storage type: double, or unsigned integers, which wrap.
+template <class Number>
+void emulate_in_storage(const Problem& problem, const EmulatedBits& geometry, const Numerics& numerics,
+                        const void* in, void* out, int threads) {
+  parallel_for(problem.rows, threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Number> row(static_cast<std::size_t>(problem.n()));
+    for (std::int64_t r = begin; r < end; ++r) {
+      std::memcpy(row.data(), static_cast<const Number*>(in) + r * problem.in.row_stride,
+                  row.size() * sizeof(Number));
+      for (const Step& step : numerics.steps) {
+        for (const int bit : step.bits)
+          butterfly(row.data(), problem.n(), geometry.half(bit));
+        if constexpr (std::is_same_v<Number, double>) {
+          for (double& value : row)
+            value *= step.constant;
+        }
+      }
+      std::memcpy(static_cast<Number*>(out) + r * problem.out.row_stride, row.data(),
+                  row.size() * sizeof(Number));
+    }
+  });
+}
+
 }  // namespace
 
-bool has_emulation(const Numerics& numerics) {
-  return !numerics.steps.empty() && std::all_of(numerics.steps.begin(), numerics.steps.end(), is_emulated);
+bool has_emulation(const Numerics& numerics, Dtype stored) {
+  return !numerics.steps.empty() &&
+         std::all_of(numerics.steps.begin(), numerics.steps.end(),
+                     [stored](const Step& step) { return is_emulated(step, stored); });
 }
 
 void emulate(const Problem& problem, const Numerics& numerics, const Operands& operands, int threads,
@@ -528,6 +560,12 @@ void emulate(const Problem& problem, const Numerics& numerics, const Operands& o
   require_core(core);
   const EmulatedBits geometry(problem, operands);
   require_steps(problem, geometry, numerics);
+  const auto in_storage = [&](auto emulated) {
+    emulated(problem, geometry, numerics, operands.in, operands.out, threads_or_default(threads));
+  };
+  if (problem.dtype() == Dtype::f64) return in_storage(emulate_in_storage<double>);
+  if (problem.dtype() == Dtype::i32) return in_storage(emulate_in_storage<std::uint32_t>);
+  if (problem.dtype() == Dtype::i64) return in_storage(emulate_in_storage<std::uint64_t>);
   const bool mixes_rows = std::any_of(numerics.steps.begin(), numerics.steps.end(),
                                       [](const Step& step) { return step.is_tensor_block(); });
   if (mixes_rows) {

@@ -32,16 +32,16 @@ enum class Accumulator { f16, f32 };
 double mma_sum(std::span<const double> a, std::span<const double> b, double c, Dtype operand,
                Accumulator accumulator, TensorCore core);
 
-/// Whether `emulate` can reproduce these steps: fp32 butterflies in the order listed, and tensor-core blocks
-/// that are rounded to storage.
-bool has_emulation(const Numerics& numerics);
+/// Whether `emulate` can reproduce these steps on data of that type: fp32 butterflies in the order listed,
+/// tensor-core blocks that are rounded to storage; Sylvester steps in fp64 on f64 data, and of integers.
+bool has_emulation(const Numerics& numerics, Dtype stored = Dtype::f32);
 
 /// Runs the steps on raw storage with the problem's row_stride; `in` may equal `out`; elements between n and
 /// row_stride are left untouched. A step of fp32 butterflies adds and subtracts in fp32 over its bits in
-/// order, multiplies by its constant in fp32, and rounds to storage if it rounds. A tensor-core block
-/// multiplies 16 points by the block-diagonal +-constant matrix on `core`; blocks of short rows span
-/// neighbouring rows, and rows past the end are zero. Products with the zeros outside a block matter for NaN
-/// and infinities only.
+/// order, multiplies by its constant in fp32, and rounds to storage if it rounds. Steps of f64 data do so in
+/// fp64; those of integers wrap and have no constant. A tensor-core block multiplies 16 points by the
+/// block-diagonal +-constant matrix on `core`; blocks of short rows span neighbouring rows, and rows past the
+/// end are zero. Products with the zeros outside a block matter for NaN and infinities only.
 ///
 /// For any operator: `signs` and `dense` of the operands where it has them.
 ///

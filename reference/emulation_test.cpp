@@ -549,6 +549,43 @@ TEST(Emulation, ExistsForStepsThatAreReproducedBitForBit) {
   EXPECT_FALSE(has_emulation(kept)) << "what a block leaves in its accumulator";
 }
 
+// By the definition, entry by entry: sums modulo 2^32 and 2^64.
+template <class Number>
+void expect_sums_by_definition(Dtype dtype, Sums sums, Number largest) {
+  const Problem problem = make_problem(dtype, 64, 2);
+  const Numerics numerics = single_rounding(sums, problem);
+  ASSERT_TRUE(has_emulation(numerics, dtype));
+  std::vector<Number> x(128), y(128);
+  std::mt19937_64 random(3);
+  for (Number& value : x)
+    value = static_cast<Number>(random()) & largest;
+  emulate(problem, numerics, x.data(), y.data());
+  for (std::size_t i = 0; i < 128; ++i) {
+    Number want = 0;
+    for (std::size_t j = 0; j < 64; ++j) {
+      const Number term = x[i / 64 * 64 + j];
+      want = parity(i % 64 & j) != 0 ? want - term : want + term;
+    }
+    ASSERT_EQ(y[i], want) << name_of(dtype) << " element " << i;
+  }
+}
+
+TEST(Emulation, IntegersWrap) {
+  expect_sums_by_definition<std::uint32_t>(Dtype::i32, Sums::integer, ~std::uint32_t{0});
+  expect_sums_by_definition<std::uint64_t>(Dtype::i64, Sums::integer, ~std::uint64_t{0});
+  const Problem floats = make_problem(Dtype::f32, 64, 1);
+  EXPECT_FALSE(has_emulation(single_rounding(Sums::integer, floats), Dtype::f32));
+}
+
+TEST(Emulation, DoublesAreSummedInDouble) {
+  const Problem problem = make_problem(Dtype::f64, 4, 1);
+  const std::vector<double> x{1.0, 0x1p-52, 3.0, -0x1p-51};
+  std::vector<double> y(4);
+  emulate(problem, single_rounding(Sums::fp64, problem), x.data(), y.data());
+  const double a = x[0] + x[1], b = x[0] - x[1], c = x[2] + x[3], d = x[2] - x[3];
+  EXPECT_EQ(y, (std::vector<double>{(a + c) * 0.5, (b + d) * 0.5, (a - c) * 0.5, (b - d) * 0.5}));
+}
+
 // ---- The measured numbers
 // -------------------------------------------------------------------------------------------
 

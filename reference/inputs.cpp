@@ -136,7 +136,7 @@ struct RowMaker {
     }
   }
 
-  std::int64_t exact_sum() const { return std::int64_t{1} << format.precision; }
+  std::int64_t exact_sum() const { return std::int64_t{1} << std::min(format.precision, 62); }
 
   /// Exactly `count` columns of the row (n a power of two): an odd multiplier permutes the columns.
   template <class Body>
@@ -198,8 +198,9 @@ struct RowMaker {
   /// the spacing of [2, 4).
   void ties(double* out) const {
     const double step = 2.0 * format.unit_roundoff();
+    const std::int64_t steps = std::min(exact_sum() / 8, std::int64_t{1} << 32);
     one_by_one(out, [&](std::int64_t i, const Words& w) {
-      return 1.0 + step * static_cast<double>(2 * below(w[0], exact_sum() / 8) + i % 2);
+      return 1.0 + step * static_cast<double>(2 * below(w[0], steps) + i % 2);
     });
   }
 
@@ -223,8 +224,18 @@ struct RowMaker {
   }
 
   void make(double* out) const;
+  /// Integers are as large as their type allows, so that sums wrap; what is too large wraps as they do.
+  void spread_over_integers(double* out) const {
+    const double size = std::ldexp(1.0, format.precision - 3), range = std::ldexp(1.0, format.precision + 1);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double wrapped = std::remainder(std::nearbyint(out[i] * size), range);
+      out[i] = wrapped == 0.5 * range ? -wrapped : wrapped;
+    }
+  }
+
   void make_and_round(double* out) const {
     make(out);
+    if (is_integer(problem.dtype()) && !is_exact_integer(input)) spread_over_integers(out);
     for (std::int64_t i = 0; i < n; ++i)
       out[i] = round_fast(format, out[i]);
   }

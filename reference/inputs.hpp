@@ -69,6 +69,7 @@ struct OneHot {
 OneHot one_hot_at(std::uint64_t seed, std::int64_t row, std::int64_t n);
 
 /// `count` rows of the input from `first_row` on, count x n, every value already rounded to problem.dtype().
+/// Of integer types, the classes that are not exact integers are spread over the type's range.
 /// count < 0 means up to the last row. Uses n, dtype and scale of the problem (scale: near_overflow and
 /// alternating_max); first_row and count need not lie inside problem.rows.
 Matrix generate(const Problem& problem, InputClass input, std::uint64_t seed, std::int64_t first_row = 0,

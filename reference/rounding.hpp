@@ -39,7 +39,8 @@ inline double overflow_threshold(const Format& format) {
 
 /// x rounded once to the format: nearest even, overflow to an infinity, subnormals and signs kept.
 inline double round_fast(const Format& format, double x) {
-  if (format.precision == 53) return x;  // f64 holds every double
+  if (format.precision == 53) return x;                 // f64 holds every double
+  if (format.precision > 53) return std::nearbyint(x);  // i64
   if (!(std::fabs(x) < 0x1p129)) return std::isnan(x) ? x : std::copysign(INFINITY, x);
   // Adding 1.5 * 2^52 units in the last place lets the FP64 addition itself round at that place.
   const double shifter = 1.5 * 0x1p52 * ulp_of(format, x);
@@ -47,7 +48,7 @@ inline double round_fast(const Format& format, double x) {
   return std::copysign(std::fabs(rounded) > format.max_finite ? INFINITY : rounded, x);
 }
 
-/// Writes a value that the storage type holds exactly (or NaN, or an infinity).
+/// Writes a value that the storage type holds exactly (or NaN, or an infinity, where it has them).
 inline void store_exact(Dtype dtype, void* data, std::int64_t index, double value) {
   const float narrow = static_cast<float>(value);
   switch (dtype) {
@@ -63,6 +64,9 @@ inline void store_exact(Dtype dtype, void* data, std::int64_t index, double valu
     case Dtype::f64:
       static_cast<double*>(data)[index] = value;
       return;
+    case Dtype::i32:
+    case Dtype::i64:
+      return store_element(dtype, data, index, value);
   }
 }
 

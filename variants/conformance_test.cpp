@@ -46,6 +46,8 @@ bool belongs_to(const Check& check, const Variant& variant, Dtype dtype) {
   // Its plain results are auto's, whose plans are those of other variants.
   const bool sanitizes = check.body == small_shapes || check.body == crowded_shapes;
   if (&variant == &rotate_then_quantize::variant && !check.of_encodings && !sanitizes) return false;
+  if (std::find(std::begin(kAllDtypes), std::end(kAllDtypes), dtype) == std::end(kAllDtypes))
+    return takes_every_dtype(check);
   if (!check.of_operators && !check.of_encodings) return true;
   for (const DeviceInfo& where : {device(), h200_description(), a100_description()}) {
     if (check.of_operators && takes_operators(variant, dtype, where)) return true;
@@ -90,7 +92,7 @@ Suite<ConformanceRun> suite() {
   const Check small{"SmallShapes", small_shapes};
   return {.name = "Conformance",
           .registry = registry(),
-          .dtypes = {std::begin(kAllDtypes), std::end(kAllDtypes)},
+          .dtypes = {std::begin(kEveryDtype), std::end(kEveryDtype)},
           .checks = all_checks(),
           .more = {{"Sanitize", small},
                    {"Sanitize", {"SmallEncodings", small_encodings, false, false, true}},

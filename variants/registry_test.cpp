@@ -46,15 +46,17 @@ struct Golden {
   }
 };
 
-constexpr Dtype kAskedDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+constexpr auto& kAskedDtypes = kEveryDtype;
 const std::vector<Dtype> kF16Bf16{Dtype::f16, Dtype::bf16};
 const std::vector<Dtype> kF16Bf16F32{Dtype::f16, Dtype::bf16, Dtype::f32};
 const std::vector<Dtype> kAndF64{Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+const std::vector<Dtype> kEvery{std::begin(kEveryDtype), std::end(kEveryDtype)};
+const std::vector<Dtype> kF32AndWider{Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64};
 
 // clang-format off
 const std::vector<Golden> kGolden = {
   // variant        dtypes          H200          A100          no CUDA       stride multiple
-  {"cpu",           kAndF64,        {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
+  {"cpu",           kEvery,        {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
   {"cpu_f64",       kAndF64,        {2, k2To30},  {2, k2To30},  {2, k2To30},  1},
   {"naive",         kF16Bf16F32,    {2, k2To30},  {2, k2To30},  kNone,        1},
   {"warp_shuffle",  kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1},
@@ -64,7 +66,7 @@ const std::vector<Golden> kGolden = {
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
-  {"passes",        {Dtype::f32},   {k2To16, k2To31}, {k2To16, k2To31}, kNone,  1, true, true, {}, {k2To16, k2To31}},
+  {"passes",        kF32AndWider,   {k2To16, k2To31}, {k2To16, k2To31}, kNone,  1, true, true, {}, {k2To16, k2To31}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
@@ -74,6 +76,7 @@ const std::vector<Golden> kGolden = {
   {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To15},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
   {"rotate_then_quantize", kF16Bf16, {2, k2To16}, {2, k2To15},  kNone,        8, true, true, {}, {}, k2To15},
   {"auto",          {Dtype::f32},   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
+  {"auto",          {Dtype::f64, Dtype::i32, Dtype::i64}, {k2To16, k2To31}, {k2To16, k2To31}, kNone, 1, true, true, {}, {k2To16, k2To31}},
 };
 
 /// What only some variants offer: every other one refuses it in a sentence that contains `named`.
@@ -403,7 +406,7 @@ TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
             expect_golden(*variant, machine, make_problem(dtype, n, rows));
           }
           Problem unscaled = make_problem(dtype, n, 3);
-          unscaled.scale = 1.0;
+          unscaled.scale = 1.0;  // as it is for integers
           expect_golden(*variant, machine, unscaled);
           if (HasFailure()) return;
         }

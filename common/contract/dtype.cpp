@@ -13,7 +13,9 @@ Dtype parse_dtype(std::string_view text) {
   if (text == "bf16") return Dtype::bf16;
   if (text == "f32" || text == "fp32") return Dtype::f32;
   if (text == "f64" || text == "fp64") return Dtype::f64;
-  throw BadRequest("unknown dtype '" + std::string(text) + "'; known: f16, bf16, f32, f64");
+  if (text == "i32") return Dtype::i32;
+  if (text == "i64") return Dtype::i64;
+  throw BadRequest("unknown dtype '" + std::string(text) + "'; known: f16, bf16, f32, f64, i32, i64");
 }
 
 std::uint32_t encode(Dtype dtype, double value) {
@@ -58,7 +60,14 @@ double decode(Dtype dtype, std::uint32_t bits) {
   return negative ? -magnitude : magnitude;
 }
 
+double round_to(Dtype dtype, double value) {
+  if (dtype == Dtype::f64) return value;
+  return is_integer(dtype) ? std::nearbyint(value) : decode(dtype, encode(dtype, value));
+}
+
 double load_element(Dtype dtype, const void* data, std::int64_t index) {
+  if (dtype == Dtype::i32) return static_cast<const std::int32_t*>(data)[index];
+  if (dtype == Dtype::i64) return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
   if (dtype == Dtype::f64) return static_cast<const double*>(data)[index];
   if (dtype == Dtype::f32) return static_cast<const float*>(data)[index];
   const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[index];
@@ -66,7 +75,11 @@ double load_element(Dtype dtype, const void* data, std::int64_t index) {
 }
 
 void store_element(Dtype dtype, void* data, std::int64_t index, double value) {
-  if (dtype == Dtype::f64) {
+  if (dtype == Dtype::i32) {
+    static_cast<std::int32_t*>(data)[index] = static_cast<std::int32_t>(std::nearbyint(value));
+  } else if (dtype == Dtype::i64) {
+    static_cast<std::int64_t*>(data)[index] = static_cast<std::int64_t>(std::nearbyint(value));
+  } else if (dtype == Dtype::f64) {
     static_cast<double*>(data)[index] = value;
   } else if (dtype == Dtype::f32) {
     static_cast<float*>(data)[index] = static_cast<float>(value);

@@ -13,12 +13,21 @@
 
 namespace fwht {
 
-enum class Dtype { f16, bf16, f32, f64 };  // f64: host variants only
+/// i32 and i64: two's complement. Sums wrap modulo 2^32 or 2^64 and have no scale but 1, so that a result is
+/// exact wherever it fits, whatever its partial sums do; n max|x| below 2^31 or 2^63 is enough.
+enum class Dtype { f16, bf16, f32, f64, i32, i64 };
 
-/// What the ladder is built, proven and timed for; f64 is what gradient checks on the host need.
+/// What the ladder is built, proven and timed for. Some variants take the others too.
 inline constexpr Dtype kAllDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32};
+inline constexpr Dtype kEveryDtype[] = {Dtype::f16, Dtype::bf16, Dtype::f32,
+                                        Dtype::f64, Dtype::i32,  Dtype::i64};
 
-/// What a format is: `precision` significand bits (the hidden one included), smallest normal exponent.
+constexpr bool is_integer(Dtype dtype) {
+  return dtype == Dtype::i32 || dtype == Dtype::i64;
+}
+
+/// What a format is: `precision` significand bits (the hidden one included; of integers, those of a
+/// magnitude), smallest normal exponent.
 struct Format {
   std::string_view name;
   int bytes;
@@ -42,6 +51,10 @@ constexpr Format format_of(Dtype dtype) {
       return {"f32", 4, 24, -126, 3.4028234663852886e38};
     case Dtype::f64:
       return {"f64", 8, 53, -1022, std::numeric_limits<double>::max()};
+    case Dtype::i32:
+      return {"i32", 4, 31, 30, 2147483647.0};
+    case Dtype::i64:
+      return {"i64", 8, 63, 62, 0x1p63};
   }
   return {};
 }
@@ -53,23 +66,23 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
   return format_of(dtype).bytes;
 }
 
-/// "f16", "bf16", "f32" or "f64"; also the long spellings "fp16", "fp32", "fp64". Throws BadRequest
-/// otherwise.
+/// "f16", "bf16", "f32", "f64", "i32" or "i64"; also the long spellings "fp16", "fp32", "fp64". Throws
+/// BadRequest otherwise.
 Dtype parse_dtype(std::string_view text);
 
 /// Bit pattern of the 16- or 32-bit number nearest to `value` (ties to even), without a detour through fp32:
-/// rounding twice would not be the correctly rounded result. Overflow gives an infinity. Not for f64.
+/// rounding twice would not be the correctly rounded result. Overflow gives an infinity. Not for wider types
+/// and integers.
 std::uint32_t encode(Dtype dtype, double value);
 
 /// The number that a bit pattern stands for; exact.
 double decode(Dtype dtype, std::uint32_t bits);
 
-/// encode then decode: `value` rounded once to the format.
-inline double round_to(Dtype dtype, double value) {
-  return decode(dtype, encode(dtype, value));
-}
+/// `value` rounded once to the format: encode then decode. f64 holds it; integers round ties to even.
+double round_to(Dtype dtype, double value);
 
-/// Element access in an array of the given storage type.
+/// Element access in an array of the given storage type. An i64 beyond 2^53 is rounded. `value` must fit an
+/// integer type.
 double load_element(Dtype dtype, const void* data, std::int64_t index);
 void store_element(Dtype dtype, void* data, std::int64_t index, double value);
 

@@ -51,6 +51,23 @@ TEST(Dtype, FloatConversionsAgreeWithTheDoubleOnes) {
   EXPECT_TRUE(std::isinf(decode(Dtype::f16, encode(Dtype::f16, 65520.0))));
 }
 
+TEST(Dtype, IntegersAreStoredAsTheyAre) {
+  std::int32_t small[2] = {};
+  std::int64_t large[2] = {};
+  for (const double value : {0.0, 1.0, -1.0, 2147483647.0, -2147483648.0}) {
+    store_element(Dtype::i32, small, 1, value);
+    store_element(Dtype::i64, large, 1, value * 0x1p20);
+    EXPECT_EQ(small[1], static_cast<std::int64_t>(value));
+    EXPECT_EQ(load_element(Dtype::i32, small, 1), value);
+    EXPECT_EQ(load_element(Dtype::i64, large, 1), value * 0x1p20);
+  }
+  EXPECT_EQ(small[0] + large[0], 0) << "the neighbour";
+  EXPECT_EQ(parse_dtype("i32"), Dtype::i32);
+  EXPECT_EQ(parse_dtype(name_of(Dtype::i64)), Dtype::i64);
+  for (const Dtype dtype : kEveryDtype)
+    EXPECT_EQ(is_integer(dtype), name_of(dtype).starts_with("i"));
+}
+
 TEST(Dtype, UnitRoundoff) {
   EXPECT_EQ(format_of(Dtype::f16).unit_roundoff(), 0x1p-11);
   EXPECT_EQ(format_of(Dtype::bf16).unit_roundoff(), 0x1p-8);

@@ -17,7 +17,8 @@ namespace fwht {
 enum class Sums : std::uint8_t {
   fp32,            ///< fp32 butterflies over the bits in the order listed, the constant in fp32. Emulated.
   fp32_any_order,  ///< fp32 sums in another order, or with exact tensor-core stages among them
-  fp64,            ///< double precision, the constant too
+  fp64,            ///< double precision, the constant too. Emulated where f64 is stored.
+  integer,         ///< two's complement of the storage type, which wraps. Emulated.
   tensor_f16,      ///< one block of a tensor core with fp16 accumulator. Emulated where it is rounded.
   tensor_f32,      ///< the same with fp32 accumulator. Emulated where it is rounded.
   split_bf16,      ///< tensor-core stages that carry fp32 as bf16 hi + lo pairs, the constant in fp32

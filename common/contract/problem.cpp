@@ -40,6 +40,10 @@ double orthonormal_scale(std::int64_t n) {
   return 1.0 / std::sqrt(static_cast<double>(n));
 }
 
+double default_scale(Dtype dtype, std::int64_t n) {
+  return is_integer(dtype) ? 1.0 : orthonormal_scale(n);
+}
+
 std::int64_t Problem::bytes_written() const {
   if (encoding.is_plain()) return elements() * bytes_of(out.dtype);
   return ceil_div(elements() * code_bits(encoding.format), 8) +
@@ -114,7 +118,7 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows, Placeme
   problem.op = op;
   problem.rows = rows;
   problem.in = problem.out = {dtype, op.n()};
-  problem.scale = op.n() > 0 ? orthonormal_scale(op.n()) : 0.0;
+  problem.scale = op.n() > 0 ? default_scale(dtype, op.n()) : 0.0;
   problem.placement = placement;
   return problem;
 }
@@ -153,8 +157,22 @@ void validate_paging(const Problem& problem, const Paging& paging) {
 
 void validate_dtype(Dtype dtype, std::string_view name) {
   if (format_of(dtype).bytes == 0) {
+    throw BadRequest(concat(name, " dtype ", static_cast<int>(dtype),
+                            " is unknown; known: f16, bf16, f32, f64, i32, i64"));
+  }
+}
+
+/// Integers are summed and nothing else.
+void validate_integers(const Problem& problem) {
+  const Dtype in = problem.in.dtype, out = problem.out.dtype;
+  if (!is_integer(in) && !is_integer(out)) return;
+  if (in != out || !problem.encoding.is_plain() || problem.prologue) {
+    throw BadRequest(concat(to_string(problem), ": ", name_of(is_integer(in) ? in : out),
+                            " data stay what they are, without encoding and prologue"));
+  }
+  if (problem.scale != 1.0) {
     throw BadRequest(
-        concat(name, " dtype ", static_cast<int>(dtype), " is unknown; known: f16, bf16, f32, f64"));
+        concat("scale=", problem.scale, " must be 1 for ", name_of(in), " data, whose sums are not rounded"));
   }
 }
 
@@ -189,6 +207,7 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem), ": two codes share a byte, so the row stride of out=",
                             problem.out.row_stride, " must be even"));
   }
+  validate_integers(problem);
   // Plans multiply in fp32, but for f64 data.
   const bool finite = problem.in.dtype == Dtype::f64 ? std::isfinite(problem.scale)
                                                      : std::isfinite(static_cast<float>(problem.scale));
@@ -203,7 +222,8 @@ std::string to_string(const Problem& problem) {
   if (problem.in.row_stride != problem.n()) text += concat("/ld", problem.in.row_stride);
   if (problem.out.row_stride != problem.in.row_stride) text += concat("/ldo", problem.out.row_stride);
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
-  if (problem.n() < 1 || problem.scale != orthonormal_scale(problem.n())) text += concat("/s", problem.scale);
+  if (problem.n() < 1 || problem.scale != default_scale(problem.dtype(), problem.n()))
+    text += concat("/s", problem.scale);
   if (problem.programmatic_launch) text += "/pdl";
   if (problem.prologue) text += concat("/", to_string(*problem.prologue));
   if (problem.paging) text += concat("/", to_string(*problem.paging));
@@ -262,7 +282,7 @@ Problem parse_problem(std::string_view text) {
   problem.set_row_stride(stride.value_or(problem.n()));
   if (stride_out) problem.out.row_stride = *stride_out;
   if (to) problem.out.dtype = *to;
-  problem.scale = scale.value_or(problem.n() > 0 ? orthonormal_scale(problem.n()) : 0.0);
+  problem.scale = scale.value_or(problem.n() > 0 ? default_scale(problem.dtype(), problem.n()) : 0.0);
   validate(problem);
   return problem;
 }

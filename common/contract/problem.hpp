@@ -19,6 +19,8 @@ enum class Placement { in_place, out_of_place };
 
 /// The orthonormal factor 1/sqrt(n).
 double orthonormal_scale(std::int64_t n);
+/// The scale of a problem that names none: orthonormal, and 1 for integers.
+double default_scale(Dtype dtype, std::int64_t n);
 
 /// One side of a transform: its storage type, and the distance of row starts in elements.
 struct Array {
@@ -32,7 +34,7 @@ struct Problem {
   std::int64_t rows = 0;  ///< number of rows; 0 is a valid problem that does nothing
   Array in, out;          ///< out.dtype is what rows are rounded to before they are encoded
   Encoding encoding;      ///< plain: the rows themselves are written
-  double scale = 0.0;     ///< applied once, in fp32
+  double scale = 0.0;     ///< applied once, in fp32 (fp64 for f64 data); 1 for integers
   Placement placement = Placement::in_place;
   /// Programmatic dependent launch (CUDA Programming Guide): the kernel may be scheduled while the stream's
   /// previous kernel still runs; it waits for that one's results before it touches memory. Saves launch
@@ -78,7 +80,7 @@ bool operator==(const Problem& a, const Problem& b);
 /// Of everything that operator== compares: equal problems have equal hashes.
 std::size_t hash_of(const Problem& problem);
 
-/// Short form: H_n in natural order, contiguous rows, orthonormal scale, the result in the same storage type.
+/// Short form: H_n in natural order, contiguous rows, default_scale, the result in the same storage type.
 Problem make_problem(Dtype dtype, std::int64_t n, std::int64_t rows,
                      Placement placement = Placement::in_place);
 /// The same for any operator.
@@ -88,8 +90,9 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
 /// Throws BadRequest, naming the value and the limit, for a problem without an operator, n < 1, rows < 0, a
 /// row stride below n. Also for different strides or an encoding in place, an unknown dtype, placement or
 /// operator. Or for an encoding or prologue that does not fit n or rows, pages for rows without scales of
-/// their own, a scale that is not finite in fp32, or a span that does not fit 63-bit byte offsets. Says
-/// nothing about what a variant supports.
+/// their own, a scale that is not finite in fp32, or a span that does not fit 63-bit byte offsets. Integers
+/// have the scale 1, on both sides, and neither encoding nor prologue. Says nothing about what a variant
+/// supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of

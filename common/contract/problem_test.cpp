@@ -23,11 +23,12 @@ TEST(Problem, TextFormGoesThereAndBack) {
   EXPECT_EQ(parse_problem(to_string(problem)), problem);
   EXPECT_EQ(to_string(parse_problem("fp16/n128/r3")), "f16/n128/r3");
   EXPECT_EQ(parse_problem("f32/n8/r0").rows, 0);
-  for (const char* text : {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
-                           "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1",
-                           "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32", "bf16/n128/r8/out/rms",
-                           "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i",
-                           "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32"}) {
+  for (const char* text :
+       {"f16/n4096/r8192", "f16/28x512/r64", "bf16/n4096/r8192/out>e4m3:row",
+        "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1", "i32/n8/r1",
+        "i64/n65536/r3/out/ld65537", "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32", "bf16/n128/r8/out/rms",
+        "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i",
+        "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32"}) {
     EXPECT_EQ(to_string(parse_problem(text)), text);
   }
   EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
@@ -98,6 +99,24 @@ TEST(Problem, RefusesUnknownEnumeratorsAndScalesBeyondFp32) {
   EXPECT_THROW(validate(problem), BadRequest);
   problem.set_dtype(Dtype::f64);
   EXPECT_NO_THROW(validate(problem));
+}
+
+// Integers are summed and nothing else: every other request is refused with the value that is to blame.
+TEST(Problem, IntegersHaveTheScaleOneAndNoEncoding) {
+  EXPECT_EQ(make_problem(Dtype::i32, 1024, 2).scale, 1.0);
+  EXPECT_EQ(parse_problem("i64/n1024/r2").scale, 1.0);
+  const auto refusal = [](const char* text) -> std::string {
+    try {
+      parse_problem(text);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal("i32/n64/r1/s0.125"), "scale=0.125 must be 1 for i32 data, whose sums are not rounded");
+  EXPECT_NE(refusal("i64/n64/r1/out/to-f64").find("stay what they are"), std::string::npos);
+  EXPECT_NE(refusal("f32/n64/r1/out/to-i32").find("stay what they are"), std::string::npos);
+  EXPECT_NE(refusal("i32/n64/r1>e4m3:row"), "");
 }
 
 TEST(Problem, InPlaceHasOneDtypeStrideAndNoEncoding) {

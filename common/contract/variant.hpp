@@ -75,10 +75,20 @@ inline Numerics single_rounding(Sums sums, const Problem& problem) {
   step.bits = index_bits(0, levels);
   step.sums = sums;
   step.constant = sums == Sums::fp64 ? problem.scale : static_cast<double>(static_cast<float>(problem.scale));
-  step.sum_rms = butterfly_rms(levels);
+  step.sum_rms = sums == Sums::integer ? 0.0 : butterfly_rms(levels);
   Numerics numerics;
   numerics.steps.push_back(std::move(step));
   numerics.promises.intermediate_growth = static_cast<double>(problem.n());
+  return numerics;
+}
+
+/// The same in the arithmetic that belongs to the storage type: fp32 for f16, bf16 and f32.
+inline Numerics single_rounding_by_dtype(const Problem& problem) {
+  if (is_integer(problem.dtype())) return single_rounding(Sums::integer, problem);
+  if (problem.dtype() != Dtype::f64) return single_rounding(Sums::fp32, problem);
+  Numerics numerics = single_rounding(Sums::fp64, problem);
+  numerics.steps.back().sum_rms *= 0x1p-29;  // 2^-53 for 2^-24
+  numerics.promises.intermediate_limit = format_of(Dtype::f64).max_finite;
   return numerics;
 }
 

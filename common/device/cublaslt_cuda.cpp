@@ -76,6 +76,8 @@ cudaDataType_t type_of(Dtype dtype) {
     case Dtype::f32:
       return CUDA_R_32F;
     case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::i64:
       break;
   }
   throw BadRequest(concat("no dense product in ", name_of(dtype), " is offered"));

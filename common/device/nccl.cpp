@@ -136,6 +136,10 @@ int number_of(Dtype dtype) {
       return 7;
     case Dtype::f64:
       return 8;
+    case Dtype::i32:
+      return 2;
+    case Dtype::i64:
+      return 4;
     case Dtype::bf16:
       return 9;
   }

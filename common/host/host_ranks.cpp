@@ -94,6 +94,9 @@ double value_at(const void* data, std::int64_t i, Dtype dtype) {
       return static_cast<double>(static_cast<const float*>(data)[i]);
     case Dtype::f64:
       return static_cast<const double*>(data)[i];
+    case Dtype::i32:
+    case Dtype::i64:
+      return load_element(dtype, data, i);
   }
   return 0.0;
 }
@@ -112,6 +115,9 @@ void set_value(void* data, std::int64_t i, Dtype dtype, double value) {
     case Dtype::f64:
       static_cast<double*>(data)[i] = value;
       return;
+    case Dtype::i32:
+    case Dtype::i64:
+      return store_element(dtype, data, i, value);
   }
 }
 

@@ -34,9 +34,11 @@ decltype(auto) dispatch_dtype(Dtype dtype, Body&& body) {
     case Dtype::f32:
       return body(std::integral_constant<Dtype, Dtype::f32>{});
     case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::i64:
       break;
   }
-  throw std::logic_error("dispatch_dtype: f64 is no type of the ladder");
+  throw std::logic_error("dispatch_dtype: a type that is none of the ladder");
 }
 
 /// The same for the types that tensor cores and encoders take.

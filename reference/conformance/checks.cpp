@@ -1,5 +1,8 @@
 #include "reference/conformance/checks.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace fwht::conformance {
 
 std::span<const Check> all_checks() {
@@ -51,8 +54,37 @@ std::span<const Check> all_checks() {
       {"RaggedRuns", ragged_runs, true},
       {"LargeBatches", large_batches, true},
       {"IndexWidth", index_width, true},
+      {"LongVectors", long_vectors, true},
   };
   return kChecks;
+}
+
+bool takes_every_dtype(const Check& check) {
+  static constexpr decltype(Check::body) kChecks[] = {impulses,
+                                                      walsh_rows,
+                                                      integer_rows,
+                                                      zero_rows,
+                                                      emulation,
+                                                      xor_shift,
+                                                      modulation,
+                                                      negation,
+                                                      declarations,
+                                                      row_counts,
+                                                      strides,
+                                                      unsupported_problems,
+                                                      misaligned_pointers,
+                                                      placements,
+                                                      refused_pointers,
+                                                      repeated_runs,
+                                                      batch_invariance,
+                                                      streams_and_graphs,
+                                                      programmatic_launch,
+                                                      ragged_runs,
+                                                      large_batches,
+                                                      long_vectors,
+                                                      small_shapes,
+                                                      crowded_shapes};
+  return std::find(std::begin(kChecks), std::end(kChecks), check.body) != std::end(kChecks);
 }
 
 }  // namespace fwht::conformance

@@ -70,6 +70,7 @@ void programmatic_launch(ConformanceRun& session);
 void ragged_runs(ConformanceRun& session);
 void large_batches(ConformanceRun& session);
 void index_width(ConformanceRun& session);
+void long_vectors(ConformanceRun& session);
 
 /// Few rows, ragged, in place and out of place, with strides and offsets: every access pattern with few
 /// launches, for compute-sanitizer.
@@ -86,6 +87,8 @@ using Check = CheckOf<ConformanceRun>;
 
 /// Every check but small_shapes, small_encodings and crowded_shapes.
 std::span<const Check> all_checks();
+/// Whether the check can judge f64 and integers, of which FP64 is no truth.
+bool takes_every_dtype(const Check& check);
 
 /// Host variants that are broken in one way each: the proof that the checks can fail.
 std::span<const BrokenOf<Transforms>> broken_variants();

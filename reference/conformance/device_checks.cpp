@@ -9,6 +9,7 @@
 #include "common/host/bits.hpp"
 #include "reference/conformance/checks.hpp"
 #include "reference/conformance/device_tools.hpp"
+#include "reference/emulation.hpp"
 
 namespace fwht::conformance {
 namespace {
@@ -251,6 +252,156 @@ void index_width(ConformanceRun& session) {
   for (const std::int64_t n : {16, 256, 4096, 32768, 65536}) {
     const auto& sizes = session.sizes();
     if (std::find(sizes.begin(), sizes.end(), n) != sizes.end()) huge_problem(session, n, elements);
+  }
+}
+
+namespace {
+
+/// Random bits of every place of a significand, or of an integer.
+Bytes random_rows(const Problem& problem, std::uint64_t seed) {
+  Bytes bytes = blank(problem);
+  const Dtype dtype = problem.dtype();
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    std::byte* to = row_of(problem, bytes, row).data();
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
+      std::uint64_t word = (seed << 40 | static_cast<std::uint64_t>(row * problem.n() + i)) + 1;
+      word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9U;  // SplitMix64
+      word = (word ^ word >> 27) * 0x94D049BB133111EBU;
+      word ^= word >> 31;
+      if (is_integer(dtype)) {
+        set_bits(dtype, to, i, word);
+      } else {
+        const double number = static_cast<double>(static_cast<std::int64_t>(word)) * 0x1p-63;
+        if (dtype == Dtype::f64) {
+          store_element(dtype, to, i, number);
+        } else if (dtype == Dtype::f32) {
+          store_element(dtype, to, i, static_cast<float>(number));
+        } else {
+          const auto narrow = static_cast<float>(number);
+          set_bits(dtype, to, i, dtype == Dtype::f16 ? float_to_f16(narrow) : float_to_bf16(narrow));
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+/// What integers of the type keep of a number, and what else stores exact_result for it.
+std::uint64_t stored_bits(const Numerics& numerics, const Problem& problem, std::int64_t sum) {
+  std::uint64_t bits = 0;
+  if (is_integer(problem.dtype())) {
+    set_bits(problem.dtype(), &bits, 0, static_cast<std::uint64_t>(sum));
+  } else {
+    bits = bits_of(problem.dtype(), exact_result(numerics, problem, static_cast<double>(sum)));
+  }
+  return bits;
+}
+
+/// Random rows against the emulation, bit for bit: one vector, few, and more than an L2 holds, at any
+/// distance and place.
+void random_vectors(ConformanceRun& session, std::int64_t n) {
+  const Dtype dtype = session.dtype();
+  const bool several = n <= std::int64_t{1} << 22;
+  const Problem problem = make_problem(dtype, n, several ? 3 : 1);
+  const Numerics numerics = session.plan(problem)->numerics();
+  if (!reference::has_emulation(numerics, dtype)) return session.skip("no emulation of this arithmetic");
+  JudgedRows rows{problem, random_rows(problem, kSeed), {}, kSeed};
+  rows.output = rows.input;
+  reference::emulate(problem, numerics, rows.input.data(), rows.output.data());
+  session.expect_exact(problem, rows.output, session.execute(problem, rows.input), "random rows");
+  if (!several) return;
+  constexpr std::int64_t kBytesOfL2 = std::int64_t{32} << 20;
+  const Problem many = make_problem(dtype, n, kBytesOfL2 / (n * bytes_of(dtype)) + 2);
+  session.expect_repeated(rows, many, "many rows");
+  session.expect_repeated(rows, out_of_place(with_stride(problem, n + 1)), "an odd row stride");
+  session.expect_repeated(rows, out_of_place(problem), "pointers off by elements", {kPoisonByte, 1, 3});
+  session.expect_repeated(rows, with_stride(many, n + 2), "many rows apart");
+}
+
+/// Impulses, whose results are +-1 times a constant, and a vector of short period, whose result is 0 but at
+/// the front: together they involve every index bit, at any length.
+void sparse_vectors(ConformanceRun& session, std::int64_t n) {
+  const Dtype dtype = session.dtype();
+  const Problem problem = make_problem(dtype, n, 1);
+  const std::unique_ptr<Plan> plan = session.plan(problem);
+  const Numerics numerics = plan->numerics();
+  const std::int64_t bytes = bytes_of(dtype);
+  Buffer data(Memory::device, static_cast<std::size_t>(n * bytes));
+  const auto transform = [&] {
+    session.execute_in_place(*plan, data.data());
+    synchronize(Memory::device);
+    session.count_case();
+  };
+  constexpr std::int64_t kChunk = 4096;
+  Bytes chunk(static_cast<std::size_t>(kChunk * bytes));
+
+  std::mt19937_64 random(kSeed);
+  const auto below_n = [&] { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  const std::uint64_t one = bits_of(dtype, 1.0), plus = stored_bits(numerics, problem, 1),
+                      minus = negated(dtype, plus);
+  for (const std::int64_t at : {n - 1, n / 2, below_n(), below_n()}) {
+    data.poison(0);
+    data.upload(&one, static_cast<std::size_t>(bytes), static_cast<std::size_t>(at * bytes));
+    transform();
+    for (int sample = 0; sample < 64; ++sample) {
+      const std::int64_t first = sample == 0 ? 0 : sample == 1 ? n - kChunk : below_n() / kChunk * kChunk;
+      data.download(chunk.data(), chunk.size(), static_cast<std::size_t>(first * bytes));
+      for (std::int64_t i = 0; i < kChunk; ++i) {
+        const bool flips = parity(static_cast<std::uint64_t>((first + i) & at)) != 0;
+        if (bits_at(dtype, chunk.data(), i) == (flips ? minus : plus)) continue;
+        session.fail(fmt::format("{}: impulse at {}: element {} is {}", to_string(problem), at, first + i,
+                                 load_element(dtype, chunk.data(), i)));
+        break;
+      }
+    }
+  }
+
+  std::vector<std::int64_t> period(static_cast<std::size_t>(kChunk));
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    period[static_cast<std::size_t>(i)] = random() % 2 == 0 ? 1 : -1;
+    store_element(dtype, chunk.data(), i, static_cast<double>(period[static_cast<std::size_t>(i)]));
+  }
+  data.upload(chunk.data(), chunk.size());
+  data.tile(chunk.size());
+  transform();
+  for (std::int64_t half = 1; half < kChunk; half *= 2)
+    reference::butterfly(period.data(), kChunk, half);
+  data.download(chunk.data(), chunk.size());
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    const std::int64_t sum = n / kChunk * period[static_cast<std::size_t>(i)];
+    if (bits_at(dtype, chunk.data(), i) == stored_bits(numerics, problem, sum)) continue;
+    session.fail(fmt::format("{}: a period of {}: element {} is {}, not that of the sum {}",
+                             to_string(problem), kChunk, i, load_element(dtype, chunk.data(), i), sum));
+    break;
+  }
+  std::uint16_t word = 1;
+  data.download(&word, sizeof(word), chunk.size());
+  const std::int64_t others = count_departures_from_period(
+      static_cast<const std::byte*>(data.data()) + chunk.size(), (n - kChunk) * bytes / 2, 1);
+  if (word != 0 || others != 0)
+    session.fail(fmt::format("{}: a period of {}: words behind it are not 0", to_string(problem), kChunk));
+  if (!data.guards_intact()) session.fail(fmt::format("{}: a guard was overwritten", to_string(problem)));
+}
+
+}  // namespace
+
+// Vectors beyond the lengths that every check looks at, as far as memory allows: exact, and every index bit.
+void long_vectors(ConformanceRun& session) {
+  constexpr std::int64_t kMargin = std::int64_t{1} << 30;
+  for (int log_n = 17; log_n <= 31; ++log_n) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    if (!session.offers(make_problem(session.dtype(), n, 1))) continue;
+    if (session.plan(make_problem(session.dtype(), n, 1))->numerics().roundings() > 1) {
+      session.skip("results that are rounded more than once");
+      continue;
+    }
+    const std::int64_t needed = session.bytes_on_device(make_problem(session.dtype(), n, 1)) + kMargin;
+    if (const std::int64_t free = free_bytes(Memory::device); free < needed) {
+      session.skip(fmt::format("n={}: {} bytes of device memory are free, {} are needed", n, free, needed));
+      continue;
+    }
+    if (log_n <= 25) random_vectors(session, n);
+    sparse_vectors(session, n);
   }
 }
 

@@ -64,8 +64,8 @@ void impulse_rows(ConformanceRun& session, Problem problem, std::span<const std:
     const auto column = static_cast<std::uint64_t>(columns[static_cast<std::size_t>(row)]);
     const double value = kValues[row % 8];
     store_element(dtype, row_of(problem, input, row).data(), static_cast<std::int64_t>(column), value);
-    const std::uint32_t plus = encode(dtype, exact_result(numerics, problem, value)),
-                        minus = plus ^ sign_bit(dtype);
+    const std::uint64_t plus = bits_of(dtype, exact_result(numerics, problem, value)),
+                        minus = negated(dtype, plus);
     std::byte* wanted = row_of(problem, want, row).data();
     for (std::int64_t i = 0; i < problem.n(); ++i) {
       set_bits(dtype, wanted, i, parity(static_cast<std::uint64_t>(i) & column) != 0 ? minus : plus);
@@ -113,8 +113,9 @@ void integer_rows_of(ConformanceRun& session, const Problem& problem, InputClass
     }
   }
   // What passes through storage in between must fit the storage type exactly; what stays in fp32 needs 24
-  // bits.
-  const int exact_bits = numerics.roundings() == 1 ? 24 : format_of(dtype).precision;
+  // bits, and wider types have their own.
+  const int stored = format_of(dtype).precision;
+  const int exact_bits = numerics.roundings() == 1 ? std::clamp(stored, 24, 62) : stored;
   if (largest > std::int64_t{1} << exact_bits) {
     session.skip(fmt::format("{} rows whose partial sums need more than the {} bits that are exact",
                              reference::name_of(input_class), exact_bits));
@@ -161,7 +162,8 @@ void shift_and_modulate(Dtype dtype, std::int64_t shift, std::int64_t modulation
   const std::int64_t n = static_cast<std::int64_t>(from.size()) / bytes_of(dtype);
   for (std::int64_t i = 0; i < n; ++i) {
     const bool flip = parity(static_cast<std::uint64_t>(i & modulation_index)) != 0;
-    set_bits(dtype, to.data(), i, bits_at(dtype, from.data(), i ^ shift) ^ (flip ? sign_bit(dtype) : 0U));
+    const std::uint64_t bits = bits_at(dtype, from.data(), i ^ shift);
+    set_bits(dtype, to.data(), i, flip ? negated(dtype, bits) : bits);
   }
 }
 
@@ -259,13 +261,14 @@ void zero_rows(ConformanceRun& session) {
 // there is: it leaves no room for a tolerance.
 void emulation(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {
-    for (const double scale : {orthonormal_scale(n), 0.3}) {
+    for (const double scale : {default_scale(session.dtype(), n), 0.3}) {
+      if (is_integer(session.dtype()) && scale != 1.0) continue;
       const Problem problem =
           with_scale(make_problem(session.dtype(), n, std::max<std::int64_t>(8192 / n, 2) + 1), scale);
       if (!session.supports(problem)) continue;
       const std::unique_ptr<Plan> plan = session.plan(problem);
       const Numerics numerics = plan->numerics();
-      if (!reference::has_emulation(numerics)) {
+      if (!reference::has_emulation(numerics, session.dtype())) {
         session.skip("no emulation of this arithmetic; the statistical checks stand alone");
         continue;
       }
@@ -299,7 +302,7 @@ void negation(ConformanceRun& session) {
   const Dtype dtype = session.dtype();
   const RowMap negate = [dtype](std::int64_t, std::span<const std::byte> from, std::span<std::byte> to) {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(from.size()) / bytes_of(dtype); ++i) {
-      set_bits(dtype, to.data(), i, bits_at(dtype, from.data(), i) ^ sign_bit(dtype));
+      set_bits(dtype, to.data(), i, negated(dtype, bits_at(dtype, from.data(), i)));
     }
   };
   for (const std::int64_t n : session.sizes())
@@ -316,7 +319,8 @@ void power_of_two_scaling(ConformanceRun& session) {
     }
   };
   for (const std::int64_t n : session.sizes()) {
-    symmetry(session, n, 2, scale, scale, "scaling by 1/8 and 8", dtype == Dtype::f32 ? 1.0 : 64.0);
+    symmetry(session, n, 2, scale, scale, "scaling by 1/8 and 8",
+             dtype == Dtype::f32 || dtype == Dtype::f64 ? 1.0 : 64.0);
   }
 }
 

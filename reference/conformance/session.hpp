@@ -87,6 +87,11 @@ class ConformanceRun : public FamilyRun<Transforms> {
     return execute(*plan(problem), input, how);
   }
 
+  /// Rows that are in the variant's memory already.
+  void execute_in_place(const Plan& plan, void* rows) const { plan.execute(rows, rows); }
+  /// What that takes of it.
+  std::int64_t bytes_on_device(const Problem& problem) const { return problem.span_bytes(); }
+
   /// The same for an encoded problem; the buffer of scales starts as full of `how.poison` as that of the
   /// codes.
   EncodedBytes execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale = 1.0F,
@@ -130,9 +135,13 @@ Bytes repeat_rows(const Problem& from, const Bytes& rows, const Problem& to);
 std::span<const std::byte> row_of(const Problem& problem, const Bytes& bytes, std::int64_t row);
 std::span<std::byte> row_of(const Problem& problem, Bytes& bytes, std::int64_t row);
 
-/// Bit pattern of one element.
-std::uint32_t bits_at(Dtype dtype, const void* data, std::int64_t index);
-void set_bits(Dtype dtype, void* data, std::int64_t index, std::uint32_t bits);
+/// Bit pattern of one element, and of a number that the dtype holds.
+std::uint64_t bits_at(Dtype dtype, const void* data, std::int64_t index);
+std::uint64_t bits_of(Dtype dtype, double value);
+void set_bits(Dtype dtype, void* data, std::int64_t index, std::uint64_t bits);
+/// That of the number with the other sign.
+std::uint64_t negated(Dtype dtype, std::uint64_t bits);
+/// Of f16, bf16 and f32.
 std::uint32_t sign_bit(Dtype dtype);
 bool is_nan(Dtype dtype, std::uint32_t bits);
 

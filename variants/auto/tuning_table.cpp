@@ -146,7 +146,9 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
   if (!problem.op.is_sylvester()) return {"kronecker", "factors"};
-  // 2^16 in 16 bit is wgmma's; in fp32 no row of more than 2^15 fits in a multiprocessor.
+  // 2^16 in 16 bit is wgmma's; in fp32 no row of more than 2^15 fits in a multiprocessor. Wider types have no
+  // other kernels.
+  if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};
   if (problem.n() > (1 << 15) && problem.dtype() == Dtype::f32) return {"passes"};
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};

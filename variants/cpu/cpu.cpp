@@ -8,7 +8,7 @@
 //
 // cpu_f64 does the same in double precision: what the FP64 reference of the tests costs, as a yardstick of
 // host variants, and the error that no fp32 arithmetic can undercut. f64 data are summed in double precision
-// by both.
+// by both, integers by `cpu` in their own type, unsigned, so that sums wrap.
 //
 // Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Prologues:
 // cpu/prologue, on the widened row. Encoded results: cpu/encoder, token by token.
@@ -38,6 +38,7 @@ namespace {
 
 constexpr std::int64_t kLargestN = std::int64_t{1} << 30;
 constexpr Dtype kDtypes[] = {Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+constexpr Dtype kIntegers[] = {Dtype::i32, Dtype::i64};
 
 /// A thread costs tens of microseconds, which is what a core takes for about so many elements.
 constexpr std::int64_t kElementsPerThread = std::int64_t{64} * 1024;
@@ -51,8 +52,8 @@ template <Dtype dtype, class Real>
 void widen(const void* from, Real* to, std::int64_t n) {
   if constexpr (std::is_same_v<Real, float>) return simd::best_kernels().widen(dtype, from, to, n);
   for (std::int64_t i = 0; i < n; ++i) {
-    if constexpr (dtype == Dtype::f64) {
-      to[i] = static_cast<const double*>(from)[i];
+    if constexpr (dtype == Dtype::f64 || is_integer(dtype)) {
+      to[i] = static_cast<const Real*>(from)[i];
     } else if constexpr (dtype == Dtype::f32) {
       to[i] = static_cast<const float*>(from)[i];
     } else if constexpr (dtype == Dtype::bf16) {
@@ -65,6 +66,7 @@ void widen(const void* from, Real* to, std::int64_t n) {
 
 template <Dtype dtype, class Real>
 void scale_and_narrow(const Real* from, void* to, std::int64_t n, Real scale) {
+  if constexpr (is_integer(dtype)) return void(std::copy_n(from, n, static_cast<Real*>(to)));
   if constexpr (std::is_same_v<Real, float>) return simd::best_kernels().narrow(dtype, from, to, n, scale);
   for (std::int64_t i = 0; i < n; ++i) {
     const Real value = from[i] * scale;
@@ -108,6 +110,7 @@ class CpuPlan final : public Plan {
   CpuPlan(const Problem& problem, int threads) : Plan(problem), threads_(threads_for(problem, threads)) {}
 
   Numerics numerics() const override {
+    if (is_integer(problem().dtype())) return single_rounding_by_dtype(problem());
     const bool in_double = std::is_same_v<Real, double> || problem().dtype() == Dtype::f64;
     const auto one_rounding = problem().op.is_sylvester() ? single_rounding : single_rounding_by_factors;
     Numerics numerics = one_rounding(in_double ? Sums::fp64 : Sums::fp32, problem());
@@ -133,7 +136,8 @@ class CpuPlan final : public Plan {
  private:
   /// Plain rows in fp32.
   bool is_packed() const {
-    return std::is_same_v<Real, float> && problem().dtype() != Dtype::f64 && problem().op.is_sylvester() &&
+    const bool in_fp32 = problem().dtype() != Dtype::f64 && !is_integer(problem().dtype());
+    return std::is_same_v<Real, float> && in_fp32 && problem().op.is_sylvester() &&
            problem().encoding.is_plain() && !problem().prologue;
   }
 
@@ -161,25 +165,29 @@ class CpuPlan final : public Plan {
         return transform<Dtype::f32, Real>(operands);
       case Dtype::f64:
         return transform<Dtype::f64, double>(operands);
+      case Dtype::i32:
+        return transform<Dtype::i32, std::uint32_t>(operands);
+      case Dtype::i64:
+        return transform<Dtype::i64, std::uint64_t>(operands);
     }
   }
 
   template <Dtype dtype, class Sum>
   void transform(const Operands& operands) const {
-    std::optional<KroneckerProduct<Sum>> product;
+    constexpr bool kEncodes = dtype != Dtype::f64 && !is_integer(dtype);
+    std::optional<KroneckerProduct<std::conditional_t<is_integer(dtype), double, Sum>>> product;
     if (!problem().op.is_sylvester()) product.emplace(problem(), operands);
     const std::int64_t in_bytes = problem().in.row_stride * bytes_of(dtype);
     const std::int64_t out_bytes = problem().out.row_stride * bytes_of(dtype);
     const auto sums_of = [&](std::int64_t row, Scratch<Sum>& scratch) {
       widen<dtype>(static_cast<const char*>(operands.in) + row * in_bytes, scratch.row.data(), problem().n());
-      if constexpr (dtype != Dtype::f64) put_through_prologue(operands, row, scratch.row.data());
-      if (product) {
-        product->apply(scratch.row.data(), scratch.sums.data());
-      } else {
-        butterflies(scratch.row.data(), problem().n());
+      if constexpr (kEncodes) put_through_prologue(operands, row, scratch.row.data());
+      if constexpr (!is_integer(dtype)) {
+        if (product) return product->apply(scratch.row.data(), scratch.sums.data());
       }
+      butterflies(scratch.row.data(), problem().n());
     };
-    if constexpr (dtype != Dtype::f64) {
+    if constexpr (kEncodes) {
       if (!problem().encoding.is_plain()) return encode_tokens<dtype, Sum>(operands, sums_of);
     }
     parallel_for(problem().rows, threads_, [&](std::int64_t begin, std::int64_t end) {
@@ -242,6 +250,7 @@ class CpuPlan final : public Plan {
   const simd::RowKernels& kernels_ = simd::best_kernels();
 };
 
+template <bool takes_integers>
 Support supports(const Problem& asked, const DeviceInfo&) {
   if (Support launch = require_ordinary_launch(asked); !launch) return launch;
   const bool encoded = !asked.encoding.is_plain();
@@ -253,6 +262,10 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   problem.encoding = {};
   problem.prologue = {};
   problem.paging = {};
+  if (is_integer(problem.dtype())) {
+    return require_sylvester(problem, 2, kLargestN,
+                             takes_integers ? std::span<const Dtype>(kIntegers) : std::span(kDtypes));
+  }
   // H_1 with an encoding is a quantizer alone.
   if (problem.op.is_sylvester()) return require_sylvester(problem, encoded ? 1 : 2, kLargestN, kDtypes);
   if (Support rows = require_plain_rows(problem, kDtypes); !rows) return rows;
@@ -270,9 +283,9 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
 
 const Variant variant{"cpu",
                       "plain host loops: fp32 butterflies over a cached row, one thread a share of the rows",
-                      Memory::host, supports, make_plan<float>};
+                      Memory::host, supports<true>, make_plan<float>};
 
 const Variant f64_variant{"cpu_f64", "cpu in double precision: the cost and the error of an FP64 reference",
-                          Memory::host, supports, make_plan<double>};
+                          Memory::host, supports<false>, make_plan<double>};
 
 }  // namespace fwht::cpu

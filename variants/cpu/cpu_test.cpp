@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 
 namespace fwht::cpu {
@@ -110,6 +111,22 @@ TEST(CpuF64, IsWithinTheBoundOfDoublePrecision) {
       }
     }
   }
+}
+
+// Sums wrap: what fits is right, though partial sums do not fit.
+TEST(Cpu, IntegersWrapAndWhatFitsIsExact) {
+  const std::int32_t half = std::int32_t{1} << 30;
+  const std::vector<std::int32_t> x{half, half, -half, half, half, half, half, -half};
+  std::vector<std::int32_t> y(8);
+  const Problem problem = make_problem(Dtype::i32, 8, 1, Placement::out_of_place);
+  plan(variant, problem, host(1))->execute(x.data(), y.data());
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    std::int64_t sum = 0;
+    for (std::uint64_t j = 0; j < 8; ++j)
+      sum += hadamard_sign(i, j) * std::int64_t{x[j]};
+    EXPECT_EQ(y[i], static_cast<std::int32_t>(static_cast<std::uint32_t>(sum))) << i;
+  }
+  EXPECT_EQ(f64_variant.supports(problem, host(1)).why_not, "i32 data are not offered by this variant");
 }
 
 // <H x, y> = <x, H y>, exactly on integers.

@@ -76,6 +76,8 @@ std::unique_ptr<Plan> cuda_factors_plan(const Problem& problem, const DeviceInfo
     case Dtype::f32:
       return std::make_unique<CudaFactorsPlan<Dtype::f32>>(problem, device, library);
     case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::i64:
       break;  // refused by require_plain_rows
   }
   return nullptr;

@@ -44,6 +44,8 @@ std::unique_ptr<Plan> make_plan(Space, const Problem& problem, const DeviceInfo&
     case Dtype::f32:
       return cuda_plan<Dtype::f32>(problem, device);
     case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::i64:
       break;  // refused by require_sylvester
   }
   return nullptr;

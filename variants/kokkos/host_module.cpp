@@ -61,7 +61,9 @@ class KokkosRowsPlan final : public Plan {
       case Dtype::f32:
         return launch<Dtype::f32>(operands.in, operands.out);
       case Dtype::f64:
-        throw std::logic_error("kokkos: f64 data have no kernel");  // refused by require_sylvester
+      case Dtype::i32:
+      case Dtype::i64:
+        throw std::logic_error("kokkos: such data have no kernel");  // refused by require_sylvester
     }
   }
 
@@ -121,7 +123,9 @@ class KokkosFactorsPlan final : public Plan {
       case Dtype::f32:
         return launch<Dtype::f32>(operands);
       case Dtype::f64:
-        throw std::logic_error("kokkos: f64 data have no kernel");  // refused by require_plain_rows
+      case Dtype::i32:
+      case Dtype::i64:
+        throw std::logic_error("kokkos: such data have no kernel");  // refused by require_plain_rows
     }
   }
 

@@ -9,7 +9,7 @@
 namespace fwht::passes {
 namespace {
 
-constexpr Dtype kDtypes[] = {Dtype::f32};
+constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64};
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
@@ -20,20 +20,19 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kOne = 1;
   if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
     return n;
-  const Schedule schedule = schedule_for(log2_floor(problem.n()), problem.elements() * 4);
+  const Schedule schedule = schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
+                                         problem.elements() * bytes_of(problem.dtype()));
   const bool by_own_tile = schedule.lowest != Lowest::butterflies;
-  const std::int64_t words =
-      std::max({by_own_tile ? row_tile(schedule.log_row).shared_words() : 1 << schedule.log_row,
-                schedule.second.shared_words(), schedule.third.shared_words()});
-  if (4 * words <= device.shared_bytes_per_block) return {};
-  return {concat("n=", problem.n(), " needs ", 4 * words,
+  const std::int64_t bytes = std::max({by_own_tile ? schedule.row().shared_bytes() : 4 << schedule.log_row,
+                                       schedule.second.shared_bytes(), schedule.third.shared_bytes()});
+  if (bytes <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
 }
 
 }  // namespace
 
-const Variant variant{"passes",
-                      "vectors of 2^16 to 2^31 fp32 elements in two or three passes over tiles of rows",
+const Variant variant{"passes", "vectors of 2^16 to 2^31 elements in two or three passes over tiles of rows",
                       Memory::device, supports, make_plan};
 
 }  // namespace fwht::passes

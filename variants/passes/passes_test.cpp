@@ -16,12 +16,17 @@ namespace fwht::passes {
 namespace {
 
 std::string name_of(const PassTile& tile) {
-  return concat(tile.whole_row ? "row " : "", "2^", tile.bits, " x 2^", tile.log_columns);
+  return concat(tile.whole_row ? "row " : "", "2^", tile.bits, " x 2^", tile.log_columns, " of ",
+                tile.word_bytes(), " bytes");
 }
 
+/// Of every type of number.
 std::vector<Schedule> schedules_of(int log_n) {
-  std::vector<Schedule> all{in_dram(log_n)};
-  if (log_n <= kLargestInsideL2) all.push_back(inside_l2(log_n));
+  std::vector<Schedule> all;
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    all.push_back(in_dram(word, log_n));
+    if (log_n <= largest_inside_l2(word)) all.push_back(inside_l2(word, log_n));
+  }
   return all;
 }
 
@@ -32,7 +37,7 @@ struct Step {
 };
 std::vector<Step> steps_of(const Schedule& s) {
   std::vector<Step> steps;
-  if (s.lowest != Lowest::butterflies) steps.push_back({row_tile(s.log_row), 5});
+  if (s.lowest != Lowest::butterflies) steps.push_back({s.row(), s.row().log_columns});
   steps.push_back({s.second, s.log_row});
   if (s.third.bits > 0) steps.push_back({s.third, s.log_row + s.second.bits});
   return steps;
@@ -110,23 +115,21 @@ TEST(Passes, EveryRoundHoldsEachElementOfATileOnceAndNewBitsInRegisters) {
   }
 }
 
-// A warp's words are in 32 banks; two words a lane: in two halves of 32.
+// What a warp accesses at once, half a warp where a lane has 8 bytes, is in 32 banks.
 TEST(Passes, TheExchangeHasNoBankConflict) {
   for (const auto& [tile, shift] : all_steps()) {
     if (tile.shared_words() == 0) continue;
+    const int banks_of_lane = tile.width() * tile.word_bytes() / 4, lanes = 32 / banks_of_lane;
     for (int round = 0; round < tile.rounds(); ++round) {
-      for (int warp = 0; warp < tile.threads() / 32; ++warp) {
+      for (int first = 0; first < tile.threads(); first += lanes) {
         for (int k = 0; k < tile.registers(); ++k) {
           std::set<int> banks;
-          for (int lane = 0; lane < 32; ++lane) {
-            const int thread = 32 * warp + lane;
-            banks.insert(tile.word(row_of(tile, round, thread, k), tile.column_of(thread)) % 64);
+          for (int thread = first; thread < first + lanes; ++thread) {
+            const int word = tile.word(row_of(tile, round, thread, k), tile.column_of(thread));
+            for (int bank = 0; bank < banks_of_lane; ++bank)
+              banks.insert((word * tile.word_bytes() / 4 + bank) % 32);
           }
-          std::set<int> mod32;
-          for (const int bank : banks)
-            mod32.insert(bank % 32);
-          ASSERT_EQ(tile.width() == 2 ? banks.size() : mod32.size(), 32U)
-              << name_of(tile) << ", round " << round;
+          ASSERT_EQ(banks.size(), 32U) << name_of(tile) << ", round " << round;
         }
       }
     }
@@ -153,7 +156,8 @@ void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::ve
   };
   const int registers = tile.registers(), width = tile.width(), last = tile.rounds() - 1;
   using Registers = std::vector<float>;  // k * width + v
-  std::vector<Registers> x(static_cast<std::size_t>(tile.threads()), Registers(32));
+  std::vector<Registers> x(static_cast<std::size_t>(tile.threads()),
+                           Registers(static_cast<std::size_t>(registers * width)));
   const auto each = [&](const auto& body) {
     for (int thread = 0; thread < tile.threads(); ++thread) {
       for (int k = 0; k < registers; ++k) {
@@ -164,7 +168,7 @@ void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::ve
   };
   each([&](float& register_, int thread, int k, int v) { register_ = vector.at(address(0, thread, k, v)); });
   if (tile.whole_row) {
-    for (std::size_t lanes = 1; lanes < 32; lanes *= 2) {
+    for (std::size_t lanes = 1; lanes < static_cast<std::size_t>(tile.columns()); lanes *= 2) {
       const std::vector<Registers> before = x;
       each([&](float& register_, int thread, int k, int) {
         const auto t = static_cast<std::size_t>(thread), own = static_cast<std::size_t>(k);
@@ -236,7 +240,7 @@ TEST(Passes, TogetherAreThePlainHostLoopBitForBit) {
 TEST(Passes, EachIsThePlainHostLoopOverItsBits) {
   std::set<std::pair<int, int>> done;
   for (const auto& [tile, shift] : all_steps()) {
-    if (tile.whole_row || !done.insert({tile.bits, tile.log_columns}).second) continue;
+    if (tile.whole_row || !done.insert({tile.bits, 8 * tile.log_columns + tile.log_values}).second) continue;
     const int low = tile.log_columns + 1, log_n = low + tile.bits + 1;
     std::vector<float> want = random_vector(log_n), got = want;
     plain_butterflies(want, low, tile.bits);
@@ -257,8 +261,7 @@ TEST(Passes, PartnersAreInOneTileAtEveryLength) {
         for (int sample = 0; sample < 100; ++sample) {
           const auto index = static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(tiles));
           const std::int64_t first = tile.first_element(index, shift);
-          const std::int64_t of_tile =
-              ((std::int64_t{1} << tile.bits) - 1) << shift | (tile.whole_row ? 31 : tile.columns() - 1);
+          const std::int64_t of_tile = ((std::int64_t{1} << tile.bits) - 1) << shift | (tile.columns() - 1);
           ASSERT_EQ(first & of_tile, 0) << "rows and columns count from 0";
           ASSERT_LT(first | of_tile, std::int64_t{1} << log_n);
           // Distinct tiles begin at distinct places: the index is in the bits that are left.

@@ -4,12 +4,24 @@
 #include <array>
 #include <cstdint>
 
+#include "common/contract/dtype.hpp"
 #include "variants/passes/tile.hpp"
 
 namespace fwht::passes {
 
 inline constexpr int kSmallestLogN = 16, kLargestLogN = 31;
-inline constexpr int kLargestInsideL2 = 23;
+
+/// What passes leave between them: the arithmetic of the sums.
+enum class Word {
+  fp32,
+  int32,
+  eight_bytes,  ///< fp64, int64
+};
+
+constexpr Word word_of(Dtype dtype) {
+  if (bytes_of(dtype) == 8) return Word::eight_bytes;
+  return dtype == Dtype::i32 ? Word::int32 : Word::fp32;
+}
 
 /// One kernel over one pass.
 struct PassKernel {
@@ -18,7 +30,9 @@ struct PassKernel {
   bool lets_next_in = false;  // the next launch, behind the loads
 
   constexpr bool operator==(const PassKernel&) const = default;
-  constexpr int shared_bytes() const { return 4 * tile.shared_words() * (threads / tile.threads()); }
+  constexpr int shared_bytes() const { return tile.shared_bytes() * (threads / tile.threads()); }
+  /// Elements of a block.
+  constexpr int elements() const { return threads << tile.log_values; }
 };
 
 /// One kernel over two passes, the first over whole rows.
@@ -28,16 +42,17 @@ struct PairKernel {
 
   constexpr bool operator==(const PairKernel&) const = default;
   constexpr int shared_bytes() const {
-    return 4 * std::max(first.shared_words() * (threads / first.threads()),
-                        second.shared_words() * (threads / second.threads()));
+    return std::max(first.shared_bytes() * (threads / first.threads()),
+                    second.shared_bytes() * (threads / second.threads()));
   }
 };
 
-constexpr PassTile row_tile(int log_n) {
-  return {log_n - 5, 5, true};
-}
 constexpr PassTile column_tile(int bits, int log_columns = 5) {
   return {bits, log_columns, false};
+}
+/// Of elements of 8 bytes: 128 bytes are 16 of them.
+constexpr PassTile wide_tile(int bits) {
+  return {bits, 4, false, 4};
 }
 
 /// How the lowest bits are transformed.
@@ -57,16 +72,25 @@ struct Schedule {
 
   constexpr bool operator==(const Schedule&) const = default;
   constexpr int levels() const { return log_row + second.bits + third.bits; }
+  /// The tile of the lowest pass, where it is a pass of this variant.
+  constexpr PassTile row() const {
+    const int columns = second.log_values == 4 ? 4 : 5;
+    return {log_row - columns, columns, true, second.log_values};
+  }
   constexpr PairKernel pair() const {
-    const PassTile first = row_tile(log_row);
-    return {first, second, std::max({first.threads(), second.threads(), 128})};
+    return {row(), second, std::max({row().threads(), second.threads(), 128})};
   }
 };
 
+/// The longest vectors that fit in the L2.
+constexpr int largest_inside_l2(Word word) {
+  return word == Word::eight_bytes ? 22 : 23;
+}
+
 /// Vectors that all fit in the L2 beside each other: launches that overlap, and tiles of 64 bytes, which cost
 /// nothing there, where they give more blocks.
-constexpr Schedule inside_l2(int log_n) {
-  constexpr std::array<Schedule, kLargestInsideL2 - kSmallestLogN + 1> kSchedules{{
+constexpr Schedule inside_l2(Word word, int log_n) {
+  constexpr std::array<Schedule, 8> kSchedules{{
       {Lowest::pass, 10, column_tile(6, 4), {}, 0, true},  // 2^16
       {Lowest::pass, 10, column_tile(7, 4), {}, 0, true},
       {Lowest::pass, 10, column_tile(8, 4), {}, 0, true},
@@ -76,11 +100,21 @@ constexpr Schedule inside_l2(int log_n) {
       {Lowest::pass, 13, column_tile(9, 4), {}, 0, true},
       {Lowest::pass, 13, column_tile(10, 4), {}, 0, true},  // 2^23
   }};
-  return kSchedules[static_cast<std::size_t>(log_n - kSmallestLogN)];
+  constexpr std::array<Schedule, 7> kOfEightBytes{{
+      {Lowest::pass, 10, wide_tile(6), {}, 0, true},  // 2^16
+      {Lowest::pass, 10, wide_tile(7), {}, 0, true},
+      {Lowest::pass, 10, wide_tile(8), {}, 0, true},
+      {Lowest::pass, 11, wide_tile(8), {}, 0, true},
+      {Lowest::pass, 12, wide_tile(8), {}, 0, true},  // 2^20
+      {Lowest::pass, 13, wide_tile(8), {}, 0, true},
+      {Lowest::pass, 13, wide_tile(9), {}, 0, true},
+  }};
+  const auto i = static_cast<std::size_t>(log_n - kSmallestLogN);
+  return word == Word::eight_bytes ? kOfEightBytes[i] : kSchedules[i];
 }
 
-/// What passes through DRAM: tiles of 128 bytes; two passes to 2^26, from 2^27 on a third.
-constexpr Schedule in_dram(int log_n) {
+/// What passes through DRAM: tiles of 128 bytes; two passes to 2^26, from 2^27 on a third. Of 8 bytes: 2^24.
+constexpr Schedule in_dram(Word word, int log_n) {
   constexpr int kBatch = 22, kPart = 21;  // 16 MB, 8 MB
   constexpr std::array<Schedule, kLargestLogN - kSmallestLogN + 1> kSchedules{{
       {Lowest::pair, 11, column_tile(5), {}, kBatch, false},  // 2^16
@@ -100,12 +134,35 @@ constexpr Schedule in_dram(int log_n) {
       {Lowest::pair, 12, column_tile(8), column_tile(10), kPart, false},
       {Lowest::pair, 13, column_tile(8), column_tile(10), kPart, false},
   }};
-  return kSchedules[static_cast<std::size_t>(log_n - kSmallestLogN)];
+  constexpr std::array<Schedule, kLargestLogN - kSmallestLogN + 1> kOfEightBytes{{
+      {Lowest::pass, 10, wide_tile(6), {}, 0, false},  // 2^16
+      {Lowest::pass, 11, wide_tile(6), {}, 0, false},
+      {Lowest::pass, 12, wide_tile(6), {}, 0, false},
+      {Lowest::pass, 12, wide_tile(7), {}, 0, false},
+      {Lowest::pass, 12, wide_tile(8), {}, 0, false},  // 2^20
+      {Lowest::pass, 13, wide_tile(8), {}, 0, false},
+      {Lowest::pass, 13, wide_tile(9), {}, 0, false},
+      {Lowest::pass, 14, wide_tile(9), {}, 0, false},
+      {Lowest::pass, 14, wide_tile(10), {}, 0, false},  // 2^24
+      {Lowest::pass, 11, wide_tile(8), wide_tile(6), 0, false},
+      {Lowest::pass, 12, wide_tile(8), wide_tile(6), 0, false},
+      {Lowest::pass, 12, wide_tile(8), wide_tile(7), 0, false},
+      {Lowest::pass, 12, wide_tile(8), wide_tile(8), 0, false},  // 2^28
+      {Lowest::pass, 13, wide_tile(8), wide_tile(8), 0, false},
+      {Lowest::pass, 13, wide_tile(8), wide_tile(9), 0, false},
+      {Lowest::pass, 13, wide_tile(9), wide_tile(9), 0, false},
+  }};
+  const auto i = static_cast<std::size_t>(log_n - kSmallestLogN);
+  if (word == Word::eight_bytes) return kOfEightBytes[i];
+  Schedule schedule = kSchedules[i];
+  // `butterflies` has no integers.
+  if (word == Word::int32 && schedule.lowest == Lowest::butterflies) schedule.lowest = Lowest::pass;
+  return schedule;
 }
 
 /// @param bytes  of all vectors
-constexpr Schedule schedule_for(int log_n, std::int64_t bytes) {
-  return bytes <= std::int64_t{4} << kLargestInsideL2 ? inside_l2(log_n) : in_dram(log_n);
+constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes) {
+  return bytes <= std::int64_t{32} << 20 ? inside_l2(word, log_n) : in_dram(word, log_n);
 }
 
 /// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.

@@ -10,25 +10,27 @@
 namespace fwht::passes {
 
 /// What a pass over the index bits [shift, shift + bits) takes to registers at once: 2^bits rows, 2^shift
-/// elements apart, of 2^log_columns neighbours. Every thread has 32 elements. In round q it has the rows that
-/// differ in the bits from low_bit(q) on, and transforms those of them that no round before has.
+/// elements apart, of 2^log_columns neighbours. Every thread has 32 elements of 4 bytes, or 16 of 8 bytes. In
+/// round q it has the rows that differ in the bits from low_bit(q) on, and transforms those of them that no
+/// round before has.
 struct PassTile {
   int bits = 0;
   int log_columns = 5;
   /// The tile is 2^(bits + log_columns) neighbours; the bits of its columns, which lanes hold, come first.
   bool whole_row = false;
+  int log_values = 5;  // elements of a thread
 
   constexpr bool operator==(const PassTile&) const = default;
 
   constexpr int columns() const { return 1 << log_columns; }
   constexpr int log_elements() const { return bits + log_columns; }
-  constexpr int threads() const { return 1 << (log_elements() - 5); }
+  constexpr int threads() const { return 1 << (log_elements() - log_values); }
   /// Index bits that a pass with this tile transforms.
   constexpr int levels() const { return bits + (whole_row ? log_columns : 0); }
   /// Neighbours of one access: two where a line of 256 bytes meets the 32 lanes of a warp.
   constexpr int log_width() const { return log_columns == 6 ? 1 : 0; }
   constexpr int width() const { return 1 << log_width(); }
-  constexpr int register_bits() const { return 5 - log_width(); }
+  constexpr int register_bits() const { return log_values - log_width(); }
   constexpr int registers() const { return 1 << register_bits(); }
 
   constexpr int rounds() const { return (bits + register_bits() - 1) / register_bits(); }
@@ -45,10 +47,12 @@ struct PassTile {
     return (group >> low) << (low + register_bits()) | (group & ((1 << low) - 1));
   }
 
+  constexpr int word_bytes() const { return 128 >> log_values; }
   /// Words of the exchange; none where one round does.
   constexpr int shared_words() const { return rounds() > 1 ? 1 << log_elements() : 0; }
+  constexpr int shared_bytes() const { return word_bytes() * shared_words(); }
   /// A warp reads and writes one row, or two rows of 16 columns; those are in different halves of the banks
-  /// whether the rows are neighbours or 32 apart.
+  /// whether the rows are neighbours or 32 apart. Of 8 bytes, one such row takes all banks.
   constexpr int word(int row, int column) const {
     const int plain = row << log_columns | column;
     return log_columns == 4 ? plain ^ (row >> 5 & 1) << 4 : plain;

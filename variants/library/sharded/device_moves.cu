@@ -134,7 +134,9 @@ void add_with_signs(Dtype dtype, const void* in, void* out, const Parts& parts, 
     case Dtype::f32:
       return add_with_signs_of<Dtype::f32>(from, to, of_vectors, scale, programmatic, stream);
     case Dtype::f64:
-      return;  // validate() refuses it
+    case Dtype::i32:
+    case Dtype::i64:
+      return;  // validate() refuses them
   }
 }
 

@@ -70,7 +70,9 @@ void add_with_signs(Memory memory, Dtype dtype, const void* in, void* out, const
           parts, scale, [&](std::int64_t i) { return static_cast<const float*>(in)[i]; },
           [&](std::int64_t i, float y) { static_cast<float*>(out)[i] = y; });
     case Dtype::f64:
-      return;  // validate() refuses it
+    case Dtype::i32:
+    case Dtype::i64:
+      return;  // validate() refuses them
   }
 }
 

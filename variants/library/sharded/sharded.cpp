@@ -34,7 +34,8 @@ void require_shards(const ShardedProblem& problem) {
   if (ranks < 1 || ranks > kMostRanks || !std::has_single_bit(static_cast<unsigned>(ranks)))
     throw BadRequest(concat("ranks=", ranks, " must be a power of two up to ", kMostRanks));
   if (n % ranks != 0) throw BadRequest(concat("n=", n, " is not divisible by ranks=", ranks));
-  if (dtype == Dtype::f64) throw BadRequest("dtype f64 is not offered over ranks");
+  if (dtype == Dtype::f64 || is_integer(dtype))
+    throw BadRequest(concat("dtype ", name_of(dtype), " is not offered over ranks"));
   if (form == ShardedForm::all_to_all && n % (std::int64_t{ranks} * ranks) != 0) {
     throw BadRequest(concat("a shard of ", problem.shard(), " columns is not divisible by ranks=", ranks,
                             ", as all_to_all needs"));

@@ -1,0 +1,283 @@
+// passes: a plan is a list of launches over the index bits of its vectors, lowest first; see README.md.
+// passes.cu, fp64.cu and integers.cu make it for a type of number each.
+#pragma once
+
+#include "variants/passes/passes.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
+#include "variants/butterflies/butterflies.hpp"
+#include "variants/kit/kernel_table.hpp"
+#include "variants/passes/tile_kernels.cuh"
+
+namespace fwht::passes {
+
+template <class Number>
+constexpr Word word_of_number() {
+  if constexpr (sizeof(Number) == 8) return Word::eight_bytes;
+  return std::is_same_v<Number, float> ? Word::fp32 : Word::int32;
+}
+
+template <class Number>
+using PassFunction = void (*)(LongVectors<Number>);
+template <class Number>
+using PairFunction = void (*)(LongVectors<Number>, const Number*, Counters, int, std::int64_t, std::int64_t);
+
+/// Every kernel that a schedule of some length names, each once.
+template <class Kernel, std::size_t most>
+struct List {
+  std::array<Kernel, most> at{};
+  std::size_t count = 0;
+  constexpr void add(const Kernel& kernel) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (at[i] == kernel) return;
+    at[count++] = kernel;
+  }
+};
+
+constexpr PassKernel kernel_for(const PassTile& tile, bool overlaps) {
+  // Few blocks: as small as a tile, so that all multiprocessors have one. Else of 128 threads at least.
+  return {tile, overlaps ? tile.threads() : std::max(tile.threads(), 128), overlaps};
+}
+
+constexpr auto all_kernels(Word word) {
+  struct {
+    List<PassKernel, 64> passes;
+    List<PairKernel, 64> pairs;
+  } all;
+  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const bool large : {false, true}) {
+      if (!large && log_n > largest_inside_l2(word)) continue;
+      const Schedule s = large ? in_dram(word, log_n) : inside_l2(word, log_n);
+      if (s.lowest == Lowest::pair) {
+        all.pairs.add(s.pair());
+      } else {
+        if (s.lowest == Lowest::pass) all.passes.add(kernel_for(s.row(), s.overlaps));
+        all.passes.add(kernel_for(s.second, s.overlaps));
+      }
+      if (s.third.bits == 0) continue;
+      all.passes.add(kernel_for(s.third, s.overlaps));
+      all.passes.add(kernel_for(narrow(s.third), s.overlaps));
+    }
+  }
+  return all;
+}
+template <class Number>
+constexpr auto kAll = all_kernels(word_of_number<Number>());
+
+template <const auto& list, class Add>
+void each_of(const Add& add) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (add(std::integral_constant<std::size_t, i>{}), ...);
+  }
+  (std::make_index_sequence<list.count>{});
+}
+
+template <class Number>
+PassFunction<Number> find(const PassKernel& kernel) {
+  using Kernels = Table<PassKernel, PassFunction<Number>>;
+  static const auto kTable = [] {
+    Kernels table;
+    static constexpr auto kList = kAll<Number>.passes;
+    each_of<kList>([&](auto i) {
+      constexpr PassKernel k = kList.at[i()];
+      table.add(k,
+                pass<Number, k.tile.bits, k.tile.log_columns, k.tile.whole_row, k.threads, k.lets_next_in>);
+    });
+    return table;
+  }();
+  return kTable.find(kernel);
+}
+
+template <class Number>
+PairFunction<Number> find(const PairKernel& kernel) {
+  using Kernels = Table<PairKernel, PairFunction<Number>>;
+  static const auto kTable = [] {
+    Kernels table;
+    static constexpr auto kList = kAll<Number>.pairs;
+    each_of<kList>([&](auto i) {
+      constexpr PairKernel k = kList.at[i()];
+      table.add(k, two_passes<Number, k.first.bits, k.second.bits, k.threads>);
+    });
+    return table;
+  }();
+  return kTable.find(kernel);
+}
+
+template <class Number, class Kernel>
+auto compiled(const Kernel& kernel) {
+  const auto function = find<Number>(kernel);
+  if (function == nullptr) throw std::logic_error("passes: no kernel is compiled for a pass");
+  return function;
+}
+
+/// Loads to registers hold lines of the L1 until they arrive: shared memory gets what the resident blocks use
+/// and no more. Kernels that overlap need the same division, else the second waits for the first to end: 2^20
+/// takes 9.8 us in place of 6.5.
+inline int ready(KernelAddress kernel, int threads, int shared, bool overlaps, const DeviceInfo& device) {
+  allow_shared(kernel, shared);
+  const int resident = resident_blocks(kernel, threads, shared);
+  constexpr int kReservedOfBlock = 1024;
+  const std::int64_t used = std::int64_t{resident} * (shared == 0 ? 0 : shared + kReservedOfBlock);
+  const std::int64_t percent =
+      overlaps ? 100 : std::min<std::int64_t>(ceil_div(100 * used, device.shared_bytes_per_sm), 100);
+  FWHT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 static_cast<int>(percent)));
+  return resident;
+}
+
+/// One launch of a pass over all vectors.
+template <class Number>
+struct PassLaunch {
+  PassFunction<Number> kernel = nullptr;
+  PassKernel id;
+  int shift = 0;
+};
+
+template <class Number>
+class PassesPlan final : public Plan {
+ public:
+  PassesPlan(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem),
+        log_n_(log2_floor(problem.n())),
+        schedule_(schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()))) {
+    const Schedule& s = schedule_;
+    const PassTile row = s.row();
+    switch (s.lowest) {
+      case Lowest::pass:
+        launches_.push_back(make_launch(row, row.log_columns, device));
+        break;
+      case Lowest::butterflies: {
+        // One launch where the rows of all vectors are one behind the other, else one a vector.
+        const std::int64_t vectors = problem.contiguous() ? problem.rows : 1;
+        Problem rows = make_problem(Dtype::f32, std::int64_t{1} << s.log_row, vectors << (log_n_ - s.log_row),
+                                    problem.placement);
+        rows.scale = 1.0;
+        rows.programmatic_launch = problem.programmatic_launch;
+        rows_ = butterflies::make_plan(rows, device);
+        break;
+      }
+      case Lowest::pair: {
+        const PairKernel id = s.pair();
+        pair_ = compiled<Number>(id);
+        ready(pair_, id.threads, id.shared_bytes(), false, device);
+        log_items_ = s.log_chunk - 5 - log2_floor(id.threads);
+        items_ = problem.elements() / 32 / id.threads;
+        chunks_ = ceil_div(items_, std::int64_t{1} << log_items_);
+        counter_bytes_ = sizeof(unsigned) * static_cast<std::size_t>(chunks_ + 1);
+        counters_ = DeviceArray(counter_bytes_);
+        break;
+      }
+    }
+    if (s.lowest != Lowest::pair) launches_.push_back(make_launch(s.second, s.log_row, device));
+    if (s.third.bits == 0) return;
+    launches_.push_back(make_launch(s.third, s.log_row + s.second.bits, device));
+    narrow_ = make_launch(narrow(s.third), s.log_row + s.second.bits, device);
+  }
+
+  Numerics numerics() const override { return single_rounding_by_dtype(problem()); }
+
+  bool one_stream_at_a_time() const override { return pair_ != nullptr; }
+
+  Settings settings() const override {
+    const char* lowest = schedule_.lowest == Lowest::pass   ? "pass"
+                         : schedule_.lowest == Lowest::pair ? "pair"
+                                                            : "butterflies";
+    return {{"passes_over_memory", std::int64_t{schedule_.third.bits == 0 ? 2 : 3}},
+            {"lowest", std::string(lowest)},
+            {"row_bits", std::int64_t{schedule_.log_row}},
+            {"second_bits", std::int64_t{schedule_.second.bits}},
+            {"third_bits", std::int64_t{schedule_.third.bits}},
+            {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+  }
+
+ private:
+  static constexpr Word kWord = word_of_number<Number>();
+
+  PassLaunch<Number> make_launch(const PassTile& tile, int shift, const DeviceInfo& device) const {
+    const PassKernel id = kernel_for(tile, schedule_.overlaps);
+    const PassFunction<Number> kernel = compiled<Number>(id);
+    ready(kernel, id.threads, id.shared_bytes(), schedule_.overlaps, device);
+    return {kernel, id, shift};
+  }
+
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const Problem& p = problem();
+    const auto scale = static_cast<Number>(p.scale), one = Number(1);
+    LongVectors<Number> vectors{static_cast<const Number*>(operands.in),
+                                static_cast<Number*>(operands.out),
+                                p.row_stride(),
+                                log_n_,
+                                0,
+                                one};
+    if (rows_ != nullptr) run_rows(vectors, stream);
+    if (pair_ != nullptr) run_pair(vectors, schedule_.third.bits == 0 ? scale : one, stream);
+    bool begins = rows_ == nullptr && pair_ == nullptr;
+    for (const PassLaunch<Number>& next : launches_) {
+      if (!begins) vectors.in = vectors.out;
+      const bool last = &next == &launches_.back();
+      vectors.scale = last ? scale : one;
+      run(last && !takes_pairs(vectors) ? narrow_ : next, vectors,
+          begins ? p.programmatic_launch : schedule_.overlaps, stream);
+      begins = false;
+    }
+  }
+
+  /// False where the last pass has to do without accesses of 8 bytes.
+  bool takes_pairs(const LongVectors<Number>& vectors) const {
+    return launches_.back().id.tile.width() == 1 ||
+           (reinterpret_cast<std::uintptr_t>(vectors.out) % 8 == 0 && vectors.row_stride % 2 == 0);
+  }
+
+  void run(const PassLaunch<Number>& launched, LongVectors<Number> vectors, bool programmatic,
+           Stream stream) const {
+    vectors.shift = launched.shift;
+    launch(launched.kernel,
+           {.blocks = problem().elements() / launched.id.elements(),
+            .threads = launched.id.threads,
+            .shared = launched.id.shared_bytes(),
+            .programmatic = programmatic},
+           stream, vectors);
+  }
+
+  void run_rows(const LongVectors<Number>& vectors, Stream stream) const {
+    const std::int64_t launches = problem().contiguous() ? 1 : problem().rows;
+    for (std::int64_t i = 0; i < launches; ++i)
+      rows_->execute(vectors.in + i * vectors.row_stride, vectors.out + i * vectors.row_stride, stream);
+  }
+
+  void run_pair(LongVectors<Number> vectors, Number scale, Stream stream) const {
+    // Not by the kernel itself: a launch that was aborted would leave them as they were.
+    FWHT_CUDA(cudaMemsetAsync(counters_.as<unsigned>(), 0, counter_bytes_, stream));
+    vectors.shift = schedule_.log_row;
+    vectors.scale = scale;
+    const Counters counters{counters_.as<unsigned>(), counters_.as<unsigned>() + 1};
+    launch(pair_,
+           {.blocks = 2 * chunks_ << log_items_,
+            .threads = schedule_.pair().threads,
+            .shared = schedule_.pair().shared_bytes()},
+           stream, vectors, static_cast<const Number*>(vectors.out), counters, log_items_, items_, chunks_);
+  }
+
+  int log_n_;
+  Schedule schedule_;
+  std::unique_ptr<Plan> rows_;  // Lowest::butterflies
+  PairFunction<Number> pair_ = nullptr;
+  DeviceArray counters_;  // of the pair
+  std::size_t counter_bytes_ = 0;
+  int log_items_ = 0;
+  std::int64_t items_ = 0, chunks_ = 0;
+  std::vector<PassLaunch<Number>> launches_;  // behind rows_ or pair_, where there are such
+  PassLaunch<Number> narrow_;                 // for the last one, where it has accesses of 8 bytes
+};
+
+template <class Number>
+std::unique_ptr<Plan> make_plan_of(const Problem& problem, const DeviceInfo& device) {
+  return std::make_unique<PassesPlan<Number>>(problem, device);
+}
+
+}  // namespace fwht::passes
