@@ -455,7 +455,7 @@ TEST_F(Programs, ListWhatThereIs) {
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
   EXPECT_EQ(run(kSweep, "--list-grids").out,
-            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\npeers\n");
+            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\nlong\npeers\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);

@@ -188,7 +188,7 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused, prepared, widths, peers");
+                 "paper, tune, host, headline, published, fused, prepared, widths, long, peers");
   }
 }
 

@@ -42,7 +42,9 @@ typedef enum fwht_dtype {
   FWHT_F16 = 0,
   FWHT_BF16 = 1,
   FWHT_F32 = 2,
-  FWHT_F64 = 3 /* host memory only */
+  FWHT_F64 = 3, /* on a device: rows of 2^16 elements and more */
+  FWHT_I32 = 4, /* as FWHT_F64; `scale` is 1, and sums wrap modulo 2^32 */
+  FWHT_I64 = 5  /* as FWHT_I32, modulo 2^64 */
 } fwht_dtype;
 
 typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_placement;

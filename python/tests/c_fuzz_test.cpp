@@ -181,7 +181,8 @@ std::int64_t member(const std::string& json, const std::string& name) {
 }
 
 std::size_t size_of(std::int32_t dtype) {
-  return dtype == FWHT_F64 ? 8 : dtype == FWHT_F32 ? 4 : 2;
+  if (dtype == FWHT_F64 || dtype == FWHT_I64) return 8;
+  return dtype == FWHT_F32 || dtype == FWHT_I32 ? 4 : 2;
 }
 
 void set_to_identity(const Guarded& matrix, std::int64_t entries, std::int32_t dtype) {
@@ -218,7 +219,7 @@ void a_transform() {
   if (rarely(4)) problem.scale = one_of(std::vector<double>{1e300, std::nan(""), HUGE_VAL, 1e-320});
   problem.dtype = static_cast<std::int32_t>(rarely(10) ? chance()
                                                        : below(sound() && !encoding.empty() ? 3
-                                                               : mood == Mood::strange      ? 5
+                                                               : mood == Mood::strange      ? 7
                                                                                             : 4));
   problem.placement = static_cast<std::int32_t>(rarely(10) ? chance() : below(2));
   if (below(3) == 0 && !(sound() && !op.empty()))
