@@ -129,6 +129,16 @@ def over_others(device: Device, ours: str = "w4a16_pipelined", most_tokens: int 
     return pd.DataFrame(found)
 
 
+def prefill(device: Device) -> pd.DataFrame:
+    """Times of w4a16_prefill in mode cold: `share`, the time of cuBLAS on fp16 weights over its own."""
+    rows = linear(device)
+    if not {"w4a16_prefill", "dense_fp16"} <= set(rows.get("variant", ())):
+        return pd.DataFrame()
+    rows = rows[(rows["mode"] == "cold") & rows["variant"].isin(("w4a16_prefill", "dense_fp16"))]
+    times = rows.pivot_table(index=["layer", "n", "k", "m"], columns="variant", values="time_us").dropna()
+    return times.assign(time_us=times["w4a16_prefill"], share=times["dense_fp16"] / times["w4a16_prefill"]).reset_index().sort_values(["n", "k", "m"])
+
+
 # --------------------------------------------------------------------------------------------------------- several GPUs
 
 LAYER = ["shape", "m", "ranks"]

@@ -212,10 +212,12 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     others = newest(devices, lambda d: len(layers.over_others(d)) > 0)
     split = newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0)
     turned = newest(devices, lambda d: len(layers.rotated(d)) > 0)
+    prefill = newest(devices, lambda d: len(layers.prefill(d)) > 0)
     study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
     values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
                               "linear": linear, "split": split, "others": others, "turned": turned, "split_table": split_table,
                               "linear_table": lambda d: drawn("linear", layers.headline(d)), "others_table": lambda d: drawn("others", layers.over_others(d)),
+                              "prefill": prefill, "prefill_table": lambda d: drawn("prefill", layers.prefill(d)),
                               "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
                               "parallel": parallel, "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)),
                               "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d))}  # fmt: skip

@@ -198,6 +198,17 @@ def every_section(writer: FolderWriter) -> FolderWriter:
     return writer
 
 
+def test_many_tokens_stand_beside_the_dense_product(tmp_path):
+    writer = FolderWriter()
+    for mode, ours in (("cold", 10), ("replay", 1)):
+        add_layers(writer, mode, 4096, 512, w4a16_prefill=ours, dense_fp16=8, w4a16_pipelined=99)
+    add_layers(writer, "cold", 8192, 512, w4a16_prefill=10)
+    device = device_of(writer, tmp_path)
+    assert layers.prefill(device)[["n", "m", "time_us", "share"]].to_numpy().tolist() == [[4096, 512, 10, 0.8]]
+    assert "| 512 | 10.0 (0.80) |" in pages.drawn("prefill", layers.prefill(device))
+    assert layers.prefill(device_of(linear_writer(), tmp_path / "other")).empty
+
+
 def test_layers_over_several_gpus(tmp_path):
     parts = parts_of(device_of(parallel_writer(), tmp_path))
     gains = parts["tp-speedup"].frame.set_index("m")
