@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -298,12 +298,13 @@ def regime_sizes(device: Device, dtype: str, *, compared=False) -> list[Size]:
 
 
 def comparison(device: Device, dtype: str) -> pd.DataFrame:
-    """OWN at one size per regime: n, `label` and `place` of the size, fraction_of_limit, and under the name of each published kernel
-    its time of mode replay over ours."""
+    """OWN at one size per regime: in mode replay: n, `label` and `place` of the size, fraction_of_limit, and under the name of
+    each published kernel its time over ours."""
     own, both = own_rows(device, dtype), beside_published(device)
     both = both[(both["dtype"] == dtype) & (both["mode"] == "replay")].drop_duplicates(["elements", "n", "method"])
     ratios = both.pivot(index=["elements", "n"], columns="method", values="ratio").reindex(columns=list(PUBLISHED))
-    parts = [_of_size(own, size).assign(label=size.label, place=size.title(dtype)) for size in regime_sizes(device, dtype, compared=True)]
+    found = [replace(size, mode="replay") for size in regime_sizes(device, dtype, compared=True)]  # the one in which the others were timed
+    parts = [_of_size(own, size).assign(label=size.label, place=size.title(dtype)) for size in found]
     return pd.concat(parts or [own.assign(label="", place="")]).join(ratios, on=["elements", "n"])
 
 

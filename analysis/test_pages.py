@@ -139,8 +139,8 @@ def test_the_readmes_table_is_auto_beside_copy_and_published_kernels(repository)
     results = device.results.query("variant == 'auto' and n == 4096").set_index(["elements", "mode"])
     published = tables.published().query("dtype == 'f16' and n == 4096 and mode == 'replay'")
     published = published.set_index(["method", "elements"])["time_us"]
-    for first, elements, mode in ((0, 1 << 28, "replay"), (3, 1 << 24, "alternating")):
-        assert cells[first] == f"{100 * results.loc[(elements, mode), 'fraction_of_limit']:.0f} %"
+    for first, elements in ((0, 1 << 28), (3, 1 << 24)):
+        assert cells[first] == f"{100 * results.loc[(elements, 'replay'), 'fraction_of_limit']:.0f} %"  # as the figure and the ratios
         for i, method in enumerate(("hadacore", "fast_hadamard_transform")):
             ratio = published[method, elements] / results.loc[(elements, "replay"), "time_us"]
             assert cells[first + 1 + i] == f"{ratio:.2f}"
