@@ -18,6 +18,7 @@ constexpr const Variant* kLadder[] = {
     &passes::variant,
     &factors::variant,
     &kronecker::variant,
+    &mma_kronecker::variant,
     &matmul::variant,
     &kokkos::serial_variant,
     &kokkos::openmp_variant,

@@ -69,6 +69,7 @@ const std::vector<Golden> kGolden = {
   {"passes",        kF32AndWider,   {k2To16, k2To31}, {k2To16, k2To31}, kNone,  1, true, true, {}, {k2To16, k2To31}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
+  {"mma_kronecker", kF16Bf16,      {16384, k2To16}, {16384, k2To16}, kNone,   8, true, true, {}, {16384, k2To16}},
   {"matmul",        kF16Bf16,       {8, 16384},   {8, 16384},   kNone,        8},
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
@@ -89,13 +90,13 @@ struct Extra {
 
 const std::vector<Extra> kExtras = {
   // what                        problem                             named         offered by
-  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a Hadamard factor",          "f16/28x512/r5",                    "28x512", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, a scale of many rows",  "bf16/n4096/r8>e4m3:row,t16384",    "t16384",     {"cpu", "cpu_f64", "rotate_then_quantize"}},
@@ -309,8 +310,9 @@ TEST(Registry, WhatOnlySomeVariantsOfferIsRefusedByNameByTheOthers) {
         // These take no plain Sylvester operator, so that their machine tells what the others' plain answer
         // does.
         const bool runs_there = variant->name == "kronecker" ? machine.name == "H200"
-                                : variant->name == "factors" ? machine.name != "no CUDA"
-                                                             : static_cast<bool>(plain);
+                                : variant->name == "factors" || variant->name == "mma_kronecker"
+                                    ? machine.name != "no CUDA"
+                                    : static_cast<bool>(plain);
         if (missing_backend(golden_row(*variant, problem.dtype()), answer)) continue;
         EXPECT_EQ(static_cast<bool>(answer), offered && runs_there) << where << ": " << answer.why_not;
         if (!answer) {
@@ -348,6 +350,9 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
                                                      "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",
                                                      "signs+4096", "28x128+signs"};
+  // One named matrix times 2^k, with or without signs, on every tensor core.
+  const std::set<std::string_view> kTakenByMmaKronecker{"12x64",      "28x512",     "428x32",      "428tx32",
+                                                        "4096+signs", "signs+4096", "28x128+signs"};
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
   const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
                                                   "76x2x36x2", "4x12",   "128x32"};
@@ -368,6 +373,9 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             const bool by_kronecker = machine.name == "H200" && dtype != Dtype::f32 &&
                                       kTakenByKronecker.contains(text) &&
                                       (variant->name == "kronecker" || forwards(*variant));
+            const bool by_mma_kronecker = machine.name != "no CUDA" && dtype != Dtype::f32 &&
+                                          kTakenByMmaKronecker.contains(text) &&
+                                          variant->name == "mma_kronecker";
             const bool by_factors =
                 machine.name != "no CUDA" && (variant->name == "factors" || forwards(*variant));
             const bool by_matmul = machine.name != "no CUDA" && dtype != Dtype::f32 &&
@@ -376,8 +384,8 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
                                   kTakenByNaive.contains(text) && variant->name == "naive";
             const bool by_kokkos_cuda = machine.name != "no CUDA" && variant->name == "kokkos_cuda";
             const bool expected =
-                row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker || by_naive ||
-                                   by_factors || by_matmul || by_kokkos_cuda);
+                row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker ||
+                                   by_mma_kronecker || by_naive || by_factors || by_matmul || by_kokkos_cuda);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;

@@ -1,4 +1,4 @@
-// What the tensor-core kernels of Hopper do to a warp's fp32 accumulators behind the exact stage. Tiles are
+// What kernels on tensor cores do to a warp's fp32 accumulators behind the exact stage. Tiles are
 // 16 x 8 accumulators of mma.sync or wgmma: four registers a thread, b0 in the register, b1-b2 in lane bits
 // 0-1.
 #pragma once
@@ -15,6 +15,12 @@ namespace fwht::rows {
 template <Dtype dtype>
 constexpr std::uint32_t one() {
   return dtype == Dtype::f16 ? 0x3C00 : ptx::kBf16One;
+}
+
+/// In both halves of a register.
+template <Dtype dtype>
+constexpr std::uint32_t two_ones() {
+  return one<dtype>() * 0x10001U;
 }
 
 /// Butterflies over the registers at the distances `first`, 2 `first`, ... below `end`, of the registers i
@@ -78,6 +84,48 @@ __device__ void eight_point_stage(float (&x)[tiles][4], const std::uint32_t (&h8
 #pragma unroll
   for (int tile = 0; tile < tiles; ++tile)
     ptx::mma_sync_m16n8k16_f32_bf16(x[tile], halves[tile], h8);
+}
+
+/// Constants of the products of stage 2.
+struct Stage2Constants {
+  std::uint32_t hadamard[2], minus_identity;
+
+  __device__ explicit Stage2Constants(int lane)
+      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, lane), 0},
+        minus_identity(ptx::minus_identity_fragment(lane)) {
+    asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
+    hadamard[1] = hadamard[0];
+  }
+};
+
+template <Dtype dtype>
+__device__ std::uint32_t rounded_pair(float low, float high) {
+  return dtype == Dtype::f16 ? ptx::cvt_rn_f16x2_f32(low, high) : ptx::cvt_rn_bf16x2_f32(low, high);
+}
+
+/// Scale and the one rounding, of two column tiles.
+template <Dtype dtype, class Exit>
+__device__ void put(Exit& exit, int tile, const float (&x)[4], const float (&y)[4], float scale) {
+  const std::uint32_t words[4] = {
+      rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
+      rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
+  exit.put(tile, words);
+}
+
+/// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
+template <Dtype dtype, class Exit, int registers>
+__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale, Exit& exit) {
+  static_assert(registers % 16 == 0);
+#pragma unroll
+  for (int tile = 0; tile < registers / 4; tile += 4) {
+    float x[4][4];
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      x[i / 4][i % 4] = d[4 * tile + i];
+    eight_point_stage(x, constants.hadamard, constants.minus_identity);
+    put<dtype>(exit, tile, x[0], x[1], scale);
+    put<dtype>(exit, tile + 2, x[2], x[3], scale);
+  }
 }
 
 }  // namespace fwht::rows

@@ -1,10 +1,8 @@
 #include "variants/kronecker/kronecker.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include "common/contract/hadamard_matrices.hpp"
 #include "common/device/ptx/fragments.hpp"
 #include "common/device/sm90a.hpp"
 #include "common/host/error.hpp"
@@ -15,11 +13,7 @@ namespace fwht::kronecker {
 
 namespace {
 
-/// The factors as the kernel takes them: a matrix on the slow index, 2^k, perhaps a second matrix and 2^l.
-struct FactorParts {
-  Factor slow{Basis::sylvester, 1}, second{Basis::sylvester, 1};
-  std::int64_t sylvester = 1, behind = 1;
-};
+using rows::FactorParts;
 
 /// Sylvester's rows are those of other variants, but for the longest ones that launches fit: no other kernel
 /// writes their codes.
@@ -27,24 +21,7 @@ constexpr std::int64_t kSylvester = 32768;
 
 std::optional<FactorParts> parts_of(const Operator& op) {
   if (op.is_sylvester() && op.n() != kSylvester) return std::nullopt;
-  std::span<const Factor> rest = op.factors();
-  FactorParts parts;
-  const auto take = [&rest] {
-    const Factor first = rest.front();
-    rest = rest.subspan(1);
-    return first;
-  };
-  const auto take_sylvester = [&]() -> std::int64_t {
-    return !rest.empty() && rest.front().basis == Basis::sylvester ? take().order : 1;
-  };
-  if (!rest.empty() && rest.front().basis != Basis::sylvester) parts.slow = take();
-  parts.sylvester = take_sylvester();
-  if (!rest.empty() && rest.front().basis == Basis::hadamard) {
-    parts.second = take();
-    parts.behind = take_sylvester();
-  }
-  if (!rest.empty()) return std::nullopt;
-  return parts;
+  return rows::factor_parts_of(op);
 }
 
 /// The order of the rows as matrices in this launch; 0 where it does not take them.
@@ -86,38 +63,6 @@ std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows,
   return std::nullopt;
 }
 
-bool is_negative(const Factor& factor, int order, int i, int j) {
-  const auto m = static_cast<int>(factor.order);
-  const int inner = order / m, row = i / inner, column = j / inner;
-  const int entry =
-      factor.basis == Basis::sylvester
-          ? hadamard_sign(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column))
-          : (factor.transposed ? hadamard_entry(m, column, row) : hadamard_entry(m, row, column));
-  return entry * hadamard_sign(static_cast<std::uint64_t>(i % inner), static_cast<std::uint64_t>(j % inner)) <
-         0;
-}
-
-std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor) {
-  const int steps = shape.k_steps(), blocks = 4 * shape.warpgroups();
-  std::vector<std::uint32_t> words(static_cast<std::size_t>(blocks * sign_words(steps) * 32));
-  for (int block = 0; block < blocks; ++block) {
-    for (int step = 0; step < steps; ++step) {
-      for (int lane = 0; lane < 32; ++lane) {
-        std::uint32_t& word = words[static_cast<std::size_t>(sign_word_index(steps, block, step / 4, lane))];
-        for (int r = 0; r < 4; ++r) {
-          for (int half = 0; half < 2; ++half) {
-            const int row = 16 * block + ptx::a_row(lane, r),
-                      column = 16 * step + ptx::a_column(lane, r, half);
-            if (row < order && column < order && is_negative(factor, order, row, column))
-              word |= 1U << (16 * half + 4 * (step & 3) + r);
-          }
-        }
-      }
-    }
-  }
-  return words;
-}
-
 std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& factor) {
   const int second = launch.shape.second;
   std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(launch)));
@@ -144,18 +89,9 @@ std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& fact
 }
 
 Numerics numerics_of(const Problem& problem) {
-  Numerics numerics = single_rounding_by_factors(Sums::split_bf16, problem);
-  // As in mma_split: what hi + lo leaves of a number, rms 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)), in units of
-  // 2^-24.
-  constexpr double kSplitRms = 76.0;
-  Step& last = numerics.steps.back();
-  last.sum_rms = std::sqrt(last.sum_rms * last.sum_rms + kSplitRms * kSplitRms);
-  last.sum_bias = 2 * kTruncationBias;
+  Numerics numerics = rows::matrix_rows_numerics(problem);
   // Few rows are cut otherwise, and then hi + lo sees other numbers.
   numerics.promises.batch_invariant = !few_rows_choice_for(problem.op, 1, std::numeric_limits<int>::max());
-  numerics.promises.infinity_exact = false;  // the head of an infinity less itself
-  numerics.promises.xor_shift_exact =
-      false;  // k steps are chained with truncation, in an order that a shift permutes
   return numerics;
 }
 

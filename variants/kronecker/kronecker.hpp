@@ -14,36 +14,24 @@
 #include "common/device/ptx/fragments.hpp"
 #include "common/device/ptx/wgmma_descriptor.hpp"
 #include "common/host/bits.hpp"
+#include "variants/kit/matrix_rows.hpp"
 #include "variants/kit/signs.hpp"
 
 namespace fwht::kronecker {
 
+using rows::box_byte;
+using rows::is_negative;
+using rows::pair_signs;
+using rows::Shape;
+using rows::sign_table;
+using rows::sign_word_index;
+using rows::sign_words;
+using rows::signed_ones;
+using rows::swizzle;
+
 extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
-
-/// How rows are cut. A row is a matrix X of `order` x `columns`, order = m 2^j. Stage 1 multiplies its
-/// columns by H_m (x) S_(2^j), stage 2 its rows by S_columns, or by S_(columns / second) (x) H_second with a
-/// second matrix of signs. Short rows share a tile: `rows` of the problem lie side by side, as more columns.
-struct Shape {
-  int order = 0, columns = 0, rows = 1, second = 1;
-  constexpr bool operator==(const Shape&) const = default;
-
-  constexpr int n() const { return order * columns; }
-  constexpr int tile_columns() const { return rows * columns; }
-  /// k steps of stage 1: 16 rows of the matrix each, the last one filled up with zeros.
-  constexpr int k_steps() const { return (order + 15) / 16; }
-  /// One warpgroup gives 64 rows of the product, a warp 16 of them.
-  constexpr int warpgroups() const { return (order + 63) / 64; }
-  /// Columns in a line of shared memory, which the swizzle takes as one: the largest power of two that
-  /// divides them, at most 64.
-  constexpr int line() const { return std::min(64, columns & -columns); }
-  /// fp32 accumulators of a thread: a warp's 16 rows, all columns.
-  constexpr int accumulators() const { return tile_columns() / 2; }
-  /// Bytes of one k step: a box of the tensor maps, and what one warp stores.
-  constexpr int box_bytes() const { return 16 * tile_columns() * 2; }
-  constexpr int tile_bytes() const { return k_steps() * box_bytes(); }
-};
 
 /// Where the boxes of a block's tiles lie in a ring of `places`: one behind the other, around and around.
 /// What comes into the place of a box next is `places` boxes behind it.
@@ -253,16 +241,6 @@ constexpr std::uint64_t box_descriptor(std::uint32_t shared_address, int line) {
                                              : ptx::Swizzle::bytes_32);
 }
 
-/// 16-byte pieces (8 columns) are exchanged inside 128 bytes of lines: what the piece number of a box's row
-/// (0..15) is combined with.
-constexpr int swizzle(int row, int line) {
-  return (row * 2 * line >> 7) & (line / 8 - 1);
-}
-/// Byte of a box at which a row (0..15) and piece lies: a block of 16 lines, the next columns behind them.
-constexpr int box_byte(int row, int piece, int line) {
-  const int pieces = line / 8;
-  return (piece / pieces) * (16 * 2 * line) + row * 2 * line + (((piece % pieces) ^ swizzle(row, line)) << 4);
-}
 /// Where a box is read eight elements at a time: it has 16 `columns` consecutive elements of row `row` of the
 /// tile, in vectors of 256 that a warp holds. Byte of what a lane has of vector `v`.
 constexpr int vector_byte(int columns, int line, int row, int v, int lane) {
@@ -277,21 +255,6 @@ constexpr int vector_offset(int columns, int line, int row, int v) {
   return row * columns * 2 * 16 + 256 * v / columns * 2 * line;
 }
 
-// The matrix of stage 1 as sign bits: one 32-bit word of a lane holds the fragments of operand A for four k
-// steps. Bit 4 (s & 3) + r is the sign of the lower half of register r in step s, bit 16 higher the upper
-// half.
-
-constexpr int sign_words(int k_steps) {
-  return (k_steps + 3) / 4;
-}
-/// Index of a lane's word for four k steps from 4 `group` on; `block` of 16 rows of the product.
-constexpr int sign_word_index(int k_steps, int block, int group, int lane) {
-  return (block * sign_words(k_steps) + group) * 32 + lane;
-}
-/// Both halves of a register of operand A: +-1 in the storage type, from the word that holds its signs.
-constexpr std::uint32_t signed_ones(std::uint32_t ones, std::uint32_t word, int step, int r) {
-  return ones ^ ((word << (15 - (4 * (step & 3) + r))) & 0x80008000U);
-}
 /// Where the matrix is dense, it travels as the fragments themselves: index of register 0 of a lane.
 constexpr int fragment_index(int k_steps, int block, int step, int lane) {
   return ((block * k_steps + step) * 32 + lane) * 4;
@@ -325,15 +288,6 @@ constexpr int second_words(const Launch& launch) {
 constexpr int Launch::second_bytes() const {
   return 4 * second_words(*this);
 }
-
-using rows::pair_signs;
-
-/// Entry (i, j) of F_m (x) S_(order / m) as a sign, F_m a named or Sylvester factor or its transpose.
-bool is_negative(const Factor& factor, int order, int i, int j);
-
-/// The words of that matrix for all blocks of 16 rows of `shape`. Rows and columns beyond the order are +1;
-/// they meet zeros.
-std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
 /// The words of H_f (x) S_(second / f), or its transpose, as bf16, as the launch reads them.
 std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& factor);

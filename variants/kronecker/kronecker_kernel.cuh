@@ -18,6 +18,7 @@
 #include "common/device/ptx/tensor_copy.cuh"
 #include "common/device/ptx/wgmma.cuh"
 #include "common/device/storage.cuh"
+#include "variants/kit/box_signs.cuh"
 #include "variants/kit/split_stage.cuh"
 #include "variants/kit/work.cuh"
 #include "variants/kronecker/kronecker.hpp"
@@ -26,6 +27,13 @@
 using _ZN4fwht9kronecker6LaunchE = fwht::kronecker::Launch;
 
 namespace fwht::kronecker {
+
+using rows::finish;
+using rows::flip_signs;
+using rows::put;
+using rows::rounded_pair;
+using rows::Stage2Constants;
+using rows::two_ones;
 
 /// Of input and output, as 4D tensors: columns of a line, rows of the matrix, lines side by side, rows of the
 /// problem.
@@ -51,12 +59,6 @@ struct Work {
   Rows rows;
   bool sends_at_once;  ///< rows of results leave when they are staged, not under the next stage 1
 };
-
-/// In both halves of a register.
-template <Dtype dtype>
-constexpr std::uint32_t two_ones() {
-  return rows::one<dtype>() * 0x10001U;
-}
 
 /// What a warp keeps of the matrix where there are registers for it: operand A of every k step.
 template <Dtype dtype, int k_steps>
@@ -284,43 +286,6 @@ class TileTickets {
   unsigned drawn_ = 0;
 };
 
-/// Multiplies the elements of a box by their signs where it lies in shared memory, in the order of its bytes.
-/// @param first  row of X that the box begins with
-template <int columns, int tile_columns, int line>
-__device__ void flip_signs(std::uint32_t box, const std::uint8_t* signs, int first, int order, int lane) {
-  constexpr int kPieces = line / 8, kBlock = 16 * kPieces;
-#pragma unroll 2
-  for (int i = lane; i < 2 * tile_columns; i += 32) {
-    const int row = i % kBlock / kPieces, piece = (i % kPieces) ^ swizzle(row, line);
-    const int column = (i / kBlock * line + 8 * piece) % columns;
-    if (first + row >= order) continue;
-    const std::uint32_t eight = __ldg(signs + ((first + row) * columns + column) / 8);
-    std::uint32_t words[4];
-    ptx::ld_shared_v4(words, box + 16 * i);
-#pragma unroll
-    for (int w = 0; w < 4; ++w)
-      words[w] ^= pair_signs(eight, w);
-    ptx::st_shared_v4(box + 16 * i, words);
-  }
-}
-
-/// Constants of the products of stage 2.
-struct Stage2Constants {
-  std::uint32_t hadamard[2], minus_identity;
-
-  __device__ explicit Stage2Constants(int lane)
-      : hadamard{ptx::sylvester_fragment(ptx::kBf16One, lane), 0},
-        minus_identity(ptx::minus_identity_fragment(lane)) {
-    asm volatile("" : "+r"(hadamard[0]), "+r"(minus_identity));
-    hadamard[1] = hadamard[0];
-  }
-};
-
-template <Dtype dtype>
-__device__ std::uint32_t rounded_pair(float low, float high) {
-  return dtype == Dtype::f16 ? ptx::cvt_rn_f16x2_f32(low, high) : ptx::cvt_rn_bf16x2_f32(low, high);
-}
-
 /// A warp's 16 rows of results on their way out: staged in shared memory, then one box of the output's map.
 template <int line>
 class BoxWriter {
@@ -411,31 +376,6 @@ struct StorageRows {
     const Work& work_;
   };
 };
-
-/// Scale and the one rounding, of two column tiles.
-template <Dtype dtype, class Exit>
-__device__ void put(Exit& exit, int tile, const float (&x)[4], const float (&y)[4], float scale) {
-  const std::uint32_t words[4] = {
-      rounded_pair<dtype>(x[0] * scale, x[1] * scale), rounded_pair<dtype>(x[2] * scale, x[3] * scale),
-      rounded_pair<dtype>(y[0] * scale, y[1] * scale), rounded_pair<dtype>(y[2] * scale, y[3] * scale)};
-  exit.put(tile, words);
-}
-
-/// The end of stage 2: b0-b2, up to four column tiles at once so that their latencies overlap.
-template <Dtype dtype, class Exit, int registers>
-__device__ void finish(float (&d)[registers], const Stage2Constants& constants, float scale, Exit& exit) {
-  static_assert(registers % 16 == 0);
-#pragma unroll
-  for (int tile = 0; tile < registers / 4; tile += 4) {
-    float x[4][4];
-#pragma unroll
-    for (int i = 0; i < 16; ++i)
-      x[i / 4][i % 4] = d[4 * tile + i];
-    rows::eight_point_stage(x, constants.hadamard, constants.minus_identity);
-    put<dtype>(exit, tile, x[0], x[1], scale);
-    put<dtype>(exit, tile + 2, x[2], x[3], scale);
-  }
-}
 
 /// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
 /// is an operand A, hi and lo side by side in k. Two groups at once share the words.

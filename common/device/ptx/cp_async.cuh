@@ -8,12 +8,12 @@
 namespace fwht::ptx {
 
 /// cp.async.cg.shared.global, 16 bytes (PTX ISA, "Data Movement and Conversion Instructions: cp.async"): both
-/// addresses multiples of 16; `shared` points into shared memory. sm_80.
+/// addresses multiples of 16; `shared` is a shared address, or points there. sm_80.
+__device__ inline void cp_async_cg_shared_global_16(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ inline void cp_async_cg_shared_global_16(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global)
-               : "memory");
+  cp_async_cg_shared_global_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global);
 }
 
 /// cp.async.ca.shared.global of 8 bytes; zeros where not `wanted`, and nothing is read.

@@ -1,4 +1,5 @@
-// Loads and stores of shared memory, 16 aligned bytes at a shared address. One PTX instruction, one function.
+// Loads and stores of shared memory, 16 or 4 aligned bytes at a shared address. One PTX instruction, one
+// function.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,11 @@ __device__ inline void st_shared_v4(std::uint32_t to, const std::uint32_t (&word
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
                "r"(words[2]), "r"(words[3])
                : "memory");
+}
+
+/// st.shared.u32 (same chapter): 4 aligned bytes.
+__device__ inline void st_shared(std::uint32_t to, std::uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
 }  // namespace fwht::ptx

@@ -33,11 +33,11 @@ HostTensorCore::HostTensorCore(const Tile& tile, float shrink, const reference::
 void HostTensorCore::first_stage(Floats (&d)[4], const Words& b0, const Words& b1) const {
   for (Floats& register_of_d : d)
     register_of_d = {};
-  mma(16, d, first_, {b0, b1}, dtype_);
+  rows::mma_on_host(16, d, first_, {b0, b1}, dtype_, core_);
 }
 void HostTensorCore::remove_high(Floats (&d)[4], const Words& h0, const Words& h1) const {
   const Words a[4] = {h0, h1, {}, {}};
-  mma(8, d, a, {minus_identity_, {}}, Dtype::bf16);
+  rows::mma_on_host(8, d, a, {minus_identity_, {}}, Dtype::bf16, core_);
 }
 void HostTensorCore::second_stage(Floats (&d)[4], const Words& b0, const Words& b1) const {
   for (Floats& register_of_d : d)
@@ -45,34 +45,7 @@ void HostTensorCore::second_stage(Floats (&d)[4], const Words& b0, const Words& 
   second_stage_add(d, b0, b1);
 }
 void HostTensorCore::second_stage_add(Floats (&d)[4], const Words& b0, const Words& b1) const {
-  mma(16, d, second_, {b0, b1}, Dtype::bf16);
-}
-
-void HostTensorCore::mma(int depth, Floats (&d)[4], const Words (&a)[4], const Words (&b)[2],
-                         Dtype operand) const {
-  double left[16][16] = {}, right[8][16] = {};
-  for (int lane = 0; lane < 32; ++lane) {
-    const auto l = static_cast<std::size_t>(lane);
-    for (int half = 0; half < 2; ++half) {
-      for (int r = 0; r < depth / 4; ++r) {
-        left[ptx::a_row(lane, r)][ptx::a_column(lane, r, half)] =
-            decode(operand, (a[r].at[l] >> (16 * half)) & 0xFFFFU);
-      }
-      for (int r = 0; r < depth / 8; ++r) {
-        right[ptx::b_column(lane)][ptx::b_row(lane, r, half)] =
-            decode(operand, (b[r].at[l] >> (16 * half)) & 0xFFFFU);
-      }
-    }
-  }
-  const auto k = static_cast<std::size_t>(depth);
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int r = 0; r < 4; ++r) {
-      float& sum = d[r].at[static_cast<std::size_t>(lane)];
-      sum = static_cast<float>(reference::mma_sum({left[ptx::d_row(lane, r)], k},
-                                                  {right[ptx::d_column(lane, r)], k}, sum, operand,
-                                                  reference::Accumulator::f32, core_));
-    }
-  }
+  rows::mma_on_host(16, d, second_, {b0, b1}, Dtype::bf16, core_);
 }
 
 Words high_pair_on_host(const Floats& a, const Floats& b) {

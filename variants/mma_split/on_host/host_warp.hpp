@@ -3,6 +3,7 @@
 
 #include "reference/emulation.hpp"
 #include "variants/kit/on_host/host_lanes.hpp"
+#include "variants/kit/on_host/host_mma.hpp"
 #include "variants/mma_split/split_program.hpp"
 
 namespace fwht::mma_split {
@@ -18,10 +19,6 @@ class HostTensorCore {
   void second_stage_add(rows::Floats (&d)[4], const rows::Words& b0, const rows::Words& b1) const;
 
  private:
-  /// d += a b, 16 x depth times depth x 8.
-  void mma(int depth, rows::Floats (&d)[4], const rows::Words (&a)[4], const rows::Words (&b)[2],
-           Dtype operand) const;
-
   Dtype dtype_;
   reference::TensorCore core_;
   rows::Words first_[4], second_[4], minus_identity_;

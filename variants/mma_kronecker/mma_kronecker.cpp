@@ -1,0 +1,94 @@
+#include "variants/mma_kronecker/mma_kronecker.hpp"
+
+#include <limits>
+
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht::mma_kronecker {
+namespace {
+
+/// Plain rows of 2^k that other kernels lack where there is no Hopper.
+constexpr std::int64_t kSmallestSylvester = 16384, kLargestSylvester = 65536;
+constexpr std::int64_t kMostOrder = 448;  // of stage 1: 28 products for each element
+
+/// Work of an element: k steps of stage 1, and what stands for stage 2, load and store, all of it done for
+/// rows that fill up the last block of 16, too. 256 columns keep half as many warps on a multiprocessor. An
+/// estimate; nothing here has been measured.
+double work_of(const Shape& shape) {
+  constexpr double kBesideStage1 = 6.0, kFewWarps = 1.35;
+  const double filled = 16.0 * shape.k_steps() / shape.order;
+  return filled * (shape.k_steps() + kBesideStage1) * (shape.columns > kTileColumns ? kFewWarps : 1.0);
+}
+
+}  // namespace
+
+std::optional<Cut> cut_for(const Operator& op) {
+  const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
+  if (!parts || parts->second.order != 1 || parts->slow.basis == Basis::dense) return std::nullopt;
+  const std::int64_t m = parts->slow.order;
+  std::optional<Cut> best;
+  for (const int columns : kColumns) {
+    const std::int64_t order = op.n() / columns;
+    if (op.n() % columns != 0 || order % m != 0 || !is_power_of_two(order / m) || order > kMostOrder)
+      continue;
+    const Cut cut{shape_of(static_cast<int>(order), columns), parts->slow};
+    if (!best || work_of(cut.shape) < work_of(best->shape)) best = cut;
+  }
+  return best;
+}
+
+namespace {
+
+Support supports(const Problem& problem, const DeviceInfo& device) {
+  if (problem.in.dtype != Dtype::f16 && problem.in.dtype != Dtype::bf16) {
+    return {
+        concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
+  }
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
+  if (problem.programmatic_launch) {
+    if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
+  }
+  if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
+  if (!problem.encoding.is_plain()) {
+    return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
+  }
+  if (problem.in.dtype != problem.out.dtype) {
+    return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),
+                   " are not offered by this variant")};
+  }
+  if (problem.op.is_sylvester()) {
+    Problem rows = problem;
+    rows.out.row_stride = rows.in.row_stride;
+    if (Support n = require_sylvester(rows, kSmallestSylvester, kLargestSylvester); !n) return n;
+  }
+  const std::optional<Cut> cut = cut_for(problem.op);
+  if (!cut) {
+    return {concat("the operator ", to_string(problem.op),
+                   " is not offered by this variant, which takes a named matrix of order m times 2^k, 2^k at "
+                   "least 16, and signs")};
+  }
+  for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
+    if (stride % 8 != 0) {
+      return {concat("row_stride=", stride,
+                     " must be a multiple of 8 elements: rows are copied in units of 16 bytes")};
+    }
+  }
+  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
+  if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
+  if (cut->shared_bytes(1) > device.shared_bytes_per_block) {
+    return {concat("n=", problem.n(), " needs ", cut->shared_bytes(1),
+                   " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+  }
+  return {};
+}
+
+}  // namespace
+
+const Variant variant{
+    "mma_kronecker",
+    "any tensor core from 8.0 on: any named matrix of order m times 2^k by mma.sync, one rounding",
+    Memory::device, supports, make_plan};
+
+}  // namespace fwht::mma_kronecker

@@ -1,0 +1,105 @@
+// mma_kronecker: the plan. mma_kronecker_kernel.cuh has the idea and the bit card.
+#include "variants/mma_kronecker/mma_kronecker.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
+#include "common/device/launcher.hpp"
+#include "common/host/static_dispatch.hpp"
+#include "variants/mma_kronecker/mma_kronecker_kernel.cuh"
+
+namespace fwht::mma_kronecker {
+namespace {
+
+DeviceArray signs_of(const Cut& cut) {
+  const std::vector<std::uint32_t> words = rows::sign_table(cut.shape, cut.shape.order, cut.slow);
+  return {words.data(), words.size() * sizeof(std::uint32_t)};
+}
+
+class MmaKroneckerPlan final : public Plan {
+ public:
+  MmaKroneckerPlan(const Problem& problem, const DeviceInfo& device, const Cut& cut, Kernel kernel)
+      : Plan(problem),
+        cut_(cut),
+        kernel_(kernel),
+        signs_(signs_of(cut)),
+        tiles_((problem.rows + cut.shape.rows - 1) / cut.shape.rows) {
+    const int threads = 32 * cut.warps();
+    // All plans share the kernel, so that each allows what any may need.
+    allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block));
+    const auto resident = [&](int slots) {
+      const int bytes = cut.shared_bytes(slots);
+      return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, threads, bytes);
+    };
+    // A second slot hides more of a load, but not at the price of a block.
+    blocks_per_sm_ = resident(1);
+    if (resident(2) >= blocks_per_sm_) slots_ = 2;
+    blocks_ = std::min(tiles_, std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1));
+  }
+
+  std::size_t alignment() const override { return 16; }
+  Numerics numerics() const override { return rows::matrix_rows_numerics(problem()); }
+
+  Settings settings() const override {
+    return {{"order", std::int64_t{cut_.shape.order}},
+            {"columns", std::int64_t{cut_.shape.columns}},
+            {"rows_per_tile", std::int64_t{cut_.shape.rows}},
+            {"passes", std::int64_t{cut_.passes()}},
+            {"blocks", blocks_},
+            {"threads", std::int64_t{32 * cut_.warps()}},
+            {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
+            {"slots", std::int64_t{slots_}},
+            {"registers", std::int64_t{registers_of(kernel_)}},
+            {"shared_bytes", std::int64_t{cut_.shared_bytes(slots_)}}};
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const Problem& p = problem();
+    const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
+    Work work{static_cast<const std::byte*>(operands.in),
+              static_cast<std::byte*>(operands.out),
+              2 * p.in.row_stride,
+              2 * p.out.row_stride,
+              signs_.as<std::uint32_t>(),
+              p.op.signs_come_last() ? nullptr : signs,
+              p.op.signs_come_last() ? signs : nullptr,
+              static_cast<int>(p.rows),
+              static_cast<int>(tiles_),
+              cut_.shape.order,
+              cut_.passes(),
+              slots_,
+              static_cast<float>(p.scale)};
+    void* arguments[] = {&work};
+    launch_at(kernel_,
+              {.blocks = blocks_,
+               .threads = 32 * cut_.warps(),
+               .shared = cut_.shared_bytes(slots_),
+               .programmatic = p.programmatic_launch},
+              stream, arguments);
+  }
+
+  Cut cut_;
+  Kernel kernel_;
+  DeviceArray signs_;
+  std::int64_t tiles_;
+  int slots_ = 1, blocks_per_sm_ = 0;
+  std::int64_t blocks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
+  const Cut cut = *cut_for(problem.op);
+  const Kernel kernel = dispatch_16_bit(
+      problem.dtype(), [&](auto dtype) { return kernels<dtype()>().find(cut.shape.columns); });
+  if (kernel == nullptr) throw std::logic_error("mma_kronecker: no kernel is compiled for these columns");
+  return std::make_unique<MmaKroneckerPlan>(problem, device, cut, kernel);
+}
+
+}  // namespace fwht::mma_kronecker

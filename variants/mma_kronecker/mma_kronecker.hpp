@@ -1,0 +1,136 @@
+// mma_kronecker: how rows are cut, and the index maps that the kernel and its host test share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "common/contract/operator.hpp"
+#include "common/contract/variant.hpp"
+#include "variants/kit/matrix_rows.hpp"
+
+namespace fwht::mma_kronecker {
+
+extern const Variant variant;
+
+std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+
+using rows::box_byte;
+using rows::Shape;
+
+/// What kernels are compiled for: columns of a row as a matrix. Rows of fewer than kTileColumns share a tile.
+inline constexpr int kColumns[] = {16, 32, 64, 128, 256};
+inline constexpr int kTileColumns = 128;
+/// Warps of a block that registers allow: 64 accumulators a thread, or 128.
+constexpr int most_warps(int columns) {
+  return columns > kTileColumns ? 8 : 16;
+}
+constexpr Shape shape_of(int order, int columns) {
+  return {order, columns, std::max(1, kTileColumns / columns)};
+}
+
+constexpr int line_of(int columns) {
+  return shape_of(16, columns).line();
+}
+
+/// How an operator is served: its rows as matrices, and the factor on the slow index.
+struct Cut {
+  Shape shape;
+  Factor slow;
+  bool operator==(const Cut&) const = default;
+
+  /// A warp makes 16 rows of the product at a time, `passes` times.
+  constexpr int blocks() const { return shape.k_steps(); }
+  constexpr int passes() const {
+    return (blocks() + most_warps(shape.columns) - 1) / most_warps(shape.columns);
+  }
+  constexpr int warps() const { return (blocks() + passes() - 1) / passes(); }
+  /// `slots` tiles, then the staging of each warp.
+  int shared_bytes(int slots) const;
+};
+
+/// The cut of F_m (x) S with the least work, whatever the device; none where F_m (x) S has no cut, or the
+/// operator is another one. Sylvester alone is cut, too.
+std::optional<Cut> cut_for(const Operator& op);
+
+// ---- index maps
+//
+// A tile is one box of 16 rows of X, all columns, for each k step. The staging of a warp is a box of kChunk
+// columns. A `piece` is 8 columns, 16 bytes; lanes take 32 of them at once, `i` of them have gone before.
+//
+// Where a lane's address depends on both i and the lane, it is (address of i = 0 ^ flip) + offset, of which
+// the latter two are known when the kernel is compiled.
+
+inline constexpr int kChunk = 64;  // columns that a warp stages at once
+inline constexpr int kStagingBytes = 16 * kChunk * 2;
+
+struct Displacement {
+  int flip, offset;
+  constexpr int from(int first) const { return (first ^ flip) + offset; }
+};
+
+/// Load: pieces of a box in the order of memory, row by row of the problem. The row of the problem within the
+/// tile; the row of X within the box; bytes behind the box's first element of that row; the byte in the box.
+constexpr int loaded_row(int columns, int i) {
+  return i / (2 * columns);
+}
+constexpr int loaded_line(int columns, int i, int lane) {
+  return (i % (2 * columns) + lane) / (columns / 8);
+}
+constexpr int loaded_bytes(int columns, int i) {  // and 16 for each lane
+  return 16 * (i % (2 * columns));
+}
+constexpr int loaded_first(int columns, int lane) {
+  return box_byte(loaded_line(columns, 0, lane), lane % (columns / 8), line_of(columns));
+}
+constexpr Displacement loaded_place(int columns, int i) {
+  const int row = loaded_line(columns, i, 0), line = line_of(columns);
+  return {rows::swizzle(row, line) << 4,
+          row * 2 * line + loaded_row(columns, i) * (columns / line) * (16 * 2 * line)};
+}
+
+/// Stage 1: byte of a box that a lane gives to ldmatrix for column tiles 0 and 1, rows 0-7 and 8-15 of each,
+/// and from there for column tiles `tile`, an even number, and `tile` + 1.
+constexpr int operand_first(int columns, int lane) {
+  return box_byte(lane & 15, lane >> 4, line_of(columns));
+}
+constexpr Displacement operand_place(int columns, int tile) {
+  const int pieces = line_of(columns) / 8;
+  return {tile % pieces << 4, tile / pieces * (16 * 16 * pieces)};
+}
+
+/// Store, in: byte of the staging to which a lane writes accumulators 0 and 1 of a chunk's column tile 0, and
+/// from there of `tile`, with `half` accumulators 2 and 3, eight rows below.
+constexpr int staged_first(int columns, int lane) {
+  return box_byte(lane >> 2, 0, line_of(columns)) + 4 * (lane & 3);
+}
+constexpr Displacement staged_place(int columns, int tile, int half) {
+  const int line = line_of(columns), pieces = line / 8;
+  return {(tile % pieces ^ rows::swizzle(8 * half, line)) << 4,
+          tile / pieces * (16 * 2 * line) + 8 * half * 2 * line};
+}
+/// Store, out: a lane's piece at byte 16 (i + lane) of the staging, of the chunk from tile column `first` on.
+/// The row of the problem within the tile; the row of X within the box; the byte from the first element of
+/// the box.
+constexpr int sent_row(int columns, int first, int i) {
+  return (first + i / (2 * line_of(columns)) * line_of(columns)) / columns;
+}
+constexpr int sent_line(int columns, int i, int lane) {
+  return (i + lane) / (line_of(columns) / 8) % 16;
+}
+constexpr int sent_first(int columns, int lane) {
+  const int line = line_of(columns), pieces = line / 8, row = lane / pieces;
+  return 2 * row * columns + 16 * (lane % pieces ^ rows::swizzle(row, line));
+}
+constexpr Displacement sent_place(int columns, int first, int i) {
+  const int line = line_of(columns), row = sent_line(columns, i, 0);
+  return {rows::swizzle(row, line) << 4, 2 * (row * columns + first % columns)};
+}
+
+inline int Cut::shared_bytes(int slots) const {
+  return slots * shape.tile_bytes() + warps() * kStagingBytes;
+}
+
+}  // namespace fwht::mma_kronecker

@@ -1,0 +1,379 @@
+// The kernel on the host: its index maps through every byte of shared memory, every lane and register, with
+// the instructions it uses emulated from the PTX ISA's fragment layouts and the model of the tensor core's
+// sums.
+#include "variants/mma_kronecker/mma_kronecker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "common/device/ptx/fragments.hpp"
+#include "reference/test_support.hpp"
+#include "reference/tolerance.hpp"
+#include "variants/kit/on_host/host_mma.hpp"
+#include "variants/kit/signs.hpp"
+
+namespace fwht::mma_kronecker {
+namespace {
+
+using reference::InputClass;
+using reference::Storage;
+using rows::Floats;
+using rows::Words;
+
+using Shared = std::vector<std::uint16_t>;
+
+/// The lanes that shared memory serves together, 128 bytes, in different banks.
+void expect_no_conflicts(const Words& addresses, int bytes) {
+  const int together = 128 / bytes;
+  for (int first = 0; first < 32; first += together) {
+    std::uint32_t banks = 0;
+    for (int lane = first; lane < first + together; ++lane) {
+      const std::uint32_t address = addresses.at[static_cast<std::size_t>(lane)];
+      ASSERT_EQ(address % static_cast<unsigned>(bytes), 0U);
+      banks |= 1U << (address % 128 / static_cast<unsigned>(bytes));
+    }
+    ASSERT_EQ(std::popcount(banks), together);
+  }
+}
+
+/// One block of the kernel: the plan's choices, and the steps of rows_by_mma.
+class HostBlock {
+ public:
+  HostBlock(const Problem& problem, const Operands& operands, const reference::TensorCore& core)
+      : problem_(problem),
+        cut_(cut_for(problem.op).value()),
+        shape_(cut_.shape),
+        columns_(shape_.columns),
+        signs_(rows::sign_table(shape_, shape_.order, cut_.slow)),
+        in_(static_cast<const std::uint16_t*>(operands.in)),
+        out_(static_cast<std::uint16_t*>(operands.out)),
+        flips_(static_cast<const std::uint8_t*>(operands.signs)),
+        core_(core),
+        shared_(static_cast<std::size_t>(cut_.shared_bytes(1) / 2), 0xFFFFU) {
+    clear_behind_matrix();
+  }
+
+  void run(int tile) {
+    load(tile);
+    for (int pass = 0; pass < cut_.passes(); ++pass) {
+      for (int warp = 0; warp < cut_.warps(); ++warp) {
+        const int block = pass * cut_.warps() + warp;
+        if (block < shape_.k_steps()) store(tile, block, warp, products(block));
+      }
+    }
+  }
+
+ private:
+  using Accumulators = std::vector<std::array<Floats, 4>>;  // of the column tiles
+
+  int box(int step) const { return step * shape_.box_bytes(); }
+  bool exists(int tile, int row, int line) const {
+    return line < shape_.order && tile * shape_.rows + row < problem_.rows;
+  }
+  std::int64_t element(const Array& array, int tile, int row) const {
+    return (std::int64_t{tile} * shape_.rows + row) * array.row_stride;
+  }
+  std::uint16_t& at(int byte) { return shared_.at(static_cast<std::size_t>(byte / 2)); }
+  /// Eight elements whose first is number `element` of a row, where the operator has signs there.
+  std::uint16_t flipped(std::uint16_t value, int element, bool here) const {
+    if (flips_ == nullptr || !here) return value;
+    const std::uint32_t pair = rows::pair_signs(flips_[element / 8], element % 8 / 2);
+    return static_cast<std::uint16_t>(value ^ (pair >> (16 * (element % 2))));
+  }
+
+  void clear_behind_matrix() {
+    for (int i = 0; i < shape_.box_bytes() / 16; i += 32) {
+      for (int lane = 0; lane < 32; ++lane) {
+        const int last = shape_.k_steps() - 1;
+        if (16 * last + loaded_line(columns_, i, lane) < shape_.order) continue;
+        for (int e = 0; e < 8; ++e)
+          at(box(last) + loaded_place(columns_, i).from(loaded_first(columns_, lane)) + 2 * e) = 0;
+      }
+    }
+  }
+
+  void load(int tile) {
+    for (int step = 0; step < shape_.k_steps(); ++step) {
+      for (int i = 0; i < shape_.box_bytes() / 16; i += 32) {
+        Words to;
+        for (int lane = 0; lane < 32; ++lane) {
+          const int row = loaded_row(columns_, i), line = 16 * step + loaded_line(columns_, i, lane);
+          const int byte = box(step) + loaded_place(columns_, i).from(loaded_first(columns_, lane));
+          to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
+          if (!exists(tile, row, line)) continue;
+          const int first = 16 * columns_ * step + (loaded_bytes(columns_, i) + 16 * lane) / 2;
+          for (int e = 0; e < 8; ++e) {
+            at(byte + 2 * e) = flipped(in_[element(problem_.in, tile, row) + first + e], first + e,
+                                       !problem_.op.signs_come_last());
+          }
+        }
+        expect_no_conflicts(to, 16);
+      }
+    }
+  }
+
+  Accumulators products(int block) {
+    const int tiles = shape_.tile_columns() / 8;
+    Accumulators d(static_cast<std::size_t>(tiles));
+    const std::uint32_t ones = problem_.dtype() == Dtype::f16 ? 0x3C003C00U : 0x3F803F80U;
+    for (int step = 0; step < shape_.k_steps(); ++step) {
+      Words a[4];
+      for (int r = 0; r < 4; ++r) {
+        a[r] = Words::from([&](std::size_t lane) {
+          const int index = rows::sign_word_index(shape_.k_steps(), block, step / 4, static_cast<int>(lane));
+          return rows::signed_ones(ones, signs_.at(static_cast<std::size_t>(index)) >> (4 * (step % 4)), 0,
+                                   r);
+        });
+      }
+      for (int tile = 0; tile < tiles; tile += 2) {
+        const Words addresses = Words::from([&](std::size_t lane) {
+          return static_cast<std::uint32_t>(
+              box(step) +
+              operand_place(columns_, tile).from(operand_first(columns_, static_cast<int>(lane))));
+        });
+        expect_no_conflicts(addresses, 16);
+        Words b[4];
+        for (int q = 0; q < 4; ++q)
+          b[q] = rows::ldmatrix_trans_on_host(shared_, addresses, q);
+        const auto first = static_cast<std::size_t>(tile);
+        multiply_add(16, d[first], a, {b[0], b[1]}, problem_.dtype());
+        multiply_add(16, d[first + 1], a, {b[2], b[3]}, problem_.dtype());
+      }
+    }
+    butterflies(d);
+    for (std::array<Floats, 4>& x : d)
+      eight_point_stage(x);
+    return d;
+  }
+
+  void multiply_add(int depth, std::array<Floats, 4>& d, const Words (&a)[4], const Words (&b)[2],
+                    Dtype operand) const {
+    rows::mma_on_host(depth, reinterpret_cast<Floats(&)[4]>(*d.data()), a, b, operand, core_);
+  }
+
+  /// register_butterflies<4, columns / 2>, column tile by column tile.
+  void butterflies(Accumulators& d) const {
+    for (int half = 1; half < columns_ / 8; half *= 2) {
+      for (std::size_t tile = 0; tile < d.size(); ++tile) {
+        const auto other = tile + static_cast<std::size_t>(half);
+        if (tile / static_cast<std::size_t>(half) % 2 != 0) continue;
+        for (std::size_t i = 0; i < 4; ++i) {
+          const Floats low = d[tile][i], high = d.at(other)[i];
+          d[tile][i] = low + high;
+          d[other][i] = low - high;
+        }
+      }
+    }
+  }
+
+  /// rows::eight_point_stage.
+  void eight_point_stage(std::array<Floats, 4>& x) const {
+    const auto lanes = [](const auto& f) { return Words::from(f); };
+    Words halves[4];
+    for (std::size_t i = 0; i < 2; ++i) {
+      halves[i] = lanes([&](std::size_t lane) {
+        return std::bit_cast<std::uint32_t>(x[2 * i].at[lane]) >> 16 |
+               (std::bit_cast<std::uint32_t>(x[2 * i + 1].at[lane]) & 0xFFFF0000U);
+      });
+    }
+    const Words minus_identity =
+        lanes([](std::size_t lane) { return ptx::minus_identity_fragment(static_cast<int>(lane)); });
+    multiply_add(8, x, halves, {minus_identity, {}}, Dtype::bf16);
+    for (std::size_t i = 0; i < 2; ++i) {
+      halves[2 + i] = lanes([&](std::size_t lane) {
+        return std::uint32_t{float_to_bf16(x[2 * i].at[lane])} |
+               std::uint32_t{float_to_bf16(x[2 * i + 1].at[lane])} << 16;
+      });
+    }
+    const Words h8 = lanes(
+        [](std::size_t lane) { return ptx::sylvester_fragment(ptx::kBf16One, static_cast<int>(lane)); });
+    x = {};
+    multiply_add(16, x, halves, {h8, h8}, Dtype::bf16);
+  }
+
+  void store(int tile, int block, int warp, const Accumulators& d) {
+    const int staging = shape_.tile_bytes() + warp * kStagingBytes, tiles = kChunk / 8;
+    const auto scale = static_cast<float>(problem_.scale);
+    for (int t = 0; t < static_cast<int>(d.size()); ++t) {
+      for (int half = 0; half < 2; ++half) {
+        Words to;
+        for (int lane = 0; lane < 32; ++lane) {
+          const int byte =
+              staging + staged_place(columns_, t % tiles, half).from(staged_first(columns_, lane));
+          to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
+          for (std::size_t i = 0; i < 2; ++i) {
+            const std::size_t accumulator = 2 * static_cast<std::size_t>(half) + i;
+            const float x = d[static_cast<std::size_t>(t)][accumulator].at[static_cast<std::size_t>(lane)];
+            at(byte + 2 * static_cast<int>(i)) =
+                static_cast<std::uint16_t>(encode(problem_.dtype(), x * scale));
+          }
+        }
+        expect_no_conflicts(to, 4);
+      }
+      if (t % tiles == tiles - 1) send(tile, block, staging, t / tiles * kChunk);
+    }
+  }
+
+  void send(int tile, int block, int staging, int first) {
+    for (int i = 0; i < kStagingBytes / 16; i += 32) {
+      for (int lane = 0; lane < 32; ++lane) {
+        const int row = sent_row(columns_, first, i), line = 16 * block + sent_line(columns_, i, lane);
+        if (!exists(tile, row, line)) continue;
+        const int begin =
+            16 * columns_ * block + sent_place(columns_, first, i).from(sent_first(columns_, lane)) / 2;
+        for (int e = 0; e < 8; ++e) {
+          out_[element(problem_.out, tile, row) + begin + e] =
+              flipped(at(staging + 16 * (i + lane) + 2 * e), begin + e, problem_.op.signs_come_last());
+        }
+      }
+    }
+  }
+
+  Problem problem_;
+  Cut cut_;
+  Shape shape_;
+  int columns_;
+  std::vector<std::uint32_t> signs_;
+  const std::uint16_t* in_;
+  std::uint16_t* out_;
+  const std::uint8_t* flips_;
+  reference::TensorCore core_;
+  Shared shared_;
+};
+
+/// The result of a problem as the kernel makes it, judged as conformance judges a device's.
+void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core) {
+  const Storage in(problem, input_class, 5);
+  Problem result = problem;
+  result.in = problem.out;
+  Storage out(result);
+  reference::poison(out);
+  std::vector<std::uint8_t> signs;
+  if (problem.op.has_signs()) {
+    for (std::int64_t i = 0; i < problem.n() / 8; ++i)
+      signs.push_back(static_cast<std::uint8_t>(i * 151 + 7));
+  }
+  const Operands operands{
+      .in = in.data(), .out = out.data(), .signs = signs.empty() ? nullptr : signs.data()};
+  HostBlock block(problem, operands, core);
+  const std::int64_t together = cut_for(problem.op)->shape.rows;
+  for (int tile = 0; tile * together < problem.rows; ++tile)
+    block.run(tile);
+  const reference::Checked checked =
+      reference::check(problem, rows::matrix_rows_numerics(problem), input_class, operands);
+  EXPECT_TRUE(static_cast<bool>(checked.verdict)) << to_string(problem) << ": " << checked.verdict.message;
+}
+
+/// Every named order that the variant takes, with as short rows as it takes, and as long.
+std::vector<std::string> operators() {
+  return {"12x64",        "12x128",  "12x512", "12x1024", "12x2048", "20x64",   "20x128",     "20x256",
+          "20x1024",      "28x32",   "28x64",  "28x128",  "28x256",  "28x512",  "28x1024",    "36x64",
+          "44x32",        "52x64",   "60x32",  "68x16",   "76x64",   "84x64",   "100x32",     "108x128",
+          "116x64",       "116tx64", "124x16", "132x16",  "140x64",  "148x16",  "156x16",     "164x16",
+          "172x64",       "180x16",  "428x32", "428tx16", "36x1024", "52x1024", "4096+signs", "signs+28x128",
+          "28x128+signs", "16384",   "32768",  "65536"};
+}
+
+Problem problem_of(Dtype dtype, const std::string& op, std::int64_t rows) {
+  return parse_problem(std::string(name_of(dtype)) + "/" + op + "/r" + std::to_string(rows));
+}
+std::string text_of(const std::string& op) {
+  return std::isdigit(static_cast<unsigned char>(op.back())) != 0 &&
+                 op.find_first_not_of("0123456789") == std::string::npos
+             ? "n" + op
+             : op;
+}
+
+class MmaKronecker : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(MmaKronecker, IntegersAreExact) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    const std::int64_t rows = cut_for(parse_operator(GetParam()))->shape.rows;
+    // Not a multiple of the rows in a tile, so that the last tile lacks some.
+    expect_right(problem_of(dtype, text_of(GetParam()), rows + 1), InputClass::integers,
+                 reference::kAmpereTensorCore);
+  }
+}
+
+TEST_P(MmaKronecker, OneRoundingOfRandomRows) {
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    for (const reference::TensorCore& core : {reference::kAmpereTensorCore, reference::kHopperTensorCore})
+      expect_right(problem_of(dtype, text_of(GetParam()), 2), InputClass::normal, core);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, MmaKronecker, ::testing::ValuesIn(operators()), [](const auto& test) {
+  std::string name = test.param;
+  for (char& c : name)
+    c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+});
+
+TEST(MmaKroneckerPlan, RowStridesLeaveGaps) {
+  Problem problem = problem_of(Dtype::f16, "28x128", 3);
+  problem.placement = Placement::out_of_place;
+  problem.in.row_stride = 3584 + 8;
+  problem.out.row_stride = 3584 + 64;
+  expect_right(problem, InputClass::integers, reference::kAmpereTensorCore);
+}
+
+TEST(MmaKroneckerPlan, OperatorsAreCutForTheLeastWork) {
+  const auto text_of_cut = [](const char* op) {
+    const std::optional<Cut> cut = cut_for(parse_operator(op));
+    return cut ? std::to_string(cut->shape.order) + " x " + std::to_string(cut->shape.columns) : "none";
+  };
+  EXPECT_EQ(text_of_cut("12x128"), "48 x 32");
+  EXPECT_EQ(text_of_cut("12x1024"), "96 x 128");
+  EXPECT_EQ(text_of_cut("20x256"), "40 x 128");
+  EXPECT_EQ(text_of_cut("28x512"), "112 x 128");
+  EXPECT_EQ(text_of_cut("28x1024"), "112 x 256");
+  EXPECT_EQ(text_of_cut("180x16"), "180 x 16");
+  EXPECT_EQ(text_of_cut("428x32"), "428 x 32");
+  EXPECT_EQ(text_of_cut("32768"), "128 x 256");
+  EXPECT_EQ(text_of_cut("65536"), "256 x 256");
+  for (const char* op : {"28x8", "d53x256", "64x64", "76x2x36x2", "131072"})
+    EXPECT_EQ(text_of_cut(op), "none") << op;
+}
+
+TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
+  DeviceInfo ada = a100_description();
+  ada.name = "NVIDIA L40S (described)";
+  ada.compute_minor = 9;
+  ada.shared_bytes_per_block = std::int64_t{99} * 1024;
+  const auto takes = [](const std::string& op, const DeviceInfo& device) {
+    return variant.supports(problem_of(Dtype::f16, op, 5), device);
+  };
+  for (const char* op : {"28x1024", "n32768", "36x1024", "172x64", "180x16"}) {
+    EXPECT_TRUE(takes(op, ada)) << op;
+    EXPECT_TRUE(takes(op, a100_description())) << op;
+  }
+  for (const char* op : {"n65536", "428x32", "52x1024"}) {
+    const Support answer = takes(op, ada);
+    EXPECT_NE(answer.why_not.find("bytes of shared memory per block, this device allows 101376"),
+              std::string::npos)
+        << op << ": " << answer.why_not;
+    EXPECT_TRUE(takes(op, a100_description())) << op;
+  }
+  DeviceInfo turing = ada;
+  turing.compute_major = 7, turing.compute_minor = 5;
+  EXPECT_NE(takes("28x512", turing).why_not.find("at least 8.0 is needed"), std::string::npos);
+  DeviceInfo none;
+  EXPECT_EQ(takes("28x512", none).why_not, none.why_no_cuda);
+}
+
+TEST(MmaKroneckerPlan, BlocksFitTheirBounds) {
+  for (const std::string& op : operators()) {
+    const Cut cut = cut_for(parse_operator(op)).value();
+    EXPECT_LE(cut.warps(), most_warps(cut.shape.columns)) << op;
+    EXPECT_GE(cut.warps() * cut.passes(), cut.shape.k_steps()) << op;
+    EXPECT_EQ(cut.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
+  }
+}
+
+}  // namespace
+}  // namespace fwht::mma_kronecker
