@@ -164,6 +164,18 @@ def test_reads_what_ctest_wrote() -> None:
     assert [line for line in log if not building.NOT_SHOWN.search(line)] == shown
 
 
+def test_what_failed_is_said_again_at_the_end(tmp_path: Path) -> None:
+    report = tmp_path / "ctest.xml"
+    assert building.last_words(report) == []
+    many = "\n".join(f"line {i}" for i in range(40))
+    report.write_text(
+        f'<testsuite><testcase name="a" status="run"><system-out>fine</system-out></testcase><testcase name="b" status="fail"><failure message="Failed"/>'
+        f'<system-out>{many}\n</system-out></testcase><testcase name="c" status="fail"><failure message="Timeout"/></testcase></testsuite>'
+    )
+    assert building.last_words(report, lines=2) == [("b", ["line 38", "line 39"]), ("c", [])]
+    assert building.last_words(report, tests=1, lines=1) == [("b", ["line 39"])]
+
+
 def test_finds_the_row_nearest_to_its_limit(tmp_path: Path) -> None:
     table = tmp_path / "results.csv"
     table.write_text(

@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, _tensors, array, linear, operators, quantize
+from . import _c, _tensors, array, linear, operators, quantize, walsh
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "quantize",
     "supports",
     "variants",
+    "walsh",
 ]
 hadamard_quantize = quantize.hadamard_quantize  # the module stays `fwht.quantize`
 __version__: str = _c.version
@@ -64,15 +65,17 @@ def hadamard_transform(
     default of the package fast-hadamard-transform, 1.0.)
 
     H_n is in natural order: H[i, j] = (-1)^popcount(i & j). Sums are formed in float32 (float64 for float64
-    data), multiplied by `scale` once and rounded once to x's dtype.
+    data), multiplied by `scale` once and rounded once to x's dtype. Integers are only summed, modulo 2^32 or 2^64: an element
+    of the result is exact wherever it fits the dtype (`fwht.walsh.checked_transform` says whether all do).
 
     Args:
         x: shape (..., n), n = 2^k from 2 to the limit of the variant (`fwht.supports` says it); the leading
-            dimensions are rows. float16, bfloat16 or float32; on the CPU also float64. A PyTorch tensor (CPU or
-            CUDA), NumPy or CuPy array, a JAX array (outside jax.jit), or another array with `__dlpack__` and
+            dimensions are rows. float16, bfloat16 or float32; float64, int32 and int64, on a CUDA device for n of 65536 and
+            more. A PyTorch tensor (CPU or CUDA), NumPy or CuPy array, a JAX array (outside jax.jit), or another array with `__dlpack__` and
             `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
             lie at one distance with their elements side by side, they are gathered into the result first.
-        scale: a number that is finite in float32, or None for 1/sqrt(n). Not a tensor: reading it would wait for the device.
+        scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
+            for the device.
         out: where the result goes; shape, dtype and device of x. Rows at one distance of at least n elements.
             May be x itself; other overlaps are refused.
         inplace: the result replaces x, which must have its rows at one distance of at least n elements.
@@ -89,7 +92,7 @@ def hadamard_transform(
     the number of rows where `fwht.supports(...).batch_invariant`.
 
     Raises:
-        ValueError: n is no power of two, `scale` is not finite, strides or overlap are not allowed.
+        ValueError: n is no power of two, `scale` is not finite or not 1 for integers, strides or overlap are not allowed.
         TypeError: a dtype, scale or array type that is not taken.
         NotImplementedError: the variant does not do this problem, with its reason; a device that is neither CPU
             nor CUDA.

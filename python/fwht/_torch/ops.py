@@ -55,9 +55,9 @@ def check(x: Tensor, scale: Any, operator: str | None = "", signs: Any = None, t
     """What can be refused without memory; x may be fake, its shape symbolic."""
     if x.dim() == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
-    if x.dtype not in DTYPES or (x.dtype is torch.float64 and x.device.type == "cuda"):
+    if x.dtype not in DTYPES:
         raise TypeError(f"fwht: dtype {x.dtype} {_c.DTYPE_RULE}")
-    _c.checked_scale(scale)
+    _c.check_scale_of_sums(DTYPES[x.dtype], str(x.dtype), _c.checked_scale(scale))
     n = x.shape[-1]
     if operator == "" and isinstance(n, int) and (n < 2 or n & (n - 1)):
         raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
