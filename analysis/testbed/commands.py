@@ -460,7 +460,7 @@ def sanitize(program: Path, tool: str, left_out: str, logs: Path, processes: int
         for i, file in enumerate(files):
             shard = os.environ | {"GTEST_TOTAL_SHARDS": str(processes), "GTEST_SHARD_INDEX": str(i)}
             with file.open("w") as log:
-                command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
+                command: list[str | Path] = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", program, tests]
                 begun.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=shard, start_new_session=True))
         for file, process in zip(files, begun):
             try:
