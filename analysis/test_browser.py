@@ -11,7 +11,9 @@ import pytest
 from analysis import report, tables
 from analysis.conftest import gpu_folder
 from analysis.load import committed_folders, load
+from analysis.models import load_evaluation
 from analysis.test_layers import every_section
+from analysis.test_models import written
 from analysis.test_pages import with_auto
 from analysis.test_report import SCRIPT, TINY, hostile
 
@@ -48,8 +50,8 @@ def opened(chromium, tmp_path):
     """Opens a report; at the end nothing may have been said to the console, and nothing fetched."""
     said: list[str] = []
 
-    def at(devices, width=1400, address=""):
-        file = report.write_report(devices, tmp_path / "report.html")
+    def at(devices, width=1400, address="", evaluations=()):
+        file = report.write_report(devices, tmp_path / "report.html", evaluations=evaluations)
         page = chromium.new_page(viewport={"width": width, "height": 900})
         page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
@@ -365,3 +367,17 @@ def test_the_contents_fit_and_charts_use_the_page(opened, tmp_path, width):
         assert used > 0.75 and blank < 60
 
     eventually(filled)
+
+
+def test_models_are_drawn_with_their_intervals(opened, device, tmp_path):
+    """Beside runs, and alone: a line for every format and rotation, and a point on it."""
+    evaluation = load_evaluation(written(tmp_path / "small"))
+    rows = evaluation.rows.query("format != 'none'")
+    for devices in ([], [device]):
+        page = opened(devices, evaluations=[evaluation])
+        page.evaluate("document.getElementById('models').scrollIntoView()")
+        chart = page.locator("[data-chart=model-kl-1]")
+        chart.locator("svg .mark-symbol path").first.wait_for()
+        lines = chart.locator("svg .mark-rule.role-mark line")
+        assert sum(abs(float(line.get_attribute("y2") or 0)) > 1 for line in lines.all()) == len(rows)
+        assert "small" in page.inner_text("#provenance")
