@@ -26,6 +26,7 @@ DTYPES = {
     "int64": I64, "i64": I64,
 }
 ITEMSIZE = (2, 2, 4, 8, 4, 8)
+ORDERINGS = ("natural", "dyadic", "sequency")  # by their codes of fwht_ordering
 ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16, float32, float64, int32 or int64"
 
@@ -51,6 +52,9 @@ class Problem(ctypes.Structure):
         ("op_text", ctypes.c_char_p),
         ("encoding", ctypes.c_char_p),
         ("preparation", ctypes.c_char_p),
+        ("in_ordering", ctypes.c_int32),
+        ("out_ordering", ctypes.c_int32),
+        ("inner", ctypes.c_int64),
     ]
 
 
@@ -304,6 +308,8 @@ def make_problem(
     operator: str | None = None,
     encoding: str | None = None,
     preparation: str | None = None,
+    orderings: tuple[int, int] = (0, 0),
+    inner: int = 1,
 ) -> Problem:
     """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
     if len(shape) == 0:
@@ -327,7 +333,7 @@ def make_problem(
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
-        preparation.encode() if preparation else None,
+        preparation.encode() if preparation else None, *orderings, inner,
     )  # fmt: skip
     if op_text is not None:
         order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]

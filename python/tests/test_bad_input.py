@@ -65,6 +65,18 @@ TABLE = [
     (TypeError, "codes are of rows in float16, bfloat16 or float32, not in .*(int32|int64|float64)",
      [lambda a, d=d: Q(a((3, 64), d), scale=1) for d in ("int32", "int64", "float64")]),
     (NotImplementedError, "the operator 12x2 is not offered", [lambda a: OP(a((3, 24), "int32"), scale=1)]),
+    # orderings, axes
+    (ValueError, "ordering='walsh' must be one of natural, dyadic, sequency", [lambda a: T(a(), ordering="walsh"), lambda a: T(a(), input_ordering="walsh")]),
+    (ValueError, "n8.*sequency ordering of the (in|out)put permutes a row", [lambda a: T(a(), ordering="sequency", inplace=True), lambda a: T(a(), input_ordering="sequency", inplace=True)]),
+    (ValueError, "n=3 must be a power of two", [lambda a: T(a(), axis=0), lambda a: T(a(), axis=(1, 0)), lambda a: T_(a(), axis=0)]),
+    (ValueError, "axis=2 must be between -2 and 1 for x of 2 dimensions", [lambda a: T(a(), axis=2), lambda a: T(a(), axis=(0, 2)), lambda a: T_(a(), axis=2)]),
+    (ValueError, "at least one axis, and none twice", [lambda a: T(a(), axis=()), lambda a: T(a(), axis=(1, -1))]),
+    (TypeError, "axis='x' must be an integer", [lambda a: T(a(), axis="x")]),
+    (ValueError, "at least one dimension", [lambda a: T(a(()), axis=0)]),
+    (TypeError, DTYPES, [lambda a: T(a((8, 8), "int8"), axis=0)]),
+    (ValueError, "int32 data are only summed", [lambda a: T(a((8, 8), "int32"), ordering="dyadic")]),
+    (ValueError, "exclude each other", [lambda a: T(a((8, 8)), out=a((8, 8)), inplace=True, axis=0)]),
+    (NotImplementedError, "auto works on device memory", [lambda a: T(a((8, 8)), axis=0, variant="auto")]),
     (TypeError, "float32 must be int32 or int64", [lambda a: fwht.walsh.checked_transform(a())]),
     (OverflowError, "4 of 24 sums do not fit int32, max .x. is 2147483648 and n=8", [lambda a: fwht.walsh.checked_transform(fill(a((3, 8), "int32"), -(2**31), -1))]),
     (ValueError, "scale=.* must be finite", [lambda a, s=s: T(a(), s) for s in (inf, nan, -inf, 1e39, 10**400)]

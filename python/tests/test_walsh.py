@@ -105,3 +105,96 @@ def test_checked_transform(kind, dtype):
     with pytest.raises(OverflowError, match=f"{n // 4} of {2 * n} sums"):
         walsh.checked_transform(give(x, kind))
 
+
+
+# --- orderings, axes -------------------------------------------------------------------------------------------------
+
+
+def ordered(n, ordering):
+    """The matrix with its rows in the ordering, each defined by itself: Walsh's by sign changes, Paley's by Rademacher functions."""
+    h = hadamard(n)
+    if ordering == "natural":
+        return h
+    if ordering == "sequency":
+        return h[np.argsort((np.diff(h, axis=1) != 0).sum(1))]
+    bits = n.bit_length() - 1
+    rademacher = [(-1.0) ** (np.arange(n) >> (bits - 1 - i) & 1) for i in range(bits)]
+    return np.array([np.prod([rademacher[i] for i in range(bits) if k >> i & 1], axis=0) * np.ones(n) for k in range(n)])
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("input_ordering", ["natural", "dyadic", "sequency"])
+@pytest.mark.parametrize("ordering", ["natural", "dyadic", "sequency"])
+def test_orderings(kind, dtype, ordering, input_ordering):
+    for n in (2, 8, 64):
+        data = np.random.default_rng(n).integers(-9, 9, (3, n)).astype(dtype)
+        expected = data @ ordered(n, input_ordering) @ np.linalg.inv(hadamard(n)) @ ordered(n, ordering).T
+        # H P_in^T x: the matrix of the input's ordering, transposed, is H with its columns permuted.
+        y = fwht.hadamard_transform(give(data, kind), 1, ordering=ordering, input_ordering=input_ordering)
+        assert np.array_equal(numpy_of(y), np.rint(expected).astype(dtype)) and numpy_of(y).dtype == dtype
+        if dtype == "float64":
+            back = fwht.hadamard_transform(y, 1 / n, ordering=input_ordering, input_ordering=ordering)
+            assert np.allclose(numpy_of(back), data, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("axis", [0, 1, -2, 2, (0, 1), (2, 0), (0, 1, 2), [1]])
+@pytest.mark.parametrize("where", ["new", "in place", "out", "strided"])
+def test_axes(kind, axis, where):
+    data = np.random.default_rng(3).integers(-9, 9, (4, 8, 16)).astype("float64")
+    expected = data
+    for each in axis if isinstance(axis, (tuple, list)) else (axis,):
+        expected = np.moveaxis(np.moveaxis(expected, each, -1) @ hadamard(data.shape[each]), -1, each)
+    x = give(data, kind)
+    if where == "in place":
+        y = fwht.hadamard_transform_(x, 1, axis=axis)
+        assert y is x
+    elif where == "out":
+        y = x * 0
+        assert fwht.hadamard_transform(x, 1, axis=axis, out=y) is y
+    else:
+        if where == "strided":
+            x = np.asfortranarray(data) if kind == "numpy" else give(np.ascontiguousarray(data.T), kind).permute(2, 1, 0)
+        y = fwht.hadamard_transform(x, 1, axis=axis)
+    assert np.array_equal(numpy_of(y), expected)
+    if where != "in place":
+        assert np.array_equal(numpy_of(x), data)
+        halved = fwht.hadamard_transform(give(data, kind), 0.5, axis=axis)
+        assert np.array_equal(numpy_of(halved), expected / 2)
+
+
+def test_two_axes_in_sequency_and_back():
+    x = np.random.default_rng(4).standard_normal((2, 8, 16))
+    y = fwht.hadamard_transform(x, axis=(1, 2), ordering="sequency")
+    assert np.allclose(y, np.einsum("ai,bj,nij->nab", ordered(8, "sequency"), ordered(16, "sequency"), x) / 128**0.5)
+    assert np.allclose(fwht.hadamard_transform(y, axis=(1, 2), input_ordering="sequency"), x)
+
+
+@needs_torch
+def test_complex_numbers():
+    z = torch.randn(3, 8, dtype=torch.complex128)
+    y = torch.view_as_complex(fwht.hadamard_transform(torch.view_as_real(z), 1, axis=-2))
+    assert torch.allclose(y, z @ torch.from_numpy(hadamard(8)).to(z))
+
+
+@needs_torch
+def test_arrangements_in_pytorch():
+    ops = __import__("fwht._torch.ops", fromlist=["ops"])
+    x = torch.randn(2, 8, 4, dtype=torch.float64)
+    for ordering in ("natural", "dyadic", "sequency"):
+        for input_ordering in ("natural", "dyadic", "sequency"):
+            f = lambda t: fwht.hadamard_transform(t, 0.5, axis=1, ordering=ordering, input_ordering=input_ordering)
+            assert torch.autograd.gradcheck(f, (x.clone().requires_grad_(),))
+            assert torch.autograd.gradgradcheck(f, (x.clone().requires_grad_(),))
+            codes = fwht._c.ORDERINGS.index(input_ordering), fwht._c.ORDERINGS.index(ordering)
+            assert torch.allclose(ops.by_copies(x, 0.5, -2, codes, None), f(x))  # what CUDA tensors get
+            assert torch.equal(torch.func.vmap(f)(x[:, None]), f(x[:, None].flatten(0, 1)).view(2, 1, 8, 4))
+    both = lambda t: fwht.hadamard_transform(t, axis=(1, 2), ordering="sequency")
+    assert torch.autograd.gradcheck(both, (x.clone().requires_grad_(),))
+    compiled = torch.compile(both, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), both(x))
+    y = x.clone().requires_grad_()
+    fwht.hadamard_transform_(y * 1, axis=1).sum().backward()
+    assert torch.allclose(y.grad, fwht.hadamard_transform(torch.ones_like(x), axis=1))
+    assert both(torch.empty(2, 8, 4, device="meta")).shape == (2, 8, 4)
