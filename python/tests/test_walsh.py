@@ -171,6 +171,15 @@ def test_two_axes_in_sequency_and_back():
     assert np.allclose(fwht.hadamard_transform(y, axis=(1, 2), input_ordering="sequency"), x)
 
 
+def test_supports_of_arrangements():
+    ask = lambda **options: fwht.supports(64, "float32", device="cpu", **{"rows": 6, "inplace": False, **options})
+    assert ask(ordering="sequency", input_ordering="dyadic", inner=3) and ask(inner=3, inplace=True)
+    assert "permutes a row" in ask(ordering="sequency", inplace=True).why_not
+    assert "inner=4 must divide rows=6" in ask(inner=4).why_not
+    assert "ordering='walsh'" in ask(ordering="walsh").why_not
+    assert not fwht.supports(65536, "float32", device=0, ordering="dyadic", inplace=False)  # on a device none does
+
+
 @needs_torch
 def test_complex_numbers():
     z = torch.randn(3, 8, dtype=torch.complex128)
