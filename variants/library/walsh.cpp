@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "common/device/device_info.hpp"
 #include "common/host/bits.hpp"
@@ -25,8 +26,11 @@ int threads_or_all(int threads) {
   return threads == 0 ? usable_threads() : threads;
 }
 
-void require(const char* name, const void* pointer) {
+void require(const char* name, const void* pointer, std::int64_t alignment = 1) {
   if (pointer == nullptr) throw BadRequest(concat(name, " is a null pointer"));
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address % static_cast<std::uintptr_t>(alignment) != 0)
+    throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment, " bytes"));
 }
 
 void require_variables(int variables, int least) {
@@ -125,20 +129,23 @@ void spectrum(FunctionForm form, const void* values, int variables, std::int64_t
   require_rows(n, functions);
   if (functions == 0) return;
   require("values", values);
-  require("spectra", spectra);
+  require("spectra", spectra, 4);
   const auto* const bytes = static_cast<const std::uint8_t*>(values);
   constexpr std::int64_t kPiece = 8;  // of whole bytes; every function begins with one
   const std::int64_t piece = std::min(n, kPiece);
-  parallel_for(n * functions / piece, threads_or_all(threads), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin * piece; i < end * piece; ++i)
-      spectra[i] = sign_at(form, bytes, i);
-  });
+  // A thread costs as much as tens of thousands of elements.
+  const std::int64_t worthwhile = std::clamp<std::int64_t>(n * functions >> 16, 1, threads_or_all(threads));
+  parallel_for(n * functions / piece, static_cast<int>(worthwhile),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin * piece; i < end * piece; ++i)
+                   spectra[i] = sign_at(form, bytes, i);
+               });
   transform_in_place(Dtype::i32, n, functions, 1.0, spectra, threads);
 }
 
 SpectrumSummary summarize(const std::int32_t* spectrum, int variables) {
   require_variables(variables, 1);
-  require("spectrum", spectrum);
+  require("spectrum", spectrum, 4);
   SpectrumSummary summary;
   for (std::int64_t a = 0; a < std::int64_t{1} << variables; ++a) {
     const std::int64_t size = std::abs(std::int64_t{spectrum[a]});
@@ -154,7 +161,7 @@ SpectrumSummary summarize(const std::int32_t* spectrum, int variables) {
 
 std::vector<Coefficient> largest(const std::int32_t* spectrum, int variables, std::int64_t count) {
   require_variables(variables, 1);
-  require("spectrum", spectrum);
+  require("spectrum", spectrum, 4);
   const std::int64_t n = std::int64_t{1} << variables;
   if (count < 1 || count > n) throw BadRequest(concat("count=", count, " must be between 1 and ", n));
   const auto comes_first = [](const Coefficient& a, const Coefficient& b) {
@@ -183,7 +190,7 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
   if (!is_integer(problem.dtype()) || !problem.contiguous() || !problem.is_arranged_plainly())
     throw BadRequest(concat(to_string(problem), " must be of contiguous rows of i32 or i64"));
   if (problem.rows == 0) return 0;
-  require("in", in);
+  require("in", in, bytes_of(problem.dtype()));
   const auto n = static_cast<std::size_t>(problem.n());
   std::vector<std::int64_t> high(n), low(narrow ? 0 : n);
   std::int64_t count = 0;
@@ -214,9 +221,9 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
   if (dtype != Dtype::f32 && dtype != Dtype::f64 && dtype != Dtype::i64)
     throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f64 or i64 for dyadic convolutions"));
   if (rows == 0) return;
-  require("a", a);
-  require("b", b);
-  require("out", out);
+  for (const auto& [name, pointer] :
+       {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
+    require(name, pointer, bytes_of(dtype));
   const auto by = [&]<Dtype kDtype, class Number>(Number*) {
     convolve<kDtype>(n, rows, static_cast<const Number*>(a), static_cast<const Number*>(b),
                      static_cast<Number*>(out), threads);

@@ -122,6 +122,10 @@ TEST(Walsh, RefusesValuesThatAreNotOfTheForm) {
   EXPECT_EQ(call(FunctionForm::bits, 31), "variables=31 must be between 1 and 30");
   EXPECT_NE(call(static_cast<FunctionForm>(3), 2).find("form 3 is unknown"), std::string::npos);
   EXPECT_EQ(refusal([&] { spectrum(FunctionForm::bits, nullptr, 2, 1, w); }), "values is a null pointer");
+  const void* const odd = values.data() + 1 - reinterpret_cast<std::uintptr_t>(values.data()) % 2;
+  EXPECT_NE(
+      refusal([&] { dyadic_convolution(Dtype::f64, 2, 1, odd, odd, w); }).find("must be aligned to 8 bytes"),
+      std::string::npos);
   EXPECT_EQ(refusal([&] { largest(w, 2, 5); }), "count=5 must be between 1 and 4");
 }
 
