@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from . import _c, _tensors, array
+from . import _arrange, _c, _tensors, array
 
 
 class Variant(NamedTuple):
@@ -211,10 +211,10 @@ def plan(
 
     Args:
         n, rows: row length and number of rows.
-        dtype: "float16", "bfloat16", "float32" (on the host also "float64"), or a dtype of PyTorch or NumPy.
+        dtype: "float16", "bfloat16", "float32", "float64", "int32", "int64", or a dtype of PyTorch or NumPy.
         device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
         row_stride: elements between row starts of input and output; None: n.
-        scale: as in `hadamard_transform`; None is 1/sqrt(n).
+        scale: as in `hadamard_transform`; None is 1/sqrt(n), integers need 1.
         inplace: the result replaces the input; codes never do.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.
@@ -251,9 +251,13 @@ class Support:
 
 def supports(
     n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
-    variant: str | None = None, operator: str | None = None, encoding: str | None = None,
+    variant: str | None = None, operator: str | None = None, encoding: str | None = None, ordering: str = "natural",
+    input_ordering: str = "natural", inner: int = 1,
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
+
+    ordering, input_ordering: as in `hadamard_transform`. inner: elements between two neighbours of a row, in a contiguous tensor the
+    product of the dimensions behind the axis; it divides `rows`.
 
     Example:
         >>> fwht.supports(12, "float16", device="cpu").why_not
@@ -261,7 +265,11 @@ def supports(
     """
     number = _device_number(device)
     try:
-        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant, False, operator, encoding)
+        orderings = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
+        inner = _c.integer("inner", inner)
+        stride = row_stride or (n * inner if inner > 1 else None)
+        problem = _problem(n, rows, dtype, number, inplace, stride, 1.0, variant, False, operator, encoding)
+        problem.in_ordering, problem.out_ordering, problem.inner = *orderings, inner
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)
