@@ -449,6 +449,23 @@ TEST_F(Programs, RunOnceChecksAndReports) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
+TEST_F(Programs, ATraceOfProblemsIsAGrid) {
+  const std::string trace = (folder / "trace.grid").string();
+  setenv("FWHT_TRACE", trace.c_str(), 1);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(run(kRunOnce, "--variant cpu --problem f16/n256/r9/out --repeat 3").code, 0);
+  EXPECT_EQ(run(kLinear, "--problem f16/m2/n64/k256/w4g128 --variant cpu --dry-run").code, 0);
+  unsetenv("FWHT_TRACE");
+  const Ended listed = run(kSweep, "--grid " + trace + " --variant cpu --dry-run");
+  EXPECT_EQ(listed.code, 0) << listed.err;
+  EXPECT_NE(listed.out.find("f16/n256/r9/out"), std::string::npos) << listed.out;
+  setenv("FWHT_TRACE", (folder / "none" / "trace").c_str(), 1);
+  const Ended refused = run(kRunOnce, "--variant cpu --problem f16/n256/r9/out");
+  unsetenv("FWHT_TRACE");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("trace cannot be written"), std::string::npos) << refused.err;
+}
+
 TEST_F(Programs, ListWhatThereIs) {
   const Ended variants = run(kSweep, "--list");
   EXPECT_EQ(variants.code, 0);

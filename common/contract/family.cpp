@@ -1,6 +1,39 @@
 #include "common/contract/family.hpp"
 
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <unordered_set>
+
 namespace fwht {
+namespace {
+
+constexpr const char* kTraceVariable = "FWHT_TRACE";
+
+const char* trace_file() {
+  const char* path = std::getenv(kTraceVariable);
+  return path != nullptr && *path != '\0' ? path : nullptr;
+}
+
+}  // namespace
+
+thread_local int OutermostPlan::depth_ = 0;
+
+bool problems_are_traced() {
+  return trace_file() != nullptr;
+}
+
+void trace_problem(const std::string& grid_block) {
+  static std::mutex mutex;
+  static std::unordered_set<std::string> written;
+  const std::lock_guard lock(mutex);
+  if (written.contains(grid_block)) return;
+  const char* path = trace_file();
+  std::ofstream file(path, std::ios::app);
+  file << grid_block << std::flush;  // at once: other processes may append, too
+  if (!file) throw BadRequest(concat(kTraceVariable, "=", path, " cannot be written"));
+  written.insert(grid_block);
+}
 
 Support require_cuda(const DeviceInfo& device, int compute_capability) {
   if (!device.has_cuda()) return {device.why_no_cuda};
