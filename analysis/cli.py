@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pandas as pd
 import typer
 
-from .load import ROOT, Device, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
+from .load import ROOT, Device, Folder, ResultsError, committed_folders, load, load_context, runs, timed_on_gpu, write_text
 
 if TYPE_CHECKING:
+    from .models import Evaluation
     from .profile import Profile
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -64,24 +65,33 @@ def report(
     committed: Annotated[bool, typer.Option("--committed", help="the committed runs beside the named folders")] = False,
 ) -> int:
     """One self-contained page to look at, filter and compare; devices and commits side by side. Its path is the last line."""
+    from .models import committed_evaluations, is_evaluation, load_evaluation
     from .report import committed_runs, write_report
 
     if output and output.is_dir():
         raise ResultsError(f"--output {output} is a folder; the page is a file: {output}/report.html")
     say(f"reading {len(results) if results else 'the committed'} results folder{'' if results and len(results) == 1 else 's'}")
     if results:
-        devices = load(results, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True)
+        evaluations = [load_evaluation(path, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete) for path in results if is_evaluation(path)]
+        folders = [path for path in results if not is_evaluation(path)]
+        devices = load(folders, allow_dirty=allow_dirty, allow_incomplete=allow_incomplete, allow_mixed=allow_mixed, split=True) if folders else []
         named = {folder.path for device in devices for folder in device.folders}
-        devices += committed_runs([f for f in committed_folders() if f.path.resolve() not in named]) if committed else []
+        if committed:
+            devices += committed_runs([f for f in committed_folders() if f.path.resolve() not in named])
+            named = {evaluation.path for evaluation in evaluations}
+            evaluations += [evaluation for evaluation in committed_evaluations() if evaluation.path not in named]
     else:
-        devices = committed_runs(committed_folders())
+        devices, evaluations = committed_runs(committed_folders()), committed_evaluations()
         if not devices:
             raise ResultsError("no results of a GPU are committed; name a results folder")
-    newest = max((d.newest for d in devices), key=lambda f: f.context["utc_start"])
+    shown: list[Folder | Evaluation] = [*(f for d in devices for f in d.folders), *evaluations]
+    newest: Folder | Evaluation = max((d.newest for d in devices), key=lambda f: f.context["utc_start"]) if devices else evaluations[0]
     rows = sum(len(d.results) for d in devices)
-    say(f"writing the page: {rows} measurements of {len(devices)} run{'s' * (len(devices) > 1)}")
-    command = "python -m analysis report " + " ".join(f.name for d in devices for f in d.folders)
-    print(write_report(devices, output or ROOT / "build" / "reports" / newest.name / "report.html", command=command))
+    models = f" and {len(evaluations)} model{'s' * (len(evaluations) > 1)}" if evaluations else ""
+    say(f"writing the page: {rows} measurements of {len(devices)} run{'s' * (len(devices) != 1)}{models}")
+    command = "python -m analysis report " + " ".join(each.name for each in shown)
+    path = output or ROOT / "build" / "reports" / newest.name / "report.html"
+    print(write_report(devices, path, command=command, evaluations=evaluations))
     return 0
 
 

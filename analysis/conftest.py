@@ -117,9 +117,10 @@ class FolderWriter:
             "settings": json.dumps({"grid": rows, "threads": 256}),
             "message": "",
         }
-        if "time_us" in changes:
+        if changes.get("time_us"):
             for name in ("time_min_us", "time_max_us"):
                 changes.setdefault(name, changes["time_us"])
+            changes.setdefault("fraction_of_limit", float(changes.get("limit_us", row["limit_us"])) / float(changes["time_us"]))
         self.tables["results.csv"].append(row | changes)
 
     def limit(self, dtype: str, elements: int, mode: str):

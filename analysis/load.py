@@ -470,16 +470,20 @@ def write_text(path: Path, text: str) -> Path:
 # ------------------------------------------------------------------------------------------------ committed folders
 
 
-def committed_folders(root: Path = ROOT) -> list[Folder]:
-    """Complete and clean results folders that git knows, oldest first; all of them where there is no git (an unpacked archive)."""
+def committed_files(name: str, root: Path = ROOT) -> list[Path]:
+    """Files of this name in results folders that git knows; all of them where there is no git (an unpacked archive)."""
     try:
-        command = ["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/context.json"]
+        command = ["git", "-C", str(root), "ls-files", "--", f"{RESULTS.as_posix()}/*/{name}"]
         listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-        paths = [root / line for line in listed]
+        return [root / line for line in listed]
     except (OSError, subprocess.SubprocessError):
-        paths = list((root / RESULTS).glob("*/context.json"))
+        return list((root / RESULTS).glob(f"*/{name}"))
+
+
+def committed_folders(root: Path = ROOT) -> list[Folder]:
+    """Complete and clean results folders that git knows, oldest first."""
     good = []
-    for path in paths:
+    for path in committed_files("context.json", root):
         try:
             good.append(load_folder(path.parent))
         except ResultsError:

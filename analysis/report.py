@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from markupsafe import Markup
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, Chart, Table, by_style, category, chart, columns_of, kinds, rule, table
 from .load import DTYPES, ELEMENT_BYTES, MODES, Device, Folder, newest, runs, timed_on_gpu, write_text
+from .models import Evaluation
 from .tables import byte_text
 
 LARGEST_PAGE = 4 << 20  # bytes
@@ -131,11 +133,12 @@ TOKENS = charts.field("m", "tokens m", log=2, axis_format="d")
 POINTS = {"type": "point", "filled": True, "size": 50}
 
 
-def sections_of(devices: list[Device]) -> list[Section]:
+def sections_of(devices: list[Device], evaluations: Sequence[Evaluation] = ()) -> list[Section]:
     """Every section that has data, in the order of the page. `devices`: runs, newest first."""
     found = []
-    for id, build in SECTIONS.items():
-        found.append(Section(id, PARTS["sections"][id]["title"], PARTS["sections"][id].get("words", ""), list(build(devices))))
+    builders = SECTIONS | {"models": lambda _: itertools.chain.from_iterable(map(model_parts, evaluations, itertools.count(1)))}
+    for id, part in PARTS["sections"].items():
+        found.append(Section(id, part["title"], part.get("words", ""), list(builders[id](devices))))
         found += other_tables(devices) if id == "runs" else []
     for section in found:
         section.parts = [part for part in section.parts if len(part.frame)]
@@ -486,6 +489,31 @@ def profile_charts(found: profile.Profile) -> Parts:
     yield chart("stalls", stalls, "bar", encoding, facet="variant", width=230, height=140)
 
 
+def model_parts(evaluation: Evaluation, place: int) -> Parts:
+    """KL by format and rotation with its interval; outliers before and after; what the rotations cost."""
+    rows = evaluation.rows
+    shown = rows[rows["format"] != "none"].replace({"verdict": {"": "baseline"}})
+    order = {"field": "rotation", "type": "nominal", "title": None, "sort": list(dict.fromkeys(shown["rotation"]))}
+    interval = {"mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {"x": order, "y": charts.same("kl_low", "KL, 1e-3 nats"), "y2": {"field": "kl_high"}}}  # fmt: skip
+    sites = evaluation.outliers
+    turned = [(when, f"kurtosis{end}", f"largest{end}", f"first{end}") for when, end in (("as it is", ""), ("rotated", "_rotated"))]
+    columns = ["layer", "site", "when", "kurtosis", "largest", "first"]
+    both = [sites.assign(when=when)[["layer", "site", "when", *names]].set_axis(columns, axis=1) for when, *names in turned]
+    layer = {"field": "layer", "type": "ordinal", "title": "layer"}
+    cost = evaluation.cost
+    for part in (
+        chart("model-kl", shown, POINTS, {"x": order, "y": charts.field("kl", "KL, 1e-3 nats", zero=True)} | kinds(shown, "verdict"), facet="format",
+              layers=[interval], width=230, height=170, free=True),
+        table("model-table", rows),
+        chart("model-outliers", frame := pd.concat(both, ignore_index=True), POINTS,
+              {"x": layer, "y": charts.field("kurtosis", log=10)} | kinds(frame, "when"), facet="site", width=230, height=150),
+        table("model-cost", cost, None if len(cost) else ["tokens"]),
+        table("model-refused", evaluation.refused),
+    ):  # fmt: skip
+        yield replace(part, id=f"{part.id}-{place}", title=f"{part.title} ({evaluation.short})")
+
+
 def checks_parts(device: Device) -> Parts:
     """What was wrong, noisy, refused; and the copies that the limits come from."""
     if len(device.results):
@@ -617,18 +645,19 @@ def _plain(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def page(devices: list[Device], command: str) -> str:
+def page(devices: list[Device], command: str, evaluations: Sequence[Evaluation] = ()) -> str:
     """The whole page; `devices`: runs, newest first."""
     import vl_convert
 
     charts.assign(v for d in devices for v in d.variants)
-    sections = sections_of(devices)
+    sections = sections_of(devices, evaluations)
+    names = dict.fromkeys([*(d.name for d in devices), *(e.written.about.model for e in evaluations if not devices)])
     bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub asks for a snippet
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            title="fwht on " + " and ".join(dict.fromkeys(d.name for d in devices)),
+            title="fwht on " + " and ".join(names),
             devices=devices,
             answer=answer(devices),
             sections=[{"section": s, "parts": [{"part": p, "is_chart": isinstance(p, Chart)} for p in s.parts]} for s in sections],
@@ -638,13 +667,13 @@ def page(devices: list[Device], command: str) -> str:
             script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
             style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
             mode_words=PARTS["modes"],
-            provenance=[(folder, provenance(folder)) for d in devices for folder in d.folders],
+            provenance=[(folder, provenance(folder)) for d in devices for folder in d.folders] + [(e, e.provenance()) for e in evaluations],
             written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             command=command,
         )
     )
 
 
-def write_report(devices: list[Device], output: Path, *, command: str = "") -> Path:
+def write_report(devices: list[Device], output: Path, *, command: str = "", evaluations: Sequence[Evaluation] = ()) -> Path:
     """Writes the page; ResultsError where the path cannot be written."""
-    return write_text(output, page(devices, command))
+    return write_text(output, page(devices, command, evaluations))

@@ -116,10 +116,12 @@ def linear_writer(writer: FolderWriter | None = None) -> FolderWriter:
 def test_a_rotation_in_front_stands_beside_the_layer_alone(tmp_path):
     writer = linear_writer()
     turned = next(r for r in writer.tables["linear.csv"] if r["variant"] == "ours") | {"variant": "rotated", "rotation": 128}
-    writer.tables["linear.csv"].append(turned | {"time_us": 6, "time_min_us": 6, "time_max_us": 6, "fraction_of_limit": 4 / 6})
+    for variant, time in (("rotated", 6), ("quick", 4)):  # what is faster with a rotation is no layer without
+        times = {"time_us": time, "time_min_us": time, "time_max_us": time, "fraction_of_limit": 4 / time}
+        writer.tables["linear.csv"].append(turned | {"variant": variant} | times)
     device = device_of(writer, tmp_path)
-    (row,) = parts_of(device)["linear-rotated"].frame.itertuples()
-    assert (row.variant, row.alone_us, row.added_us) == ("rotated", 5, 1)
+    rows = parts_of(device)["linear-rotated"].frame
+    assert rows[["variant", "alone_us", "added_us"]].to_numpy().tolist() == [["rotated", 5, 1], ["quick", 5, -1]]
     assert set(layers.linear(device)["layer"]) == {"n = k = 4096, rotation 0", "n = k = 4096, rotation 128"}
 
 
@@ -169,6 +171,19 @@ def test_the_papers_claim_by_mode_and_size(tmp_path):
     assert "| `dense_fp16` | 2 | 1.79 | 0.80 | 4.00 | f16, m = 16, n = 4096 |" in page
     assert "| 4096, 16 |" in page and "| 512, 16 |" not in page  # the headline has layers from 4096 on
     assert page.count("| 4096, 64 | 4.00 |") == 1  # once, in mode cold
+
+
+def test_layers_of_other_columns_are_not_compared(tmp_path):
+    """cuBLAS knows no act-order; 32 tokens are the last of a few."""
+    writer = FolderWriter()
+    add_layers(writer, "cold", 4096, 32, w4a16_pipelined=10, dense_fp16=20)
+    add_layers(writer, "cold", 4096, 33, w4a16_pipelined=10, dense_fp16=90)
+    add_layers(writer, "cold", 4096, 32, w4a16_pipelined=5)
+    writer.tables["linear.csv"][-1]["act_order"] = "true"
+    device = device_of(writer, tmp_path)
+    assert layers.over_dense(device).set_index("m")["ratio"].to_dict() == {32: 2, 33: 9}
+    (other,) = layers.over_others(device).itertuples()
+    assert (other.layers, other.greatest) == (1, 2)
 
 
 def parallel_writer(writer: FolderWriter | None = None) -> FolderWriter:
@@ -237,6 +252,8 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     assert found.loc["all_to_all", ["added_us", "over_alone"]].to_list() == [12, 1.2] and found["over_alone"].isna()["blocks"].all()
     bounds = layers.against_pieces(device).set_index("rotation")
     assert bounds.loc["none", ["least_fitted", "greatest_fitted"]].to_list() == [1.25, 1.25] and bounds["least_fitted"].isna()["blocks"]
+    device.tables["tensor_parallel.csv"].loc[0, "pieces_us"] = 600.0  # far quicker than its pieces is as far from them
+    assert layers.against_pieces(device).set_index("rotation").loc["none", ["layers", "within"]].to_list() == [4, 3]
     own = layers.pieces(device)
     assert set(own[own["rotation"] == "all_to_all"]["piece"]) == {"transform", "all_gather"}
 

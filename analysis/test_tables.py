@@ -165,6 +165,13 @@ def test_a_difference_counts_beyond_the_repetitions(tmp_path, slow, verdicts):
     assert tables.slower_beyond(both, 0.06).empty
 
 
+def test_the_noisier_of_two_runs_says_what_is_a_difference(tmp_path):
+    quiet, noisy = (load([gpu_folder(slow=slow, **SMALL).write(tmp_path / str(slow))])[0] for slow in (1.0, 1.05))
+    noisy.results["noise"] = 0.1
+    for a, b in ((quiet, noisy), (noisy, quiet)):
+        assert set(tables.compare(a, b)["verdict"]) == {"same"}
+
+
 def test_a_result_that_is_no_longer_correct_is_worse(tmp_path):
     (a,) = load([gpu_folder(**SMALL).write(tmp_path / "a")])
     writer = gpu_folder(**SMALL)
@@ -312,3 +319,44 @@ def test_times_beside_another_variant_by_place(tmp_path):
     (device,) = load([writer.write(tmp_path / "20261120T100000Z_0123456789_h200")])
     found = tables.beside_variant(device, "factors", "kronecker").set_index("place")
     assert dict(found["time_us"]) == {"one row, replay": 12, "L2, alternating": 24, "DRAM, replay": 36} and set(found["ratio"]) == {3.0}
+
+
+def test_auto_stands_before_what_it_launches_where_both_are_as_fast(tmp_path):
+    writer = FolderWriter()
+    for variant, settings in (("naive", "{}"), ("auto", '{"picked":"naive"}')):
+        writer.measure(variant, "f16", 1024, 1 << 20, "replay", time_us=1, settings=settings, rel_l2=tables.ideal_error("f16"))
+    (best,) = tables.best(load([writer.write(tmp_path / "run")])[0].results, forwards=True).itertuples()
+    assert (best.variant, best.ties) == ("auto", "naive")
+
+
+def test_errors_of_a_sweep_are_those_of_its_largest_problem(tmp_path):
+    writer = FolderWriter()
+    for elements, error in ((1 << 15, 3e-4), (1 << 23, 2e-4), (1 << 20, 4e-4)):
+        writer.measure("naive", "f16", 512, elements, "replay", rel_l2=error)
+    assert tables.errors(load([writer.write(tmp_path / "run")])[0])["rel_l2"].to_list() == [2e-4]
+
+
+def test_the_published_kernels_stand_beside_rows_in_place_in_their_mode(tmp_path):
+    """They were timed in place; the comparison by regime is of mode replay."""
+    one = tables.published().query("dtype == 'f16' and mode == 'cold' and n == 4096 and elements == 8388608").iloc[-1]
+    writer = FolderWriter()
+    for mode, placement, time in (("cold", "in", 200), ("replay", "in", 100), ("replay", "out", 50)):
+        writer.measure("auto", "f16", 4096, int(one["elements"]), mode, placement=placement, time_us=time, settings='{"picked":"naive"}')
+    device = load([writer.write(tmp_path / "run")])[0]
+    both = tables.beside_published(device)
+    assert set(both["time_us"]) == {100, 200} and not both.duplicated(["method", "mode"]).any()
+    (row,) = tables.comparison(device, "f16").to_dict("records")
+    theirs = tables.published().query("dtype == 'f16' and mode == 'replay' and n == 4096 and elements == @one.elements and method == @one.method")
+    assert row["mode"] == "replay" and row[one["method"]] == pytest.approx(theirs["time_us"].item() / 100)
+
+
+def test_row_lengths_of_a_few_rows_and_of_a_like_size(tmp_path):
+    """A few rows are DECODE_ROWS at most; beside m 2^k stand powers of two of at most twice or half as many elements."""
+    writer = FolderWriter()
+    for rows in (tables.DECODE_ROWS, 2 * tables.DECODE_ROWS, 1 << 14):
+        writer.measure("kronecker", "f16", 14336, 14336 * rows, "replay", operator="28x512")
+    for n, size in ((1024, 28), (2048, 29), (4096, 27)):
+        writer.measure("wgmma", "f16", n, 1 << size, "replay")
+    device = load([writer.write(tmp_path / "run")])[0]
+    assert sorted(tables.decode(device)["rows"]) == [tables.DECODE_ROWS]
+    assert sorted(tables.by_width(device)["n"]) == [1024, 4096, 14336]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -164,6 +165,41 @@ def test_reads_what_ctest_wrote() -> None:
     assert [line for line in log if not building.NOT_SHOWN.search(line)] == shown
 
 
+def test_what_failed_is_said_again_at_the_end(tmp_path: Path) -> None:
+    report = tmp_path / "ctest.xml"
+    assert building.last_words(report) == []
+    many = "\n".join(f"line {i}" for i in range(40))
+    report.write_text(
+        f'<testsuite><testcase name="a" status="run"><system-out>fine</system-out></testcase><testcase name="b" status="fail"><failure message="Failed"/>'
+        f'<system-out>{many}\n</system-out></testcase><testcase name="c" status="fail"><failure message="Timeout"/></testcase></testsuite>'
+    )
+    assert building.last_words(report, lines=2) == [("b", ["line 38", "line 39"]), ("c", [])]
+    assert building.last_words(report, tests=1, lines=1) == [("b", ["line 39"])]
+
+
+def test_sanitizers_run_in_shards_end_in_time_and_leave_out_what_is_not_ours(tmp_path: Path, monkeypatch) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text('#!/bin/sh\necho "$GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS: $*"\nexec "$5" "$6"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    logs = tmp_path / "logs"
+
+    def program(body: str) -> Path:
+        file = tmp_path / "program"
+        file.write_text(f"#!/bin/sh\n{body}\n")
+        file.chmod(0o755)
+        return file
+
+    assert commands.sanitize(program("exit $((77 * GTEST_SHARD_INDEX))"), "memcheck", "", logs, 2) is None  # the second has no test
+    assert (logs / "memcheck.1.log").read_text().startswith("1 of 2: --tool memcheck --error-exitcode 1 ")
+    assert commands.sanitize(program("exit 0"), "racecheck", "matmul", logs, 1) is None
+    assert "SanitizeGpu.*-SanitizeGpu.matmul/*" in (logs / "racecheck.0.log").read_text()
+    assert commands.sanitize(program("exit $GTEST_SHARD_INDEX"), "initcheck", "", logs, 2) == logs / "initcheck.1.log"
+    monkeypatch.setattr(commands, "SANITIZER_SECONDS", 0.5)
+    assert commands.sanitize(program(f"sleep 60; touch {tmp_path}/lived"), "memcheck", "", logs, 1) == logs / "memcheck.0.log"
+    assert not (tmp_path / "lived").exists()
+
+
 def test_finds_the_row_nearest_to_its_limit(tmp_path: Path) -> None:
     table = tmp_path / "results.csv"
     table.write_text(
@@ -288,9 +324,7 @@ def test_what_a_wheel_may_hold(tmp_path, capsys, kind, content, why):
     assert re.search(why, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    ("built_by", "backends"), [("13.0", ["cu130"]), ("12.8", ["cu126", "cu130"]), ("none: nvcc was not found", ["cpu"])]
-)
+@pytest.mark.parametrize(("built_by", "backends"), [("13.0", ["cu130"]), ("12.8", ["cu126", "cu130"]), ("none: nvcc was not found", ["cpu"])])
 def test_the_folders_of_kernels(tmp_path, built_by, backends):
     package = tmp_path / "fwht"
     (package / "__pycache__").mkdir(parents=True)

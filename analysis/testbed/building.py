@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,6 +82,8 @@ def run_ctest(directory: Path, *selection: str) -> int:
     reasons = skip_reasons(details.read_text(errors="replace"))  # taken before ctest is called again, which empties the log
     if reasons:
         print("\nSkipped tests, and why:", *(f"{count:7} {why}" for why, count in reasons), sep="\n")
+    for name, lines in last_words(directory / "ctest.xml"):
+        print(f"\n{name} failed; its last lines:", *(f"  {line}" for line in lines), sep="\n")
     list_tests(directory, selection)
     if times.write(directory):
         print("\n" + count_tests(directory / "tests.csv", [why for why, _ in reasons]))
@@ -93,6 +96,14 @@ def skip_reasons(details: str) -> list[tuple[str, int]]:
     """Reason and number of tests, the commonest first, from ctest's LastTest.log."""
     found = re.findall(r": Skipped\n(.*)|^skipped: (.*)", details, re.M)
     return Counter(re.sub(r" *\(.*", "", gtest or other).strip() for gtest, other in found).most_common()
+
+
+def last_words(report: Path, tests: int = 4, lines: int = 25) -> list[tuple[str, list[str]]]:
+    """Name and last lines of output of the first tests that failed: they would otherwise be far above the summary."""
+    if not report.is_file():
+        return []
+    failed = [test for test in ElementTree.parse(report).getroot().iter("testcase") if times.status_of(test) == "failed"]
+    return [(test.get("name", ""), (test.findtext("system-out") or "").rstrip().splitlines()[-lines:]) for test in failed[:tests]]
 
 
 def count_tests(table: Path, reasons: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ std::string one_line(std::string text) {
 
 std::string range_supported(const Variant& variant, Dtype dtype, const DeviceInfo& device) {
   std::int64_t smallest = 0, largest = 0;
-  for (std::int64_t n = 2; n <= std::int64_t{1} << 20; n *= 2) {
+  for (std::int64_t n = 2; n <= std::int64_t{1} << 31; n *= 2) {
     if (!variant.supports(make_problem(dtype, n, 1), device)) continue;
     if (smallest == 0) smallest = n;
     largest = n;
@@ -38,7 +38,7 @@ nlohmann::ordered_json describe_support(const Variant& variant, Dtype dtype, Pla
                                         const DeviceInfo& device) {
   std::vector<std::int64_t> supported;
   std::map<std::string, std::vector<std::int64_t>> refused;
-  for (int log_n = 1; log_n <= 30; ++log_n) {
+  for (int log_n = 1; log_n <= 31; ++log_n) {
     const std::int64_t n = std::int64_t{1} << log_n;
     const Support support = variant.supports(make_problem(dtype, n, 16, placement), device);
     (support ? supported : refused[support.why_not]).push_back(n);
@@ -130,6 +130,7 @@ std::vector<const Variant*> select_variants(const std::vector<std::string>& name
 
 std::vector<std::string> names_of(const std::vector<const Variant*>& variants) {
   std::vector<std::string> names;
+  names.reserve(variants.size());
   for (const Variant* variant : variants)
     names.emplace_back(variant->name);
   return names;

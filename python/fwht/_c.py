@@ -16,16 +16,19 @@ DEVICE_OF_POINTER = -2
 ABI_VERSION = 1
 
 # Codes of fwht_dtype.
-F16, BF16, F32, F64 = range(4)
+F16, BF16, F32, F64, I32, I64 = range(6)
 DTYPES = {
     "float16": F16, "f16": F16, "fp16": F16, "half": F16,
     "bfloat16": BF16, "bf16": BF16,
     "float32": F32, "f32": F32, "fp32": F32, "float": F32,
     "float64": F64, "f64": F64, "fp64": F64, "double": F64,
+    "int32": I32, "i32": I32,
+    "int64": I64, "i64": I64,
 }
-ITEMSIZE = (2, 2, 4, 8)
+ITEMSIZE = (2, 2, 4, 8, 4, 8)
+ORDERINGS = ("natural", "dyadic", "sequency")  # by their codes of fwht_ordering
 ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
-DTYPE_RULE = "must be float16, bfloat16 or float32 (on the CPU also float64)"
+DTYPE_RULE = "must be float16, bfloat16, float32, float64, int32 or int64"
 
 OPERATOR_TEXT = "a text such as '28x512', or None"
 ENCODING_TEXT = "a text such as 'e4m3:row'"
@@ -49,6 +52,9 @@ class Problem(ctypes.Structure):
         ("op_text", ctypes.c_char_p),
         ("encoding", ctypes.c_char_p),
         ("preparation", ctypes.c_char_p),
+        ("in_ordering", ctypes.c_int32),
+        ("out_ordering", ctypes.c_int32),
+        ("inner", ctypes.c_int64),
     ]
 
 
@@ -251,6 +257,13 @@ def checked_scale(scale: Any, name: str = "scale") -> float | None:
     return value
 
 
+def check_scale_of_sums(dtype: int | None, dtype_name: str, scale: float | None) -> None:
+    """Integers are summed and nothing else."""
+    if dtype in (I32, I64) and scale != 1:
+        why = "scale=None is 1/sqrt(n)" if scale is None else f"scale={scale}"
+        raise ValueError(f"fwht: {why}, but {dtype_name} data are only summed, so it must be 1")
+
+
 def row_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     """The distance of row starts in elements where all rows lie at one distance of at least n and elements side
     by side, else None. Dimensions of size 1 do not count."""
@@ -295,13 +308,18 @@ def make_problem(
     operator: str | None = None,
     encoding: str | None = None,
     preparation: str | None = None,
+    orderings: tuple[int, int] = (0, 0),
+    inner: int = 1,
 ) -> Problem:
     """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
     if len(shape) == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
-    if dtype is None or (dtype == F64 and device >= 0):
+    if dtype is None:
         raise TypeError(f"fwht: dtype {dtype_name} {DTYPE_RULE}")
+    if encoding is not None and dtype > F32:
+        raise TypeError(f"fwht: codes are of rows in float16, bfloat16 or float32, not in {dtype_name}")
     scale = checked_scale(scale)
+    check_scale_of_sums(dtype, dtype_name, scale)
     op_text = None if operator is None else text_for_c("operator", operator, OPERATOR_TEXT)
     n = shape[-1]
     rows = 1
@@ -315,7 +333,7 @@ def make_problem(
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
-        preparation.encode() if preparation else None,
+        preparation.encode() if preparation else None, *orderings, inner,
     )  # fmt: skip
     if op_text is not None:
         order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]
@@ -326,8 +344,6 @@ def make_problem(
         if n > 0 and library.fwht_supports(problem, variant, max(device, HOST)) == 2 and "power of two" in last_error():
             why = last_error()  # with the limits of the variant
         raise ValueError(f"fwht: {why}")
-    if dtype == F64 and library.fwht_supports(problem, variant, device) == 2 and "f64" in last_error():
-        raise TypeError(f"fwht: dtype {dtype_name}: {last_error()}")
     return problem
 
 

@@ -211,10 +211,10 @@ def plan(
 
     Args:
         n, rows: row length and number of rows.
-        dtype: "float16", "bfloat16", "float32" (on the host also "float64"), or a dtype of PyTorch or NumPy.
+        dtype: "float16", "bfloat16", "float32", "float64", "int32", "int64", or a dtype of PyTorch or NumPy.
         device: None (the first CUDA device, else the host), an ordinal, "cpu", "cuda:1" or a torch.device.
         row_stride: elements between row starts of input and output; None: n.
-        scale: as in `hadamard_transform`; None is 1/sqrt(n).
+        scale: as in `hadamard_transform`; None is 1/sqrt(n), integers need 1.
         inplace: the result replaces the input; codes never do.
         variant: a name of `fwht.variants()`; None: "auto", on the host "cpu".
         programmatic_launch: programmatic dependent launch (CUDA Programming Guide), where the variant offers it.

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple
 
 from . import _c, _tensors
 
-_CUDA_TYPESTRS = {"<f2": "float16", "<f4": "float32", "<f8": "float64"}
+_CUDA_TYPESTRS = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "<i4": "int32", "<i8": "int64"}
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 

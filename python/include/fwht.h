@@ -47,6 +47,14 @@ typedef enum fwht_dtype {
   FWHT_I64 = 5  /* as FWHT_I32, modulo 2^64 */
 } fwht_dtype;
 
+/* Orders of the coefficients of H_n: place k holds what natural order has at place k, with its bits reversed, or at
+ * the reversed bits of k's Gray code. */
+typedef enum fwht_ordering {
+  FWHT_NATURAL = 0, /* Hadamard */
+  FWHT_DYADIC = 1,  /* Paley */
+  FWHT_SEQUENCY = 2 /* Walsh: by sign changes */
+} fwht_ordering;
+
 typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_placement;
 
 /* Bits of fwht_problem.flags. */
@@ -71,10 +79,19 @@ typedef struct fwht_problem {
   const char* encoding; /* quantized output such as "e4m3:row" (docs/quantize.md), out of place; NULL: none */
   const char* preparation; /* what is done to rows first, and where codes go: "rms", "rope64h32",
                               "page64x100", or two such words between slashes (docs/quantize.md); NULL: nothing */
+  int32_t in_ordering;  /* fwht_ordering of the input, for an inverse; other than FWHT_NATURAL out of place */
+  int32_t out_ordering; /* the same of the output */
+  /* Rows that lie between each other: element j of row r is element (r / inner) stride + j inner + r % inner. So a
+   * transform goes along any dimension of a tensor whose later dimensions have `inner` elements together; strides are
+   * then of blocks, 0: n times inner. `rows` counts all rows. 0: 1, rows side by side. */
+  int64_t inner;
 } fwht_problem;
 
-#define FWHT_PROBLEM_INIT \
-  { sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL, NULL }
+#define FWHT_PROBLEM_INIT                                                                                  \
+  {                                                                                                        \
+    sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL, NULL, FWHT_NATURAL, \
+        FWHT_NATURAL, 0                                                                                    \
+  }
 
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32

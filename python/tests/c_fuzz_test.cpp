@@ -242,6 +242,9 @@ void a_transform() {
         std::vector<const char*>{"", "/", "rms", "rms/rms", "rope", "rope2h0", "rope64", "rope64ih2/page4x4",
                                  "page0x1", "page4x2147483648", "page99999999999999999999x1", "e4m3"});
   }
+  if (rarely(4)) problem.in_ordering = static_cast<std::int32_t>(rarely(10) ? chance() : below(4));
+  if (rarely(4)) problem.out_ordering = static_cast<std::int32_t>(rarely(10) ? chance() : below(4));
+  if (rarely(3)) problem.inner = rarely(10) ? one_of(kSizes) : static_cast<std::int64_t>(below(4));
   if (rarely(20)) problem.struct_size = below(6000);
   if (problem.struct_size > sizeof problem) problem.struct_size = sizeof problem;
   const char* name = below(3) == 0 ? variant.c_str() : nullptr;
@@ -257,15 +260,19 @@ void a_transform() {
   const bool encoded = !encoding.empty() && problem.struct_size >= offsetof(fwht_problem, preparation),
              in_place = problem.placement == FWHT_IN_PLACE;
   const bool strides = problem.struct_size >= offsetof(fwht_problem, flags);
-  const std::int64_t in_stride = strides && problem.in_stride != 0 ? problem.in_stride : n;
+  const std::int64_t inner =
+      problem.struct_size == sizeof problem ? std::max<std::int64_t>(problem.inner, 1) : 1;
+  if (static_cast<double>(problem.rows) * static_cast<double>(n) > 1 << 18) return;  // inner divides rows
+  const std::int64_t block = n * inner;
+  const std::int64_t in_stride = strides && problem.in_stride != 0 ? problem.in_stride : block;
   const std::int64_t out_stride = strides && problem.out_stride != 0 ? problem.out_stride
                                   : in_place                         ? in_stride
-                                                                     : n;
+                                                                     : block;
   if (static_cast<double>(problem.rows) * static_cast<double>(std::max(in_stride, out_stride)) > 1 << 18 ||
       n > 1 << 14)
     return;
   const std::size_t size = size_of(problem.dtype);
-  std::size_t out_row = static_cast<std::size_t>(n) * size,
+  std::size_t out_row = static_cast<std::size_t>(block) * size,
               out_step = static_cast<std::size_t>(out_stride) * size, scales_bytes = 0;
   bool number = false;
   if (encoded) {
@@ -277,11 +284,11 @@ void a_transform() {
     number = std::string(json).find("\"needs_tensor_scale\": true") != std::string::npos;
     if (scales_bytes > 1 << 20 || n == 1) return;
   }
-  const auto rows = static_cast<std::size_t>(problem.rows);
+  const auto rows = static_cast<std::size_t>(problem.rows / inner);  // blocks of them
   const auto span = [rows](std::size_t step, std::size_t row) {
     return rows == 0 ? 0 : (rows - 1) * step + row;
   };
-  const Guarded in(span(static_cast<std::size_t>(in_stride) * size, static_cast<std::size_t>(n) * size)),
+  const Guarded in(span(static_cast<std::size_t>(in_stride) * size, static_cast<std::size_t>(block) * size)),
       apart(span(out_step, out_row), sound() ? size : 1);
   const Guarded& out = in_place ? in : apart;
   const Guarded signs(static_cast<std::size_t>((n + 31) / 32 * 4));

@@ -65,6 +65,33 @@ static void transforms(void) {
   expect(out[0] == 0.0f && out[1] == 0.0f, "scale 0: values");
 }
 
+/* H_4 x in sequency order, from which the inverse comes back; and along the middle dimension of [1][4][2]. */
+static void arrangements(void) {
+  static const float spectrum[4] = {10, -4, 0, -2};
+  static const float pairs[8] = {1, 0, 2, 0, 3, 5, 4, 0}, sums[8] = {10, 5, -2, 5, -4, -5, 0, -5};
+  float out[8];
+  fwht_problem problem = problem_of(4, 1);
+  problem.out_ordering = FWHT_SEQUENCY;
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "sequency");
+  expect(memcmp(out, spectrum, sizeof spectrum) == 0, "sequency: values");
+  problem.placement = FWHT_IN_PLACE;
+  expect(fwht_transform(&problem, NULL, out, out, FWHT_HOST, NULL) == FWHT_BAD_REQUEST, "sequency in place");
+
+  problem = problem_of(4, 1);
+  problem.in_ordering = FWHT_SEQUENCY;
+  problem.scale = 0.25;
+  expect(fwht_transform(&problem, NULL, spectrum, out, FWHT_HOST, NULL) == FWHT_OK, "from sequency");
+  expect(memcmp(out, kIn, 4 * sizeof *out) == 0, "from sequency: values");
+
+  problem = problem_of(4, 2);
+  problem.inner = 2;
+  expect(fwht_transform(&problem, NULL, pairs, out, FWHT_HOST, NULL) == FWHT_OK, "an inner dimension");
+  expect(memcmp(out, sums, sizeof sums) == 0, "an inner dimension: values");
+  problem.inner = INT64_MAX;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST,
+         "an inner dimension that does not fit");
+}
+
 static void strides(void) {
   float in[10], out[9];
   int i;
@@ -214,7 +241,8 @@ static void preparations(void) {
   operands.slots = slots;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "prepared");
   memcpy(&scale, page + 20, sizeof scale);
-  expect(page[7] == 9 && page[8] == 127 && page[9] == 0 && page[16] == 9 && scale == 16.0f / 127.0f, "prepared: values");
+  expect(page[7] == 9 && page[8] == 127 && page[9] == 0 && page[16] == 9 && scale == 16.0f / 127.0f,
+         "prepared: values");
   operands.slots = NULL;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "slots is a null pointer"),
@@ -337,6 +365,7 @@ int main(void) {
   expect(fwht_abi_version() == FWHT_ABI_VERSION, "version of the interface");
   expect(fwht_version()[0] != 0 && strstr(fwht_build_info_json(), "\"commit\": ") != NULL, "build info");
   transforms();
+  arrangements();
   strides();
   plans();
   refusals();

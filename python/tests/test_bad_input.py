@@ -35,11 +35,18 @@ class Library:
         return np.broadcast_to(np.zeros(1, "float16"), (n,)) if self.name == "numpy" else torch.zeros(1, dtype=torch.float16).expand(n)
 
 
+def fill(x, *values):
+    """The first elements of one row."""
+    for i, value in enumerate(values):
+        x[1, i] = value
+    return x
+
+
 def plan(n=8, rows=1, dtype="float32", **options):
     return fwht.plan(n, rows, dtype, device="cpu", **options)
 
 
-POWER, DTYPES, NUMBER, OVERLAP = "must be a power of two", "must be float16, bfloat16 or float32", "must be a number or None", "overlap"
+POWER, DTYPES, NUMBER, OVERLAP = "must be a power of two", "must be float16, bfloat16, float32, float64, int32 or int64", "must be a number or None", "overlap"
 ROWS, FITS = "strides .* rows at one distance of at least n=", "must fit 64 bits"
 # A sentence for each row of calls: they get the library.
 TABLE = [
@@ -50,7 +57,28 @@ TABLE = [
     (ValueError, "n=0 must be between 1 and",
      [lambda a, e=e: Q(a((3, 0)), e) for e in ("e4m3:row", "e4m3:128", "int4:row", "mxfp8")] + [lambda a: OP(a((3, 0)))]),
     (NotImplementedError, f"n={2**31} must be a power of two between 2 and 1073741824", [lambda a: T(a.expanded(2**31))]),
-    (TypeError, DTYPES, [lambda a, d=d, f=f: f(a((3, 8), d)) for d in ("int32", "int8", "bool", "complex64", "uint8") for f in (T, OP, Q)]),
+    (TypeError, DTYPES, [lambda a, d=d, f=f: f(a((3, 8), d)) for d in ("int16", "int8", "bool", "complex64", "uint8") for f in (T, OP, Q)]),
+    (ValueError, r"scale=None is 1/sqrt\(n\), but .*int\d\d data are only summed, so it must be 1",
+     [lambda a, d=d, f=f: f(a((3, 8), d)) for d in ("int32", "int64") for f in (T, OP)] + [lambda a: T_(a((3, 8), "int64"))]),
+    (ValueError, r"scale=0.5, but .*int32 data are only summed", [lambda a, f=f: f(a((3, 8), "int32"), scale=0.5) for f in (T, OP)]),
+    (ValueError, "scale=0.0, but int32 data", [lambda a: plan(dtype="int32", scale=0)]),
+    (TypeError, "codes are of rows in float16, bfloat16 or float32, not in .*(int32|int64|float64)",
+     [lambda a, d=d: Q(a((3, 64), d), scale=1) for d in ("int32", "int64", "float64")]),
+    (NotImplementedError, "the operator 12x2 is not offered", [lambda a: OP(a((3, 24), "int32"), scale=1)]),
+    # orderings, axes
+    (ValueError, "ordering='walsh' must be one of natural, dyadic, sequency", [lambda a: T(a(), ordering="walsh"), lambda a: T(a(), input_ordering="walsh")]),
+    (ValueError, "n8.*sequency ordering of the (in|out)put permutes a row", [lambda a: T(a(), ordering="sequency", inplace=True), lambda a: T(a(), input_ordering="sequency", inplace=True)]),
+    (ValueError, "n=3 must be a power of two", [lambda a: T(a(), axis=0), lambda a: T(a(), axis=(1, 0)), lambda a: T_(a(), axis=0)]),
+    (ValueError, "axis=2 must be between -2 and 1 for x of 2 dimensions", [lambda a: T(a(), axis=2), lambda a: T(a(), axis=(0, 2)), lambda a: T_(a(), axis=2)]),
+    (ValueError, "at least one axis, and none twice", [lambda a: T(a(), axis=()), lambda a: T(a(), axis=(1, -1))]),
+    (TypeError, "axis='x' must be an integer", [lambda a: T(a(), axis="x")]),
+    (ValueError, "at least one dimension", [lambda a: T(a(()), axis=0)]),
+    (TypeError, DTYPES, [lambda a: T(a((8, 8), "int8"), axis=0)]),
+    (ValueError, "int32 data are only summed", [lambda a: T(a((8, 8), "int32"), ordering="dyadic")]),
+    (ValueError, "exclude each other", [lambda a: T(a((8, 8)), out=a((8, 8)), inplace=True, axis=0)]),
+    (NotImplementedError, "auto works on device memory", [lambda a: T(a((8, 8)), axis=0, variant="auto")]),
+    (TypeError, "float32 must be int32 or int64", [lambda a: fwht.walsh.checked_transform(a())]),
+    (OverflowError, "4 of 24 sums do not fit int32, max .x. is 2147483648 and n=8", [lambda a: fwht.walsh.checked_transform(fill(a((3, 8), "int32"), -(2**31), -1))]),
     (ValueError, "scale=.* must be finite", [lambda a, s=s: T(a(), s) for s in (inf, nan, -inf, 1e39, 10**400)]
      + [lambda a: OP(a((3, 12)), scale=inf), lambda a: Q(a(), scale=nan)]),
     (TypeError, f"scale.* {NUMBER}", [lambda a, s=s: T(a(), s) for s in (np.ones(()), "1.0", [1.0], object())] + [lambda a: T(a(), a(()))]),

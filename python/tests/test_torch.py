@@ -157,7 +157,8 @@ def test_typed_errors_everywhere(mode):
     for shape, dtype, scale, error, words in (
         ((3, 6), torch.float32, 1.0, ValueError, "n=6 must be a power of two"),
         ((), torch.float32, 1.0, ValueError, "at least one dimension"),
-        ((3, 8), torch.int32, 1.0, TypeError, "must be float16, bfloat16 or float32"),
+        ((3, 8), torch.int16, 1.0, TypeError, "must be float16, bfloat16, float32, float64, int32 or int64"),
+        ((3, 8), torch.int32, None, ValueError, "data are only summed, so it must be 1"),
         ((3, 8), torch.float32, float("inf"), ValueError, "scale=inf must be finite"),
     ):
         wrapped = mode == "compile"
@@ -178,8 +179,9 @@ def test_plans_are_not_differentiable():
 
 @needs_cuda
 def test_cuda_tensors_that_are_refused():
-    with pytest.raises(TypeError, match="float64"):
-        fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=torch.float64))
+    for dtype, name in ((torch.float64, "f64"), (torch.int32, "i32"), (torch.int64, "i64")):
+        with pytest.raises(NotImplementedError, match=f"{name} data: n=8 must be a power of two between 65536"):
+            fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=dtype), 1)
     with pytest.raises(NotImplementedError, match="cpu works on host memory"):
         fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"), variant="cpu")
     with pytest.raises(ValueError, match="n=6 must be a power of two"):

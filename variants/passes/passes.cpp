@@ -18,8 +18,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   constexpr std::int64_t kOne = 1;
-  if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
-    return n;
+  if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n) {
+    const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);
+    return about_n ? Support{concat(name_of(problem.dtype()), " data: ", n.why_not)} : n;
+  }
   const Schedule schedule = schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
                                          problem.elements() * bytes_of(problem.dtype()));
   const bool by_own_tile = schedule.lowest != Lowest::butterflies;

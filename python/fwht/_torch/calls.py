@@ -16,7 +16,10 @@ from torch import Tensor
 from .. import _c, array, operators
 from ..array import View
 
-DTYPES = {torch.float16: _c.F16, torch.bfloat16: _c.BF16, torch.float32: _c.F32, torch.float64: _c.F64}
+DTYPES = {
+    torch.float16: _c.F16, torch.bfloat16: _c.BF16, torch.float32: _c.F32, torch.float64: _c.F64, torch.int32: _c.I32,
+    torch.int64: _c.I64,
+}  # fmt: skip
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _c_transform = _c.transform

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import lzma
 import math
+import platform
 import sys
 import tarfile
 import tempfile
@@ -16,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors
 import torch
 import transformers
 
 from .. import __version__, build_info
-from . import hooks, measure, rotate, schemes
+from . import checkpoint, hooks, measure, rotate, schemes
 from .cost import cost
 from .measure import interval
 from .outliers import outliers
@@ -40,12 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.demo == bool(asked.model):
         parser.error("name a folder of a model, or --demo")
-    if not asked.demo and asked.text is None:
+    if not asked.demo and asked.text is None and not asked.save:
         parser.error("--text FILE is missing: what the model is measured on")
     try:
         with _model_folder(asked) as (folder, text):
             return evaluate(asked, folder, text)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, safetensors.SafetensorError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -60,19 +63,33 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--text", type=Path, help="UTF-8 text; documents apart by NUL")
     parser.add_argument("--formats", help="names of schemes, or all (see --list)")
     parser.add_argument("--rotations", help="plain, folded, rotated, R1,R2 written as r12, block32 (default: plain,folded,rotated)")
-    parser.add_argument("--tokens", type=int, help="of the text (default: 131072; --demo 4096)")
-    parser.add_argument("--length", type=int, help="tokens of a block (default: 2048; --demo 512)")
-    parser.add_argument("--calibration", type=int, default=16, help="blocks behind those that are measured, for GPTQ (default: 16)")
-    parser.add_argument("--batch", type=int, default=8, help="blocks at once")
+    parser.add_argument("--tokens", type=_positive, help="of the text (default: 131072; --demo 4096)")
+    parser.add_argument("--length", type=_length, help="tokens of a block (default: 2048; --demo 512)")
+    parser.add_argument("--calibration", type=_positive, default=16, help="blocks behind those that are measured, for GPTQ (default: 16)")
+    parser.add_argument("--batch", type=_positive, default=8, help="blocks at once")
     parser.add_argument("--seed", type=int, default=0, help="of the random signs")
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="default: float16 on a GPU, float32 on the CPU")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
     parser.add_argument("--outliers", action="store_true", help="outliers by layer, before and after rotation")
     parser.add_argument("--output", type=Path, default=Path("evaluation"), help="folder of evaluation.json (default: evaluation)")
-    parser.add_argument("--save", type=Path, help="write the model with R1 and R2 folded in, as a checkpoint, and end")
+    parser.add_argument("--save", type=Path, help="write the model with --rotations in its weights (default: R1,R2; R4 too), as a checkpoint, and end")
     parser.add_argument("--list", action="store_true", help="name the schemes and end")
     return parser
+
+
+def _positive(text: str) -> int:
+    return _at_least(text, 1)
+
+
+def _length(text: str) -> int:
+    return _at_least(text, 3)  # the model's first token, one that is known, one that is guessed
+
+
+def _at_least(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least {least}")
+    return int(text)
 
 
 @contextlib.contextmanager
@@ -80,7 +97,7 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
     if not asked.demo:
         if not (asked.model / "config.json").is_file():
             raise ValueError(f"{asked.model} is no folder with a config.json")
-        yield asked.model, asked.text.read_text(encoding="utf8")
+        yield asked.model, "" if asked.save else asked.text.read_text(encoding="utf8")
         return
     with tempfile.TemporaryDirectory() as work:
         with lzma.open(DEMO) as packed, tarfile.open(fileobj=packed) as archive:
@@ -93,24 +110,32 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
 def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     transformers.utils.logging.disable_progress_bar()
     wanted = schemes.named(asked.formats) if asked.formats else schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT))
+    if asked.save:
+        asked.rotations = (asked.rotations or "R1,R2").replace(",", "+")  # one rotation, of several parts
     modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
     rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
     device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
     dtype = asked.dtype or ("float16" if device == "cuda" else "float32")
     tokens, length = asked.tokens or (4096 if asked.demo else 131072), asked.length or (512 if asked.demo else 2048)
 
+    if asked.cost and device != "cuda":
+        raise ValueError("--cost times a GPU, and the device is the CPU")
+
     def load() -> Any:
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation=hooks.ATTENTION)
         return model.to(device).eval()
 
     config = transformers.AutoConfig.from_pretrained(folder)
+    rotate.check_family(config)
+    if getattr(config, "quantization_config", None):
+        raise ValueError(f"{folder} is quantized or rotated already (its config.json has quantization_config); name the model that it was made of")
     model = load()
     for rotation in rotations.values():
         rotate.check(model, rotation)
     if asked.save:
-        rotate.rotate_model(model, "R1,R2", seed=asked.seed).save_pretrained(asked.save)
+        checkpoint.save_rotated(model, asked.save, rotations[modes[0]])
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(asked.save)
-        print(f"{asked.save}: the same model with R1 and R2 in its weights")
+        print(f"{asked.save}: the same model with {modes[0].replace('+', ', ')} in its weights")
         return 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)
@@ -121,10 +146,12 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     library = build_info()
     del library["torch"]  # filled in by the first call with a tensor; `torch` below is there from the start
     about = {
-        "model": "demo" if asked.demo else str(folder), "family": config.model_type, "blocks": len(blocks.blocks), "length": length,
+        "model": "demo" if asked.demo else folder.resolve().name, "model_sha256": _hash(folder), "family": config.model_type,
+        "blocks": len(blocks.blocks), "length": length,
         "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
         "calibration_blocks": 0 if calibration is None else len(calibration),
-        "fwht": __version__, "library": library, "torch": torch.__version__, "transformers": transformers.__version__,
+        "fwht": __version__, "library": library, "python": platform.python_version(), "torch": torch.__version__,
+        "transformers": transformers.__version__, "numpy": np.__version__,
     }  # fmt: skip
     results = _Results(asked.output / "evaluation.json", about)
     reference = measure.Reference(model, blocks, asked.batch)
@@ -151,12 +178,25 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         candidate = None
     _progress("")
     if asked.cost:
-        if device != "cuda":
-            raise ValueError("--cost times a GPU, and the device is the CPU")
         results.add("cost", {str(count): cost(config, getattr(torch, dtype), count) for count in (1, 8, 2048)})
+    results.end()
     print(table(results.data, [scheme.name for scheme in wanted], modes))
+    if said := advice(results.data["summary"]):
+        print(f"\n{said}")
     print(f"\nall of it: {results.path}")
     return 0
+
+
+def _hash(folder: Path) -> str:
+    """Of the files that make the model: its configuration, weights and tokenizer."""
+    hasher = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors", ".bin", ".model"):
+            hasher.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+            with path.open("rb") as file:
+                while piece := file.read(1 << 22):
+                    hasher.update(piece)
+    return hasher.hexdigest()
 
 
 def needed(config: Any, dtype: str, batch: int, length: int) -> str:
@@ -175,7 +215,7 @@ class _Results:
     def __init__(self, path: Path, about: dict[str, Any]):
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.data: dict[str, Any] = {"about": about, "rows": {}, "refused": {}}
+        self.data: dict[str, Any] = {"about": about, "rows": {}, "refused": {}, "summary": []}
         if path.exists():
             earlier = json.loads(path.read_text())
             if earlier.get("about") != about:
@@ -183,7 +223,7 @@ class _Results:
                 raise ValueError(f"{path} is of another run ({', '.join(differ)} differ); name another --output")
             self.data = earlier
         else:
-            self.data["begun"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            self.data["begun"] = _now()
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -191,6 +231,8 @@ class _Results:
 
     def put(self, scheme: str, mode: str, blocks: np.ndarray) -> None:
         self.rows[f"{scheme}|{mode}"] = {"loss": blocks[:, 0].tolist(), "kl": blocks[:, 1].tolist(), "same": blocks[:, 2].tolist()}
+        self.data["refused"].pop(f"{scheme}|{mode}", None)  # a run that was started again may have had more memory
+        self.data["summary"] = summary(self.rows)
         self._write()
 
     def refuse(self, scheme: str, mode: str, reason: str) -> None:
@@ -201,37 +243,81 @@ class _Results:
         self.data[name] = value
         self._write()
 
+    def end(self) -> None:
+        self.add("ended", _now())
+
     def _write(self) -> None:
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps(self.data, indent=1))
         part.replace(self.path)
 
 
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _baseline(rows: dict[str, Any], scheme: str) -> np.ndarray | None:
+    """KL by block of the better of plain and folded."""
+    known = [np.array(rows[f"{scheme}|{base}"]["kl"]) for base in BASELINES if f"{scheme}|{base}" in rows]
+    return min(known, key=np.mean) if known else None
+
+
 def verdict(rows: dict[str, Any], scheme: str, mode: str) -> str:
     """helps, hurts or no difference: the paired interval of the KL against the better of plain and folded."""
-    known = [np.array(rows[f"{scheme}|{base}"]["kl"]) for base in BASELINES if f"{scheme}|{base}" in rows]
-    if not known or scheme == "none":
+    base = _baseline(rows, scheme)
+    if base is None or scheme == "none":
         return ""
-    low, high = interval(np.array(rows[f"{scheme}|{mode}"]["kl"]) - min(known, key=np.mean))
+    low, high = interval(np.array(rows[f"{scheme}|{mode}"]["kl"]) - base)
     return "helps" if high < 0 else "hurts" if low > 0 else "no difference"
+
+
+def summary(rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the table shows, by scheme and rotation; KL in nats a token, `recovered` the share of the baseline's KL that is gone."""
+    found = []
+    for key, values in rows.items():
+        name, mode = key.split("|")
+        kl, base = np.array(values["kl"]), _baseline(rows, name)
+        low, high = interval(kl)
+        turned = mode not in BASELINES and name != "none" and base is not None and base.mean() > 0
+        found.append({
+            "format": name, "rotation": mode, "perplexity": math.exp(np.mean(values["loss"])), "kl": float(kl.mean()), "kl_low": low, "kl_high": high,
+            "same": float(np.mean(values["same"])), "recovered": float(1 - kl.mean() / base.mean()) if turned and base is not None else None,
+            "verdict": verdict(rows, name, mode) if mode not in BASELINES else "",
+        })  # fmt: skip
+    return found
+
+
+def advice(rows: list[dict[str, Any]]) -> str:
+    """A line for each verdict. A format that is helped stands with the rotation to take, of the fewest parts within the best one's interval."""
+    said: dict[str, list[str]] = {"helps": [], "hurts": [], "makes no difference for": []}
+    for name in dict.fromkeys(row["format"] for row in rows):
+        of_format = [row for row in rows if row["format"] == name and row["verdict"]]
+        if helped := [row for row in of_format if row["verdict"] == "helps"]:
+            limit = min(helped, key=lambda row: row["kl"])["kl_high"]
+            best = min((row for row in helped if row["kl"] <= limit), key=lambda row: (_parts(row["rotation"]), row["kl"]))
+            said["helps"].append(f"{name} ({best['rotation']}: {100 * best['recovered']:.0f} % of its KL gone)")
+        elif hurt := [row["rotation"] for row in of_format if row["verdict"] == "hurts"]:
+            said["hurts"].append(f"{name} ({', '.join(hurt)})")
+        elif of_format:
+            said["makes no difference for"].append(name)
+    return "\n".join(f"rotation {word} {', '.join(names)}" for word, names in said.items() if names)
+
+
+def _parts(mode: str) -> int:
+    return len(rotate.Rotation.parse(mode).names) or 1
 
 
 def table(data: dict[str, Any], names: list[str], modes: list[str]) -> str:
     """A row for each scheme and rotation: perplexity, KL in 1e-3 nats a token with its interval, same first choice, verdict."""
     lines = [f"{'format':18} {'rotation':9} {'perplexity':>10} {'KL, 1e-3 nats [95 %]':>26} {'same first, %':>13}  verdict"]
+    known = {(row["format"], row["rotation"]): row for row in data["summary"]}
     for name in names:
         for mode in modes:
-            key = f"{name}|{mode}"
-            if key in data["refused"]:
+            if (key := f"{name}|{mode}") in data["refused"]:
                 lines.append(f"{name:18} {mode:9} not measured: {data['refused'][key]}")
-            if key not in data["rows"]:
-                continue
-            row = {what: np.array(values) for what, values in data["rows"][key].items()}
-            low, high = interval(row["kl"])
-            kl = f"{1e3 * row['kl'].mean():.3f} [{1e3 * low:.3f}, {1e3 * high:.3f}]"
-            said = "" if mode in BASELINES else verdict(data["rows"], name, mode)
-            perplexity = math.exp(row["loss"].mean())
-            lines.append(f"{name:18} {mode:9} {perplexity:10.3f} {kl:>26} {100 * row['same'].mean():13.2f}  {said}".rstrip())
+            if row := known.get((name, mode)):
+                kl = f"{1e3 * row['kl']:.3f} [{1e3 * row['kl_low']:.3f}, {1e3 * row['kl_high']:.3f}]"
+                lines.append(f"{name:18} {mode:9} {row['perplexity']:10.3f} {kl:>26} {100 * row['same']:13.2f}  {row['verdict']}".rstrip())
     for tokens, times in data.get("cost", {}).items():
         online = times["R3"] + times["R4"]
         share = 100 * online / times["products"]

@@ -98,9 +98,7 @@ def rotate_model(model: Any, rotations: str | Rotation = "R1,R2", *, seed: int =
 
 def check(model: Any, rotation: Rotation) -> None:
     """Raises ValueError where this rotation of this model is not offered, with the reason."""
-    family = getattr(model.config, "model_type", None)
-    if family not in FAMILIES:
-        raise ValueError(f"models of the family {family!r} are not offered; {', '.join(FAMILIES)} are: others place gains, or fuse matrices, differently")
+    check_family(model.config)
     widths = {"hidden_size": "R1", "intermediate_size": "R4"}
     for field, name in widths.items():
         if name in rotation.names:
@@ -115,6 +113,13 @@ def check(model: Any, rotation: Rotation) -> None:
         for name, module in linears(model):
             if module.in_features % rotation.block or rotation.block & (rotation.block - 1):
                 raise ValueError(f"block{rotation.block} does not divide the {module.in_features} inputs of {name} into rows of 2^k")
+
+
+def check_family(config: Any) -> None:
+    """Raises ValueError for a family whose norms and matrices this module does not know."""
+    family = getattr(config, "model_type", None)
+    if family not in FAMILIES:
+        raise ValueError(f"models of the family {family!r} are not offered; {', '.join(FAMILIES)} are: others place gains, or fuse matrices, differently")
 
 
 def linears(model: Any) -> list[tuple[str, torch.nn.Linear]]:

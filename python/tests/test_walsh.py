@@ -1,0 +1,200 @@
+"""Integers and float64 in every array library, and the module `walsh`, against NumPy in float64 and int64."""
+
+import numpy as np
+import pytest
+
+import fwht
+from conftest import CUDA, hadamard, needs_torch, torch
+
+walsh = fwht.walsh
+KINDS = ["numpy", pytest.param("cpu", marks=needs_torch), pytest.param("cuda", marks=pytest.mark.skipif(not CUDA, reason="no CUDA device"))]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def give(x, kind):
+    """A NumPy array as an array of the library."""
+    return x.copy() if kind == "numpy" else torch.from_numpy(x.copy()).to(kind)
+
+
+def numpy_of(y):
+    return y if isinstance(y, np.ndarray) else y.cpu().numpy()
+
+
+def sums(x):
+    """H x of integers, modulo 2^64, by the definition one index bit after another."""
+    y, n = x.astype(np.int64), x.shape[-1]
+    half = 1
+    with np.errstate(over="ignore"):
+        while half < n:
+            pairs = y.reshape(*y.shape[:-1], n // (2 * half), 2, half)
+            y = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], -2).reshape(y.shape)
+            half *= 2
+    return y
+
+
+def length(kind, n=64):
+    return 65536 if kind == "cuda" else n  # wide types begin there on a device
+
+
+def test_the_sums_of_these_tests_are_the_definition():
+    x = np.random.default_rng(0).integers(-99, 99, (3, 64))
+    assert np.array_equal(sums(x), x @ hadamard(64).astype(np.int64))
+
+
+@kinds
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("where", ["new", "in place", "out", "rows apart"])
+def test_integers_are_exact_and_wrap(kind, dtype, where):
+    n, info = length(kind), np.iinfo(dtype)
+    for low, high in ((-99, 99), (info.min, info.max)):
+        data = np.random.default_rng(1).integers(low, high, (3, n + 8 * (where == "rows apart")), dtype)
+        expected = sums(data[:, :n]).astype(dtype)
+        x = give(data, kind)[:, :n]
+        if where == "in place":
+            y = fwht.hadamard_transform_(x, 1)
+            assert y is x
+        elif where == "out":
+            y = give(np.zeros_like(data), kind)
+            assert fwht.hadamard_transform(x, 1, out=y) is y
+        else:
+            y = fwht.hadamard_transform(x, 1)
+        assert np.array_equal(numpy_of(y), expected) and numpy_of(y).dtype == dtype
+        if where != "in place":
+            assert np.array_equal(numpy_of(x), data[:, :n])
+
+
+@kinds
+def test_float64(kind):
+    n = length(kind)
+    x = np.random.default_rng(2).standard_normal((2, n))
+    expected, half = x.astype(np.longdouble), 1
+    while half < n:
+        pairs = expected.reshape(2, n // (2 * half), 2, half)
+        expected = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).reshape(2, n)
+        half *= 2
+    y = numpy_of(fwht.hadamard_transform(give(x, kind)))
+    bound = (np.log2(n) + 2) * 2.0**-53 * np.abs(x).sum(-1, keepdims=True) * n**-0.5
+    assert y.dtype == np.float64 and (np.abs(y - expected * n**-0.5) <= bound).all()
+
+
+@kinds
+def test_gradients_of_float64(kind):
+    if kind == "numpy":
+        pytest.skip("NumPy has no gradients")
+    x, g = (torch.randn(2, length(kind), dtype=torch.float64, device=kind) for _ in range(2))
+    y = fwht.hadamard_transform(x.requires_grad_(), 0.5)
+    y.backward(g)
+    assert torch.equal(x.grad, fwht.hadamard_transform(g, 0.5))
+
+
+@kinds
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_checked_transform(kind, dtype):
+    n, info = length(kind), np.iinfo(dtype)
+    x = np.zeros((2, n), dtype)
+    x[1] = info.max // n  # every sum fits, by the bound
+    assert np.array_equal(numpy_of(walsh.checked_transform(give(x, kind))), sums(x))
+    x[0, 0], x[1] = info.min, 0  # beyond the bound, and each sum is the smallest number or zero
+    assert np.array_equal(numpy_of(walsh.checked_transform(give(x, kind))), sums(x).astype(dtype))
+    x[0, 1] = -1  # half of them are one less
+    with pytest.raises(OverflowError, match=f"{n // 2} of {2 * n} sums do not fit {dtype}, max .x. is {-info.min} and n={n}"):
+        walsh.checked_transform(give(x, kind))
+    x[0] = 0
+    x[1, :4] = info.max, info.max, -info.max, -info.max  # one sum in four does not fit
+    assert sum(not info.min <= sum(int(a) * int(h) for a, h in zip(x[1, :4], row)) <= info.max for row in hadamard(4)) == 1
+    with pytest.raises(OverflowError, match=f"{n // 4} of {2 * n} sums"):
+        walsh.checked_transform(give(x, kind))
+
+
+
+# --- orderings, axes -------------------------------------------------------------------------------------------------
+
+
+def ordered(n, ordering):
+    """The matrix with its rows in the ordering, each defined by itself: Walsh's by sign changes, Paley's by Rademacher functions."""
+    h = hadamard(n)
+    if ordering == "natural":
+        return h
+    if ordering == "sequency":
+        return h[np.argsort((np.diff(h, axis=1) != 0).sum(1))]
+    bits = n.bit_length() - 1
+    rademacher = [(-1.0) ** (np.arange(n) >> (bits - 1 - i) & 1) for i in range(bits)]
+    return np.array([np.prod([rademacher[i] for i in range(bits) if k >> i & 1], axis=0) * np.ones(n) for k in range(n)])
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("input_ordering", ["natural", "dyadic", "sequency"])
+@pytest.mark.parametrize("ordering", ["natural", "dyadic", "sequency"])
+def test_orderings(kind, dtype, ordering, input_ordering):
+    for n in (2, 8, 64):
+        data = np.random.default_rng(n).integers(-9, 9, (3, n)).astype(dtype)
+        expected = data @ ordered(n, input_ordering) @ np.linalg.inv(hadamard(n)) @ ordered(n, ordering).T
+        # H P_in^T x: the matrix of the input's ordering, transposed, is H with its columns permuted.
+        y = fwht.hadamard_transform(give(data, kind), 1, ordering=ordering, input_ordering=input_ordering)
+        assert np.array_equal(numpy_of(y), np.rint(expected).astype(dtype)) and numpy_of(y).dtype == dtype
+        if dtype == "float64":
+            back = fwht.hadamard_transform(y, 1 / n, ordering=input_ordering, input_ordering=ordering)
+            assert np.allclose(numpy_of(back), data, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("axis", [0, 1, -2, 2, (0, 1), (2, 0), (0, 1, 2), [1]])
+@pytest.mark.parametrize("where", ["new", "in place", "out", "strided"])
+def test_axes(kind, axis, where):
+    data = np.random.default_rng(3).integers(-9, 9, (4, 8, 16)).astype("float64")
+    expected = data
+    for each in axis if isinstance(axis, (tuple, list)) else (axis,):
+        expected = np.moveaxis(np.moveaxis(expected, each, -1) @ hadamard(data.shape[each]), -1, each)
+    x = give(data, kind)
+    if where == "in place":
+        y = fwht.hadamard_transform_(x, 1, axis=axis)
+        assert y is x
+    elif where == "out":
+        y = x * 0
+        assert fwht.hadamard_transform(x, 1, axis=axis, out=y) is y
+    else:
+        if where == "strided":
+            x = np.asfortranarray(data) if kind == "numpy" else give(np.ascontiguousarray(data.T), kind).permute(2, 1, 0)
+        y = fwht.hadamard_transform(x, 1, axis=axis)
+    assert np.array_equal(numpy_of(y), expected)
+    if where != "in place":
+        assert np.array_equal(numpy_of(x), data)
+        halved = fwht.hadamard_transform(give(data, kind), 0.5, axis=axis)
+        assert np.array_equal(numpy_of(halved), expected / 2)
+
+
+def test_two_axes_in_sequency_and_back():
+    x = np.random.default_rng(4).standard_normal((2, 8, 16))
+    y = fwht.hadamard_transform(x, axis=(1, 2), ordering="sequency")
+    assert np.allclose(y, np.einsum("ai,bj,nij->nab", ordered(8, "sequency"), ordered(16, "sequency"), x) / 128**0.5)
+    assert np.allclose(fwht.hadamard_transform(y, axis=(1, 2), input_ordering="sequency"), x)
+
+
+@needs_torch
+def test_complex_numbers():
+    z = torch.randn(3, 8, dtype=torch.complex128)
+    y = torch.view_as_complex(fwht.hadamard_transform(torch.view_as_real(z), 1, axis=-2))
+    assert torch.allclose(y, z @ torch.from_numpy(hadamard(8)).to(z))
+
+
+@needs_torch
+def test_arrangements_in_pytorch():
+    ops = __import__("fwht._torch.ops", fromlist=["ops"])
+    x = torch.randn(2, 8, 4, dtype=torch.float64)
+    for ordering in ("natural", "dyadic", "sequency"):
+        for input_ordering in ("natural", "dyadic", "sequency"):
+            f = lambda t: fwht.hadamard_transform(t, 0.5, axis=1, ordering=ordering, input_ordering=input_ordering)
+            assert torch.autograd.gradcheck(f, (x.clone().requires_grad_(),))
+            assert torch.autograd.gradgradcheck(f, (x.clone().requires_grad_(),))
+            codes = fwht._c.ORDERINGS.index(input_ordering), fwht._c.ORDERINGS.index(ordering)
+            assert torch.allclose(ops.by_copies(x, 0.5, -2, codes, None), f(x))  # what CUDA tensors get
+            assert torch.equal(torch.func.vmap(f)(x[:, None]), f(x[:, None].flatten(0, 1)).view(2, 1, 8, 4))
+    both = lambda t: fwht.hadamard_transform(t, axis=(1, 2), ordering="sequency")
+    assert torch.autograd.gradcheck(both, (x.clone().requires_grad_(),))
+    compiled = torch.compile(both, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), both(x))
+    y = x.clone().requires_grad_()
+    fwht.hadamard_transform_(y * 1, axis=1).sum().backward()
+    assert torch.allclose(y.grad, fwht.hadamard_transform(torch.ones_like(x), axis=1))
+    assert both(torch.empty(2, 8, 4, device="meta")).shape == (2, 8, 4)
