@@ -87,20 +87,11 @@ BlockNeeds factors_needs(const Problem& problem) {
   return {program.rows_per_block * problem.n() * std::int64_t{sizeof(float)}, program.threads};
 }
 
-BlockNeeds passes_needs(const Problem& problem) {
+BlockNeeds passes_needs(const Problem& problem, const DeviceInfo& device) {
   const passes::Schedule schedule =
       passes::schedule_for(passes::word_of(problem.dtype()), log2_floor(problem.n()),
-                           problem.elements() * bytes_of(problem.dtype()));
-  const bool by_butterflies = schedule.lowest == passes::Lowest::butterflies;
-  BlockNeeds needs;
-  needs.shared_bytes = by_butterflies ? std::int64_t{4} << schedule.log_row : schedule.row().shared_bytes();
-  for (const passes::PassTile& tile : {schedule.second, schedule.third})
-    needs.shared_bytes = std::max<std::int64_t>(needs.shared_bytes, tile.shared_bytes());
-  if (schedule.lowest == passes::Lowest::pair) {
-    needs.shared_bytes = std::max<std::int64_t>(needs.shared_bytes, schedule.pair().shared_bytes());
-    needs.threads = schedule.pair().threads;
-  }
-  return needs;
+                           problem.elements() * bytes_of(problem.dtype()), device.shared_bytes_per_block);
+  return {schedule.shared_bytes(), schedule.lowest == passes::Lowest::pair ? schedule.pair().threads : 0};
 }
 
 }  // namespace
@@ -149,7 +140,7 @@ BlockNeeds block_needs(std::string_view variant, const Problem& problem, const D
     return needs_of(mma_split::kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "kronecker") return kronecker_needs(problem, device);
   if (variant == "factors") return factors_needs(problem);
-  if (variant == "passes") return passes_needs(problem);
+  if (variant == "passes") return passes_needs(problem, device);
   if (variant == "butterflies")
     return needs_of(butterflies::kernels_of_size(problem.dtype(), log2_floor(problem.n())));
   if (variant == "wgmma") return {wgmma::shared_bytes(wgmma::choose_launch(problem, device)), 0};
