@@ -104,6 +104,16 @@ class GptqWeights(ctypes.Structure):
     ]
 
 
+class SpectrumSummary(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("largest", ctypes.c_int64),
+        ("place", ctypes.c_int64),
+        ("nonlinearity", ctypes.c_int64),
+        ("sum_of_squares", ctypes.c_uint64),
+    ]
+
+
 class VariantInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -133,6 +143,7 @@ def _load(path: str) -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(f"fwht: {path} could not be loaded: {error}") from None
     size, i32, text, address = ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
+    i64, u64 = ctypes.c_int64, ctypes.c_uint64
     problem = ctypes.POINTER(Problem)
     for name, result, arguments in (
         ("abi_version", i32, []),
@@ -156,6 +167,11 @@ def _load(path: str) -> ctypes.CDLL:
         ("plan_kept", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
+        ("walsh_spectrum", i32, [i32, address, i32, i64, address, i32]),
+        ("walsh_summary", i32, [address, i32, ctypes.POINTER(SpectrumSummary)]),
+        ("walsh_largest", i32, [address, i32, i64, address, address]),
+        ("random_signs", i32, [i64, u64, address]),
+        ("random_rows", i32, [i64, i64, u64, address]),
         ("linear_variant_count", size, []),
         ("get_linear_variant", i32, [size, ctypes.POINTER(VariantInfo)]),
         ("linear_supports", i32, [ctypes.POINTER(LinearProblem), text, i32]),

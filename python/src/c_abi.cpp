@@ -20,7 +20,6 @@
 struct fwht_plan : fwht::c_abi::PlanHandle<fwht::Transforms> {};
 
 namespace fwht::c_abi {
-namespace {
 
 Request<Transforms> read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
@@ -54,6 +53,8 @@ Request<Transforms> read_problem(const fwht_problem* given) {
   request.threads = p.threads;
   return request;
 }
+
+namespace {
 
 Operands read_operands(const fwht_operands* given) {
   const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
@@ -126,8 +127,12 @@ std::string describe(const Encoding& encoding, std::int64_t n, std::int64_t rows
 template <class Make>
 const char* answer(Make&& make) noexcept {
   thread_local std::string text;
-  if (guarded([&] { text = make(); }) != FWHT_OK) return nullptr;
-  return text.c_str();
+  const char* answer = nullptr;
+  guarded([&] {
+    text = make();
+    answer = text.c_str();
+  });
+  return answer;
 }
 
 Operator read_operator(const char* text) {

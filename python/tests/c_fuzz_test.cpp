@@ -368,6 +368,48 @@ void a_text() {
     EXPECT_GE(member(json, name), 0) << encoding << " " << n << " " << rows << ": " << json;
 }
 
+/// Spectra and compositions, in as much memory as the header says.
+void a_spectrum() {
+  const auto variables = static_cast<std::int32_t>(unsoundly(6) ? chance() : 3 + below(6));
+  const std::int64_t n = variables >= 1 && variables <= 12 ? std::int64_t{1} << variables : 1;
+  const std::int64_t functions = unsoundly(6) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(3));
+  const auto form = static_cast<std::int32_t>(sound() ? 0 : rarely(8) ? chance() : below(3));
+  const auto count = static_cast<std::size_t>(n * (functions > 0 && functions < 64 ? functions : 1));
+  const auto threads = static_cast<std::int32_t>(unsoundly(10) ? chance() : below(3));
+  const Guarded values(form == 0 ? (count + 7) / 8 : count), spectra(4 * count, 4);
+  if (form == 1 || form == 2) {
+    for (std::size_t i = 0; i < count; ++i)
+      values.data()[i] = static_cast<unsigned char>(form == 1 ? chance() & 1 : 1 - 2 * (chance() & 1));
+    if (unsoundly(4)) values.data()[below(count)] = static_cast<unsigned char>(chance());
+  }
+  auto* const w = reinterpret_cast<std::int32_t*>(spectra.data());
+  const void* const given = unsoundly(20) ? nullptr : values.data();
+  const bool fits = n > 1 && functions >= 0 && functions < 64;
+  if (fits || functions < 0 || functions > 1 << 20)
+    done += judged(fwht_walsh_spectrum(form, given, fits ? variables : 31, functions, w, threads));
+  if (!fits || count < static_cast<std::size_t>(n)) return;
+  fwht_spectrum_summary summary{sizeof summary, 0, 0, 0, 0};
+  if (unsoundly(10)) summary.struct_size = below(6000);
+  judged(fwht_walsh_summary(w, variables, &summary));
+  const std::int64_t most = unsoundly(5) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(8));
+  const auto room = static_cast<std::size_t>(most > 0 && most <= n ? most : 0);
+  const Guarded places(8 * room, 8), largest(4 * room, 4);
+  judged(fwht_walsh_largest(w, variables, most, reinterpret_cast<std::int64_t*>(places.data()),
+                            reinterpret_cast<std::int32_t*>(largest.data())));
+  judged(fwht_random_rows(n, most, chance(), reinterpret_cast<std::int64_t*>(places.data())));
+  const auto dtype = static_cast<std::int32_t>(rarely(8) ? chance() : below(6));
+  const std::size_t size = dtype >= 0 && dtype < 6 ? size_of(dtype) : 8;
+  const Guarded a(static_cast<std::size_t>(n) * size, below(4) == 0 ? 1 : size),
+      out(static_cast<std::size_t>(n) * size, size), signs(static_cast<std::size_t>((n + 31) / 32 * 4), 4);
+  judged(fwht_random_signs(n, chance(), reinterpret_cast<std::uint32_t*>(signs.data())));
+  const void* const two[] = {signs.data(), unsoundly(8) ? nullptr : signs.data()};
+  const auto before = a.copy();
+  judged(fwht_dyadic_convolution(dtype, n, 1, a.data(), a.data(), out.data(), threads));
+  judged(fwht_rounds(dtype, n, 1, static_cast<std::int32_t>(below(3)), two, a.data(), out.data(), threads));
+  judged(fwht_sketch(dtype, n, most, chance(), 1, a.data(), room > 0 ? out.data() : nullptr, threads));
+  EXPECT_EQ(a.copy(), before);
+}
+
 void a_layer() {
   fwht_linear_problem problem = FWHT_LINEAR_PROBLEM_INIT;
   const auto size = [] {
@@ -437,13 +479,16 @@ TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
     mood = drawn == 0 ? Mood::sound : drawn < 4 ? Mood::calm : Mood::strange;
     const std::uint64_t before = done;
     bool executes = sound();
-    switch (below(4)) {
+    switch (below(5)) {
       case 0:
         a_text();
         executes = false;
         break;
       case 1:
         a_layer();
+        break;
+      case 2:
+        a_spectrum();
         break;
       default:
         a_transform();

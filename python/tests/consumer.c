@@ -92,6 +92,44 @@ static void arrangements(void) {
          "an inner dimension that does not fit");
 }
 
+/* AND of two variables is bent: its spectrum is (2 2 2 -2). */
+static void spectra(void) {
+  static const int8_t bits[4] = {0, 0, 0, 1}, zeros_as_signs[4] = {1, 1, 0, 1};
+  static const int32_t bent[4] = {2, 2, 2, -2}, integers[4] = {INT32_MIN, -1, 0, 0};
+  static const double a[4] = {1, 2, 0, 0}, b[4] = {0, 0, 1, 0}, c[4] = {0, 0, 1, 2};
+  int32_t w[4], values[2];
+  int64_t places[2], rows[3], count = 0;
+  uint32_t signs[2];
+  double out[4], sketch[2];
+  const void* both[2];
+  fwht_spectrum_summary summary;
+  fwht_problem problem = problem_of(4, 1);
+  expect(fwht_walsh_spectrum(FWHT_FUNCTION_BITS, bits, 2, 1, w, 0) == FWHT_OK, "spectrum");
+  expect(memcmp(w, bent, sizeof w) == 0, "spectrum: values");
+  expect(fwht_walsh_spectrum(FWHT_FUNCTION_SIGNS, zeros_as_signs, 2, 1, w, 0) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "element 2 is 0") != NULL,
+         "0 where 1 and -1 are asked for");
+  summary.struct_size = sizeof summary;
+  expect(fwht_walsh_summary(bent, 2, &summary) == FWHT_OK && summary.largest == 2 && summary.place == 0 &&
+             summary.nonlinearity == 1 && summary.sum_of_squares == 16,
+         "summary");
+  expect(fwht_walsh_largest(bent, 2, 2, places, values) == FWHT_OK && places[1] == 1 && values[1] == 2,
+         "largest");
+  problem.dtype = FWHT_I32;
+  expect(fwht_count_overflows(&problem, integers, &count) == FWHT_OK && count == 2, "overflows");
+  expect(fwht_dyadic_convolution(FWHT_F64, 4, 1, a, b, out, 1) == FWHT_OK && memcmp(out, c, sizeof c) == 0,
+         "convolution");
+  expect(fwht_random_signs(4, 0, signs) == FWHT_OK && signs[0] == 5, "random signs");
+  expect(fwht_random_rows(4, 3, 1, rows) == FWHT_OK && rows[0] < rows[1] && rows[1] < rows[2], "random rows");
+  both[0] = both[1] = signs; /* D_5 on 4 elements: -1 1 -1 1 */
+  expect(fwht_rounds(FWHT_F64, 4, 1, 2, both, a, out, 1) == FWHT_OK && out[0] == -2 && out[1] == 1 &&
+             out[3] == 0,
+         "rounds");
+  expect(fwht_sketch(FWHT_F64, 3, 2, 0, 1, a, sketch, 1) == FWHT_OK, "sketch");
+  expect(fwht_sketch(FWHT_F16, 3, 2, 0, 1, a, sketch, 1) == FWHT_BAD_REQUEST, "sketch of fp16");
+  expect(fwht_rounds(17, 4, 1, 2, both, a, out, 1) == FWHT_BAD_REQUEST, "unknown dtype");
+}
+
 static void strides(void) {
   float in[10], out[9];
   int i;
@@ -366,6 +404,7 @@ int main(void) {
   expect(fwht_version()[0] != 0 && strstr(fwht_build_info_json(), "\"commit\": ") != NULL, "build info");
   transforms();
   arrangements();
+  spectra();
   strides();
   plans();
   refusals();

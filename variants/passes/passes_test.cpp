@@ -54,6 +54,10 @@ std::vector<Step> all_steps() {
       }
     }
   }
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
+      all.push_back({axis_passes(word, bits).tiles[0], axis_log_columns(word)});
+  }
   return all;
 }
 
@@ -312,6 +316,41 @@ TEST(Passes, APairWaitsOnlyForTicketsDrawnBefore) {
           ++of_chunk;
         }
       }
+    }
+  }
+}
+
+// Along a dimension, of two tensors behind each other: the plain host loop over that dimension's bits.
+TEST(Passes, AlongADimensionAreThePlainHostLoop) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kFewestAxisBits; log_n <= 26; ++log_n) {
+      const AxisPasses passes = axis_passes(word, log_n);
+      const int log_inner = axis_log_columns(word) + log_n % 3;
+      std::vector<Step> steps;
+      int shift = log_inner;
+      for (int i = 0; i < passes.count; ++i) {
+        const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+        EXPECT_GE(tile.bits, kFewestAxisBits);
+        EXPECT_LE(tile.bits, kMostAxisBits);
+        EXPECT_EQ(tile, axis_passes(word, tile.bits).tiles[0]) << "the kernels are compiled for these";
+        EXPECT_EQ(axis_kernel(tile).elements(), 1 << tile.log_elements());
+        EXPECT_LE(tile.log_columns, log_inner);
+        EXPECT_EQ(tile.width(), 1);
+        steps.push_back({tile, shift});
+        shift += tile.bits;
+      }
+      EXPECT_EQ(shift, log_inner + log_n);
+      if (log_n > 13) continue;
+      std::vector<float> want = random_vector(log_inner + log_n + 1),
+                         first(want.begin(), want.begin() + (want.end() - want.begin()) / 2), got;
+      std::vector<float> second(want.begin() + (want.end() - want.begin()) / 2, want.end());
+      plain_butterflies(want, log_inner, log_n);
+      for (std::vector<float>* tensor : {&first, &second}) {
+        for (const Step& step : steps)
+          run_pass(step, *tensor);
+        got.insert(got.end(), tensor->begin(), tensor->end());
+      }
+      EXPECT_EQ(got, want) << "2^" << log_n << " at 2^" << log_inner;
     }
   }
 }

@@ -207,6 +207,36 @@ constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes, std::i
   return measured.shared_bytes() <= shared_per_block ? measured : in_small_blocks(word, log_n);
 }
 
+/// Along a dimension of a tensor, whose later dimensions have 2^log_inner elements together: the index bits
+/// [log_inner, log_inner + log_n) alone.
+struct AxisPasses {
+  std::array<PassTile, 3> tiles{};  // lowest bits first
+  int count = 0;
+};
+
+inline constexpr int kFewestAxisBits = 5, kMostAxisBits = 10;  // of a pass
+/// Tiles have 128 bytes of neighbours, of which the tensor must have that many.
+constexpr int axis_log_columns(Word word) {
+  return word == Word::eight_bytes ? 4 : 5;
+}
+
+constexpr AxisPasses axis_passes(Word word, int log_n) {
+  AxisPasses passes;
+  passes.count = (log_n + kMostAxisBits - 1) / kMostAxisBits;
+  for (int i = 0, left = log_n; i < passes.count; ++i) {
+    const int bits = left / (passes.count - i);
+    passes.tiles[static_cast<std::size_t>(i)] =
+        word == Word::eight_bytes ? wide_tile(bits) : column_tile(bits, axis_log_columns(word));
+    left -= bits;
+  }
+  return passes;
+}
+
+/// A block is a tile, so that any number of tiles is a number of blocks.
+constexpr PassKernel axis_kernel(const PassTile& tile) {
+  return {tile, tile.threads(), false};
+}
+
 /// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.
 constexpr PassTile narrow(const PassTile& tile) {
   return tile.width() > 1 ? column_tile(tile.bits, 5) : tile;

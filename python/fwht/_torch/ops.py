@@ -160,8 +160,8 @@ def by_copies(x: Tensor, scale: Any, axis: int, orderings: tuple[int, int], vari
         if side == 1:
             y = new(y, scale, variant)
         if code:
-            index = natural_places(y.shape[-1], _c.ORDERINGS[code], y.device)
-            y = y[..., index if side == 1 else index.argsort()]
+            places = natural_places(y.shape[-1], _c.ORDERINGS[code], y.device)
+            y = y[..., places] if side == 1 else torch.empty_like(y).index_copy_(-1, places, y)
     return y.movedim(-1, axis).contiguous()
 
 
