@@ -92,7 +92,8 @@ template <class Family>
 using RegistryOf = std::span<const VariantOf<Family>* const>;
 
 /// With FWHT_TRACE=FILE in the environment every problem that a plan is made for is appended to FILE, once a
-/// process, as a block of a grid (experiments/harness/grid.hpp). Throws BadRequest where FILE cannot be written.
+/// process, as a block of a grid (experiments/harness/grid.hpp). Throws BadRequest where FILE cannot be
+/// written.
 void trace_problem(const std::string& grid_block);
 bool problems_are_traced();
 

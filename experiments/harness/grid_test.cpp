@@ -36,7 +36,7 @@ TEST(Grid, NamesProblemsOneByOne) {
   EXPECT_EQ(names(grid),
             (std::vector<std::string>{
                 "f16/n4096/r8/replay", "f16/n4096/r8/pdl/replay_pdl", "f16/n128/r4/out>e4m3:128,ue8m0/replay",
-                "f16/n128/r4/out>e4m3:128,ue8m0/pdl/replay_pdl", "f16/n16/r2/host", "f32/n8/r1/host"}));
+                "f16/n128/r4/out/pdl>e4m3:128,ue8m0/replay_pdl", "f16/n16/r2/host", "f32/n8/r1/host"}));
   EXPECT_EQ(refusal("[a]\nproblem = \nmode = host\n"),
             "grid 'g', line 2: the block names nothing behind 'problem ='; f16/n4096/r8 is one");
   EXPECT_EQ(refusal("[a]\nproblem = f16/n8/r1\n"), "grid 'g', line 1: the block names no mode");
