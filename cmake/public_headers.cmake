@@ -5,8 +5,9 @@ set(FWHT_PUBLIC_HEADERS
   common/host/communicator.hpp common/device/device_info.hpp common/contract/dtype.hpp common/contract/encoding.hpp common/host/error.hpp
   common/contract/family.hpp common/host/text.hpp
   common/contract/hadamard_matrices.hpp common/device/nccl.hpp common/contract/numerics.hpp common/contract/operator.hpp common/contract/operator_data.hpp
+  common/contract/ordering.hpp
   common/contract/preparation.hpp common/contract/problem.hpp common/contract/scale_layout.hpp common/contract/variant.hpp
-  variants/registry.hpp variants/library/sharded/sharded.hpp variants/library/transform.hpp)
+  variants/registry.hpp variants/library/sharded/sharded.hpp variants/library/transform.hpp variants/library/walsh.hpp)
 
 # Writes the rewritten headers of `source_dir` to `folder`.
 function(fwht_write_public_headers source_dir folder)

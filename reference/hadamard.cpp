@@ -88,10 +88,10 @@ Matrix load_rows(const Problem& problem, const void* data, std::int64_t first_ro
   Matrix values(rows, problem.n());
   parallel_for(rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t offset = (first_row + r) * problem.row_stride();
+      const std::int64_t offset = problem.first_of(problem.in, first_row + r);
       double* row = values.row(r).data();
       for (std::int64_t i = 0; i < problem.n(); ++i)
-        row[i] = load_element(problem.dtype(), data, offset + i);
+        row[i] = load_element(problem.dtype(), data, offset + i * problem.inner);
     }
   });
   return values;
@@ -105,19 +105,40 @@ void store_rows(const Problem& problem, const Matrix& values, void* data, std::i
   const Format format = format_of(problem.dtype());
   parallel_for(rows, threads_or_default(threads), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t offset = (first_row + r) * problem.row_stride();
+      const std::int64_t offset = problem.first_of(problem.in, first_row + r);
       for (std::int64_t i = 0; i < problem.n(); ++i) {
-        store_exact(problem.dtype(), data, offset + i, round_fast(format, values(r, i)));
+        store_exact(problem.dtype(), data, offset + i * problem.inner, round_fast(format, values(r, i)));
       }
     }
   });
 }
 
+namespace {
+
+/// Element `from(i)` of each row to its place i.
+template <class From>
+void permute(Matrix& rows, const From& from) {
+  Eigen::RowVectorXd row(rows.cols());
+  for (std::int64_t r = 0; r < rows.rows(); ++r) {
+    for (std::int64_t i = 0; i < rows.cols(); ++i)
+      row[i] = rows(r, from(i));
+    rows.row(r) = row;
+  }
+}
+
+}  // namespace
+
 Matrix expected(const Problem& problem, const Operands& operands, std::int64_t first_row, std::int64_t count,
                 int threads) {
   Matrix values = load_rows(problem, operands.in, first_row, count, threads);
   if (problem.op.is_sylvester()) {
+    require_power_of_two(problem.n());
+    const int log_n = log2_floor(problem.n());
+    if (problem.in_ordering != Ordering::natural)
+      permute(values, [&](std::int64_t i) { return ordered_place(problem.in_ordering, i, log_n); });
     transform(values, problem.scale, StageOrder::ascending, threads);
+    if (problem.out_ordering != Ordering::natural)
+      permute(values, [&](std::int64_t i) { return natural_place(problem.out_ordering, i, log_n); });
   } else {
     ExactOperator(problem.op, problem.dtype(), operands.signs, operands.dense)
         .apply(values, problem.scale, threads);

@@ -202,5 +202,25 @@ TEST(Hadamard, StoreRowsRoundsOnceAndLeavesThePaddingAlone) {
   EXPECT_EQ(storage[9], 0x0000);
 }
 
+// y = P H Q^T x with the matrices' rows in the orderings, on rows that lie between each other.
+TEST(Hadamard, ExpectedKnowsOrderingsAndInnerDimensions) {
+  Problem problem = parse_problem("f64/n16/r6/out/from-dyadic/sequency/inner3/ld50/s1");
+  std::vector<double> in(static_cast<std::size_t>(problem.span_elements()));
+  for (std::size_t i = 0; i < in.size(); ++i)
+    in[i] = static_cast<double>(i * i % 17);
+  const Matrix y = expected(problem, in.data());
+  const Eigen::MatrixXd h = sylvester_matrix(16);
+  for (std::int64_t r = 0; r < 6; ++r) {
+    for (std::int64_t i = 0; i < 16; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 16; ++j) {
+        sum += h(natural_place(Ordering::sequency, i, 4), natural_place(Ordering::dyadic, j, 4)) *
+               in[static_cast<std::size_t>(r / 3 * 50 + j * 3 + r % 3)];
+      }
+      EXPECT_EQ(y(r, i), sum);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fwht::reference

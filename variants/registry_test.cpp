@@ -514,5 +514,27 @@ TEST(Registry, AnUnsupportedProblemGetsNoPlanButTheReason) {
   }
 }
 
+// Everything that works on a device says no to orderings and inner dimensions, in one sentence.
+TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHosts) {
+  for (const Variant* variant : registry()) {
+    const bool on_host = variant->name == "cpu" || variant->name == "cpu_f64";
+    for (const char* text :
+         {"f32/n1024/r4/out/sequency", "f32/n65536/r4/out/dyadic", "f32/n1024/r4/out/from-sequency",
+          "f16/n1024/r4/inner2", "f32/n131072/r4/inner4", "f16/28x512/r4/inner2", "bf16/4096+signs/r4/inner2",
+          "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
+      const Problem problem = parse_problem(text);
+      const Support support = variant->supports(problem, h200_description());
+      EXPECT_EQ(static_cast<bool>(support),
+                on_host && (variant->name == "cpu" || !is_integer(problem.dtype())))
+          << variant->name << " " << text << " " << support.why_not;
+    }
+  }
+  EXPECT_EQ(
+      find_variant("passes").supports(parse_problem("f32/n65536/r4/out/dyadic"), h200_description()).why_not,
+      "the dyadic ordering of the output is not offered by this variant");
+  EXPECT_EQ(find_variant("auto").supports(parse_problem("f32/n1024/r4/inner2"), h200_description()).why_not,
+            "rows whose elements lie inner=2 apart are not offered by this variant");
+}
+
 }  // namespace
 }  // namespace fwht

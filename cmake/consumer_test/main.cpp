@@ -1,7 +1,9 @@
 // Calls the cpu variant of an installed fwht and checks the answer, which is worked out by hand below.
+#include <cstdint>
 #include <fwht/error.hpp>
 #include <fwht/registry.hpp>
 #include <fwht/transform.hpp>
+#include <fwht/walsh.hpp>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -21,6 +23,11 @@ int main() {
     std::cout << fwht::registry().size() << " variants, cpu " << (out == expected ? "correct" : "WRONG")
               << '\n';
     if (out != expected) return 1;
+
+    const std::vector<std::int8_t> conjunction = {0, 0, 0, 1};
+    std::vector<std::int32_t> spectrum(4);
+    fwht::walsh::spectrum(fwht::walsh::FunctionForm::bits, conjunction.data(), 2, 1, spectrum.data());
+    if (spectrum != std::vector<std::int32_t>{2, 2, 2, -2}) return 1;
 
     // The call for device memory links too; without operands it is refused, with or without a device.
     try {

@@ -15,7 +15,8 @@ namespace fwht {
 namespace {
 
 constexpr std::string_view kForm =
-    "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][/rms][/page64x100][>e4m3:row]";
+    "f16/n4096/r8192[/out][/ld4104][/ldo4096][/to-bf16][/s1][/pdl][/sequency][/from-dyadic][/inner2][/rms][/"
+    "page64x100][>e4m3:row]";
 
 /// "28x512", "d53x256", "signs+12": not a word of the other parts.
 bool is_operator(std::string_view word) {
@@ -32,6 +33,18 @@ Number parse_number(std::string_view digits, std::string_view text) {
     throw BadRequest(concat("problem '", text, "': '", digits, "' is not a number"));
   }
   return value;
+}
+
+}  // namespace
+
+namespace {
+
+constexpr Ordering kOrderings[] = {Ordering::natural, Ordering::dyadic, Ordering::sequency};
+
+std::optional<Ordering> ordering_named(std::string_view word) {
+  for (const Ordering ordering : kOrderings)
+    if (word == name_of(ordering)) return ordering;
+  return {};
 }
 
 }  // namespace
@@ -68,7 +81,8 @@ std::int64_t Problem::useful_flops() const {
 bool operator==(const Problem& a, const Problem& b) {
   return a.op == b.op && a.rows == b.rows && a.in == b.in && a.out == b.out && a.encoding == b.encoding &&
          a.prologue == b.prologue && a.paging == b.paging && a.scale == b.scale &&
-         a.placement == b.placement && a.programmatic_launch == b.programmatic_launch;
+         a.placement == b.placement && a.programmatic_launch == b.programmatic_launch &&
+         a.in_ordering == b.in_ordering && a.out_ordering == b.out_ordering && a.inner == b.inner;
 }
 
 std::size_t hash_of(const Problem& problem) {
@@ -106,6 +120,9 @@ std::size_t hash_of(const Problem& problem) {
   mix(std::bit_cast<std::uint64_t>(problem.scale + 0.0));  // + 0.0: zero and minus zero are equal
   mix(problem.placement);
   mix(problem.programmatic_launch);
+  mix(problem.in_ordering);
+  mix(problem.out_ordering);
+  mix(problem.inner);
   return mix.hash();
 }
 
@@ -125,9 +142,49 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows, Placeme
 
 namespace {
 
-void validate_array(const Array& array, std::int64_t n, std::int64_t rows, std::string_view name) {
-  if (array.row_stride < n) {
-    throw BadRequest(concat(name, "=", array.row_stride, " must be at least n=", n));
+void validate_inner(const Problem& problem) {
+  const std::int64_t inner = problem.inner;
+  if (inner < 1 ||
+      inner > std::numeric_limits<std::int64_t>::max() / 16 / std::max<std::int64_t>(problem.n(), 1))
+    throw BadRequest(
+        concat("inner=", inner, " must be at least 1, and times n=", problem.n(), " below 2^59"));
+  if (problem.rows % inner != 0) {
+    throw BadRequest(concat("inner=", inner, " must divide rows=", problem.rows,
+                            ", of which so many lie between each other"));
+  }
+}
+
+void validate_arrangement(const Problem& problem) {
+  for (const auto& [name, ordering] :
+       {std::pair{"input", problem.in_ordering}, std::pair{"output", problem.out_ordering}}) {
+    if (std::find(std::begin(kOrderings), std::end(kOrderings), ordering) == std::end(kOrderings)) {
+      throw BadRequest(concat("ordering ", static_cast<int>(ordering), " of the ", name,
+                              " is unknown; known: natural, dyadic, sequency"));
+    }
+    if (ordering == Ordering::natural) continue;
+    if (!problem.op.is_sylvester() || !is_power_of_two(problem.n())) {
+      throw BadRequest(concat(name_of(ordering), " ordering of the ", name,
+                              " is of H_n with n a power of two, not of ", to_string(problem.op)));
+    }
+    if (problem.placement == Placement::in_place) {
+      throw BadRequest(concat(to_string(problem), ": ", name_of(ordering), " ordering of the ", name,
+                              " permutes a row, so input and output must be different memory"));
+    }
+  }
+  if (!problem.is_arranged_plainly() &&
+      (!problem.encoding.is_plain() || problem.prologue || problem.paging)) {
+    throw BadRequest(concat(to_string(problem),
+                            ": encodings, prologues and pages take rows side by side, in natural order"));
+  }
+}
+
+void validate_array(const Array& array, const Problem& problem, std::string_view name) {
+  const std::int64_t n = problem.n(), rows = problem.rows;
+  if (array.row_stride < problem.block_elements()) {
+    const bool plain = problem.inner == 1;
+    throw BadRequest(plain ? concat(name, "=", array.row_stride, " must be at least n=", n)
+                           : concat(name, "=", array.row_stride, " must be at least n=", n,
+                                    " times inner=", problem.inner));
   }
   const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / 16;
   if (rows > 0 && array.row_stride > limit / rows) {
@@ -188,8 +245,9 @@ void validate(const Problem& problem) {
   if (problem.rows < 0) throw BadRequest(concat("rows=", problem.rows, " must not be negative"));
   validate_dtype(problem.in.dtype, "in");
   validate_dtype(problem.out.dtype, "out");
-  validate_array(problem.in, n, problem.rows, "row_stride");
-  validate_array(problem.out, n, problem.rows, "row_stride of out");
+  validate_inner(problem);
+  validate_array(problem.in, problem, "row_stride");
+  validate_array(problem.out, problem, "row_stride of out");
   if (problem.placement != Placement::in_place && problem.placement != Placement::out_of_place) {
     throw BadRequest(concat("placement ", static_cast<int>(problem.placement),
                             " is unknown; known: in_place, out_of_place"));
@@ -199,6 +257,7 @@ void validate(const Problem& problem) {
     throw BadRequest(concat(to_string(problem),
                             ": in place, input and output have one dtype, row stride and no encoding"));
   }
+  validate_arrangement(problem);
   if (problem.prologue) validate(*problem.prologue, n, problem.rows);
   if (problem.paging) validate_paging(problem, *problem.paging);
   validate(problem.encoding, n, problem.rows, problem.out.dtype);
@@ -219,7 +278,10 @@ std::string to_string(const Problem& problem) {
       problem.op.is_sylvester() || problem.n() == 0 ? concat("n", problem.n()) : to_string(problem.op);
   std::string text = concat(name_of(problem.in.dtype), "/", op, "/r", problem.rows);
   if (problem.placement == Placement::out_of_place) text += "/out";
-  if (problem.in.row_stride != problem.n()) text += concat("/ld", problem.in.row_stride);
+  if (problem.in_ordering != Ordering::natural) text += concat("/from-", name_of(problem.in_ordering));
+  if (problem.out_ordering != Ordering::natural) text += concat("/", name_of(problem.out_ordering));
+  if (problem.inner != 1) text += concat("/inner", problem.inner);
+  if (problem.in.row_stride != problem.block_elements()) text += concat("/ld", problem.in.row_stride);
   if (problem.out.row_stride != problem.in.row_stride) text += concat("/ldo", problem.out.row_stride);
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
   if (problem.n() < 1 || problem.scale != default_scale(problem.dtype(), problem.n()))
@@ -255,6 +317,12 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::out_of_place;
     } else if (word == "in") {
       problem.placement = Placement::in_place;
+    } else if (const auto out_ordering = ordering_named(word)) {
+      problem.out_ordering = *out_ordering;
+    } else if (const auto in_ordering = ordering_named(word.starts_with("from-") ? word.substr(5) : "")) {
+      problem.in_ordering = *in_ordering;
+    } else if (word.starts_with("inner")) {
+      problem.inner = integer(word.substr(5));
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
     } else if (parse_preparation(word, problem.prologue, problem.paging)) {
@@ -279,7 +347,8 @@ Problem parse_problem(std::string_view text) {
                             "; the form is ", kForm));
   }
   problem.rows = *rows;
-  problem.set_row_stride(stride.value_or(problem.n()));
+  validate_inner(problem);  // before it is multiplied
+  problem.set_row_stride(stride.value_or(problem.block_elements()));
   if (stride_out) problem.out.row_stride = *stride_out;
   if (to) problem.out.dtype = *to;
   problem.scale = scale.value_or(problem.n() > 0 ? default_scale(problem.dtype(), problem.n()) : 0.0);

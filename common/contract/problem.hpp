@@ -11,6 +11,7 @@
 #include "common/contract/dtype.hpp"
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
+#include "common/contract/ordering.hpp"
 #include "common/contract/preparation.hpp"
 
 namespace fwht {
@@ -22,7 +23,8 @@ double orthonormal_scale(std::int64_t n);
 /// The scale of a problem that names none: orthonormal, and 1 for integers.
 double default_scale(Dtype dtype, std::int64_t n);
 
-/// One side of a transform: its storage type, and the distance of row starts in elements.
+/// One side of a transform: its storage type, and the distance of row starts in elements (of blocks of rows,
+/// where a problem has an inner dimension).
 struct Array {
   Dtype dtype = Dtype::f16;
   std::int64_t row_stride = 0;
@@ -42,12 +44,24 @@ struct Problem {
   bool programmatic_launch = false;
   std::optional<Prologue> prologue = {};  ///< what rows are put through first
   std::optional<Paging> paging = {};      ///< where rows of codes go, if not one behind the other
+  /// Of H_n: the order in which the output's coefficients stand, and the input's, for an inverse.
+  Ordering in_ordering = Ordering::natural, out_ordering = Ordering::natural;
+  /// Rows that lie between each other: element j of row r is element (r / inner) row_stride + j inner +
+  /// r % inner of the array. So H_n goes along any dimension of a tensor whose later ones have `inner`
+  /// elements together; 2 is complex data.
+  std::int64_t inner = 1;
 
   std::int64_t n() const { return op.n(); }
   Dtype dtype() const { return in.dtype; }
   /// Of the input; of the output too unless that has its own.
   std::int64_t row_stride() const { return in.row_stride; }
   void set_row_stride(std::int64_t stride) { in.row_stride = out.row_stride = stride; }
+  /// The smallest row stride.
+  std::int64_t block_elements() const { return n() * inner; }
+  /// Of an array's first element from that of the whole.
+  std::int64_t first_of(const Array& array, std::int64_t row) const {
+    return row / inner * array.row_stride + row % inner;
+  }
   void set_dtype(Dtype dtype) { in.dtype = out.dtype = dtype; }
 
   std::int64_t elements() const { return n() * rows; }
@@ -68,11 +82,15 @@ struct Problem {
   std::int64_t scale_bytes_out() const { return paging ? 0 : scale_buffer_bytes(encoding, rows, n()); }
   /// Of a problem with pages.
   PageLayout page_layout() const;
-  bool contiguous() const { return in.row_stride == n() && out.row_stride == n(); }
+  bool contiguous() const { return in.row_stride == block_elements() && out.row_stride == block_elements(); }
+  /// Rows side by side, in natural order on both sides.
+  bool is_arranged_plainly() const {
+    return inner == 1 && in_ordering == Ordering::natural && out_ordering == Ordering::natural;
+  }
 
  private:
   std::int64_t span_of(const Array& array) const {
-    return rows == 0 ? 0 : (rows - 1) * array.row_stride + n();
+    return rows == 0 ? 0 : (rows / inner - 1) * array.row_stride + block_elements();
   }
 };
 
@@ -91,13 +109,15 @@ Problem make_problem(Dtype dtype, const Operator& op, std::int64_t rows,
 /// row stride below n. Also for different strides or an encoding in place, an unknown dtype, placement or
 /// operator. Or for an encoding or prologue that does not fit n or rows, pages for rows without scales of
 /// their own, a scale that is not finite in fp32, or a span that does not fit 63-bit byte offsets. Integers
-/// have the scale 1, on both sides, and neither encoding nor prologue. Says nothing about what a variant
-/// supports.
+/// have the scale 1, on both sides, and neither encoding nor prologue. An ordering other than the natural
+/// one is of H_n, n = 2^k, out of place. With it, or with an inner dimension, which divides rows, there is
+/// neither encoding nor prologue. Says nothing about what a variant supports.
 void validate(const Problem& problem);
 
 /// "f16/n4096/r8192" plus, where they differ from the default, "/out", "/ld4104" (row stride), "/ldo4096" (of
-/// the output), "/to-bf16" (dtype of the output), "/s1" (scale), "/pdl" (programmatic dependent launch).
-/// Another operator than Sylvester's stands in place of n: "f16/28x512/r64". A prologue is a word of its own:
+/// the output), "/to-bf16" (dtype of the output), "/s1" (scale), "/pdl" (programmatic dependent launch),
+/// "/sequency" (ordering of the output), "/from-dyadic" (of the input), "/inner2" (inner dimension). Another
+/// operator than Sylvester's stands in place of n: "f16/28x512/r64". A prologue is a word of its own:
 /// "bf16/n128/r64/rope64", and so are pages: "/page64x100" is 100 pages of 64 rows. An encoding follows at
 /// the end: "bf16/n4096/r8192>e4m3:row".
 std::string to_string(const Problem& problem);

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 
 namespace fwht {
@@ -28,7 +31,8 @@ TEST(Problem, TextFormGoesThereAndBack) {
         "f16/12tx20x64/r3/out/ld20000/ldo15360", "f32/n8/r2/out/to-bf16", "f64/n8/r1", "i32/n8/r1",
         "i64/n65536/r3/out/ld65537", "bf16/4096+signs/r1/out/s1/pdl>nvfp4/f32", "bf16/n128/r8/out/rms",
         "bf16/n128/r64/out/rope64h32>e4m3:row", "bf16/n128/r64/rope64i",
-        "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32"}) {
+        "bf16/n128/r64/out/rope64/page64x100>e4m3:128,ue8m0,deepseek_v32", "f32/n8/r2/out/sequency",
+        "f32/n8/r2/out/from-dyadic/sequency", "i32/n8/r6/inner3", "f64/n8/r6/out/dyadic/inner2/ld20"}) {
     EXPECT_EQ(to_string(parse_problem(text)), text);
   }
   EXPECT_EQ(to_string(parse_problem("bf16/n4096/r8192>e4m3:row")), "bf16/n4096/r8192/out>e4m3:row");
@@ -65,7 +69,12 @@ TEST(Problem, HashesAsAValue) {
                                        "f16/n4096/r8/rope64h4",
                                        "f16/n4096/r8/page64x2>e4m3:row",
                                        "f16/n4096/r8/page32x2>e4m3:row",
-                                       "f16/n4096/r8/page64x3>e4m3:row"};
+                                       "f16/n4096/r8/page64x3>e4m3:row",
+                                       "f16/n4096/r8/out/dyadic",
+                                       "f16/n4096/r8/out/sequency",
+                                       "f16/n4096/r8/out/from-dyadic",
+                                       "f16/n4096/r8/inner2",
+                                       "f16/n4096/r8/inner4"};
   for (const char* text : texts) {
     hashes.insert(hash_of(parse_problem(text)));
     EXPECT_EQ(hash_of(parse_problem(text)), hash_of(parse_problem(text)));
@@ -117,6 +126,72 @@ TEST(Problem, IntegersHaveTheScaleOneAndNoEncoding) {
   EXPECT_NE(refusal("i64/n64/r1/out/to-f64").find("stay what they are"), std::string::npos);
   EXPECT_NE(refusal("f32/n64/r1/out/to-i32").find("stay what they are"), std::string::npos);
   EXPECT_NE(refusal("i32/n64/r1>e4m3:row"), "");
+}
+
+// What an arrangement leaves no room for, with the value that is to blame.
+TEST(Problem, OrderingsAndInnerDimensionsAreRefusedWithTheValue) {
+  const auto refusal = [](const char* text) -> std::string {
+    try {
+      parse_problem(text);
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  for (const auto& [text, words] : std::vector<std::pair<const char*, const char*>>{
+           {"f32/n8/r2/sequency", "sequency ordering of the output permutes a row"},
+           {"f32/n8/r2/from-dyadic", "dyadic ordering of the input permutes a row"},
+           {"f32/12x2/r2/out/dyadic",
+            "dyadic ordering of the output is of H_n with n a power of two, not of 12x2"},
+           {"f32/n6/r2/out/dyadic", "is of H_n with n a power of two"},
+           {"f32/n8/r3/inner2", "inner=2 must divide rows=3"},
+           {"f32/n8/r2/inner0", "inner=0 must be at least 1"},
+           {"f32/n8/r2/inner1152921504606846976",
+            "inner=1152921504606846976 must be at least 1, and times n=8 below"},
+           {"f32/n8/r2/inner2/ld15", "row_stride=15 must be at least n=8 times inner=2"},
+           {"bf16/n128/r4/out/sequency>e4m3:row", "rows side by side, in natural order"},
+           {"bf16/n128/r4/inner2/out>e4m3:row", "rows side by side, in natural order"},
+           {"bf16/n128/r4/inner2/rms", "rows side by side, in natural order"}}) {
+    EXPECT_NE(refusal(text).find(words), std::string::npos) << text << ": " << refusal(text);
+  }
+  Problem problem = make_problem(Dtype::f32, 8, 1, Placement::out_of_place);
+  problem.out_ordering = static_cast<Ordering>(3);
+  EXPECT_THROW(validate(problem), BadRequest);
+}
+
+TEST(Problem, RowsBetweenEachOtherSpanTheirBlocks) {
+  const Problem problem = parse_problem("f32/n8/r6/inner3/ld30");
+  EXPECT_EQ(problem.span_elements(), 30 + 24);
+  EXPECT_FALSE(problem.contiguous());
+  EXPECT_TRUE(parse_problem("f32/n8/r6/inner3").contiguous());
+  EXPECT_EQ(problem.first_of(problem.in, 5), 30 + 2);
+}
+
+// The rows of the matrix in each order, against what defines it: Rademacher products for Paley's, sign
+// changes for Walsh's.
+TEST(Ordering, IsThatOfPaleyAndOfWalsh) {
+  for (int log_n = 0; log_n <= 9; ++log_n) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    for (std::int64_t k = 0; k < n; ++k) {
+      for (const Ordering ordering : {Ordering::natural, Ordering::dyadic, Ordering::sequency})
+        EXPECT_EQ(ordered_place(ordering, natural_place(ordering, k, log_n), log_n), k);
+      const std::int64_t dyadic = natural_place(Ordering::dyadic, k, log_n);
+      const std::int64_t sequency = natural_place(Ordering::sequency, k, log_n);
+      std::int64_t changes = 0;
+      for (std::int64_t j = 0; j < n; ++j) {
+        // Rademacher function i has the period n / 2^i: its sign is bit log_n - 1 - i of j.
+        int sign = 1;
+        for (int i = 0; i < log_n; ++i)
+          if ((k >> i & 1) != 0 && (j >> (log_n - 1 - i) & 1) != 0) sign = -sign;
+        EXPECT_EQ(hadamard_sign(static_cast<std::uint64_t>(dyadic), static_cast<std::uint64_t>(j)), sign);
+        const auto entry = [&](std::int64_t at) {
+          return hadamard_sign(static_cast<std::uint64_t>(sequency), static_cast<std::uint64_t>(at));
+        };
+        if (j > 0 && entry(j) != entry(j - 1)) ++changes;
+      }
+      EXPECT_EQ(changes, k) << "n=" << n;
+    }
+  }
 }
 
 TEST(Problem, InPlaceHasOneDtypeStrideAndNoEncoding) {

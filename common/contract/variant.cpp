@@ -42,7 +42,7 @@ void refuse_overlap(const Span& a, const Span& b, const Problem& problem) {
 
 /// Whether the rows of two arrays at one distance lie between each other, as columns of one matrix do.
 bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t out) {
-  if (!problem.encoding.is_plain() || problem.paging) return false;
+  if (!problem.encoding.is_plain() || problem.paging || problem.inner != 1) return false;
   const std::int64_t size_in = bytes_of(problem.in.dtype), size_out = bytes_of(problem.out.dtype);
   const std::int64_t stride = problem.in.row_stride * size_in;
   if (stride != problem.out.row_stride * size_out) return false;
@@ -159,6 +159,16 @@ Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes
   if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
     return {concat("the encoding ", to_string(problem.encoding), " is not offered by this variant")};
+  }
+  for (const auto& [name, ordering] :
+       {std::pair{"input", problem.in_ordering}, std::pair{"output", problem.out_ordering}}) {
+    if (ordering != Ordering::natural)
+      return {
+          concat("the ", name_of(ordering), " ordering of the ", name, " is not offered by this variant")};
+  }
+  if (problem.inner != 1) {
+    return {
+        concat("rows whose elements lie inner=", problem.inner, " apart are not offered by this variant")};
   }
   if (problem.in.dtype != problem.out.dtype) {
     return {concat("input in ", name_of(problem.in.dtype), " and output in ", name_of(problem.out.dtype),

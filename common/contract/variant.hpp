@@ -131,8 +131,8 @@ inline Numerics single_rounding_by_factors(Sums sums, const Problem& problem) {
 /// A sentence for problems with a prologue, or with pages: for variants that have none.
 Support require_no_preparation(const Problem& problem);
 
-/// No prologue, no pages, no encoding, and one of `dtypes` for input and output. Otherwise a sentence that
-/// names what is not offered.
+/// No prologue, no pages, no encoding, rows side by side in natural order, and one of `dtypes` for input and
+/// output. Otherwise a sentence that names what is not offered.
 Support require_plain_rows(const Problem& problem, std::span<const Dtype> dtypes = kAllDtypes);
 
 /// What the variants of the ladder take: H_n in natural order for a power of two between the limits, no

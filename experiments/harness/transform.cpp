@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/host/error.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/harness/encoded.hpp"
 #include "experiments/harness/mode.hpp"
@@ -45,6 +46,9 @@ std::string encoding_text(const Problem& problem) {
 }  // namespace
 
 Description describe(std::string_view name, Memory memory, const Problem& problem) {
+  if (!problem.is_arranged_plainly())
+    throw BadRequest(
+        fmt::format("{}: results have no column for orderings and inner dimensions", to_string(problem)));
   Description what;
   what.name = fmt::format("{}/{}", name, to_string(problem));
   what.buffers = {memory, problem.placement, problem.span_bytes(),

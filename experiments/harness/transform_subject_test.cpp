@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/host/error.hpp"
 #include "experiments/harness/measure.hpp"
 #include "variants/registry.hpp"
 
@@ -24,6 +25,11 @@ TEST(Transform, IsDescribedWithoutAPlan) {
   EXPECT_EQ(encoded.traffic.read, 1280);
   EXPECT_EQ(encoded.traffic.written, parse_problem("bf16/n64/r10/out>e4m3:row").bytes_written());
   EXPECT_EQ(encoded.columns.at("encoding"), "e4m3:row");
+}
+
+TEST(Transform, WithoutAColumnForItsArrangementHasNoResult) {
+  for (const char* text : {"f32/n64/r2/out/sequency", "f32/n64/r2/inner2"})
+    EXPECT_THROW(describe(find_variant("cpu"), parse_problem(text)), BadRequest);
 }
 
 TEST(Transform, IsCheckedAndMeasured) {

@@ -13,7 +13,7 @@ import importlib
 import sys
 from typing import Any
 
-from . import _c, _tensors, array, linear, operators, quantize, walsh
+from . import _arrange, _c, _tensors, array, linear, operators, quantize, walsh
 from ._plan import Plan, Support, Variant, build_info, clear_plans, plan, supports, variants
 
 __all__ = [
@@ -57,8 +57,9 @@ _tensors.load = _load_torch
 
 
 def hadamard_transform(
-    x: Any, scale: float | None = None, *, out: Any = None, inplace: bool = False, variant: str | None = None
-) -> Any:
+    x: Any, scale: float | None = None, *, out: Any = None, inplace: bool = False, variant: str | None = None,
+    ordering: str = "natural", input_ordering: str = "natural", axis: int | tuple[int, ...] = -1,
+) -> Any:  # fmt: skip
     """Multiplies the rows of `x` by the Hadamard matrix: y[..., :] = scale * H_n x[..., :].
 
     The default scale, None, is 1/sqrt(n): the transform is orthonormal and its own inverse. (`fwht.compat` alone has the
@@ -80,6 +81,13 @@ def hadamard_transform(
             May be x itself; other overlaps are refused.
         inplace: the result replaces x, which must have its rows at one distance of at least n elements.
         variant: a name of `fwht.variants()`; None: "auto" on a CUDA device, "cpu" on the host.
+        ordering: "natural" (Hadamard), "dyadic" (Paley) or "sequency" (Walsh: row k of the matrix changes its sign k times): how
+            the coefficients of the result stand. Not in place, since it permutes.
+        input_ordering: how those of x stand. The inverse of `ordering="sequency"` is `input_ordering="sequency"`.
+        axis: along which x is transformed, instead of the last; of several, one after another, each with its own ordering of
+            n. A number as `scale` is for the whole. Complex numbers: `torch.view_as_real(x)` with axis=-2. Other axes than
+            the last, and orderings, are for PyTorch tensors and NumPy arrays; on a CUDA device a copy is made whose last axis it
+            is, and orderings are an indexing of their own.
 
     Returns:
         A new contiguous array of x's type, shape, dtype and device; or `out`; or x where `inplace`.
@@ -101,11 +109,15 @@ def hadamard_transform(
 
     Example:
         >>> import numpy, fwht
+        >>> fwht.hadamard_transform(numpy.array([10, -2, -4, 0], dtype="int32"), 1, ordering="sequency")
+        array([ 4, 12, 16,  8], dtype=int32)
         >>> fwht.hadamard_transform(numpy.array([1, 2, 3, 4], dtype="float32"))
         array([ 5., -1., -2.,  0.], dtype=float32)
 
     Source: docs/operators.md; docs/python.md.
     """
+    if axis != -1 or ordering != "natural" or input_ordering != "natural":
+        return _arranged(x, scale, out, inplace, variant, ordering, input_ordering, axis)
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         if out is None and not inplace:
             return _torch_functional(x, scale, variant)
@@ -113,8 +125,22 @@ def hadamard_transform(
     return array.transform(x, scale, out, inplace, variant)
 
 
-def hadamard_transform_(x: Any, scale: float | None = None, *, variant: str | None = None) -> Any:
-    """`hadamard_transform(x, scale, inplace=True, variant=variant)`: the result replaces x, which is returned."""
+def _arranged(
+    x: Any, scale: Any, out: Any, inplace: bool, variant: str | None, ordering: str, input_ordering: str, axis: Any
+) -> Any:
+    axes = _arrange.axes_of(axis, len(getattr(x, "shape", (1,))))
+    if face := _tensors.face_of(x):
+        return face.arranged(x, scale, out, inplace, variant, ordering, input_ordering, axes)
+    codes = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
+    return _arrange.transform(x, scale, out, inplace, variant, codes, axes)
+
+
+def hadamard_transform_(
+    x: Any, scale: float | None = None, *, variant: str | None = None, axis: int | tuple[int, ...] = -1
+) -> Any:
+    """`hadamard_transform(x, scale, inplace=True, variant=variant, axis=axis)`: the result replaces x, which is returned."""
+    if axis != -1:
+        return _arranged(x, scale, None, True, variant, "natural", "natural", axis)
     if (_Tensor is not None or _load_torch()) and isinstance(x, _Tensor):
         return _torch_transform(x, scale, None, True, variant)
     return array.transform(x, scale, None, True, variant)

@@ -26,6 +26,7 @@ DTYPES = {
     "int64": I64, "i64": I64,
 }
 ITEMSIZE = (2, 2, 4, 8, 4, 8)
+ORDERINGS = ("natural", "dyadic", "sequency")  # by their codes of fwht_ordering
 ZERO_POINTS = ("v1", "v2", "symmetric")  # by their codes of fwht_zero_points
 DTYPE_RULE = "must be float16, bfloat16, float32, float64, int32 or int64"
 
@@ -51,6 +52,9 @@ class Problem(ctypes.Structure):
         ("op_text", ctypes.c_char_p),
         ("encoding", ctypes.c_char_p),
         ("preparation", ctypes.c_char_p),
+        ("in_ordering", ctypes.c_int32),
+        ("out_ordering", ctypes.c_int32),
+        ("inner", ctypes.c_int64),
     ]
 
 
@@ -100,6 +104,16 @@ class GptqWeights(ctypes.Structure):
     ]
 
 
+class SpectrumSummary(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("largest", ctypes.c_int64),
+        ("place", ctypes.c_int64),
+        ("nonlinearity", ctypes.c_int64),
+        ("sum_of_squares", ctypes.c_uint64),
+    ]
+
+
 class VariantInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
@@ -129,6 +143,7 @@ def _load(path: str) -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(f"fwht: {path} could not be loaded: {error}") from None
     size, i32, text, address = ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p
+    i64, u64 = ctypes.c_int64, ctypes.c_uint64
     problem = ctypes.POINTER(Problem)
     for name, result, arguments in (
         ("abi_version", i32, []),
@@ -152,6 +167,11 @@ def _load(path: str) -> ctypes.CDLL:
         ("plan_kept", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
+        ("walsh_spectrum", i32, [i32, address, i32, i64, address, i32]),
+        ("walsh_summary", i32, [address, i32, ctypes.POINTER(SpectrumSummary)]),
+        ("walsh_largest", i32, [address, i32, i64, address, address]),
+        ("random_signs", i32, [i64, u64, address]),
+        ("random_rows", i32, [i64, i64, u64, address]),
         ("linear_variant_count", size, []),
         ("get_linear_variant", i32, [size, ctypes.POINTER(VariantInfo)]),
         ("linear_supports", i32, [ctypes.POINTER(LinearProblem), text, i32]),
@@ -304,6 +324,8 @@ def make_problem(
     operator: str | None = None,
     encoding: str | None = None,
     preparation: str | None = None,
+    orderings: tuple[int, int] = (0, 0),
+    inner: int = 1,
 ) -> Problem:
     """Checks what does not depend on a variant, in the order in which a user would want to hear of it."""
     if len(shape) == 0:
@@ -327,7 +349,7 @@ def make_problem(
         _IN_PLACE if in_place else _OUT_OF_PLACE, in_stride, out_stride,
         (0 if scale is None else _SCALE_AS_GIVEN) | (_PROGRAMMATIC_LAUNCH if programmatic_launch else 0), threads,
         op_text, None if encoding is None else text_for_c("encoding", encoding, ENCODING_TEXT),
-        preparation.encode() if preparation else None,
+        preparation.encode() if preparation else None, *orderings, inner,
     )  # fmt: skip
     if op_text is not None:
         order = json.loads(answered(library.fwht_operator_info_json(op_text)))["n"]

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from . import _c, _tensors, array
+from . import _arrange, _c, _tensors, array
 
 
 class Variant(NamedTuple):
@@ -251,9 +251,13 @@ class Support:
 
 def supports(
     n: int, dtype: Any, *, rows: int = 1, device: Any = None, inplace: bool = True, row_stride: int | None = None,
-    variant: str | None = None, operator: str | None = None, encoding: str | None = None,
+    variant: str | None = None, operator: str | None = None, encoding: str | None = None, ordering: str = "natural",
+    input_ordering: str = "natural", inner: int = 1,
 ) -> Support:  # fmt: skip
     """Whether a problem can be done, with the reason where it cannot. Arguments as for `plan`; nothing is launched.
+
+    ordering, input_ordering: as in `hadamard_transform`. inner: elements between two neighbours of a row, in a contiguous tensor the
+    product of the dimensions behind the axis; it divides `rows`.
 
     Example:
         >>> fwht.supports(12, "float16", device="cpu").why_not
@@ -261,7 +265,11 @@ def supports(
     """
     number = _device_number(device)
     try:
-        problem = _problem(n, rows, dtype, number, inplace, row_stride, 1.0, variant, False, operator, encoding)
+        orderings = _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
+        inner = _c.integer("inner", inner)
+        stride = row_stride or (n * inner if inner > 1 else None)
+        problem = _problem(n, rows, dtype, number, inplace, stride, 1.0, variant, False, operator, encoding)
+        problem.in_ordering, problem.out_ordering, problem.inner = *orderings, inner
     except (ValueError, TypeError) as error:
         return Support(str(error).removeprefix("fwht: "))
     status = _c.library.fwht_supports(problem, _c.encoded(variant), number)

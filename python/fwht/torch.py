@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ._torch.calls import forget, view_of
 from ._torch.eager import (
+    arranged,
     check_not_differentiated,
     functional,
     linear_by,
@@ -19,6 +20,7 @@ from ._torch.eager import (
 
 __all__ = [
     "Tensor",
+    "arranged",
     "check_not_differentiated",
     "forget",
     "functional",

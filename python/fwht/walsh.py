@@ -1,17 +1,38 @@
-"""Walsh-Hadamard transforms of what is no neural network's: sums of integers that are known to fit.
+"""Walsh spectra and what is made of them: Boolean functions, dyadic convolutions, sketches, sums that are known to fit.
 
-    y = fwht.walsh.checked_transform(x)   # int32 or int64; OverflowError where a sum does not fit
+    w = fwht.walsh.spectrum(f, "packed")          # int32 [2^k] of a Boolean function of k variables
+    fwht.walsh.summary(w).nonlinearity
+    c = fwht.walsh.dyadic_convolution(a, b)       # c[i] = sum over j of a[j] b[i xor j]
+    y = fwht.walsh.Sketch(length, rows, seed)(x)  # random signs, transform, chosen rows (SRHT)
+    y = fwht.walsh.rounds(x, [s1, s2, s3])        # H D3 H D2 H D1 x
+    y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
-NumPy and CuPy arrays and PyTorch tensors; every function returns what it was given.
+NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
+are in fwht.h and variants/library/walsh.hpp, for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
 import sys
-from typing import Any
+from typing import Any, NamedTuple, Sequence
 
-from . import _c, _tensors, array
+from . import _c, _tensors, array, operators
 
+__all__ = [
+    "Sketch",
+    "Summary",
+    "autocorrelation",
+    "checked_transform",
+    "dyadic_convolution",
+    "largest",
+    "rounds",
+    "spectrum",
+    "summary",
+]
+FORMS = {"packed": ("uint8",), "bits": ("bool", "uint8", "int8"), "signs": ("int8",)}  # by their codes of fwht_function_form
+_MOST_VARIABLES = 30
 _BITS = {"int32": 32, "int64": 64}
 
 
@@ -86,3 +107,308 @@ def checked_transform(x: Any, *, variant: str | None = None) -> Any:
             elements *= size
         raise OverflowError(f"fwht: {wrong} of {elements} sums do not fit {dtype}, max |x| is {largest} and n={n}")
     return y
+
+
+# --- Boolean functions -----------------------------------------------------------------------------------------------
+
+
+def _like(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array beside x."""
+    if _tensors.face_of(x):
+        return x.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
+    import numpy
+
+    return numpy.empty(shape, dtype)
+
+
+def _contiguous(x: Any) -> Any:
+    if _tensors.face_of(x):
+        return x.contiguous()
+    import numpy
+
+    return numpy.ascontiguousarray(x)
+
+
+def _host_or_tensor(x: Any, name: str) -> array.View:
+    view = _view(x, name)
+    if view.device != _c.HOST and not _tensors.face_of(x):
+        raise TypeError(f"fwht: {name} is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
+    return view
+
+
+def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
+    """Walsh spectra of Boolean functions of k variables: W(a) = sum over x of (-1)^(f(x) + <a, x>), exactly.
+
+    Args:
+        f: what `form` says, f(0) first; leading dimensions are functions. 1 <= k <= 30.
+            "packed": uint8 (..., 2^k / 8), f(x) is bit x mod 8 of byte x // 8, as numpy.packbits(..., bitorder="little") makes them.
+            "bits": bool, uint8 or int8 (..., 2^k) of 0 and 1.
+            "signs": int8 (..., 2^k), (-1)^f(x): 1 and -1.
+            The values are looked at, which waits for the device; nothing is guessed.
+        variant: for CUDA tensors, as in `hadamard_transform`; there k is 16 and more.
+
+    Returns: int32 (..., 2^k), of f's library and device.
+
+    Raises:
+        ValueError: an unknown form, a length that is none, a value that is not of the form, with its place.
+        TypeError: a dtype that is not of the form.
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.walsh.spectrum(numpy.array([0, 0, 0, 1], "uint8"), "bits")
+        array([ 2,  2,  2, -2], dtype=int32)
+    """
+    view = _host_or_tensor(f, "f")
+    if form not in FORMS:
+        raise ValueError(f"fwht: form={form!r} must be one of {', '.join(FORMS)}")
+    if _dtype_name(view) not in FORMS[form]:
+        raise TypeError(f"fwht: dtype {view.dtype_name} must be {' or '.join(FORMS[form])} for the form {form}")
+    n = (view.shape[-1] if view.shape else 0) * (8 if form == "packed" else 1)
+    if n < 2 or n & (n - 1) or n > 1 << _MOST_VARIABLES:
+        raise ValueError(f"fwht: f has the shape {view.shape}, {n} values of a function; there must be 2^k, k from 1 to {_MOST_VARIABLES}")
+    functions = math.prod(view.shape[:-1])
+    if view.device != _c.HOST:
+        return _transform(_checked_signs(f, form), 1, variant)
+    _c.encoded(variant)
+    f = _contiguous(f)
+    w = _like(f, (*view.shape[:-1], n), "int32")
+    code = list(FORMS).index(form)
+    status = _c.library.fwht_walsh_spectrum(code, _view(f).pointer, n.bit_length() - 1, functions, _view(w).pointer, 0)
+    if status:
+        _c.fail(status)
+    return w
+
+
+def _checked_signs(f: Any, form: str) -> Any:
+    """int32 1 and -1 of a tensor."""
+    torch = sys.modules["torch"]
+    if form == "packed":
+        bits = f[..., None] >> torch.arange(8, dtype=torch.uint8, device=f.device) & 1
+        return 1 - 2 * bits.flatten(-2).to(torch.int32)
+    values = f.to(torch.int32)
+    wrong = (values.abs() != 1) if form == "signs" else (values & 1 != values)
+    if wrong.any():
+        place = int(wrong.flatten().nonzero()[0])
+        allowed = "1 and -1; 0 and 1 are the form bits" if form == "signs" else "0 and 1; 1 and -1 are the form signs"
+        raise ValueError(f"fwht: element {place} is {int(f.flatten()[place])}, but the form {form} has {allowed}")
+    return values if form == "signs" else 1 - 2 * values
+
+
+class Summary(NamedTuple):
+    """Of one Walsh spectrum: max |W|, the first place that has it, 2^(k-1) - largest / 2, and the sum of W^2, which is 4^k for a
+    Boolean function (Parseval)."""
+
+    largest: int
+    place: int
+    nonlinearity: int
+    sum_of_squares: int
+
+
+def _spectrum_view(w: Any) -> tuple[array.View, int]:
+    view = _host_or_tensor(w, "w")
+    if _dtype_name(view) != "int32":
+        raise TypeError(f"fwht: dtype {view.dtype_name} must be int32, as `spectrum` makes it")
+    n = view.shape[0] if len(view.shape) == 1 else 0
+    if n < 2 or n & (n - 1) or n > 1 << _MOST_VARIABLES:
+        raise ValueError(f"fwht: w has the shape {view.shape}; it must be one spectrum of 2^k, k from 1 to {_MOST_VARIABLES}")
+    return view, n.bit_length() - 1
+
+
+def summary(w: Any) -> Summary:
+    """Of one spectrum, int32 [2^k]. Waits for the device."""
+    view, variables = _spectrum_view(w)
+    if view.device != _c.HOST:
+        return _summary_by_torch(w, variables)
+    found = _c.SpectrumSummary(ctypes.sizeof(_c.SpectrumSummary))
+    if status := _c.library.fwht_walsh_summary(_view(_contiguous(w)).pointer, variables, found):
+        _c.fail(status)
+    return Summary(found.largest, found.place, found.nonlinearity, found.sum_of_squares)
+
+
+def _summary_by_torch(w: Any, variables: int) -> Summary:
+    size = w.abs()
+    most = int(size.max())
+    squares = int(w.long().square().sum())
+    return Summary(most, int((size == most).nonzero()[0]), (1 << (variables - 1)) - most // 2, squares)
+
+
+def largest(w: Any, count: int) -> tuple[Any, Any]:
+    """(places, values) of the `count` coefficients that are largest in size, the largest first, of equal ones the first one first.
+
+    Args: w: one spectrum, int32 [2^k]. Returns: int64 and int32 of `count` elements, of w's library and device.
+    """
+    view, variables = _spectrum_view(w)
+    count = _c.integer("count", count)
+    if not 1 <= count <= 1 << variables:
+        raise ValueError(f"fwht: count={count} must be between 1 and {1 << variables}")
+    if view.device != _c.HOST:
+        return _largest_by_torch(w, count)
+    w = _contiguous(w)
+    places, values = _like(w, (count,), "int64"), _like(w, (count,), "int32")
+    if status := _c.library.fwht_walsh_largest(_view(w).pointer, variables, count, _view(places).pointer, _view(values).pointer):
+        _c.fail(status)
+    return places, values
+
+
+def _largest_by_torch(w: Any, count: int) -> tuple[Any, Any]:
+    torch = sys.modules["torch"]
+    key = (w.abs().long() << 31) - torch.arange(len(w), device=w.device)  # no two alike
+    places = key.topk(count).indices
+    return places, w[places]
+
+
+# --- convolutions ----------------------------------------------------------------------------------------------------
+
+
+def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
+    """c[..., i] = sum over j of a[..., j] b[..., i xor j], by three transforms.
+
+    Args:
+        a, b: float32, float64 or int64, (..., n), of one shape and dtype. int64 is exact, and refused where n |a| |b|, of a row's
+            Euclidean lengths, is not below 2^63; that look waits for the device.
+        variant: as in `hadamard_transform`.
+
+    Returns: a new array like a; differentiable in PyTorch.
+
+    Raises: TypeError, ValueError; OverflowError for int64 that may wrap.
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.walsh.dyadic_convolution(numpy.array([1, 2, 0, 0]), numpy.array([0, 0, 1, 0]))
+        array([0, 0, 1, 2])
+    """
+    views = _host_or_tensor(a, "a"), _host_or_tensor(b, "b")
+    dtype, n = _dtype_name(views[0]), views[0].shape[-1] if views[0].shape else 1
+    if dtype not in ("float32", "float64", "int64"):
+        raise TypeError(f"fwht: dtype {views[0].dtype_name} must be float32, float64 or int64 for dyadic convolutions")
+    if views[0].shape != views[1].shape or views[0].dtype != views[1].dtype or views[0].device != views[1].device:
+        raise ValueError(
+            f"fwht: a has shape {views[0].shape} and dtype {views[0].dtype_name}, b {views[1].shape} and {views[1].dtype_name}; "
+            "both must be alike, on one device"
+        )
+    if dtype == "int64" and 0 not in views[0].shape:
+        lengths = [(_as(x, "float64") ** 2).sum(-1) ** 0.5 for x in (a, b)]
+        bound = float((lengths[0] * lengths[1]).max()) * n
+        if not bound * (1 + 2.0**-20) < 2.0**63:
+            raise OverflowError(f"fwht: n |a| |b| = {bound:g} must be below 2^63, where no sum can wrap")
+    product = _transform(a, 1, variant) * _transform(b, 1, variant)
+    if dtype == "int64":
+        return _transform(product, 1, variant) // n  # without a remainder
+    return _transform(product, 1 / n, variant)
+
+
+def autocorrelation(a: Any, *, variant: str | None = None) -> Any:
+    """`dyadic_convolution(a, a)`: r[i] = sum over j of a[j] a[i xor j]. Of (-1)^f, in int64, that of a Boolean function."""
+    return dyadic_convolution(a, a, variant=variant)
+
+
+# --- rounds and sketches ---------------------------------------------------------------------------------------------
+
+
+def rounds(x: Any, signs: Sequence[operators.Signs], *, variant: str | None = None) -> Any:
+    """H D_k ... H D_1 x along the last dimension, H orthonormal: each D_i multiplies by `signs[i - 1]` (`operators.random_signs(n, seed)`).
+
+    As vector search uses it to spread coordinates. Each round is one call of `operators.transform` with its dtypes, shapes and errors, and
+    rounds to x's dtype. Differentiable in PyTorch.
+    """
+    view = _host_or_tensor(x, "x")
+    if not len(signs):
+        raise ValueError("fwht: signs must have at least one element, the signs of the first round")
+    n = view.shape[-1] if view.shape else 0
+    if n < 2 or n & (n - 1):
+        raise ValueError(f"fwht: n={n} must be a power of two of at least 2")
+    for each in signs:
+        if not isinstance(each, operators.Signs):
+            raise TypeError(f"fwht: signs has a {type(each).__name__}; its elements are made by operators.random_signs or pack_signs")
+        x = operators.transform(x, f"{n}+signs", signs=each, variant=variant)
+    return x
+
+
+class Sketch:
+    """Subsampled randomized Hadamard transform (SRHT): y = sqrt(N / rows) R H D (x, 0 ... 0) along the last dimension.
+
+    N is the power of two from `length` up, H orthonormal, D random signs, R `rows` of the N coefficients, drawn without replacement. So
+    the mean of |y|^2 over seeds is |x|^2. Signs and rows depend on N, `rows` and `seed` alone, and are those of C and C++.
+
+    Args: length: of x, 1 to 2^30 (the limits of the transform count); rows: 1 to N; seed: 0 to 2^64 - 1.
+
+    Calls: `sketch(x)`, x (..., length) in float32 or float64, gives (..., rows); `sketch.transpose(y)` gives (..., length).
+    Differentiable in PyTorch. Source: Tropp, Improved analysis of the subsampled randomized Hadamard transform (2011).
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.walsh.Sketch(100, 16, seed=1)(numpy.ones((2, 100), "float32")).shape
+        (2, 16)
+    """
+
+    def __init__(self, length: int, rows: int, seed: int):
+        self.length, self.rows, self.seed = _c.integer("length", length), _c.integer("rows", rows), seed
+        if not 1 <= self.length <= 1 << 30:
+            raise ValueError(f"fwht: length={length} must be between 1 and {1 << 30}")
+        self.padded = max(2, 1 << (self.length - 1).bit_length())
+        if not 1 <= self.rows <= self.padded:
+            raise ValueError(f"fwht: rows={rows} must be between 1 and {self.padded}, the padded length")
+        if not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise ValueError(f"fwht: seed={seed!r} must be an integer from 0 to 2^64 - 1")
+        words = (ctypes.c_uint32 * ((self.padded + 31) // 32))()
+        kept = (ctypes.c_int64 * self.rows)()
+        for status in (
+            _c.library.fwht_random_signs(self.padded, seed, words),
+            _c.library.fwht_random_rows(self.padded, self.rows, seed, kept),
+        ):
+            if status:
+                _c.fail(status)
+        self.signs, self._kept = operators.Signs(bytes(words), self.padded), kept
+        self._on: dict[Any, Any] = {}
+
+    def _tools(self, x: Any) -> tuple[Any, Any]:
+        """The signs of x's elements in its dtype, and the chosen rows, beside it."""
+        face = _tensors.face_of(x)
+        key = (x.device, x.dtype) if face else x.dtype
+        if key not in self._on:
+            packed = self.signs.on(x)
+            if face:
+                torch = sys.modules["torch"]
+                bits = packed[:, None] >> torch.arange(8, dtype=torch.uint8, device=x.device) & 1
+                made = (1 - 2 * bits.flatten()[: self.length].to(x.dtype), torch.tensor(list(self._kept), device=x.device))
+            else:
+                import numpy
+
+                bits = numpy.unpackbits(packed, bitorder="little")[: self.length]
+                made = (1 - 2 * bits.astype(x.dtype), numpy.array(self._kept))
+            self._on[key] = made
+        return self._on[key]
+
+    def _check(self, x: Any, wanted: int) -> None:
+        view = _host_or_tensor(x, "x")
+        if _dtype_name(view) not in ("float32", "float64"):
+            raise TypeError(f"fwht: dtype {view.dtype_name} must be float32 or float64 for sketches")
+        if not view.shape or view.shape[-1] != wanted:
+            raise ValueError(f"fwht: x has the shape {view.shape}; its last dimension must be {wanted}")
+
+    def __call__(self, x: Any, *, variant: str | None = None) -> Any:
+        self._check(x, self.length)
+        signs, kept = self._tools(x)
+        x = x * signs
+        if _tensors.face_of(x):
+            padded = sys.modules["torch"].nn.functional.pad(x, (0, self.padded - self.length))
+        else:
+            import numpy
+
+            padded = numpy.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, self.padded - self.length)])
+        return _transform(padded, self.rows**-0.5, variant)[..., kept]
+
+    def transpose(self, y: Any, *, variant: str | None = None) -> Any:
+        self._check(y, self.rows)
+        signs, kept = self._tools(y)
+        if _tensors.face_of(y):
+            spread = y.new_zeros((*y.shape[:-1], self.padded)).index_copy(-1, kept, y)
+        else:
+            import numpy
+
+            spread = numpy.zeros((*y.shape[:-1], self.padded), y.dtype)
+            spread[..., kept] = y
+        return _transform(spread, self.rows**-0.5, variant)[..., : self.length] * signs
+
+    def __repr__(self) -> str:
+        return f"fwht.walsh.Sketch({self.length}, {self.rows}, seed={self.seed})"

@@ -47,6 +47,14 @@ typedef enum fwht_dtype {
   FWHT_I64 = 5  /* as FWHT_I32, modulo 2^64 */
 } fwht_dtype;
 
+/* Orders of the coefficients of H_n: place k holds what natural order has at place k, with its bits reversed, or at
+ * the reversed bits of k's Gray code. */
+typedef enum fwht_ordering {
+  FWHT_NATURAL = 0, /* Hadamard */
+  FWHT_DYADIC = 1,  /* Paley */
+  FWHT_SEQUENCY = 2 /* Walsh: by sign changes */
+} fwht_ordering;
+
 typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_placement;
 
 /* Bits of fwht_problem.flags. */
@@ -71,10 +79,19 @@ typedef struct fwht_problem {
   const char* encoding; /* quantized output such as "e4m3:row" (docs/quantize.md), out of place; NULL: none */
   const char* preparation; /* what is done to rows first, and where codes go: "rms", "rope64h32",
                               "page64x100", or two such words between slashes (docs/quantize.md); NULL: nothing */
+  int32_t in_ordering;  /* fwht_ordering of the input, for an inverse; other than FWHT_NATURAL out of place */
+  int32_t out_ordering; /* the same of the output */
+  /* Rows that lie between each other: element j of row r is element (r / inner) stride + j inner + r % inner. So a
+   * transform goes along any dimension of a tensor whose later dimensions have `inner` elements together; strides are
+   * then of blocks, 0: n times inner. `rows` counts all rows. 0: 1, rows side by side. */
+  int64_t inner;
 } fwht_problem;
 
-#define FWHT_PROBLEM_INIT \
-  { sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL, NULL }
+#define FWHT_PROBLEM_INIT                                                                                  \
+  {                                                                                                        \
+    sizeof(fwht_problem), 0, 0, 0.0, FWHT_F32, FWHT_IN_PLACE, 0, 0, 0u, 0, NULL, NULL, NULL, FWHT_NATURAL, \
+        FWHT_NATURAL, 0                                                                                    \
+  }
 
 /* What a transform reads and writes. Members that the problem does not need are NULL or 0. All memory is that of
  * `device`. Signs are one bit per element of a row: bit i mod 8 of byte i / 8 is set for -1, in whole words of 32
@@ -178,6 +195,52 @@ FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
 /* NULL is allowed. No launch of the plan may be pending, and no graph captured from it may be launched again.
  */
 FWHT_API void fwht_plan_destroy(fwht_plan* plan);
+
+/* --- Walsh spectra, in host memory (docs/long_vectors.md) ----------------------------------------------------
+ * `threads` as in fwht_problem. Everything is done when a function returns. */
+
+/* How the 2^k values of a Boolean function lie in memory, f(0) first. */
+typedef enum fwht_function_form {
+  FWHT_FUNCTION_PACKED = 0, /* f(x) is bit x mod 8 of byte x / 8; at least three variables */
+  FWHT_FUNCTION_BITS = 1,   /* a byte each, 0 or 1 */
+  FWHT_FUNCTION_SIGNS = 2   /* a signed byte each, (-1)^f(x): 1 or -1 */
+} fwht_function_form;
+
+typedef struct fwht_spectrum_summary {
+  size_t struct_size;      /* sizeof(fwht_spectrum_summary), set by the caller */
+  int64_t largest;         /* max |W|, W(0) among them */
+  int64_t place;           /* the first a that has it */
+  int64_t nonlinearity;    /* 2^(k-1) - largest / 2 */
+  uint64_t sum_of_squares; /* 4^k for a Boolean function (Parseval) */
+} fwht_spectrum_summary;
+
+/* W(a) = sum over x of (-1)^(f(x) + <a, x>) for `functions` functions of 1 to 30 variables, one behind the other:
+ * functions x 2^variables int32. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
+FWHT_API fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variables,
+                                         int64_t functions, int32_t* spectra, int32_t threads);
+/* Of one spectrum. */
+FWHT_API fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables,
+                                        fwht_spectrum_summary* summary);
+/* The `count` coefficients that are largest in size, the largest first, of equal ones the first one first. */
+FWHT_API fwht_status fwht_walsh_largest(const int32_t* spectrum, int32_t variables, int64_t count,
+                                        int64_t* places, int32_t* values);
+/* How many elements of the transform of contiguous FWHT_I32 or FWHT_I64 rows do not fit the dtype. */
+FWHT_API fwht_status fwht_count_overflows(const fwht_problem* problem, const void* in, int64_t* count);
+/* c[i] = sum over j of a[j] b[i xor j], for rows of n elements: FWHT_F32, FWHT_F64, or FWHT_I64, which is exact, and
+ * refused where n |a| |b| (Euclidean lengths) is not below 2^63. `out` may be a or b. */
+FWHT_API fwht_status fwht_dyadic_convolution(int32_t dtype, int64_t n, int64_t rows, const void* a,
+                                             const void* b, void* out, int32_t threads);
+/* (n + 31) / 32 words of n signs, as fwht_operands wants them, by n and seed alone; and `count` of n rows, ascending,
+ * each as likely. */
+FWHT_API fwht_status fwht_random_signs(int64_t n, uint64_t seed, uint32_t* words);
+FWHT_API fwht_status fwht_random_rows(int64_t n, int64_t count, uint64_t seed, int64_t* rows);
+/* y = H D_k ... H D_1 x with H orthonormal, D_i the signs of signs[i - 1], rows side by side; `out` may be `in`. */
+FWHT_API fwht_status fwht_rounds(int32_t dtype, int64_t n, int64_t rows, int32_t count,
+                                 const void* const* signs, const void* in, void* out, int32_t threads);
+/* SRHT: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from `length` up, D fwht_random_signs(N, seed), R the
+ * m rows fwht_random_rows(N, m, seed); FWHT_F32 or FWHT_F64, vectors side by side. */
+FWHT_API fwht_status fwht_sketch(int32_t dtype, int64_t length, int64_t m, uint64_t seed, int64_t vectors,
+                                 const void* in, void* out, int32_t threads);
 
 /* --- linear layers with 4-bit weights ----------------------------------------------------------------------
  * y[m][n] = x[m][k] W[k][n] for m tokens, x rotated first where the problem says so. W[i][c] = scales[g][c] (q - z) in

@@ -102,6 +102,8 @@ struct Request {
   std::int32_t threads = 0;
 };
 
+Request<Transforms> read_problem(const fwht_problem* given);
+
 /// What is behind the opaque plan of a family, whose struct derives from it.
 template <class AnyFamily>
 struct PlanHandle {

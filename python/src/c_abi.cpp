@@ -20,7 +20,6 @@
 struct fwht_plan : fwht::c_abi::PlanHandle<fwht::Transforms> {};
 
 namespace fwht::c_abi {
-namespace {
 
 Request<Transforms> read_problem(const fwht_problem* given) {
   const fwht_problem p = read(given, offsetof(fwht_problem, in_stride), "fwht_problem");
@@ -35,9 +34,14 @@ Request<Transforms> read_problem(const fwht_problem* given) {
   }
   problem.rows = p.rows;
   problem.placement = static_cast<Placement>(p.placement);
-  const std::int64_t in_stride = p.in_stride == 0 ? n : p.in_stride;
+  problem.in_ordering = static_cast<Ordering>(p.in_ordering);
+  problem.out_ordering = static_cast<Ordering>(p.out_ordering);
+  problem.inner = p.inner == 0 ? 1 : p.inner;
+  std::int64_t block = 0;
+  if (__builtin_mul_overflow(n, problem.inner, &block)) block = n;  // which is refused
+  const std::int64_t in_stride = p.in_stride == 0 ? block : p.in_stride;
   const bool in_place = problem.placement == Placement::in_place;
-  const std::int64_t out_stride = p.out_stride == 0 ? (in_place ? in_stride : n) : p.out_stride;
+  const std::int64_t out_stride = p.out_stride == 0 ? (in_place ? in_stride : block) : p.out_stride;
   problem.in = {static_cast<Dtype>(p.dtype), in_stride};
   problem.out = {static_cast<Dtype>(p.dtype), out_stride};
   const bool by_default = p.scale == 0.0 && (p.flags & FWHT_SCALE_AS_GIVEN) == 0;
@@ -49,6 +53,8 @@ Request<Transforms> read_problem(const fwht_problem* given) {
   request.threads = p.threads;
   return request;
 }
+
+namespace {
 
 Operands read_operands(const fwht_operands* given) {
   const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
@@ -121,7 +127,12 @@ std::string describe(const Encoding& encoding, std::int64_t n, std::int64_t rows
 template <class Make>
 const char* answer(Make&& make) noexcept {
   thread_local std::string text;
-  return guarded([&] { text = make(); }) == FWHT_OK ? text.c_str() : nullptr;
+  const char* answer = nullptr;
+  guarded([&] {
+    text = make();
+    answer = text.c_str();
+  });
+  return answer;
 }
 
 Operator read_operator(const char* text) {

@@ -242,6 +242,9 @@ void a_transform() {
         std::vector<const char*>{"", "/", "rms", "rms/rms", "rope", "rope2h0", "rope64", "rope64ih2/page4x4",
                                  "page0x1", "page4x2147483648", "page99999999999999999999x1", "e4m3"});
   }
+  if (rarely(4)) problem.in_ordering = static_cast<std::int32_t>(rarely(10) ? chance() : below(4));
+  if (rarely(4)) problem.out_ordering = static_cast<std::int32_t>(rarely(10) ? chance() : below(4));
+  if (rarely(3)) problem.inner = rarely(10) ? one_of(kSizes) : static_cast<std::int64_t>(below(4));
   if (rarely(20)) problem.struct_size = below(6000);
   if (problem.struct_size > sizeof problem) problem.struct_size = sizeof problem;
   const char* name = below(3) == 0 ? variant.c_str() : nullptr;
@@ -257,15 +260,19 @@ void a_transform() {
   const bool encoded = !encoding.empty() && problem.struct_size >= offsetof(fwht_problem, preparation),
              in_place = problem.placement == FWHT_IN_PLACE;
   const bool strides = problem.struct_size >= offsetof(fwht_problem, flags);
-  const std::int64_t in_stride = strides && problem.in_stride != 0 ? problem.in_stride : n;
+  const std::int64_t inner =
+      problem.struct_size == sizeof problem ? std::max<std::int64_t>(problem.inner, 1) : 1;
+  if (static_cast<double>(problem.rows) * static_cast<double>(n) > 1 << 18) return;  // inner divides rows
+  const std::int64_t block = n * inner;
+  const std::int64_t in_stride = strides && problem.in_stride != 0 ? problem.in_stride : block;
   const std::int64_t out_stride = strides && problem.out_stride != 0 ? problem.out_stride
                                   : in_place                         ? in_stride
-                                                                     : n;
+                                                                     : block;
   if (static_cast<double>(problem.rows) * static_cast<double>(std::max(in_stride, out_stride)) > 1 << 18 ||
       n > 1 << 14)
     return;
   const std::size_t size = size_of(problem.dtype);
-  std::size_t out_row = static_cast<std::size_t>(n) * size,
+  std::size_t out_row = static_cast<std::size_t>(block) * size,
               out_step = static_cast<std::size_t>(out_stride) * size, scales_bytes = 0;
   bool number = false;
   if (encoded) {
@@ -277,11 +284,11 @@ void a_transform() {
     number = std::string(json).find("\"needs_tensor_scale\": true") != std::string::npos;
     if (scales_bytes > 1 << 20 || n == 1) return;
   }
-  const auto rows = static_cast<std::size_t>(problem.rows);
+  const auto rows = static_cast<std::size_t>(problem.rows / inner);  // blocks of them
   const auto span = [rows](std::size_t step, std::size_t row) {
     return rows == 0 ? 0 : (rows - 1) * step + row;
   };
-  const Guarded in(span(static_cast<std::size_t>(in_stride) * size, static_cast<std::size_t>(n) * size)),
+  const Guarded in(span(static_cast<std::size_t>(in_stride) * size, static_cast<std::size_t>(block) * size)),
       apart(span(out_step, out_row), sound() ? size : 1);
   const Guarded& out = in_place ? in : apart;
   const Guarded signs(static_cast<std::size_t>((n + 31) / 32 * 4));
@@ -361,6 +368,48 @@ void a_text() {
     EXPECT_GE(member(json, name), 0) << encoding << " " << n << " " << rows << ": " << json;
 }
 
+/// Spectra and compositions, in as much memory as the header says.
+void a_spectrum() {
+  const auto variables = static_cast<std::int32_t>(unsoundly(6) ? chance() : 3 + below(6));
+  const std::int64_t n = variables >= 1 && variables <= 12 ? std::int64_t{1} << variables : 1;
+  const std::int64_t functions = unsoundly(6) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(3));
+  const auto form = static_cast<std::int32_t>(sound() ? 0 : rarely(8) ? chance() : below(3));
+  const auto count = static_cast<std::size_t>(n * (functions > 0 && functions < 64 ? functions : 1));
+  const auto threads = static_cast<std::int32_t>(unsoundly(10) ? chance() : below(3));
+  const Guarded values(form == 0 ? (count + 7) / 8 : count), spectra(4 * count, 4);
+  if (form == 1 || form == 2) {
+    for (std::size_t i = 0; i < count; ++i)
+      values.data()[i] = static_cast<unsigned char>(form == 1 ? chance() & 1 : 1 - 2 * (chance() & 1));
+    if (unsoundly(4)) values.data()[below(count)] = static_cast<unsigned char>(chance());
+  }
+  auto* const w = reinterpret_cast<std::int32_t*>(spectra.data());
+  const void* const given = unsoundly(20) ? nullptr : values.data();
+  const bool fits = n > 1 && functions >= 0 && functions < 64;
+  if (fits || functions < 0 || functions > 1 << 20)
+    done += judged(fwht_walsh_spectrum(form, given, fits ? variables : 31, functions, w, threads));
+  if (!fits || count < static_cast<std::size_t>(n)) return;
+  fwht_spectrum_summary summary{sizeof summary, 0, 0, 0, 0};
+  if (unsoundly(10)) summary.struct_size = below(6000);
+  judged(fwht_walsh_summary(w, variables, &summary));
+  const std::int64_t most = unsoundly(5) ? one_of(kSizes) : static_cast<std::int64_t>(1 + below(8));
+  const auto room = static_cast<std::size_t>(most > 0 && most <= n ? most : 0);
+  const Guarded places(8 * room, 8), largest(4 * room, 4);
+  judged(fwht_walsh_largest(w, variables, most, reinterpret_cast<std::int64_t*>(places.data()),
+                            reinterpret_cast<std::int32_t*>(largest.data())));
+  judged(fwht_random_rows(n, most, chance(), reinterpret_cast<std::int64_t*>(places.data())));
+  const auto dtype = static_cast<std::int32_t>(rarely(8) ? chance() : below(6));
+  const std::size_t size = dtype >= 0 && dtype < 6 ? size_of(dtype) : 8;
+  const Guarded a(static_cast<std::size_t>(n) * size, below(4) == 0 ? 1 : size),
+      out(static_cast<std::size_t>(n) * size, size), signs(static_cast<std::size_t>((n + 31) / 32 * 4), 4);
+  judged(fwht_random_signs(n, chance(), reinterpret_cast<std::uint32_t*>(signs.data())));
+  const void* const two[] = {signs.data(), unsoundly(8) ? nullptr : signs.data()};
+  const auto before = a.copy();
+  judged(fwht_dyadic_convolution(dtype, n, 1, a.data(), a.data(), out.data(), threads));
+  judged(fwht_rounds(dtype, n, 1, static_cast<std::int32_t>(below(3)), two, a.data(), out.data(), threads));
+  judged(fwht_sketch(dtype, n, most, chance(), 1, a.data(), room > 0 ? out.data() : nullptr, threads));
+  EXPECT_EQ(a.copy(), before);
+}
+
 void a_layer() {
   fwht_linear_problem problem = FWHT_LINEAR_PROBLEM_INIT;
   const auto size = [] {
@@ -430,13 +479,16 @@ TEST(Fuzz, TheCInterfaceAnswersOrRefuses) {
     mood = drawn == 0 ? Mood::sound : drawn < 4 ? Mood::calm : Mood::strange;
     const std::uint64_t before = done;
     bool executes = sound();
-    switch (below(4)) {
+    switch (below(5)) {
       case 0:
         a_text();
         executes = false;
         break;
       case 1:
         a_layer();
+        break;
+      case 2:
+        a_spectrum();
         break;
       default:
         a_transform();

@@ -65,6 +65,71 @@ static void transforms(void) {
   expect(out[0] == 0.0f && out[1] == 0.0f, "scale 0: values");
 }
 
+/* H_4 x in sequency order, from which the inverse comes back; and along the middle dimension of [1][4][2]. */
+static void arrangements(void) {
+  static const float spectrum[4] = {10, -4, 0, -2};
+  static const float pairs[8] = {1, 0, 2, 0, 3, 5, 4, 0}, sums[8] = {10, 5, -2, 5, -4, -5, 0, -5};
+  float out[8];
+  fwht_problem problem = problem_of(4, 1);
+  problem.out_ordering = FWHT_SEQUENCY;
+  expect(fwht_transform(&problem, NULL, kIn, out, FWHT_HOST, NULL) == FWHT_OK, "sequency");
+  expect(memcmp(out, spectrum, sizeof spectrum) == 0, "sequency: values");
+  problem.placement = FWHT_IN_PLACE;
+  expect(fwht_transform(&problem, NULL, out, out, FWHT_HOST, NULL) == FWHT_BAD_REQUEST, "sequency in place");
+
+  problem = problem_of(4, 1);
+  problem.in_ordering = FWHT_SEQUENCY;
+  problem.scale = 0.25;
+  expect(fwht_transform(&problem, NULL, spectrum, out, FWHT_HOST, NULL) == FWHT_OK, "from sequency");
+  expect(memcmp(out, kIn, 4 * sizeof *out) == 0, "from sequency: values");
+
+  problem = problem_of(4, 2);
+  problem.inner = 2;
+  expect(fwht_transform(&problem, NULL, pairs, out, FWHT_HOST, NULL) == FWHT_OK, "an inner dimension");
+  expect(memcmp(out, sums, sizeof sums) == 0, "an inner dimension: values");
+  problem.inner = INT64_MAX;
+  expect(fwht_supports(&problem, NULL, FWHT_HOST) == FWHT_BAD_REQUEST,
+         "an inner dimension that does not fit");
+}
+
+/* AND of two variables is bent: its spectrum is (2 2 2 -2). */
+static void spectra(void) {
+  static const int8_t bits[4] = {0, 0, 0, 1}, zeros_as_signs[4] = {1, 1, 0, 1};
+  static const int32_t bent[4] = {2, 2, 2, -2}, integers[4] = {INT32_MIN, -1, 0, 0};
+  static const double a[4] = {1, 2, 0, 0}, b[4] = {0, 0, 1, 0}, c[4] = {0, 0, 1, 2};
+  int32_t w[4], values[2];
+  int64_t places[2], rows[3], count = 0;
+  uint32_t signs[2];
+  double out[4], sketch[2];
+  const void* both[2];
+  fwht_spectrum_summary summary;
+  fwht_problem problem = problem_of(4, 1);
+  expect(fwht_walsh_spectrum(FWHT_FUNCTION_BITS, bits, 2, 1, w, 0) == FWHT_OK, "spectrum");
+  expect(memcmp(w, bent, sizeof w) == 0, "spectrum: values");
+  expect(fwht_walsh_spectrum(FWHT_FUNCTION_SIGNS, zeros_as_signs, 2, 1, w, 0) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "element 2 is 0") != NULL,
+         "0 where 1 and -1 are asked for");
+  summary.struct_size = sizeof summary;
+  expect(fwht_walsh_summary(bent, 2, &summary) == FWHT_OK && summary.largest == 2 && summary.place == 0 &&
+             summary.nonlinearity == 1 && summary.sum_of_squares == 16,
+         "summary");
+  expect(fwht_walsh_largest(bent, 2, 2, places, values) == FWHT_OK && places[1] == 1 && values[1] == 2,
+         "largest");
+  problem.dtype = FWHT_I32;
+  expect(fwht_count_overflows(&problem, integers, &count) == FWHT_OK && count == 2, "overflows");
+  expect(fwht_dyadic_convolution(FWHT_F64, 4, 1, a, b, out, 1) == FWHT_OK && memcmp(out, c, sizeof c) == 0,
+         "convolution");
+  expect(fwht_random_signs(4, 0, signs) == FWHT_OK && signs[0] == 5, "random signs");
+  expect(fwht_random_rows(4, 3, 1, rows) == FWHT_OK && rows[0] < rows[1] && rows[1] < rows[2], "random rows");
+  both[0] = both[1] = signs; /* D_5 on 4 elements: -1 1 -1 1 */
+  expect(fwht_rounds(FWHT_F64, 4, 1, 2, both, a, out, 1) == FWHT_OK && out[0] == -2 && out[1] == 1 &&
+             out[3] == 0,
+         "rounds");
+  expect(fwht_sketch(FWHT_F64, 3, 2, 0, 1, a, sketch, 1) == FWHT_OK, "sketch");
+  expect(fwht_sketch(FWHT_F16, 3, 2, 0, 1, a, sketch, 1) == FWHT_BAD_REQUEST, "sketch of fp16");
+  expect(fwht_rounds(17, 4, 1, 2, both, a, out, 1) == FWHT_BAD_REQUEST, "unknown dtype");
+}
+
 static void strides(void) {
   float in[10], out[9];
   int i;
@@ -214,7 +279,8 @@ static void preparations(void) {
   operands.slots = slots;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "prepared");
   memcpy(&scale, page + 20, sizeof scale);
-  expect(page[7] == 9 && page[8] == 127 && page[9] == 0 && page[16] == 9 && scale == 16.0f / 127.0f, "prepared: values");
+  expect(page[7] == 9 && page[8] == 127 && page[9] == 0 && page[16] == 9 && scale == 16.0f / 127.0f,
+         "prepared: values");
   operands.slots = NULL;
   expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "slots is a null pointer"),
@@ -337,6 +403,8 @@ int main(void) {
   expect(fwht_abi_version() == FWHT_ABI_VERSION, "version of the interface");
   expect(fwht_version()[0] != 0 && strstr(fwht_build_info_json(), "\"commit\": ") != NULL, "build info");
   transforms();
+  arrangements();
+  spectra();
   strides();
   plans();
   refusals();

@@ -12,7 +12,7 @@ from conftest import needs_torch, torch
 from fwht import operators
 
 
-T, T_, OP, Q = fwht.hadamard_transform, fwht.hadamard_transform_, operators.transform, fwht.hadamard_quantize
+T, T_, OP, Q, W = fwht.hadamard_transform, fwht.hadamard_transform_, operators.transform, fwht.hadamard_quantize, fwht.walsh
 inf, nan = float("inf"), float("nan")
 
 
@@ -65,8 +65,41 @@ TABLE = [
     (TypeError, "codes are of rows in float16, bfloat16 or float32, not in .*(int32|int64|float64)",
      [lambda a, d=d: Q(a((3, 64), d), scale=1) for d in ("int32", "int64", "float64")]),
     (NotImplementedError, "the operator 12x2 is not offered", [lambda a: OP(a((3, 24), "int32"), scale=1)]),
-    (TypeError, "float32 must be int32 or int64", [lambda a: fwht.walsh.checked_transform(a())]),
-    (OverflowError, "4 of 24 sums do not fit int32, max .x. is 2147483648 and n=8", [lambda a: fwht.walsh.checked_transform(fill(a((3, 8), "int32"), -(2**31), -1))]),
+    # spectra, convolutions, sketches
+    (ValueError, "element 0 is 0, but the form signs has 1 and -1; 0 and 1 are the form bits", [lambda a: W.spectrum(a((8,), "int8"), "signs")]),
+    (ValueError, "form='truth' must be one of packed, bits, signs", [lambda a: W.spectrum(a((8,), "int8"), "truth")]),
+    (TypeError, "float32 must be bool or uint8 or int8 for the form bits", [lambda a: W.spectrum(a((8,)), "bits")]),
+    (TypeError, "bool must be int8 for the form signs", [lambda a: W.spectrum(a((8,), "bool"), "signs")]),
+    (ValueError, "6 values of a function; there must be 2.k, k from 1 to 30", [lambda a: W.spectrum(a((2, 6), "bool"), "bits")]),
+    (ValueError, "values of a function", [lambda a: W.spectrum(a((), "bool"), "bits"), lambda a: W.spectrum(a((0,), "uint8"), "packed")]),
+    (TypeError, "float32 must be int32, as", [lambda a: W.summary(a((8,))), lambda a: W.largest(a((8,)), 1)]),
+    (ValueError, "it must be one spectrum of 2.k", [lambda a, s=s: W.summary(a(s, "int32")) for s in ((6,), (2, 8), ())]),
+    (ValueError, "count=9 must be between 1 and 8", [lambda a: W.largest(a((8,), "int32"), 9)]),
+    (TypeError, "must be float32, float64 or int64 for dyadic", [lambda a: W.autocorrelation(a((8,), "int32")), lambda a: W.autocorrelation(a((8,), "float16"))]),
+    (ValueError, "both must be alike", [lambda a: W.dyadic_convolution(a((8,)), a((2, 8))), lambda a: W.dyadic_convolution(a((8,)), a((8,), "float64"))]),
+    (ValueError, "n=6 must be a power of two", [lambda a: W.autocorrelation(a((6,))), lambda a: W.rounds(a((6,)), [operators.random_signs(6, 1)])]),
+    (ValueError, "signs must have at least one element", [lambda a: W.rounds(a(), [])]),
+    (TypeError, "signs has a int", [lambda a: W.rounds(a(), [1])]),
+    (ValueError, "contiguous elements of uint8", [lambda a: W.rounds(a((3, 64)), [operators.random_signs(16, 1)])]),
+    (ValueError, "length=0 must be between 1 and", [lambda a: W.Sketch(0, 1, 1)]),
+    (ValueError, "rows=9 must be between 1 and 8, the padded length", [lambda a: W.Sketch(7, 9, 1)]),
+    (ValueError, "seed=-1 must be an integer", [lambda a: W.Sketch(7, 3, -1)]),
+    (ValueError, "its last dimension must be 7", [lambda a: W.Sketch(7, 3, 1)(a()), lambda a: W.Sketch(30, 7, 1).transpose(a())]),
+    (TypeError, "must be float32 or float64 for sketches", [lambda a: W.Sketch(8, 3, 1)(a((8,), "float16"))]),
+    # orderings, axes
+    (ValueError, "ordering='walsh' must be one of natural, dyadic, sequency", [lambda a: T(a(), ordering="walsh"), lambda a: T(a(), input_ordering="walsh")]),
+    (ValueError, "n8.*sequency ordering of the (in|out)put permutes a row", [lambda a: T(a(), ordering="sequency", inplace=True), lambda a: T(a(), input_ordering="sequency", inplace=True)]),
+    (ValueError, "n=3 must be a power of two", [lambda a: T(a(), axis=0), lambda a: T(a(), axis=(1, 0)), lambda a: T_(a(), axis=0)]),
+    (ValueError, "axis=2 must be between -2 and 1 for x of 2 dimensions", [lambda a: T(a(), axis=2), lambda a: T(a(), axis=(0, 2)), lambda a: T_(a(), axis=2)]),
+    (ValueError, "at least one axis, and none twice", [lambda a: T(a(), axis=()), lambda a: T(a(), axis=(1, -1))]),
+    (TypeError, "axis='x' must be an integer", [lambda a: T(a(), axis="x")]),
+    (ValueError, "at least one dimension", [lambda a: T(a(()), axis=0)]),
+    (TypeError, DTYPES, [lambda a: T(a((8, 8), "int8"), axis=0)]),
+    (ValueError, "int32 data are only summed", [lambda a: T(a((8, 8), "int32"), ordering="dyadic")]),
+    (ValueError, "exclude each other", [lambda a: T(a((8, 8)), out=a((8, 8)), inplace=True, axis=0)]),
+    (NotImplementedError, "auto works on device memory", [lambda a: T(a((8, 8)), axis=0, variant="auto")]),
+    (TypeError, "float32 must be int32 or int64", [lambda a: W.checked_transform(a())]),
+    (OverflowError, "4 of 24 sums do not fit int32, max .x. is 2147483648 and n=8", [lambda a: W.checked_transform(fill(a((3, 8), "int32"), -(2**31), -1))]),
     (ValueError, "scale=.* must be finite", [lambda a, s=s: T(a(), s) for s in (inf, nan, -inf, 1e39, 10**400)]
      + [lambda a: OP(a((3, 12)), scale=inf), lambda a: Q(a(), scale=nan)]),
     (TypeError, f"scale.* {NUMBER}", [lambda a, s=s: T(a(), s) for s in (np.ones(()), "1.0", [1.0], object())] + [lambda a: T(a(), a(()))]),

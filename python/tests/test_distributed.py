@@ -43,6 +43,13 @@ def one_rank(rank, ranks, port, n, folder, backend):
             torch.save(y.float().cpu(), f"{folder}/{form}_{str(dtype)[6:]}_{rank}")
         y = over_ranks.hadamard_transform(integers(n)[..., shard].to(device), form=form)
         torch.save(y.cpu(), f"{folder}/{form}_ortho_{rank}")
+        # 2^30 + 1 is no float32: sums over ranks of float64 are formed in float64; the scale is applied once.
+        x = integers(n)[..., shard].to(device).double() * ((1 << 30) + 1)
+        torch.save(over_ranks.hadamard_transform(x, 0.5, form=form).cpu(), f"{folder}/{form}_float64_{rank}")
+    pairs = [torch.distributed.new_group([first, first + 1]) for first in range(0, ranks, 2)]  # two of several ranks
+    half = slice(rank % 2 * n // 2, (rank % 2 + 1) * n // 2)
+    y = over_ranks.hadamard_transform(integers(n)[..., half].to(device), 1.0, group=pairs[rank // 2])
+    torch.save(y.cpu(), f"{folder}/pair_{rank}")
     with pytest.raises(ValueError, match=f"a shard of {ranks + 1} columns is not divisible by {ranks} ranks"):
         over_ranks.hadamard_transform(torch.zeros(1, ranks + 1, device=device))
     with pytest.raises(RuntimeError, match="not differentiable"):
@@ -71,6 +78,11 @@ def test_ranks_give_the_exact_whole(ranks, backend, tmp_path):
                 assert torch.equal(y.double(), whole[..., columns]), (form, dtype, rank)
             y = torch.load(tmp_path / f"{form}_ortho_{rank}").double()
             assert (y - whole[..., columns] / length).abs().max() < 1e-5
+            assert torch.equal(torch.load(tmp_path / f"{form}_float64_{rank}"), whole[..., columns] * (((1 << 30) + 1) / 2)), (form, rank)
+    whole = x @ torch.from_numpy(hadamard(n))
+    for rank in range(ranks):
+        columns = over_ranks.result_columns(n, 2, rank % 2)
+        assert torch.equal(torch.load(tmp_path / f"pair_{rank}").double(), whole[..., columns]), rank
 
 
 def test_result_columns_are_every_column_once():
@@ -85,6 +97,8 @@ def test_bad_input_is_one_sentence():
         ((1001, 2, 0), "n=1001 is not divisible by 2 ranks"),
         ((40, 4, 0), "a shard of 10 columns is not divisible by 4 ranks, as all_to_all needs"),
         ((48, 3, 0), "3 ranks must be a power of two"),
+        ((64, 4, 4), "rank=4 must be between 0 and 3"),
+        ((64, 4, -1), "rank=-1 must be between 0 and 3"),
         ((64, 4, 0, "ring"), "unknown form 'ring'; known: all_to_all, block_diagonal"),
     ]:
         with pytest.raises(ValueError, match=sentence):

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", minversion="5")
+from safetensors.torch import load_file
 
 import fwht.evaluate  # noqa: E402
 from fwht.evaluate import gptq, hooks, measure, program, rotate, schemes  # noqa: E402
@@ -299,3 +300,64 @@ def test_no_memory_for_a_scheme(tmp_path, monkeypatch, capsys):
     )
     words = program.needed(config, "float16", 8, 2048)
     assert words == "it needs about 19.1 GB, 16.1 GB of them for weights (--batch 8)"
+
+
+def _logits(model, ids):
+    with torch.no_grad():
+        return model.double()(ids, use_cache=False).logits
+
+
+def _as_it_is(folder):
+    """By transformers, which knows no transforms."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    vars(config).pop("quantization_config", None)
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_with_r4_computes_the_same(family, tmp_path):
+    """By this library, and by the package whose words its config.json has."""
+    ids = torch.randint(0, 96, (2, 40), generator=torch.Generator().manual_seed(1))
+    model = model_of(family).float()
+    expected = _logits(model, ids)
+    fwht.evaluate.save_rotated(model.float(), tmp_path, "R1,R2,R4", seed=3)
+
+    def off(other):
+        return float((_logits(other, ids) - expected).norm() / expected.norm())
+
+    assert off(fwht.evaluate.load_rotated(tmp_path, dtype=torch.float32)) < 2e-5
+    assert off(_as_it_is(tmp_path)) > 0.1  # the online part is needed
+    transform = pytest.importorskip("compressed_tensors.transform")
+    config = json.loads((tmp_path / "config.json").read_text())["quantization_config"]
+    assert config["quant_method"] == "compressed-tensors"
+    theirs = _as_it_is(tmp_path)
+    transform.apply_transform_config(theirs, transform.TransformConfig.model_validate(config["transform_config"]))
+    matrix = {name: value for name, value in load_file(tmp_path / "model.safetensors").items() if "R4" in name}
+    assert len(matrix) == 1
+    assert theirs.load_state_dict(matrix, strict=False).unexpected_keys == []
+    assert off(theirs) < 2e-5
+
+
+def test_saving_from_the_command_line(tiny, capsys):
+    for rotations, words in (("R1,R2", "R1, R2"), ("R1,R2,R4", "R1, R2, R4")):
+        folder = tiny.parent / words
+        assert program.main([str(tiny), "--save", str(folder), "--rotations", rotations]) == 0
+        assert capsys.readouterr().out.endswith(f"the same model with {words} in its weights\n")
+        assert (folder / "tokenizer.json").exists()
+    ids = torch.arange(64)[None]
+    expected = _logits(_as_it_is(tiny), ids)
+    for folder, load in ((tiny.parent / "R1, R2", _as_it_is), (folder, fwht.evaluate.load_rotated)):
+        assert (_logits(load(folder), ids) - expected).norm() < 0.02 * expected.norm()  # the demo's weights are bfloat16
+    assert program.main([str(folder), "--text", str(tiny.parent / "text")]) == 2
+    assert "is quantized or rotated already" in capsys.readouterr().err
+    assert program.main([str(tiny), "--save", str(folder), "--rotations", "rotated"]) == 2
+    assert "R3 and blocks are done online alone" in capsys.readouterr().err
+
+
+def test_a_folder_of_another_operator_is_refused(tmp_path):
+    fwht.evaluate.save_rotated(model_of("llama").float(), tmp_path, "R4")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["fwht"]["operator"] = "7x32"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="rotated by the operator 7x32; this version has 28x8 for rows of 224"):
+        fwht.evaluate.load_rotated(tmp_path)

@@ -109,6 +109,28 @@ PROGRAMS = {
             made.process_weights_after_loading()
             assert 1 in made.fwht_operators
             close(made(x[:, :64], 1), x[:, :64].double() @ matrix.double() / 8)
+        import fwht.evaluate, json, tempfile, transformers
+        from safetensors.torch import load_file
+        from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import CompressedTensorsConfig
+        from vllm.model_executor.layers.quantization.compressed_tensors.transform.linear import get_linear_transform_schemes
+        shape = dict(vocab_size=64, hidden_size=64, intermediate_size=224, num_hidden_layers=1, num_attention_heads=2)
+        model = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**shape))
+        with tempfile.TemporaryDirectory() as folder:
+            fwht.evaluate.save_rotated(model, folder, "R4")
+            quantization = CompressedTensorsConfig.from_config(json.load(open(folder + "/config.json"))["quantization_config"])
+            (stored,) = [value for name, value in load_file(folder + "/model.safetensors").items() if name.endswith("R4_input.weight")]
+        transform.get_tensor_model_parallel_world_size = parameter.get_tensor_model_parallel_world_size = lambda: 1
+        layer.input_size, layer.output_size = 224, 64
+        assert quantization.get_scheme(layer=layer, layer_name="model.layers.0.mlp.down_proj") is None
+        inputs, outputs = get_linear_transform_schemes(layer, "model.layers.0.mlp.down_proj", quantization.transform_config, {})
+        assert not outputs and get_linear_transform_schemes(layer, "model.layers.0.self_attn.o_proj", quantization.transform_config, {}) == ({}, {})
+        made = transform.HadamardTransform(inputs, layer, None, 224, [64])
+        made.weight.partitions[0].data.copy_(stored)
+        made.process_weights_after_loading()
+        assert 0 in made.fwht_operators
+        mlp = torch.randn(5, 224)
+        expected = fwht.operators.transform(mlp, signs=fwht.operators.random_signs(224, 1))
+        close(made(mlp), expected)
         for function in (theirs, int4.reshape_and_cache_int4):
             function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
         assert torch.equal(*kept)

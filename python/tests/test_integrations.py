@@ -761,6 +761,84 @@ def test_codes_of_convrot_beside_those_of_comfy_kitchen():
     assert (ours - y).norm() < 1e-3 * y.norm()
 
 
+@pytest.fixture
+def kitchen(monkeypatch):
+    """comfy-kitchen with our backend in front of its portable one; its compiled ones are switched off."""
+    pytest.importorskip("comfy_kitchen")
+    module = importlib.import_module("fwht.integrations.comfy_kitchen")
+    registry = importlib.import_module("comfy_kitchen.registry").registry
+    monkeypatch.setattr(registry, "_disabled", {"cuda", "triton", "hip", "ascend"})
+    module.install()
+    yield SimpleNamespace(
+        ours=module, registry=registry, linear=importlib.import_module("comfy_kitchen").int8_linear,
+        eager=importlib.import_module("comfy_kitchen.backends.eager.quantization"),
+    )  # fmt: skip
+    module.uninstall()
+    assert registry._priority == ["ascend", "cuda", "triton", "eager"]
+
+
+@pytest.mark.parametrize(("dtype", "group"), [(torch.float32, 16), (torch.float32, 64), (torch.float32, 256), (torch.bfloat16, 256), (torch.float16, 64)])
+def test_the_backend_for_comfy_kitchen_has_its_bits(kitchen, dtype, group):
+    """Where both formulas are one: rows whose rotated elements are codes times a power of two."""
+    generator = torch.Generator().manual_seed(group)
+    k, outputs = 768, 24
+    rotated = torch.zeros(2, 20, k)
+    if dtype is torch.float32:
+        rotated = torch.randint(-126, 127, rotated.shape, generator=generator).float()
+    rotated[..., 5] = 127.0  # the largest: the scale is 2^-3
+    x = kitchen.eager._rotate_activation(rotated / 8, kitchen.eager._build_hadamard(group).T.contiguous(), group).to(dtype)
+    x[1, 3] = 0
+    weight = torch.randint(-127, 128, (outputs, k), generator=generator).to(torch.int8)
+    scale, bias = torch.rand(outputs, generator=generator) / 100, torch.randn(outputs, generator=generator)
+    for out_dtype, operands in ((dtype, {"bias": bias}), (torch.bfloat16, {})):
+        call = {"weight_scale": scale, "out_dtype": out_dtype, "convrot": True, "convrot_groupsize": group, **operands}
+        assert kitchen.registry.get_capable_backend("int8_linear", {"x": x, "weight": weight, **call}) == "fwht"
+        ours, theirs = kitchen.linear(x, weight, **call), kitchen.eager.int8_linear(x, weight, **call)
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs) and bool(ours[0].any())
+
+
+@pytest.mark.parametrize("group", [16, 64, 256])
+def test_codes_of_the_backend_are_its_sums_by_our_formula(kitchen, group):
+    """Integers: sums are exact, so that only y * (127 / largest) in place of y / scale is left."""
+    x = torch.randint(-8, 9, (40, 768), generator=torch.Generator().manual_seed(1)).float()
+    y = kitchen.eager._rotate_activation(x, kitchen.eager._build_hadamard(group), group)
+    theirs, scales = kitchen.eager.quantize_int8_rowwise(y)
+    codes, our_scales = convrot.quantized(x, group)
+    assert torch.equal(our_scales, scales)
+    codes = convrot.ordered(codes, group)
+    largest = y.abs().amax(-1, keepdim=True)
+    assert torch.equal(codes, (y * (torch.full_like(largest, 127) / largest)).round().to(torch.int8))  # 127 / x is 127 * (1 / x) in PyTorch
+    other = codes != theirs
+    assert (codes.int() - theirs.int()).abs().max() == 1  # at halves of a step, which one formula rounds up and the other down
+    assert torch.allclose(((y / scales)[other] % 1).double(), torch.tensor(0.5, dtype=torch.float64), atol=1e-4)
+
+
+def test_the_backend_leaves_the_rest_to_others(kitchen):
+    x, weight = torch.randn(3, 768), torch.ones(8, 768, dtype=torch.int8)
+    for other in (
+        {"convrot": False}, {"input_act": "gelu_tanh"}, {"convrot_groupsize": 128}, {"residual": torch.zeros(3, 8)}, {"x": x[:0]},
+        {"weight": torch.ones(8, 512, dtype=torch.int8)},
+    ):  # fmt: skip
+        call = {"x": x, "weight": weight, "weight_scale": torch.tensor(1.0), "convrot": True, "convrot_groupsize": 256} | other
+        assert kitchen.registry.get_capable_backend("int8_linear", call) == "eager", other
+
+
+def test_the_backend_says_where_it_stands(kitchen, caplog, monkeypatch):
+    assert kitchen.registry._priority == ["ascend", "cuda", "triton", "fwht", "eager"]
+    kitchen.ours.uninstall()
+    with pytest.raises(ValueError, match="before='turing' is no backend of comfy-kitchen; there are ascend, cuda, triton, eager"):
+        kitchen.ours.install(before="turing")
+    kitchen.ours.install(before="cuda")
+    kitchen.ours.install(before="cuda")
+    assert kitchen.registry._priority == ["ascend", "fwht", "cuda", "triton", "eager"]
+    kitchen.ours.uninstall()
+    monkeypatch.delattr(importlib.import_module("comfy_kitchen.constraints"), "ParamConstraint")
+    kitchen.ours.install()
+    assert kitchen.registry._priority == ["ascend", "cuda", "triton", "eager"]
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "comfy_kitchen.constraints:ParamConstraint is missing; nothing is replaced" in record.getMessage()
+
+
 def test_convrot_refuses():
     x, weight = torch.zeros(2, 96), torch.zeros(8, 256, dtype=torch.int8)
     for call, words in (

@@ -89,6 +89,7 @@ def layouts(draw, kind, shape):
 def calls(draw, least=1):
     kind = draw(st.sampled_from(KINDS))
     dtypes = ["float16", "float32"] + ["bfloat16"] * (kind != "numpy") + ["float64"] * (kind != "cuda" and host_takes_f64())
+    integers = ["int32", "int64"] * (kind != "cuda")
     operator = draw(st.sampled_from(["", "", "", "12", "12x2", "signs", "d3x4"]))
     n = {"": 2 ** draw(st.integers(least.bit_length() - 1, 7) | st.integers(8, 10)), "signs": 32}.get(operator) or int(np.prod([int(f.strip("d")) for f in operator.split("x")]))
     shape = draw(st.lists(st.integers(0, 5), max_size=3 if n < 256 else 1).map(lambda sizes: [*sizes, n]))
@@ -100,7 +101,8 @@ def calls(draw, least=1):
         target = (*x[:2], x[2] + draw(st.integers(0, min(most, 2 * n))))
     elif out in ("other memory", "same memory"):
         target = draw(layouts(kind, shape))
-    return kind, draw(st.sampled_from(dtypes)), operator, x, out, target, draw(st.sampled_from([None, 0.25, -1])), draw(st.integers(0, 99))
+    dtype = draw(st.sampled_from(dtypes + integers * (operator == "")))
+    return kind, dtype, operator, x, out, target, 1 if dtype in integers else draw(st.sampled_from([None, 0.25, -1])), draw(st.integers(0, 99))
 
 
 def rows_of(layout):
@@ -152,6 +154,8 @@ def is_close(y, operator, data, scale, dtype, kind):
     n = data.shape[-1]
     matrix, scale = matrix_of(operator, n), n**-0.5 if scale is None else scale
     exact, sizes = scale * data @ matrix.T, abs(scale) * abs(data) @ abs(matrix).T
+    if dtype.startswith("int"):
+        return np.array_equal(y, exact)
     sums = 2.0**-53 if dtype == "float64" else 2.0**-16 if kind == "cuda" else 2.0**-24
     unit = UNIT_ROUNDOFF[dtype]
     bound = unit * (abs(exact) * (1 + 2.0**-7) + 1.01 * sizes * ("d" in operator)) + (n + 1) * sums * sizes + 2.0**-25 * (dtype == "float16")
@@ -246,7 +250,7 @@ def test_codes(call, encoding):
     try:
         codes, scales = fwht.hadamard_quantize(given, encoding, **options)
     except (ValueError, TypeError, NotImplementedError):
-        fits = n >= 32 and n % 32 == 0 and "t64" not in encoding and (dtype != "float64")
+        fits = n >= 32 and n % 32 == 0 and "t64" not in encoding and dtype not in ("float64", "int32", "int64")
         assert not fits or kind == "cuda"
         return
     assert np.array_equal(memory.now(), memory.before)
@@ -260,3 +264,49 @@ def test_codes(call, encoding):
     for one, other in zip((codes, scales), alone):
         same = np.array_equal(one, other) if kind == "numpy" or one is None else torch.equal(one.double(), other.double())
         assert (one is None) == (other is None) and (one is None or same)
+
+
+@st.composite
+def arrangements(draw):
+    kind = draw(st.sampled_from([kind for kind in KINDS if kind != "cuda"]))
+    shape = draw(st.lists(st.integers(0, 3).map(lambda k: 2**k) | st.integers(1, 5), min_size=1, max_size=4))
+    axes = [i for i, size in enumerate(shape) if size >= 2 and size & (size - 1) == 0]
+    hypothesis.assume(axes)
+    axis = draw(st.sampled_from(axes) | st.permutations(axes).map(tuple) | st.sampled_from(axes).map(lambda i: i - len(shape)))
+    orderings = draw(st.sampled_from(["natural", "natural", "dyadic", "sequency"])), draw(st.sampled_from(["natural", "dyadic", "sequency"]))
+    return kind, draw(st.sampled_from(["float32", "float64", "int32", "int64"])), draw(layouts(kind, shape)), axis, orderings, draw(st.booleans())
+
+
+def matrix_in(n, ordering):
+    """H_n with its rows in the ordering, by sign changes or by reversed bits."""
+    h = hadamard(n)
+    if ordering == "natural":
+        return h
+    if ordering == "sequency":
+        return h[np.argsort((np.diff(h, axis=1) != 0).sum(1))]
+    return h[[int(f"{k:0{n.bit_length() - 1}b}"[::-1], 2) for k in range(n)]]
+
+
+@for_a_while(0.3, call=arrangements(), seed=st.integers(0, 99))
+def test_arrangements(call, seed):
+    """Any axes of any view, in any order: the matrices of the orderings, one axis after another, and x as it was."""
+    kind, dtype, layout, axis, (ordering, input_ordering), in_place = call
+    memory = Memory(kind, dtype, seed)
+    x, data = memory.view(layout), memory.before[Memory.places(layout)]
+    expected = data
+    for each in axis if isinstance(axis, tuple) else (axis,):
+        n = data.shape[each]
+        matrix = matrix_in(n, ordering) @ hadamard(n) @ matrix_in(n, input_ordering).T / n
+        expected = np.moveaxis(np.moveaxis(expected, each, -1) @ matrix.T, -1, each)
+    options = {"axis": axis, "ordering": ordering, "input_ordering": input_ordering}
+    if in_place:
+        copy = x.copy() if kind == "numpy" else x.clone(memory_format=torch.contiguous_format)
+        if ordering != "natural" or input_ordering != "natural":
+            with pytest.raises(ValueError, match="permutes a row"):
+                fwht.hadamard_transform(copy, 1, inplace=True, **options)
+            return
+        y = fwht.hadamard_transform(np.ascontiguousarray(copy) if kind == "numpy" else copy, 1, inplace=True, **options)
+    else:
+        y = fwht.hadamard_transform(x, 1, **options)
+    assert np.array_equal(np.asarray(y, dtype="float64"), np.rint(expected))
+    assert np.array_equal(memory.now(), memory.before)

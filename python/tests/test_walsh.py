@@ -105,3 +105,250 @@ def test_checked_transform(kind, dtype):
     with pytest.raises(OverflowError, match=f"{n // 4} of {2 * n} sums"):
         walsh.checked_transform(give(x, kind))
 
+
+
+# --- orderings, axes -------------------------------------------------------------------------------------------------
+
+
+def ordered(n, ordering):
+    """The matrix with its rows in the ordering, each defined by itself: Walsh's by sign changes, Paley's by Rademacher functions."""
+    h = hadamard(n)
+    if ordering == "natural":
+        return h
+    if ordering == "sequency":
+        return h[np.argsort((np.diff(h, axis=1) != 0).sum(1))]
+    bits = n.bit_length() - 1
+    rademacher = [(-1.0) ** (np.arange(n) >> (bits - 1 - i) & 1) for i in range(bits)]
+    return np.array([np.prod([rademacher[i] for i in range(bits) if k >> i & 1], axis=0) * np.ones(n) for k in range(n)])
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("input_ordering", ["natural", "dyadic", "sequency"])
+@pytest.mark.parametrize("ordering", ["natural", "dyadic", "sequency"])
+def test_orderings(kind, dtype, ordering, input_ordering):
+    for n in (2, 8, 64):
+        data = np.random.default_rng(n).integers(-9, 9, (3, n)).astype(dtype)
+        expected = data @ ordered(n, input_ordering) @ np.linalg.inv(hadamard(n)) @ ordered(n, ordering).T
+        # H P_in^T x: the matrix of the input's ordering, transposed, is H with its columns permuted.
+        y = fwht.hadamard_transform(give(data, kind), 1, ordering=ordering, input_ordering=input_ordering)
+        assert np.array_equal(numpy_of(y), np.rint(expected).astype(dtype)) and numpy_of(y).dtype == dtype
+        if dtype == "float64":
+            back = fwht.hadamard_transform(y, 1 / n, ordering=input_ordering, input_ordering=ordering)
+            assert np.allclose(numpy_of(back), data, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("axis", [0, 1, -2, 2, (0, 1), (2, 0), (0, 1, 2), [1]])
+@pytest.mark.parametrize("where", ["new", "in place", "out", "strided"])
+def test_axes(kind, axis, where):
+    data = np.random.default_rng(3).integers(-9, 9, (4, 8, 16)).astype("float64")
+    expected = data
+    for each in axis if isinstance(axis, (tuple, list)) else (axis,):
+        expected = np.moveaxis(np.moveaxis(expected, each, -1) @ hadamard(data.shape[each]), -1, each)
+    x = give(data, kind)
+    if where == "in place":
+        y = fwht.hadamard_transform_(x, 1, axis=axis)
+        assert y is x
+    elif where == "out":
+        y = x * 0
+        assert fwht.hadamard_transform(x, 1, axis=axis, out=y) is y
+    else:
+        if where == "strided":
+            x = np.asfortranarray(data) if kind == "numpy" else give(np.ascontiguousarray(data.T), kind).permute(2, 1, 0)
+        y = fwht.hadamard_transform(x, 1, axis=axis)
+    assert np.array_equal(numpy_of(y), expected)
+    if where != "in place":
+        assert np.array_equal(numpy_of(x), data)
+        halved = fwht.hadamard_transform(give(data, kind), 0.5, axis=axis)
+        assert np.array_equal(numpy_of(halved), expected / 2)
+
+
+def test_two_axes_in_sequency_and_back():
+    x = np.random.default_rng(4).standard_normal((2, 8, 16))
+    y = fwht.hadamard_transform(x, axis=(1, 2), ordering="sequency")
+    assert np.allclose(y, np.einsum("ai,bj,nij->nab", ordered(8, "sequency"), ordered(16, "sequency"), x) / 128**0.5)
+    assert np.allclose(fwht.hadamard_transform(y, axis=(1, 2), input_ordering="sequency"), x)
+
+
+def test_supports_of_arrangements():
+    ask = lambda **options: fwht.supports(64, "float32", device="cpu", **{"rows": 6, "inplace": False, **options})
+    assert ask(ordering="sequency", input_ordering="dyadic", inner=3) and ask(inner=3, inplace=True)
+    assert "permutes a row" in ask(ordering="sequency", inplace=True).why_not
+    assert "inner=4 must divide rows=6" in ask(inner=4).why_not
+    assert "ordering='walsh'" in ask(ordering="walsh").why_not
+    assert not fwht.supports(65536, "float32", device=0, ordering="dyadic", inplace=False)  # on a device none does
+
+
+@needs_torch
+def test_complex_numbers():
+    z = torch.randn(3, 8, dtype=torch.complex128)
+    y = torch.view_as_complex(fwht.hadamard_transform(torch.view_as_real(z), 1, axis=-2))
+    assert torch.allclose(y, z @ torch.from_numpy(hadamard(8)).to(z))
+
+
+@needs_torch
+def test_arrangements_in_pytorch():
+    ops = __import__("fwht._torch.ops", fromlist=["ops"])
+    x = torch.randn(2, 8, 4, dtype=torch.float64)
+    for ordering in ("natural", "dyadic", "sequency"):
+        for input_ordering in ("natural", "dyadic", "sequency"):
+            f = lambda t: fwht.hadamard_transform(t, 0.5, axis=1, ordering=ordering, input_ordering=input_ordering)
+            assert torch.autograd.gradcheck(f, (x.clone().requires_grad_(),))
+            assert torch.autograd.gradgradcheck(f, (x.clone().requires_grad_(),))
+            codes = fwht._c.ORDERINGS.index(input_ordering), fwht._c.ORDERINGS.index(ordering)
+            assert torch.allclose(ops.by_copies(x, 0.5, -2, codes, None), f(x))  # what CUDA tensors get
+            assert torch.equal(torch.func.vmap(f)(x[:, None]), f(x[:, None].flatten(0, 1)).view(2, 1, 8, 4))
+    both = lambda t: fwht.hadamard_transform(t, axis=(1, 2), ordering="sequency")
+    assert torch.autograd.gradcheck(both, (x.clone().requires_grad_(),))
+    compiled = torch.compile(both, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), both(x))
+    y = x.clone().requires_grad_()
+    fwht.hadamard_transform_(y * 1, axis=1).sum().backward()
+    assert torch.allclose(y.grad, fwht.hadamard_transform(torch.ones_like(x), axis=1))
+    assert both(torch.empty(2, 8, 4, device="meta")).shape == (2, 8, 4)
+
+
+# --- Boolean functions -----------------------------------------------------------------------------------------------
+
+
+def functions(k, count=3, seed=0):
+    return np.random.default_rng(seed).integers(0, 2, (count, 2**k), "uint8")
+
+
+def of_form(bits, form):
+    return {"packed": lambda: np.packbits(bits, axis=-1, bitorder="little"), "bits": lambda: bits, "signs": lambda: (1 - 2 * bits.astype("int8"))}[form]()
+
+
+@kinds
+@pytest.mark.parametrize("form", ["packed", "bits", "signs"])
+def test_spectra_of_every_form(kind, form):
+    k = 16 if kind == "cuda" else 5
+    bits = functions(k)
+    for f in [of_form(bits, form)] + [bits.astype(dtype) for dtype in ("bool", "int8") if form == "bits"]:
+        w = walsh.spectrum(give(f, kind), form)
+        assert numpy_of(w).dtype == np.int32 and np.array_equal(numpy_of(w), sums(1 - 2 * bits.astype("int64")))
+        assert np.array_equal(numpy_of(walsh.spectrum(give(f[1], kind), form)), numpy_of(w)[1])
+    assert walsh.spectrum(give(f[:0], kind), form).shape == (0, 2**k)
+
+
+def test_strided_functions():
+    bits = functions(5, 6)
+    expected = sums(1 - 2 * bits[::2].astype("int64"))
+    assert np.array_equal(walsh.spectrum(bits[::2], "bits"), expected)
+    assert np.array_equal(walsh.spectrum(np.asfortranarray(bits[::2]), "bits"), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_summary_and_largest(kind):
+    bits = functions(10, 1)[0]
+    w = sums(1 - 2 * bits.astype("int64")).astype("int32")
+    order = np.lexsort((np.arange(1024), -np.abs(w)))[:20]
+    size = int(np.abs(w).max())
+    expected = walsh.Summary(size, int(np.argmax(np.abs(w))), 512 - size // 2, 4**10)
+    assert walsh.summary(give(w, kind)) == expected
+    places, values = walsh.largest(give(w, kind), 20)
+    assert np.array_equal(numpy_of(places), order) and np.array_equal(numpy_of(values), w[order])
+    if kind == "cpu":  # what CUDA tensors get
+        assert walsh._summary_by_torch(give(w, kind), 10) == expected
+        places, values = walsh._largest_by_torch(give(w, kind), 20)
+        assert np.array_equal(numpy_of(places), order) and np.array_equal(numpy_of(values), w[order])
+        for form in walsh.FORMS:
+            assert np.array_equal(numpy_of(walsh._checked_signs(give(of_form(bits, form), kind), form)), 1 - 2 * bits.astype("int32"))
+        for form, bad in (("bits", -1), ("bits", 2), ("signs", 0), ("signs", -128)):
+            f = of_form(bits, form).astype("int8")
+            f[7] = bad
+            for call in (walsh._checked_signs, walsh.spectrum):
+                with pytest.raises(ValueError, match=f"element 7 is {bad % 256 if call is walsh.spectrum and form == 'bits' else bad}, but the form {form} has"):
+                    call(give(f, kind), form)
+
+
+def test_nonlinearity_is_the_distance_to_the_affine_functions():
+    bits = functions(4, 1)[0]
+    affine = [(c + np.array([(a & x).bit_count() for x in range(16)])) % 2 for a in range(16) for c in (0, 1)]
+    assert walsh.summary(walsh.spectrum(bits, "bits")).nonlinearity == min(int((bits != g).sum()) for g in affine)
+
+
+# --- convolutions, rounds, sketches ----------------------------------------------------------------------------------
+
+
+def xor_sums(a, b):
+    n = a.shape[-1]
+    return np.stack([(a * b[..., np.arange(n) ^ i]).sum(-1) for i in range(n)], -1)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_dyadic_convolution(kind, dtype):
+    a, b = (np.random.default_rng(seed).integers(-99, 99, (2, 3, 32)).astype(dtype) for seed in (1, 2))
+    c = numpy_of(walsh.dyadic_convolution(give(a, kind), give(b, kind)))
+    r = numpy_of(walsh.autocorrelation(give(a, kind)))
+    assert c.dtype == dtype
+    for found, expected in ((c, xor_sums(a.astype("int64"), b.astype("int64"))), (r, xor_sums(a.astype("int64"), a.astype("int64")))):
+        if dtype == "float32":  # three transforms of five levels and a product, whose sums are at most 32 |a| |b|
+            assert (np.abs(found - expected) <= 20 * 2.0**-24 * 32 * 99 * 99).all()
+        else:
+            assert np.array_equal(found, expected)
+
+
+def test_int64_convolutions_that_may_wrap():
+    a = np.full(64, 2**26)
+    with pytest.raises(OverflowError, match="must be below 2.63"):
+        walsh.autocorrelation(a)
+    assert np.array_equal(walsh.autocorrelation(a // 2**10), np.full(64, 64 * 2**32))
+
+
+def test_autocorrelation_of_a_bent_function():
+    bits = np.array([(x >> 3 & x & 7).bit_count() & 1 for x in range(64)])
+    assert np.array_equal(walsh.autocorrelation(1 - 2 * bits), 64 * (np.arange(64) == 0))
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_rounds(kind):
+    x = np.random.default_rng(6).standard_normal((3, 64))
+    signs = [fwht.operators.random_signs(64, seed) for seed in range(3)]
+    expected = x
+    for each in signs:
+        expected = (expected * [each[i] for i in range(64)]) @ hadamard(64) / 8
+    assert np.allclose(numpy_of(walsh.rounds(give(x, kind), signs)), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("length", [1, 2, 50, 64])
+def test_sketch(kind, length):
+    rows = min(20, max(2, length))
+    sketch = walsh.Sketch(length, rows, 2**40 + 5)
+    n = sketch.padded
+    assert sketch.signs == fwht.operators.random_signs(n, 2**40 + 5)
+    kept = list(sketch._kept)
+    assert kept == sorted(set(kept)) and 0 <= kept[0] and kept[-1] < n and len(kept) == rows
+    matrix = (hadamard(n)[kept] * [sketch.signs[i] for i in range(n)])[:, :length] / rows**0.5
+    x, y = (np.random.default_rng(seed).standard_normal((2, 3, size)) for seed, size in ((1, length), (2, rows)))
+    assert np.allclose(numpy_of(sketch(give(x, kind))), x @ matrix.T, rtol=0, atol=1e-13)
+    assert np.allclose(numpy_of(sketch.transpose(give(y, kind))), y @ matrix, rtol=0, atol=1e-13)
+    assert numpy_of(sketch(give(x.astype("float32"), kind))).dtype == np.float32
+
+
+def test_sketches_keep_the_mean_of_lengths():
+    x = np.zeros(64)
+    x[3] = 1  # the vector that sampling alone would lose
+    squares = [float((walsh.Sketch(64, 8, seed)(x) ** 2).sum()) for seed in range(50)]
+    assert np.allclose(squares, 1)  # of a unit vector every coefficient has the same size
+
+
+@needs_torch
+def test_gradients_of_compositions():
+    a, b = (torch.randn(2, 8, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(walsh.dyadic_convolution, (a, b))
+    assert torch.autograd.gradcheck(walsh.autocorrelation, (a,))
+    sketch = walsh.Sketch(8, 3, 1)
+    assert torch.autograd.gradcheck(sketch, (a,))
+    assert torch.autograd.gradcheck(sketch.transpose, (a[:, :3].detach().requires_grad_(),))
+    assert torch.autograd.gradcheck(lambda x: walsh.rounds(x, [fwht.operators.random_signs(8, 1)] * 2), (a,))
+
+
+def test_the_docstring_examples():
+    import doctest
+
+    results = doctest.testmod(walsh)
+    assert results.attempted >= 4 and results.failed == 0

@@ -13,6 +13,9 @@
 // Operators of several factors, or with signs: cpu/kronecker, in the same scratch row. Prologues:
 // cpu/prologue, on the widened row. Encoded results: cpu/encoder, token by token.
 //
+// Orderings, and rows that lie between each other: a row, or as many as fill a line of the cache, is gathered
+// into a buffer of the storage type, transformed there as a row alone, and stored at its places.
+//
 // Bit card: every index bit is a stride of the scratch row: bit s is done by pass s, in ascending order.
 #include "variants/cpu/cpu.hpp"
 
@@ -250,6 +253,79 @@ class CpuPlan final : public Plan {
   const simd::RowKernels& kernels_ = simd::best_kernels();
 };
 
+/// Rows in another order, or that lie between each other, by a plan for one row of a buffer.
+class ArrangedPlan final : public Plan {
+ public:
+  ArrangedPlan(const Problem& problem, std::unique_ptr<Plan> one_row, int threads)
+      : Plan(problem),
+        one_row_(std::move(one_row)),
+        log_n_(is_power_of_two(problem.n()) ? log2_floor(problem.n()) : 0),
+        rows_at_once_(std::min<std::int64_t>(problem.inner, 64 / bytes_of(problem.dtype()))),
+        threads_(threads_for(problem, threads)) {}
+
+  static Problem of_one_row(const Problem& problem) {
+    Problem one = problem;
+    one.rows = one.inner = 1;
+    one.in_ordering = one.out_ordering = Ordering::natural;
+    one.placement = Placement::in_place;
+    one.set_row_stride(one.n());
+    return one;
+  }
+
+  Numerics numerics() const override { return one_row_->numerics(); }
+  Settings settings() const override {
+    return {{"threads", std::int64_t{threads_}}, {"rows_at_once", rows_at_once_}};
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream) const override {
+    switch (bytes_of(problem().dtype())) {
+      case 2:
+        return arrange<std::uint16_t>(operands);
+      case 4:
+        return arrange<std::uint32_t>(operands);
+      default:
+        return arrange<std::uint64_t>(operands);
+    }
+  }
+
+  template <class Word>
+  void arrange(const Operands& operands) const {
+    const Problem& p = problem();
+    const std::int64_t n = p.n(), groups = ceil_div(p.inner, rows_at_once_);
+    parallel_for(p.rows / p.inner * groups, threads_, [&](std::int64_t begin, std::int64_t end) {
+      const auto buffer = std::make_unique_for_overwrite<Word[]>(static_cast<std::size_t>(n * rows_at_once_));
+      for (std::int64_t group = begin; group < end; ++group) {
+        const std::int64_t beside = group % groups * rows_at_once_;
+        const std::int64_t row = group / groups * p.inner + beside;
+        const std::int64_t count = std::min(rows_at_once_, p.inner - beside);
+        const Word* const in = static_cast<const Word*>(operands.in) + p.first_of(p.in, row);
+        for (std::int64_t j = 0; j < n; ++j) {
+          Word* const to = buffer.get() + natural_place(p.in_ordering, j, log_n_);
+          for (std::int64_t i = 0; i < count; ++i)
+            to[i * n] = in[j * p.inner + i];
+        }
+        for (std::int64_t i = 0; i < count; ++i) {
+          Operands one = operands;
+          one.in = one.out = buffer.get() + i * n;
+          one_row_->execute(one);
+        }
+        Word* const out = static_cast<Word*>(operands.out) + p.first_of(p.out, row);
+        for (std::int64_t j = 0; j < n; ++j) {
+          const Word* const from = buffer.get() + natural_place(p.out_ordering, j, log_n_);
+          for (std::int64_t i = 0; i < count; ++i)
+            out[j * p.inner + i] = from[i * n];
+        }
+      }
+    });
+  }
+
+  std::unique_ptr<Plan> one_row_;
+  int log_n_;
+  std::int64_t rows_at_once_;
+  int threads_;
+};
+
 template <bool takes_integers>
 Support supports(const Problem& asked, const DeviceInfo&) {
   if (Support launch = require_ordinary_launch(asked); !launch) return launch;
@@ -262,6 +338,8 @@ Support supports(const Problem& asked, const DeviceInfo&) {
   problem.encoding = {};
   problem.prologue = {};
   problem.paging = {};
+  problem.in_ordering = problem.out_ordering = Ordering::natural;
+  problem.inner = 1;
   if (is_integer(problem.dtype())) {
     return require_sylvester(problem, 2, kLargestN,
                              takes_integers ? std::span<const Dtype>(kIntegers) : std::span(kDtypes));
@@ -276,7 +354,9 @@ Support supports(const Problem& asked, const DeviceInfo&) {
 
 template <class Real>
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
-  return std::make_unique<CpuPlan<Real>>(problem, device.host_threads);
+  if (problem.is_arranged_plainly()) return std::make_unique<CpuPlan<Real>>(problem, device.host_threads);
+  return std::make_unique<ArrangedPlan>(
+      problem, std::make_unique<CpuPlan<Real>>(ArrangedPlan::of_one_row(problem), 1), device.host_threads);
 }
 
 }  // namespace

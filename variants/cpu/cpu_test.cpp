@@ -228,5 +228,85 @@ TEST(Cpu, RefusesMixedDtypesAndEncodings) {
   }
 }
 
+/// Element j of row r of an array, as Problem::inner defines it.
+std::size_t place(const Problem& problem, const Array& array, std::int64_t r, std::int64_t j) {
+  return static_cast<std::size_t>(r / problem.inner * array.row_stride + j * problem.inner +
+                                  r % problem.inner);
+}
+
+// By the definition, and nothing written beside the rows.
+TEST(Cpu, OrderingsAndInnerDimensions) {
+  constexpr Ordering kOrderings[] = {Ordering::natural, Ordering::dyadic, Ordering::sequency};
+  int problems = 0;
+  for (const char* text : {"f64/n16/r3/out", "f64/n16/r12/out/inner3", "f64/n2/r40/out/inner20",
+                           "f64/n16/r6/out/inner3/ld50/ldo49", "f64/n8/r4/inner2", "f64/n8/r4/inner2/ld20",
+                           "f64/12x2/r4/out/inner2"}) {
+    for (const Ordering from : kOrderings) {
+      for (const Ordering to : kOrderings) {
+        Problem problem = parse_problem(text);
+        problem.in_ordering = from;
+        problem.out_ordering = to;
+        const bool plain = from == Ordering::natural && to == Ordering::natural;
+        if (!plain && (problem.placement == Placement::in_place || !problem.op.is_sylvester())) continue;
+        validate(problem);
+        const std::int64_t n = problem.n(),
+                           most = std::max(problem.in.row_stride, problem.out.row_stride) * problem.rows;
+        const std::vector<double> in = random_numbers(most, std::uniform_int_distribution<int>(-99, 99));
+        std::vector<double> out =
+            problem.placement == Placement::in_place ? in : std::vector<double>(in.size(), 77.0);
+        std::vector<double> expected = out;
+        Problem alone = make_problem(Dtype::f64, problem.op, 1, Placement::out_of_place);
+        alone.scale = problem.scale;
+        const int log_n = log2_floor(n);
+        for (std::int64_t r = 0; r < problem.rows; ++r) {
+          std::vector<double> row(static_cast<std::size_t>(n));
+          for (std::int64_t j = 0; j < n; ++j)
+            row[static_cast<std::size_t>(natural_place(from, j, log_n))] =
+                in[place(problem, problem.in, r, j)];
+          const std::vector<double> y = transformed(variant, alone, row);
+          for (std::int64_t j = 0; j < n; ++j)
+            expected[place(problem, problem.out, r, j)] =
+                y[static_cast<std::size_t>(natural_place(to, j, log_n))];
+        }
+        for (const Variant* by : kBoth) {
+          std::vector<double> result = out;
+          plan(*by, problem, host(3))
+              ->execute(problem.placement == Placement::in_place ? result.data() : in.data(), result.data());
+          EXPECT_EQ(result, expected) << by->name << " " << to_string(problem);
+          ++problems;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(problems, 2 * (4 * 9 + 3));
+}
+
+TEST(Cpu, EveryDtypeInSequencyAndAlongADimension) {
+  for (const Dtype dtype : kEveryDtype) {
+    Problem problem = make_problem(dtype, 64, 6, Placement::out_of_place);
+    problem.scale = 1.0;
+    problem.out_ordering = Ordering::sequency;
+    problem.inner = 3;
+    problem.set_row_stride(problem.block_elements());
+    const auto bytes = static_cast<std::size_t>(problem.span_bytes());
+    std::vector<std::uint64_t> in(bytes / 8), out(bytes / 8);
+    for (std::int64_t i = 0; i < problem.elements(); ++i)
+      store_element(dtype, in.data(), i, static_cast<double>(i * 7 % 11 - 5));
+    plan(variant, problem, host(1))->execute(in.data(), out.data());
+    for (std::int64_t r = 0; r < problem.rows; ++r) {
+      double row[64];
+      for (std::int64_t j = 0; j < 64; ++j)
+        row[j] = load_element(dtype, in.data(), static_cast<std::int64_t>(place(problem, problem.in, r, j)));
+      const std::vector<long double> y = truth(row, 64);
+      for (std::int64_t j = 0; j < 64; ++j) {
+        EXPECT_EQ(
+            load_element(dtype, out.data(), static_cast<std::int64_t>(place(problem, problem.out, r, j))),
+            static_cast<double>(y[static_cast<std::size_t>(natural_place(Ordering::sequency, j, 6))]))
+            << name_of(dtype);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fwht::cpu

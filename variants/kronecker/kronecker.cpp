@@ -179,6 +179,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {
         concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
   }
+  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
   if (!kBuiltForHopper) {
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   }

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from .. import _c, array, linear, quantize
+from .. import _arrange, _c, array, linear, quantize
 from . import calls, ops
 from .calls import PLAIN, new, place_of, problem_of, replace, view_of
 
@@ -241,6 +241,36 @@ def _write_to(x: Tensor, out: Any, scale: Any, variant: str | None) -> Tensor:
     calls.into(x, out, scale, variant)
     mark_written(out)
     return out
+
+
+# --- along axes, and in other orders ---------------------------------------------------------------------------------
+
+
+def arranged(
+    x: Tensor, scale: Any, out: Any, inplace: bool, variant: str | None, ordering: str, input_ordering: str, axes: tuple[int, ...]
+) -> Tensor:
+    if out is not None and inplace:
+        raise ValueError("fwht: out and inplace=True exclude each other")
+    steps = list(zip(_arrange.scales_of(scale, len(axes)), axes))
+    here = False  # whether every step replaces x
+    if not _is_compiling():
+        for each, axis in steps:
+            _check(x.movedim(axis, -1), each, variant)
+        here = inplace and all([ops.arranges_in_place(x, each, axis, ordering, input_ordering, variant) for each, axis in steps])
+    grad = x.requires_grad and _is_grad_enabled()
+    if here and not grad and _is_plain(x) and x.is_contiguous() and _forward_ad._current_level < 0:
+        for each, axis in steps:
+            ops.arrange_in_place(x, each, axis, variant)
+        mark_written(x)
+        return x
+    if out is not None:
+        _check_out(x, out)
+        if _is_grad_enabled() and (grad or out.requires_grad):
+            _refuse_out_with_grad("hadamard_transform")
+    y = x
+    for each, axis in steps:
+        y = ops.op_arranged(y, each, axis, ordering, input_ordering, variant)
+    return y if out is None and not inplace else (x if inplace else out).copy_(y)
 
 
 # --- operators other than H_n, codes, linear layers ------------------------------------------------------------------

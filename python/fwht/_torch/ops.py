@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _c, linear, operators, quantize
+from .. import _arrange, _c, linear, operators, quantize
 from .calls import DTYPES, new, raw_stream, replace, require_memory, view_of
 
 
@@ -35,6 +35,10 @@ library.define(
     'str? operator="", Tensor? signs=None, Tensor? dense=None) -> Tensor'
 )
 library.define("hadamard_transform_(Tensor(a!) x, float? scale=None, str? variant=None, bool transpose=False) -> ()")
+library.define(
+    "hadamard_arranged(Tensor x, float? scale=None, int axis=-1, str ordering='natural', str input_ordering='natural', "
+    "str? variant=None) -> Tensor"
+)
 library.define(
     "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
     "float? tensor_scale=None, bool transpose=False, str? variant=None, str? prologue=None, Tensor? weight=None, "
@@ -119,6 +123,89 @@ def _in_place_below_autograd(
     with torch._C._AutoDispatchBelowADInplaceOrView():
         op_.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, x, scale, variant, transpose)
     torch.autograd.graph.increment_version(x)
+
+
+# --- along an axis, and in other orders ------------------------------------------------------------------------------
+
+
+def _orderings(ordering: str, input_ordering: str) -> tuple[int, int]:
+    return _arrange.code("input_ordering", input_ordering), _arrange.code("ordering", ordering)
+
+
+def _arranged_problem(x: Tensor, scale: Any, axis: int, orderings: tuple[int, int], in_place: bool, variant: str | None) -> _c.Problem:
+    threads = torch.get_num_threads() if x.is_cpu else 0
+    return _arrange.problem(
+        tuple(x.shape), DTYPES.get(x.dtype), str(x.dtype), scale, axis, orderings, in_place, x.get_device(), _c.encoded(variant), threads
+    )
+
+
+def arranged(
+    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
+) -> Tensor:
+    orderings, name = _orderings(ordering, input_ordering), _c.encoded(variant)
+    if x.is_cuda:
+        _c.needs_cuda_build()
+    asked = _arranged_problem(x, scale, axis, orderings, False, variant)
+    if _arrange.supported(asked, name, x.get_device()):
+        source, out = x.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        _arrange.execute(asked, name, view_of(source), view_of(out))
+        return out
+    return by_copies(x, scale, axis, orderings, variant)
+
+
+def by_copies(x: Tensor, scale: Any, axis: int, orderings: tuple[int, int], variant: str | None) -> Tensor:
+    """By rows side by side in natural order, which every variant takes."""
+    y = x.movedim(axis, -1)
+    for side, code in enumerate(orderings):
+        if side == 1:
+            y = new(y, scale, variant)
+        if code:
+            places = natural_places(y.shape[-1], _c.ORDERINGS[code], y.device)
+            y = y[..., places] if side == 1 else torch.empty_like(y).index_copy_(-1, places, y)
+    return y.movedim(-1, axis).contiguous()
+
+
+def natural_places(n: int, ordering: str, device: torch.device) -> Tensor:
+    """Where natural order has the coefficients of the ordering."""
+    places = torch.zeros(1, dtype=torch.int64, device=device)
+    while len(places) < n:
+        places = torch.cat([2 * places, 2 * places + 1])
+    if ordering == "sequency":
+        k = torch.arange(n, device=device)
+        places = places[k ^ (k >> 1)]
+    return places
+
+
+def arranges_in_place(x: Tensor, scale: Any, axis: int, ordering: str, input_ordering: str, variant: str | None) -> bool:
+    """Whether the variant does it; a ValueError where it cannot be."""
+    asked = _arranged_problem(x, scale, axis, _orderings(ordering, input_ordering), True, variant)
+    return _arrange.supported(asked, _c.encoded(variant), x.get_device())
+
+
+def arrange_in_place(x: Tensor, scale: Any, axis: int, variant: str | None) -> None:
+    view = view_of(x)
+    _arrange.execute(_arranged_problem(x, scale, axis, (0, 0), True, variant), _c.encoded(variant), view, view)
+
+
+def _fake_arranged(
+    x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural", variant: str | None = None
+) -> Tensor:
+    _orderings(ordering, input_ordering)
+    check(x.movedim(axis, -1), scale)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _keep_arrangement(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.asked = inputs[1:]
+
+
+def _transposed_arrangement(ctx: Any, grad: Tensor) -> tuple:
+    scale, axis, ordering, input_ordering, variant = ctx.asked
+    return op_arranged(grad, scale, axis, input_ordering, ordering, variant), None, None, None, None, None
+
+
+def _vmap_arranged(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
+    return op_arranged(x.movedim(in_dims[0], 0), *asked), 0  # axis is counted from the end
 
 
 # --- codes and scales ------------------------------------------------------------------------------------------------
@@ -227,6 +314,7 @@ def _fake_multiply(
 for _name, _kernel, _shape in (
     ("hadamard_transform", transform, _fake),
     ("hadamard_transform_", _replace, _fake_),
+    ("hadamard_arranged", arranged, _fake_arranged),
     ("hadamard_quantize", _quantize, _fake_quantize),
     ("hadamard_quantize_into", _quantize_into, _fake_quantize_into),
     ("gptq_linear", multiply, _fake_multiply),
@@ -235,11 +323,14 @@ for _name, _kernel, _shape in (
         library.impl(_name, _kernel, _key)
     torch.library.register_fake(f"{library.ns}::{_name}", _shape)
 torch.library.register_vmap(f"{library.ns}::hadamard_transform", _vmap)
+torch.library.register_vmap(f"{library.ns}::hadamard_arranged", _vmap_arranged)
+torch.library.register_autograd(f"{library.ns}::hadamard_arranged", _transposed_arrangement, setup_context=_keep_arrangement)
 library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
 _registered = getattr(torch.ops, library.ns)
 op = _registered.hadamard_transform.default
 op_ = _registered.hadamard_transform_.default
+op_arranged = _registered.hadamard_arranged.default
 op_quantize = _registered.hadamard_quantize.default
 op_quantize_into = _registered.hadamard_quantize_into.default
 op_linear = _registered.gptq_linear.default

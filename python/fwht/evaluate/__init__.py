@@ -15,9 +15,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["SCHEMES", "Rotation", "Scheme", "rotate_model"]
+__all__ = ["SCHEMES", "Rotation", "Scheme", "load_rotated", "rotate_model", "save_rotated"]
 
-_HOMES = {"SCHEMES": "schemes", "Scheme": "schemes", "Rotation": "rotate", "rotate_model": "rotate"}
+_HOMES = {
+    "SCHEMES": "schemes", "Scheme": "schemes", "Rotation": "rotate", "rotate_model": "rotate",
+    "load_rotated": "checkpoint", "save_rotated": "checkpoint",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # at first use: without PyTorch the program still says what is missing

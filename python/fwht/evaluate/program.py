@@ -23,7 +23,7 @@ import torch
 import transformers
 
 from .. import __version__, build_info
-from . import hooks, measure, rotate, schemes
+from . import checkpoint, hooks, measure, rotate, schemes
 from .cost import cost
 from .measure import interval
 from .outliers import outliers
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.demo == bool(asked.model):
         parser.error("name a folder of a model, or --demo")
-    if not asked.demo and asked.text is None:
+    if not asked.demo and asked.text is None and not asked.save:
         parser.error("--text FILE is missing: what the model is measured on")
     try:
         with _model_folder(asked) as (folder, text):
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
     parser.add_argument("--outliers", action="store_true", help="outliers by layer, before and after rotation")
     parser.add_argument("--output", type=Path, default=Path("evaluation"), help="folder of evaluation.json (default: evaluation)")
-    parser.add_argument("--save", type=Path, help="write the model with R1 and R2 folded in, as a checkpoint, and end")
+    parser.add_argument("--save", type=Path, help="write the model with --rotations in its weights (default: R1,R2; R4 too), as a checkpoint, and end")
     parser.add_argument("--list", action="store_true", help="name the schemes and end")
     return parser
 
@@ -97,7 +97,7 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
     if not asked.demo:
         if not (asked.model / "config.json").is_file():
             raise ValueError(f"{asked.model} is no folder with a config.json")
-        yield asked.model, asked.text.read_text(encoding="utf8")
+        yield asked.model, "" if asked.save else asked.text.read_text(encoding="utf8")
         return
     with tempfile.TemporaryDirectory() as work:
         with lzma.open(DEMO) as packed, tarfile.open(fileobj=packed) as archive:
@@ -110,6 +110,8 @@ def _model_folder(asked: argparse.Namespace) -> Iterator[tuple[Path, str]]:
 def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     transformers.utils.logging.disable_progress_bar()
     wanted = schemes.named(asked.formats) if asked.formats else schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT))
+    if asked.save:
+        asked.rotations = (asked.rotations or "R1,R2").replace(",", "+")  # one rotation, of several parts
     modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
     rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
     device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
@@ -125,13 +127,15 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
 
     config = transformers.AutoConfig.from_pretrained(folder)
     rotate.check_family(config)
+    if getattr(config, "quantization_config", None):
+        raise ValueError(f"{folder} is quantized or rotated already (its config.json has quantization_config); name the model that it was made of")
     model = load()
     for rotation in rotations.values():
         rotate.check(model, rotation)
     if asked.save:
-        rotate.rotate_model(model, "R1,R2", seed=asked.seed).save_pretrained(asked.save)
+        checkpoint.save_rotated(model, asked.save, rotations[modes[0]])
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(asked.save)
-        print(f"{asked.save}: the same model with R1 and R2 in its weights")
+        print(f"{asked.save}: the same model with {modes[0].replace('+', ', ')} in its weights")
         return 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     blocks = measure.blocks_of(tokenizer, text, length, tokens, config.vocab_size)

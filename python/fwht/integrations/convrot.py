@@ -57,8 +57,19 @@ def fold(weight: Tensor, group: int = 256) -> Tensor:
         raise TypeError(f"fwht: weight has dtype {weight.dtype}, and these are torch.int8 codes")
     if bool((weight == -128).any()):
         raise ValueError("fwht: weight has the code -128; a symmetric code goes from -127 to 127")
-    order, signs = (each.to(weight.device) for each in _order(group))
-    return (weight.unflatten(-1, (-1, group))[..., order] * signs).flatten(-2, -1)
+    return ordered(weight, group)
+
+
+def ordered(codes: Tensor, group: int) -> Tensor:
+    """Codes between the order of the regular matrix and that of `quantized`, either way: `fold` without its checks."""
+    order, signs = (each.to(codes.device) for each in _order(group))
+    return (codes.unflatten(-1, (-1, group))[..., order] * signs).flatten(-2, -1)
+
+
+def products(codes: Tensor, weight: Tensor) -> Tensor:
+    """codes weight^T, int32, of int8 (m, K) and (n, K); on CUDA n and K are multiples of 8."""
+    missing = max(0, 17 - len(codes)) if codes.is_cuda else 0  # the fewest rows that the product takes there
+    return torch._int_mm(torch.nn.functional.pad(codes, (0, 0, 0, missing)), weight.t())[: len(codes)]
 
 
 def quantized(x: Tensor, group: int = 256) -> tuple[Tensor, Tensor]:
@@ -93,9 +104,7 @@ def linear(x: Tensor, folded: Tensor, weight_scale: Tensor, bias: Tensor | None 
     """
     codes, scales = quantized(x, group)
     rows = codes.reshape(-1, codes.shape[-1])
-    missing = max(0, 17 - len(rows)) if rows.is_cuda else 0  # the fewest that the product takes there
-    sums = torch._int_mm(torch.nn.functional.pad(rows, (0, 0, 0, missing)), folded.t())[: len(rows)]
-    y = sums.float() * (scales.reshape(-1, 1) * weight_scale.float().reshape(1, -1))
+    y = products(rows, folded).float() * (scales.reshape(-1, 1) * weight_scale.float().reshape(1, -1))
     if bias is not None:
         y += bias.float()
     return y.to(x.dtype).reshape(*x.shape[:-1], len(folded))

@@ -1,0 +1,326 @@
+#include "variants/library/walsh.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "common/device/device_info.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+#include "common/host/parallel_for.hpp"
+#include "common/host/text.hpp"
+#include "variants/cpu/cpu.hpp"
+
+namespace fwht::walsh {
+namespace {
+
+int threads_or_all(int threads) {
+  if (threads < 0) throw BadRequest(concat("threads=", threads, " must not be negative"));
+  return threads == 0 ? usable_threads() : threads;
+}
+
+void require(const char* name, const void* pointer, std::int64_t alignment = 1) {
+  if (pointer == nullptr) throw BadRequest(concat(name, " is a null pointer"));
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address % static_cast<std::uintptr_t>(alignment) != 0)
+    throw BadRequest(concat(name, "=", hex(address), " must be aligned to ", alignment, " bytes"));
+}
+
+void require_variables(int variables, int least) {
+  if (variables >= least && variables <= kMostVariables) return;
+  throw BadRequest(concat("variables=", variables, " must be between ", least, " and ", kMostVariables));
+}
+
+void require_rows(std::int64_t n, std::int64_t rows) {
+  constexpr std::int64_t kMostN = std::int64_t{1} << 30;
+  if (!is_power_of_two(n) || n < 2 || n > kMostN)
+    throw BadRequest(concat("n=", n, " must be a power of two between 2 and ", kMostN));
+  if (rows < 0 || rows > std::numeric_limits<std::int64_t>::max() / 16 / n)
+    throw BadRequest(concat("rows=", rows, " must be at least 0, and times n=", n, " below 2^59"));
+}
+
+void transform(const Problem& problem, const Operands& operands, int threads) {
+  DeviceInfo host;
+  host.host_threads = threads_or_all(threads);
+  plan(cpu::variant, problem, host)->execute(operands);
+}
+
+void transform_in_place(Dtype dtype, std::int64_t n, std::int64_t rows, double scale, void* data,
+                        int threads) {
+  Problem problem = make_problem(dtype, n, rows);
+  problem.scale = scale;
+  transform(problem, {data, data}, threads);
+}
+
+/// +1 or -1 for f(place).
+std::int32_t sign_at(FunctionForm form, const std::uint8_t* values, std::int64_t place) {
+  if (form == FunctionForm::packed) return (values[place / 8] >> (place % 8) & 1) != 0 ? -1 : 1;
+  const int value = form == FunctionForm::bits ? values[place] : static_cast<std::int8_t>(values[place]);
+  if (form == FunctionForm::bits && (value == 0 || value == 1)) return 1 - 2 * value;
+  if (form == FunctionForm::signs && (value == 1 || value == -1)) return value;
+  const bool signs = form == FunctionForm::signs;
+  throw BadRequest(
+      concat("element ", place, " is ", value, ", but the form ", signs ? "signs" : "bits", " has ",
+             signs ? "1 and -1; 0 and 1 are the form bits" : "0 and 1; 1 and -1 are the form signs"));
+}
+
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed) {
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0],
+                        b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(a)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+template <class Number>
+double length_of(const Number* row, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+  return std::sqrt(sum);
+}
+
+template <Dtype dtype, class Number>
+void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* b, Number* out, int threads) {
+  const auto length = static_cast<std::size_t>(n);
+  std::vector<Number> x(length), y(length);
+  for (std::int64_t r = 0; r < rows; ++r, a += n, b += n, out += n) {
+    if constexpr (is_integer(dtype)) {
+      // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-40 for the rounding of the lengths.
+      const double bound = static_cast<double>(n) * length_of(a, n) * length_of(b, n) * (1 + 0x1p-20);
+      if (!(bound < 0x1p63))
+        throw BadRequest(
+            concat("row ", r, ": n |a| |b| = ", bound, " must be below 2^63, where no sum can wrap"));
+    }
+    std::copy_n(a, n, x.data());
+    std::copy_n(b, n, y.data());
+    transform_in_place(dtype, n, 1, 1.0, x.data(), threads);
+    transform_in_place(dtype, n, 1, 1.0, y.data(), threads);
+    for (std::size_t i = 0; i < length; ++i)
+      x[i] *= y[i];
+    transform_in_place(dtype, n, 1, is_integer(dtype) ? 1.0 : 1.0 / static_cast<double>(n), x.data(),
+                       threads);
+    for (std::size_t i = 0; i < length; ++i)
+      out[i] = is_integer(dtype) ? x[i] / static_cast<Number>(n) : x[i];  // without a remainder
+  }
+}
+
+}  // namespace
+
+void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
+              std::int32_t* spectra, int threads) {
+  if (form != FunctionForm::packed && form != FunctionForm::bits && form != FunctionForm::signs) {
+    throw BadRequest(concat("form ", static_cast<int>(form), " is unknown; known: packed, bits, signs"));
+  }
+  require_variables(variables, form == FunctionForm::packed ? 3 : 1);
+  const std::int64_t n = std::int64_t{1} << variables;
+  require_rows(n, functions);
+  if (functions == 0) return;
+  require("values", values);
+  require("spectra", spectra, 4);
+  const auto* const bytes = static_cast<const std::uint8_t*>(values);
+  constexpr std::int64_t kPiece = 8;  // of whole bytes; every function begins with one
+  const std::int64_t piece = std::min(n, kPiece);
+  // A thread costs as much as tens of thousands of elements.
+  const std::int64_t worthwhile = std::clamp<std::int64_t>(n * functions >> 16, 1, threads_or_all(threads));
+  parallel_for(n * functions / piece, static_cast<int>(worthwhile),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin * piece; i < end * piece; ++i)
+                   spectra[i] = sign_at(form, bytes, i);
+               });
+  transform_in_place(Dtype::i32, n, functions, 1.0, spectra, threads);
+}
+
+SpectrumSummary summarize(const std::int32_t* spectrum, int variables) {
+  require_variables(variables, 1);
+  require("spectrum", spectrum, 4);
+  SpectrumSummary summary;
+  for (std::int64_t a = 0; a < std::int64_t{1} << variables; ++a) {
+    const std::int64_t size = std::abs(std::int64_t{spectrum[a]});
+    summary.sum_of_squares += static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(size);
+    if (size > summary.largest) {
+      summary.largest = size;
+      summary.place = a;
+    }
+  }
+  summary.nonlinearity = (std::int64_t{1} << (variables - 1)) - summary.largest / 2;
+  return summary;
+}
+
+std::vector<Coefficient> largest(const std::int32_t* spectrum, int variables, std::int64_t count) {
+  require_variables(variables, 1);
+  require("spectrum", spectrum, 4);
+  const std::int64_t n = std::int64_t{1} << variables;
+  if (count < 1 || count > n) throw BadRequest(concat("count=", count, " must be between 1 and ", n));
+  const auto comes_first = [](const Coefficient& a, const Coefficient& b) {
+    const std::int64_t size_a = std::abs(std::int64_t{a.value}), size_b = std::abs(std::int64_t{b.value});
+    return size_a != size_b ? size_a > size_b : a.place < b.place;
+  };
+  std::vector<Coefficient> kept;  // a heap whose front is the one to leave first
+  kept.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t a = 0; a < n; ++a) {
+    const Coefficient next{a, spectrum[a]};
+    if (static_cast<std::int64_t>(kept.size()) == count) {
+      if (!comes_first(next, kept.front())) continue;
+      std::pop_heap(kept.begin(), kept.end(), comes_first);
+      kept.pop_back();
+    }
+    kept.push_back(next);
+    std::push_heap(kept.begin(), kept.end(), comes_first);
+  }
+  std::sort_heap(kept.begin(), kept.end(), comes_first);
+  return kept;
+}
+
+std::int64_t overflows(const Problem& problem, const void* in, int threads) {
+  validate(problem);
+  const bool narrow = problem.dtype() == Dtype::i32;
+  if (!is_integer(problem.dtype()) || !problem.contiguous() || !problem.is_arranged_plainly())
+    throw BadRequest(concat(to_string(problem), " must be of contiguous rows of i32 or i64"));
+  if (problem.rows == 0) return 0;
+  require("in", in, bytes_of(problem.dtype()));
+  const auto n = static_cast<std::size_t>(problem.n());
+  std::vector<std::int64_t> high(n), low(narrow ? 0 : n);
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < problem.rows; ++r) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(r) * n + i;
+      if (narrow) {
+        high[i] = static_cast<const std::int32_t*>(in)[at];
+      } else {  // 2^32 high + low
+        const std::int64_t value = static_cast<const std::int64_t*>(in)[at];
+        high[i] = value >> 32;
+        low[i] = value & 0xFFFFFFFF;
+      }
+    }
+    transform_in_place(Dtype::i64, problem.n(), 1, 1.0, high.data(), threads);
+    if (!narrow) transform_in_place(Dtype::i64, problem.n(), 1, 1.0, low.data(), threads);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::int64_t top = (narrow ? high[i] : high[i] + (low[i] >> 32)) >> 31;
+      count += top != 0 && top != -1 ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
+                        void* out, int threads) {
+  require_rows(n, rows);
+  if (dtype != Dtype::f32 && dtype != Dtype::f64 && dtype != Dtype::i64)
+    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f64 or i64 for dyadic convolutions"));
+  if (rows == 0) return;
+  for (const auto& [name, pointer] :
+       {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
+    require(name, pointer, bytes_of(dtype));
+  const auto by = [&]<Dtype kDtype, class Number>(Number*) {
+    convolve<kDtype>(n, rows, static_cast<const Number*>(a), static_cast<const Number*>(b),
+                     static_cast<Number*>(out), threads);
+  };
+  if (dtype == Dtype::f32) return by.operator()<Dtype::f32>(static_cast<float*>(nullptr));
+  if (dtype == Dtype::f64) return by.operator()<Dtype::f64>(static_cast<double*>(nullptr));
+  by.operator()<Dtype::i64>(static_cast<std::int64_t*>(nullptr));
+}
+
+std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed) {
+  if (n < 1 || n > std::int64_t{1} << 37) throw BadRequest(concat("n=", n, " must be between 1 and 2^37"));
+  std::vector<std::uint32_t> words;
+  const auto count = static_cast<std::size_t>(ceil_div(n, 32));
+  words.reserve(count + 3);
+  for (std::uint32_t block = 0; words.size() < count; ++block) {
+    const auto four = philox({block, 0, 0, 0}, seed);
+    words.insert(words.end(), four.begin(), four.end());
+  }
+  words.resize(count);
+  if (n % 32 != 0) words.back() &= (std::uint32_t{1} << (n % 32)) - 1;
+  return words;
+}
+
+std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed) {
+  if (count < 0 || count > n) throw BadRequest(concat("rows=", count, " must be between 0 and n=", n));
+  std::unordered_map<std::int64_t, std::int64_t> moved;  // places of the shuffle that are not their own
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto words = philox({static_cast<std::uint32_t>(i),
+                               static_cast<std::uint32_t>(static_cast<std::uint64_t>(i) >> 32), 1, 0},
+                              seed);
+    __extension__ using Wide = unsigned __int128;
+    const Wide word = std::uint64_t{words[1]} << 32 | words[0];
+    const std::int64_t from = i + static_cast<std::int64_t>(word * static_cast<std::uint64_t>(n - i) >> 64);
+    const auto content = [&](std::int64_t place) {
+      const auto found = moved.find(place);
+      return found == moved.end() ? place : found->second;
+    };
+    rows[static_cast<std::size_t>(i)] = content(from);
+    moved[from] = content(i);
+  }
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
+void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
+            const void* in, void* out, int threads) {
+  require_rows(n, rows);
+  if (signs.empty()) throw BadRequest("rounds=0 must be at least 1");
+  Problem problem = make_problem(dtype, Operator::sylvester(n).with_signs(), rows);
+  const void* from = in;
+  for (const void* each : signs) {
+    problem.placement = from == out ? Placement::in_place : Placement::out_of_place;
+    Operands operands{from, out};
+    operands.signs = each;
+    transform(problem, operands, threads);
+    from = out;
+  }
+}
+
+std::int64_t Sketch::padded() const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (length < 1 || length > kMost)
+    throw BadRequest(concat("length=", length, " must be between 1 and ", kMost));
+  return std::max<std::int64_t>(2,
+                                static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length))));
+}
+
+void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out, int threads) {
+  const std::int64_t n = sketch.padded();
+  require_rows(n, vectors);
+  if (sketch.rows < 1 || sketch.rows > n)
+    throw BadRequest(concat("rows=", sketch.rows, " must be between 1 and ", n, ", the padded length"));
+  if (dtype != Dtype::f32 && dtype != Dtype::f64)
+    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32 or f64 for sketches"));
+  if (vectors == 0) return;
+  require("in", in);
+  require("out", out);
+  const std::vector<std::uint32_t> signs = random_signs(n, sketch.seed);
+  const std::vector<std::int64_t> rows = random_rows(n, sketch.rows, sketch.seed);
+  const std::int64_t bytes = bytes_of(dtype);
+  std::vector<std::byte> padded(static_cast<std::size_t>(n * bytes));
+  Problem problem = make_problem(dtype, Operator::sylvester(n).with_signs(), 1);
+  problem.scale = 1.0 / std::sqrt(static_cast<double>(sketch.rows));
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  for (std::int64_t v = 0; v < vectors; ++v, from += sketch.length * bytes) {
+    std::memcpy(padded.data(), from, static_cast<std::size_t>(sketch.length * bytes));
+    std::fill(padded.begin() + sketch.length * bytes, padded.end(), std::byte{0});
+    Operands operands{padded.data(), padded.data()};
+    operands.signs = signs.data();
+    transform(problem, operands, threads);
+    for (const std::int64_t row : rows) {
+      std::memcpy(to, padded.data() + row * bytes, static_cast<std::size_t>(bytes));
+      to += bytes;
+    }
+  }
+}
+
+}  // namespace fwht::walsh

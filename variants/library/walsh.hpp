@@ -1,0 +1,91 @@
+// What Walsh spectra are asked for, on the host, by the variant `cpu`: spectra of Boolean functions, dyadic
+// convolutions, rounds of signs and transforms, and sketches of chosen rows. docs/long_vectors.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/contract/problem.hpp"
+
+namespace fwht::walsh {
+
+/// How the 2^k values of a Boolean function of k variables lie in memory, f(0) first.
+enum class FunctionForm {
+  packed,  ///< f(x) is bit x % 8 of byte x / 8; at least three variables
+  bits,    ///< one byte each, 0 or 1
+  signs    ///< one signed byte each: (-1)^f(x), so +1 or -1
+};
+
+inline constexpr int kMostVariables = 30;  ///< |W| <= 2^30 fits int32
+
+/// W(a) = sum over x of (-1)^(f(x) + <a, x>) of `functions` functions, one behind the other, exactly.
+/// @param spectra  functions x 2^variables
+/// @param threads  0: all that the process may use
+/// Throws BadRequest for null pointers, an unknown form, variables that are not from 1 (packed: 3) to
+/// kMostVariables, and a value that is not of the form, with its place.
+void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
+              std::int32_t* spectra, int threads = 0);
+
+struct SpectrumSummary {
+  std::int64_t largest = 0;  ///< max |W|, W(0) among them
+  std::int64_t place = 0;    ///< the first a that has it
+  /// 2^(k-1) - largest / 2: the distance to the nearest affine function
+  std::int64_t nonlinearity = 0;
+  std::uint64_t sum_of_squares = 0;  ///< 4^k for a Boolean function, by Parseval's equation
+};
+
+/// Of one spectrum of 2^variables coefficients. Throws BadRequest as spectrum does.
+SpectrumSummary summarize(const std::int32_t* spectrum, int variables);
+
+struct Coefficient {
+  std::int64_t place = 0;
+  std::int32_t value = 0;
+  bool operator==(const Coefficient&) const = default;
+};
+
+/// The `count` largest in size, the largest first, of equal ones the first one first. Throws BadRequest as
+/// spectrum does, and for a count that is not from 1 to 2^variables.
+std::vector<Coefficient> largest(const std::int32_t* spectrum, int variables, std::int64_t count);
+
+/// How many elements of the transform of integer rows do not fit their dtype, exactly. Throws BadRequest for
+/// a problem that is not of contiguous integer rows.
+std::int64_t overflows(const Problem& problem, const void* in, int threads = 0);
+
+/// c[i] = sum over j of a[j] b[i xor j] for each of `rows` rows of n = 2^k elements, by three transforms;
+/// with b = a the autocorrelation. f32 and f64 rounded; i64 exactly, and refused where n |a|_2 |b|_2 is not
+/// below 2^63. `out` may be a or b. Throws BadRequest.
+void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
+                        void* out, int threads = 0);
+
+/// n signs that depend on n and seed alone, in words as Operands::signs wants them. Bit i mod 32 is of word
+/// (i / 32) mod 4 of Philox4x32-10 with the counter (i / 128, 0, 0, 0) and the key seed. Source: Salmon et
+/// al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed);
+
+/// `count` of n rows, each as likely, ascending, that depend on n, count and seed alone. Draw i of Fisher and
+/// Yates' shuffle is row i + floor(w (n - i) / 2^64), w words 0 and 1 (low, high) of Philox with the counter
+/// (i mod 2^32, i / 2^32, 1, 0).
+std::vector<std::int64_t> random_rows(std::int64_t n, std::int64_t count, std::uint64_t seed);
+
+/// y = H D_k ... H D_1 x with H orthonormal, for rows of n elements side by side; D_i the signs of
+/// `signs[i - 1]`. f16 and bf16 are rounded after each round. `out` may be `in`. Throws BadRequest.
+void rounds(Dtype dtype, std::int64_t n, std::int64_t rows, std::span<const void* const> signs,
+            const void* in, void* out, int threads = 0);
+
+/// Subsampled randomized Hadamard transform: y = sqrt(N / m) R H D (x, 0 ... 0), N the power of two from
+/// `length` up, H orthonormal, D random_signs(N, seed), R the m random_rows(N, m, seed). The mean of |y|^2 is
+/// |x|^2.
+struct Sketch {
+  std::int64_t length = 0;  ///< elements of x
+  std::int64_t rows = 0;    ///< m, elements of y
+  std::uint64_t seed = 0;
+  std::int64_t padded() const;  ///< N
+};
+
+/// Of `vectors` vectors side by side, f32 or f64; `in` and `out` apart. Throws BadRequest for rows that are not from 1 to N.
+void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out,
+            int threads = 0);
+
+}  // namespace fwht::walsh

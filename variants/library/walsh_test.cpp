@@ -1,0 +1,284 @@
+// Spectra, convolutions, rounds and sketches against their definitions.
+#include "variants/library/walsh.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "common/contract/operator_data.hpp"
+#include "common/host/bits.hpp"
+#include "common/host/error.hpp"
+
+namespace fwht::walsh {
+namespace {
+
+std::vector<std::int8_t> random_bits(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::int8_t> bits(static_cast<std::size_t>(count));
+  for (std::int8_t& bit : bits)
+    bit = static_cast<std::int8_t>(random() >> 31);
+  return bits;
+}
+
+std::int64_t walsh_coefficient(const std::int8_t* f, std::int64_t n, std::int64_t a) {
+  std::int64_t sum = 0;
+  for (std::int64_t x = 0; x < n; ++x)
+    sum += (hadamard_sign(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(x)) < 0) == (f[x] != 0)
+               ? 1
+               : -1;
+  return sum;
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const BadRequest& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Walsh, SpectraOfEveryFormAreTheDefinition) {
+  for (int k = 1; k <= 8; ++k) {
+    const std::int64_t n = std::int64_t{1} << k;
+    const std::vector<std::int8_t> bits = random_bits(3 * n, static_cast<unsigned>(k));
+    std::vector<std::int8_t> signs;
+    std::vector<std::uint8_t> packed(bits.size() / 8 + 1);
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      signs.push_back(static_cast<std::int8_t>(1 - 2 * bits[i]));
+      packed[i / 8] |= static_cast<std::uint8_t>(bits[i] << i % 8);
+    }
+    std::vector<std::int32_t> expected;
+    for (std::int64_t i = 0; i < 3 * n; ++i)
+      expected.push_back(static_cast<std::int32_t>(walsh_coefficient(bits.data() + i / n * n, n, i % n)));
+    std::vector<std::int32_t> found(expected.size());
+    spectrum(FunctionForm::bits, bits.data(), k, 3, found.data());
+    EXPECT_EQ(found, expected);
+    spectrum(FunctionForm::signs, signs.data(), k, 3, found.data(), 1);
+    EXPECT_EQ(found, expected);
+    if (k < 3) continue;
+    spectrum(FunctionForm::packed, packed.data(), k, 3, found.data(), 2);
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(Walsh, ABentFunctionOfTwentyVariablesIsFlat) {
+  constexpr int kVariables = 20;
+  std::vector<std::uint8_t> bits(std::size_t{1} << kVariables);
+  for (std::size_t x = 0; x < bits.size(); ++x)
+    bits[x] = static_cast<std::uint8_t>(parity(x >> 10 & x & 1023));
+  std::vector<std::int32_t> w(bits.size());
+  spectrum(FunctionForm::bits, bits.data(), kVariables, 1, w.data());
+  for (const std::int32_t each : w)
+    ASSERT_EQ(std::abs(each), 1 << 10);
+  const SpectrumSummary summary = summarize(w.data(), kVariables);
+  EXPECT_EQ(summary.largest, 1 << 10);
+  EXPECT_EQ(summary.place, 0);
+  EXPECT_EQ(summary.nonlinearity, (1 << 19) - (1 << 9));
+  EXPECT_EQ(summary.sum_of_squares, std::uint64_t{1} << 40);
+}
+
+TEST(Walsh, SummaryAndLargest) {
+  const std::vector<std::int32_t> w{2, -6, 6, 0, -2, 6, -2, -2};
+  const SpectrumSummary summary = summarize(w.data(), 3);
+  EXPECT_EQ(summary.largest, 6);
+  EXPECT_EQ(summary.place, 1);
+  EXPECT_EQ(summary.nonlinearity, 1);
+  EXPECT_EQ(summary.sum_of_squares, 124U);
+  EXPECT_EQ(largest(w.data(), 3, 4), (std::vector<Coefficient>{{1, -6}, {2, 6}, {5, 6}, {0, 2}}));
+  EXPECT_EQ(largest(w.data(), 3, 8).back(), (Coefficient{3, 0}));
+  std::mt19937 random(3);
+  std::vector<std::int32_t> many(1 << 12);
+  for (std::int32_t& each : many)
+    each = static_cast<std::int32_t>(random() % 101) - 50;
+  std::vector<Coefficient> all;
+  for (std::size_t i = 0; i < many.size(); ++i)
+    all.push_back({static_cast<std::int64_t>(i), many[i]});
+  std::stable_sort(all.begin(), all.end(), [](const Coefficient& a, const Coefficient& b) {
+    return std::abs(a.value) > std::abs(b.value);
+  });
+  all.resize(100);
+  EXPECT_EQ(largest(many.data(), 12, 100), all);
+}
+
+TEST(Walsh, RefusesValuesThatAreNotOfTheForm) {
+  std::vector<std::int8_t> values{0, 1, 0, 1};
+  std::int32_t w[4];
+  const auto call = [&](FunctionForm form, int variables) {
+    return refusal([&] { spectrum(form, values.data(), variables, 1, w, 1); });
+  };
+  EXPECT_EQ(call(FunctionForm::signs, 2),
+            "element 0 is 0, but the form signs has 1 and -1; 0 and 1 are the form bits");
+  values = {0, 1, -1, 1};
+  EXPECT_EQ(call(FunctionForm::bits, 2),
+            "element 2 is 255, but the form bits has 0 and 1; 1 and -1 are the form signs");
+  EXPECT_EQ(call(FunctionForm::packed, 2), "variables=2 must be between 3 and 30");
+  EXPECT_EQ(call(FunctionForm::bits, 31), "variables=31 must be between 1 and 30");
+  EXPECT_NE(call(static_cast<FunctionForm>(3), 2).find("form 3 is unknown"), std::string::npos);
+  EXPECT_EQ(refusal([&] { spectrum(FunctionForm::bits, nullptr, 2, 1, w); }), "values is a null pointer");
+  const void* const odd = values.data() + 1 - reinterpret_cast<std::uintptr_t>(values.data()) % 2;
+  EXPECT_NE(
+      refusal([&] { dyadic_convolution(Dtype::f64, 2, 1, odd, odd, w); }).find("must be aligned to 8 bytes"),
+      std::string::npos);
+  EXPECT_EQ(refusal([&] { largest(w, 2, 5); }), "count=5 must be between 1 and 4");
+}
+
+TEST(Walsh, CountsSumsThatDoNotFit) {
+  std::mt19937_64 random(1);
+  for (const Dtype dtype : {Dtype::i32, Dtype::i64}) {
+    const Problem problem = make_problem(dtype, 8, 20);
+    std::vector<std::int64_t> wide(160);
+    std::vector<std::int32_t> narrow(160);
+    for (std::size_t i = 0; i < 160; ++i) {
+      wide[i] = static_cast<std::int64_t>(random()) >> 2;
+      narrow[i] = static_cast<std::int32_t>(wide[i] >> 32);
+    }
+    wide[0] = std::numeric_limits<std::int64_t>::min();
+    narrow[0] = std::numeric_limits<std::int32_t>::min();
+    std::fill_n(wide.begin() + 1, 7, 0);
+    std::fill_n(narrow.begin() + 1, 7, 0);
+    __extension__ using Wide = __int128;
+    std::int64_t expected = 0;
+    for (std::size_t r = 0; r < 20; ++r) {
+      for (std::uint64_t i = 0; i < 8; ++i) {
+        Wide sum = 0;
+        for (std::uint64_t j = 0; j < 8; ++j)
+          sum += Wide{hadamard_sign(i, j)} * (dtype == Dtype::i32 ? narrow[8 * r + j] : wide[8 * r + j]);
+        const Wide limit = Wide{1} << (dtype == Dtype::i32 ? 31 : 63);
+        expected += sum < -limit || sum >= limit ? 1 : 0;
+      }
+    }
+    const void* data = dtype == Dtype::i32 ? static_cast<const void*>(narrow.data()) : wide.data();
+    EXPECT_EQ(overflows(problem, data), expected);
+    EXPECT_GT(expected, 0);
+    EXPECT_LT(expected, 152);
+  }
+  EXPECT_NE(refusal([] { overflows(make_problem(Dtype::f32, 8, 1), nullptr); }).find("i32 or i64"),
+            std::string::npos);
+}
+
+TEST(Walsh, ConvolutionIsTheSumOverXor) {
+  constexpr std::int64_t kN = 64, kRows = 2;
+  std::mt19937 random(5);
+  std::vector<std::int64_t> a(kN * kRows), b(a.size()), c(a.size());
+  std::vector<double> x(a.size()), y(a.size()), z(a.size());
+  std::vector<float> p(a.size()), q(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    x[i] = static_cast<double>(a[i] = static_cast<std::int64_t>(random() % 199) - 99);
+    y[i] = static_cast<double>(b[i] = static_cast<std::int64_t>(random() % 199) - 99);
+    p[i] = static_cast<float>(a[i]);
+    q[i] = static_cast<float>(b[i]);
+  }
+  dyadic_convolution(Dtype::i64, kN, kRows, a.data(), b.data(), c.data());
+  dyadic_convolution(Dtype::f64, kN, kRows, x.data(), y.data(), z.data());
+  dyadic_convolution(Dtype::f32, kN, kRows, p.data(), q.data(), q.data());  // in place of b
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t i = 0; i < kN; ++i) {
+      std::int64_t sum = 0, sizes = 0;
+      for (std::int64_t j = 0; j < kN; ++j) {
+        const std::int64_t term =
+            a[static_cast<std::size_t>(r * kN + j)] * b[static_cast<std::size_t>(r * kN + (i ^ j))];
+        sum += term;
+        sizes += std::abs(term);
+      }
+      const auto at = static_cast<std::size_t>(r * kN + i);
+      EXPECT_EQ(c[at], sum);
+      EXPECT_EQ(z[at], static_cast<double>(sum));  // all sums fit 53 bits
+      // Three transforms of six levels and a product, on sums of at most 64 |a| |b|.
+      EXPECT_LE(std::abs(q[at] - static_cast<double>(sum)), 20 * 0x1p-24 * 64.0 * 99 * 99);
+      EXPECT_LE(std::abs(sum), sizes);
+    }
+  }
+  a.assign(a.size(), std::int64_t{1} << 26);
+  EXPECT_NE(refusal([&] {
+              dyadic_convolution(Dtype::i64, kN, 1, a.data(), a.data(), c.data());
+            }).find("must be below 2^63"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              dyadic_convolution(Dtype::i32, kN, 1, a.data(), a.data(), c.data());
+            }).find("dtype i32 must be"),
+            std::string::npos);
+}
+
+TEST(Walsh, RandomSignsAreThoseOfPython) {
+  EXPECT_EQ(random_signs(32, 0), (std::vector<std::uint32_t>{0x6627e8d5}));  // Philox4x32-10 of zeros
+  EXPECT_EQ(random_signs(5, 0), (std::vector<std::uint32_t>{0x6627e8d5 & 31}));
+  EXPECT_EQ(random_signs(1000, 7).size(), 32U);
+  EXPECT_NE(random_signs(1000, 7), random_signs(1000, 8));
+}
+
+TEST(Walsh, RandomRowsAreDistinctAndEvenlySpread) {
+  std::vector<int> hits(16);
+  constexpr int kSeeds = 4000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const std::vector<std::int64_t> rows = random_rows(16, 4, seed);
+    ASSERT_TRUE(std::is_sorted(rows.begin(), rows.end()));
+    ASSERT_EQ(std::adjacent_find(rows.begin(), rows.end()), rows.end());
+    for (const std::int64_t row : rows)
+      ++hits[static_cast<std::size_t>(row)];
+  }
+  // A row is among them with probability 1/4: a deviation of 6 sigma has odds of 2e-9.
+  for (const int count : hits)
+    EXPECT_NEAR(count, kSeeds * 0.25, 6 * std::sqrt(kSeeds * 3.0 / 16));
+  std::vector<std::int64_t> all(16);
+  for (std::size_t i = 0; i < 16; ++i)
+    all[i] = static_cast<std::int64_t>(i);
+  EXPECT_EQ(random_rows(16, 16, 1), all);
+  EXPECT_THROW(random_rows(16, 17, 1), BadRequest);
+}
+
+TEST(Walsh, RoundsAndSketchesAreTheirMatrices) {
+  constexpr std::int64_t kN = 64;
+  const std::vector<std::uint32_t> signs[3] = {random_signs(kN, 1), random_signs(kN, 2), random_signs(kN, 3)};
+  const void* const all[3] = {signs[0].data(), signs[1].data(), signs[2].data()};
+  std::mt19937 random(9);
+  std::vector<double> x(2 * kN), y(x.size());
+  for (double& each : x)
+    each = static_cast<double>(random() % 199) - 99.0;
+  rounds(Dtype::f64, kN, 2, all, x.data(), y.data());
+  std::vector<double> expected = x;
+  const auto times_matrix = [&](const std::vector<std::uint32_t>& by) {
+    std::vector<double> next(expected.size());
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      for (std::uint64_t j = 0; j < kN; ++j) {
+        const double sign = sign_is_negative(by.data(), static_cast<std::int64_t>(j)) ? -1.0 : 1.0;
+        next[i] += hadamard_sign(i % kN, j) * sign * expected[i / kN * kN + j] / 8;
+      }
+    }
+    expected = next;
+  };
+  for (const auto& each : signs)
+    times_matrix(each);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    EXPECT_NEAR(y[i], expected[i], 1e-11);
+
+  constexpr std::int64_t kLength = 50, kRows = 20;
+  const Sketch asked{kLength, kRows, 4};
+  EXPECT_EQ(asked.padded(), kN);
+  std::vector<double> sketched(2 * kRows);
+  sketch(asked, Dtype::f64, 2, x.data(), sketched.data());
+  expected.assign(2 * kN, 0.0);
+  for (std::size_t i = 0; i < 2 * kLength; ++i)
+    expected[i / kLength * kN + i % kLength] = x[i];
+  times_matrix(random_signs(kN, 4));
+  const std::vector<std::int64_t> rows = random_rows(kN, kRows, 4);
+  for (std::size_t i = 0; i < sketched.size(); ++i)
+    EXPECT_NEAR(sketched[i],
+                std::sqrt(64.0 / 20) * expected[i / kRows * kN + static_cast<std::size_t>(rows[i % kRows])],
+                1e-11);
+  EXPECT_NE(refusal([&] {
+              sketch({50, 65, 1}, Dtype::f64, 1, x.data(), y.data());
+            }).find("rows=65 must be between 1 and 64"),
+            std::string::npos);
+  EXPECT_THROW(sketch({50, 20, 1}, Dtype::bf16, 1, x.data(), y.data()), BadRequest);
+  EXPECT_THROW(rounds(Dtype::f64, kN, 1, {}, x.data(), y.data()), BadRequest);
+}
+
+}  // namespace
+}  // namespace fwht::walsh
