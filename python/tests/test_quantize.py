@@ -208,6 +208,26 @@ def test_other_operators_strides_and_empty_tensors():
     assert empty.codes.shape == (0, 64) and empty.scales.shape == (0, 1)
 
 
+@needs_torch
+@pytest.mark.parametrize("encoding", ["nvfp4", "e4m3:tensor,vllm_static"])
+def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
+    x = torch.randn(6, 256, generator=torch.Generator().manual_seed(0))
+    scale = 448 * 6 / x.abs().max() if encoding == "nvfp4" else x.abs().max() / 448
+    number = float(scale)
+    for call in (
+        lambda s: fwht.hadamard_quantize(x, encoding, tensor_scale=s).codes, lambda s: quantize.quantize(x, encoding, tensor_scale=s).codes,
+        lambda s: quantize.round_trip(x, encoding, tensor_scale=s), lambda s: quantize.round_trip(x, encoding, rotate=True, tensor_scale=s),
+        lambda s: quantize.dequantize(*quantize.quantize(x, encoding, tensor_scale=number), encoding, tensor_scale=s),
+    ):  # fmt: skip
+        expected = call(number)
+        assert scale.shape == () and torch.equal(call(scale).view(torch.uint8), expected.view(torch.uint8))
+        assert torch.equal(call(scale.numpy()).view(torch.uint8), expected.view(torch.uint8))
+    for other in (torch.ones(1), torch.tensor(1.0, device="meta")):
+        with pytest.raises(TypeError, match="tensor_scale must be a number or None, not a torch.Tensor"):
+            fwht.hadamard_quantize(x, encoding, tensor_scale=other)
+
+
+
 @devices
 def test_the_second_call_of_a_kind(device, monkeypatch):
     """It goes straight into the library, with the same bits and the same refusals."""

@@ -50,9 +50,9 @@ constexpr auto all_kernels(Word word) {
     List<PairKernel, 64> pairs;
   } all;
   for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-    for (const bool large : {false, true}) {
-      if (!large && log_n > largest_inside_l2(word)) continue;
-      const Schedule s = large ? in_dram(word, log_n) : inside_l2(word, log_n);
+    const bool fits_l2 = log_n <= largest_inside_l2(word);
+    for (const Schedule& s :
+         {in_dram(word, log_n), in_small_blocks(word, log_n), (fits_l2 ? inside_l2 : in_dram)(word, log_n)}) {
       if (s.lowest == Lowest::pair) {
         all.pairs.add(s.pair());
       } else {
@@ -64,6 +64,8 @@ constexpr auto all_kernels(Word word) {
       all.passes.add(kernel_for(narrow(s.third), s.overlaps));
     }
   }
+  for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
+    all.passes.add(axis_kernel(axis_passes(word, bits).tiles[0]));
   return all;
 }
 template <class Number>
@@ -143,8 +145,15 @@ class PassesPlan final : public Plan {
  public:
   PassesPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem),
-        log_n_(log2_floor(problem.n())),
-        schedule_(schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()))) {
+        log_n_(log2_floor(problem.block_elements())),
+        schedule_(problem.inner == 1
+                      ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()),
+                                     device.shared_bytes_per_block)
+                      : Schedule{}) {
+    if (problem.inner != 1) {
+      add_axis_passes(device);
+      return;
+    }
     const Schedule& s = schedule_;
     const PassTile row = s.row();
     switch (s.lowest) {
@@ -184,6 +193,11 @@ class PassesPlan final : public Plan {
   bool one_stream_at_a_time() const override { return pair_ != nullptr; }
 
   Settings settings() const override {
+    if (problem().inner != 1) {
+      return {{"passes_over_memory", static_cast<std::int64_t>(launches_.size())},
+              {"lowest", std::string("axis")},
+              {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+    }
     const char* lowest = schedule_.lowest == Lowest::pass   ? "pass"
                          : schedule_.lowest == Lowest::pair ? "pair"
                                                             : "butterflies";
@@ -198,8 +212,21 @@ class PassesPlan final : public Plan {
  private:
   static constexpr Word kWord = word_of_number<Number>();
 
+  void add_axis_passes(const DeviceInfo& device) {
+    int shift = log2_floor(problem().inner);
+    const AxisPasses passes = axis_passes(kWord, log_n_ - shift);
+    for (int i = 0; i < passes.count; ++i) {
+      const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+      launches_.push_back(make_launch(axis_kernel(tile), shift, device));
+      shift += tile.bits;
+    }
+  }
+
   PassLaunch<Number> make_launch(const PassTile& tile, int shift, const DeviceInfo& device) const {
-    const PassKernel id = kernel_for(tile, schedule_.overlaps);
+    return make_launch(kernel_for(tile, schedule_.overlaps), shift, device);
+  }
+
+  PassLaunch<Number> make_launch(const PassKernel& id, int shift, const DeviceInfo& device) const {
     const PassFunction<Number> kernel = compiled<Number>(id);
     ready(kernel, id.threads, id.shared_bytes(), schedule_.overlaps, device);
     return {kernel, id, shift};

@@ -25,6 +25,7 @@ std::vector<Schedule> schedules_of(int log_n) {
   std::vector<Schedule> all;
   for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
     all.push_back(in_dram(word, log_n));
+    all.push_back(in_small_blocks(word, log_n));
     if (log_n <= largest_inside_l2(word)) all.push_back(inside_l2(word, log_n));
   }
   return all;
@@ -53,6 +54,10 @@ std::vector<Step> all_steps() {
       }
     }
   }
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
+      all.push_back({axis_passes(word, bits).tiles[0], axis_log_columns(word)});
+  }
   return all;
 }
 
@@ -80,6 +85,24 @@ TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
         EXPECT_EQ(s.second.log_columns, 5) << "the kernel of pairs has these alone";
         EXPECT_EQ(pair.threads % pair.first.threads() + pair.threads % pair.second.threads(), 0);
         EXPECT_GE(s.log_chunk, s.log_row + s.second.bits) << "a chunk holds both passes of a part";
+      }
+    }
+  }
+}
+
+TEST(Passes, EveryDeviceHasAScheduleThatFitsAndThatOfAnH200IsTheMeasuredOne) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+      const std::int64_t one = (word == Word::eight_bytes ? std::int64_t{8} : 4) << log_n;
+      for (const std::int64_t bytes : {one, one << 11}) {
+        const bool inside = bytes <= std::int64_t{32} << 20;
+        for (const DeviceInfo& device : described_devices()) {
+          const std::int64_t most = device.shared_bytes_per_block;
+          const Schedule schedule = schedule_for(word, log_n, bytes, most);
+          EXPECT_LE(schedule.shared_bytes(), most) << device.name << " 2^" << log_n;
+          if (most < 128 * 1024) continue;
+          EXPECT_EQ(schedule, inside ? inside_l2(word, log_n) : in_dram(word, log_n)) << device.name;
+        }
       }
     }
   }
@@ -297,12 +320,47 @@ TEST(Passes, APairWaitsOnlyForTicketsDrawnBefore) {
   }
 }
 
+// Along a dimension, of two tensors behind each other: the plain host loop over that dimension's bits.
+TEST(Passes, AlongADimensionAreThePlainHostLoop) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kFewestAxisBits; log_n <= 26; ++log_n) {
+      const AxisPasses passes = axis_passes(word, log_n);
+      const int log_inner = axis_log_columns(word) + log_n % 3;
+      std::vector<Step> steps;
+      int shift = log_inner;
+      for (int i = 0; i < passes.count; ++i) {
+        const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+        EXPECT_GE(tile.bits, kFewestAxisBits);
+        EXPECT_LE(tile.bits, kMostAxisBits);
+        EXPECT_EQ(tile, axis_passes(word, tile.bits).tiles[0]) << "the kernels are compiled for these";
+        EXPECT_EQ(axis_kernel(tile).elements(), 1 << tile.log_elements());
+        EXPECT_LE(tile.log_columns, log_inner);
+        EXPECT_EQ(tile.width(), 1);
+        steps.push_back({tile, shift});
+        shift += tile.bits;
+      }
+      EXPECT_EQ(shift, log_inner + log_n);
+      if (log_n > 13) continue;
+      std::vector<float> want = random_vector(log_inner + log_n + 1),
+                         first(want.begin(), want.begin() + (want.end() - want.begin()) / 2), got;
+      std::vector<float> second(want.begin() + (want.end() - want.begin()) / 2, want.end());
+      plain_butterflies(want, log_inner, log_n);
+      for (std::vector<float>* tensor : {&first, &second}) {
+        for (const Step& step : steps)
+          run_pass(step, *tensor);
+        got.insert(got.end(), tensor->begin(), tensor->end());
+      }
+      EXPECT_EQ(got, want) << "2^" << log_n << " at 2^" << log_inner;
+    }
+  }
+}
+
 TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
   DeviceInfo small = a100_description();
-  small.shared_bytes_per_block = 101376;
-  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 23, 1), small));
-  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 26, 1), small).why_not,
-            "n=67108864 needs 131072 bytes of shared memory per block, this device allows 101376");
+  small.shared_bytes_per_block = 49152;
+  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 16, 1), small));
+  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 30, 1), small).why_not,
+            "n=1073741824 needs 65536 bytes of shared memory per block, this device allows 49152");
 }
 
 }  // namespace

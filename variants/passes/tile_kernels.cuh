@@ -201,9 +201,15 @@ constexpr int blocks_per_sm(int threads) {
   return std::min(1024 / threads, 32);
 }
 
+/// Tiles of 2^5 rows of 8 bytes would spill in 64 registers.
+template <class Number, int bits>
+constexpr int blocks_of_pass(int threads) {
+  return sizeof(Number) == 8 && bits == 5 ? 24 : blocks_per_sm(threads);
+}
+
 /// One pass. A block has threads / tile.threads() tiles.
 template <class Number, int bits, int log_columns, bool whole_row, int threads, bool lets_next_in>
-__global__ void __launch_bounds__(threads, blocks_per_sm(threads))
+__global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads))
     pass(__grid_constant__ const LongVectors<Number> vectors) {
   constexpr PassTile tile{bits, log_columns, whole_row, sizeof(Number) == 8 ? 4 : 5};
   constexpr int kTiles = threads / tile.threads();
