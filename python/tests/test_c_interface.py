@@ -1,6 +1,8 @@
 """What C refuses and Python never asks: the package checks it first, or has no way to say it."""
 
 import ctypes
+import json
+import os
 
 import numpy as np
 import pytest
@@ -25,6 +27,17 @@ def test_a_problem(changes, words):
     refused(_c.library.fwht_plan_create(problem(**changes), None, -1, handle), words)
     assert _c.library.fwht_plan_create(problem(), None, -1, handle) == 0
     _c.library.fwht_plan_destroy(handle)
+
+
+def test_kept_plans_are_of_one_number_of_threads():
+    """Of a problem large enough for several."""
+    made = []
+    for threads in (1, 2, 1):
+        asked, handle = problem(n=1024, rows=1024, in_stride=1024, out_stride=1024, threads=threads), ctypes.c_void_p()
+        assert _c.library.fwht_plan_kept(asked, None, -1, handle) == 0, _c.last_error()
+        made.append(json.loads(_c.library.fwht_plan_info_json(handle))["settings"]["threads"])
+        _c.library.fwht_plan_destroy(handle)
+    assert made == [1, min(2, len(os.sched_getaffinity(0))), 1]
 
 
 @pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp8:128x4"])
