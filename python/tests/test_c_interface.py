@@ -57,6 +57,26 @@ def test_negative_scales_bytes():
     refused(_c.library.fwht_transform_operands(ctypes.addressof(asked), None, ctypes.addressof(operands), -1, None), "scales_bytes=-1 must not be")
 
 
+@pytest.mark.parametrize(("name", "operator", "size"), [("signs", b"64+signs", 8), ("dense", b"d8x8", 256)])
+def test_matrices_that_would_be_written(name, operator, size):
+    """Signs, and dense factors, on memory of the result; beside it they are read."""
+    memory = np.zeros(1024, np.float32)
+    asked = _c.make_problem((2, 64), _c.F32, "float32", None, in_place=False, device=-1)
+    asked.op_text = operator
+    first = memory.ctypes.data
+    operands = _c.Operands(ctypes.sizeof(_c.Operands), first + 1024, first + 2048)
+    for place, fine in ((0, True), (2048 - size, True), (2048 - size + 4, False), (2048 + 508, False), (2048 + 512, True)):
+        if name == "dense":  # what is not orthogonal is refused, too
+            memory[place // 4 : (place + size) // 4] = np.eye(8, dtype=np.float32).ravel()
+        setattr(operands, name, first + place)
+        status = _c.library.fwht_transform_operands(ctypes.addressof(asked), None, ctypes.addressof(operands), -1, None)
+        if fine:
+            assert status == 0, _c.last_error()
+        else:
+            refused(status, f"{name}=")
+            assert "overlap" in _c.last_error()
+
+
 def test_misaligned_weights():
     asked = _c.LinearProblem(ctypes.sizeof(_c.LinearProblem), 1, 8, 64, 64, _c.F16, _c.ZERO_POINTS.index("symmetric"), 0, 0, 0)
     words, halves, order = np.zeros(70, np.int32), np.ones(8, np.float16), np.zeros(64, np.int32)
