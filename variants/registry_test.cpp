@@ -415,6 +415,28 @@ TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
   }
 }
 
+// Code of sm_90a is refused on newer devices too. Nothing else tells a device of 10.0 from one of 9.0, which
+// has as much shared memory, but programmatic launches.
+TEST(Registry, ANewerDeviceIsServedLikeAnH200ButForSm90a) {
+  for (const DeviceInfo& device : described_devices()) {
+    if (device.compute_capability() < 100 || device.shared_bytes_per_block < 227 * 1024) continue;
+    for (const Variant* variant : registry()) {
+      for (const Dtype dtype : kAskedDtypes) {
+        for (const std::int64_t n : sizes_to_ask()) {
+          const Problem problem = make_problem(dtype, n, 5);
+          const Support there = variant->supports(problem, h200_description());
+          const Support here = variant->supports(problem, device);
+          if (variant->name == "wgmma" || variant->name == "kronecker") {
+            EXPECT_FALSE(here) << variant->name;
+          } else if (!forwards(*variant)) {
+            EXPECT_EQ(here.why_not, there.why_not) << variant->name << ": " << to_string(problem);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {

@@ -1,5 +1,7 @@
 #include "common/contract/family.hpp"
 
+#include "common/device/architectures.hpp"
+
 namespace fwht {
 
 Support require_cuda(const DeviceInfo& device, int compute_capability) {
@@ -12,15 +14,16 @@ Support require_cuda(const DeviceInfo& device, int compute_capability) {
 }
 
 Support require_programmatic_launch(const DeviceInfo& device) {
-#ifdef FWHT_WITHOUT_SM90
-  return {"built without sm_90 code, which programmatic dependent launch needs (CMAKE_CUDA_ARCHITECTURES)"};
-#else
-  if (device.has_cuda() && device.compute_capability() != 90) {
+  if (!device.has_cuda()) return {};
+  constexpr int kNeeded = 90;
+  if (device.compute_capability() < kNeeded) {
     return {concat(device.name, " has compute capability ", device.compute_major, ".", device.compute_minor,
-                   "; programmatic dependent launch is offered on 9.0")};
+                   "; programmatic dependent launch needs at least 9.0")};
   }
-  return {};
-#endif
+  const int code = code_on(FWHT_ARCHITECTURES, device);
+  if (code >= kNeeded) return {};
+  return {concat("built without code for sm_", device.compute_capability(), ", which programmatic dependent ",
+                 "launch on ", device.name, " needs (CMAKE_CUDA_ARCHITECTURES)")};
 }
 
 }  // namespace fwht

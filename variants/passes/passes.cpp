@@ -64,11 +64,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);
     return about_n ? Support{concat(name_of(problem.dtype()), " data: ", n.why_not)} : n;
   }
-  const Schedule schedule = schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
-                                         problem.elements() * bytes_of(problem.dtype()));
-  const bool by_own_tile = schedule.lowest != Lowest::butterflies;
-  const std::int64_t bytes = std::max({by_own_tile ? schedule.row().shared_bytes() : 4 << schedule.log_row,
-                                       schedule.second.shared_bytes(), schedule.third.shared_bytes()});
+  const std::int64_t bytes =
+      schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
+                   problem.elements() * bytes_of(problem.dtype()), device.shared_bytes_per_block)
+          .shared_bytes();
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};

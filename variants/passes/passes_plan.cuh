@@ -50,9 +50,9 @@ constexpr auto all_kernels(Word word) {
     List<PairKernel, 64> pairs;
   } all;
   for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-    for (const bool large : {false, true}) {
-      if (!large && log_n > largest_inside_l2(word)) continue;
-      const Schedule s = large ? in_dram(word, log_n) : inside_l2(word, log_n);
+    const bool fits_l2 = log_n <= largest_inside_l2(word);
+    for (const Schedule& s :
+         {in_dram(word, log_n), in_small_blocks(word, log_n), (fits_l2 ? inside_l2 : in_dram)(word, log_n)}) {
       if (s.lowest == Lowest::pair) {
         all.pairs.add(s.pair());
       } else {
@@ -169,7 +169,8 @@ class PassesPlan final : public Plan {
       : Plan(problem),
         log_n_(log2_floor(problem.block_elements())),
         schedule_(problem.is_arranged_plainly()
-                      ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()))
+                      ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()),
+                                     device.shared_bytes_per_block)
                       : Schedule{}) {
     if (problem.inner != 1) {
       add_axis_passes(device);

@@ -25,6 +25,7 @@ std::vector<Schedule> schedules_of(int log_n) {
   std::vector<Schedule> all;
   for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
     all.push_back(in_dram(word, log_n));
+    all.push_back(in_small_blocks(word, log_n));
     if (log_n <= largest_inside_l2(word)) all.push_back(inside_l2(word, log_n));
   }
   return all;
@@ -84,6 +85,24 @@ TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
         EXPECT_EQ(s.second.log_columns, 5) << "the kernel of pairs has these alone";
         EXPECT_EQ(pair.threads % pair.first.threads() + pair.threads % pair.second.threads(), 0);
         EXPECT_GE(s.log_chunk, s.log_row + s.second.bits) << "a chunk holds both passes of a part";
+      }
+    }
+  }
+}
+
+TEST(Passes, EveryDeviceHasAScheduleThatFitsAndThatOfAnH200IsTheMeasuredOne) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+      const std::int64_t one = (word == Word::eight_bytes ? std::int64_t{8} : 4) << log_n;
+      for (const std::int64_t bytes : {one, one << 11}) {
+        const bool inside = bytes <= std::int64_t{32} << 20;
+        for (const DeviceInfo& device : described_devices()) {
+          const std::int64_t most = device.shared_bytes_per_block;
+          const Schedule schedule = schedule_for(word, log_n, bytes, most);
+          EXPECT_LE(schedule.shared_bytes(), most) << device.name << " 2^" << log_n;
+          if (most < 128 * 1024) continue;
+          EXPECT_EQ(schedule, inside ? inside_l2(word, log_n) : in_dram(word, log_n)) << device.name;
+        }
       }
     }
   }
@@ -471,10 +490,10 @@ TEST(Passes, GatheredRowsHaveNoBankConflictAndReadWholeLines) {
 
 TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
   DeviceInfo small = a100_description();
-  small.shared_bytes_per_block = 101376;
-  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 23, 1), small));
-  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 26, 1), small).why_not,
-            "n=67108864 needs 131072 bytes of shared memory per block, this device allows 101376");
+  small.shared_bytes_per_block = 49152;
+  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 16, 1), small));
+  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 30, 1), small).why_not,
+            "n=1073741824 needs 65536 bytes of shared memory per block, this device allows 49152");
 }
 
 }  // namespace

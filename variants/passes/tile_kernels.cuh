@@ -225,8 +225,8 @@ __global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads)
                               });
 }
 
-/// One pass over the highest bits of rows that are gathered by source_place. A block is a tile. Runs of 2^bits
-/// elements of the input, as far as the orderings keep them together, go through shared memory.
+/// One pass over the highest bits of rows that are gathered by source_place. A block is a tile. Runs of
+/// 2^bits elements of the input, as far as the orderings keep them together, go through shared memory.
 template <class Number, int bits>
 __global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
     ordered_pass(__grid_constant__ const LongVectors<Number> vectors, Ordering in, Ordering out) {

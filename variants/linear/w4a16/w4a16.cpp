@@ -1,6 +1,6 @@
 // w4a16: one packing for every number of tokens. A plan is that of w4a16_pipelined or w4a16_prefill, which
 // read the same packed weights, or of a transform and one of them behind it.
-#include "variants/linear/registry.hpp"
+#include "variants/linear/w4a16/w4a16.hpp"
 
 namespace fwht::linear::by_tokens {
 namespace {
@@ -18,13 +18,6 @@ bool is_for_prefill(const LinearProblem& problem) {
   return false;
 }
 
-const LinearVariant& choice_for(const LinearProblem& problem, const DeviceInfo& device) {
-  const bool rotates = problem.rotates();
-  const LinearVariant& many = rotates ? rotated::before_prefill : prefill::variant;
-  if (is_for_prefill(problem) && many.supports(problem, device)) return many;
-  return rotates ? rotated::variant : pipelined::variant;
-}
-
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   return choice_for(problem, device).supports(problem, device);
 }
@@ -34,6 +27,13 @@ std::unique_ptr<LinearPlan> make_plan(const LinearProblem& problem, const Device
 }
 
 }  // namespace
+
+const LinearVariant& choice_for(const LinearProblem& problem, const DeviceInfo& device) {
+  const bool rotates = problem.rotates();
+  const LinearVariant& many = rotates ? rotated::before_prefill : prefill::variant;
+  if (is_for_prefill(problem) && many.supports(problem, device)) return many;
+  return rotates ? rotated::variant : pipelined::variant;
+}
 
 constinit const LinearVariant variant = {
     "w4a16", "w4a16_pipelined for few tokens, w4a16_prefill for many, on one packing; a transform in front",
