@@ -2,6 +2,7 @@
 and all have one default scale."""
 
 import ast
+import ctypes.util
 import importlib
 import inspect
 import os
@@ -123,6 +124,13 @@ def test_the_bench_says_in_one_line_that_torch_is_missing():
     done = subprocess.run([sys.executable, "-c", program, "--list-peers"], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT.parent)})
     assert done.returncode == 1
     assert done.stderr == "python -m fwht.bench: PyTorch is missing, and every peer is called through it (pip install torch)\n"
+
+
+def test_a_library_that_is_another():
+    environment = os.environ | {"FWHT_LIBRARY": ctypes.util.find_library("m"), "PYTHONPATH": str(ROOT.parent)}
+    done = subprocess.run([sys.executable, "-c", "import fwht"], capture_output=True, text=True, env=environment)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ImportError: fwht: ") and said.endswith("has no function fwht_abi_version; it is another library, or of another version")
 
 
 TWO_COPIES = """

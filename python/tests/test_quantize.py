@@ -48,6 +48,16 @@ def test_layouts(encoding, element, bits, kind, storage):
     assert quantize.layout_of("mxfp8:128x4", 96).storage(5 * 96) == (128, 4, True)  # three groups, padded to four
 
 
+@pytest.mark.parametrize("n", [0, -128])
+@pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp4"])
+def test_rows_without_elements(encoding, n):
+    with pytest.raises(ValueError, match=f"n={n} must be between 1 and"):
+        quantize.layout_of(encoding, n)
+    if n == 0 and torch is not None:
+        with pytest.raises(ValueError, match="n=0 must be between 1 and"):
+            fwht.hadamard_quantize(torch.empty(3, 0, device="meta"), encoding)
+
+
 def test_a_token_of_several_rows():
     layout = quantize.layout_of("e4m3:row,t512", 128)
     assert layout.token == 512 and layout.rows(8 * 128) == 2 and layout.columns == 1
