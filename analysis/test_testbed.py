@@ -261,15 +261,19 @@ def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> N
     assert done.returncode == 0 and done.stderr.count("testbed:   1 s: Get:7 x.deb\ntestbed:   2 s: Get:7 x.deb\n") == 2  # update, install
 
 
-def test_runs_all_but_the_report_without_python_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """As offline. Building and timing are replaced here; that an environment without packages is one is not."""
+@pytest.mark.parametrize("packages", [True, False])
+def test_runs_all_but_the_report_without_python_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], packages: bool
+) -> None:
+    """As offline. Building and timing are replaced here; that an environment without packages is one is not. With them the H200's report is
+    named among the lines of the build, and once more at the end."""
     (tmp_path / "tests.csv").write_text("")
     done: list[str] = []
 
     def environment(*needs: str) -> str | None:
-        if "python" in needs:
+        if "python" in needs and not packages:
             raise SystemExit(1)
-        return None
+        return sys.executable if "python" in needs else None
 
     def does(what: str, answer: object = None) -> Callable[..., Any]:
         def call(*_: object) -> object:
@@ -292,6 +296,13 @@ def test_runs_all_but_the_report_without_python_packages(tmp_path: Path, monkeyp
     monkeypatch.setattr(commands, "run", run)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "results.csv").write_text("variant,dtype,n,rows,mode,status,fraction_of_limit\n")
+    if packages:
+        monkeypatch.setattr(commands.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, f"{command[-1]}\n", ""))
+        monkeypatch.setattr(commands, "finish", does("report", 0))
+        assert commands.command_run([]) == 0 and done[-1] == "report"
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("testbed: the report of an H200: ")]
+        assert len(said) == 2 and said[0] == said[1] and said[0].endswith("h200/report.html")
+        return
     assert commands.command_run([]) == 1
     assert done == ["configure", "build", "fwht_sweep", "fwht_sweep", "tests", "sweep", "fwht_accuracy"]
     out, err = capfd.readouterr()
