@@ -78,7 +78,17 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(bin_folder / tool)
     code, text = run_script(TESTBED, "help", path=tmp_path)
-    assert code == 1 and "missing: python3. There is no apt-get here" in text
+    assert code == 1 and "missing: python3 python3-venv. There is no apt-get here" in text
+
+
+@pytest.mark.parametrize("has_venv", [True, False])
+def test_asks_once_for_all_packages(bin_folder: Path, tmp_path: Path, has_venv: bool) -> None:
+    """Those of the build, and what the Python packages need."""
+    python = tmp_path / "python3"
+    python.write_text(f"#!{BASH}\ncase \"$*\" in *ensurepip*) exit {0 if has_venv else 1} ;; *) exit 1 ;; esac\n")
+    python.chmod(0o755)
+    code, text = run_script(TESTBED, "environment", "tools", path=f"{tmp_path}:{bin_folder}")
+    assert code == 1 and re.search("missing: .*cmake", text) and ("python3-venv" in text) != has_venv
 
 
 # A typo is refused before anything is installed or built: here neither could be.
@@ -101,7 +111,7 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
         ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .*"),
         ("sweep --mode warm", "unknown mode 'warm'; known: replay replay_pdl alternating cold host"),
         ("sweep --placement=sideways", "unknown placement 'sideways'; known: in out"),
-        ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci host sanitize thread"),
+        ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci nightly host sanitize thread"),
         *([] if Path("/usr/local/cuda/bin/ncu").exists() else [("profile --variant naive", "ncu was not found on PATH .*")]),
         *([] if Path("/usr/local/cuda/bin/compute-sanitizer").exists() else [("sanitize", "compute-sanitizer was not found on PATH .*")]),
         *([] if has_gpu() else [("tune", "this machine has no CUDA device, and tune needs one.")]),
