@@ -64,6 +64,13 @@ def test_explains_every_command(bare: Answer, command: str) -> None:
         assert code == 0 and text.startswith(f"Usage: ./testbed {command}")
 
 
+def test_says_its_version(bare: Answer) -> None:
+    code, text = bare("--version")
+    assert code == 0 and re.fullmatch(r"fwht \d+\.\d+\.\d+\n", text)
+    for line in ("help", "-h", "--help", "help help"):
+        assert bare(*line.split()) == (0, bare("help")[1])
+
+
 def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> None:
     code, text = run_script(TESTBED, "run", "-h", path=bin_folder)
     assert code == 0 and text.startswith("Usage: ./testbed run")
@@ -78,7 +85,7 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("bogus", "unknown command 'bogus'; ./testbed help lists the commands."),
+        *((line, "unknown command 'bogus'; ./testbed help lists the commands.") for line in ("bogus", "help bogus", "--help bogus")),
         *((f"{command} --bogus", f"unknown argument '--bogus'; see ./testbed {command} --help.")
           for command in ("run", "test", "accuracy", "tune", "profile", "check", "sanitize", "wheel")),
         ("sweep --bogus=1", "unknown argument '--bogus'; see ./testbed sweep --help."),
@@ -137,6 +144,9 @@ def test_asks_for_a_checkout_that_can_be_written(bin_folder: Path, tmp_path: Pat
     for command in ("run", "test", "sweep"):
         code, text = run_script(tmp_path / "testbed", command, path=bin_folder)
         assert code == 2 and text.endswith("build cannot be written, and that is where fwht is built; copy the checkout to a place of your own.\n")
+    for need in ("python", "checks"):
+        code, text = run_script(tmp_path / "testbed", "environment", need, path=bin_folder)
+        assert code == 1 and text.count("build cannot be written, and that is where packages and logs go;") == 1 and "mkdir" not in text
 
 
 def test_says_when_no_commit_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,6 +235,18 @@ def test_names_the_cause_in_a_log(bin_folder: Path, tmp_path: Path, log: str, ca
     (tmp_path / "env").symlink_to(shutil.which("env") or "")
     code, text = run_script(tmp_path / "testbed", "environment", "x", path=f"{tmp_path}:{bin_folder}")
     assert code == 1 and f"{cause} (see {tmp_path}/build/setup.log)" in text
+
+
+def test_names_the_cause_in_a_log_of_pip(bin_folder: Path, tmp_path: Path) -> None:
+    """A proxy that signs for PyPI: what it said, and what helps."""
+    python = tmp_path / "python3"
+    python.write_text(f"#!{BASH}\ncase \"$*\" in *'-m venv'*) echo 'SSLError: CERTIFICATE_VERIFY_FAILED'; exit 1 ;; *ensurepip*) exit 0 ;; *) exit 1 ;; esac\n")
+    python.chmod(0o755)
+    shutil.copy(TESTBED, tmp_path / "testbed")
+    for tool in ("cmp", "sleep"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    code, text = run_script(tmp_path / "testbed", "environment", "python", path=f"{tmp_path}:{bin_folder}")
+    assert code == 1 and "CERTIFICATE_VERIFY_FAILED; PIP_CERT=FILE names the certificates of a proxy (see " in text
 
 
 def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> None:

@@ -27,6 +27,15 @@ def test_a_problem(changes, words):
     _c.library.fwht_plan_destroy(handle)
 
 
+@pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp8:128x4"])
+@pytest.mark.parametrize("n, rows", [(0, 1), (-128, 1), (2**62, 2**62), (128, 2**60), (128, 2**62), (128, -1)])
+def test_sizes_that_no_memory_has(encoding, n, rows):
+    """Products of them would wrap, and a division by the first ended the process."""
+    assert _c.library.fwht_encoding_info_json(encoding.encode(), 128, 2) is not None
+    assert _c.library.fwht_encoding_info_json(encoding.encode(), n, rows) is None
+    assert f"n={n}" in _c.last_error() or f"rows={rows}" in _c.last_error()
+
+
 def test_negative_scales_bytes():
     x, asked = np.ones((2, 8), np.float32), problem()
     operands = _c.Operands(ctypes.sizeof(_c.Operands), x.ctypes.data, x.ctypes.data)

@@ -157,7 +157,7 @@ class AutoPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  // `passes` has the kernels for an inner dimension; no recorded run has judged them.
+  // `passes` has kernels for these; no recorded run has judged them.
   if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
   Problem contiguous = problem;
   contiguous.set_row_stride(problem.n());

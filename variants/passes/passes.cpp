@@ -36,6 +36,21 @@ Support supports_axis(const Problem& problem, const DeviceInfo& device) {
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
 }
 
+/// Rows side by side in other orders.
+Support supports_orderings(const Problem& problem, const DeviceInfo& device) {
+  Problem natural = problem;
+  natural.in_ordering = natural.out_ordering = Ordering::natural;
+  constexpr std::int64_t kOne = 1;
+  if (Support n = require_sylvester(natural, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
+    return n;
+  const OrderedPasses passes = ordered_passes(word_of(problem.dtype()), log2_floor(problem.n()));
+  const int bytes =
+      std::max({passes.first.shared_bytes(), passes.row.shared_bytes(), passes.between.shared_bytes()});
+  if (bytes <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+}
+
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
@@ -43,6 +58,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (problem.inner != 1) return supports_axis(problem, device);
+  if (!problem.is_arranged_plainly()) return supports_orderings(problem, device);
   constexpr std::int64_t kOne = 1;
   if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n) {
     const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);

@@ -132,6 +132,28 @@ inline int ready(KernelAddress kernel, int threads, int shared, bool overlaps, c
   return resident;
 }
 
+template <class Number>
+using OrderedFunction = void (*)(LongVectors<Number>, Ordering, Ordering);
+
+template <class Number>
+OrderedFunction<Number> ordered_kernel(int bits) {
+  static_assert(kFewestGatheredBits == 6 && kMostAxisBits == 10);
+  switch (bits) {
+    case 6:
+      return ordered_pass<Number, 6>;
+    case 7:
+      return ordered_pass<Number, 7>;
+    case 8:
+      return ordered_pass<Number, 8>;
+    case 9:
+      return ordered_pass<Number, 9>;
+    case 10:
+      return ordered_pass<Number, 10>;
+    default:
+      throw std::logic_error("passes: no kernel is compiled for an ordered pass");
+  }
+}
+
 /// One launch of a pass over all vectors.
 template <class Number>
 struct PassLaunch {
@@ -146,12 +168,16 @@ class PassesPlan final : public Plan {
   PassesPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem),
         log_n_(log2_floor(problem.block_elements())),
-        schedule_(problem.inner == 1
+        schedule_(problem.is_arranged_plainly()
                       ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()),
                                      device.shared_bytes_per_block)
                       : Schedule{}) {
     if (problem.inner != 1) {
       add_axis_passes(device);
+      return;
+    }
+    if (!problem.is_arranged_plainly()) {
+      add_ordered_passes(device);
       return;
     }
     const Schedule& s = schedule_;
@@ -193,10 +219,11 @@ class PassesPlan final : public Plan {
   bool one_stream_at_a_time() const override { return pair_ != nullptr; }
 
   Settings settings() const override {
-    if (problem().inner != 1) {
-      return {{"passes_over_memory", static_cast<std::int64_t>(launches_.size())},
-              {"lowest", std::string("axis")},
-              {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+    if (!problem().is_arranged_plainly()) {
+      return {
+          {"passes_over_memory", static_cast<std::int64_t>(launches_.size()) + (ordered_ == nullptr ? 0 : 1)},
+          {"lowest", std::string(ordered_ == nullptr ? "axis" : "pass")},
+          {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
     }
     const char* lowest = schedule_.lowest == Lowest::pass   ? "pass"
                          : schedule_.lowest == Lowest::pair ? "pair"
@@ -222,6 +249,26 @@ class PassesPlan final : public Plan {
     }
   }
 
+  void add_ordered_passes(const DeviceInfo& device) {
+    const OrderedPasses passes = ordered_passes(kWord, log_n_);
+    first_ = passes.first;
+    ordered_ = ordered_kernel<Number>(first_.bits);
+    ready(ordered_, first_.threads(), first_.shared_bytes(), false, device);
+    launches_.push_back(make_launch(kernel_for(passes.row, true), passes.row.log_columns, device));
+    if (passes.between.bits > 0)
+      launches_.push_back(make_launch(axis_kernel(passes.between), passes.log_row, device));
+  }
+
+  void run_ordered(LongVectors<Number> vectors, Stream stream) const {
+    vectors.shift = log_n_ - first_.bits;
+    launch(ordered_,
+           {.blocks = problem().elements() >> first_.log_elements(),
+            .threads = first_.threads(),
+            .shared = first_.shared_bytes(),
+            .programmatic = problem().programmatic_launch},
+           stream, vectors, problem().in_ordering, problem().out_ordering);
+  }
+
   PassLaunch<Number> make_launch(const PassTile& tile, int shift, const DeviceInfo& device) const {
     return make_launch(kernel_for(tile, schedule_.overlaps), shift, device);
   }
@@ -243,7 +290,8 @@ class PassesPlan final : public Plan {
                                 one};
     if (rows_ != nullptr) run_rows(vectors, stream);
     if (pair_ != nullptr) run_pair(vectors, schedule_.third.bits == 0 ? scale : one, stream);
-    bool begins = rows_ == nullptr && pair_ == nullptr;
+    if (ordered_ != nullptr) run_ordered(vectors, stream);
+    bool begins = rows_ == nullptr && pair_ == nullptr && ordered_ == nullptr;
     for (const PassLaunch<Number>& next : launches_) {
       if (!begins) vectors.in = vectors.out;
       const bool last = &next == &launches_.back();
@@ -294,6 +342,8 @@ class PassesPlan final : public Plan {
   Schedule schedule_;
   std::unique_ptr<Plan> rows_;  // Lowest::butterflies
   PairFunction<Number> pair_ = nullptr;
+  OrderedFunction<Number> ordered_ = nullptr;
+  PassTile first_;        // of ordered_
   DeviceArray counters_;  // of the pair
   std::size_t counter_bytes_ = 0;
   int log_items_ = 0;

@@ -237,6 +237,24 @@ constexpr PassKernel axis_kernel(const PassTile& tile) {
   return {tile, tile.threads(), false};
 }
 
+/// From one ordering into another: the highest bits first, gathered; then whole rows, then the bits between.
+struct OrderedPasses {
+  PassTile first, row, between;  // between.bits == 0: none
+  int log_row = 0;
+};
+
+inline constexpr int kFewestGatheredBits = 6;
+
+constexpr OrderedPasses ordered_passes(Word word, int log_n) {
+  const int log_row = log_n <= 20 ? 10 : log_n == 23 ? 13 : 12;
+  const int between = log_n < 24 ? 0 : (log_n - log_row) / 2;
+  const int columns = axis_log_columns(word), log_values = word == Word::eight_bytes ? 4 : 5;
+  return {{log_n - log_row - between, columns, false, log_values},
+          {log_row - columns, columns, true, log_values},
+          {between, columns, false, log_values},
+          log_row};
+}
+
 /// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.
 constexpr PassTile narrow(const PassTile& tile) {
   return tile.width() > 1 ? column_tile(tile.bits, 5) : tile;
