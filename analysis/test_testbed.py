@@ -351,6 +351,7 @@ def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[st
         ("cpu", {"fwht/libfwht.so": 10}, ""),
         ("cpu", {"fwht/libfwht.so": 5_000_000}, r"fwht\.whl has 5\.0 MB; 4 MB are the limit for cpu\."),
         ("cuda", {"fwht/libfwht.so": 5_000_000}, ""),
+        ("cuda", {"fwht/libfwht.so": 41_000_000}, r"fwht\.whl has 41\.0 MB; 40 MB are the limit for cuda\."),
         ("cuda", {"fwht/__init__.py": 10}, r"fwht\.whl has no fwht/libfwht\.so\."),
         ("cpu", {"fwht/libfwht.so": 10, "fwht.libs/libgomp-1.so.1": 1}, r"fwht\.whl brings libraries of this machine: fwht\.libs/libgomp-1\.so\.1\."),
     ],
