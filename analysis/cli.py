@@ -161,6 +161,10 @@ def which(
         "": ["best", *("as fast" if tied else "" for tied in found["ties"][1:])],
     }
     print(pd.DataFrame(text).to_string(index=False))
+    chosen = found["settings"].astype(str).str.extract(r'"picked_by": ?"([^"]*)"', expand=False).dropna()
+    for variant, by in zip(found["variant"][chosen.index], chosen):
+        if not by.startswith("shipped: "):  # by the table of the device itself
+            print(f"{variant} picked by {by}")
     return 0
 
 

@@ -75,6 +75,17 @@ def test_which_gives_the_relative_error_of_codes(tmp_path, capsys):
     assert "relative error" in out and "0.0257" in out and "one rounding" not in out
 
 
+def test_which_says_by_what_auto_picked_where_it_was_no_table_of_the_device(tmp_path, capsys):
+    for picked_by, said in (("shipped: run", ""), ("shipped for sm_90, measured on NVIDIA H200: run", "auto picked by shipped for sm_90"),
+                            ("rule: no table for sm_80 or below", "auto picked by rule")):  # fmt: skip
+        writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+        writer.measure("auto", "f16", 512, 1 << 20, "replay", settings=f'{{"picked":"wgmma","picked_by":"{picked_by}"}}')
+        folder = writer.write(tmp_path / f"run{len(said)}")
+        assert main(["which", "--n", "512", "--rows", "2048", str(folder)]) == 0
+        out = capsys.readouterr().out
+        assert (said in out) if said else ("picked by" not in out)
+
+
 def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=5, limit_us=4, fraction_of_limit=0.8)
