@@ -235,6 +235,25 @@ def test_many_tokens_stand_beside_the_dense_product(tmp_path):
     assert layers.prefill(device_of(linear_writer(), tmp_path / "other")).empty
 
 
+def test_the_first_screen_says_which_layer_to_take(tmp_path):
+    """The faster of what w4a16 is made of, of each number of tokens, beside cuBLAS of its own run; the newest run counts."""
+    old, new = FolderWriter(), FolderWriter(utc_start="2026-11-21T10:00:00Z")
+    add_layers(old, "cold", 4096, 8, w4a16_pipelined=5, dense_fp16=20, w4a16_splitk=1)
+    add_layers(old, "cold", 4096, 64, w4a16_pipelined=16, dense_fp16=12)
+    add_layers(old, "replay", 4096, 8, w4a16_pipelined=1, dense_fp16=20)
+    add_layers(old, "cold", 512, 8, w4a16_pipelined=1, dense_fp16=20)
+    add_layers(new, "cold", 4096, 64, w4a16_prefill=12.5, dense_fp16=12)
+    add_layers(new, "cold", 8192, 64, w4a16_prefill=20)  # nothing to compare with
+    devices = [load([writer.write(tmp_path / f"{name}_h200")])[0] for writer, name in ((new, "20261121T100000Z_1"), (old, "20261120T100000Z_0"))]
+    found = layers.by_tokens(devices)
+    assert found[["m", "n", "time_us", "share", "names"]].to_numpy().tolist() == [
+        [8, 4096, 5, 4, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
+    ]  # fmt: skip
+    page = pages.render("linear_which.md.j2", **pages.layer_values(devices))
+    assert "| tokens | n = k = 4096 | which |" in page and "| 64 | 12.5 (0.96) | `w4a16_prefill` |" in page
+    assert page.count("_h200`") == 2 and "No complete results folder" in pages.render("linear_which.md.j2", **pages.layer_values([]))
+
+
 def test_layers_over_several_gpus(tmp_path):
     parts = parts_of(device_of(parallel_writer(), tmp_path))
     gains = parts["tp-speedup"].frame.set_index("m")

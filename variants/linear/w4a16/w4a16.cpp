@@ -5,12 +5,12 @@
 namespace fwht::linear::by_tokens {
 namespace {
 
-/// From so many tokens on w4a16_prefill is taken for layers of so many weights: each row adds layers. To be
-/// judged by `fwht_linear --list prefill`.
+/// From so many tokens on w4a16_prefill is taken for layers of so many weights: each row adds layers. Beyond
+/// 32 tokens w4a16_pipelined reads the weights twice; docs/linear.md has the times of both.
 struct From {
   std::int64_t tokens, weights;
 };
-constexpr From kPrefillFrom[] = {{65, std::int64_t{1} << 25}, {129, 0}};
+constexpr From kPrefillFrom[] = {{33, std::int64_t{1} << 24}, {129, 0}};
 
 bool is_for_prefill(const LinearProblem& problem) {
   for (const From& from : kPrefillFrom)
