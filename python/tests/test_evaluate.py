@@ -221,6 +221,15 @@ def test_bad_input_is_one_sentence(tiny, capsys, spoil, more, sentence):
     assert re.search(sentence, said), said
 
 
+def test_no_memory_for_the_model_itself(tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    monkeypatch.setattr(measure, "Reference", fails)
+    assert program.main(["--demo", "--output", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "error: no memory for the unquantized model: CUDA out of memory; try a smaller --batch, or --device cpu\n"
+
+
 def test_a_format_that_does_not_fit_is_said_and_the_others_go_on(tiny, capsys):
     asked = [str(tiny), "--text", str(tiny.parent / "text"), "--formats", "w4a16,kv8", "--rotations", "folded", "--tokens", "256", "--length", "64"]
     assert program.main([*asked, "--output", str(tiny.parent / "out")]) == 0

@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _model_folder(asked) as (folder, text):
             return evaluate(asked, folder, text)
+    except torch.cuda.OutOfMemoryError as error:
+        print(f"error: no memory for the unquantized model: {str(error).split('. ')[0]}; try a smaller --batch, or --device cpu", file=sys.stderr)
+        return 2
     except (ValueError, OSError, safetensors.SafetensorError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
