@@ -91,7 +91,10 @@ def report(
     say(f"writing the page: {rows} measurements of {len(devices)} run{'s' * (len(devices) != 1)}{models}")
     command = "python -m analysis report " + " ".join(each.name for each in shown)
     path = output or ROOT / "build" / "reports" / newest.name / "report.html"
-    print(write_report(devices, path, command=command, evaluations=evaluations))
+    try:
+        print(write_report(devices, path, command=command, evaluations=evaluations))
+    except ResultsError as error:
+        raise ResultsError(f"{error}{'' if output else '; --output FILE.html names another place'}") from None
     return 0
 
 
@@ -158,6 +161,10 @@ def which(
         "": ["best", *("as fast" if tied else "" for tied in found["ties"][1:])],
     }
     print(pd.DataFrame(text).to_string(index=False))
+    chosen = found["settings"].astype(str).str.extract(r'"picked_by": ?"([^"]*)"', expand=False).dropna()
+    for variant, by in zip(found["variant"][chosen.index], chosen):
+        if not by.startswith("shipped: "):  # by the table of the device itself
+            print(f"{variant} picked by {by}")
     return 0
 
 

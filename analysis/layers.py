@@ -139,6 +139,33 @@ def prefill(device: Device) -> pd.DataFrame:
     return times.assign(time_us=times["w4a16_prefill"], share=times["dense_fp16"] / times["w4a16_prefill"]).reset_index().sort_values(["n", "k", "m"])
 
 
+BY_TOKENS = ("w4a16_pipelined", "w4a16_prefill")  # what the variant w4a16 is made of
+
+
+def by_tokens(devices: list[Device]) -> pd.DataFrame:
+    """The faster of BY_TOKENS for every number of tokens in f16, mode cold, without rotation, act-order and programmatic launch: `share`, the time of
+    cuBLAS on fp16 weights in the same run over its own; where several of `devices`, newest first, timed one, from the newest. `names` of a line."""
+    parts = []
+    for device in devices:
+        rows = linear(device)
+        if rows.empty:
+            continue
+        rows = rows[(rows["mode"] == "cold") & (rows["dtype"] == "f16") & (rows["rotation"].astype(str) == "0") & (rows["n"] >= 4096)]
+        rows = rows[(rows["act_order"] == "false") & (rows["programmatic"] == "false") & (rows["group"] == 128)]
+        dense = rows[rows["variant"] == "dense_fp16"].groupby(["m", "n", "k"])["time_us"].min().rename("dense_us")
+        parts.append(rows[rows["variant"].isin(BY_TOKENS)].join(dense, on=["m", "n", "k"]).dropna(subset=["dense_us"]).assign(device=device.name))
+    if not parts or not any(map(len, parts)):
+        return pd.DataFrame()
+    found = pd.concat(parts).drop_duplicates(["device", "variant", "m", "n", "k"])  # newest first
+    found = found[found["device"] == found["device"].iloc[0]]
+    found = found.assign(
+        share=found["dense_us"] / found["time_us"], layer=[f"n = k = {n}" if n == k else f"n = {n}, k = {k}" for n, k in zip(found["n"], found["k"])]
+    )
+    found = found.sort_values("share", ascending=False, kind="stable").drop_duplicates(["m", "n", "k"])
+    names = found.groupby("m")["variant"].agg(lambda v: ", ".join(f"`{name}`" for name in sorted(set(v))))
+    return found.assign(names=found["m"].map(names)).sort_values(["n", "k", "m"], ignore_index=True)
+
+
 # --------------------------------------------------------------------------------------------------------- several GPUs
 
 LAYER = ["shape", "m", "ranks"]

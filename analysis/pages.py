@@ -221,6 +221,10 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
                               "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
                               "parallel": parallel, "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)),
                               "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d))}  # fmt: skip
+    which = layers.by_tokens(devices)
+    folders = dict.fromkeys(which["folder"]) if len(which) else []
+    values |= {"which_table": drawn("by_tokens", which), "which_device": which["device"].iloc[0] if len(which) else "",
+               "which_folders": ", ".join(f"`experiments/results/{escaped(name)}`" for name in folders)}  # fmt: skip
     if parallel:
         rows = layers.parallel(parallel)
         own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
@@ -522,6 +526,7 @@ def _powers(ns: set[int]) -> str:
 SECTIONS = (
     ("README.md", "results", "README", ""),
     ("docs/ladder.md", "ladder", "ladder", "../"),
+    ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
@@ -577,7 +582,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     for name, section, template, up in SECTIONS:
         path = root / name
         if path.is_file() or section == "results":
-            found[path] = replace_section(read_text(path), section, render(f"{template}.md.j2", up=up, **values))
+            found[path] = replace_section(found.get(path) or read_text(path), section, render(f"{template}.md.j2", up=up, **values))
     device = values["device"]
     for folder, text in measured_sections(devices, device).items():
         path = root / "variants" / folder / "README.md"

@@ -194,6 +194,17 @@ def test_a_table_is_sorted_searched_and_downloaded(opened, device):
     assert lines[0].startswith("variant,operator,n,rows,time_us") and len(lines) - 1 == int(page.inner_text("#view-table .count").split()[0])
 
 
+def test_no_downloaded_text_is_a_formula_of_a_spreadsheet(opened, tmp_path):
+    writer = gpu_folder(**TINY)
+    for row in writer.tables["results.csv"]:
+        row["variant"] = {"naive": "=1+1", "wgmma": "@x"}.get(row["variant"], row["variant"])
+    page = explore(opened(load([writer.write(tmp_path / "run")])))
+    with page.expect_download() as download:
+        page.click("#view-table .tools button")
+    names = {line.split(",")[0] for line in Path(download.value.path()).read_text().splitlines()[1:]}
+    assert "'=1+1" in names and "'@x" in names and not any(name.startswith(("=", "@")) for name in names)
+
+
 def test_only_rows_in_sight_are_in_the_document(opened, committed):
     page = explore(opened(committed))
     assert int(page.inner_text("#view-table .count").split()[0]) > 500

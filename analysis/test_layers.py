@@ -75,6 +75,17 @@ def test_which_gives_the_relative_error_of_codes(tmp_path, capsys):
     assert "relative error" in out and "0.0257" in out and "one rounding" not in out
 
 
+def test_which_says_by_what_auto_picked_where_it_was_no_table_of_the_device(tmp_path, capsys):
+    for picked_by, said in (("shipped: run", ""), ("shipped for sm_90, measured on NVIDIA H200: run", "auto picked by shipped for sm_90"),
+                            ("rule: no table for sm_80 or below", "auto picked by rule")):  # fmt: skip
+        writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
+        writer.measure("auto", "f16", 512, 1 << 20, "replay", settings=f'{{"picked":"wgmma","picked_by":"{picked_by}"}}')
+        folder = writer.write(tmp_path / f"run{len(said)}")
+        assert main(["which", "--n", "512", "--rows", "2048", str(folder)]) == 0
+        out = capsys.readouterr().out
+        assert (said in out) if said else ("picked by" not in out)
+
+
 def test_kernels_of_others_stand_beside_the_best_variant(tmp_path):
     writer = gpu_folder(ns=(512,), sizes=(1 << 20,), modes=("replay",), dtypes=("f16",))
     writer.measure("kronecker", "f16", 14336, 14336 * 64, "replay", operator="28x512", time_us=5, limit_us=4, fraction_of_limit=0.8)
@@ -222,6 +233,25 @@ def test_many_tokens_stand_beside_the_dense_product(tmp_path):
     assert layers.prefill(device)[["n", "m", "time_us", "share"]].to_numpy().tolist() == [[4096, 512, 10, 0.8]]
     assert "| 512 | 10.0 (0.80) |" in pages.drawn("prefill", layers.prefill(device))
     assert layers.prefill(device_of(linear_writer(), tmp_path / "other")).empty
+
+
+def test_the_first_screen_says_which_layer_to_take(tmp_path):
+    """The faster of what w4a16 is made of, of each number of tokens, beside cuBLAS of its own run; the newest run counts."""
+    old, new = FolderWriter(), FolderWriter(utc_start="2026-11-21T10:00:00Z")
+    add_layers(old, "cold", 4096, 8, w4a16_pipelined=5, dense_fp16=20, w4a16_splitk=1)
+    add_layers(old, "cold", 4096, 64, w4a16_pipelined=16, dense_fp16=12)
+    add_layers(old, "replay", 4096, 8, w4a16_pipelined=1, dense_fp16=20)
+    add_layers(old, "cold", 512, 8, w4a16_pipelined=1, dense_fp16=20)
+    add_layers(new, "cold", 4096, 64, w4a16_prefill=12.5, dense_fp16=12)
+    add_layers(new, "cold", 8192, 64, w4a16_prefill=20)  # nothing to compare with
+    devices = [load([writer.write(tmp_path / f"{name}_h200")])[0] for writer, name in ((new, "20261121T100000Z_1"), (old, "20261120T100000Z_0"))]
+    found = layers.by_tokens(devices)
+    assert found[["m", "n", "time_us", "share", "names"]].to_numpy().tolist() == [
+        [8, 4096, 5, 4, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
+    ]  # fmt: skip
+    page = pages.render("linear_which.md.j2", **pages.layer_values(devices))
+    assert "| tokens | n = k = 4096 | which |" in page and "| 64 | 12.5 (0.96) | `w4a16_prefill` |" in page
+    assert page.count("_h200`") == 2 and "No complete results folder" in pages.render("linear_which.md.j2", **pages.layer_values([]))
 
 
 def test_layers_over_several_gpus(tmp_path):

@@ -184,6 +184,14 @@ def test_the_page_loads_nothing(device):
     assert not re.search(r"(?:src|href)=\"(?!#)", own) and "://" not in own
 
 
+def test_the_report_of_a_checkout_that_cannot_be_written(tmp_path, capsys, monkeypatch):
+    folder = gpu_folder(**TINY).write(tmp_path / "run")
+    monkeypatch.setattr("analysis.cli.ROOT", tmp_path)
+    (tmp_path / "build").touch()
+    assert main(["report", str(folder)]) == 2
+    assert capsys.readouterr().err.endswith("cannot be written: Not a directory; --output FILE.html names another place\n")
+
+
 def test_the_report_on_the_command_line(tmp_path, capsys):
     folder = gpu_folder(**TINY).write(tmp_path / "run")
     output = tmp_path / "new" / "report.html"

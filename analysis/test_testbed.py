@@ -64,6 +64,13 @@ def test_explains_every_command(bare: Answer, command: str) -> None:
         assert code == 0 and text.startswith(f"Usage: ./testbed {command}")
 
 
+def test_says_its_version(bare: Answer) -> None:
+    code, text = bare("--version")
+    assert code == 0 and re.fullmatch(r"fwht \d+\.\d+\.\d+\n", text)
+    for line in ("help", "-h", "--help", "help help"):
+        assert bare(*line.split()) == (0, bare("help")[1])
+
+
 def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> None:
     code, text = run_script(TESTBED, "run", "-h", path=bin_folder)
     assert code == 0 and text.startswith("Usage: ./testbed run")
@@ -71,14 +78,24 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
     for tool in ("bash", "dirname"):
         (tmp_path / tool).symlink_to(bin_folder / tool)
     code, text = run_script(TESTBED, "help", path=tmp_path)
-    assert code == 1 and "missing: python3. There is no apt-get here" in text
+    assert code == 1 and "missing: python3 python3-venv. There is no apt-get here" in text
+
+
+@pytest.mark.parametrize("has_venv", [True, False])
+def test_asks_once_for_all_packages(bin_folder: Path, tmp_path: Path, has_venv: bool) -> None:
+    """Those of the build, and what the Python packages need."""
+    python = tmp_path / "python3"
+    python.write_text(f"#!{BASH}\ncase \"$*\" in *ensurepip*) exit {0 if has_venv else 1} ;; *) exit 1 ;; esac\n")
+    python.chmod(0o755)
+    code, text = run_script(TESTBED, "environment", "tools", path=f"{tmp_path}:{bin_folder}")
+    assert code == 1 and re.search("missing: .*cmake", text) and ("python3-venv" in text) != has_venv
 
 
 # A typo is refused before anything is installed or built: here neither could be.
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("bogus", "unknown command 'bogus'; ./testbed help lists the commands."),
+        *((line, "unknown command 'bogus'; ./testbed help lists the commands.") for line in ("bogus", "help bogus", "--help bogus")),
         *((f"{command} --bogus", f"unknown argument '--bogus'; see ./testbed {command} --help.")
           for command in ("run", "test", "accuracy", "tune", "profile", "check", "sanitize", "wheel")),
         ("sweep --bogus=1", "unknown argument '--bogus'; see ./testbed sweep --help."),
@@ -94,7 +111,7 @@ def test_the_script_starts_the_commands(bin_folder: Path, tmp_path: Path) -> Non
         ("sweep --dtype f16,f8", "unknown dtype 'f8'; known: f16 .*"),
         ("sweep --mode warm", "unknown mode 'warm'; known: replay replay_pdl alternating cold host"),
         ("sweep --placement=sideways", "unknown placement 'sideways'; known: in out"),
-        ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci host sanitize thread"),
+        ("test --preset nosuch", "unknown preset 'nosuch'; known: release ci nightly host sanitize thread"),
         *([] if Path("/usr/local/cuda/bin/ncu").exists() else [("profile --variant naive", "ncu was not found on PATH .*")]),
         *([] if Path("/usr/local/cuda/bin/compute-sanitizer").exists() else [("sanitize", "compute-sanitizer was not found on PATH .*")]),
         *([] if has_gpu() else [("tune", "this machine has no CUDA device, and tune needs one.")]),
@@ -137,6 +154,9 @@ def test_asks_for_a_checkout_that_can_be_written(bin_folder: Path, tmp_path: Pat
     for command in ("run", "test", "sweep"):
         code, text = run_script(tmp_path / "testbed", command, path=bin_folder)
         assert code == 2 and text.endswith("build cannot be written, and that is where fwht is built; copy the checkout to a place of your own.\n")
+    for need in ("python", "checks"):
+        code, text = run_script(tmp_path / "testbed", "environment", need, path=bin_folder)
+        assert code == 1 and text.count("build cannot be written, and that is where packages and logs go;") == 1 and "mkdir" not in text
 
 
 def test_says_when_no_commit_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,6 +247,18 @@ def test_names_the_cause_in_a_log(bin_folder: Path, tmp_path: Path, log: str, ca
     assert code == 1 and f"{cause} (see {tmp_path}/build/setup.log)" in text
 
 
+def test_names_the_cause_in_a_log_of_pip(bin_folder: Path, tmp_path: Path) -> None:
+    """A proxy that signs for PyPI: what it said, and what helps."""
+    python = tmp_path / "python3"
+    python.write_text(f"#!{BASH}\ncase \"$*\" in *'-m venv'*) echo 'SSLError: CERTIFICATE_VERIFY_FAILED'; exit 1 ;; *ensurepip*) exit 0 ;; *) exit 1 ;; esac\n")
+    python.chmod(0o755)
+    shutil.copy(TESTBED, tmp_path / "testbed")
+    for tool in ("cmp", "sleep"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    code, text = run_script(tmp_path / "testbed", "environment", "python", path=f"{tmp_path}:{bin_folder}")
+    assert code == 1 and "CERTIFICATE_VERIFY_FAILED; PIP_CERT=FILE names the certificates of a proxy (see " in text
+
+
 def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> None:
     """Every few seconds; ten where nothing else is asked for."""
     apt = tmp_path / "apt-get"
@@ -239,15 +271,19 @@ def test_says_how_an_installation_gets_on(bin_folder: Path, tmp_path: Path) -> N
     assert done.returncode == 0 and done.stderr.count("testbed:   1 s: Get:7 x.deb\ntestbed:   2 s: Get:7 x.deb\n") == 2  # update, install
 
 
-def test_runs_all_but_the_report_without_python_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """As offline. Building and timing are replaced here; that an environment without packages is one is not."""
+@pytest.mark.parametrize("packages", [True, False])
+def test_runs_all_but_the_report_without_python_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], packages: bool
+) -> None:
+    """As offline. Building and timing are replaced here; that an environment without packages is one is not. With them the H200's report is
+    named among the lines of the build, and once more at the end."""
     (tmp_path / "tests.csv").write_text("")
     done: list[str] = []
 
     def environment(*needs: str) -> str | None:
-        if "python" in needs:
+        if "python" in needs and not packages:
             raise SystemExit(1)
-        return None
+        return sys.executable if "python" in needs else None
 
     def does(what: str, answer: object = None) -> Callable[..., Any]:
         def call(*_: object) -> object:
@@ -270,6 +306,13 @@ def test_runs_all_but_the_report_without_python_packages(tmp_path: Path, monkeyp
     monkeypatch.setattr(commands, "run", run)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "results.csv").write_text("variant,dtype,n,rows,mode,status,fraction_of_limit\n")
+    if packages:
+        monkeypatch.setattr(commands.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, f"{command[-1]}\n", ""))
+        monkeypatch.setattr(commands, "finish", does("report", 0))
+        assert commands.command_run([]) == 0 and done[-1] == "report"
+        said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("testbed: the report of an H200: ")]
+        assert len(said) == 2 and said[0] == said[1] and said[0].endswith("h200/report.html")
+        return
     assert commands.command_run([]) == 1
     assert done == ["configure", "build", "fwht_sweep", "fwht_sweep", "tests", "sweep", "fwht_accuracy"]
     out, err = capfd.readouterr()
@@ -308,6 +351,7 @@ def test_runs_cases_inside_tests(tmp_path: Path, capfd: pytest.CaptureFixture[st
         ("cpu", {"fwht/libfwht.so": 10}, ""),
         ("cpu", {"fwht/libfwht.so": 5_000_000}, r"fwht\.whl has 5\.0 MB; 4 MB are the limit for cpu\."),
         ("cuda", {"fwht/libfwht.so": 5_000_000}, ""),
+        ("cuda", {"fwht/libfwht.so": 41_000_000}, r"fwht\.whl has 41\.0 MB; 40 MB are the limit for cuda\."),
         ("cuda", {"fwht/__init__.py": 10}, r"fwht\.whl has no fwht/libfwht\.so\."),
         ("cpu", {"fwht/libfwht.so": 10, "fwht.libs/libgomp-1.so.1": 1}, r"fwht\.whl brings libraries of this machine: fwht\.libs/libgomp-1\.so\.1\."),
     ],

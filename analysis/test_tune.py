@@ -99,11 +99,12 @@ def test_the_command_writes_the_table(tmp_path, capsys):
     assert "cannot be written: Is a directory" in capsys.readouterr().err
 
 
-def test_the_shipped_table_is_what_its_results_folder_says():
-    text = tune.SHIPPED.read_text(encoding="utf-8")
+@pytest.mark.parametrize("shipped", tune.SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_table_is_what_its_results_folders_say(shipped):
+    text = shipped.read_text(encoding="utf-8")
     folders = [ROOT / RESULTS / name for name in tune.sources_of(text)]
     for folder in folders:
-        assert folder.is_dir(), f"the shipped table names {folder.name}, which is no committed results folder"
+        assert folder.is_dir(), f"{shipped.name} names {folder.name}, which is no committed results folder"
     assert tune.table_text(*folders) == text
 
 

@@ -57,7 +57,7 @@ class ProgramFixture : public testing::Test {
  private:
   static std::filesystem::path new_folder() {
     const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    const std::filesystem::path path =
+    std::filesystem::path path =
         std::filesystem::path(testing::TempDir()) / test->test_suite_name() / test->name();
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);

@@ -1,7 +1,6 @@
 // The programs as a user meets them: exit codes, one sentence, what is written and what is not.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -61,7 +61,7 @@ TEST_F(Programs, RefuseBadInputInOneSentence) {
   expect_refused(kSweep, "--grid /dev/zero", "grid '/dev/zero': this is a device, not a file");
   {
     const fs::path empty = fs::path(testing::TempDir()) / "programs_test_empty.grid";
-    std::ofstream{empty};
+    std::ofstream(empty).close();
     expect_refused(kSweep, "--grid " + empty.string(), "programs_test_empty.grid' is empty");
   }
   expect_refused(kSweep, "--grid 'a\x1b[31m\nb'", "unknown grid 'a?[31m b'");
@@ -322,6 +322,7 @@ class Interrupted : public ProgramFixture {
       if (chdir(folder.c_str()) != 0) _exit(99);
       if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("err", "w", stderr)) _exit(99);
       std::vector<char*> argv;
+      argv.reserve(words.size() + 1);
       for (const std::string& word : words)
         argv.push_back(const_cast<char*>(word.c_str()));
       argv.push_back(nullptr);
@@ -449,11 +450,35 @@ TEST_F(Programs, RunOnceChecksAndReports) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
+TEST_F(Programs, ATraceOfProblemsIsAGrid) {
+  const std::string trace = (folder / "trace.grid").string();
+  setenv("FWHT_TRACE", trace.c_str(), 1);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(run(kRunOnce, "--variant cpu --problem f16/n256/r9/out --repeat 3").code, 0);
+  EXPECT_EQ(run(kLinear, "--problem f16/m2/n64/k256/w4g128 --variant cpu --dry-run").code, 0);
+  unsetenv("FWHT_TRACE");
+  const Ended listed = run(kSweep, "--grid " + trace + " --variant cpu --dry-run");
+  EXPECT_EQ(listed.code, 0) << listed.err;
+  EXPECT_NE(listed.out.find("f16/n256/r9/out"), std::string::npos) << listed.out;
+  setenv("FWHT_TRACE", (folder / "none" / "trace").c_str(), 1);
+  const Ended refused = run(kRunOnce, "--variant cpu --problem f16/n256/r9/out");
+  unsetenv("FWHT_TRACE");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("trace cannot be written"), std::string::npos) << refused.err;
+}
+
 TEST_F(Programs, ListWhatThereIs) {
   const Ended variants = run(kSweep, "--list");
   EXPECT_EQ(variants.code, 0);
   EXPECT_NE(variants.out.find("cpu "), std::string::npos);
   EXPECT_NE(variants.out.find("naive "), std::string::npos);
+  std::set<std::string> reasons;
+  std::istringstream listed(variants.out);
+  for (std::string line; std::getline(listed, line);) {
+    if (line.find("not here") != std::string::npos) {
+      EXPECT_TRUE(reasons.insert(line.substr(0, line.rfind(": "))).second) << line << " is said twice";
+    }
+  }
   EXPECT_EQ(run(kSweep, "--list-grids").out,
             "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\nlong\npeers\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {

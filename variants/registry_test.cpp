@@ -423,6 +423,28 @@ TEST(Registry, SupportDoesNotDependOnTheNumberOfRowsOrTheScale) {
   }
 }
 
+// Code of sm_90a is refused on newer devices too. Nothing else tells a device of 10.0 from one of 9.0, which
+// has as much shared memory, but programmatic launches.
+TEST(Registry, ANewerDeviceIsServedLikeAnH200ButForSm90a) {
+  for (const DeviceInfo& device : described_devices()) {
+    if (device.compute_capability() < 100 || device.shared_bytes_per_block < (227U << 10)) continue;
+    for (const Variant* variant : registry()) {
+      for (const Dtype dtype : kAskedDtypes) {
+        for (const std::int64_t n : sizes_to_ask()) {
+          const Problem problem = make_problem(dtype, n, 5);
+          const Support there = variant->supports(problem, h200_description());
+          const Support here = variant->supports(problem, device);
+          if (variant->name == "wgmma" || variant->name == "kronecker") {
+            EXPECT_FALSE(here) << variant->name;
+          } else if (!forwards(*variant)) {
+            EXPECT_EQ(here.why_not, there.why_not) << variant->name << ": " << to_string(problem);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Registry, ProgrammaticLaunchIsOfferedOrRefusedByName) {
   for (const Variant* variant : registry()) {
     for (const Machine& machine : machines()) {
@@ -522,14 +544,15 @@ TEST(Registry, AnUnsupportedProblemGetsNoPlanButTheReason) {
   }
 }
 
-// Everything that works on a device says no to orderings and inner dimensions, in one sentence.
+// What works on a device says no to orderings and inner dimensions, in one sentence; but for passes, which
+// auto does not take.
 TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHosts) {
   for (const Variant* variant : registry()) {
     const bool on_host = variant->name == "cpu" || variant->name == "cpu_f64";
     for (const char* text :
-         {"f32/n1024/r4/out/sequency", "f32/n65536/r4/out/dyadic", "f32/n1024/r4/out/from-sequency",
-          "f16/n1024/r4/inner2", "f32/n131072/r4/inner4", "f16/28x512/r4/inner2", "bf16/4096+signs/r4/inner2",
-          "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
+         {"f32/n1024/r4/out/sequency", "f16/n65536/r4/out/dyadic", "f32/n1024/r4/out/from-sequency",
+          "f16/n1024/r4/inner2", "f32/n131072/r4/inner4", "f64/n1024/r4/inner4", "f16/28x512/r4/inner2",
+          "bf16/4096+signs/r4/inner2", "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
       const Problem problem = parse_problem(text);
       const Support support = variant->supports(problem, h200_description());
       EXPECT_EQ(static_cast<bool>(support),
@@ -538,8 +561,26 @@ TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHosts) {
     }
   }
   EXPECT_EQ(
-      find_variant("passes").supports(parse_problem("f32/n65536/r4/out/dyadic"), h200_description()).why_not,
+      find_variant("auto").supports(parse_problem("f32/n65536/r4/out/dyadic"), h200_description()).why_not,
       "the dyadic ordering of the output is not offered by this variant");
+  for (const char* text :
+       {"f32/n1024/r64/inner32", "f32/n32/r96/inner32/out", "f64/n2048/r64/inner16",
+        "i32/n1048576/r64/inner64", "i64/n64/r32/inner16/ld1040/pdl", "f32/n65536/r4/out/dyadic",
+        "f64/n16777216/r1/out/from-sequency/pdl", "i32/n2147483648/r1/out/from-dyadic/sequency",
+        "i64/n131072/r3/out/sequency/ld131080"}) {
+    EXPECT_TRUE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
+    EXPECT_FALSE(find_variant("auto").supports(parse_problem(text), h200_description())) << text;
+  }
+  EXPECT_EQ(find_variant("passes").supports(parse_problem("f32/n16/r32/inner32"), h200_description()).why_not,
+            "rows of n=16 elements that lie inner=32 apart: for f32 data H_n takes a power of two from 32, "
+            "inner one from "
+            "32, together up to 2147483648");
+  EXPECT_EQ(find_variant("passes").supports(parse_problem("f16/n64/r32/inner32"), h200_description()).why_not,
+            "f16 data are not offered by this variant");
+  for (const char* text :
+       {"f32/n64/r16/inner16", "f32/n64/r48/inner48", "f64/n64/r8/inner8", "f32/n1024/r4194304/inner4194304",
+        "f32/n64/r32/inner32/out/dyadic", "f32/12x4/r32/inner32"})
+    EXPECT_FALSE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
   EXPECT_EQ(find_variant("auto").supports(parse_problem("f32/n1024/r4/inner2"), h200_description()).why_not,
             "rows whose elements lie inner=2 apart are not offered by this variant");
 }

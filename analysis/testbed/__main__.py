@@ -4,14 +4,21 @@ import os
 import sys
 
 from .commands import COMMANDS, help_text, usage
-from .machine import ROOT, refuse
+from .machine import ROOT, refuse, version
+
+HELP = ("help", "-h", "--help")
 
 
 def main(arguments: list[str]) -> int:
     name, *rest = arguments or ["help"]
-    if name in ("help", "-h", "--help"):
-        print(usage(COMMANDS[rest[0]]) if rest and rest[0] in COMMANDS else help_text())
+    if name == "--version":
+        print(f"fwht {version()}")
         return 0
+    if name in HELP:
+        if not rest or rest[0] in HELP:
+            print(help_text())
+            return 0
+        name, rest = rest[0], ["--help"]
     if name not in COMMANDS:
         refuse(f"unknown command '{name}'; ./testbed help lists the commands.")
     if rest[:1] in (["-h"], ["--help"]):

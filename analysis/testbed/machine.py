@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,12 @@ def need_gpu_tool(program: str) -> None:
     if not add_cuda_tools(program):
         refuse(f"{program} was not found on PATH or in /usr/local/cuda/bin; it comes with the CUDA toolkit.")
     need_gpu(program)
+
+
+def version() -> str:
+    """As CMake takes it."""
+    found = re.search(r"^project\(fwht VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
+    return found[1] if found else "of no known version"
 
 
 def cores() -> int:

@@ -4,7 +4,8 @@
 // family.
 //
 // A family is a struct that names Problem, Operands and Plan, kNoun ("linear layer") for sentences,
-// and has does_nothing(const Problem&). Its Problem has validate(), to_string() and programmatic_launch.
+// has does_nothing(const Problem&) and grid_block(const Problem&, Memory). Its Problem has validate(),
+// to_string() and programmatic_launch.
 #pragma once
 
 #include <cstdint>
@@ -90,6 +91,35 @@ struct VariantOf {
 template <class Family>
 using RegistryOf = std::span<const VariantOf<Family>* const>;
 
+/// With FWHT_TRACE=FILE in the environment every problem that a plan is made for is appended to FILE, once a
+/// process, as a block of a grid (experiments/harness/grid.hpp). Throws BadRequest where FILE cannot be
+/// written.
+void trace_problem(const std::string& grid_block);
+bool problems_are_traced();
+
+/// The plan that a caller asked for, while it is made: the plans inside it are not traced.
+class OutermostPlan {
+ public:
+  OutermostPlan() { ++depth_; }
+  ~OutermostPlan() { --depth_; }
+  OutermostPlan(const OutermostPlan&) = delete;
+  OutermostPlan& operator=(const OutermostPlan&) = delete;
+  bool is_traced() const { return depth_ == 1 && problems_are_traced(); }
+
+ private:
+  static thread_local int depth_;
+};
+
+/// The plan of a problem that `variant` was found to support.
+template <class Family>
+std::unique_ptr<typename Family::Plan> plan_of_supported(const VariantOf<Family>& variant,
+                                                         const typename Family::Problem& problem,
+                                                         const DeviceInfo& device) {
+  const OutermostPlan outermost;
+  if (outermost.is_traced()) trace_problem(Family::grid_block(problem, variant.memory));
+  return variant.make_plan(problem, device);
+}
+
 /// validate, supports, make_plan: the way to a plan. Throws BadRequest with the reason when unsupported.
 template <class Family>
 std::unique_ptr<typename Family::Plan> plan(const VariantOf<Family>& variant,
@@ -98,7 +128,7 @@ std::unique_ptr<typename Family::Plan> plan(const VariantOf<Family>& variant,
   validate(problem);
   if (const Support support = variant.supports(problem, device); !support)
     throw BadRequest(concat(variant.name, ": ", support.why_not));
-  return variant.make_plan(problem, device);
+  return plan_of_supported(variant, problem, device);
 }
 
 /// Throws BadRequest that lists the known names.

@@ -30,7 +30,10 @@ class SignMatrix {
   bool operator==(const SignMatrix&) const = default;
 
  private:
-  std::size_t word_of(int i, int j) const { return static_cast<std::size_t>(i * words_per_row() + j / 32); }
+  std::size_t word_of(int i, int j) const {
+    return static_cast<std::size_t>(i) * static_cast<std::size_t>(words_per_row()) +
+           static_cast<std::size_t>(j / 32);
+  }
 
   int order_ = 0;
   std::vector<std::uint32_t> words_;

@@ -129,6 +129,12 @@ void check_matrices(const Operands& operands, const Problem& problem, std::uintp
 
 }  // namespace
 
+std::string Transforms::grid_block(const fwht::Problem& problem, Memory memory) {
+  const char* mode = memory == Memory::host ? "host" : problem.programmatic_launch ? "replay_pdl" : "replay";
+  const std::string text = to_string(problem);
+  return concat("[", text, "]\nproblem = ", text, "\nmode = ", mode, "\n");
+}
+
 void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
   const fwht::Problem& problem = plan.problem();
   const std::uintptr_t in = address_of(operands.in), out = address_of(operands.out);

@@ -12,6 +12,11 @@ namespace fwht::cublaslt {
 
 /// Empty, or one sentence: built without it, or the library is not found. Loads it on the first call.
 const std::string& why_not();
+/// The same where `device` is this machine's. One that is only described has no files to look for.
+inline std::string why_not_on(const DeviceInfo& device) {
+  const bool is_this_machine = device.driver_version > 0;
+  return is_this_machine ? why_not() : std::string();
+}
 
 /// How the right operand lies in memory.
 enum class Right { rows_of_k, rows_of_n };  ///< [k][n], or transposed: [n][k]

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fwht {
 
@@ -48,5 +49,7 @@ DeviceInfo this_device(int ordinal = 0);
 /// shared memory per block) and an A100 (108 SMs, 8.0, 163 KiB). No such machine is touched.
 DeviceInfo h200_description();
 DeviceInfo a100_description();
+/// These two and an L40S, RTX 4090 and 5090, H100 and B200, by compute capability.
+std::vector<DeviceInfo> described_devices();
 
 }  // namespace fwht

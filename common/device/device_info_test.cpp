@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "common/host/error.hpp"
 
 namespace fwht {
@@ -46,6 +49,15 @@ TEST(DeviceInfo, Descriptions) {
   EXPECT_EQ(a100_description().compute_capability(), 80);
   EXPECT_EQ(a100_description().shared_bytes_per_block, 163 * 1024);
   EXPECT_FALSE(DeviceInfo{}.has_cuda());
+  std::set<std::string> names;
+  int before = 0;
+  for (const DeviceInfo& device : described_devices()) {
+    EXPECT_TRUE(names.insert(device.name).second) << device.name;
+    EXPECT_GE(device.compute_capability(), before) << device.name;
+    before = device.compute_capability();
+    EXPECT_EQ(device.shared_bytes_per_sm, device.shared_bytes_per_block + 1024) << "what the system keeps";
+  }
+  EXPECT_TRUE(names.contains(h200_description().name) && names.contains(a100_description().name));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <exception>
 #include <future>
-#include <source_location>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/host/trust.hpp"
 
 extern char** environ;
 
@@ -55,15 +55,19 @@ struct NcclFunctions {
 constexpr int kOldest = 21300;  // ncclGetLastError
 
 void* open_library(std::string& tried) {
-  const char* named = std::getenv("FWHT_NCCL_LIBRARY");
-  for (const std::string_view path :
-       {std::string_view(named == nullptr ? "" : named), std::string_view(FWHT_NCCL_LIBRARY),
-        std::string_view("libnccl.so.2")}) {
+  const char *set = std::getenv("FWHT_NCCL_LIBRARY"), *built = FWHT_NCCL_LIBRARY;
+  const std::string_view named = set == nullptr ? "" : set, recorded = built;
+  for (const std::string_view path : {named, recorded, std::string_view("libnccl.so.2")}) {
     if (path.empty()) continue;
-    if (void* handle = dlopen(std::string(path).c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
-    const char* reason = dlerror();
-    tried += (tried.empty() ? "" : "; ") + std::string(reason == nullptr ? path : std::string_view(reason));
-    if (path == (named == nullptr ? "" : named)) break;  // who names a file wants that one
+    const bool is_named = path == named;
+    std::string reason = path == recorded && !is_named ? why_not_trusted(path) : "";
+    if (reason.empty()) {
+      if (void* handle = dlopen(std::string(path).c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+      const char* error = dlerror();
+      reason = error == nullptr ? path : std::string_view(error);
+    }
+    tried += (tried.empty() ? "" : "; ") + reason;
+    if (is_named) break;  // who names a file wants that one
   }
   return nullptr;
 }
@@ -120,12 +124,12 @@ const NcclFunctions& library() {
 }
 
 void check(Result result, const char* expression, ncclComm* communicator, const std::string& values,
-           std::source_location place = std::source_location::current()) {
+           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (result == kSuccess) return;
   const char* last = library().GetLastError(communicator);
   throw std::runtime_error(concat(expression, " failed: ", library().GetErrorString(result),
                                   last == nullptr || *last == '\0' ? "" : ": ", last == nullptr ? "" : last,
-                                  " with ", values, " at ", place.file_name(), ":", place.line()));
+                                  " with ", values, " at ", file, ":", line));
 }
 
 int number_of(Dtype dtype) {

@@ -7,6 +7,8 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
 
 #include "common/host/error.hpp"
 #include "experiments/harness/device_work.hpp"
@@ -149,18 +151,22 @@ DeviceInfo open_device(std::optional<int> ordinal) {
 
 std::string list_variants(const DeviceInfo& device) {
   std::string text;
+  std::map<std::string, std::vector<std::string_view>> absent;  // names by the reason
   for (const Variant* variant : registry()) {
     std::string supported;
     for (const Dtype dtype : kAllDtypes) {
       const std::string range = range_supported(*variant, dtype, device);
       if (!range.empty()) supported += (supported.empty() ? "" : ", ") + range;
     }
-    if (supported.empty()) {
-      supported = "not here: " + variant->supports(make_problem(Dtype::f16, 1024, 1), device).why_not;
+    text += fmt::format("{:<16} {:<7} {}\n", variant->name, name_of(variant->memory), variant->summary);
+    if (!supported.empty()) {
+      text += fmt::format("{:<25}{}\n", "", supported);
+    } else {
+      absent[variant->supports(make_problem(Dtype::f16, 1024, 1), device).why_not].push_back(variant->name);
     }
-    text += fmt::format("{:<16} {:<7} {}\n{:<25}{}\n", variant->name, name_of(variant->memory),
-                        variant->summary, "", supported);
   }
+  for (const auto& [why, names] : absent)
+    text += fmt::format("not here, {}: {}\n", why, fmt::join(names, ", "));
   return text;
 }
 

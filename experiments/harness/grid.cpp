@@ -30,14 +30,29 @@ std::vector<Value> parse_each(std::string_view text, Parse parse) {
   return values;
 }
 
-/// Items between blanks: encodings have commas of their own.
+/// Items between blanks: encodings and problems have commas of their own.
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;)
+    words.push_back(word);
+  return words;
+}
+
 std::vector<Encoding> parse_encodings(std::string_view text) {
   std::vector<Encoding> encodings;
-  std::istringstream words{std::string(text)};
-  for (std::string word; words >> word;)
+  for (const std::string& word : words_of(text))
     encodings.push_back(word == "plain" ? Encoding{} : parse_encoding(word));
   if (encodings.empty()) throw BadRequest("the block names no encoding behind 'encoding ='; plain is none");
   return encodings;
+}
+
+std::vector<Problem> parse_problems(std::string_view text) {
+  std::vector<Problem> problems;
+  for (const std::string& word : words_of(text))
+    problems.push_back(parse_problem(word));
+  if (problems.empty()) throw BadRequest("the block names nothing behind 'problem ='; f16/n4096/r8 is one");
+  return problems;
 }
 
 /// What stands around the transform: signs of the operator, prologue, pages.
@@ -49,8 +64,7 @@ struct Prepared {
 
 std::vector<Prepared> parse_prepared(std::string_view text) {
   std::vector<Prepared> all;
-  std::istringstream cases{std::string(text)};
-  for (std::string parts; cases >> parts;) {
+  for (std::string parts : words_of(text)) {
     Prepared prepared{.signs = parts == "signs" || parts.starts_with("signs/")};
     if (prepared.signs) parts.erase(0, std::string_view("signs/").size());
     if (parts != "none") parse_preparations(parts, prepared.prologue, prepared.paging);
@@ -65,6 +79,7 @@ struct GridBlock {
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
+  std::vector<Problem> problems;
   std::vector<Encoding> encodings{Encoding{}};
   std::vector<Prepared> preparations{Prepared{}};
   std::vector<Mode> modes;
@@ -87,12 +102,15 @@ struct GridBlock {
       encodings = parse_encodings(value);
     } else if (key == "prepared") {
       preparations = parse_prepared(value);
+    } else if (key == "problem") {
+      problems = parse_problems(value);
     } else if (key == "mode") {
       modes = parse_each<Mode>(value, [](const std::string& item) { return kModes.parse(item); });
     } else {
-      throw BadRequest(fmt::format(
-          "unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, prepared, mode",
-          key));
+      throw BadRequest(
+          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, "
+                      "prepared, problem, mode",
+                      key));
     }
   }
 
@@ -113,6 +131,8 @@ struct GridBlock {
       append_to(cases, seen, Operator::sylvester(length), rows_for(length, false));
     for (const std::int64_t width : widths)
       append_to(cases, seen, operator_for(width), rows_for(width, true));
+    for (const Problem& problem : problems)
+      append_to(cases, seen, problem);
   }
 
   void append_to(std::vector<Case>& cases, std::set<std::string>& seen, const Operator& op,
@@ -150,9 +170,12 @@ struct GridBlock {
     const auto require = [](bool there, std::string_view key) {
       if (!there) throw BadRequest(fmt::format("the block names no {}", key));
     };
-    require(!n.empty() || !widths.empty(), "n or width");
-    require(!elements.empty() || !rows.empty(), "elements or rows");
-    require(!dtypes.empty(), "dtype");
+    const bool lists = !n.empty() || !widths.empty() || !elements.empty() || !rows.empty() || !dtypes.empty();
+    if (problems.empty() || lists) {
+      require(!n.empty() || !widths.empty(), "n or width");
+      require(!elements.empty() || !rows.empty(), "elements or rows");
+      require(!dtypes.empty(), "dtype");
+    }
     require(!modes.empty(), "mode");
   }
 };

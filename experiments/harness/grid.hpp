@@ -12,6 +12,8 @@
 //   encoding = e4m3:row nvfp4    optional, between blanks; out of place. plain is the default
 //   prepared = none signs rms    optional, between blanks; parts of one case: signs/rope64/page64x100. For
 //                                encoded results; none is the default
+//   problem = f16/n4096/r8       instead of these keys or beside them, between blanks; FWHT_TRACE writes such
+//                                blocks
 //   mode = alternating           replay, replay_pdl, alternating, cold: device variants; host: host variants
 //
 // A block stands for every combination of its values; combinations that an earlier block named are not

@@ -28,6 +28,22 @@ std::string refusal(std::string_view text) {
   return "accepted";
 }
 
+TEST(Grid, NamesProblemsOneByOne) {
+  const Grid grid = parse_grid("g",
+                               "[a]\nproblem = f16/n4096/r8 f16/n128/r4/out>e4m3:128,ue8m0 f16/n4096/r8\n"
+                               "mode = replay, replay_pdl\n[b]\nproblem = f32/n8/r1\nn = 16\nrows = 2\n"
+                               "dtype = f16\nmode = host\n");
+  EXPECT_EQ(names(grid),
+            (std::vector<std::string>{
+                "f16/n4096/r8/replay", "f16/n4096/r8/pdl/replay_pdl", "f16/n128/r4/out>e4m3:128,ue8m0/replay",
+                "f16/n128/r4/out/pdl>e4m3:128,ue8m0/replay_pdl", "f16/n16/r2/host", "f32/n8/r1/host"}));
+  EXPECT_EQ(refusal("[a]\nproblem = \nmode = host\n"),
+            "grid 'g', line 2: the block names nothing behind 'problem ='; f16/n4096/r8 is one");
+  EXPECT_EQ(refusal("[a]\nproblem = f16/n8/r1\n"), "grid 'g', line 1: the block names no mode");
+  EXPECT_EQ(refusal("[a]\nproblem = f16/n8/r1\nrows = 1\nmode = host\n"),
+            "grid 'g', line 1: the block names no n or width");
+}
+
 TEST(Grid, IsEveryCombinationOfABlock) {
   const Grid grid = parse_grid("g", R"(
 # comment
@@ -95,7 +111,7 @@ TEST(Grid, RefusalsNameTheLine) {
             "grid 'g', line 1: 'n = 8' is neither [block] nor key = values inside a block");
   EXPECT_EQ(refusal("[a]\nn = 8\nrow = 3\n"),
             "grid 'g', line 3: unknown key 'row'; known: n, width, elements, rows, dtype, placement, "
-            "encoding, prepared, mode");
+            "encoding, prepared, problem, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");

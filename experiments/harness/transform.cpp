@@ -75,15 +75,15 @@ Description describe(const Variant& variant, const Problem& problem) {
   return describe(variant.name, variant.memory, problem);
 }
 
-Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
-                          std::shared_ptr<TruthCache> truths, reference::InputClass input,
+Subject transform_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
+                          const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
                           std::uint64_t seed) {
   if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, input, seed);
-  return transform_subject(variant.name, variant.memory, std::move(plan), std::move(truths), input, seed);
+  return transform_subject(variant.name, variant.memory, plan, truths, input, seed);
 }
 
-Subject transform_subject(std::string_view name, Memory memory, std::shared_ptr<const Plan> plan,
-                          std::shared_ptr<TruthCache> truths, reference::InputClass input,
+Subject transform_subject(std::string_view name, Memory memory, const std::shared_ptr<const Plan>& plan,
+                          const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
                           std::uint64_t seed) {
   const Problem problem = plan->problem();
   Subject subject{describe(name, memory, problem)};

@@ -15,13 +15,13 @@ Description describe(std::string_view name, Memory memory, const Problem& proble
 Description describe(const Variant& variant, const Problem& problem);
 
 /// The plan on random rows, judged against FP64.
-Subject transform_subject(std::string_view name, Memory memory, std::shared_ptr<const Plan> plan,
-                          std::shared_ptr<TruthCache> truths,
+Subject transform_subject(std::string_view name, Memory memory, const std::shared_ptr<const Plan>& plan,
+                          const std::shared_ptr<TruthCache>& truths,
                           reference::InputClass input = reference::InputClass::normal,
                           std::uint64_t seed = 1);
 /// Also of encoded results, which are judged against the reference quantizer (harness/encoded).
-Subject transform_subject(const Variant& variant, std::shared_ptr<const Plan> plan,
-                          std::shared_ptr<TruthCache> truths,
+Subject transform_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
+                          const std::shared_ptr<TruthCache>& truths,
                           reference::InputClass input = reference::InputClass::normal,
                           std::uint64_t seed = 1);
 

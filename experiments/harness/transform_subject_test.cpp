@@ -18,7 +18,7 @@ TEST(Transform, IsDescribedWithoutAPlan) {
   const Description what = describe(naive::variant, parse_problem("f16/n64/r10/out/ld72"));
   EXPECT_EQ(what.name, "naive/f16/n64/r10/out/ld72");
   EXPECT_EQ(what.buffers,
-            (Buffers{Memory::device, Placement::out_of_place, 2 * (9 * 72 + 64), 2 * (9 * 72 + 64)}));
+            (Buffers{Memory::device, Placement::out_of_place, 2LL * (9 * 72 + 64), 2LL * (9 * 72 + 64)}));
   EXPECT_EQ(what.traffic, (Traffic{1280, 1280}));
   EXPECT_EQ(what.columns.at("row_stride"), "72");
   const Description encoded = describe(naive::variant, parse_problem("bf16/n64/r10/out>e4m3:row"));

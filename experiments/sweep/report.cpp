@@ -72,9 +72,14 @@ bool is_noisy(const CsvRow& result) {
 }
 
 std::string summary(const std::vector<CsvRow>& results, std::size_t unsupported) {
-  const auto correct = std::count_if(results.begin(), results.end(),
-                                     [](const CsvRow& row) { return row.at("status") == "ok"; });
-  std::string text = fmt::format("{} results correct, {} wrong\n", correct, std::ssize(results) - correct);
+  const auto count = [&](std::string_view status) {
+    return std::count_if(results.begin(), results.end(),
+                         [&](const CsvRow& row) { return row.at("status") == status; });
+  };
+  const auto correct = count("ok"), wrong = count("incorrect"),
+             failed = std::ssize(results) - correct - wrong;
+  std::string text = fmt::format("{} results correct, {} wrong", correct, wrong);
+  text += failed > 0 ? fmt::format(", {} failed\n", failed) : "\n";
   if (const auto noisy = std::count_if(results.begin(), results.end(), is_noisy); noisy > 0) {
     text += fmt::format(
         "{} of them are noisy: their slowest replay took more than 1.2 times the fastest; measure again on "

@@ -239,6 +239,10 @@ TEST(Report, SaysInWordsWhatCameOut) {
   EXPECT_TRUE(is_noisy(row("ok", "10", "12.1"))) << "beyond 1.2";
   EXPECT_FALSE(is_noisy(row("failed", "", "")));
   EXPECT_EQ(summary({row("ok", "10", "11"), row("ok", "10", "10")}, 0), "2 results correct, 0 wrong\n");
+  EXPECT_EQ(
+      summary({row("ok", "10", "11"), row("incorrect", "", ""), row("failed", "", ""), row("failed", "", "")},
+              0),
+      "1 results correct, 1 wrong, 2 failed\n");
   const std::string all = summary({row("ok", "10", "13"), row("incorrect", "", "")}, 7);
   EXPECT_TRUE(all.starts_with("1 results correct, 1 wrong\n1 of them are noisy: ")) << all;
   EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),

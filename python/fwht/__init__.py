@@ -87,7 +87,7 @@ def hadamard_transform(
         axis: along which x is transformed, instead of the last; of several, one after another, each with its own ordering of
             n. A number as `scale` is for the whole. Complex numbers: `torch.view_as_real(x)` with axis=-2. Other axes than
             the last, and orderings, are for PyTorch tensors and NumPy arrays; on a CUDA device a copy is made whose last axis it
-            is, and orderings are an indexing of their own.
+            is, and orderings are an indexing of their own; not by `variant="passes"`.
 
     Returns:
         A new contiguous array of x's type, shape, dtype and device; or `out`; or x where `inplace`.

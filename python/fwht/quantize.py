@@ -123,7 +123,8 @@ def hadamard_quantize(
         scale: of the transform; None: 1/sqrt(n).
         operator, signs, dense, transpose: as in `fwht.operators.transform`; without them H_n, or the operator for n.
         tensor_scale: the number of the whole tensor that some recipes ask for: the scale itself of "e4m3:tensor,vllm_static", the
-            factor 448 * 6 / largest of "nvfp4". A Python number: reading a tensor would wait for the device.
+            factor 448 * 6 / largest of "nvfp4". A number, or a tensor of shape () on the CPU, whose number is read; reading one on a
+            device would wait for it, so that is refused.
         variant: a name of `fwht.variants()`.
         prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
             after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
@@ -147,6 +148,7 @@ def hadamard_quantize(
     Source: docs/quantize.md.
     """
     packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
+    tensor_scale = _number(tensor_scale)
     if face := _tensors.face_of(x):
         codes, scales = face.quantize_rows(
             x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant, asked_of(prologue)
@@ -243,7 +245,7 @@ def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, varian
     """
     if not hasattr(x, "shape") or not hasattr(x, "reshape"):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
-    shape = tuple(x.shape)
+    shape, tensor_scale = tuple(x.shape), _number(tensor_scale)
     layout = checked(shape, encoding, tensor_scale)
     text = _by_elements(layout, encoding, shape[-1])
     codes, scales = hadamard_quantize(x.reshape(-1, 1), text, 1.0, tensor_scale=tensor_scale, variant=variant)
@@ -261,6 +263,14 @@ def _by_elements(layout: Layout, encoding: str, n: int) -> str:
     if layout.token != n:
         return head + slash + intermediate
     return f"{head}{',' if ':' in head else ':'}t{n}{slash}{intermediate}"
+
+
+def _number(tensor_scale: Any) -> Any:
+    """Of a tensor without dimensions on the CPU. What else is no number, `checked` refuses."""
+    if tensor_scale is None or type(tensor_scale) is float:
+        return tensor_scale
+    on_host = getattr(tensor_scale, "shape", None) == () and str(getattr(tensor_scale, "device", "cpu")) == "cpu"
+    return float(tensor_scale) if on_host else tensor_scale
 
 
 def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -> Layout:
@@ -384,6 +394,7 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | 
     """
     import torch
 
+    tensor_scale = _number(tensor_scale)
     bits = 4 if codes.dtype is torch.uint8 else 8
     layout = layout_of(encoding, codes.shape[-1] * 8 // bits)
     if layout.code_bits != bits:
@@ -424,6 +435,7 @@ def round_trip(
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if not rotate and (operator is not None or signs is not None or dense is not None):
         raise ValueError("fwht: operator, signs and dense are given, but rotate is False")
+    tensor_scale = _number(tensor_scale)
     layout = checked(tuple(x.shape), encoding, 1.0 if tensor_scale is None and encoding.startswith("nvfp4") else tensor_scale)
     if layout.element == "e2m1" and layout.needs_tensor_scale and tensor_scale is None:
         y = operators.transform(x, operator, signs=signs, dense=dense) if rotate else x

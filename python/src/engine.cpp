@@ -90,10 +90,10 @@ std::unique_ptr<typename Family::Plan> make_plan(const typename Family::Problem&
                                                  const Placed<Family>& place) {
   check(problem, place);
   const DeviceInfo& info = info_for(place.device, place.threads);
-  if (place.device < 0) return place.variant->make_plan(problem, info);
+  if (place.device < 0) return plan_of_supported<Family>(*place.variant, problem, info);
   const DeviceScope scope(place.device);
   const CaptureAllowed allowed;
-  return place.variant->make_plan(problem, info);
+  return plan_of_supported<Family>(*place.variant, problem, info);
 }
 
 // A family that has a C ABI: one block.

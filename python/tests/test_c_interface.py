@@ -1,6 +1,8 @@
 """What C refuses and Python never asks: the package checks it first, or has no way to say it."""
 
 import ctypes
+import json
+import os
 
 import numpy as np
 import pytest
@@ -27,12 +29,52 @@ def test_a_problem(changes, words):
     _c.library.fwht_plan_destroy(handle)
 
 
+def test_kept_plans_are_of_one_number_of_threads():
+    """Of a problem large enough for several."""
+    made = []
+    for threads in (1, 2, 1):
+        asked, handle = problem(n=1024, rows=1024, in_stride=1024, out_stride=1024, threads=threads), ctypes.c_void_p()
+        assert _c.library.fwht_plan_kept(asked, None, -1, handle) == 0, _c.last_error()
+        made.append(json.loads(_c.library.fwht_plan_info_json(handle))["settings"]["threads"])
+        _c.library.fwht_plan_destroy(handle)
+    assert made == [1, min(2, len(os.sched_getaffinity(0))), 1]
+
+
+@pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp8:128x4"])
+@pytest.mark.parametrize("n, rows", [(0, 1), (-128, 1), (2**62, 2**62), (128, 2**60), (128, 2**62), (128, -1)])
+def test_sizes_that_no_memory_has(encoding, n, rows):
+    """Products of them would wrap, and a division by the first ended the process."""
+    assert _c.library.fwht_encoding_info_json(encoding.encode(), 128, 2) is not None
+    assert _c.library.fwht_encoding_info_json(encoding.encode(), n, rows) is None
+    assert f"n={n}" in _c.last_error() or f"rows={rows}" in _c.last_error()
+
+
 def test_negative_scales_bytes():
     x, asked = np.ones((2, 8), np.float32), problem()
     operands = _c.Operands(ctypes.sizeof(_c.Operands), x.ctypes.data, x.ctypes.data)
     assert _c.library.fwht_transform_operands(ctypes.addressof(asked), None, ctypes.addressof(operands), -1, None) == 0
     operands.scales_bytes = -1
     refused(_c.library.fwht_transform_operands(ctypes.addressof(asked), None, ctypes.addressof(operands), -1, None), "scales_bytes=-1 must not be")
+
+
+@pytest.mark.parametrize(("name", "operator", "size"), [("signs", b"64+signs", 8), ("dense", b"d8x8", 256)])
+def test_matrices_that_would_be_written(name, operator, size):
+    """Signs, and dense factors, on memory of the result; beside it they are read."""
+    memory = np.zeros(1024, np.float32)
+    asked = _c.make_problem((2, 64), _c.F32, "float32", None, in_place=False, device=-1)
+    asked.op_text = operator
+    first = memory.ctypes.data
+    operands = _c.Operands(ctypes.sizeof(_c.Operands), first + 1024, first + 2048)
+    for place, fine in ((0, True), (2048 - size, True), (2048 - size + 4, False), (2048 + 508, False), (2048 + 512, True)):
+        if name == "dense":  # what is not orthogonal is refused, too
+            memory[place // 4 : (place + size) // 4] = np.eye(8, dtype=np.float32).ravel()
+        setattr(operands, name, first + place)
+        status = _c.library.fwht_transform_operands(ctypes.addressof(asked), None, ctypes.addressof(operands), -1, None)
+        if fine:
+            assert status == 0, _c.last_error()
+        else:
+            refused(status, f"{name}=")
+            assert "overlap" in _c.last_error()
 
 
 def test_misaligned_weights():

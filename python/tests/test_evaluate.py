@@ -4,6 +4,7 @@ import functools
 import json
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -220,6 +221,15 @@ def test_bad_input_is_one_sentence(tiny, capsys, spoil, more, sentence):
     assert re.search(sentence, said), said
 
 
+def test_no_memory_for_the_model_itself(tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+    monkeypatch.setattr(measure, "Reference", fails)
+    assert program.main(["--demo", "--output", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "error: no memory for the unquantized model: CUDA out of memory; try a smaller --batch, or --device cpu\n"
+
+
 def test_a_format_that_does_not_fit_is_said_and_the_others_go_on(tiny, capsys):
     asked = [str(tiny), "--text", str(tiny.parent / "text"), "--formats", "w4a16,kv8", "--rotations", "folded", "--tokens", "256", "--length", "64"]
     assert program.main([*asked, "--output", str(tiny.parent / "out")]) == 0
@@ -361,3 +371,34 @@ def test_a_folder_of_another_operator_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="rotated by the operator 7x32; this version has 28x8 for rows of 224"):
         fwht.evaluate.load_rotated(tmp_path)
+
+
+EXAMPLE = ROOT / "python" / "examples" / "tasks" / "python_words.yaml"
+
+
+def test_tasks_of_lm_eval_without_a_network(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("lm_eval")
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    asked = ["--demo", "--formats", "w4a4-int4", "--rotations", "folded,rotated", "--tokens", "512", "--length", "128", "--tasks", str(EXAMPLE)]
+    assert program.main([*asked, "--output", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / "evaluation.json").read_text())
+    accuracy = [data["tasks"]["python_words"]["acc"], *(data["rows"][f"w4a4-int4|{mode}"]["tasks"]["python_words"]["acc"] for mode in ("folded", "rotated"))]
+    assert data["about"]["tasks"] == ["python_words"]
+    assert 0.25 < accuracy[0]["value"] <= 1 and all(0 <= each["value"] <= 1 and 0 < each["standard_error"] < 0.2 for each in accuracy)
+    assert re.search(r"python_words, acc: 0\.\d+ \+- 0\.\d+ unquantized\n  w4a4-int4          folded 0\.\d+ \+- .*, rotated 0\.", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("content", "sentence"), [("- a", "it has no key `task`"), ("task: !function a.b", "is no task"), (None, "No such file")])
+def test_tasks_that_are_none(tmp_path, capsys, content, sentence):
+    pytest.importorskip("lm_eval")
+    if content:
+        (tmp_path / "x.yaml").write_text(content)
+    assert program.main(["--demo", "--tasks", str(tmp_path / "x.yaml"), "--output", str(tmp_path)]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_tasks_without_lm_eval(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert program.main(["--demo", "--tasks", "mmlu", "--output", str(tmp_path)]) == 2
+    assert '--tasks needs it: pip install "fwht[tasks]"' in capsys.readouterr().err

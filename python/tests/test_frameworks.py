@@ -2,7 +2,7 @@
 they are asked for, each in a process of its own; they must be installed beside pytest (`pip install --no-deps` and what the module
 asks for is enough):
 
-    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang,kernels python -m pytest python/tests/test_frameworks.py
+    FWHT_FRAMEWORKS=transformers,modelopt,auto_round,gptqmodel,vllm,sglang,kernels,stand_in python -m pytest python/tests/test_frameworks.py
 """
 
 import os
@@ -135,6 +135,21 @@ PROGRAMS = {
             function(keys, keys, None, None, None, k_scale_cache=None, v_scale_cache=None)
         assert torch.equal(*kept)
         seen(x)  # vLLM has no call of the stand-in
+    """,
+    "stand_in": """
+        import importlib.metadata
+        assert importlib.metadata.version("fwht-fast-hadamard-transform")
+        from fast_hadamard_transform import hadamard_transform
+        import transformers.utils.import_utils as utils
+        assert hadamard_transform is seen and utils.is_hadamard_available()
+        import transformers.integrations.higgs as higgs
+        assert higgs.hadamard_transform is seen
+        keys = torch.randn(2, 5, 128).bfloat16().requires_grad_()  # as the sparse attention of Megatron-LM
+        close(hadamard_transform(keys, scale=keys.size(-1) ** -0.5).float(), (keys.double() @ h(128)).bfloat16().float())
+        (gradient,) = torch.autograd.grad(hadamard_transform(keys, scale=128 ** -0.5)[0, 0, 0], keys)
+        close(gradient[0, 0].float(), torch.full((128,), 128 ** -0.5).bfloat16().float())
+        wide = x.t().contiguous().t()  # as QuaRot's matmul_hadU_cuda
+        close(hadamard_transform(wide.contiguous(), 1.0 / torch.tensor(256).sqrt()), x.double() @ h(256))
     """,
     "kernels": """
         import os, pathlib, tempfile

@@ -2,6 +2,7 @@
 and all have one default scale."""
 
 import ast
+import ctypes.util
 import importlib
 import inspect
 import os
@@ -125,6 +126,13 @@ def test_the_bench_says_in_one_line_that_torch_is_missing():
     assert done.stderr == "python -m fwht.bench: PyTorch is missing, and every peer is called through it (pip install torch)\n"
 
 
+def test_a_library_that_is_another():
+    environment = os.environ | {"FWHT_LIBRARY": ctypes.util.find_library("m"), "PYTHONPATH": str(ROOT.parent)}
+    done = subprocess.run([sys.executable, "-c", "import fwht"], capture_output=True, text=True, env=environment)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ImportError: fwht: ") and said.endswith("has no function fwht_abi_version; it is another library, or of another version")
+
+
 TWO_COPIES = """
 import importlib.util, sys, torch, fwht
 x = torch.tensor([1.0, 2, 3, 4], requires_grad=True)
@@ -150,3 +158,47 @@ def test_several_copies_in_one_process():
     path = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", TWO_COPIES], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+FRAMEWORKS = ("torch", "numpy", "transformers", "vllm", "sglang", "comfy_kitchen", "compressed_tensors", "jax", "cupy", "kernels")
+
+
+def in_a_process(program, *paths):
+    """What a fresh interpreter prints; it may say nothing else."""
+    path = os.pathsep.join([*map(str, paths), str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True, check=True)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_import_brings_and_touches_no_framework(tmp_path):
+    """Their modules are on the path, and cannot be imported."""
+    for name in FRAMEWORKS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise SystemExit('fwht imports {name}')")
+    program = "import logging, sys; before = set(logging.root.manager.loggerDict); import fwht; print(sorted(set(%r) & set(sys.modules)))\n" % (FRAMEWORKS,)
+    assert in_a_process(program + "assert set(logging.root.manager.loggerDict) == before", tmp_path) == "[]\n"
+
+
+def fastest(program, times=5):
+    return min(float(in_a_process("import time; begun = time.perf_counter()\n" + program + "\nprint(time.perf_counter() - begun)")) for _ in range(times))
+
+
+def test_import_takes_less_than_a_tenth_of_a_second():
+    """On a machine where the modules of the standard library that it needs take 50 ms or less; twice that time on slower ones."""
+    own, needed = fastest("import fwht"), fastest("import asyncio, ctypes, http.client, json, sqlite3, unittest.mock")
+    assert own < max(0.1, 2 * needed), (own, needed)
+
+
+@needs_torch
+def test_import_beside_torch_takes_less_than_a_tenth_of_a_second():
+    begun = "import time, torch, torch.library; begun = time.perf_counter()\n"
+    assert fastest(begun + "import fwht", times=3) < max(0.1, 0.2 * fastest("import torch", times=1))
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+@needs_torch
+def test_a_plugin_without_its_framework_says_one_line_and_no_more(name):
+    """As where an entry point is called by hand. Without CUDA it looks at nothing."""
+    program = f"import fwht.integrations.{name} as plugin, sys; plugin.register(); print({name!r} in sys.modules)"
+    assert in_a_process(program) == "False\n"

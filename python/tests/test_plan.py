@@ -71,3 +71,19 @@ def test_clear_plans():
 def test_unknown_devices(device):
     with pytest.raises(NotImplementedError, match=device):
         fwht.plan(8, 1, "float32", device=device)
+
+
+def test_problems_are_traced_once(tmp_path, monkeypatch):
+    """As blocks of a grid, which fwht_sweep times; of a call and of a plan."""
+    trace = tmp_path / "problems.grid"
+    monkeypatch.setenv("FWHT_TRACE", str(trace))
+    x = np.zeros((5, 2048), np.float32)  # a problem that no other test has
+    for _ in range(2):
+        fwht.hadamard_transform(x)
+    fwht.plan(2048, 7, "float32")
+    monkeypatch.delenv("FWHT_TRACE")
+    fwht.plan(2048, 9, "float32")
+    blocks = trace.read_text().split("[")[1:]
+    assert [block.splitlines() for block in blocks] == [
+        ["f32/n2048/r5/out]", "problem = f32/n2048/r5/out", "mode = host"], ["f32/n2048/r7]", "problem = f32/n2048/r7", "mode = host"],
+    ]  # fmt: skip

@@ -48,6 +48,16 @@ def test_layouts(encoding, element, bits, kind, storage):
     assert quantize.layout_of("mxfp8:128x4", 96).storage(5 * 96) == (128, 4, True)  # three groups, padded to four
 
 
+@pytest.mark.parametrize("n", [0, -128])
+@pytest.mark.parametrize("encoding", ["e4m3:row", "e4m3:128", "int4:row", "mxfp4"])
+def test_rows_without_elements(encoding, n):
+    with pytest.raises(ValueError, match=f"n={n} must be between 1 and"):
+        quantize.layout_of(encoding, n)
+    if n == 0 and torch is not None:
+        with pytest.raises(ValueError, match="n=0 must be between 1 and"):
+            fwht.hadamard_quantize(torch.empty(3, 0, device="meta"), encoding)
+
+
 def test_a_token_of_several_rows():
     layout = quantize.layout_of("e4m3:row,t512", 128)
     assert layout.token == 512 and layout.rows(8 * 128) == 2 and layout.columns == 1
@@ -196,6 +206,26 @@ def test_other_operators_strides_and_empty_tensors():
     assert torch.equal(scales, y.abs().amax(-1, keepdim=True) / 127)
     empty = fwht.hadamard_quantize(torch.empty(0, 64), "int8:row")
     assert empty.codes.shape == (0, 64) and empty.scales.shape == (0, 1)
+
+
+@needs_torch
+@pytest.mark.parametrize("encoding", ["nvfp4", "e4m3:tensor,vllm_static"])
+def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
+    x = torch.randn(6, 256, generator=torch.Generator().manual_seed(0))
+    scale = 448 * 6 / x.abs().max() if encoding == "nvfp4" else x.abs().max() / 448
+    number = float(scale)
+    for call in (
+        lambda s: fwht.hadamard_quantize(x, encoding, tensor_scale=s).codes, lambda s: quantize.quantize(x, encoding, tensor_scale=s).codes,
+        lambda s: quantize.round_trip(x, encoding, tensor_scale=s), lambda s: quantize.round_trip(x, encoding, rotate=True, tensor_scale=s),
+        lambda s: quantize.dequantize(*quantize.quantize(x, encoding, tensor_scale=number), encoding, tensor_scale=s),
+    ):  # fmt: skip
+        expected = call(number)
+        assert scale.shape == () and torch.equal(call(scale).view(torch.uint8), expected.view(torch.uint8))
+        assert torch.equal(call(scale.numpy()).view(torch.uint8), expected.view(torch.uint8))
+    for other in (torch.ones(1), torch.tensor(1.0, device="meta")):
+        with pytest.raises(TypeError, match="tensor_scale must be a number or None, not a torch.Tensor"):
+            fwht.hadamard_quantize(x, encoding, tensor_scale=other)
+
 
 
 @devices

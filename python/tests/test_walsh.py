@@ -201,8 +201,16 @@ def test_arrangements_in_pytorch():
             assert torch.equal(torch.func.vmap(f)(x[:, None]), f(x[:, None].flatten(0, 1)).view(2, 1, 8, 4))
     both = lambda t: fwht.hadamard_transform(t, axis=(1, 2), ordering="sequency")
     assert torch.autograd.gradcheck(both, (x.clone().requires_grad_(),))
-    compiled = torch.compile(both, fullgraph=True, backend="eager")
-    assert torch.equal(compiled(x), both(x))
+    for backend in ("eager", "aot_eager"):
+        assert torch.equal(torch.compile(both, fullgraph=True, backend=backend)(x), both(x))
+    torch.library.opcheck(torch.ops.fwht.hadamard_arranged.default, (x.clone().requires_grad_(), 0.5, -2, "sequency", "natural"))
+    one = lambda t: fwht.hadamard_transform(t, 0.5, axis=1, ordering="sequency", input_ordering="dyadic")
+    tangent = torch.randn_like(x)
+    assert torch.equal(torch.func.jvp(one, (x,), (tangent,))[1], one(tangent))
+    weights = torch.randn_like(x)
+    grad = torch.func.grad(lambda t: (one(t) * weights).sum())(x)
+    assert torch.allclose(grad, fwht.hadamard_transform(weights, 0.5, axis=1, ordering="dyadic", input_ordering="sequency"))
+    assert torch.autograd.gradcheck(one, (x.clone().requires_grad_(),), check_forward_ad=True)
     y = x.clone().requires_grad_()
     fwht.hadamard_transform_(y * 1, axis=1).sum().backward()
     assert torch.allclose(y.grad, fwht.hadamard_transform(torch.ones_like(x), axis=1))
@@ -352,3 +360,38 @@ def test_the_docstring_examples():
 
     results = doctest.testmod(walsh)
     assert results.attempted >= 4 and results.failed == 0
+
+
+@kinds
+def test_every_kind_of_array(kind):
+    """What the tests above ask on the host, once where each array lives; its length suits a device."""
+    n = length(kind)
+    bits = functions(n.bit_length() - 1, 1)[0]
+    w = sums(1 - 2 * bits.astype("int64")).astype("int32")
+    found = walsh.spectrum(give(bits, kind), "bits")
+    assert np.array_equal(numpy_of(found), w)
+    size = int(np.abs(w).max())
+    assert walsh.summary(found) == (size, int(np.argmax(np.abs(w))), n // 2 - size // 2, n * n)
+    assert np.array_equal(numpy_of(walsh.largest(found, 5)[0]), np.lexsort((np.arange(n), -np.abs(w)))[:5])
+
+    a, delta = np.random.default_rng(1).integers(-9, 9, n), np.zeros(n, "int64")
+    delta[5] = 1
+    assert np.array_equal(numpy_of(walsh.dyadic_convolution(give(a, kind), give(delta, kind))), a[np.arange(n) ^ 5])
+    x = np.random.default_rng(2).standard_normal((2, n - 3)).astype("float32")
+    y = numpy_of(walsh.Sketch(n - 3, 20, 1)(give(x, kind)))
+    assert np.allclose(y, walsh.Sketch(n - 3, 20, 1)(x.astype("float64")), rtol=0, atol=1e-4)
+
+    data = np.random.default_rng(3).integers(-9, 9, (2, n), "int32")
+    for variant in [None] + ["passes"] * (kind == "cuda"):
+        for ordering in ("dyadic", "sequency"):
+            y = fwht.hadamard_transform(give(data, kind), 1, ordering=ordering, variant=variant)
+            bits_of = n.bit_length() - 1
+            natural = [int(f"{k ^ (k >> 1) if ordering == 'sequency' else k:0{bits_of}b}"[::-1], 2) for k in range(n)]
+            assert np.array_equal(numpy_of(y), sums(data)[:, natural])
+            back = fwht.hadamard_transform(y, 1, input_ordering=ordering, variant=variant)
+            assert np.array_equal(numpy_of(back), (sums(sums(data))).astype("int32"))
+        image = np.random.default_rng(4).integers(-9, 9, (3, 64, 32)).astype("float32")
+        y = fwht.hadamard_transform(give(image, kind), 1, axis=1, variant=variant)
+        assert np.array_equal(numpy_of(y), np.einsum("ij,njk->nik", hadamard(64), image))
+        z = give(image, kind)
+        assert np.array_equal(numpy_of(fwht.hadamard_transform_(z, 1, axis=1, variant=variant)), numpy_of(y)) and np.array_equal(numpy_of(z), numpy_of(y))

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,10 +25,10 @@ TuningTable table_from_file(const std::string& path) {
   return parse_tuning_table(read_text_file(path, concat(kTableVariable, "=", path), kLongest), path);
 }
 
-/// What a plan is made by: a table, or the rule where none is for this device.
+/// What a plan is made by: a table, or the rule where none is for the class of this device.
 struct Guide {
   std::shared_ptr<const TuningTable> table;  // null: the rule
-  std::string name;                          // for Settings; empty: the rule
+  std::string name;                          // for Settings
 };
 
 Guide guide_for(const DeviceInfo& device) {
@@ -39,28 +41,38 @@ Guide guide_for(const DeviceInfo& device) {
     }
     return {std::move(table), path};
   }
-  const TuningTable& shipped = shipped_table();
-  if (!shipped.is_for(device)) return {};
-  return {std::shared_ptr<const TuningTable>(&shipped, [](const TuningTable*) {}),
-          "shipped: " + shipped.source};
+  const TuningTable* shipped = of_class(shipped_tables(), device);
+  if (shipped == nullptr)
+    return {nullptr, concat("rule: no table for sm_", device.compute_capability(), " or below")};
+  return {std::shared_ptr<const TuningTable>(shipped, [](const TuningTable*) {}),
+          concat(said_of(*shipped, device), ": ", shipped->source)};
 }
 
-/// The names to try, best first: the measured choice, then the rule's.
-std::vector<std::string_view> names_to_try(const Guide& guide, const Problem& problem) {
+/// The names to try, best first: the measured choice, where there is one, then the rule's.
+std::vector<std::string_view> names_to_try(std::string_view measured, const Problem& problem) {
   std::vector<std::string_view> names = preferred_variants(problem);
-  const FastestVariant* choice = guide.table == nullptr ? nullptr : guide.table->nearest(problem);
-  if (choice != nullptr) {
-    std::erase(names, choice->variant);
-    names.insert(names.begin(), choice->variant);
-  }
+  if (measured.empty()) return names;
+  std::erase(names, measured);
+  names.insert(names.begin(), measured);
   return names;
 }
 
-std::vector<const Variant*> candidates(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
+std::string_view measured_choice(const Guide& guide, const Problem& problem) {
+  const FastestVariant* choice = guide.table == nullptr ? nullptr : guide.table->nearest(problem);
+  return choice == nullptr ? std::string_view{} : choice->variant;
+}
+
+/// A table may name variants that another device of its class lacks: these fall out here.
+std::vector<const Variant*> candidates(std::string_view measured, const Problem& problem,
+                                       const DeviceInfo& device) {
   std::vector<const Variant*> named;
-  for (const std::string_view name : names_to_try(guide, problem))
+  for (const std::string_view name : names_to_try(measured, problem))
     named.push_back(&find_variant(name));
   return supporting<Transforms>(named, problem, device);
+}
+
+std::vector<const Variant*> candidates(const Guide& guide, const Problem& problem, const DeviceInfo& device) {
+  return candidates(measured_choice(guide, problem), problem, device);
 }
 
 struct Picked {
@@ -82,14 +94,17 @@ Picked pick(const std::vector<const Variant*>& candidates, const Problem& proble
 /// Every row count, placement, stride, pointer and launch of this dtype and n meets the variant of `picked`.
 bool serves_all_alike(const Guide& guide, const Problem& problem, const DeviceInfo& device,
                       const Picked& picked) {
-  if (guide.table != nullptr && !guide.table->is_one_for_all(problem.dtype(), problem.n())) return false;
+  std::set<std::string_view> measured{measured_choice(guide, problem)};
+  if (guide.table != nullptr) measured.merge(guide.table->variants_for(problem.dtype(), problem.n()));
   for (const std::int64_t stride : {problem.n(), problem.n() + 1}) {
     for (const bool programmatic : {false, true}) {
       Problem other = problem;
       other.set_row_stride(stride);
       other.programmatic_launch = programmatic;
-      const std::vector<const Variant*> others = candidates(guide, other, device);
-      if (!others.empty() && others.front() != picked.variant) return false;
+      for (const std::string_view name : measured) {
+        const std::vector<const Variant*> able = candidates(name, other, device);
+        if (!able.empty() && able.front() != picked.variant) return false;
+      }
     }
   }
   return picked.plan->alignment() <= static_cast<std::size_t>(bytes_of(problem.dtype()));
@@ -114,8 +129,7 @@ class AutoPlan final : public Plan {
   }
 
   Settings settings() const override {
-    Settings all{{"picked", std::string(picked_.variant->name)},
-                 {"picked_by", guide_.empty() ? std::string("rule") : guide_}};
+    Settings all{{"picked", std::string(picked_.variant->name)}, {"picked_by", guide_}};
     if (for_odd_pointers_.plan)
       all.emplace_back("for_odd_pointers", std::string(for_odd_pointers_.variant->name));
     const Settings inner = picked_.plan->settings();
@@ -143,6 +157,8 @@ class AutoPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
+  // `passes` has kernels for these; no recorded run has judged them.
+  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
   Problem contiguous = problem;
   contiguous.set_row_stride(problem.n());
   std::string why_not, about_the_stride;
@@ -173,8 +189,8 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   constexpr std::size_t kAny = 256;  // what cudaMalloc gives
   Picked picked = pick(able, problem, device, kAny);
   if (!picked.plan) {
-    throw BadRequest(concat("auto: none of ", joined(names_to_try(guide, problem), ", "), " takes ",
-                            to_string(problem), " with one rounding"));
+    const std::string tried = joined(names_to_try(measured_choice(guide, problem), problem), ", ");
+    throw BadRequest(concat("auto: none of ", tried, " takes ", to_string(problem), " with one rounding"));
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -68,8 +70,10 @@ TEST(TuningTable, ChoosesTheNearestNumberOfElements) {
   EXPECT_EQ(variant_for(table, "f16/28x512/r4000"), "factors");
   EXPECT_EQ(variant_for(table, "f16/28x512+signs/r4000/out"), "factors") << "signs cost nothing";
   EXPECT_EQ(variant_for(table, "f16/4096+signs/r1"), "") << "the row of 4096 is for Sylvester alone";
-  EXPECT_FALSE(table.is_one_for_all(Dtype::f16, 4096));
-  EXPECT_TRUE(table.is_one_for_all(Dtype::bf16, 4096));
+  using Names = std::set<std::string_view>;
+  EXPECT_EQ(table.variants_for(Dtype::f16, 4096), (Names{"mma_split", "wgmma", "warp_shuffle"}));
+  EXPECT_EQ(table.variants_for(Dtype::bf16, 4096), Names{"mma_split"});
+  EXPECT_EQ(table.variants_for(Dtype::f32, 4096), Names{});
 }
 
 TEST(TuningTable, IsForDevicesOfItsKind) {
@@ -84,6 +88,52 @@ TEST(TuningTable, IsForDevicesOfItsKind) {
   DeviceInfo newer = h200_description();
   newer.compute_major = 10;
   EXPECT_FALSE(table.is_for(newer));
+}
+
+std::string measured_of(std::span<const MeasuredOn> all, const DeviceInfo& device) {
+  const MeasuredOn* found = of_class(all, device);
+  return found == nullptr ? "none" : found->device;
+}
+
+/// A described device by a part of its name.
+DeviceInfo described(std::string_view name) {
+  for (const DeviceInfo& device : described_devices())
+    if (device.name.find(name) != std::string::npos) return device;
+  return {};
+}
+
+TEST(DeviceClass, IsTheNearestCapabilityAtOrBelowTheDevices) {
+  const std::vector<MeasuredOn> one{{"NVIDIA H200", 90, 132}};
+  for (const char* newer : {"H100", "H200", "B200", "RTX 5090"})
+    EXPECT_EQ(measured_of(one, described(newer)), "NVIDIA H200") << newer;
+  for (const char* older : {"A100", "L40S", "RTX 4090"})
+    EXPECT_EQ(measured_of(one, described(older)), "none") << older;
+  EXPECT_EQ(measured_of(one, DeviceInfo{}), "none");
+  EXPECT_EQ(measured_of({}, described("H200")), "none");
+
+  // One more file each: nobody else's table changes but that of devices nearer to it.
+  const std::vector<MeasuredOn> more{{"NVIDIA A100", 80, 108},
+                                     {"NVIDIA H100", 90, 132},
+                                     {"NVIDIA H100 PCIe", 90, 114},
+                                     {"NVIDIA H200", 90, 132},
+                                     {"NVIDIA GeForce RTX 5090", 120, 170}};
+  EXPECT_EQ(measured_of(more, described("A100")), "NVIDIA A100");
+  EXPECT_EQ(measured_of(more, described("L40S")), "NVIDIA A100");
+  EXPECT_EQ(measured_of(more, described("H100")), "NVIDIA H100") << "of equals, the one of its name";
+  EXPECT_EQ(measured_of(more, described("H200")), "NVIDIA H200");
+  EXPECT_EQ(measured_of(more, described("B200")), "NVIDIA H100") << "as many SMs as either: the first";
+  EXPECT_EQ(measured_of(more, described("RTX 5090")), "NVIDIA GeForce RTX 5090");
+  DeviceInfo fewer = described("H100");
+  fewer.name = "a board";
+  fewer.sm_count = 112;
+  EXPECT_EQ(measured_of(more, fewer), "NVIDIA H100 PCIe") << "the nearest number of SMs";
+}
+
+TEST(DeviceClass, IsSaid) {
+  const MeasuredOn h200{"NVIDIA H200", 90, 132};
+  EXPECT_EQ(said_of(h200, described("H200")), "shipped");
+  EXPECT_EQ(said_of(h200, described("H100")), "shipped for sm_90, measured on NVIDIA H200");
+  EXPECT_EQ(said_of(h200, described("B200")), "shipped for sm_90, measured on NVIDIA H200");
 }
 
 TEST(TuningTable, RefusesWhatItCannotReadWithNameAndLine) {
@@ -177,8 +227,8 @@ TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
 }
 
 TEST(ShippedTable, NamesListedDeviceVariantsThatSupportWhatItChoosesThemFor) {
-  const TuningTable& table = shipped_table();
-  EXPECT_TRUE(table.is_for(h200_description()));
+  const TuningTable& table = *of_class(shipped_tables(), h200_description());
+  EXPECT_TRUE(table.is_own_of(h200_description()));
   for (const FastestVariant& choice : table.choices) {
     const Variant& chosen = find_variant(choice.variant);
     EXPECT_EQ(chosen.memory, Memory::device);
@@ -252,10 +302,9 @@ const Variant* first_choice(const TuningTable* table, const Problem& problem, co
 
 TEST(Auto, TriesTheMeasuredChoiceFirstThenTheRules) {
   unsetenv("FWHT_TUNING");
-  const std::pair<const TuningTable*, DeviceInfo> machines[] = {{&shipped_table(), h200_description()},
-                                                                {nullptr, a100_description()}};
-  int differ = 0;
-  for (const auto& [table, device] : machines) {
+  std::map<std::string, int> differ;  // by device
+  for (const DeviceInfo& device : described_devices()) {
+    const TuningTable* table = of_class(shipped_tables(), device);
     for (const Problem& problem : many_problems(std::int64_t{1} << 26)) {
       const Variant* expected = first_choice(table, problem, device);
       const std::vector<const Variant*> found = candidates(problem, device);
@@ -263,10 +312,12 @@ TEST(Auto, TriesTheMeasuredChoiceFirstThenTheRules) {
       EXPECT_EQ(static_cast<bool>(variant.supports(problem, device)), expected != nullptr)
           << to_string(problem);
       EXPECT_EQ(std::set(found.begin(), found.end()).size(), found.size()) << to_string(problem);
-      differ += expected != first_choice(nullptr, problem, device);
+      differ[device.name] += expected != first_choice(nullptr, problem, device);
     }
   }
-  EXPECT_GT(differ, 0) << "the shipped table and the rule agree everywhere: this test shows nothing";
+  EXPECT_GT(differ[h200_description().name], 0) << "table and rule agree everywhere: this test shows nothing";
+  EXPECT_EQ(differ[h200_description().name], differ[described("H100").name]) << "its class's table";
+  EXPECT_EQ(differ[a100_description().name], 0) << "the rule";
 }
 
 // ------------------------------------------------------------ it only forwards

@@ -80,10 +80,6 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-bool TuningTable::is_for(const DeviceInfo& info) const {
-  return info.has_cuda() && info.compute_capability() == compute_capability && info.sm_count == sm_count;
-}
-
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
   // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
   // transposes cost nothing that would change the choice.
@@ -106,13 +102,11 @@ const FastestVariant* TuningTable::nearest(const Problem& problem) const {
   return own != nullptr ? own : nearest_of(Placement::in_place);
 }
 
-bool TuningTable::is_one_for_all(Dtype dtype, std::int64_t n) const {
-  const FastestVariant* first = nullptr;
-  return std::all_of(choices.begin(), choices.end(), [&](const FastestVariant& choice) {
-    if (choice.dtype != dtype || choice.n != n) return true;
-    if (first == nullptr) first = &choice;
-    return choice.variant == first->variant;
-  });
+std::set<std::string_view> TuningTable::variants_for(Dtype dtype, std::int64_t n) const {
+  std::set<std::string_view> names;
+  for (const FastestVariant& choice : choices)
+    if (choice.dtype == dtype && choice.n == n) names.insert(choice.variant);
+  return names;
 }
 
 TuningTable parse_tuning_table(std::string_view text, const std::string& name) {

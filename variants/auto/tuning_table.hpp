@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/contract/problem.hpp"
-#include "common/device/device_info.hpp"
+#include "variants/auto/device_class.hpp"
 
 namespace fwht::automatic {
 
@@ -29,32 +31,28 @@ struct FastestVariant {
 ///   # source: the results folder that it was made from; or several, with blanks between them
 ///   dtype,n,elements,placement,variant
 ///   f16,4096,8388608,in,mma_split
-struct TuningTable {
-  std::string device, source;
-  int compute_capability = 0, sm_count = 0;
+struct TuningTable : MeasuredOn {
+  std::string source;
   std::vector<FastestVariant> choices;
-
-  /// A device of the same kind: compute capability and number of SMs agree. (Names differ between boards and
-  /// memory sizes of one chip, so they do not decide.)
-  bool is_for(const DeviceInfo& info) const;
 
   /// The choice for this dtype and n whose number of elements is nearest on a logarithmic scale (the larger
   /// of two). Of the problem's placement where the table has it, else in place. nullptr when there is none,
   /// and for rows of 2^k elements whose operator is not Sylvester's alone.
   const FastestVariant* nearest(const Problem& problem) const;
 
-  /// All problems of this dtype and n meet the same choice.
-  bool is_one_for_all(Dtype dtype, std::int64_t n) const;
+  /// The names that problems of this dtype and n meet.
+  std::set<std::string_view> variants_for(Dtype dtype, std::int64_t n) const;
 };
 
 /// Throws BadRequest with `name` and the line.
 TuningTable parse_tuning_table(std::string_view text, const std::string& name);
 
-/// The table that ships, measured on an H200.
-const TuningTable& shipped_table();
+/// The tables that ship: every .csv in this folder, in the order of their names. A device takes the one
+/// of_class() of its own.
+std::span<const TuningTable> shipped_tables();
 
-/// Variants in the order in which a device without a table prefers them: the longest rows to the tensor cores
-/// of Hopper, then those of every device, then additions alone, of which `butterflies` is the faster. fp32
+/// Variants in the order in which a device whose class has no table prefers them: the longest rows to wgmma,
+/// then to the tensor cores of every device, then additions alone, of which `butterflies` is the faster. fp32
 /// rows beyond 32768: `passes`. Operators of several factors, or with signs: those tensor cores, then fp32
 /// arithmetic. Encoded results: one kernel where there is one, else two launches.
 std::vector<std::string_view> preferred_variants(const Problem& problem);

@@ -1,13 +1,11 @@
 #include "variants/kokkos/module_places.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <stdexcept>
 #include <vector>
 
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/host/trust.hpp"
 
 namespace fwht::kokkos {
 namespace {
@@ -22,27 +20,15 @@ bool is_there(const fs::path& path) {
 fs::path named_module(std::string_view file_name, const std::string& named) {
   const std::string variable = concat("FWHT_KOKKOS_MODULES=", named);
   if (!fs::path(named).is_absolute()) throw BadRequest(concat(variable, " must be an absolute path"));
-  const fs::path path = fs::path(named) / file_name;
+  fs::path path = fs::path(named) / file_name;
   if (!is_there(path)) throw BadRequest(concat(variable, ": there is no ", file_name, " in that folder"));
   return path;
 }
 
-// Empty, or who else could have put something there.
-std::string why_not_trusted(const fs::path& path) {
-  struct stat about = {};
-  if (stat(path.c_str(), &about) != 0) return concat(path.string(), " cannot be looked at");
-  if (about.st_uid != 0 && about.st_uid != geteuid())
-    return concat(path.string(), " belongs to another user");
-  if ((about.st_mode & S_IWOTH) != 0) return concat(path.string(), " can be written by every user");
-  return "";
-}
-
 void require_trust(const fs::path& path) {
-  for (const fs::path& one : {path, path.parent_path()}) {
-    if (const std::string why = why_not_trusted(one); !why.empty()) {
-      throw std::runtime_error(concat("the Kokkos module ", path.filename().string(), " is not loaded: ", why,
-                                      "; FWHT_KOKKOS_MODULES may name its folder all the same"));
-    }
+  if (const std::string why = why_not_trusted(path); !why.empty()) {
+    throw std::runtime_error(concat("the Kokkos module ", path.filename().string(), " is not loaded: ", why,
+                                    "; FWHT_KOKKOS_MODULES may name its folder all the same"));
   }
 }
 

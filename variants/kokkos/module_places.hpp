@@ -16,8 +16,8 @@ struct ModuleFolders {
 };
 
 /// The module in the folder that the user named, and in no other where one is named; else beside libfwht.so
-/// in `fwht/`, in the folder of the build, in that of the installation. A module or folder that belongs to
-/// another user than root and this one, or that everybody may write, is refused but where the user named it.
+/// in `fwht/`, in the folder of the build, in that of the installation. What why_not_trusted refuses is
+/// refused but where the user named it.
 /// Throws BadRequest for a named folder that is not absolute or does not have it, std::runtime_error
 /// otherwise, with the places or the reason.
 std::filesystem::path find_module(std::string_view file_name, const ModuleFolders& places);

@@ -140,6 +140,68 @@ TEST_F(TransformGpu, LaunchesTheVariantThatIsNamed) {
   EXPECT_EQ(clear_transform_plans(), plans);
 }
 
+// By `passes`: the bits of the host, and the gaps as they were. From one ordering into another sums are
+// formed in another sequence, so there all of them are exact.
+TEST_F(TransformGpu, GoesAlongADimensionAndIntoOrderingsAsTheHostDoes) {
+  const Variant& passes = find_variant("passes");
+  for (const char* text : {"f32/n32/r96/inner32",
+                           "f32/n64/r64/inner64/out",
+                           "f32/n128/r96/inner32/out/ld4100",
+                           "f32/n256/r64/inner32/pdl",
+                           "f32/n512/r32/inner32",
+                           "f32/n1024/r64/inner32/ld32771",
+                           "f32/n2048/r32/inner32/s1",
+                           "f32/n16384/r64/inner64/out",
+                           "f32/n2097152/r32/inner32",
+                           "f64/n32/r48/inner16",
+                           "f64/n64/r32/inner32/out",
+                           "f64/n1024/r16/inner16/ld16387",
+                           "f64/n65536/r16/inner16/out",
+                           "i32/n32/r96/inner32",
+                           "i32/n64/r32/inner32/out",
+                           "i32/n4096/r128/inner64",
+                           "i64/n32/r48/inner16/out",
+                           "i64/n64/r48/inner16",
+                           "i64/n2048/r32/inner16/ld32769",
+                           "f32/n65536/r5/out/sequency",
+                           "f32/n131072/r3/out/from-dyadic/ld131073",
+                           "f32/n262144/r2/out/dyadic/pdl",
+                           "f32/n524288/r1/out/from-sequency",
+                           "f32/n1048576/r2/out/from-dyadic/sequency/s1",
+                           "f64/n65536/r3/out/dyadic",
+                           "f64/n2097152/r1/out/sequency",
+                           "f64/n4194304/r1/out/from-sequency/dyadic",
+                           "f64/n8388608/r1/out/dyadic",
+                           "i32/n16777216/r2/out/sequency",
+                           "i32/n33554432/r1/out/from-dyadic",
+                           "i64/n67108864/r1/out/from-sequency"}) {
+    const Problem problem = parse_problem(text);
+    ASSERT_TRUE(passes.supports(problem, this_device()))
+        << text << ": " << passes.supports(problem, this_device()).why_not;
+    const auto elements = problem.span_elements();
+    std::vector<std::byte> in(static_cast<std::size_t>(problem.span_bytes())),
+        start(in.size(), std::byte{0x3A}), want, got(in.size());
+    for (std::int64_t i = 0; i < elements; ++i)
+      store_element(problem.dtype(), in.data(), i,
+                    static_cast<double>(problem.inner == 1 ? i * i % 15 - 7 : i * 7919 % 2003 - 1001));
+    const bool in_place = problem.placement == Placement::in_place;
+    want = in_place ? in : start;
+    Problem on_host = problem;
+    on_host.programmatic_launch = false;
+    plan(find_variant("cpu"), on_host, this_device())
+        ->execute(in_place ? want.data() : in.data(), want.data());
+    Buffer from(Memory::device, in.size()), to(Memory::device, in.size());
+    from.upload(in.data(), in.size());
+    to.upload(start.data(), start.size());
+    synchronize(Memory::device);
+    Buffer& result = in_place ? from : to;
+    plan(passes, problem, this_device())->execute(from.data(), result.data());
+    synchronize(Memory::device);
+    result.download(got.data(), got.size());
+    EXPECT_EQ(got, want) << text;
+  }
+}
+
 TEST_F(TransformGpu, KeepsNoMorePlansThanItsLimit) {
   const std::size_t usual = transform_plan_limit();
   set_transform_plan_limit(3);

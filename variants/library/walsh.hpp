@@ -84,7 +84,8 @@ struct Sketch {
   std::int64_t padded() const;  ///< N
 };
 
-/// Of `vectors` vectors side by side, f32 or f64; `in` and `out` apart. Throws BadRequest for rows that are not from 1 to N.
+/// Of `vectors` vectors side by side, f32 or f64; `in` and `out` apart. Throws BadRequest for rows that are
+/// not from 1 to N.
 void sketch(const Sketch& sketch, Dtype dtype, std::int64_t vectors, const void* in, void* out,
             int threads = 0);
 

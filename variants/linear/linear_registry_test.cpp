@@ -3,9 +3,12 @@
 // transforms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/host/error.hpp"
 #include "variants/linear/registry.hpp"
@@ -105,6 +108,28 @@ TEST(LinearRegistry, EveryVariantSupportsWhatTheTableSays) {
     expect_golden(*variant, *row, row->h200, h200_description());
     expect_golden(*variant, *row, row->a100, a100_description());
     expect_golden(*variant, *row, row->no_cuda, no_cuda_description());
+  }
+}
+
+// Code of sm_90a runs on 9.0 alone, not on newer devices either. Everything else runs on all of them.
+TEST(LinearRegistry, OnlyWhatNeedsSm90aIsRefusedElsewhereAndNamesWhatItNeeds) {
+  const std::pair<std::string_view, std::string_view> kNeeds[] = {
+      {"w4a16_prefill", "wgmma"}, {"rotated_w4a16_prefill", "wgmma"}, {"rotated_w4a16_inside", "clusters"}};
+  for (const LinearVariant* variant : linear_registry()) {
+    const bool rotates = variant->name.starts_with("rotated");
+    const LinearProblem problem =
+        parse_linear_problem(rotates ? "f16/m8/n4096/k4096/w4g128/rot" : "f16/m8/n4096/k4096/w4g128");
+    const auto* needs = std::find_if(std::begin(kNeeds), std::end(kNeeds),
+                                     [&](const auto& need) { return need.first == variant->name; });
+    for (const DeviceInfo& device : described_devices()) {
+      const Support answer = variant->supports(problem, device);
+      if (answer.why_not.starts_with("built without")) continue;
+      const bool refused = needs != std::end(kNeeds) && device.compute_capability() != 90;
+      EXPECT_EQ(static_cast<bool>(answer), !refused) << variant->name << " on " << device.name;
+      if (!refused) continue;
+      EXPECT_NE(answer.why_not.find(needs->second), std::string::npos) << answer.why_not;
+      EXPECT_NE(answer.why_not.find(device.name), std::string::npos) << answer.why_not;
+    }
   }
 }
 

@@ -69,9 +69,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  // A machine that is only described has no files to look for.
-  const bool is_this_machine = device.driver_version > 0;
-  return {is_this_machine ? cublaslt::why_not() : std::string()};
+  return {cublaslt::why_not_on(device)};
 }
 
 }  // namespace

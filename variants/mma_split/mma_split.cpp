@@ -102,8 +102,8 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   step.sum_rms = std::sqrt(step.sum_rms * step.sum_rms + kSplitRms * kSplitRms);
   step.sum_bias = 2 * kTruncationBias;  // two tensor-core stages
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,
-  // which a shift of the index mixes.
-  numerics.promises.xor_shift_exact = compute_capability >= 90;
+  // which a shift of the index mixes. Newer devices were not probed.
+  numerics.promises.xor_shift_exact = compute_capability == 90;
   return numerics;
 }
 

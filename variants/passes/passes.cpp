@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/host/bits.hpp"
 #include "common/host/text.hpp"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/passes/schedule.hpp"
@@ -11,22 +12,62 @@ namespace {
 
 constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64};
 
+/// Rows that lie between each other, in natural order.
+Support supports_axis(const Problem& problem, const DeviceInfo& device) {
+  Problem alone = problem;
+  alone.inner = 1;
+  alone.set_row_stride(alone.n());
+  if (Support rows = require_plain_rows(alone, kDtypes); !rows) return rows;
+  const Word word = word_of(problem.dtype());
+  const std::int64_t fewest = std::int64_t{1} << axis_log_columns(word), least = 1 << kFewestAxisBits,
+                     most = std::int64_t{1} << kLargestLogN;
+  if (!problem.op.is_sylvester() || !is_power_of_two(problem.n()) || problem.n() < least ||
+      !is_power_of_two(problem.inner) || problem.inner < fewest || problem.n() > most / problem.inner) {
+    return {concat("rows of n=", problem.n(), " elements that lie inner=", problem.inner, " apart: for ",
+                   name_of(problem.dtype()), " data H_n takes a power of two from ", least,
+                   ", inner one from ", fewest, ", together up to ", most)};
+  }
+  const AxisPasses passes = axis_passes(word, log2_floor(problem.n()));
+  int bytes = 0;
+  for (int i = 0; i < passes.count; ++i)
+    bytes = std::max(bytes, passes.tiles[static_cast<std::size_t>(i)].shared_bytes());
+  if (bytes <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+}
+
+/// Rows side by side in other orders.
+Support supports_orderings(const Problem& problem, const DeviceInfo& device) {
+  Problem natural = problem;
+  natural.in_ordering = natural.out_ordering = Ordering::natural;
+  constexpr std::int64_t kOne = 1;
+  if (Support n = require_sylvester(natural, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
+    return n;
+  const OrderedPasses passes = ordered_passes(word_of(problem.dtype()), log2_floor(problem.n()));
+  const int bytes =
+      std::max({passes.first.shared_bytes(), passes.row.shared_bytes(), passes.between.shared_bytes()});
+  if (bytes <= device.shared_bytes_per_block) return {};
+  return {concat("n=", problem.n(), " needs ", bytes,
+                 " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
+}
+
 Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
     if (Support launch = require_programmatic_launch(device); !launch) return launch;
   }
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
+  if (problem.inner != 1) return supports_axis(problem, device);
+  if (!problem.is_arranged_plainly()) return supports_orderings(problem, device);
   constexpr std::int64_t kOne = 1;
   if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n) {
     const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);
     return about_n ? Support{concat(name_of(problem.dtype()), " data: ", n.why_not)} : n;
   }
-  const Schedule schedule = schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
-                                         problem.elements() * bytes_of(problem.dtype()));
-  const bool by_own_tile = schedule.lowest != Lowest::butterflies;
-  const std::int64_t bytes = std::max({by_own_tile ? schedule.row().shared_bytes() : 4 << schedule.log_row,
-                                       schedule.second.shared_bytes(), schedule.third.shared_bytes()});
+  const std::int64_t bytes =
+      schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
+                   problem.elements() * bytes_of(problem.dtype()), device.shared_bytes_per_block)
+          .shared_bytes();
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};

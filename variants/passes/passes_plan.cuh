@@ -50,9 +50,9 @@ constexpr auto all_kernels(Word word) {
     List<PairKernel, 64> pairs;
   } all;
   for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-    for (const bool large : {false, true}) {
-      if (!large && log_n > largest_inside_l2(word)) continue;
-      const Schedule s = large ? in_dram(word, log_n) : inside_l2(word, log_n);
+    const bool fits_l2 = log_n <= largest_inside_l2(word);
+    for (const Schedule& s :
+         {in_dram(word, log_n), in_small_blocks(word, log_n), (fits_l2 ? inside_l2 : in_dram)(word, log_n)}) {
       if (s.lowest == Lowest::pair) {
         all.pairs.add(s.pair());
       } else {
@@ -64,6 +64,8 @@ constexpr auto all_kernels(Word word) {
       all.passes.add(kernel_for(narrow(s.third), s.overlaps));
     }
   }
+  for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
+    all.passes.add(axis_kernel(axis_passes(word, bits).tiles[0]));
   return all;
 }
 template <class Number>
@@ -130,6 +132,28 @@ inline int ready(KernelAddress kernel, int threads, int shared, bool overlaps, c
   return resident;
 }
 
+template <class Number>
+using OrderedFunction = void (*)(LongVectors<Number>, Ordering, Ordering);
+
+template <class Number>
+OrderedFunction<Number> ordered_kernel(int bits) {
+  static_assert(kFewestGatheredBits == 6 && kMostAxisBits == 10);
+  switch (bits) {
+    case 6:
+      return ordered_pass<Number, 6>;
+    case 7:
+      return ordered_pass<Number, 7>;
+    case 8:
+      return ordered_pass<Number, 8>;
+    case 9:
+      return ordered_pass<Number, 9>;
+    case 10:
+      return ordered_pass<Number, 10>;
+    default:
+      throw std::logic_error("passes: no kernel is compiled for an ordered pass");
+  }
+}
+
 /// One launch of a pass over all vectors.
 template <class Number>
 struct PassLaunch {
@@ -143,8 +167,19 @@ class PassesPlan final : public Plan {
  public:
   PassesPlan(const Problem& problem, const DeviceInfo& device)
       : Plan(problem),
-        log_n_(log2_floor(problem.n())),
-        schedule_(schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()))) {
+        log_n_(log2_floor(problem.block_elements())),
+        schedule_(problem.is_arranged_plainly()
+                      ? schedule_for(kWord, log_n_, problem.elements() * bytes_of(problem.dtype()),
+                                     device.shared_bytes_per_block)
+                      : Schedule{}) {
+    if (problem.inner != 1) {
+      add_axis_passes(device);
+      return;
+    }
+    if (!problem.is_arranged_plainly()) {
+      add_ordered_passes(device);
+      return;
+    }
     const Schedule& s = schedule_;
     const PassTile row = s.row();
     switch (s.lowest) {
@@ -184,6 +219,12 @@ class PassesPlan final : public Plan {
   bool one_stream_at_a_time() const override { return pair_ != nullptr; }
 
   Settings settings() const override {
+    if (!problem().is_arranged_plainly()) {
+      return {
+          {"passes_over_memory", static_cast<std::int64_t>(launches_.size()) + (ordered_ == nullptr ? 0 : 1)},
+          {"lowest", std::string(ordered_ == nullptr ? "axis" : "pass")},
+          {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+    }
     const char* lowest = schedule_.lowest == Lowest::pass   ? "pass"
                          : schedule_.lowest == Lowest::pair ? "pair"
                                                             : "butterflies";
@@ -198,8 +239,41 @@ class PassesPlan final : public Plan {
  private:
   static constexpr Word kWord = word_of_number<Number>();
 
+  void add_axis_passes(const DeviceInfo& device) {
+    int shift = log2_floor(problem().inner);
+    const AxisPasses passes = axis_passes(kWord, log_n_ - shift);
+    for (int i = 0; i < passes.count; ++i) {
+      const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+      launches_.push_back(make_launch(axis_kernel(tile), shift, device));
+      shift += tile.bits;
+    }
+  }
+
+  void add_ordered_passes(const DeviceInfo& device) {
+    const OrderedPasses passes = ordered_passes(kWord, log_n_);
+    first_ = passes.first;
+    ordered_ = ordered_kernel<Number>(first_.bits);
+    ready(ordered_, first_.threads(), first_.shared_bytes(), false, device);
+    launches_.push_back(make_launch(kernel_for(passes.row, true), passes.row.log_columns, device));
+    if (passes.between.bits > 0)
+      launches_.push_back(make_launch(axis_kernel(passes.between), passes.log_row, device));
+  }
+
+  void run_ordered(LongVectors<Number> vectors, Stream stream) const {
+    vectors.shift = log_n_ - first_.bits;
+    launch(ordered_,
+           {.blocks = problem().elements() >> first_.log_elements(),
+            .threads = first_.threads(),
+            .shared = first_.shared_bytes(),
+            .programmatic = problem().programmatic_launch},
+           stream, vectors, problem().in_ordering, problem().out_ordering);
+  }
+
   PassLaunch<Number> make_launch(const PassTile& tile, int shift, const DeviceInfo& device) const {
-    const PassKernel id = kernel_for(tile, schedule_.overlaps);
+    return make_launch(kernel_for(tile, schedule_.overlaps), shift, device);
+  }
+
+  PassLaunch<Number> make_launch(const PassKernel& id, int shift, const DeviceInfo& device) const {
     const PassFunction<Number> kernel = compiled<Number>(id);
     ready(kernel, id.threads, id.shared_bytes(), schedule_.overlaps, device);
     return {kernel, id, shift};
@@ -216,7 +290,8 @@ class PassesPlan final : public Plan {
                                 one};
     if (rows_ != nullptr) run_rows(vectors, stream);
     if (pair_ != nullptr) run_pair(vectors, schedule_.third.bits == 0 ? scale : one, stream);
-    bool begins = rows_ == nullptr && pair_ == nullptr;
+    if (ordered_ != nullptr) run_ordered(vectors, stream);
+    bool begins = rows_ == nullptr && pair_ == nullptr && ordered_ == nullptr;
     for (const PassLaunch<Number>& next : launches_) {
       if (!begins) vectors.in = vectors.out;
       const bool last = &next == &launches_.back();
@@ -267,6 +342,8 @@ class PassesPlan final : public Plan {
   Schedule schedule_;
   std::unique_ptr<Plan> rows_;  // Lowest::butterflies
   PairFunction<Number> pair_ = nullptr;
+  OrderedFunction<Number> ordered_ = nullptr;
+  PassTile first_;        // of ordered_
   DeviceArray counters_;  // of the pair
   std::size_t counter_bytes_ = 0;
   int log_items_ = 0;

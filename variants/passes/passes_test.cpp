@@ -25,6 +25,7 @@ std::vector<Schedule> schedules_of(int log_n) {
   std::vector<Schedule> all;
   for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
     all.push_back(in_dram(word, log_n));
+    all.push_back(in_small_blocks(word, log_n));
     if (log_n <= largest_inside_l2(word)) all.push_back(inside_l2(word, log_n));
   }
   return all;
@@ -53,6 +54,10 @@ std::vector<Step> all_steps() {
       }
     }
   }
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
+      all.push_back({axis_passes(word, bits).tiles[0], axis_log_columns(word)});
+  }
   return all;
 }
 
@@ -80,6 +85,24 @@ TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
         EXPECT_EQ(s.second.log_columns, 5) << "the kernel of pairs has these alone";
         EXPECT_EQ(pair.threads % pair.first.threads() + pair.threads % pair.second.threads(), 0);
         EXPECT_GE(s.log_chunk, s.log_row + s.second.bits) << "a chunk holds both passes of a part";
+      }
+    }
+  }
+}
+
+TEST(Passes, EveryDeviceHasAScheduleThatFitsAndThatOfAnH200IsTheMeasuredOne) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+      const std::int64_t one = (word == Word::eight_bytes ? std::int64_t{8} : 4) << log_n;
+      for (const std::int64_t bytes : {one, one << 11}) {
+        const bool inside = bytes <= std::int64_t{32} << 20;
+        for (const DeviceInfo& device : described_devices()) {
+          const std::int64_t most = device.shared_bytes_per_block;
+          const Schedule schedule = schedule_for(word, log_n, bytes, most);
+          EXPECT_LE(schedule.shared_bytes(), most) << device.name << " 2^" << log_n;
+          if (most < 128 * 1024) continue;
+          EXPECT_EQ(schedule, inside ? inside_l2(word, log_n) : in_dram(word, log_n)) << device.name;
+        }
       }
     }
   }
@@ -297,12 +320,180 @@ TEST(Passes, APairWaitsOnlyForTicketsDrawnBefore) {
   }
 }
 
+// Along a dimension, of two tensors behind each other: the plain host loop over that dimension's bits.
+TEST(Passes, AlongADimensionAreThePlainHostLoop) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    for (int log_n = kFewestAxisBits; log_n <= 26; ++log_n) {
+      const AxisPasses passes = axis_passes(word, log_n);
+      const int log_inner = axis_log_columns(word) + log_n % 3;
+      std::vector<Step> steps;
+      int shift = log_inner;
+      for (int i = 0; i < passes.count; ++i) {
+        const PassTile& tile = passes.tiles[static_cast<std::size_t>(i)];
+        EXPECT_GE(tile.bits, kFewestAxisBits);
+        EXPECT_LE(tile.bits, kMostAxisBits);
+        EXPECT_EQ(tile, axis_passes(word, tile.bits).tiles[0]) << "the kernels are compiled for these";
+        EXPECT_EQ(axis_kernel(tile).elements(), 1 << tile.log_elements());
+        EXPECT_LE(tile.log_columns, log_inner);
+        EXPECT_EQ(tile.width(), 1);
+        steps.push_back({tile, shift});
+        shift += tile.bits;
+      }
+      EXPECT_EQ(shift, log_inner + log_n);
+      if (log_n > 13) continue;
+      std::vector<float> want = random_vector(log_inner + log_n + 1),
+                         first(want.begin(), want.begin() + (want.end() - want.begin()) / 2), got;
+      std::vector<float> second(want.begin() + (want.end() - want.begin()) / 2, want.end());
+      plain_butterflies(want, log_inner, log_n);
+      for (std::vector<float>* tensor : {&first, &second}) {
+        for (const Step& step : steps)
+          run_pass(step, *tensor);
+        got.insert(got.end(), tensor->begin(), tensor->end());
+      }
+      EXPECT_EQ(got, want) << "2^" << log_n << " at 2^" << log_inner;
+    }
+  }
+}
+
+constexpr Ordering kOrderings[] = {Ordering::natural, Ordering::dyadic, Ordering::sequency};
+
+/// H x from one ordering into another, by what the orderings are.
+std::vector<float> ordered_transform(const std::vector<float>& x, Ordering in, Ordering out, int log_n) {
+  std::vector<float> natural(x.size()), y(x.size());
+  for (std::size_t k = 0; k < x.size(); ++k)
+    natural[static_cast<std::size_t>(natural_place(in, static_cast<std::int64_t>(k), log_n))] = x[k];
+  plain_butterflies(natural, 0, log_n);
+  for (std::size_t k = 0; k < x.size(); ++k)
+    y[k] = natural[static_cast<std::size_t>(natural_place(out, static_cast<std::int64_t>(k), log_n))];
+  return y;
+}
+
+std::vector<float> random_integers(int log_n) {
+  std::mt19937 engine(static_cast<unsigned>(log_n));
+  std::vector<float> x(std::size_t{1} << log_n);
+  for (float& value : x)
+    value = static_cast<float>(engine() % 15) - 7.0F;  // so that all sums are exact
+  return x;
+}
+
+TEST(Passes, APermutedRowHasTheTransformInAnyOrdering) {
+  for (int log_n = 1; log_n <= 11; ++log_n) {
+    const std::vector<float> x = random_integers(log_n);
+    for (const Ordering in : kOrderings) {
+      for (const Ordering out : kOrderings) {
+        std::vector<float> permuted(x.size());
+        for (std::size_t q = 0; q < x.size(); ++q)
+          permuted[q] =
+              x.at(static_cast<std::size_t>(source_place(in, out, static_cast<std::int64_t>(q), log_n)));
+        plain_butterflies(permuted, 0, log_n);
+        EXPECT_EQ(permuted, ordered_transform(x, in, out, log_n)) << log_n;
+      }
+    }
+  }
+}
+
+/// What the blocks of an ordered pass hold in registers before their first sums, as the permuted row.
+std::vector<float> gathered(const PassTile& tile, int shift, const std::vector<float>& x, Ordering in,
+                            Ordering out, int log_n) {
+  std::vector<float> permuted(x.size());
+  const int threads = 1 << tile.bits;
+  for (std::int64_t index = 0; index < static_cast<std::int64_t>(x.size() >> tile.log_elements()); ++index) {
+    const std::int64_t first = tile.first_element(index, shift);
+    std::vector<float> shared(std::size_t{1} << tile.log_elements());
+    for (int thread = 0; thread < threads; ++thread) {
+      const auto row = static_cast<int>(reverse_bits(static_cast<std::uint64_t>(thread), tile.bits));
+      for (int k = 0; k < tile.registers(); ++k)
+        shared.at(static_cast<std::size_t>(tile.gathered_word(row, k))) = x.at(
+            static_cast<std::size_t>(source_place(in, out, first + (std::int64_t{row} << shift) + k, log_n)));
+    }
+    for (int thread = 0; thread < threads; ++thread) {
+      for (int k = 0; k < tile.registers(); ++k) {
+        const int row = row_of(tile, 0, thread, k), column = tile.column_of(thread);
+        permuted[static_cast<std::size_t>(first + (std::int64_t{row} << shift) + column)] =
+            shared.at(static_cast<std::size_t>(tile.gathered_word(row, column)));
+      }
+    }
+  }
+  return permuted;
+}
+
+TEST(Passes, FromOneOrderingIntoAnother) {
+  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+    std::set<int> compiled_rows;
+    for (int log_n = kSmallestLogN; log_n <= largest_inside_l2(word); ++log_n)
+      compiled_rows.insert(inside_l2(word, log_n).log_row);
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+      const OrderedPasses passes = ordered_passes(word, log_n);
+      const PassTile& first = passes.first;
+      const int between = passes.between.bits;
+      ASSERT_EQ(first.bits + between + passes.log_row, log_n);
+      ASSERT_TRUE(compiled_rows.contains(passes.log_row)) << log_n;
+      EXPECT_EQ(passes.row.levels(), passes.log_row);
+      EXPECT_TRUE(first.bits >= kFewestGatheredBits && first.bits <= kMostAxisBits) << log_n;
+      EXPECT_TRUE(between == 0 || (between >= kFewestAxisBits && between <= kMostAxisBits)) << log_n;
+      EXPECT_EQ(first.threads(), 1 << first.bits);
+      EXPECT_EQ(first.registers(), first.columns()) << "a register is a column of what is gathered";
+      EXPECT_EQ(first.shared_words(), 1 << first.log_elements());
+      if (between > 0) {
+        EXPECT_EQ(passes.between, axis_passes(word, between).tiles[0]) << "compiled for these";
+      }
+      if (log_n > 18) continue;
+      const std::vector<float> x = random_integers(log_n);
+      for (const Ordering in : kOrderings) {
+        for (const Ordering out : kOrderings) {
+          const int shift = log_n - first.bits;
+          std::vector<float> got = gathered(first, shift, x, in, out, log_n);
+          run_pass({first, shift}, got);
+          run_pass({passes.row, passes.row.log_columns}, got);
+          EXPECT_EQ(got, ordered_transform(x, in, out, log_n)) << log_n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Passes, GatheredRowsHaveNoBankConflictAndReadWholeLines) {
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int bits = kFewestGatheredBits; bits <= kMostAxisBits; ++bits) {
+      PassTile tile = axis_passes(word, bits).tiles[0];
+      const int banks_of_lane = tile.word_bytes() / 4, lanes = 32 / banks_of_lane, log_n = 24;
+      for (int first = 0; first < tile.threads(); first += lanes) {
+        for (int k = 0; k < tile.registers(); ++k) {
+          std::set<int> written, read;
+          for (int thread = first; thread < first + lanes; ++thread) {
+            const auto row = static_cast<int>(reverse_bits(static_cast<std::uint64_t>(thread), bits));
+            written.insert(tile.gathered_word(row, k) % lanes);
+            read.insert(tile.gathered_word(row_of(tile, 0, thread, k), tile.column_of(thread)) % lanes);
+          }
+          ASSERT_EQ(written.size(), static_cast<std::size_t>(lanes)) << bits;
+          ASSERT_EQ(read.size(), static_cast<std::size_t>(lanes)) << bits;
+        }
+      }
+      // Into or from one ordering the threads of a warp read 32 neighbours.
+      for (const auto& [in, out] :
+           {std::pair{Ordering::natural, Ordering::dyadic}, std::pair{Ordering::natural, Ordering::sequency},
+            std::pair{Ordering::dyadic, Ordering::natural},
+            std::pair{Ordering::sequency, Ordering::natural}}) {
+        for (int column = 0; column < tile.columns(); ++column) {
+          std::set<std::int64_t> groups;
+          for (int thread = 32; thread < 64; ++thread) {
+            const auto row =
+                static_cast<std::int64_t>(reverse_bits(static_cast<std::uint64_t>(thread), bits));
+            groups.insert(source_place(in, out, (row << (log_n - bits)) + 32 * 77 + column, log_n) / 32);
+          }
+          ASSERT_EQ(groups.size(), 1U);
+        }
+      }
+    }
+  }
+}
+
 TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
   DeviceInfo small = a100_description();
-  small.shared_bytes_per_block = 101376;
-  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 23, 1), small));
-  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 26, 1), small).why_not,
-            "n=67108864 needs 131072 bytes of shared memory per block, this device allows 101376");
+  small.shared_bytes_per_block = 49152;
+  EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 16, 1), small));
+  EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 30, 1), small).why_not,
+            "n=1073741824 needs 65536 bytes of shared memory per block, this device allows 49152");
 }
 
 }  // namespace

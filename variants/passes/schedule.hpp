@@ -80,6 +80,19 @@ struct Schedule {
   constexpr PairKernel pair() const {
     return {row(), second, std::max({row().threads(), second.threads(), 128})};
   }
+  /// The most that a block of any of its launches needs.
+  constexpr int shared_bytes() const {
+    const int columns = std::max(second.shared_bytes(), third.bits == 0 ? 0 : third.shared_bytes());
+    switch (lowest) {
+      case Lowest::pass:
+        return std::max(columns, row().shared_bytes());
+      case Lowest::pair:
+        return std::max(columns, pair().shared_bytes());
+      case Lowest::butterflies:
+        break;
+    }
+    return std::max(columns, 4 << log_row);
+  }
 };
 
 /// The longest vectors that fit in the L2.
@@ -160,9 +173,86 @@ constexpr Schedule in_dram(Word word, int log_n) {
   return schedule;
 }
 
-/// @param bytes  of all vectors
-constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes) {
-  return bytes <= std::int64_t{32} << 20 ? inside_l2(word, log_n) : in_dram(word, log_n);
+/// Where a block has less than 128 KiB (99 KiB in compute capability 8.6, 8.9 and 12.0): tiles of 64 KiB, and
+/// a third pass from 2^23 on. Not measured.
+constexpr Schedule in_small_blocks(Word word, int log_n) {
+  constexpr int kPart = 21;
+  if (word == Word::eight_bytes) {
+    if (log_n == 23) return {Lowest::pass, 11, wide_tile(6), wide_tile(6), 0, false};
+    if (log_n == 24) return {Lowest::pass, 12, wide_tile(6), wide_tile(6), 0, false};
+    return in_dram(word, log_n);
+  }
+  switch (log_n) {
+    case 23:
+      return {Lowest::pair, 11, column_tile(5), column_tile(7), kPart, false};
+    case 24:
+      return {Lowest::pair, 12, column_tile(5), column_tile(7), kPart, false};
+    case 25:
+      return {Lowest::pair, 12, column_tile(6), column_tile(7), kPart, false};
+    case 26:
+      return {Lowest::pair, 12, column_tile(7), column_tile(7), kPart, false};
+    case 30:
+      return {Lowest::pair, 13, column_tile(8), column_tile(9), kPart, false};
+    case 31:
+      return {Lowest::pair, 13, column_tile(9), column_tile(9), kPart + 1, false};
+    default:
+      return in_dram(word, log_n);
+  }
+}
+
+/// @param bytes             of all vectors
+/// @param shared_per_block  bytes of shared memory that a block may have
+constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes, std::int64_t shared_per_block) {
+  const Schedule measured = bytes <= std::int64_t{32} << 20 ? inside_l2(word, log_n) : in_dram(word, log_n);
+  return measured.shared_bytes() <= shared_per_block ? measured : in_small_blocks(word, log_n);
+}
+
+/// Along a dimension of a tensor, whose later dimensions have 2^log_inner elements together: the index bits
+/// [log_inner, log_inner + log_n) alone.
+struct AxisPasses {
+  std::array<PassTile, 3> tiles{};  // lowest bits first
+  int count = 0;
+};
+
+inline constexpr int kFewestAxisBits = 5, kMostAxisBits = 10;  // of a pass
+/// Tiles have 128 bytes of neighbours, of which the tensor must have that many.
+constexpr int axis_log_columns(Word word) {
+  return word == Word::eight_bytes ? 4 : 5;
+}
+
+constexpr AxisPasses axis_passes(Word word, int log_n) {
+  AxisPasses passes;
+  passes.count = (log_n + kMostAxisBits - 1) / kMostAxisBits;
+  for (int i = 0, left = log_n; i < passes.count; ++i) {
+    const int bits = left / (passes.count - i);
+    passes.tiles[static_cast<std::size_t>(i)] =
+        word == Word::eight_bytes ? wide_tile(bits) : column_tile(bits, axis_log_columns(word));
+    left -= bits;
+  }
+  return passes;
+}
+
+/// A block is a tile, so that any number of tiles is a number of blocks.
+constexpr PassKernel axis_kernel(const PassTile& tile) {
+  return {tile, tile.threads(), false};
+}
+
+/// From one ordering into another: the highest bits first, gathered; then whole rows, then the bits between.
+struct OrderedPasses {
+  PassTile first, row, between;  // between.bits == 0: none
+  int log_row = 0;
+};
+
+inline constexpr int kFewestGatheredBits = 6;
+
+constexpr OrderedPasses ordered_passes(Word word, int log_n) {
+  const int log_row = log_n <= 20 ? 10 : log_n == 23 ? 13 : 12;
+  const int between = log_n < 24 ? 0 : (log_n - log_row) / 2;
+  const int columns = axis_log_columns(word), log_values = word == Word::eight_bytes ? 4 : 5;
+  return {{log_n - log_row - between, columns, false, log_values},
+          {log_row - columns, columns, true, log_values},
+          {between, columns, false, log_values},
+          log_row};
 }
 
 /// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.

@@ -5,9 +5,23 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/contract/ordering.hpp"
 #include "common/host/bits.hpp"
 
 namespace fwht::passes {
+
+/// H_n from one ordering into another is H_n in natural order of a permuted row, since both are linear maps
+/// of index bits: this is the place of the input that the permuted row has at `place`.
+constexpr std::int64_t source_place(Ordering in, Ordering out, std::int64_t place, int log_n) {
+  auto k = static_cast<std::uint64_t>(place);
+  if (out == Ordering::sequency) {  // the inverse of the transpose of the Gray code
+    for (int shift = 1; shift < log_n; shift *= 2)
+      k ^= k << shift;
+    k &= (std::uint64_t{1} << log_n) - 1;
+  }
+  if (out != Ordering::natural) k = reverse_bits(k, log_n);
+  return ordered_place(in, static_cast<std::int64_t>(k), log_n);
+}
 
 /// What a pass over the index bits [shift, shift + bits) takes to registers at once: 2^bits rows, 2^shift
 /// elements apart, of 2^log_columns neighbours. Every thread has 32 elements of 4 bytes, or 16 of 8 bytes. In
@@ -56,6 +70,12 @@ struct PassTile {
   constexpr int word(int row, int column) const {
     const int plain = row << log_columns | column;
     return log_columns == 4 ? plain ^ (row >> 5 & 1) << 4 : plain;
+  }
+
+  /// Where a row that was gathered lies: a warp writes one column of rows whose first bits differ, and reads
+  /// one row, or two rows of 16 columns.
+  constexpr int gathered_word(int row, int column) const {
+    return row << log_columns | (column ^ row >> (bits - log_columns));
   }
 
   /// The first element of tile `index` of a vector.

@@ -201,9 +201,15 @@ constexpr int blocks_per_sm(int threads) {
   return std::min(1024 / threads, 32);
 }
 
+/// Tiles of 2^5 rows of 8 bytes would spill in 64 registers.
+template <class Number, int bits>
+constexpr int blocks_of_pass(int threads) {
+  return sizeof(Number) == 8 && bits == 5 ? 24 : blocks_per_sm(threads);
+}
+
 /// One pass. A block has threads / tile.threads() tiles.
 template <class Number, int bits, int log_columns, bool whole_row, int threads, bool lets_next_in>
-__global__ void __launch_bounds__(threads, blocks_per_sm(threads))
+__global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads))
     pass(__grid_constant__ const LongVectors<Number> vectors) {
   constexpr PassTile tile{bits, log_columns, whole_row, sizeof(Number) == 8 ? 4 : 5};
   constexpr int kTiles = threads / tile.threads();
@@ -217,6 +223,52 @@ __global__ void __launch_bounds__(threads, blocks_per_sm(threads))
                                   ptx::griddepcontrol_launch_dependents_behind(some_bits(loaded),
                                                                                gridDim.y - 1);
                               });
+}
+
+/// One pass over the highest bits of rows that are gathered by source_place. A block is a tile. Runs of
+/// 2^bits elements of the input, as far as the orderings keep them together, go through shared memory.
+template <class Number, int bits>
+__global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
+    ordered_pass(__grid_constant__ const LongVectors<Number> vectors, Ordering in, Ordering out) {
+  constexpr int kLogColumns = sizeof(Number) == 8 ? 4 : 5;
+  constexpr PassTile tile{bits, kLogColumns, false, kLogColumns};
+  constexpr int kLast = tile.rounds() - 1, kRows = 1 << bits;
+  static_assert(tile.threads() == 1 << bits && tile.width() == 1 && kLast >= 1);
+  ptx::griddepcontrol_wait();
+  const int thread = static_cast<int>(threadIdx.x);
+  Number* shared = reinterpret_cast<Number*>(exchange_of_block);
+  const int log_tiles = vectors.log_n - tile.log_elements();
+  const std::int64_t vector = std::int64_t{blockIdx.x} >> log_tiles;
+  const std::int64_t first = tile.first_element(blockIdx.x - (vector << log_tiles), vectors.shift);
+  Number x[tile.registers()][1];
+  const int row = static_cast<int>(reverse_bits(static_cast<std::uint64_t>(thread % kRows), bits));
+#pragma unroll
+  for (int k = 0; k < tile.registers(); ++k) {
+    const std::int64_t place =
+        first + (std::int64_t{row} << vectors.shift) + k;  // column k: a block is 2^bits threads
+    load(vectors.in + vector * vectors.row_stride + source_place(in, out, place, vectors.log_n), x[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < tile.registers(); ++k)
+    shared[tile.gathered_word(row, k)] = x[k][0];
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < tile.registers(); ++k)
+    x[k][0] = shared[tile.gathered_word(tile.first_row(0, thread) + (k << tile.low_bit(0)),
+                                        tile.column_of(thread))];
+  register_butterflies<tile.first_new_bit(0)>(x);
+  __syncthreads();  // the exchange has other places
+  exchange<tile, 0>(x, shared, thread);
+  register_butterflies<tile.first_new_bit(1)>(x);
+  if constexpr (kLast >= 2) {
+    exchange<tile, 1>(x, shared, thread);
+    register_butterflies<tile.first_new_bit(2)>(x);
+  }
+  Number* to = vectors.out + vector * vectors.row_stride + first + tile.column_of(thread) +
+               (std::int64_t{tile.first_row(kLast, thread)} << vectors.shift);
+#pragma unroll
+  for (int k = 0; k < tile.registers(); ++k)
+    store<false>(to + (std::int64_t{k} << (vectors.shift + tile.low_bit(kLast))), x[k]);
 }
 
 /// The counters of a launch of two passes, all 0 when it starts.

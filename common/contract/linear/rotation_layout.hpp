@@ -2,9 +2,10 @@
 // them from there.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <span>
 
 #include "common/contract/linear/weights.hpp"
 #include "common/contract/operator_data.hpp"
@@ -33,8 +34,8 @@ struct RotationLayout {
   }
 
   void write(const GptqWeights& weights, std::byte* packed) const {
-    std::memcpy(packed + signs, weights.signs.data(), weights.signs.size() * sizeof(std::uint32_t));
-    std::memcpy(packed + dense, weights.dense.data(), weights.dense.size());
+    std::ranges::copy(std::as_bytes(std::span(weights.signs)), packed + signs);
+    std::ranges::copy(weights.dense, packed + dense);
   }
 
   Operands operands(const Operator& op, const void* in, void* out, const void* packed) const {

@@ -62,6 +62,10 @@ Numerics layer_numerics(const LinearProblem& problem, bool rounds_x) {
   return numerics;
 }
 
+std::string LinearLayers::grid_block(const LinearProblem& problem, Memory /*memory*/) {
+  return concat("# fwht_linear --problem ", to_string(problem), "\n");
+}
+
 void LinearLayers::check(const LinearPlan& plan, const LinearOperands& operands) {
   const LinearProblem& problem = plan.problem();
   require_pointer("x", operands.x);

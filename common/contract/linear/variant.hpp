@@ -39,6 +39,8 @@ struct LinearLayers {
   using Plan = LinearPlan;
   static constexpr std::string_view kNoun = "linear layer";
   static bool does_nothing(const Problem& problem) { return problem.m == 0; }
+  /// For FWHT_TRACE: a comment for a grid, with a problem for fwht_linear --problem.
+  static std::string grid_block(const Problem& problem, Memory memory);
   static void check(const Plan& plan, const Operands& operands);
 };
 

@@ -160,31 +160,64 @@ def _run(x: Tensor, scale: Any, variant: str | None, transpose: bool, operator: 
     return _run_operator(x, None, signs, dense, scale, variant, transpose, operator)
 
 
-def _of_the_operator(
-    keys: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False, operator: str | None = "",
-    signs: Any = None, dense: Any = None,
-) -> Tensor:  # fmt: skip
-    """torch.ops.fwht.hadamard_transform for the dispatcher's autograd keys, also inside torch.func."""
+class Arranged(torch.autograd.function._SingleLevelFunction):
+    """Along an axis, from one ordering into another; its transpose exchanges the orderings."""
 
-    def below(*given: Any) -> Tensor:
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, how: tuple) -> Tensor:
+        run, *ctx.asked = how
+        result: Tensor = run(x, *ctx.asked)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple:
+        scale, axis, ordering, input_ordering, variant = ctx.asked
+        return ops.op_arranged(grad, scale, axis, input_ordering, ordering, variant), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        result: Tensor = ops.op_arranged(tangent, *ctx.asked)
+        return result
+
+
+def _through_autograd(op: Any, apply: Any, keys: Any, x: Tensor, asked: tuple, operands: tuple = ()) -> Tensor:
+    """An operator for the dispatcher's autograd keys, also inside torch.func."""
+
+    def below(*given: Any) -> Any:
         with _below_autograd():
-            return _op.redispatch(keys & _keys_below_autograd, *given)
+            return op.redispatch(keys & _keys_below_autograd, *given)
 
-    asked = (scale, variant, transpose, operator)
     if not (x.requires_grad and _is_grad_enabled()) and _forward_ad._current_level < 0:
-        return below(x, *asked, signs, dense)
+        return below(x, *asked, *operands)
     if not _functorch_active():
-        return _apply(x, (below, *asked), signs, dense)
+        return apply(x, (below, *asked), *operands)
 
-    def next_level(*given: Any) -> Tensor:
+    def next_level(*given: Any) -> Any:
         with torch.enable_grad(), _forward_ad._set_fwd_grad_enabled(True):  # which Function.forward turned off
             return below(*given)
 
     with _one_level_allowed():
-        return _apply(x, (next_level, *asked), signs, dense)
+        return apply(x, (next_level, *asked), *operands)
+
+
+def _of_the_operator(
+    keys: Any, x: Tensor, scale: Any = None, variant: str | None = None, transpose: bool = False, operator: str | None = "",
+    signs: Any = None, dense: Any = None,
+) -> Tensor:  # fmt: skip
+    """torch.ops.fwht.hadamard_transform"""
+    return _through_autograd(_op, _apply, keys, x, (scale, variant, transpose, operator), (signs, dense))
+
+
+def _of_the_arrangement(
+    keys: Any, x: Tensor, scale: Any = None, axis: int = -1, ordering: str = "natural", input_ordering: str = "natural",
+    variant: str | None = None,
+) -> Tensor:  # fmt: skip
+    """torch.ops.fwht.hadamard_arranged"""
+    return _through_autograd(ops.op_arranged, Arranged.apply, keys, x, (scale, axis, ordering, input_ordering, variant))
 
 
 ops.library.impl("hadamard_transform", _of_the_operator, "Autograd", with_keyset=True)
+ops.library.impl("hadamard_arranged", _of_the_arrangement, "Autograd", with_keyset=True)
 
 
 # --- H_n -------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Saved graphs depend on the schemas: arguments are only appended, with defaults. scale=None is 1/sqrt(n). operator="" is H_n,
 operator=None the one for the row length. There is no operator with an `out` argument: graphs get a copy of the functional one
-instead, because Inductor may reorder operators that write one tensor and read another (pytorch issue 198031). The derivative of
-hadamard_transform is that of eager calls, and registered there.
+instead, because Inductor may reorder operators that write one tensor and read another (pytorch issue 198031). The derivatives of
+hadamard_transform and hadamard_arranged are those of eager calls, and registered there.
 """
 
 from __future__ import annotations
@@ -195,15 +195,6 @@ def _fake_arranged(
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-def _keep_arrangement(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    ctx.asked = inputs[1:]
-
-
-def _transposed_arrangement(ctx: Any, grad: Tensor) -> tuple:
-    scale, axis, ordering, input_ordering, variant = ctx.asked
-    return op_arranged(grad, scale, axis, input_ordering, ordering, variant), None, None, None, None, None
-
-
 def _vmap_arranged(info: Any, in_dims: tuple, x: Tensor, *asked: Any) -> tuple:
     return op_arranged(x.movedim(in_dims[0], 0), *asked), 0  # axis is counted from the end
 
@@ -324,7 +315,6 @@ for _name, _kernel, _shape in (
     torch.library.register_fake(f"{library.ns}::{_name}", _shape)
 torch.library.register_vmap(f"{library.ns}::hadamard_transform", _vmap)
 torch.library.register_vmap(f"{library.ns}::hadamard_arranged", _vmap_arranged)
-torch.library.register_autograd(f"{library.ns}::hadamard_arranged", _transposed_arrangement, setup_context=_keep_arrangement)
 library.impl("hadamard_transform_", _in_place_below_autograd, "ADInplaceOrView", with_keyset=True)
 
 _registered = getattr(torch.ops, library.ns)

@@ -24,6 +24,7 @@ import transformers
 
 from .. import __version__, build_info
 from . import checkpoint, hooks, measure, rotate, schemes
+from . import tasks as tasks_of
 from .cost import cost
 from .measure import interval
 from .outliers import outliers
@@ -48,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _model_folder(asked) as (folder, text):
             return evaluate(asked, folder, text)
+    except torch.cuda.OutOfMemoryError as error:
+        print(f"error: no memory for the unquantized model: {str(error).split('. ')[0]}; try a smaller --batch, or --device cpu", file=sys.stderr)
+        return 2
     except (ValueError, OSError, safetensors.SafetensorError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -72,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--cost", action="store_true", help="time the online rotations on this GPU")
     parser.add_argument("--outliers", action="store_true", help="outliers by layer, before and after rotation")
+    parser.add_argument("--tasks", help="tasks of lm-evaluation-harness: names that it knows, or YAML files with local data")
     parser.add_argument("--output", type=Path, default=Path("evaluation"), help="folder of evaluation.json (default: evaluation)")
     parser.add_argument("--save", type=Path, help="write the model with --rotations in its weights (default: R1,R2; R4 too), as a checkpoint, and end")
     parser.add_argument("--list", action="store_true", help="name the schemes and end")
@@ -112,6 +117,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     wanted = schemes.named(asked.formats) if asked.formats else schemes.named(",".join(schemes.DEMO if asked.demo else schemes.DEFAULT))
     if asked.save:
         asked.rotations = (asked.rotations or "R1,R2").replace(",", "+")  # one rotation, of several parts
+    tasks = tasks_of.described(asked.tasks) if asked.tasks else []
     modes = (asked.rotations or ("folded,rotated" if asked.demo else "plain,folded,rotated")).split(",")
     rotations = {mode: rotate.Rotation.parse(mode, asked.seed) for mode in modes}
     device = asked.device or ("cuda" if torch.cuda.is_available() and not asked.demo else "cpu")
@@ -149,6 +155,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         "model": "demo" if asked.demo else folder.resolve().name, "model_sha256": _hash(folder), "family": config.model_type,
         "blocks": len(blocks.blocks), "length": length,
         "text_sha256": blocks.sha256, "dtype": dtype, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu", "seed": asked.seed,
+        "tasks": [task["task"] if isinstance(task, dict) else task for task in tasks],
         "calibration_blocks": 0 if calibration is None else len(calibration),
         "fwht": __version__, "library": library, "python": platform.python_version(), "torch": torch.__version__,
         "transformers": transformers.__version__, "numpy": np.__version__,
@@ -157,6 +164,8 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     reference = measure.Reference(model, blocks, asked.batch)
     if asked.outliers and "outliers" not in results.data:
         results.add("outliers", outliers(model, measure.Text(blocks.blocks[:16], blocks.sha256), asked.batch))
+    if tasks and "tasks" not in results.data:
+        results.add("tasks", tasks_of.scores(model, tokenizer, tasks, asked.batch))
     del model
     print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {math.exp(reference.loss.mean()):.3f}", flush=True)
     results.add("loss", reference.loss.tolist())
@@ -170,7 +179,10 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
             candidate = load()
             hooks.check(candidate, scheme)
             rotate.rotate_model(candidate, rotations[mode])
-            results.put(scheme.name, mode, reference.measure(hooks.install(candidate, scheme, rotations[mode], calibration, asked.batch)))
+            hooks.install(candidate, scheme, rotations[mode], calibration, asked.batch)
+            blocks_measured = reference.measure(candidate)
+            scores = tasks_of.scores(candidate, tokenizer, tasks, asked.batch) if tasks else None
+            results.put(scheme.name, mode, blocks_measured, scores)
         except (ValueError, NotImplementedError) as error:
             results.refuse(scheme.name, mode, str(error).removeprefix("fwht: "))
         except torch.cuda.OutOfMemoryError as error:
@@ -229,8 +241,9 @@ class _Results:
     def rows(self) -> dict[str, Any]:
         return self.data["rows"]
 
-    def put(self, scheme: str, mode: str, blocks: np.ndarray) -> None:
-        self.rows[f"{scheme}|{mode}"] = {"loss": blocks[:, 0].tolist(), "kl": blocks[:, 1].tolist(), "same": blocks[:, 2].tolist()}
+    def put(self, scheme: str, mode: str, blocks: np.ndarray, scores: tasks_of.Scores | None) -> None:
+        row = {"loss": blocks[:, 0].tolist(), "kl": blocks[:, 1].tolist(), "same": blocks[:, 2].tolist()}
+        self.rows[f"{scheme}|{mode}"] = row if scores is None else row | {"tasks": scores}
         self.data["refused"].pop(f"{scheme}|{mode}", None)  # a run that was started again may have had more memory
         self.data["summary"] = summary(self.rows)
         self._write()
@@ -318,11 +331,22 @@ def table(data: dict[str, Any], names: list[str], modes: list[str]) -> str:
             if row := known.get((name, mode)):
                 kl = f"{1e3 * row['kl']:.3f} [{1e3 * row['kl_low']:.3f}, {1e3 * row['kl_high']:.3f}]"
                 lines.append(f"{name:18} {mode:9} {row['perplexity']:10.3f} {kl:>26} {100 * row['same']:13.2f}  {row['verdict']}".rstrip())
+    for task, metrics in data.get("tasks", {}).items():
+        for metric, score in metrics.items():
+            lines.append(f"{task}, {metric}: {_score(score)} unquantized")
+            for name in names:
+                there = [(mode, data["rows"][f"{name}|{mode}"]["tasks"][task][metric]) for mode in modes if f"{name}|{mode}" in data["rows"]]
+                lines.append(f"  {name:18} " + ", ".join(f"{mode} {_score(value)}" for mode, value in there))
     for tokens, times in data.get("cost", {}).items():
         online = times["R3"] + times["R4"]
         share = 100 * online / times["products"]
         lines.append(f"{tokens} tokens: R3 {times['R3']:.2f} us, R4 {times['R4']:.2f} us a layer, {share:.1f} % of its matrix products")
     return "\n".join(lines)
+
+
+def _score(score: dict[str, float | None]) -> str:
+    value, error = score["value"], score["standard_error"]
+    return "no number" if value is None else f"{value:.4g}" + ("" if error is None else f" +- {error:.2g}")
 
 
 def _progress(line: str) -> None:

@@ -71,6 +71,7 @@ def uninstall() -> None:
 def _rule(call: Mapping[str, Any]) -> Any:
     """Whether this backend takes a call of `int8_linear`, as comfy-kitchen asks it."""
     x, weight, group = call["x"], call["weight"], call.get("convrot_groupsize", 256)
+    found: tuple[str, str] | None
     if not call.get("convrot"):
         found = ("convrot", "without it there is nothing to rotate")
     elif call.get("input_act") is not None or call.get("residual") is not None:

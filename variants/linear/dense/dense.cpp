@@ -7,7 +7,7 @@ namespace {
 
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
-  if (!cublaslt::why_not().empty()) return {cublaslt::why_not()};
+  if (const std::string why_not = cublaslt::why_not_on(device); !why_not.empty()) return {why_not};
   if (Support plain = require_no_rotation(problem); !plain) return plain;
   if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
   return require_ordinary_launch(problem);

@@ -135,8 +135,8 @@ Support supports_rotating(const LinearProblem& problem, const DeviceInfo& device
   if (!kBuiltForHopper)
     return {"built without sm_90a code, which its clusters need (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   if (!is_hopper(device))
-    return {concat("compute capability 9.0 is needed, ", device.name, " has ", device.compute_major, ".",
-                   device.compute_minor)};
+    return {concat("its clusters of blocks need compute capability 9.0, ", device.name, " has ",
+                   device.compute_major, ".", device.compute_minor)};
   if (Support sorted = require_sorted_rows(problem); !sorted) return sorted;
   const Form& form = kForms[form_for(problem, device)];
   if (problem.k % (form.cluster * kStepK) != 0)

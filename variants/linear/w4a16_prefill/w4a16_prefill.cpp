@@ -77,11 +77,11 @@ Chosen choose(const LinearProblem& problem, int multiprocessors) {
 namespace {
 
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
-  if (Support cuda = require_cuda(device, 90); !cuda) return cuda;
+  if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (!kBuiltForHopper)
     return {"built without sm_90a code, which wgmma needs (CMAKE_CUDA_ARCHITECTURES lacks 90a)"};
   if (device.compute_capability() != 90)
-    return {concat("compute capability 9.0 is needed, ", device.name, " has ", device.compute_major, ".",
+    return {concat("wgmma needs compute capability 9.0, ", device.name, " has ", device.compute_major, ".",
                    device.compute_minor)};
   if (Support launch = require_ordinary_launch(problem); !launch) return launch;
   if (Support rotation = require_no_rotation(problem); !rotation) return rotation;

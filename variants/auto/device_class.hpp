@@ -1,0 +1,53 @@
+// What was measured on one device serves others: a device that nobody measured takes what was measured on
+// the nearest compute capability at or below its own, its class.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <tuple>
+
+#include "common/device/device_info.hpp"
+#include "common/host/text.hpp"
+
+namespace fwht::automatic {
+
+/// Where something was measured.
+struct MeasuredOn {
+  std::string device;  ///< its name, as "NVIDIA H200"
+  int compute_capability = 0, sm_count = 0;
+
+  /// A device of the same kind: compute capability and number of SMs agree.
+  bool is_for(const DeviceInfo& info) const {
+    return info.has_cuda() && info.compute_capability() == compute_capability && info.sm_count == sm_count;
+  }
+  /// Of the same kind, and called so: chips are sold on boards with more and with less memory.
+  bool is_own_of(const DeviceInfo& info) const { return is_for(info) && info.name.starts_with(device); }
+};
+
+/// The nearest compute capability at or below the device's; of equals the one of its name, then of the
+/// nearest number of SMs, then the first. nullptr where all are newer than the device, or it has no CUDA.
+/// @tparam Measured  derives from MeasuredOn
+template <class Measured>
+const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device) {
+  const auto rank = [&](const Measured& m) {
+    const double sms_apart = std::fabs(std::log2(static_cast<double>(m.sm_count)) -
+                                       std::log2(static_cast<double>(device.sm_count)));
+    return std::tuple{m.compute_capability, m.is_own_of(device), -sms_apart};
+  };
+  const Measured* best = nullptr;
+  for (const Measured& measured : all) {
+    if (!device.has_cuda() || measured.compute_capability > device.compute_capability()) continue;
+    if (best == nullptr || rank(measured) > rank(*best)) best = &measured;
+  }
+  return best;
+}
+
+/// For Settings: "shipped" on the device that was measured, else "shipped for sm_90, measured on NVIDIA
+/// H200".
+inline std::string said_of(const MeasuredOn& measured, const DeviceInfo& device) {
+  if (measured.is_own_of(device)) return "shipped";
+  return concat("shipped for sm_", measured.compute_capability, ", measured on ", measured.device);
+}
+
+}  // namespace fwht::automatic
