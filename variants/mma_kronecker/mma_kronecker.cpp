@@ -46,6 +46,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     return {
         concat("dtype ", name_of(problem.in.dtype), " is not supported: the exact stage needs 16-bit data")};
   }
+  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
