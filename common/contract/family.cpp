@@ -29,8 +29,8 @@ void trace_problem(const std::string& grid_block) {
   static std::mutex mutex;
   static std::unordered_set<std::string> written;
   const std::lock_guard lock(mutex);
-  if (written.contains(grid_block)) return;
   const char* path = trace_file();
+  if (path == nullptr || written.contains(grid_block)) return;  // null: another thread ended the trace
   std::ofstream file(path, std::ios::app);
   file << grid_block << std::flush;  // at once: other processes may append, too
   if (!file) throw BadRequest(concat(kTraceVariable, "=", path, " cannot be written"));
