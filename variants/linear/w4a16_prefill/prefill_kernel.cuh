@@ -54,7 +54,10 @@ struct Launch {
 };
 
 struct Arguments {
-  CUtensorMap x, words, scales;
+  /// Boxes of x: a tile's tokens, and those of the last tile. A box that reached beyond m would be slow to
+  /// copy; columns of operand B that hold anything else give columns of sums that are not stored.
+  CUtensorMap x[2];
+  CUtensorMap words, scales;
   const std::byte* zeros;
   void* y;
   float4* partials;      ///< [worker][sum / 4][thread]
@@ -147,28 +150,32 @@ __device__ void fill_ring(const Arguments& all, std::uint32_t base, int worker) 
     const int tile = all.division.output_tile(part.tile) * kTiles;
     const int token = all.division.token_tile(part.tile) * form.tokens;
     const int end = part.end * steps_of_unit(kScales);
+#pragma unroll 1  // few registers
     for (int step = part.first * steps_of_unit(kScales); step < end; ++step) {
       const int place = ring.place();
       ring.wait_for_room();
       if (lane == 0) {
         const std::uint32_t full = ring.full(place), tokens = base + place * form.stage_bytes();
-        ptx::mbarrier_arrive_expect_tx(full, form.stage_bytes() + form.scale_bytes(kScales));
+        const bool last = token + form.tokens >= all.m;
+        ptx::mbarrier_arrive_expect_tx(full, (last ? form.bytes_of(all.m - token) : form.token_bytes()) +
+                                                 form.word_bytes() + form.scale_bytes(kScales));
         ptx::tensor_copy_global_to_shared_3d(tokens + form.token_bytes(), &all.words, 0, step, tile, full);
         ptx::tensor_copy_global_to_shared_3d(base + form.scales_at() + place * form.scale_bytes(kScales),
                                              &all.scales, 0, step, tile, full);
         for (int half = 0; half < 2; ++half)
-          ptx::tensor_copy_global_to_shared_2d(tokens + half * (form.token_bytes() / 2), &all.x,
+          ptx::tensor_copy_global_to_shared_2d(tokens + half * (form.token_bytes() / 2), &all.x[last ? 1 : 0],
                                                step * kStepK + half * 64, token, full);
       }
       if (lane < kTiles) {
         const bool wanted = tile + lane < all.tiles && step < all.steps;
-        const std::int64_t at = wanted ? std::int64_t{tile + lane} * all.steps + step : 0;
+        // 32 bits, for want of registers: 2^32 of these are weights of 4 terabytes.
+        const std::uint32_t at = wanted ? std::uint32_t(tile + lane) * all.steps + step : 0U;
         const std::uint32_t to =
             base + form.zeros_at(kScales) + place * form.zero_bytes(kScales) + lane * (kZeroBytes * kScales);
 #pragma unroll
         for (int i = 0; i < kScales; ++i)
-          ptx::cp_async_ca_shared_global_8(to + 8 * i, all.zeros + at * (kZeroBytes * kScales) + 8 * i,
-                                           wanted);
+          ptx::cp_async_ca_shared_global_8(
+              to + 8 * i, all.zeros + std::uint64_t{at} * (kZeroBytes * kScales) + 8 * i, wanted);
       }
       ptx::cp_async_mbarrier_arrive_noinc(ring.full(place));
       ring.advance();
@@ -466,7 +473,8 @@ __device__ void multiply_layer(const Arguments& all) {
   const int worker = all.division.workers - 1 - static_cast<int>(blockIdx.x);
   const int group = __shfl_sync(~0U, static_cast<int>(threadIdx.x / 128), 0);
   if (threadIdx.x == kConsumers) {
-    ptx::prefetch_tensormap(&all.x);
+    ptx::prefetch_tensormap(&all.x[0]);
+    ptx::prefetch_tensormap(&all.x[1]);
     ptx::prefetch_tensormap(&all.words);
     ptx::prefetch_tensormap(&all.scales);
   }

@@ -99,6 +99,7 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       ASSERT_LE(d.workers, multiprocessors) << "blocks that wait for each other run at once";
       ASSERT_GE(d.outputs * kOutputs, problem.n);
       ASSERT_GE(d.tokens * form.tokens, problem.m);
+      ASSERT_LT((d.tokens - 1) * form.tokens, problem.m) << "the last tile's box has tokens";
       std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
                                           std::vector<bool>(static_cast<std::size_t>(d.units)));
       for (int worker = 0; worker < d.workers; ++worker) {
@@ -161,6 +162,18 @@ TEST(PrefillDivision, FewTilesAreSharedAndManyAreNot) {
   const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), 132);
   EXPECT_EQ(kForms[many.form].tokens, 256);
   EXPECT_FALSE(many.division.shares);
+}
+
+TEST(PrefillDivision, UpTo256TokensTakeTheSmallestTileThatHoldsThem) {
+  for (const Form& form : kForms) {
+    for (const int m : {form.tokens - 31, form.tokens}) {
+      SCOPED_TRACE(m);
+      const Chosen choice =
+          choose(parse_linear_problem("f16/m" + std::to_string(m) + "/n8192/k8192/w4g128"), 132);
+      EXPECT_EQ(kForms[choice.form].tokens, form.tokens);
+      EXPECT_EQ(choice.division.tokens, 1);
+    }
+  }
 }
 
 }  // namespace

@@ -89,17 +89,21 @@ class PrefillPlan final : public LinearPlan {
                k = static_cast<cuuint64_t>(p.k), m = static_cast<cuuint64_t>(p.m);
     constexpr cuuint32_t kTiles = kOutputs / kTileOutputs, kWords = kStepBytes / 4;
     const cuuint32_t scales = 8U * static_cast<cuuint32_t>(layout_.scales);
-    const Tensor<2> of_x{{k, m},
-                         {k * 2},
-                         {64, static_cast<cuuint32_t>(form_.tokens)},
-                         CU_TENSOR_MAP_SWIZZLE_128B,
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+    const auto x = [&](int rows) {
+      return tensor_map(tokens, tensor_element(p.dtype),
+                        Tensor<2>{{k, m},
+                                  {k * 2},
+                                  {64, static_cast<cuuint32_t>(rows)},
+                                  CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
+    };
+    const Division& division = choice_.division;
     // Words and scales in order: [tile][step][.].
     const auto of_weights = [&](cuuint32_t count) {
       return Tensor<3>{{count, steps, tiles}, {count * 4U, steps * count * 4U}, {count, 1, kTiles}};
     };
     const Arguments arguments{
-        .x = tensor_map(tokens, tensor_element(p.dtype), of_x),
+        .x = {x(form_.tokens), x(static_cast<int>(p.m) - (division.tokens - 1) * form_.tokens)},
         .words = tensor_map(weights, CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(kWords)),
         .scales =
             tensor_map(weights + layout_.scales_at(), CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(scales)),
@@ -108,7 +112,7 @@ class PrefillPlan final : public LinearPlan {
         .partials = static_cast<float4*>(partials),
         .ready = static_cast<std::uint64_t*>(ready),
         .launch = launch_,
-        .division = choice_.division,
+        .division = division,
         .m = static_cast<int>(p.m),
         .n = static_cast<int>(p.n),
         .steps = static_cast<int>(layout_.steps),
