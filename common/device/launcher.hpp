@@ -24,31 +24,43 @@ struct LaunchGrid {
   bool cooperative = false;   // all blocks run at once, so that they may wait for each other
 };
 
+/// What the runtime takes for a grid.
+class LaunchConfig {
+ public:
+  explicit LaunchConfig(const LaunchGrid& grid, cudaStream_t stream = nullptr) {
+    if (grid.programmatic) {
+      attributes_[config_.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes_[config_.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (grid.cluster > 1) {
+      attributes_[config_.numAttrs].id = cudaLaunchAttributeClusterDimension;
+      attributes_[config_.numAttrs++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+    }
+    if (grid.cooperative) {
+      attributes_[config_.numAttrs].id = cudaLaunchAttributeCooperative;
+      attributes_[config_.numAttrs++].val.cooperative = 1;
+    }
+    config_.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers),
+                           static_cast<unsigned>(grid.depth));
+    config_.blockDim = dim3(static_cast<unsigned>(grid.threads));
+    config_.dynamicSmemBytes = static_cast<std::size_t>(grid.shared);
+    config_.stream = stream;
+    config_.attrs = attributes_;
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+  const cudaLaunchConfig_t* get() const { return &config_; }
+
+ private:
+  cudaLaunchAttribute attributes_[3]{};
+  cudaLaunchConfig_t config_{};
+};
+
 /// `arguments`: the address of each.
 inline void launch_at(const void* kernel, const LaunchGrid& grid, cudaStream_t stream, void** arguments) {
-  cudaLaunchAttribute attributes[3]{};
-  unsigned count = 0;
-  if (grid.programmatic) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (grid.cluster > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
-  }
-  if (grid.cooperative) {
-    attributes[count].id = cudaLaunchAttributeCooperative;
-    attributes[count++].val.cooperative = 1;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.layers),
-                        static_cast<unsigned>(grid.depth));
-  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(grid.shared);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
-  FWHT_CUDA(cudaLaunchKernelExC(&config, kernel, arguments));
+  const LaunchConfig config(grid, stream);
+  FWHT_CUDA(cudaLaunchKernelExC(config.get(), kernel, arguments));
 }
 
 template <class... Parameters>
@@ -85,6 +97,14 @@ inline int resident_blocks(KernelAddress kernel, int threads, int shared) {
   FWHT_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
                                                           static_cast<std::size_t>(shared)));
   return blocks;
+}
+
+/// How many clusters of such a grid the device holds at once; allow_shared comes first.
+inline int resident_clusters(KernelAddress kernel, const LaunchGrid& grid) {
+  int clusters = 0;
+  const LaunchConfig config(grid);
+  FWHT_CUDA(cudaOccupancyMaxActiveClusters(&clusters, kernel, config.get()));
+  return clusters;
 }
 
 inline cudaFuncAttributes attributes_of(KernelAddress kernel) {

@@ -231,9 +231,12 @@ std::vector<LinearProblem> problem_list(const std::string& name) {
     add({1, 16}, 6144, 24576);
     add({1, 16}, 4096, 14336);
   } else if (name == "prefill") {
-    for (const auto& [n, k] :
-         {std::pair<std::int64_t, std::int64_t>{4096, 4096}, {4096, 14336}, {14336, 4096}, {8192, 8192}})
-      add({64, 65, 96, 128, 129, 256, 512, 1024}, n, k);
+    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{4096, 4096},
+                               {4096, 14336},
+                               {14336, 4096},
+                               {8192, 8192},
+                               {5120, 13824}})
+      add({64, 65, 96, 128, 129, 160, 192, 256, 512, 1024}, n, k);
   } else {
     throw BadRequest(fmt::format(
         "unknown list of layers '{}'; known: smoke, paper, headline, rotated, shapes, prefill", name));

@@ -335,7 +335,7 @@ std::vector<LinearProblem> linear_problems(Dtype dtype, bool wide) {
                                          "n64/k1792/w4g128/act/rotsigns+28x32",
                                          "n72/k640/w4g128/v2/rotd20tx32+signs"};
   if (wide)
-    texts.insert(texts.end(), {"n8224/k384/w4g128/v2/act", "n8208/k256/w4g64/sym", "n8208/k128/w4g32",
+    texts.insert(texts.end(), {"n8224/k384/w4g128/v2/act", "n8208/k256/w4g64/sym", "n16520/k128/w4g32",
                                "n4136/k640/w4g128"});
   std::vector<LinearProblem> problems;
   for (const std::string_view text : texts)
@@ -351,7 +351,7 @@ LinearRun::LinearRun(const LinearVariant& variant, Dtype dtype, const DeviceInfo
 
 std::vector<LinearProblem> LinearRun::of_all_tokens(LinearProblem problem) const {
   std::vector<LinearProblem> all;
-  for (const std::int64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32, 33, 64, 65, 130, 300}) {
+  for (const std::int64_t m : {1, 2, 3, 5, 8, 9, 16, 17, 32, 33, 64, 65, 130, 180, 200, 250, 300}) {
     problem.m = m;
     if (supports(problem)) all.push_back(problem);
   }

@@ -61,9 +61,10 @@ __device__ inline void pin_accumulators(float (&d)[count]) {
   "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define FWHT_NAMES_72 FWHT_NAMES_64 "," "%64,%65,%66,%67,%68,%69,%70,%71"
-#define FWHT_NAMES_112 FWHT_NAMES_64 "," \
-  "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
-  "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95," \
+#define FWHT_NAMES_80 FWHT_NAMES_72 "," "%72,%73,%74,%75,%76,%77,%78,%79"
+#define FWHT_NAMES_96 FWHT_NAMES_80 "," \
+  "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define FWHT_NAMES_112 FWHT_NAMES_96 "," \
   "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define FWHT_NAMES_128 FWHT_NAMES_112 "," \
   "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
@@ -155,6 +156,10 @@ __device__ inline void wgmma_m64k16(float (&d)[columns / 2], std::uint64_t a, st
   form(72, type, FWHT_NAMES_36, "%36", "%37", "%38", "%39", "%40", "%41", FWHT_SUMS_32(0), FWHT_SUMS_4(32))
 #define FWHT_N96(form, type) \
   form(96, type, FWHT_NAMES_48, "%48", "%49", "%50", "%51", "%52", "%53", FWHT_SUMS_32(0), FWHT_SUMS_16(32))
+#define FWHT_N160(form, type) \
+  form(160, type, FWHT_NAMES_80, "%80", "%81", "%82", "%83", "%84", "%85", FWHT_SUMS_64(0), FWHT_SUMS_16(64))
+#define FWHT_N192(form, type) \
+  form(192, type, FWHT_NAMES_96, "%96", "%97", "%98", "%99", "%100", "%101", FWHT_SUMS_64(0), FWHT_SUMS_32(64))
 #define FWHT_WGMMA_B_K_MAJOR(n, type, sums, a0, a1, a2, a3, b_, p_, ...)                        \
   asm volatile(                                                                                 \
       "{.reg .pred p; setp.ne.b32 p, " p_ ", 0;\n"                                              \
@@ -169,7 +174,8 @@ template <Dtype dtype, int columns>
 __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std::uint32_t (&a)[4],
                                               std::uint64_t b, bool accumulate) {
   static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 56 || columns == 64 ||
-                    columns == 72 || columns == 96 || columns == 128 || columns == 256,
+                    columns == 72 || columns == 96 || columns == 128 || columns == 160 || columns == 192 ||
+                    columns == 224 || columns == 256,
                 "no other widths are used");
   constexpr bool kF16 = dtype == Dtype::f16;
   if constexpr (kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "f16");
@@ -178,6 +184,9 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
   if constexpr (kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 96) FWHT_N96(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 128) FWHT_N128(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 160) FWHT_N160(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 192) FWHT_N192(FWHT_WGMMA_B_K_MAJOR, "f16");
+  if constexpr (kF16 && columns == 224) FWHT_N224(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (kF16 && columns == 256) FWHT_N256(FWHT_WGMMA_B_K_MAJOR, "f16");
   if constexpr (!kF16 && columns == 8) FWHT_N8(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 16) FWHT_N16(FWHT_WGMMA_B_K_MAJOR, "bf16");
@@ -186,11 +195,16 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
   if constexpr (!kF16 && columns == 64) FWHT_N64(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 96) FWHT_N96(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 128) FWHT_N128(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 160) FWHT_N160(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 192) FWHT_N192(FWHT_WGMMA_B_K_MAJOR, "bf16");
+  if constexpr (!kF16 && columns == 224) FWHT_N224(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 256) FWHT_N256(FWHT_WGMMA_B_K_MAJOR, "bf16");
   if constexpr (!kF16 && columns == 72) FWHT_N72(FWHT_WGMMA_B_K_MAJOR, "bf16");
 }
 
 #undef FWHT_WGMMA_B_K_MAJOR
+#undef FWHT_N192
+#undef FWHT_N160
 #undef FWHT_N96
 #undef FWHT_N72
 #undef FWHT_N56
@@ -212,6 +226,8 @@ __device__ inline void wgmma_m64k16_b_k_major(float (&d)[columns / 2], const std
 #undef FWHT_SUMS_4
 #undef FWHT_NAMES_128
 #undef FWHT_NAMES_112
+#undef FWHT_NAMES_96
+#undef FWHT_NAMES_80
 #undef FWHT_NAMES_72
 #undef FWHT_NAMES_64
 #undef FWHT_NAMES_48

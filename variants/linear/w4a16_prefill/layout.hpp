@@ -21,7 +21,7 @@ struct Form {
   int tokens = 128;    ///< of a tile: columns of a wgmma, a multiple of 16
   int stages = 4;      ///< steps of 128 k under way
   bool turns = false;  ///< the warpgroups multiply by turns: while one does, the other unpacks
-  /// Measured clocks of a step.
+  /// Clocks of a step.
   int step_clocks = 0;
   constexpr bool operator==(const Form&) const = default;
 
@@ -29,7 +29,8 @@ struct Form {
   static constexpr int word_bytes() { return kOutputs / kTileOutputs * kStepBytes; }
   static constexpr int scale_bytes(int scales) { return kOutputs / kTileOutputs * kScaleBytes * scales; }
   static constexpr int zero_bytes(int scales) { return kOutputs / kTileOutputs * kZeroBytes * scales; }
-  constexpr int token_bytes() const { return tokens * kStepK * 2; }
+  static constexpr int bytes_of(int tokens) { return tokens * kStepK * 2; }
+  constexpr int token_bytes() const { return bytes_of(tokens); }
   /// A multiple of 1024, as the swizzle asks.
   constexpr int stage_bytes() const { return token_bytes() + word_bytes(); }
   constexpr int scales_at() const { return stages * stage_bytes(); }
@@ -51,10 +52,15 @@ struct Form {
   }
 };
 
-/// By measured times. A tile of few tokens meets the same weights more often.
+/// A tile of few tokens meets the same weights more often. Times of 96, 128 and 256 tokens are measured, the
+/// others lie on lines between and before them.
 inline constexpr Form kForms[] = {
+    {.tokens = 64, .stages = 8, .step_clocks = 1240},
     {.tokens = 96, .stages = 6, .step_clocks = 1360},
     {.tokens = 128, .stages = 5, .turns = true, .step_clocks = 1510},
+    {.tokens = 160, .stages = 4, .turns = true, .step_clocks = 1695},
+    {.tokens = 192, .stages = 3, .turns = true, .step_clocks = 1880},
+    {.tokens = 224, .stages = 3, .turns = true, .step_clocks = 2065},
     {.tokens = 256, .stages = 3, .turns = true, .step_clocks = 2250},
 };
 
@@ -81,12 +87,22 @@ struct Division {
   int workers = 0, whole_waves = 0;
   /// Runs end where tiles do: the sharers() workers of a tile exchange sums, and each finishes some tokens.
   bool shares = false;
+  /// Sharers that are a cluster of blocks and exchange through shared memory; it divides sharers(). What
+  /// clusters have to say to each other goes through the workspace.
+  int cluster = 1;
   constexpr bool operator==(const Division&) const = default;
 
   constexpr int tiles() const { return outputs * tokens; }
   constexpr int sharers() const { return workers / tiles(); }
   constexpr int first_cut() const { return whole_waves * workers; }
   constexpr bool cuts() const { return first_cut() < tiles(); }
+  /// Sums go through the workspace, and who waits for them counts on a block that runs at the same time.
+  constexpr bool meets_in_memory() const { return cuts() && !(shares && cluster == sharers()); }
+  /// Tokens of a tile that has room for so many, of m, in pairs of 8.
+  constexpr int tokens_of(int tile, int room, int m) const {
+    const int left = m - token_tile(tile) * room;
+    return left < room ? (left + 15) / 16 * 16 : room;
+  }
   /// Unit at which a worker's run begins, counted from tile first_cut() on.
   constexpr int run_begin(int worker) const {
     const int cut = tiles() - first_cut();
@@ -132,10 +148,37 @@ class WorkParts {
   int worker_, wave_ = 0, at_, end_;
 };
 
-/// Tokens of a tile, in pairs of 8, that one of its sharers finishes.
-constexpr int share_begin(int tokens, int sharers, int share) {
-  return tokens / 16 * share / sharers * 16;
-}
+/// Tokens first .. end - 1 of a tile.
+struct TokenRange {
+  int first = 0, end = 0;
+  constexpr bool operator==(const TokenRange&) const = default;
+  /// Of chunks of 8.
+  constexpr bool has_chunk(int chunk) const { return 8 * chunk >= first && 8 * chunk < end; }
+};
+
+/// A sharer's place among those of its tile, and the tokens, in pairs of 8, that it adds: of its cluster
+/// those of `member`, and among the clusters `own`, which it finishes.
+struct Sharer {
+  int clusters = 1;           ///< of the tile
+  int cluster = 0, rank = 0;  ///< the own one, and the place in it
+  TokenRange member, own;
+
+  /// @param tokens  of the tile, a multiple of 16
+  constexpr Sharer(const Division& division, int worker, int tokens) {
+    const int sharers = division.sharers(), share = worker % sharers;
+    clusters = sharers / division.cluster;
+    cluster = share / division.cluster;
+    rank = share % division.cluster;
+    const auto begin = [&](int part) { return tokens / 16 * part / sharers * 16; };
+    const int first = rank * clusters;
+    member = {begin(first), begin(first + clusters)};
+    own = {begin(first + cluster), begin(first + cluster + 1)};
+  }
+  /// The worker of another place in the tile; `worker` is this one's.
+  constexpr int worker_at(const Division& division, int worker, int of_cluster, int of_rank) const {
+    return worker + (of_cluster - cluster) * division.cluster + of_rank - rank;
+  }
+};
 
 /// The packed words of decode have k = 8 t + 4 half + 0 .. 3 in lane t (of the four of a row); the hardware's
 /// operand A of 16 k has 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Lanes exchange the two words of 32 k: lane t sends

@@ -19,8 +19,9 @@
 // (block b, half j), after the exchange among the lanes of a row, is k = 32 b + 16 j + 2 t, + 1, + 8, + 9.
 // Sum e of the accumulator: row g + 8 (e / 2 % 2), token 8 (e / 4) + 2 t + e % 2.
 //
-// What one block leaves of a tile, another one finishes: see Division. Partial sums go through a workspace,
-// and a word that holds the launch's own number says that they are there.
+// What one block leaves of a tile, another one finishes: see Division. Blocks of a cluster read each other's
+// partial sums from shared memory, where the ring was. Others take them from a workspace, and a word that
+// holds the launch's own number says that they are there.
 #pragma once
 
 #include <cuda.h>
@@ -32,6 +33,7 @@
 #include <cstring>
 
 #include "common/device/ptx/acquire.cuh"
+#include "common/device/ptx/cluster.cuh"
 #include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/global.cuh"
 #include "common/device/ptx/named_barrier.cuh"
@@ -54,11 +56,14 @@ struct Launch {
 };
 
 struct Arguments {
-  CUtensorMap x, words, scales;
+  /// Boxes of x: a tile's tokens, and those of the last tile. A box that reached beyond m would be slow to
+  /// copy; columns of operand B that hold anything else give columns of sums that are not stored.
+  CUtensorMap x[2];
+  CUtensorMap words, scales;
   const std::byte* zeros;
   void* y;
   float4* partials;      ///< [worker][sum / 4][thread]
-  std::uint64_t* ready;  ///< [worker][sharer]: `launch` when the partial sums for that sharer are there
+  std::uint64_t* ready;  ///< [worker][cluster]: `launch` when the partial sums for that cluster are there
   std::uint64_t launch;
   Division division;
   int m, n, steps, tiles, lowest_zero;
@@ -147,28 +152,32 @@ __device__ void fill_ring(const Arguments& all, std::uint32_t base, int worker) 
     const int tile = all.division.output_tile(part.tile) * kTiles;
     const int token = all.division.token_tile(part.tile) * form.tokens;
     const int end = part.end * steps_of_unit(kScales);
+#pragma unroll 1  // few registers
     for (int step = part.first * steps_of_unit(kScales); step < end; ++step) {
       const int place = ring.place();
       ring.wait_for_room();
       if (lane == 0) {
         const std::uint32_t full = ring.full(place), tokens = base + place * form.stage_bytes();
-        ptx::mbarrier_arrive_expect_tx(full, form.stage_bytes() + form.scale_bytes(kScales));
+        const bool last = token + form.tokens >= all.m;
+        ptx::mbarrier_arrive_expect_tx(full, (last ? form.bytes_of(all.m - token) : form.token_bytes()) +
+                                                 form.word_bytes() + form.scale_bytes(kScales));
         ptx::tensor_copy_global_to_shared_3d(tokens + form.token_bytes(), &all.words, 0, step, tile, full);
         ptx::tensor_copy_global_to_shared_3d(base + form.scales_at() + place * form.scale_bytes(kScales),
                                              &all.scales, 0, step, tile, full);
         for (int half = 0; half < 2; ++half)
-          ptx::tensor_copy_global_to_shared_2d(tokens + half * (form.token_bytes() / 2), &all.x,
+          ptx::tensor_copy_global_to_shared_2d(tokens + half * (form.token_bytes() / 2), &all.x[last ? 1 : 0],
                                                step * kStepK + half * 64, token, full);
       }
       if (lane < kTiles) {
         const bool wanted = tile + lane < all.tiles && step < all.steps;
-        const std::int64_t at = wanted ? std::int64_t{tile + lane} * all.steps + step : 0;
+        // 32 bits, for want of registers: 2^32 of these are weights of 4 terabytes.
+        const std::uint32_t at = wanted ? std::uint32_t(tile + lane) * all.steps + step : 0U;
         const std::uint32_t to =
             base + form.zeros_at(kScales) + place * form.zero_bytes(kScales) + lane * (kZeroBytes * kScales);
 #pragma unroll
         for (int i = 0; i < kScales; ++i)
-          ptx::cp_async_ca_shared_global_8(to + 8 * i, all.zeros + at * (kZeroBytes * kScales) + 8 * i,
-                                           wanted);
+          ptx::cp_async_ca_shared_global_8(
+              to + 8 * i, all.zeros + std::uint64_t{at} * (kZeroBytes * kScales) + 8 * i, wanted);
       }
       ptx::cp_async_mbarrier_arrive_noinc(ring.full(place));
       ring.advance();
@@ -207,20 +216,21 @@ class Consumer {
 #pragma unroll
       for (int e = 0; e < kSums; ++e)
         sums_[e] *= e % 4 < 2 ? unit_.x : unit_.y;
-      int first = 0, end = form.tokens;
+      TokenRange tokens{0, all_.division.tokens_of(part.tile, form.tokens, all_.m)};
       if (part.first != 0 || part.end != all_.division.units) {
         if (all_.division.shares) {
-          exchange_with_sharers(first, end);
+          tokens = exchange_with_sharers(tokens.end);
         } else if (part.first != 0) {
-          give(0, 0);
+          give(tokens, {});
           if (threadIdx.x == 0) ptx::st_release_gpu(all_.ready + worker_ * kMostSharers, all_.launch);
           continue;
         } else {
-          take_from_next(part);
+          take_from_next(part, tokens);
         }
       }
-      store(part.tile, first, end);
+      store(part.tile, tokens);
     }
+    if (all_.division.cluster > 1) ptx::barrier_cluster_wait();  // others may still read this block's sums
   }
 
  private:
@@ -342,41 +352,51 @@ class Consumer {
     }
   }
 
+  /// The sums of 8 tokens that this thread has.
+  struct Chunk {
+    std::uint32_t words[4];
+  };
+  __device__ Chunk words_of(int c) const {
+    return {{__float_as_uint(sums_[4 * c]), __float_as_uint(sums_[4 * c + 1]),
+             __float_as_uint(sums_[4 * c + 2]), __float_as_uint(sums_[4 * c + 3])}};
+  }
+
   __device__ float4* partials(int worker) const {
     return all_.partials + std::int64_t{worker} * (kChunks * kConsumers) + threadIdx.x;
   }
 
-  /// Sums of all tokens but first .. end - 1 to the workspace; both warpgroups are through when it returns.
-  __device__ void give(int first, int end) const {
+  /// Sums of `tokens`, but not of `kept`, to the workspace; both warpgroups are through when it returns.
+  __device__ void give(TokenRange tokens, TokenRange kept) const {
     float4* to = partials(worker_);
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
-      if (8 * c < first || 8 * c >= end)
-        __stcg(&to[c * kConsumers],
-               make_float4(sums_[4 * c], sums_[4 * c + 1], sums_[4 * c + 2], sums_[4 * c + 3]));
+      ptx::st_global_if(tokens.has_chunk(c) && !kept.has_chunk(c), &to[c * kConsumers], words_of(c).words);
     ptx::bar_sync(kBothGroups, kConsumers);
   }
 
-  /// Adds the sums of tokens first .. end - 1 that another worker has given.
-  __device__ void take(int worker, int first, int end) {
+  /// Adds load(chunk), another worker's sums, for each chunk of `tokens`.
+  template <class Load>
+  __device__ void add(TokenRange tokens, const Load& load) {
     constexpr int kBatch = 8;  // loads under way
-    const float4* from = partials(worker);
 #pragma unroll
     for (int c = 0; c < kChunks; c += kBatch) {
       float4 sums[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i)
-        if (c + i < kChunks && 8 * (c + i) >= first && 8 * (c + i) < end)
-          sums[i] = __ldcg(&from[(c + i) * kConsumers]);
+        if (c + i < kChunks && tokens.has_chunk(c + i)) sums[i] = load(c + i);
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (c + i >= kChunks || 8 * (c + i) < first || 8 * (c + i) >= end) continue;
+        if (c + i >= kChunks || !tokens.has_chunk(c + i)) continue;
         sums_[4 * (c + i)] += sums[i].x;
         sums_[4 * (c + i) + 1] += sums[i].y;
         sums_[4 * (c + i) + 2] += sums[i].z;
         sums_[4 * (c + i) + 3] += sums[i].w;
       }
     }
+  }
+  __device__ void take(int worker, TokenRange tokens) {
+    const float4* from = partials(worker);
+    add(tokens, [&](int chunk) { return __ldcg(&from[chunk * kConsumers]); });
   }
 
   /// Until `word` is the launch's; then it is made ready for another launch.
@@ -386,36 +406,62 @@ class Consumer {
     *word = 0;
   }
 
-  /// All sharers of the tile run; each finishes the tokens first .. end - 1 of its own: own sums, then those
-  /// of the others in ascending order.
-  __device__ void exchange_with_sharers(int& first, int& end) {
-    const int sharers = all_.division.sharers(), share = worker_ % sharers, begin = worker_ - share;
-    first = share_begin(form.tokens, sharers, share);
-    end = share_begin(form.tokens, sharers, share + 1);
-    give(first, end);
+  /// All sharers of the tile run; returns the tokens that this one finishes. Own sums, then those of the
+  /// others in ascending order, first in the cluster, then among the clusters.
+  __device__ TokenRange exchange_with_sharers(int tokens) {
+    const Division& division = all_.division;
+    const Sharer sharer(division, worker_, tokens);
+    if (division.cluster > 1) exchange_in_cluster(sharer, tokens);
+    if (sharer.clusters == 1) return sharer.own;
+    give(sharer.member, sharer.own);
     const int other = static_cast<int>(threadIdx.x);
-    if (other < sharers && other != share) {
+    if (other < sharer.clusters && other != sharer.cluster) {
       ptx::st_release_gpu(all_.ready + worker_ * kMostSharers + other, all_.launch);
-      wait_for(all_.ready + (begin + other) * kMostSharers + share);
+      const int worker = sharer.worker_at(division, worker_, other, sharer.rank);
+      wait_for(all_.ready + worker * kMostSharers + sharer.cluster);
     }
     ptx::bar_sync(kBothGroups, kConsumers);
-    for (int i = 0; i < sharers; ++i)
-      if (i != share) take(begin + i, first, end);
+    for (int i = 0; i < sharer.clusters; ++i)
+      if (i != sharer.cluster) take(sharer.worker_at(division, worker_, i, sharer.rank), sharer.own);
+    return sharer.own;
+  }
+
+  /// Every block lays down the sums of the tokens that are not its own, where its ring was: a sharer has one
+  /// part, so no copy is under way, and this warpgroup's wgmma have ended. Then it reads what others have of
+  /// its own. Behind it, somebody waits for the cluster once more before the block ends.
+  __device__ void exchange_in_cluster(const Sharer& sharer, int tokens) {
+    static_assert(kChunks * kConsumers * 16 <= form.scales_at());
+    const std::uint32_t here = base_ + threadIdx.x * 16;  // [chunk][thread]
+    ptx::bar_sync(kBothGroups, kConsumers);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+      if (8 * c < tokens && !sharer.member.has_chunk(c))
+        ptx::st_shared_v4(here + c * (kConsumers * 16), words_of(c).words);
+    ptx::barrier_cluster_arrive();
+    ptx::barrier_cluster_wait();
+    const int blocks = all_.division.cluster;
+    for (int i = 0; i < blocks; ++i) {
+      if (i == sharer.rank) continue;
+      const std::uint32_t there = ptx::mapa(here, blocks - 1 - i);  // blocks are numbered downwards
+      add(sharer.member,
+          [&](int chunk) { return ptx::ld_shared_cluster_v4(there + chunk * (kConsumers * 16)); });
+    }
+    ptx::barrier_cluster_arrive();
   }
 
   /// The part ends before the tile: the workers behind have given the other parts, the last of them first.
-  __device__ void take_from_next(const Part& part) {
+  __device__ void take_from_next(const Part& part, TokenRange tokens) {
     const int tile_end = (part.tile - all_.division.first_cut() + 1) * all_.division.units;
     for (int worker = worker_ + 1; all_.division.run_begin(worker) < tile_end; ++worker) {
       if (threadIdx.x == 0) wait_for(all_.ready + worker * kMostSharers);
       ptx::bar_sync(kBothGroups, kConsumers);
-      take(worker, 0, form.tokens);
+      take(worker, tokens);
     }
   }
 
-  /// Rounds the tokens first .. end - 1 and writes them, by way of shared memory: rows of 64 outputs, vectors
+  /// Rounds the sums of `tokens` and writes them, by way of shared memory: rows of 64 outputs, vectors
   /// of 16 bytes exchanged as a 128-byte swizzle does.
-  __device__ void store(int tile, int first, int end) const {
+  __device__ void store(int tile, TokenRange tokens) const {
     constexpr int kRoom = form.result_tokens(kScales);
     const std::uint32_t room = base_ + form.results_at(kScales) + group_ * (kRoom * 128);
     const int thread = static_cast<int>(threadIdx.x % 128);
@@ -424,11 +470,11 @@ class Consumer {
     auto* y = static_cast<std::uint16_t*>(all_.y);
 #pragma unroll
     for (int begin = 0; begin < form.tokens; begin += kRoom) {
-      if (begin >= end || begin + kRoom <= first) continue;
+      if (begin >= tokens.end || begin + kRoom <= tokens.first) continue;
       ptx::bar_sync(kResults + group_, 128);
 #pragma unroll
       for (int c = begin / 8; c < (begin + kRoom) / 8; c += 2) {
-        if (8 * c < first || 8 * c >= end) continue;
+        if (!tokens.has_chunk(c)) continue;
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -437,8 +483,8 @@ class Consumer {
         ptx::stmatrix_x4_trans(room + row * 128 + ((vector ^ (row % 8)) << 4), words);
       }
       ptx::bar_sync(kResults + group_, 128);
-      const int until = min(begin + kRoom, end);
-      for (int row = max(begin, first) + thread / 8; row < until; row += 16) {
+      const int until = min(begin + kRoom, tokens.end);
+      for (int row = max(begin, tokens.first) + thread / 8; row < until; row += 16) {
         if (token + row >= all_.m || output >= all_.n) continue;
         std::uint32_t vector[4];
         ptx::ld_shared_v4(vector, room + row % kRoom * 128 + (((thread % 8) ^ (row % 8)) << 4));
@@ -456,8 +502,8 @@ class Consumer {
   rows::RingPlace<kStages> at_;
 };
 
-/// A grid of division.workers blocks. Later blocks begin with the earlier units: who waits for a block behind
-/// it in k waits for one that was started before.
+/// A grid of division.workers blocks, in clusters of division.cluster. Later blocks begin with the earlier
+/// units: who waits for a block behind it in k waits for one that was started before.
 template <Launch launch>
 __device__ void multiply_layer(const Arguments& all) {
   extern __shared__ __align__(1024) std::byte shared[];
@@ -466,7 +512,8 @@ __device__ void multiply_layer(const Arguments& all) {
   const int worker = all.division.workers - 1 - static_cast<int>(blockIdx.x);
   const int group = __shfl_sync(~0U, static_cast<int>(threadIdx.x / 128), 0);
   if (threadIdx.x == kConsumers) {
-    ptx::prefetch_tensormap(&all.x);
+    ptx::prefetch_tensormap(&all.x[0]);
+    ptx::prefetch_tensormap(&all.x[1]);
     ptx::prefetch_tensormap(&all.words);
     ptx::prefetch_tensormap(&all.scales);
   }

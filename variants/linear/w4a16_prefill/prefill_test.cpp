@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -88,10 +89,23 @@ std::vector<LinearProblem> problems() {
   return all;
 }
 
+/// Of a device whose multiprocessors lie in groups of these sizes.
+Residents residents_of(const std::vector<int>& groups) {
+  Residents residents{};
+  for (std::size_t blocks = 1; blocks < residents.size(); ++blocks)
+    for (const int group : groups)
+      residents[blocks] += group / static_cast<int>(blocks);
+  return residents;
+}
+/// An H200: 30 clusters of four.
+const Residents kH200 = residents_of({18, 18, 18, 18, 18, 18, 16, 8});
+
 TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
   for (const LinearProblem& problem : problems()) {
-    for (const int multiprocessors : {1, 7, 114, 132}) {
-      const Chosen choice = choose(problem, multiprocessors);
+    for (const Residents& residents :
+         {residents_of({1}), residents_of({4, 3}), residents_of({16, 16, 16, 16, 18, 16, 16}), kH200}) {
+      const int multiprocessors = residents[1];
+      const Chosen choice = choose(problem, residents);
       const Division& d = choice.division;
       const Form& form = kForms[choice.form];
       SCOPED_TRACE(to_string(problem) + " on " + std::to_string(multiprocessors));
@@ -99,6 +113,7 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       ASSERT_LE(d.workers, multiprocessors) << "blocks that wait for each other run at once";
       ASSERT_GE(d.outputs * kOutputs, problem.n);
       ASSERT_GE(d.tokens * form.tokens, problem.m);
+      ASSERT_LT((d.tokens - 1) * form.tokens, problem.m) << "the last tile's box has tokens";
       std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
                                           std::vector<bool>(static_cast<std::size_t>(d.units)));
       for (int worker = 0; worker < d.workers; ++worker) {
@@ -119,6 +134,12 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
             EXPECT_EQ(part.tile, worker / d.sharers());
           }
         }
+      }
+      EXPECT_TRUE(d.shares || d.cluster == 1);
+      if (d.shares) {
+        EXPECT_EQ(d.sharers() % d.cluster, 0) << "a cluster has one tile";
+        EXPECT_EQ(d.workers, d.tiles() * d.sharers());
+        EXPECT_LE(d.workers / d.cluster, residents[static_cast<std::size_t>(d.cluster)]) << "in one wave";
       }
       for (const auto& tile : done)
         for (const bool unit : tile)
@@ -143,24 +164,92 @@ TEST(PrefillDivision, TilesAreNumberedOnce) {
   }
 }
 
-TEST(PrefillDivision, SharersFinishEveryTokenOnce) {
-  for (const Form& form : kForms) {
-    for (int sharers = 1; sharers <= kMostSharers; ++sharers) {
-      EXPECT_EQ(share_begin(form.tokens, sharers, 0), 0);
-      EXPECT_EQ(share_begin(form.tokens, sharers, sharers), form.tokens);
-      for (int share = 0; share < sharers; ++share) {
-        EXPECT_LE(share_begin(form.tokens, sharers, share), share_begin(form.tokens, sharers, share + 1));
-        EXPECT_EQ(share_begin(form.tokens, sharers, share) % 16, 0) << "stmatrix stores 16 tokens";
+TEST(PrefillDivision, SharersAddEverySumOnce) {
+  for (const int tokens : {16, 64, 80, 96, 256}) {
+    for (int sharers = 2; sharers <= kMostSharers; ++sharers) {
+      for (int cluster = 1; cluster <= sharers; ++cluster) {
+        if (sharers % cluster != 0) continue;
+        Division d;
+        d.outputs = 3;
+        d.tokens = 1;
+        d.shares = true;
+        d.workers = 3 * sharers;
+        d.cluster = cluster;
+        EXPECT_EQ(d.meets_in_memory(), cluster < sharers);
+        std::vector<Sharer> all;
+        for (int worker = sharers; worker < 2 * sharers; ++worker)
+          all.emplace_back(d, worker, tokens);
+        for (int chunk = 0; chunk < tokens / 8; ++chunk) {
+          SCOPED_TRACE(std::to_string(chunk) + " of " + std::to_string(sharers) + " by " +
+                       std::to_string(cluster));
+          // What a sharer's sums of the chunk have in them, as a number with a digit for each sharer.
+          std::vector<std::int64_t> sums, of_clusters;
+          for (int i = 0; i < sharers; ++i)
+            sums.push_back(std::int64_t{1} << (4 * i));
+          for (int i = 0; i < sharers; ++i) {
+            const Sharer& sharer = all[static_cast<std::size_t>(i)];
+            std::int64_t sum = sums[static_cast<std::size_t>(i)];
+            for (int rank = 0; sharer.member.has_chunk(chunk) && rank < cluster; ++rank) {
+              if (rank == sharer.rank) continue;
+              const int other = sharer.worker_at(d, i, sharer.cluster, rank);
+              EXPECT_FALSE(all[static_cast<std::size_t>(other)].member.has_chunk(chunk)) << "it is laid down";
+              sum += sums[static_cast<std::size_t>(other)];
+            }
+            of_clusters.push_back(sum);
+          }
+          int finished = 0;
+          for (int i = 0; i < sharers; ++i) {
+            const Sharer& sharer = all[static_cast<std::size_t>(i)];
+            if (!sharer.own.has_chunk(chunk)) continue;
+            ++finished;
+            EXPECT_TRUE(sharer.member.has_chunk(chunk));
+            EXPECT_EQ(sharer.own.first % 16, 0) << "stmatrix stores 16 tokens";
+            std::int64_t sum = of_clusters[static_cast<std::size_t>(i)];
+            for (int other = 0; other < sharer.clusters; ++other) {
+              if (other == sharer.cluster) continue;
+              const auto at = static_cast<std::size_t>(sharer.worker_at(d, i, other, sharer.rank));
+              EXPECT_TRUE(all[at].member.has_chunk(chunk) && !all[at].own.has_chunk(chunk)) << "it is given";
+              EXPECT_EQ(all[at].rank, sharer.rank);
+              sum += of_clusters[at];
+            }
+            EXPECT_EQ(sum, std::accumulate(sums.begin(), sums.end(), std::int64_t{0})) << "each sharer once";
+          }
+          EXPECT_EQ(finished, 1);
+        }
       }
     }
   }
 }
 
 TEST(PrefillDivision, FewTilesAreSharedAndManyAreNot) {
-  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), 132).division.shares);
-  const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), 132);
+  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), kH200).division.shares);
+  const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), kH200);
   EXPECT_EQ(kForms[many.form].tokens, 256);
   EXPECT_FALSE(many.division.shares);
+}
+
+TEST(PrefillDivision, ClustersThatDoNotFitSideBySideAreSmaller) {
+  const LinearProblem problem = parse_linear_problem("f16/m128/n4096/k4096/w4g128");
+  const Division d = choose(problem, kH200).division;  // 32 tiles
+  EXPECT_EQ(d.sharers(), 4);
+  EXPECT_EQ(d.cluster, 2);
+  EXPECT_TRUE(d.meets_in_memory());
+  const Division fits = choose(problem, residents_of({16, 16, 16, 16, 16, 16, 16, 16})).division;
+  EXPECT_EQ(fits.sharers(), 4);
+  EXPECT_EQ(fits.cluster, 4);
+  EXPECT_FALSE(fits.meets_in_memory());
+}
+
+TEST(PrefillDivision, UpTo256TokensTakeTheSmallestTileThatHoldsThem) {
+  for (const Form& form : kForms) {
+    for (const int m : {form.tokens - 31, form.tokens}) {
+      SCOPED_TRACE(m);
+      const Chosen choice =
+          choose(parse_linear_problem("f16/m" + std::to_string(m) + "/n8192/k8192/w4g128"), kH200);
+      EXPECT_EQ(kForms[choice.form].tokens, form.tokens);
+      EXPECT_EQ(choice.division.tokens, 1);
+    }
+  }
 }
 
 }  // namespace

@@ -12,48 +12,63 @@ namespace fwht::linear::prefill {
 namespace {
 
 /// Clocks by what was measured on an H200: a block's first step arrives after kStart; a whole tile ends with
-/// kEnd; sharers exchange sums; and a worker whose run cuts tiles gives one tile's sums and takes others'.
+/// kEnd.
 constexpr std::int64_t kStart = 4000, kEnd = 2000;
-constexpr std::int64_t clocks_of_sharing(const Form& form) {
-  return 1500 + 50 * form.tokens;
+/// Clocks of sharers that exchange sums. In a cluster of two a block reads 34 bytes a clock from the other
+/// one, in a larger one 14, and through the workspace 8. `tokens`: of the tile.
+constexpr std::int64_t clocks_of_sharing(const Division& division, std::int64_t tokens) {
+  const std::int64_t bytes = tokens * kOutputs * 4, blocks = division.cluster,
+                     clusters = division.sharers() / blocks;
+  std::int64_t clocks = 0;
+  if (blocks > 1) clocks += 1000 + 4 * tokens + bytes * (blocks - 1) / blocks / (blocks == 2 ? 34 : 14);
+  if (clusters > 1) clocks += 1500 + bytes / blocks * (clusters - 1) / clusters / 8;
+  return clocks;
 }
+/// And of a worker whose run cuts tiles, and which gives one tile's sums and takes others'.
 constexpr std::int64_t clocks_of_cuts(const Form& form) {
   return 2500 + 100 * form.tokens;
 }
 
-std::int64_t clocks_of(const Form& form, const Division& division, std::int64_t steps_of_unit) {
+std::int64_t clocks_of(const Form& form, const Division& division, const LinearProblem& problem,
+                       std::int64_t steps_of_unit) {
   const std::int64_t unit = steps_of_unit * form.step_clocks;
   std::int64_t clocks = kStart + division.whole_waves * (division.units * unit + kEnd);
   if (!division.cuts()) return clocks;
   const std::int64_t cut = std::int64_t{division.tiles()} - division.first_cut();
   clocks += ceil_div(cut * division.units, division.workers) * unit + kEnd;
-  return clocks + (division.shares ? clocks_of_sharing(form) : clocks_of_cuts(form));
+  if (!division.shares) return clocks + clocks_of_cuts(form);
+  return clocks +
+         clocks_of_sharing(division, division.tokens_of(0, form.tokens, static_cast<int>(problem.m)));
 }
 
 /// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where
 /// there are few tiles, each of them shared.
-std::vector<Division> divisions_of(const Division& tiles, int multiprocessors) {
+std::vector<Division> divisions_of(const Division& tiles, const Residents& residents) {
   std::vector<Division> all;
-  const auto add = [&](int workers, int whole_waves, bool shares) {
+  const auto add = [&](int workers, int whole_waves, bool shares, int cluster = 1) {
     Division division = tiles;
     division.workers = workers;
     division.whole_waves = whole_waves;
     division.shares = shares;
+    division.cluster = cluster;
     all.push_back(division);
   };
-  const int count = tiles.tiles();
+  const int count = tiles.tiles(), multiprocessors = residents[1];
   add(std::min(count, multiprocessors), ceil_div(count, multiprocessors), false);
   if (count > multiprocessors && count % multiprocessors != 0)
     add(multiprocessors, count / multiprocessors - 1, false);
   if (count < multiprocessors && count * tiles.units >= 2 * multiprocessors) add(multiprocessors, 0, false);
   for (int sharers = 2; sharers <= kMostSharers; ++sharers)
-    if (count * sharers <= multiprocessors && sharers <= tiles.units) add(count * sharers, 0, true);
+    for (int cluster = 1; cluster <= sharers; ++cluster)
+      if (sharers <= tiles.units && sharers % cluster == 0 &&
+          count <= residents[static_cast<std::size_t>(cluster)] / (sharers / cluster))
+        add(count * sharers, 0, true, cluster);
   return all;
 }
 
 }  // namespace
 
-Chosen choose(const LinearProblem& problem, int multiprocessors) {
+Chosen choose(const LinearProblem& problem, const Residents& residents) {
   const int scales = pipelined::scales_of(problem), steps = steps_of_unit(scales);
   Chosen best;
   std::int64_t least = 0;
@@ -64,8 +79,8 @@ Chosen choose(const LinearProblem& problem, int multiprocessors) {
     tiles.tokens = static_cast<int>(ceil_div(problem.m, std::int64_t{form.tokens}));
     tiles.units = static_cast<int>(ceil_div(problem.k / kStepK, std::int64_t{steps}));
     if (tiles.tiles() == 0) return {i, tiles};
-    for (const Division& division : divisions_of(tiles, multiprocessors)) {
-      const std::int64_t clocks = clocks_of(form, division, steps);
+    for (const Division& division : divisions_of(tiles, residents)) {
+      const std::int64_t clocks = clocks_of(form, division, problem, steps);
       if (least != 0 && clocks >= least) continue;
       least = clocks;
       best = {i, division};

@@ -16,19 +16,25 @@ std::uint64_t new_number() {
   return (std::uint64_t{source()} << 32 | source()) | 1U;
 }
 
+/// What `kernel` leaves room for on the device at hand.
+Residents residents_of(Kernel kernel, int shared, int multiprocessors) {
+  Residents residents{0, multiprocessors};
+  for (int blocks = 2; blocks <= kMostSharers; ++blocks)
+    residents[static_cast<std::size_t>(blocks)] = resident_clusters(
+        kernel, {.blocks = blocks, .threads = kThreads, .shared = shared, .cluster = blocks});
+  return residents;
+}
+
 class PrefillPlan final : public LinearPlan {
  public:
   PrefillPlan(const LinearProblem& problem, const DeviceInfo& device)
       : LinearPlan(problem),
         layout_(pipelined::layout_of(problem)),
-        choice_(choose(problem, device.sm_count)),
+        choice_(choose(problem, residents_of(kernel_of(kForms[0]), kMostShared, device.sm_count))),
         form_(kForms[choice_.form]),
-        launch_(new_number()) {
-    const Kernels& kernels = problem.dtype == Dtype::f16 ? kernels_f16() : kernels_bf16();
-    kernel_ = kernels.find({form_, problem.dtype, layout_.scales});
-    allow_shared(kernel_, form_.shared_bytes(layout_.scales));
-    registers_ = registers_of(kernel_);
-  }
+        launch_(new_number()),
+        kernel_(kernel_of(form_)),
+        registers_(registers_of(kernel_)) {}
 
   std::int64_t packed_bytes() const override { return pipelined::packed_bytes(problem()); }
   std::string packing() const override { return "operand_a"; }
@@ -53,20 +59,30 @@ class PrefillPlan final : public LinearPlan {
             {"stages", std::int64_t{form_.stages}},
             {"whole_waves", std::int64_t{division.whole_waves}},
             {"sharers", std::int64_t{division.shares ? division.sharers() : 1}},
+            {"cluster", std::int64_t{division.cluster}},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}},
             {"in_front", std::string(problem().act_order ? "gather_tokens" : "none")}};
   }
 
  private:
+  /// May have all the shared memory: a multiprocessor holds one block of any form.
+  Kernel kernel_of(const Form& form) const {
+    const Kernels& kernels = problem().dtype == Dtype::f16 ? kernels_f16() : kernels_bf16();
+    const Kernel kernel = kernels.find({form, problem().dtype, layout_.scales});
+    allow_shared(kernel, kMostShared);
+    return kernel;
+  }
   /// Tokens in the order of the sorted rows.
   std::int64_t sorted_bytes() const { return problem().act_order ? problem().m * problem().k * 2 : 0; }
-  /// A tile's sums for every worker, where tiles are cut.
+  /// A tile's sums for every worker that may have to give them to another one.
   std::int64_t partial_bytes() const {
-    return choice_.division.cuts() ? std::int64_t{choice_.division.workers} * form_.tokens * kOutputs * 4 : 0;
+    const Division& division = choice_.division;
+    return division.meets_in_memory() ? std::int64_t{division.workers} * form_.tokens * kOutputs * 4 : 0;
   }
   std::int64_t ready_bytes() const {
-    return choice_.division.cuts() ? std::int64_t{choice_.division.workers} * kMostSharers * 8 : 0;
+    const Division& division = choice_.division;
+    return division.meets_in_memory() ? std::int64_t{division.workers} * kMostSharers * 8 : 0;
   }
 
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
@@ -83,23 +99,28 @@ class PrefillPlan final : public LinearPlan {
       pipelined::gather(p, operands, sorted, stream);
       tokens = sorted;
     }
-    void* partials = choice_.division.cuts() ? take_part(rest, partial_bytes()) : nullptr;
-    void* ready = choice_.division.cuts() ? take_part(rest, ready_bytes()) : nullptr;
+    const Division& division = choice_.division;
+    const bool meets = division.meets_in_memory();
+    void* partials = meets ? take_part(rest, partial_bytes()) : nullptr;
+    void* ready = meets ? take_part(rest, ready_bytes()) : nullptr;
     const auto tiles = static_cast<cuuint64_t>(layout_.tiles), steps = static_cast<cuuint64_t>(layout_.steps),
                k = static_cast<cuuint64_t>(p.k), m = static_cast<cuuint64_t>(p.m);
     constexpr cuuint32_t kTiles = kOutputs / kTileOutputs, kWords = kStepBytes / 4;
     const cuuint32_t scales = 8U * static_cast<cuuint32_t>(layout_.scales);
-    const Tensor<2> of_x{{k, m},
-                         {k * 2},
-                         {64, static_cast<cuuint32_t>(form_.tokens)},
-                         CU_TENSOR_MAP_SWIZZLE_128B,
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B};
+    const auto x = [&](int rows) {
+      return tensor_map(tokens, tensor_element(p.dtype),
+                        Tensor<2>{{k, m},
+                                  {k * 2},
+                                  {64, static_cast<cuuint32_t>(rows)},
+                                  CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
+    };
     // Words and scales in order: [tile][step][.].
     const auto of_weights = [&](cuuint32_t count) {
       return Tensor<3>{{count, steps, tiles}, {count * 4U, steps * count * 4U}, {count, 1, kTiles}};
     };
     const Arguments arguments{
-        .x = tensor_map(tokens, tensor_element(p.dtype), of_x),
+        .x = {x(form_.tokens), x(static_cast<int>(p.m) - (division.tokens - 1) * form_.tokens)},
         .words = tensor_map(weights, CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(kWords)),
         .scales =
             tensor_map(weights + layout_.scales_at(), CU_TENSOR_MAP_DATA_TYPE_UINT32, of_weights(scales)),
@@ -108,17 +129,18 @@ class PrefillPlan final : public LinearPlan {
         .partials = static_cast<float4*>(partials),
         .ready = static_cast<std::uint64_t*>(ready),
         .launch = launch_,
-        .division = choice_.division,
+        .division = division,
         .m = static_cast<int>(p.m),
         .n = static_cast<int>(p.n),
         .steps = static_cast<int>(layout_.steps),
         .tiles = static_cast<int>(layout_.tiles),
         .lowest_zero = p.zero_points == ZeroPoints::v1 ? 1 : 0};
     launch(kernel_,
-           {.blocks = choice_.division.workers,
+           {.blocks = division.workers,
             .threads = kThreads,
             .shared = form_.shared_bytes(layout_.scales),
-            .cooperative = choice_.division.cuts()},
+            .cluster = division.cluster,
+            .cooperative = meets},
            stream, arguments);
   }
 
