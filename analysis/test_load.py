@@ -704,7 +704,11 @@ def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, colum
         load_folder(folder)
     for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16")):
         edit_table(
-            folder, name, lambda t, good=good, n=n: t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32", arrangement="inner1")[:1] if name != "results.csv" else t
+            folder,
+            name,
+            lambda t, good=good, n=n: (
+                t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32", arrangement="inner1")[:1] if name != "results.csv" else t
+            ),
         )
     if name != "results.csv":
         load_folder(folder)
