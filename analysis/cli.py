@@ -209,6 +209,7 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
         "variant",
         "operator",
         "encoding",
+        "arrangement",
         "dtype",
         "rows",
         "placement",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analysis import schema
-from analysis.load import ELEMENT_BYTES, SIDE_FILES
+from analysis.load import ELEMENT_BYTES, INTEGERS, SIDE_FILES
 from analysis.tables import ideal_error
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -83,12 +83,13 @@ class FolderWriter:
         limit = copy_us(useful, mode)
         hard = 1 + 0.06 * max(0, math.log2(n) - 11)
         time = slow * hard * limit / EFFICIENCY.get(variant, 0.3) * wobble(variant, dtype, n, elements, mode) + 0.05
-        ideal = ideal_error(dtype)
+        ideal = 0.0 if dtype in INTEGERS else ideal_error(dtype)
         row = {
             "variant": variant,
             "memory": "host" if mode == "host" else "device",
             "operator": n,
             "encoding": "",
+            "arrangement": "",
             "dtype": dtype,
             "n": n,
             "rows": rows,
@@ -148,6 +149,7 @@ class FolderWriter:
                 "variant": variant,
                 "operator": n,
                 "encoding": "",
+                "arrangement": "",
                 "dtype": dtype,
                 "n": n,
                 "rows": elements // n,

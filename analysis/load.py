@@ -29,8 +29,9 @@ from .schema import ResultsError, Strict, read_bytes, read_json
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("experiments") / "results"
 MODES = ("alternating", "replay", "replay_pdl", "cold", "host")  # order of display
-DTYPES = ("f16", "bf16", "f32", "f64")
-ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+DTYPES = ("f16", "bf16", "f32", "f64", "i32", "i64")
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i64": 8}
+INTEGERS = ("i32", "i64")  # whose results are exact
 SWEEP_FILES = ("results.csv", "limits.csv", "unsupported.csv")
 SIDE_FILES = ("launches.csv", "not_profiled.csv", "tests.csv")  # what was launched, left out, tested: no measurement
 # A resumed run measures limits again, meets refusals again, and may launch and test again.
@@ -263,7 +264,8 @@ def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) 
             _check_texts(path, name, tables[name])
     if "results.csv" in tables:
         _check_results(path, tables["results.csv"])
-    return Folder(path, context, declared, {name: table.empty() for name, table in declared.items()} | tables)
+    none = {name: schema.completed(table.empty(), schema.current().get(name, table)) for name, table in declared.items()}
+    return Folder(path, context, declared, none | tables)
 
 
 def load_context(path: Path | str) -> dict[str, Any]:
@@ -290,10 +292,18 @@ def has_profile(path: Path) -> bool:
     return (path / "profile.csv").is_file()
 
 
-def layout_of(placement: str, row_stride: int = 0, n: int = 0) -> str:
-    """Where the rows lie, in words: "in place", "out of place", with ", strided" when rows have gaps."""
+def layout_of(placement: str, row_stride: int = 0, n: int = 0, arrangement: str = "") -> str:
+    """Where the rows lie, in words: "in place", "out of place", with ", sequency" or ", inner64" where they are arranged so, with
+    ", strided" when rows have gaps."""
     place = {"in": "in place", "out": "out of place"}.get(placement, placement)
-    return place if row_stride == n else f"{place}, strided"
+    place = f"{place}, {arrangement}" if arrangement else place
+    return place if row_stride == n * inner_of(arrangement) else f"{place}, strided"
+
+
+def inner_of(arrangement: str) -> int:
+    """How many rows lie between each other."""
+    found = re.search(r"inner(\d+)", arrangement)
+    return int(found[1]) if found else 1
 
 
 def _check_files(path: Path, files: dict[str, dict]) -> None:
@@ -338,13 +348,15 @@ def _check_measured(path: Path, name: str, table: pd.DataFrame) -> None:
             raise ResultsError(f"{path.name}: {name} has an infinite {column} in line {schema.line_of(infinite)}")
 
 
-# As parse_operator and parse_encoding read them: common/contract/operator.hpp, encoding.hpp.
+# As parse_operator, parse_encoding and set_arrangement read them: common/contract/operator.hpp, encoding.hpp, problem.hpp.
 _OPERATOR = re.compile(r"(?:signs\+)?(d?\d{1,18}t?(?:xd?\d{1,18}t?)*)(?:\+signs)?")
 _ENCODING = re.compile(r"(?:(?:e4m3|int8|int4|mxfp8|mxfp4|nvfp4)(?::[a-z0-9_]+(?:,[a-z0-9_]+)*)?(?:/f32)?)?")
+_WORD = r"(?:(?:from-)?(?:natural|dyadic|sequency)|inner[1-9]\d{0,17})"
+_ARRANGEMENT = re.compile(f"(?:{_WORD}(?:/{_WORD})*)?")
 
 
 def _check_texts(path: Path, name: str, table: pd.DataFrame) -> None:
-    """Every operator is one of its row length, every encoding a known format."""
+    """Every operator is one of its row length, every encoding a known format, every arrangement made of known words."""
     for operator, n in table[["operator", "n"]].drop_duplicates().itertuples(index=False, name=None):
         found = _OPERATOR.fullmatch(operator)
         if not found or math.prod(map(int, re.findall(r"\d+", found[1]))) != n:
@@ -352,6 +364,9 @@ def _check_texts(path: Path, name: str, table: pd.DataFrame) -> None:
     for encoding in table["encoding"].unique():
         if not _ENCODING.fullmatch(encoding):
             raise ResultsError(f"{path.name}: {name} has {encoding[:80]!r} for encoding, which names no format")
+    for arrangement in table["arrangement"].unique():
+        if not _ARRANGEMENT.fullmatch(arrangement):
+            raise ResultsError(f"{path.name}: {name} has {arrangement[:80]!r} for arrangement, which names none")
 
 
 # Present in every correct row.
@@ -367,11 +382,11 @@ def _check_results(path: Path, table: pd.DataFrame) -> None:
         (ok & ~(table["time_us"] > 0), "is ok without a positive time"),
         *((ok & table[name].isna(), f"is ok without {name}") for name in MEASURED),
         (ok & ~(table["limit_us"] > 0), "is ok without a positive limit_us"),
-        (ok & (table["encoding"] == "") & ~(table["predicted_rel_l2"] > 0), "is ok without a positive predicted_rel_l2"),
+        (ok & (table["encoding"] == "") & ~table["dtype"].isin(INTEGERS) & ~(table["predicted_rel_l2"] > 0), "is ok without a positive predicted_rel_l2"),
         (~ok & table["time_us"].notna(), "has a time although the result is not ok"),
         (ok & ~table["time_us"].between(table["time_min_us"], table["time_max_us"]), "has time_us outside time_min_us to time_max_us"),
         (table["elements"] != table["n"] * table["rows"], "has elements other than n * rows"),
-        (table["row_stride"] < table["n"], "has row_stride below n"),
+        (table["row_stride"] < table["n"] * table["arrangement"].map(inner_of), "has row_stride below n, times the inner dimension"),
         (table["bytes_read"] < table["elements"] * width, "has bytes_read below elements * bytes"),
         (table["useful_bytes"] != table["bytes_read"] + table["bytes_written"], "has useful_bytes other than bytes_read + bytes_written"),
         (ok & ((table["fraction_of_limit"] * table["time_us"] / table["limit_us"] - 1).abs() > 0.01),
@@ -412,19 +427,26 @@ def merge(device: str, folders: list[Folder]) -> Device:
         parts = [f.tables[name].assign(folder=f.name) for f in folders if name in f.tables]
         parts = [part for part in parts if len(part)] or parts[:1]
         every = pd.concat(parts, ignore_index=True)
-        tables[name] = every.drop_duplicates(table.key, keep="last", ignore_index=True)
+        key = schema.current().get(name, table).key  # an older folder's schema may lack a column that is empty in it
+        tables[name] = every.drop_duplicates(key, keep="last", ignore_index=True)
         superseded += (len(every) - len(tables[name])) * (name not in MAY_REPEAT)
     tables["results.csv"] = _completed(tables["results.csv"])
     unsupported = tables["unsupported.csv"]
-    tables["unsupported.csv"] = unsupported.assign(elements=unsupported["n"] * unsupported["rows"], layout=unsupported["placement"].map(layout_of))
+    tables["unsupported.csv"] = unsupported.assign(elements=unsupported["n"] * unsupported["rows"], layout=_places(unsupported))
     return Device(device, tuple(folders), tables, superseded)
+
+
+def _places(rows: pd.DataFrame) -> list[str]:
+    """Placement and arrangement in words, whatever the row stride."""
+    return [layout_of(p, inner_of(a), 1, a) for p, a in zip(rows["placement"], rows["arrangement"])]
 
 
 def _completed(results: pd.DataFrame) -> pd.DataFrame:
     """With what every reader asks for: the layout in words, the family of the problem, what a forwarding plan picked."""
-    layouts = [layout_of(p, s, n) for p, s, n in zip(results["placement"], results["row_stride"], results["n"])]
+    layouts = [layout_of(*place) for place in results[["placement", "row_stride", "n", "arrangement"]].itertuples(index=False, name=None)]
     plain = results["operator"] == results["n"].astype(str)
     family = pd.Series("transform", index=results.index, dtype=object).mask(~plain, "width").mask(results["encoding"] != "", "encoded")
+    family = family.mask(results["arrangement"] != "", "arranged")
     picked = results["settings"].astype(str).str.extract(r'"picked": ?"(\w+)"', expand=False).fillna("")
     completed = results.assign(
         layout=layouts, family=family, picked=picked, error_ratio=results["rel_l2"] / results["predicted_rel_l2"],

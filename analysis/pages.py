@@ -214,7 +214,9 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     turned = newest(devices, lambda d: len(layers.rotated(d)) > 0)
     prefill = newest(devices, lambda d: len(layers.prefill(d)) > 0)
     study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
-    values: dict[str, Any] = {"study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
+    arranged = newest(devices, lambda d: len(tables.arranged(d)) > 0)
+    values: dict[str, Any] = {"arranged": arranged, "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
+                              "study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
                               "linear": linear, "split": split, "others": others, "turned": turned, "split_table": split_table,
                               "linear_table": lambda d: drawn("linear", layers.headline(d)), "others_table": lambda d: drawn("others", layers.over_others(d)),
                               "prefill": prefill, "prefill_table": lambda d: drawn("prefill", layers.prefill(d)),
@@ -526,6 +528,7 @@ def _powers(ns: set[int]) -> str:
 SECTIONS = (
     ("README.md", "results", "README", ""),
     ("docs/ladder.md", "ladder", "ladder", "../"),
+    ("docs/long_vectors.md", "arranged", "arranged", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),

@@ -75,7 +75,7 @@ def _number(value: float) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-RESULT_COLUMNS = ("variant", "operator", "encoding", "family", "dtype", "n", "rows", "layout", "mode", "status", "time_us", "time_min_us",
+RESULT_COLUMNS = ("variant", "operator", "encoding", "arrangement", "family", "dtype", "n", "rows", "layout", "mode", "status", "time_us", "time_min_us",
                   "time_max_us", "limit_us", "limit_kernel", "useful_bytes", "rel_l2", "predicted_rel_l2", "settings", "message", "picked",
                   "candidate", "folder")  # fmt: skip
 
@@ -83,7 +83,7 @@ RESULT_COLUMNS = ("variant", "operator", "encoding", "family", "dtype", "n", "ro
 def explored(device: Device) -> pd.DataFrame:
     """What the explorer shows: the results, and the published kernels where they were measured on the same GPU. `candidate`: the name
     under which “my problem” may answer with the row, "" for none."""
-    frame = device.results.assign(candidate=tables.correct(device.results, candidates=True, forwards=True)["variant"])
+    frame = device.results.assign(candidate=tables.correct(device.results, candidates=True, forwards=True, arrangement="")["variant"])
     frame = frame.fillna({"candidate": ""})[list(RESULT_COLUMNS)]
     if tables.PUBLISHED_GPU not in device.name or frame.empty:
         return frame
@@ -97,7 +97,7 @@ def explored(device: Device) -> pd.DataFrame:
             "status": "published", "time_us": other["time_us"], "limit_us": other["copy_us"], "limit_kernel": "one-shot copies",
             "useful_bytes": 2 * other["elements"] * other["dtype"].map(ELEMENT_BYTES),
             "rel_l2": [errors.get((r.method, r.dtype, r.n), math.nan) for r in other.itertuples()],
-            **dict.fromkeys(("encoding", "settings", "message", "picked", "candidate", "folder"), ""),
+            **dict.fromkeys(("encoding", "arrangement", "settings", "message", "picked", "candidate", "folder"), ""),
         }
     ).reindex(columns=RESULT_COLUMNS)  # fmt: skip
     return pd.concat([frame, rows], ignore_index=True)
@@ -118,7 +118,7 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
         ],
         "styles": charts.styles(names),
         "modes": list(MODES), "dtypes": list(DTYPES), "families": PARTS["families"], "own": tables.OWN,
-        "ideal": {dtype: tables.ideal_error(dtype) for dtype in DTYPES}, "bytes": ELEMENT_BYTES,
+        "ideal": {dtype: tables.ideal_error(dtype) for dtype in tables.UNIT_ROUNDOFF}, "bytes": ELEMENT_BYTES,
         "preferred": tables.PREFERRED_MODES, "in_l2": tables.IN_L2,
         "charts": {p.id: {"title": p.title, "spec": p.spec, "data": pack(p.frame)} for p in parts if isinstance(p, Chart)},
         "tables": {p.id: {"title": p.title, "columns": [list(c) for c in p.columns], "data": pack(p.frame[[c[0] for c in p.columns]])}
@@ -279,6 +279,10 @@ def width_parts(device: Device) -> Parts:
     encoding = {"x": LENGTH, "y": charts.field("time_us", "µs", log=2)} | kinds(few, "rows")
     yield chart("decode", few, "line", encoding, facet="dtype", layers=[copy], width=400, columns=2)
     yield best_parts("width", device)
+
+
+def arranged_parts(device: Device) -> Parts:
+    yield table("arranged", tables.arranged(device))
 
 
 def encoded_parts(device: Device) -> Parts:
@@ -525,12 +529,14 @@ def checks_parts(device: Device) -> Parts:
 
 COVERS: dict[str, Cover] = {
     "best-transform": of_family("transform"), "few-rows": lambda d: _tuples(pd.concat([tables.few_rows(d, t).assign(t=t)[["t", "n", "rows"]] for t in DTYPES])),
-    "best-width": of_family("width"), "best-encoded": of_family("encoded"), "linear": of_tables("linear.csv", "linear_rotation.csv"),
+    "best-width": of_family("width"), "arranged": of_family("arranged"), "best-encoded": of_family("encoded"),
+    "linear": of_tables("linear.csv", "linear_rotation.csv"),
     "several-gpus": of_tables(*(name for name in layers.TABLES if name.startswith("tensor"))), "checks": of_family(*PARTS["families"]),
 }  # fmt: skip
 SECTIONS: dict[str, Callable[[list[Device]], Parts]] = {
     "published": published_parts, "best-transform": each(transform_parts, COVERS["best-transform"]), "few-rows": each(few_rows_parts, COVERS["few-rows"]),
-    "best-width": each(width_parts, COVERS["best-width"]), "best-encoded": each(encoded_parts, COVERS["best-encoded"]),
+    "best-width": each(width_parts, COVERS["best-width"]), "arranged": each(arranged_parts, COVERS["arranged"]),
+    "best-encoded": each(encoded_parts, COVERS["best-encoded"]),
     "linear": each(linear_parts, COVERS["linear"]), "several-gpus": each(gpus_parts, COVERS["several-gpus"]), "runs": runs_parts,
     "accuracy": accuracy_parts, "profile": profile_parts, "checks": each(checks_parts, COVERS["checks"]),
 }  # fmt: skip

@@ -162,7 +162,7 @@ def present(file: Path) -> bool:
 
 def of_folder(path: Path) -> Schema | None:
     """The schema that lies in a results folder, None without one. It may add tables, columns and values to those of `current`, and lack
-    columns that may be empty and ranges; ResultsError where it says anything else of what readers know."""
+    columns that may be empty, of the key too, and ranges; ResultsError where it says anything else of what readers know."""
     if not present(path / NAME):
         return None
     own = of_file(path / NAME)
@@ -170,16 +170,14 @@ def of_folder(path: Path) -> Schema | None:
         known = {column.name: column for column in own[name].columns}
         for column in current()[name].columns:
             where = f"{path.name}: {NAME}"
-            if column.name not in known and (column.key or column.required or column.required_if_ok):
+            if column.name not in known and (column.required or column.required_if_ok):
                 raise ResultsError(f"{where} declares no {column.name} of {name}")
             for entry in ("type", "key", "required", "required_if_ok", "range"):
                 wanted, found = getattr(column, entry), getattr(known.get(column.name, column), entry)
                 if wanted != found and not (entry == "range" and found is None):
                     raise ResultsError(f"{where} declares {entry} {found} for {column.name} of {name}; it is {wanted}")
         ranges = {column.name: column.range for column in current()[name].columns}  # older folders name fewer
-        own[name] = own[name].model_copy(
-            update={"columns": [c.model_copy(update={"range": c.range or ranges.get(c.name)}) for c in own[name].columns]}
-        )
+        own[name] = own[name].model_copy(update={"columns": [c.model_copy(update={"range": c.range or ranges.get(c.name)}) for c in own[name].columns]})
     return own
 
 
@@ -229,9 +227,9 @@ def typed(path: Path, table: pd.DataFrame, declared: Table) -> pd.DataFrame:
 
 
 def completed(values: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """With the columns of `table` that `values` lacks, empty."""
-    empty = table.empty()
-    return values.assign(**{column: empty[column].reindex(values.index) for column in empty if column not in values})
+    """With the columns of `table` that `values` lacks, empty: no number, or "" for text."""
+    lacked = [column for column in table.columns if column.name not in values]
+    return values.assign(**{c.name: pd.Series(np.nan if c.is_number else "", index=values.index, dtype=float if c.is_number else object) for c in lacked})
 
 
 def _values(path: Path, name: str, column: Column, texts: pd.Series) -> pd.Series:

@@ -28,8 +28,8 @@ FEW_ROWS = (1, 4, 16, 64)
 
 
 def ideal_error(dtype: str) -> float:
-    """Relative L2 error that rounding the exact result once to `dtype` makes."""
-    return ROUNDING_RMS * UNIT_ROUNDOFF[dtype]
+    """Relative L2 error that rounding the exact result once to `dtype` makes; NaN for integers, whose results are exact."""
+    return ROUNDING_RMS * UNIT_ROUNDOFF.get(dtype, math.nan)
 
 
 # ----------------------------------------------------------------------------------------------------- numbers as text
@@ -343,6 +343,20 @@ def few_rows(device: Device, dtype: str) -> pd.DataFrame:
     return table.assign(pdl_us=by_mode["replay_pdl"]["time_us"]).reset_index().sort_values(["n", "rows"], ignore_index=True)
 
 
+def arranged(device: Device) -> pd.DataFrame:
+    """The best variant of every arranged problem, with `place`, and the best of the same rows in natural order along the last axis:
+    `natural`, its `natural_us`, and `ratio`, the time over that."""
+    rows = best(device.results)
+    rows = rows.assign(place=[layout_of(placement) for placement in rows["placement"]])
+    key = ["operator", "encoding", "dtype", "mode", "placement", "rows"]
+    own = rows[rows["family"] == "arranged"]
+    other = rows[(rows["family"] != "arranged") & (rows["layout"] == rows["place"])].rename(columns={"variant": "natural", "time_us": "natural_us"})
+    both = own.merge(other[[*key, "natural", "natural_us"]], on=key, how="left")
+    return both.assign(ratio=both["time_us"] / both["natural_us"]).sort_values(
+        ["dtype", "mode", "n", "rows", "place", "arrangement"], key=display_rank, ignore_index=True
+    )
+
+
 def shares(device: Device, dtype: str, size: Size, *, forwards=False) -> pd.DataFrame:
     """Share of the copy limit by n (rows) and variant (columns, ladder order), of variants that launch kernels of their own, and with
     `forwards` of those that hand on."""
@@ -429,7 +443,7 @@ def support(device: Device, *, special=False) -> pd.DataFrame:
     if special:
         both = both[(both["encoding"] != "") | (both["n"] & (both["n"] - 1) != 0)]
     output = both["encoding"].astype(str).str.split(r"[:,/]").str[0].replace("", "rows")
-    both = both.assign(output=output, placement=both["placement"].map(layout_of))
+    both = both.assign(output=output, placement=[layout.removesuffix(", strided") for layout in both["layout"]])
     if both.empty:
         return pd.DataFrame()
     keys = ["variant", "dtype", "placement", "output"]
@@ -484,10 +498,10 @@ def refusals(device: Device) -> pd.DataFrame:
     rank = {v: i for i, v in enumerate(device.variants)}
     rows = []
     alike = table["reason"].astype(str).str.replace(r"\b(n|rows|elements)=\d+", r"\1=N", regex=True)
-    for (variant, placement, reason), part in table.groupby([table["variant"], table["placement"], alike], sort=False):
+    for (variant, placement, reason), part in table.groupby([table["variant"], table["layout"], alike], sort=False):
         rows.append(
             {
-                "variant": variant, "dtype": ", ".join(ordered(part["dtype"], DTYPES)), "placement": layout_of(placement),
+                "variant": variant, "dtype": ", ".join(ordered(part["dtype"], DTYPES)), "placement": placement,
                 "n": n_ranges(part["n"]), "encoding": ", ".join(sorted({e for e in part["encoding"] if e})), "problems": len(part),
                 "reason": reason,
             }
@@ -549,7 +563,7 @@ def which(devices: Iterable[Device], dtype: str, n: int, rows: int, *, encoding:
     known: set[int] = set()
     found: list[tuple[Device, pd.DataFrame]] = []
     for device in devices:
-        part = correct(device.results, candidates=True, forwards=True, dtype=dtype, encoding=encoding)
+        part = correct(device.results, candidates=True, forwards=True, dtype=dtype, encoding=encoding, arrangement="")
         known |= set(part["n"])
         part = part[part["n"] == n]
         if len(part) and (not found or device.name == found[0][0].name):
@@ -589,7 +603,7 @@ def compare(a: Device, b: Device) -> pd.DataFrame:
     `verdict`: "faster", "slower" or "same" (repetitions overlap, or the ratio is within load.repeatability of either); "" where
     either has no time. ResultsError when nothing is common.
     """
-    key = ["variant", "memory", "operator", "encoding", "dtype", "n", "rows", "placement", "row_stride", "mode"]
+    key = ["variant", "memory", "operator", "encoding", "arrangement", "dtype", "n", "rows", "placement", "row_stride", "mode"]
     columns = [*key, "status", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "rel_l2"]
     both = a.results[columns].merge(b.results[columns], on=key, suffixes=("_a", "_b"))
     if both.empty:

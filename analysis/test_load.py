@@ -123,7 +123,24 @@ def test_a_schema_may_lack_what_may_be_empty(tmp_path):
     folder = small().write(tmp_path / "run")
     edit_schema(folder, lambda s: remove(s, "results.csv", "settings"))
     edit_table(folder, "results.csv", lambda t: t.drop(columns="settings"))
-    assert load_folder(folder).results["settings"].isna().all() and report.page(load([folder]), "")
+    assert set(load_folder(folder).results["settings"]) == {""} and report.page(load([folder]), "")
+
+
+def test_folders_from_before_rows_were_arranged_load_beside_later_ones(tmp_path):
+    """Their schema lacks a column of the key, and their rows are those of the later folder that are arranged plainly."""
+    old = small().write(tmp_path / "old")
+    for name in ("results.csv", "unsupported.csv"):
+        edit_schema(old, lambda s, name=name: remove(s, name, "arrangement"))
+        edit_table(old, name, lambda t: t.drop(columns="arrangement"))
+    writer = small(utc_start="2026-11-21T11:00:00Z")
+    writer.measure("passes", "f16", 4096, 1 << 15, "replay", arrangement="inner8", row_stride=8 * 4096)
+    new = writer.write(tmp_path / "new")
+    (alone,), (both,) = load([old]), load([old, new])
+    assert set(alone.results["arrangement"]) == {""} == set(alone.unsupported["arrangement"])
+    assert len(both.results) == len(alone.results) + 1
+    assert set(both.results["layout"]) == {"in place", "in place, inner8"}
+    (reversed_,) = load([new, small(utc_start="2026-11-22T11:00:00Z").write(tmp_path / "newest")])
+    assert len(reversed_.results) == len(both.results)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +157,8 @@ def test_a_schema_may_lack_what_may_be_empty(tmp_path):
         (lambda s: declared(s, "results.csv", "time_us").pop("required_if_ok"), "declares required_if_ok False for time_us"),
         (lambda s: declared(s, "results.csv", "n").update(range="not_negative"), "declares range not_negative for n of results.csv; it is positive"),
         (lambda s: s.pop("tables"), "schema.json: tables is missing"),
-        (lambda s: declared(s, "results.csv", "n").pop("type"), r"tables.results.csv.columns.5.type is missing"),
-        (lambda s: declared(s, "results.csv", "n").update(type="colour"), "columns.5.type is 'colour': input should be"),
+        (lambda s: declared(s, "results.csv", "n").pop("type"), r"tables.results.csv.columns.6.type is missing"),
+        (lambda s: declared(s, "results.csv", "n").update(type="colour"), "columns.6.type is 'colour': input should be"),
         (lambda s: s["tables"]["results.csv"]["columns"].append(declared(s, "results.csv", "n")), "declares column n of results.csv twice"),
         (lambda s: s["tables"].update({"../x.csv": s["tables"]["limits.csv"]}), "no name of a table"),
         (lambda s: s["tables"].pop("probes.csv"), "schema.json does not declare probes.csv"),
@@ -467,6 +484,7 @@ def cell(table, column, value, row=0):
         ("variant", "", "has an empty variant in line 2"),
         ("variant", "a\x07b", "for variant in line 2, not text without control characters"),
         ("row_stride", "3", "row_stride below n"),
+        ("arrangement", "inner2", "row_stride below n, times the inner dimension"),
         ("status", "incorrect", "has a time although the result is not ok"),
         ("status", "fine", "'fine' for status in line 2, not one of ok, incorrect, failed"),
         ("mode", "warm", "'warm' for mode in line 2, not one of replay"),
@@ -675,7 +693,8 @@ def test_names_that_no_system_takes_end_in_one_sentence(tmp_path, arguments, cap
 @pytest.mark.parametrize("name", ["results.csv", "unsupported.csv"])
 @pytest.mark.parametrize(
     ("column", "text", "words"),
-    [("operator", "28x512", "has operator '28x512' on rows of n=16"), ("operator", "nosuch", "on rows of n=16"), ("operator", "", "empty operator"),
+    [("arrangement", "walsh", "'walsh' for arrangement, which names none"), ("arrangement", "inner0", "names none"), ("arrangement", "dyadic/", "names none"),
+     ("operator", "28x512", "has operator '28x512' on rows of n=16"), ("operator", "nosuch", "on rows of n=16"), ("operator", "", "empty operator"),
      ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format")],
 )  # fmt: skip
 def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, column, text, words):
@@ -685,7 +704,7 @@ def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, colum
         load_folder(folder)
     for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16")):
         edit_table(
-            folder, name, lambda t, good=good, n=n: t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32")[:1] if name != "results.csv" else t
+            folder, name, lambda t, good=good, n=n: t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32", arrangement="inner1")[:1] if name != "results.csv" else t
         )
     if name != "results.csv":
         load_folder(folder)

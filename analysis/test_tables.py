@@ -280,6 +280,34 @@ def test_encoded_and_other_widths_are_families_of_their_own(tmp_path):
     assert "kronecker" not in set(tables.errors(device)["variant"])
 
 
+def arranged_folder():
+    """Two arrangements of one problem beside natural order, one of integers without it."""
+    writer = gpu_folder(**SMALL)
+
+    def measure(variant, dtype, time, arrangement, **changes):
+        writer.measure(variant, dtype, 1 << 16, 1 << 20, "replay", arrangement=arrangement, time_us=time, limit_us=2, fraction_of_limit=2 / time, **changes)
+
+    for variant, time in (("passes", 5), ("naive", 9)):
+        measure(variant, "f32", time, "", placement="out")
+    measure("passes", "f32", 8, "sequency", placement="out")
+    measure("naive", "f32", 80, "sequency", placement="out")
+    measure("passes", "f32", 4, "inner16", row_stride=1 << 20, placement="out")
+    measure("passes", "i32", 6, "sequency", placement="out", rel_l2=0, predicted_rel_l2=0)
+    return writer
+
+
+def test_orders_and_axes_stand_beside_natural_order(tmp_path):
+    (device,) = load([arranged_folder().write(tmp_path / "run")])
+    found = tables.arranged(device)
+    assert list(zip(found["dtype"], found["arrangement"], found["variant"], found["natural"].fillna(""))) == [
+        ("f32", "inner16", "passes", "passes"), ("f32", "sequency", "passes", "passes"), ("i32", "sequency", "passes", "")]  # fmt: skip
+    assert list(found["ratio"].fillna(0)) == [0.8, 1.6, 0] and list(found["fraction_of_limit"]) == pytest.approx([1 / 2, 1 / 4, 1 / 3])
+    assert set(found["place"]) == {"out of place"} and set(found["family"]) == {"arranged"}
+    assert list(tables.which([device], "f32", 1 << 16, 16)[1]["time_us"]) == [5, 9], "the fastest is another problem"
+    assert list(tables.compare(device, device)["arrangement"]).count("sequency") == 3
+    assert not len(tables.arranged(load([gpu_folder(**SMALL).write(tmp_path / "plain")])[0]))
+
+
 def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):
     writer = gpu_folder(**SMALL)
     writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0, limit_us=4.5, fraction_of_limit=0.5)

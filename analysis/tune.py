@@ -34,7 +34,11 @@ def choices(results: pd.DataFrame) -> pd.DataFrame:
     `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
     """
     rows = results[
-        (results["status"] == "ok") & candidates(results) & (results["row_stride"] == results["n"]) & results["mode"].isin(["alternating", "replay"])
+        (results["status"] == "ok")
+        & candidates(results)
+        & (results["row_stride"] == results["n"])
+        & (results["arrangement"] == "")
+        & results["mode"].isin(["alternating", "replay"])
     ]
     if rows.empty:
         raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")

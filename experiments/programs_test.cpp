@@ -151,12 +151,14 @@ std::string last_line(const std::string& text) {
 }
 
 TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
-  const std::string sweep = "--variant cpu --problem f16/n64/r100 --problem f16/n128/r9/out";
+  const std::string sweep =
+      "--variant cpu --problem f16/n64/r100 --problem f16/n128/r9/out "
+      "--problem i32/n64/r8/out/sequency --problem i32/n64/r8/out";
   const Ended first = run(kSweep, sweep + " --output r");
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_EQ(last_line(first.out), "r");
   const std::string results = text_of(folder / "r/results.csv");
-  EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 3);
+  EXPECT_EQ(std::count(results.begin(), results.end(), '\n'), 5);
   for (const char* file : {"limits.csv", "unsupported.csv", "schema.json", "context.json"}) {
     EXPECT_TRUE(fs::exists(folder / "r" / file)) << file;
   }
@@ -480,7 +482,8 @@ TEST_F(Programs, ListWhatThereIs) {
     }
   }
   EXPECT_EQ(run(kSweep, "--list-grids").out,
-            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\nlong\npeers\n");
+            "smoke\nquick\npaper\ntune\nhost\nheadline\npublished\nfused\nprepared\nwidths\nlong\n"
+            "arrangements\npeers\n");
   for (const char* program : {kSweep, kAccuracy, kAnalysis, kRunOnce, kProfile}) {
     const Ended help = run(program, "--help");
     EXPECT_EQ(help.code, 0);

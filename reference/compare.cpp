@@ -19,6 +19,7 @@ namespace {
 
 /// Position of a number among the numbers of its format: neighbours differ by one, -0 and +0 share 0.
 std::int64_t ordinal(Dtype dtype, double value) {
+  if (is_integer(dtype)) return static_cast<std::int64_t>(value);
   const double magnitude = std::fabs(value);
   const auto bits = dtype == Dtype::f64 ? std::bit_cast<std::int64_t>(magnitude)
                                         : static_cast<std::int64_t>(encode(dtype, magnitude));

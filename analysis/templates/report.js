@@ -41,7 +41,7 @@ function rowsOf(index) {
     size: sizeOf(row),
     share: row.limit_us === null || row.time_us === null ? null : row.limit_us / row.time_us,
     gbps: row.time_us === null ? null : row.useful_bytes / row.time_us / 1e3,
-    error: row.rel_l2 === null || row.encoding ? null : row.rel_l2 / data.ideal[row.dtype],
+    error: row.rel_l2 === null || row.encoding || !(row.dtype in data.ideal) ? null : row.rel_l2 / data.ideal[row.dtype],
     timed: row.time_us !== null,
   }));
   return run.rows;

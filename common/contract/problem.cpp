@@ -47,6 +47,20 @@ std::optional<Ordering> ordering_named(std::string_view word) {
   return {};
 }
 
+/// One word of arrangement_text; false for another word. `text` is what it stands in.
+bool parse_arrangement(std::string_view word, Problem& problem, std::string_view text) {
+  if (const auto ordering = ordering_named(word)) {
+    problem.out_ordering = *ordering;
+  } else if (const auto from = ordering_named(word.starts_with("from-") ? word.substr(5) : "")) {
+    problem.in_ordering = *from;
+  } else if (word.starts_with("inner")) {
+    problem.inner = parse_number<std::int64_t>(word.substr(5), text);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 double orthonormal_scale(std::int64_t n) {
@@ -273,14 +287,34 @@ void validate(const Problem& problem) {
   if (!finite) throw BadRequest(concat("scale=", problem.scale, " must be finite in fp32"));
 }
 
+std::string arrangement_text(const Problem& problem) {
+  std::string text;
+  if (problem.in_ordering != Ordering::natural) text += concat("/from-", name_of(problem.in_ordering));
+  if (problem.out_ordering != Ordering::natural) text += concat("/", name_of(problem.out_ordering));
+  if (problem.inner != 1) text += concat("/inner", problem.inner);
+  return text.empty() ? text : text.substr(1);
+}
+
+void set_arrangement(Problem& problem, std::string_view text) {
+  for (std::string_view rest = text;;) {
+    const std::size_t slash = rest.find('/');
+    if (const std::string_view word = rest.substr(0, slash); !parse_arrangement(word, problem, text)) {
+      throw BadRequest(concat("arrangement '", text, "': unknown part '", word,
+                              "'; the form is from-dyadic/sequency/inner2"));
+    }
+    if (slash == std::string_view::npos) break;
+    rest = rest.substr(slash + 1);
+  }
+  validate_inner(problem);  // before it is multiplied
+  problem.set_row_stride(problem.block_elements());
+}
+
 std::string to_string(const Problem& problem) {
   const std::string op =
       problem.op.is_sylvester() || problem.n() == 0 ? concat("n", problem.n()) : to_string(problem.op);
   std::string text = concat(name_of(problem.in.dtype), "/", op, "/r", problem.rows);
   if (problem.placement == Placement::out_of_place) text += "/out";
-  if (problem.in_ordering != Ordering::natural) text += concat("/from-", name_of(problem.in_ordering));
-  if (problem.out_ordering != Ordering::natural) text += concat("/", name_of(problem.out_ordering));
-  if (problem.inner != 1) text += concat("/inner", problem.inner);
+  if (const std::string arranged = arrangement_text(problem); !arranged.empty()) text += "/" + arranged;
   if (problem.in.row_stride != problem.block_elements()) text += concat("/ld", problem.in.row_stride);
   if (problem.out.row_stride != problem.in.row_stride) text += concat("/ldo", problem.out.row_stride);
   if (problem.out.dtype != problem.in.dtype) text += concat("/to-", name_of(problem.out.dtype));
@@ -317,15 +351,10 @@ Problem parse_problem(std::string_view text) {
       problem.placement = Placement::out_of_place;
     } else if (word == "in") {
       problem.placement = Placement::in_place;
-    } else if (const auto out_ordering = ordering_named(word)) {
-      problem.out_ordering = *out_ordering;
-    } else if (const auto in_ordering = ordering_named(word.starts_with("from-") ? word.substr(5) : "")) {
-      problem.in_ordering = *in_ordering;
-    } else if (word.starts_with("inner")) {
-      problem.inner = integer(word.substr(5));
     } else if (word == "pdl") {
       problem.programmatic_launch = true;
-    } else if (parse_preparation(word, problem.prologue, problem.paging)) {
+    } else if (parse_arrangement(word, problem, text) ||
+               parse_preparation(word, problem.prologue, problem.paging)) {
     } else if (word.starts_with("to-")) {
       to = parse_dtype(word.substr(3));
     } else if (word.starts_with("ldo")) {

@@ -122,6 +122,13 @@ void validate(const Problem& problem);
 /// the end: "bf16/n4096/r8192>e4m3:row".
 std::string to_string(const Problem& problem);
 
+/// The words of to_string that say where rows and elements lie: "from-dyadic/sequency/inner2". Empty where
+/// they are arranged plainly.
+std::string arrangement_text(const Problem& problem);
+/// Inverse of it, with rows as close as they can be; "natural" is a word too. Does not validate more than the
+/// words. Throws BadRequest.
+void set_arrangement(Problem& problem, std::string_view text);
+
 /// Inverse of to_string; also validates. Throws BadRequest.
 Problem parse_problem(std::string_view text);
 

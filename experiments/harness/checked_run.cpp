@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/host/bits.hpp"
+#include "common/host/parallel_for.hpp"
 #include "experiments/harness/device_work.hpp"
 #include "reference/operators.hpp"
 
@@ -30,11 +31,41 @@ Truth make_input(const Problem& period, reference::InputClass input_class, std::
   return truth;
 }
 
-// What lies behind the rows in `output`, raw storage of the problem's rows, must still be poison.
+/// Calls move(where an element lies, its place in rows side by side in natural order), both in bytes, for
+/// every element of `rows` rows.
+template <class Move>
+void for_each_element(const Problem& problem, const Array& array, Ordering ordering, std::int64_t rows,
+                      const Move& move) {
+  const std::int64_t n = problem.n(), element = bytes_of(problem.dtype());
+  const int log_n = is_power_of_two(n) ? log2_floor(n) : 0;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i)
+    places[static_cast<std::size_t>(i)] = natural_place(ordering, i, log_n);
+  parallel_for(rows, reference::threads_or_default(0), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t first = problem.first_of(array, r);
+      for (std::int64_t i = 0; i < n; ++i)
+        move((first + i * problem.inner) * element, (r * n + places[static_cast<std::size_t>(i)]) * element);
+    }
+  });
+}
+
+/// Inverse of `arranged`, of the output.
+std::vector<std::byte> in_natural_order(const Problem& problem, const std::vector<std::byte>& output,
+                                        std::int64_t rows) {
+  const std::int64_t element = bytes_of(problem.dtype());
+  std::vector<std::byte> natural(static_cast<std::size_t>(rows * problem.n() * element));
+  for_each_element(problem, problem.out, problem.out_ordering, rows, [&](std::int64_t from, std::int64_t to) {
+    std::memcpy(natural.data() + to, output.data() + from, static_cast<std::size_t>(element));
+  });
+  return natural;
+}
+
+// What lies behind the rows (blocks of rows) in `output`, their raw storage, must still be poison.
 bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   const std::size_t row = static_cast<std::size_t>(problem.row_stride()) * element;
-  const std::size_t used = static_cast<std::size_t>(problem.n()) * element;
+  const std::size_t used = static_cast<std::size_t>(problem.block_elements()) * element;
   for (std::size_t start = 0; start + used < output.size(); start += row) {
     const auto gap = output.begin() + static_cast<std::ptrdiff_t>(start + used);
     const auto end = output.begin() + static_cast<std::ptrdiff_t>(std::min(start + row, output.size()));
@@ -51,11 +82,14 @@ class RunCheck {
         slices_(slices),
         numerics_(judged_by(plan)),
         has_numerics_(!plan.numerics().steps.empty()),
-        row_bytes_(plan.problem().row_stride() * bytes_of(plan.problem().dtype())),
-        periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {}
+        block_rows_(plan.problem().inner),
+        block_bytes_(plan.problem().row_stride() * bytes_of(plan.problem().dtype())),
+        periods_(plan.problem().rows / std::max<std::int64_t>(truth.period.rows, 1)) {
+    if (!plan.problem().is_arranged_plainly()) arranged_ = arranged(plan.problem(), truth.raw);
+  }
 
   Checked run() {
-    slices_.fill(truth_.raw);
+    slices_.fill(input());
     plan_.execute(slices_.in(0), slices_.out(0), nullptr);
     synchronize(slices_.memory());
     Checked checked = judge_first_period();
@@ -67,12 +101,14 @@ class RunCheck {
   }
 
  private:
-  // Rows [first, first + count) of the output as raw storage, with what lies behind each row but the very
-  // last.
+  const std::vector<std::byte>& input() const { return arranged_.empty() ? truth_.raw : arranged_; }
+
+  // Rows [first, first + count) of the output as raw storage, with what lies behind each row (block of rows)
+  // but the very last.
   std::vector<std::byte> download(std::int64_t first, std::int64_t count) const {
-    const std::int64_t offset = first * row_bytes_;
-    std::vector<std::byte> raw(
-        static_cast<std::size_t>(std::min(count * row_bytes_, plan_.problem().span_bytes() - offset)));
+    const std::int64_t offset = first / block_rows_ * block_bytes_;
+    std::vector<std::byte> raw(static_cast<std::size_t>(
+        std::min(count / block_rows_ * block_bytes_, plan_.problem().span_bytes() - offset)));
     slices_.output().download(raw.data(), raw.size(), static_cast<std::size_t>(offset));
     return raw;
   }
@@ -86,27 +122,35 @@ class RunCheck {
     return reference::operator_limits(numerics_, problem, truth_.input_class, exact, input, expected);
   }
 
-  // Every element and row of the first `problem.rows` truths against `output`.
-  reference::ErrorStats compare(const Problem& problem, const void* output) const {
+  // Every element and row of the first `problem.rows` truths against `output`; of all of them the statistics
+  // as well.
+  Checked compare(const Problem& problem, const std::vector<std::byte>& output) const {
     const bool all = problem.rows == truth_.period.rows;
     const reference::Matrix input = truth_.input.topRows(problem.rows);
     reference::Comparison comparison(problem);
     const reference::Matrix expected =
         all ? truth_.expected : reference::Matrix(truth_.expected.topRows(problem.rows));
-    comparison.add(0, expected, output, limits(problem, input, expected));
-    return comparison.stats();
-  }
-
-  Checked judge_first_period() {
-    const std::vector<std::byte> output = download(0, truth_.period.rows);
-    Checked checked;
-    checked.stats = compare(truth_.period, output.data());
-    checked.verdict = has_numerics_
-                          ? reference::judge(checked.stats, numerics_, truth_.period, truth_.input_class)
-                          : judge_without_numerics(truth_.period, checked.stats);
-    if (checked.verdict) checked.verdict = judge_gaps(truth_.period, output);
+    const bool plain = plan_.problem().is_arranged_plainly();
+    const std::vector<std::byte> rows =
+        plain ? std::vector<std::byte>() : in_natural_order(plan_.problem(), output, problem.rows);
+    const void* const data = plain ? output.data() : rows.data();
+    const bool exact = is_integer(problem.dtype());
+    comparison.add(0, expected, data, exact ? reference::ErrorLimits{} : limits(problem, input, expected));
+    Checked checked{{}, comparison.stats()};
+    if (exact) {
+      checked.verdict = reference::compare_exact(problem, expected, data);
+    } else if (!has_numerics_) {
+      checked.verdict = judge_without_numerics(problem, checked.stats);
+    } else if (all) {
+      checked.verdict = reference::judge(checked.stats, numerics_, problem, truth_.input_class);
+    } else {
+      checked.verdict = reference::judge_elements(checked.stats, problem);
+    }
+    if (checked.verdict) checked.verdict = judge_gaps(plan_.problem(), output);
     return checked;
   }
+
+  Checked judge_first_period() { return compare(truth_.period, download(0, truth_.period.rows)); }
 
   Verdict judge_without_numerics(const Problem& problem, const reference::ErrorStats& stats) const {
     if (Verdict verdict = reference::judge_elements(stats, problem); !verdict) return verdict;
@@ -118,13 +162,14 @@ class RunCheck {
   }
 
   Verdict judge_repetition() {
-    const std::int64_t period = truth_.period.rows * row_bytes_;
+    const std::int64_t period = truth_.period.rows / block_rows_ * block_bytes_;
     const std::int64_t bytes = std::min(periods_ * period, plan_.problem().span_bytes());
     const std::int64_t broken = period_break(slices_.output(), period, bytes);
     if (broken < 0) return reference::passed();
     return reference::incorrect(
         fmt::format("row {} differs from row {} although both have the same input (byte {} of the output)",
-                    broken / row_bytes_, broken / row_bytes_ - truth_.period.rows, broken));
+                    broken / block_bytes_ * block_rows_,
+                    broken / block_bytes_ * block_rows_ - truth_.period.rows, broken));
   }
 
   Verdict judge_tail() {
@@ -132,11 +177,7 @@ class RunCheck {
     const std::int64_t first = periods_ * truth_.period.rows;
     tail.rows = plan_.problem().rows - first;
     if (tail.rows == 0) return reference::passed();
-    const std::vector<std::byte> output = download(first, tail.rows);
-    const reference::ErrorStats stats = compare(tail, output.data());
-    Verdict verdict =
-        has_numerics_ ? reference::judge_elements(stats, tail) : judge_without_numerics(tail, stats);
-    if (verdict) verdict = judge_gaps(tail, output);
+    Verdict verdict = compare(tail, download(first, tail.rows)).verdict;
     if (!verdict) verdict.message = fmt::format("counted from row {}: {}", first, verdict.message);
     return verdict;
   }
@@ -151,10 +192,11 @@ class RunCheck {
       return reference::incorrect("memory in front of or behind the data was written");
     }
     if (slices_.placement() == Placement::in_place) return reference::passed();
-    std::vector<std::byte> input(std::min(truth_.raw.size(), slices_.input().bytes()));
-    slices_.input().download(input.data(), input.size());
-    const bool kept = std::equal(input.begin(), input.end(), truth_.raw.begin()) &&
-                      period_break(slices_.input(), static_cast<std::int64_t>(truth_.raw.size()),
+    const std::vector<std::byte>& before = input();
+    std::vector<std::byte> after(std::min(before.size(), slices_.input().bytes()));
+    slices_.input().download(after.data(), after.size());
+    const bool kept = std::equal(after.begin(), after.end(), before.begin()) &&
+                      period_break(slices_.input(), static_cast<std::int64_t>(before.size()),
                                    static_cast<std::int64_t>(slices_.input().bytes())) < 0;
     return kept ? reference::passed()
                 : reference::incorrect("the input of an out-of-place transform was written");
@@ -165,7 +207,8 @@ class RunCheck {
   Slices& slices_;
   Numerics numerics_;
   bool has_numerics_;
-  std::int64_t row_bytes_;
+  std::vector<std::byte> arranged_;  // the input, where it is not truth_.raw
+  std::int64_t block_rows_, block_bytes_;
   std::int64_t periods_;  // whole ones
 };
 
@@ -194,7 +237,13 @@ Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass inp
   period.prologue = {};  // who executes them prepares the rows
   period.paging = {};
   if (period.op.has_signs()) period.op = Operator(period.op.factors());
-  period.rows = std::min(problem.rows, ceil_div(period_elements_, problem.n()));
+  period.rows = std::min(problem.rows,
+                         ceil_div(ceil_div(period_elements_, problem.n()), problem.inner) * problem.inner);
+  if (!problem.is_arranged_plainly()) {
+    period.in_ordering = period.out_ordering = Ordering::natural;
+    period.inner = 1;
+    period.set_row_stride(period.n());
+  }
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Truth& truth) {
     return same_rows(truth, period, input_class, seed);
   });
@@ -205,6 +254,22 @@ Truth& TruthCache::find_or_add(const Problem& problem, reference::InputClass inp
   if (kept_.size() >= kKeptTruths) kept_.pop_back();
   kept_.push_front(make_input(period, input_class, seed));
   return kept_.front();
+}
+
+reference::InputClass judged_input(Dtype dtype, reference::InputClass asked) {
+  const bool fits = !is_integer(dtype) || reference::is_exact_integer(asked);
+  return fits ? asked : reference::InputClass::integers;
+}
+
+std::vector<std::byte> arranged(const Problem& problem, const std::vector<std::byte>& rows) {
+  const std::int64_t element = bytes_of(problem.dtype());
+  const std::int64_t count = static_cast<std::int64_t>(rows.size()) / (problem.n() * element);
+  std::vector<std::byte> raw(static_cast<std::size_t>(count / problem.inner * problem.row_stride() * element),
+                             std::byte{kPoisonByte});
+  for_each_element(problem, problem.in, problem.in_ordering, count, [&](std::int64_t to, std::int64_t from) {
+    std::memcpy(raw.data() + to, rows.data() + from, static_cast<std::size_t>(element));
+  });
+  return raw;
 }
 
 Numerics judged_by(const Plan& plan) {

@@ -13,10 +13,14 @@
 
 namespace fwht::harness {
 
+/// What rows of a storage type are judged on: the class that is asked for; for integer types, whose sums
+/// would wrap, the class `integers`.
+reference::InputClass judged_input(Dtype dtype, reference::InputClass asked);
+
 /// Random rows and their transform in FP64. Large problems repeat them: the data stays random for the memory
 /// system, and the FP64 work stays small.
 struct Truth {
-  Problem period;  ///< the rows of one period; otherwise the problem asked for
+  Problem period;  ///< the rows of one period, side by side in natural order; otherwise the problem asked for
   reference::InputClass input_class = reference::InputClass::normal;
   std::uint64_t seed = 1;
   std::vector<std::byte> raw;  ///< period.rows x row_stride elements; what lies between the rows is poisoned
@@ -31,8 +35,9 @@ class TruthCache {
 
   explicit TruthCache(std::int64_t period_elements = kPeriodElements) : period_elements_(period_elements) {}
 
-  /// The period of `problem` without signs, prologue and pages: whole rows, the fewest that reach the
-  /// period's elements, at most all. Valid until the next call.
+  /// The period of `problem` without arrangement, signs, prologue and pages: whole rows (blocks of rows that
+  /// lie between each other), the fewest that reach the period's elements, at most all. Valid until the next
+  /// call.
   const Truth& of(const Problem& problem, reference::InputClass input_class, std::uint64_t seed);
   /// The same rows without their transform: Truth::raw.
   const std::vector<std::byte>& input_of(const Problem& problem, reference::InputClass input_class,
@@ -45,6 +50,10 @@ class TruthCache {
   std::list<Truth> kept_;  // newest first
 };
 
+/// Rows side by side in natural order, as raw storage, in the places that the arrangement of `problem` gives
+/// them; gaps between blocks are poisoned. `rows` holds whole blocks.
+std::vector<std::byte> arranged(const Problem& problem, const std::vector<std::byte>& rows);
+
 /// The numerics of a plan; one rounding of fp32 sums where it has none (no steps).
 Numerics judged_by(const Plan& plan);
 
@@ -52,10 +61,11 @@ Numerics judged_by(const Plan& plan);
 inline constexpr double kPeerErrors = 8.0;
 
 /// Fills the slices with the truth's input, executes the plan on slice 0 and judges every element of the
-/// result. The first period is judged against the FP64 truth by the tolerances of the plan's steps (where it
-/// has none, by kPeerErrors), every further whole period by equality with the first. Rows behind the last
-/// whole period meet the truth again. Also incorrect: a write outside the rows, or into the input of an
-/// out-of-place plan. Throws what the plan throws.
+/// result, which is brought into natural order first. The first period is judged against the FP64 truth by
+/// the tolerances of the plan's steps (where it has none, by kPeerErrors; integers must be exact), every
+/// further whole period by equality with the first. Rows behind the last whole period meet the truth again.
+/// Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what the plan
+/// throws.
 reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices);
 
 }  // namespace fwht::harness

@@ -57,6 +57,21 @@ constexpr const char* kProblems[] = {
     "f16/n32768/r3",         "f16/n2/r20001",       "f16/n1024/r33/out/s1",
     "bf16/n1024/r48/ld1032", "f16/28x64/r33",       "bf16/116tx8/r40/out"};
 
+// In another order, or between each other: below, at and above one period; with gaps between blocks; one
+// block longer than a period; integers and fp64.
+constexpr const char* kArranged[] = {"f16/n1024/r3/out/sequency",
+                                     "f16/n1024/r55/out/from-dyadic",
+                                     "bf16/n256/r70/out/from-sequency/dyadic",
+                                     "f16/n64/r512/inner8",
+                                     "f16/n64/r1200/inner8/out",
+                                     "f16/n64/r1200/inner8/ld520",
+                                     "f16/28x64/r30/inner3",
+                                     "f16/n1024/r120/inner40",
+                                     "f16/n64/r640/inner5/out/sequency",
+                                     "f64/n128/r300/inner4/out/dyadic",
+                                     "i32/n1024/r55",
+                                     "i64/n256/r160/inner32/out"};
+
 TEST(CheckedRun, CorrectPlansPass) {
   for (const char* problem : kProblems) {
     const Checked checked = check_with(problem, {});
@@ -64,6 +79,70 @@ TEST(CheckedRun, CorrectPlansPass) {
     EXPECT_GT(checked.stats.elements, 0) << problem;
   }
   EXPECT_TRUE(check_with("f16/n256/r500", {}, InputClass::massive_channel).verdict);
+}
+
+TEST(CheckedRun, CorrectPlansOfArrangedRowsPass) {
+  for (const char* text : kArranged) {
+    const Problem problem = parse_problem(text);
+    const Checked checked = check_with(text, {}, judged_input(problem.dtype(), InputClass::normal));
+    EXPECT_TRUE(checked.verdict) << text << ": " << checked.verdict.message;
+    EXPECT_GT(checked.stats.expected_rms, 0.1) << text;
+    EXPECT_EQ(checked.stats.rel_l2 == 0.0, problem.dtype() != Dtype::f16 && problem.dtype() != Dtype::bf16)
+        << text;
+  }
+}
+
+// Two elements that change places leave every sum of squares as it was; the last bit of an integer is within
+// the rounding of no row. At the first, a later and the last block.
+TEST(CheckedRun, ElementsInTheWrongPlaceAreFound) {
+  for (const char* text :
+       {"f16/n64/r1200/inner8/out", "f16/n1024/r55/out/sequency", "f16/n64/r640/inner5/out/sequency"}) {
+    const Problem problem = parse_problem(text);
+    const std::int64_t blocks = problem.rows / problem.inner;
+    for (const std::int64_t block : {std::int64_t{0}, blocks / 2, blocks - 1}) {
+      const Checked checked = check_with(text, [&](const Plan&, std::uint16_t*, std::uint16_t* out) {
+        std::uint16_t* const first = out + block * problem.row_stride();
+        std::swap(first[0], first[problem.inner == 1 ? 1 : problem.inner - 1]);
+        std::swap(first[2 * problem.inner], first[4 * problem.inner]);
+      });
+      EXPECT_FALSE(checked.verdict) << text << " block " << block;
+    }
+  }
+  const Checked off = check_with(
+      "i32/n1024/r55",
+      [](const Plan&, std::uint16_t*, std::uint16_t* out) { out[std::ptrdiff_t{2} * (50 * 1024 + 7)] ^= 1U; },
+      InputClass::integers);
+  EXPECT_FALSE(off.verdict);
+}
+
+TEST(CheckedRun, AnotherArrangementIsFound) {
+  class Other final : public Plan {
+   public:
+    Other(const Problem& asked, const Problem& done)
+        : Plan(asked), done_(plan(find_variant("cpu"), done, this_device())) {}
+    Numerics numerics() const override { return done_->numerics(); }
+    Settings settings() const override { return {}; }
+
+   private:
+    void enqueue(const Operands& operands, Stream) const override {
+      done_->execute(operands.in, operands.out);
+    }
+    std::unique_ptr<Plan> done_;
+  };
+  for (const auto& [asked, done] :
+       {std::pair{"f16/n1024/r16/out/sequency", "f16/n1024/r16/out"},
+        {"f16/n1024/r16/out/sequency", "f16/n1024/r16/out/dyadic"},
+        {"f16/n1024/r16/out/from-sequency/dyadic", "f16/n1024/r16/out/from-dyadic/sequency"},
+        {"f16/n64/r256/inner8/out", "f16/n64/r256/inner16/out"},
+        {"f16/n64/r256/inner8/out", "f16/n64/r256/out"}}) {
+    const Problem problem = parse_problem(asked);
+    TruthCache truths(kPeriod);
+    Slices slices({Memory::host, problem.placement, problem.span_bytes(), problem.span_bytes()}, 1);
+    EXPECT_FALSE(
+        check_plan(Other(problem, parse_problem(done)), truths.of(problem, InputClass::normal, 1), slices)
+            .verdict)
+        << asked;
+  }
 }
 
 void flip_low_bits(std::uint16_t& number) {
@@ -131,11 +210,12 @@ TEST(CheckedRun, RowsLeftUntouchedAreFound) {
 }
 
 TEST(CheckedRun, WritesBetweenTheRowsAreFound) {
-  for (const char* problem : {"f16/n1024/r55/ld1032", "f16/n1024/r55/out/ld1032"}) {
+  for (const char* problem :
+       {"f16/n1024/r55/ld1032", "f16/n1024/r55/out/ld1032", "f16/n64/r880/inner16/ld1032"}) {
     // One row of the first period, its last row, of a later period, of the tail; and every row alike.
     for (const std::int64_t row : {0, 15, 40, 50, -1}) {
       const Checked checked = check_with(problem, [&](const Plan& plan, std::uint16_t*, std::uint16_t* out) {
-        for (std::int64_t r = 0; r + 1 < plan.problem().rows; ++r) {
+        for (std::int64_t r = 0; r + 1 < plan.problem().rows / plan.problem().inner; ++r) {
           if (row < 0 || r == row) out[r * plan.problem().row_stride() + 1030] = 0;
         }
       });
@@ -172,6 +252,8 @@ TEST(TruthCache, HoldsWholeRowsUpToThePeriod) {
   EXPECT_EQ(rows("f16/n1024/r1000"), 16);
   EXPECT_EQ(rows("f16/n32768/r1000"), 1) << "a row longer than the period";
   EXPECT_EQ(rows("f16/n16384/r1000"), 1);
+  EXPECT_EQ(rows("f16/n1024/r1000/inner5"), 20) << "whole blocks";
+  EXPECT_EQ(rows("f16/n1024/r1000/inner500"), 500) << "a block longer than the period";
 }
 
 TEST(TruthCache, KeepsWhatIsAskedForAgain) {

@@ -74,12 +74,19 @@ std::vector<Prepared> parse_prepared(std::string_view text) {
   return all;
 }
 
+std::vector<std::string> parse_arrangements(std::string_view text) {
+  std::vector<std::string> all = words_of(text);
+  if (all.empty()) throw BadRequest("the block names nothing behind 'arrangement ='; natural is a word");
+  return all;
+}
+
 struct GridBlock {
   int line = 0;
   std::vector<std::int64_t> n, widths, elements, rows;
   std::vector<Dtype> dtypes;
   std::vector<Placement> placements;
   std::vector<Problem> problems;
+  std::vector<std::string> arrangements{"natural"};
   std::vector<Encoding> encodings{Encoding{}};
   std::vector<Prepared> preparations{Prepared{}};
   std::vector<Mode> modes;
@@ -98,6 +105,8 @@ struct GridBlock {
     } else if (key == "placement") {
       placements =
           parse_each<Placement>(value, [](const std::string& item) { return kPlacements.parse(item); });
+    } else if (key == "arrangement") {
+      arrangements = parse_arrangements(value);
     } else if (key == "encoding") {
       encodings = parse_encodings(value);
     } else if (key == "prepared") {
@@ -108,8 +117,8 @@ struct GridBlock {
       modes = parse_each<Mode>(value, [](const std::string& item) { return kModes.parse(item); });
     } else {
       throw BadRequest(
-          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, encoding, "
-                      "prepared, problem, mode",
+          fmt::format("unknown key '{}'; known: n, width, elements, rows, dtype, placement, arrangement, "
+                      "encoding, prepared, problem, mode",
                       key));
     }
   }
@@ -140,19 +149,30 @@ struct GridBlock {
     for (const Dtype dtype : dtypes) {
       for (const std::int64_t count : row_counts) {
         for (const Placement placement : placements) {
-          for (const Encoding& encoding : encodings) {
-            for (const Prepared& prepared : preparations) {
-              Problem problem = make_problem(dtype, prepared.signs ? op.with_signs() : op, count, placement);
-              problem.encoding = encoding;
-              problem.prologue = prepared.prologue;
-              problem.paging = prepared.paging;
-              if (encoding.is_plain() && (prepared.signs || prepared.prologue || prepared.paging))
-                throw BadRequest("prepared rows are timed with an encoding, not plain");
-              if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
-              append_to(cases, seen, problem);
-            }
+          for (const std::string& arrangement : arrangements) {
+            Problem problem = make_problem(dtype, op, count, placement);
+            set_arrangement(problem, arrangement);
+            if (problem.in_ordering != Ordering::natural || problem.out_ordering != Ordering::natural)
+              problem.placement = Placement::out_of_place;
+            append_encoded(cases, seen, problem);
           }
         }
+      }
+    }
+  }
+
+  void append_encoded(std::vector<Case>& cases, std::set<std::string>& seen, const Problem& plain) const {
+    for (const Encoding& encoding : encodings) {
+      for (const Prepared& prepared : preparations) {
+        Problem problem = plain;
+        if (prepared.signs) problem.op = plain.op.with_signs();
+        problem.encoding = encoding;
+        problem.prologue = prepared.prologue;
+        problem.paging = prepared.paging;
+        if (encoding.is_plain() && (prepared.signs || prepared.prologue || prepared.paging))
+          throw BadRequest("prepared rows are timed with an encoding, not plain");
+        if (!encoding.is_plain()) problem.placement = Placement::out_of_place;
+        append_to(cases, seen, problem);
       }
     }
   }

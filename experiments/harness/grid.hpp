@@ -9,6 +9,9 @@
 //   rows = 1, 64                 instead of elements, or beside them
 //   dtype = f16, bf16
 //   placement = in, out          optional; in is the default
+//   arrangement = inner64 from-dyadic/sequency
+//                                optional, between blanks, as in a problem's text; orderings out of place.
+//                                natural is the default
 //   encoding = e4m3:row nvfp4    optional, between blanks; out of place. plain is the default
 //   prepared = none signs rms    optional, between blanks; parts of one case: signs/rope64/page64x100. For
 //                                encoded results; none is the default

@@ -91,6 +91,16 @@ TEST(Grid, PreparationsLieBetweenBlanks) {
   EXPECT_NE(refusal(block + "prepared = rms\n").find("with an encoding, not plain"), std::string::npos);
 }
 
+TEST(Grid, OrderedRowsAreOutOfPlace) {
+  const std::string block = "[a]\nn = 128\nrows = 4\ndtype = i32\nmode = host\n";
+  const Grid grid = parse_grid("g", block + "arrangement = natural inner2 from-dyadic/sequency\n");
+  EXPECT_EQ(names(grid), (std::vector<std::string>{"i32/n128/r4/host", "i32/n128/r4/inner2/host",
+                                                   "i32/n128/r4/out/from-dyadic/sequency/host"}));
+  EXPECT_NE(refusal(block + "arrangement = walsh\n").find("unknown part 'walsh'"), std::string::npos);
+  EXPECT_NE(refusal(block + "arrangement = inner3\n").find("must divide rows=4"), std::string::npos);
+  EXPECT_NE(refusal(block + "arrangement =\n").find("natural is a word"), std::string::npos);
+}
+
 TEST(Grid, LeavesOutLongRowsAndRepetitions) {
   const Grid grid = parse_grid("g", "[a]\nn=8,16\nelements=8\nrows=1\ndtype=f16\nmode=replay,replay\n");
   EXPECT_EQ(names(grid), (std::vector<std::string>{"f16/n8/r1/replay", "f16/n16/r1/replay"}));
@@ -111,7 +121,7 @@ TEST(Grid, RefusalsNameTheLine) {
             "grid 'g', line 1: 'n = 8' is neither [block] nor key = values inside a block");
   EXPECT_EQ(refusal("[a]\nn = 8\nrow = 3\n"),
             "grid 'g', line 3: unknown key 'row'; known: n, width, elements, rows, dtype, placement, "
-            "encoding, prepared, problem, mode");
+            "arrangement, encoding, prepared, problem, mode");
   EXPECT_EQ(refusal("[a]\nn = 8x\n"), "grid 'g', line 2: n: '8x' is no positive number; write 4096 or 2^12");
   EXPECT_EQ(refusal("[a]\nmode = warm\n"),
             "grid 'g', line 2: unknown mode 'warm'; known: replay, replay_pdl, alternating, cold, host");
@@ -204,7 +214,8 @@ TEST(Grid, IsLoadedFromAFile) {
   } catch (const BadRequest& error) {
     EXPECT_STREQ(error.what(),
                  "unknown grid 'no-such-grid': no such file, and the built-in grids are smoke, quick, "
-                 "paper, tune, host, headline, published, fused, prepared, widths, long, peers");
+                 "paper, tune, host, headline, published, fused, prepared, widths, long, arrangements, "
+                 "peers");
   }
 }
 

@@ -22,6 +22,7 @@
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
 #include "common/contract/preparation.hpp"
+#include "common/contract/problem.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text_file.hpp"
 #include "experiments/harness/interrupt.hpp"
@@ -289,7 +290,7 @@ Json read_context(const fs::path& path) {
     throw BadRequest(fmt::format("{} is no results folder: it has no {}", path.string(), kContext));
   const std::string text = read_text_file(path / kContext, (path / kContext).string());
   bool too_deep = false;
-  const Json context = parse_json(text, &too_deep);
+  Json context = parse_json(text, &too_deep);
   if (too_deep)
     throw BadRequest(
         fmt::format("{}: {} is nested deeper than {} levels", path.string(), kContext, kDeepestJson));
@@ -305,12 +306,22 @@ Json read_context(const fs::path& path) {
   return context;
 }
 
+// Throws BadRequest where operator or arrangement are none.
+Problem problem_of(const CsvRow& row) {
+  Problem problem = make_problem(parse_dtype(row.at("dtype")), parse_operator(row.at("operator")),
+                                 std::stoll(row.at("rows")));
+  if (const std::string& arrangement = row.at("arrangement"); !arrangement.empty())
+    set_arrangement(problem, arrangement);
+  return problem;
+}
+
 // The columns of a row must agree with each other, as analysis/load.py asks. Empty, or what is wrong.
 std::string why_no_result(const CsvRow& row) {
   const auto number = [&](const char* column) { return std::stod(row.at(column)); };
   const double n = number("n"), elements = number("elements"), read = number("bytes_read");
   if (elements != n * number("rows")) return "elements is not n * rows";
-  if (number("row_stride") < n) return "row_stride is below n";
+  if (number("row_stride") < static_cast<double>(problem_of(row).block_elements()))
+    return "row_stride is below n, times the inner dimension";
   if (read < elements * static_cast<double>(bytes_of(parse_dtype(row.at("dtype")))))
     return "bytes_read is below elements * bytes";
   if (number("useful_bytes") != read + number("bytes_written"))
@@ -318,7 +329,8 @@ std::string why_no_result(const CsvRow& row) {
   if (row.at("status") != "ok") return row.at("time_us").empty() ? "" : "it has a time and status is not ok";
   const double time_us = number("time_us");
   if (row.at("rel_l2").empty()) return "status is ok without rel_l2";
-  if (row.at("encoding").empty() && (row.at("predicted_rel_l2").empty() || !(number("predicted_rel_l2") > 0)))
+  if (row.at("encoding").empty() && !is_integer(parse_dtype(row.at("dtype"))) &&
+      (row.at("predicted_rel_l2").empty() || !(number("predicted_rel_l2") > 0)))
     return "status is ok without a positive predicted_rel_l2";
   if (time_us < number("time_min_us") || time_us > number("time_max_us"))
     return "time_us is outside time_min_us to time_max_us";
@@ -330,10 +342,9 @@ std::string why_no_result(const CsvRow& row) {
 // Of a row of results.csv or unsupported.csv. Empty, or what is no problem.
 std::string why_no_problem(const CsvRow& row) {
   try {
-    const Operator op = parse_operator(row.at("operator"));
-    if (std::to_string(op.n()) != row.at("n"))
-      return fmt::format("operator {} has rows of {} elements, not {}", row.at("operator"), op.n(),
-                         row.at("n"));
+    const std::int64_t n = problem_of(row).n();
+    if (std::to_string(n) != row.at("n"))
+      return fmt::format("operator {} has rows of {} elements, not {}", row.at("operator"), n, row.at("n"));
     const std::string& encoding = row.at("encoding");
     if (encoding.empty()) return "";
     const std::size_t front = encoding.rfind('>');  // of prologue and pages
@@ -464,7 +475,7 @@ fs::path new_default_folder(const Provenance& provenance) {
   make_folder(parent);
   const std::string name = results_folder_name(provenance);
   for (int number = 1; number <= 1000; ++number) {
-    const fs::path path = parent / (number == 1 ? name : fmt::format("{}_{}", name, number));
+    fs::path path = parent / (number == 1 ? name : fmt::format("{}_{}", name, number));
     std::error_code error;
     if (fs::create_directory(path, error)) return path;
     if (error) throw BadRequest(fmt::format("{} cannot be made: {}", path.string(), error.message()));

@@ -352,11 +352,24 @@ TEST_F(ResultsFolderTest, RefusesAResultThatContradictsItself) {
   EXPECT_EQ(refused_with({{"operator", "28x512"}}), "operator 28x512 has rows of 14336 elements, not 64");
   EXPECT_NE(refused_with({{"operator", "nosuch"}}).find("nosuch"), std::string::npos);
   EXPECT_NE(refused_with({{"encoding", "nosuch"}}).find("encoding 'nosuch': the form is"), std::string::npos);
-  EXPECT_EQ(refused_with({{"row_stride", "63"}}), "row_stride is below n");
+  EXPECT_EQ(refused_with({{"row_stride", "63"}}), "row_stride is below n, times the inner dimension");
+  EXPECT_EQ(refused_with({{"arrangement", "inner2"}}), "row_stride is below n, times the inner dimension");
+  EXPECT_EQ(refused_with({{"arrangement", "from-dyadic/sequency/inner2"}, {"row_stride", "128"}}),
+            "accepted");
+  EXPECT_NE(
+      refused_with({{"arrangement", "inner3"}, {"row_stride", "192"}}).find("inner=3 must divide rows=2"),
+      std::string::npos);
+  EXPECT_NE(refused_with({{"arrangement", "walsh"}}).find("unknown part 'walsh'"), std::string::npos);
   EXPECT_EQ(refused_with({{"dtype", "f32"}}), "bytes_read is below elements * bytes");
   EXPECT_EQ(refused_with({{"useful_bytes", "511"}}), "useful_bytes is not bytes_read + bytes_written");
   EXPECT_EQ(refused_with({{"status", "incorrect"}}), "it has a time and status is not ok");
   EXPECT_EQ(refused_with({{"rel_l2", ""}}), "status is ok without rel_l2");
+  EXPECT_EQ(refused_with({{"dtype", "i32"},
+                          {"rel_l2", "0"},
+                          {"predicted_rel_l2", "0"},
+                          {"bytes_read", "512"},
+                          {"useful_bytes", "768"}}),
+            "accepted");
   EXPECT_EQ(refused_with({{"predicted_rel_l2", ""}}), "status is ok without a positive predicted_rel_l2");
   EXPECT_EQ(refused_with({{"time_min_us", "2.01"}}), "time_us is outside time_min_us to time_max_us");
   EXPECT_EQ(refused_with({{"time_max_us", "1.99"}}), "time_us is outside time_min_us to time_max_us");

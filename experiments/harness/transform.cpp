@@ -46,9 +46,6 @@ std::string encoding_text(const Problem& problem) {
 }  // namespace
 
 Description describe(std::string_view name, Memory memory, const Problem& problem) {
-  if (!problem.is_arranged_plainly())
-    throw BadRequest(
-        fmt::format("{}: results have no column for orderings and inner dimensions", to_string(problem)));
   Description what;
   what.name = fmt::format("{}/{}", name, to_string(problem));
   what.buffers = {memory, problem.placement, problem.span_bytes(),
@@ -59,6 +56,7 @@ Description describe(std::string_view name, Memory memory, const Problem& proble
                   {"memory", std::string(name_of(memory))},
                   {"operator", to_string(problem.op)},
                   {"encoding", encoding_text(problem)},
+                  {"arrangement", arrangement_text(problem)},
                   {"dtype", std::string(name_of(problem.dtype()))},
                   {"n", std::to_string(problem.n())},
                   {"rows", std::to_string(problem.rows)},
@@ -76,19 +74,23 @@ Description describe(const Variant& variant, const Problem& problem) {
 }
 
 Subject transform_subject(const Variant& variant, const std::shared_ptr<const Plan>& plan,
-                          const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
+                          const std::shared_ptr<TruthCache>& truths, reference::InputClass asked,
                           std::uint64_t seed) {
-  if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, input, seed);
-  return transform_subject(variant.name, variant.memory, plan, truths, input, seed);
+  if (!plan->problem().encoding.is_plain()) return encoded_subject(variant, plan, truths, asked, seed);
+  return transform_subject(variant.name, variant.memory, plan, truths, asked, seed);
 }
 
 Subject transform_subject(std::string_view name, Memory memory, const std::shared_ptr<const Plan>& plan,
-                          const std::shared_ptr<TruthCache>& truths, reference::InputClass input,
+                          const std::shared_ptr<TruthCache>& truths, reference::InputClass asked,
                           std::uint64_t seed) {
   const Problem problem = plan->problem();
+  const reference::InputClass input = judged_input(problem.dtype(), asked);
   Subject subject{describe(name, memory, problem)};
   subject.launch = [plan](const void* in, void* out, Stream stream) { plan->execute(in, out, stream); };
-  subject.fill = [=](Slices& slices) { slices.fill(truths->input_of(problem, input, seed)); };
+  subject.fill = [=](Slices& slices) {
+    const std::vector<std::byte>& rows = truths->input_of(problem, input, seed);
+    slices.fill(problem.is_arranged_plainly() ? rows : arranged(problem, rows));
+  };
   subject.check = [=](Slices& slices) {
     const reference::Checked checked = check_plan(*plan, truths->of(problem, input, seed), slices);
     const reference::ErrorStats& stats = checked.stats;
@@ -105,7 +107,9 @@ Subject transform_subject(std::string_view name, Memory memory, const std::share
 }
 
 std::int64_t applications_in_place(const Numerics& numerics, const Problem& problem) {
-  const double allowed_octaves = problem.dtype() == Dtype::f16 ? 6.0 : 40.0;
+  const double allowed_octaves = problem.dtype() == Dtype::f16   ? 6.0
+                                 : problem.dtype() == Dtype::i32 ? 20.0
+                                                                 : 40.0;
   const double gain = std::fabs(problem.scale) * std::sqrt(static_cast<double>(problem.n())) *
                       (1.0 + numerics.gain_error(problem.scale));
   const double octaves = std::fabs(std::log2(gain));

@@ -27,9 +27,12 @@ TEST(Transform, IsDescribedWithoutAPlan) {
   EXPECT_EQ(encoded.columns.at("encoding"), "e4m3:row");
 }
 
-TEST(Transform, WithoutAColumnForItsArrangementHasNoResult) {
-  for (const char* text : {"f32/n64/r2/out/sequency", "f32/n64/r2/inner2"})
-    EXPECT_THROW(describe(find_variant("cpu"), parse_problem(text)), BadRequest);
+TEST(Transform, OfRowsBetweenEachOtherMovesTheSameBytes) {
+  const Description what = describe(cpu::variant, parse_problem("i32/n64/r8/out/inner4/ld300"));
+  EXPECT_EQ(what.name, "cpu/i32/n64/r8/out/inner4/ld300");
+  EXPECT_EQ(what.columns.at("arrangement"), "inner4");
+  EXPECT_EQ(what.traffic, (Traffic{2048, 2048}));
+  EXPECT_EQ(what.buffers.in_bytes, 4 * (300 + 256));
 }
 
 TEST(Transform, IsCheckedAndMeasured) {

@@ -92,6 +92,8 @@ std::vector<Problem> problems_of(const ProfileOptions& options, const harness::G
 
 std::string refusal(const Variant& variant, const Problem& problem, const DeviceInfo& device) {
   if (variant.memory == Memory::host) return "runs on the host, where Nsight Compute sees nothing";
+  if (!problem.is_arranged_plainly())
+    return fmt::format("the arrangement {} has no column here", arrangement_text(problem));
   return variant.supports(problem, device).why_not;
 }
 

@@ -64,7 +64,7 @@ void require_usable(const std::vector<Case>& cases) {
 Job make_job(const Contestant& contestant, const Case& c,
              const std::shared_ptr<harness::TruthCache>& truths) {
   const auto make = [subject = contestant.subject, problem = c.problem, truths] {
-    truths->of(problem, reference::InputClass::normal, 1);
+    truths->of(problem, harness::judged_input(problem.dtype(), reference::InputClass::normal), 1);
     return subject(problem, truths);
   };
   return {harness::describe(contestant.name, contestant.memory, c.problem), c.mode, make};
@@ -123,6 +123,7 @@ Contestant contestant_of(const Variant& variant, const DeviceInfo& device) {
 JobList make_jobs(const std::vector<const Variant*>& variants, const std::vector<Case>& cases,
                   const DeviceInfo& device) {
   std::vector<Contestant> contestants;
+  contestants.reserve(variants.size());
   for (const Variant* variant : variants)
     contestants.push_back(contestant_of(*variant, device));
   return make_jobs(contestants, cases);

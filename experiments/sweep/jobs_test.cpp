@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/host/error.hpp"
 #include "variants/registry.hpp"
 
@@ -72,6 +74,21 @@ TEST(Jobs, AnH200HasAKernelForWholeGridPrepared) {
   EXPECT_TRUE(list.unsupported.empty()) << list.unsupported.front().reason;
 }
 
+TEST(Jobs, AnH200HasAKernelForEveryKindOfArrangement) {
+  const std::vector<Case> cases = harness::load_grid("arrangements").cases;
+  std::set<std::string> found;
+  for (const Job& job : make_jobs({&passes::variant}, cases, h200_description()).jobs) {
+    const std::string& words = job.what.columns.at("arrangement");
+    found.insert(job.what.columns.at("dtype") + "/" + (words.starts_with("inner") ? "inner" : words));
+  }
+  EXPECT_EQ(found, (std::set<std::string>{"f32/", "f32/dyadic", "f32/from-sequency", "f32/inner",
+                                          "f32/sequency", "f64/", "f64/inner", "f64/sequency", "i32/",
+                                          "i32/inner", "i32/sequency", "i64/", "i64/sequency"}));
+  for (const Job& job : make_jobs({&automatic::variant}, cases, h200_description()).jobs)
+    EXPECT_EQ(job.what.columns.at("arrangement"), "") << job.name();
+  EXPECT_EQ(make_jobs({&cpu::variant}, cases, host_only()).unsupported.size(), 0U);
+}
+
 TEST(Jobs, TimeCodesOfEitherIntermediate) {
   const JobList list = make_jobs({&cpu::variant},
                                  {{parse_problem("bf16/n128/r4>e4m3:row/f32"), Mode::host},
@@ -116,8 +133,8 @@ TEST(Jobs, RowsAreFoundAgainByTheirKey) {
   EXPECT_EQ(row.at("row_stride"), "72");
   row["time_us"] = std::string("1.5");
   EXPECT_EQ(result_key(row), result_key(describe(job)));
-  for (const char* column : {"variant", "memory", "operator", "encoding", "dtype", "n", "rows", "placement",
-                             "row_stride", "mode"}) {
+  for (const char* column : {"variant", "memory", "operator", "encoding", "arrangement", "dtype", "n", "rows",
+                             "placement", "row_stride", "mode"}) {
     harness::CsvRow other = row;
     other[column].push_back('x');
     EXPECT_NE(result_key(other), result_key(row)) << column;

@@ -19,8 +19,8 @@ struct Best {
   double time_us = 0.0, fraction = 0.0;
 };
 
-// dtype, mode, placement, bytes of the problem, and rows where the element counts differ with n.
-using Table = std::tuple<std::string, std::string, std::string, std::int64_t>;
+// dtype, mode, placement, arrangement, elements.
+using Table = std::tuple<std::string, std::string, std::string, std::string, std::int64_t>;
 
 std::string count_text(std::int64_t count) {
   const auto bits = static_cast<std::uint64_t>(count);
@@ -33,7 +33,8 @@ std::string best_variants(const std::vector<CsvRow>& results) {
   std::map<Table, std::map<std::int64_t, Best>> tables;
   for (const CsvRow& row : results) {
     if (row.at("status") != "ok") continue;
-    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), std::stoll(row.at("elements"))};
+    const Table table{row.at("dtype"), row.at("mode"), row.at("placement"), row.at("arrangement"),
+                      std::stoll(row.at("elements"))};
     const double time_us = std::stod(row.at("time_us"));
     Best& best = tables[table][std::stoll(row.at("n"))];
     if (best.variant.empty() || time_us < best.time_us) {
@@ -42,9 +43,10 @@ std::string best_variants(const std::vector<CsvRow>& results) {
   }
   std::string text;
   for (const auto& [table, lengths] : tables) {
-    const auto& [dtype, mode, placement, elements] = table;
-    text += fmt::format("\n{}, {} elements, {} place, {}\n", dtype, count_text(elements),
-                        placement == "in" ? "in" : "out of", mode);
+    const auto& [dtype, mode, placement, arrangement, elements] = table;
+    text +=
+        fmt::format("\n{}, {} elements, {} place, {}{}{}\n", dtype, count_text(elements),
+                    placement == "in" ? "in" : "out of", mode, arrangement.empty() ? "" : ", ", arrangement);
     text +=
         fmt::format("{:>8}  {:<16} {:>12}  {:>8}  {}\n", "n", "best variant", "us", "of limit", "limit by");
     for (const auto& [n, best] : lengths) {

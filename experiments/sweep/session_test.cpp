@@ -271,6 +271,7 @@ TEST(Report, NamesTheBestVariantOfEachLength) {
                   {"rows", "1"},
                   {"elements", "1024"},
                   {"placement", "in"},
+                  {"arrangement", std::string(variant) == "walsh" ? "sequency" : ""},
                   {"mode", "replay"},
                   {"status", status},
                   {"time_us", time_us},
@@ -279,11 +280,14 @@ TEST(Report, NamesTheBestVariantOfEachLength) {
                   {"message", "why"}};
   };
   const std::vector<CsvRow> rows = {row("slow", "16", "ok", "3"), row("quick", "16", "ok", "2"),
-                                    row("wrong", "16", "incorrect", ""), row("slow", "512", "ok", "4")};
+                                    row("wrong", "16", "incorrect", ""), row("slow", "512", "ok", "4"),
+                                    row("walsh", "16", "ok", "1")};
   const std::string table = best_variants(rows);
   EXPECT_NE(table.find("f16, 2^10 elements, in place, replay"), std::string::npos) << table;
   EXPECT_NE(table.find("quick"), std::string::npos);
   EXPECT_EQ(table.find("wrong"), std::string::npos);
+  EXPECT_GT(table.find("walsh"), table.find("f16, 2^10 elements, in place, replay, sequency"))
+      << "another problem";
   EXPECT_LT(table.find("quick"), table.find("slow")) << "one line a length";
   EXPECT_EQ(problems_found(rows), "incorrect: wrong f16/n16/r1 replay: why\n");
   EXPECT_EQ(best_variants({}), "");
