@@ -98,48 +98,91 @@ struct Division {
   constexpr bool cuts() const { return first_cut() < tiles(); }
   /// Sums go through the workspace, and who waits for them counts on a block that runs at the same time.
   constexpr bool meets_in_memory() const { return cuts() && !(shares && cluster == sharers()); }
+};
+
+/// n / d and n % d for 0 <= n < 2^31, by a product. A block divides often before its first copy and before
+/// its sums leave it, where a hundred clocks each would show.
+class Divisor {
+ public:
+  constexpr explicit Divisor(int divisor) : divisor_(divisor) {
+    while ((std::uint64_t{1} << (shift_ - 31)) < static_cast<std::uint64_t>(divisor))
+      ++shift_;
+    factor_ =
+        static_cast<std::uint32_t>((std::uint64_t{1} << shift_) / static_cast<std::uint64_t>(divisor) + 1);
+  }
+  constexpr int value() const { return divisor_; }
+
+  friend constexpr int operator/(int n, const Divisor& by) {
+    return static_cast<int>(std::uint64_t{static_cast<std::uint32_t>(n)} * by.factor_ >> by.shift_);
+  }
+  friend constexpr int operator%(int n, const Divisor& by) { return n - n / by * by.divisor_; }
+
+ private:
+  int divisor_, shift_ = 31;
+  std::uint32_t factor_;
+};
+
+/// A Division as a kernel reads it. Tiles follow each other so that kTogether tiles of tokens lie side by
+/// side, for one tile of outputs after the other; these tokens then stay in the L2.
+class PreparedDivision : public Division {
+ public:
+  static constexpr int kTogether = 8;
+
+  /// Of at least one tile.
+  constexpr explicit PreparedDivision(const Division& division)
+      : Division(division),
+        by_workers_(workers),
+        by_units_(units),
+        by_band_(kTogether * outputs),
+        by_last_(tokens % kTogether == 0 ? kTogether : tokens % kTogether),
+        by_sharers_(shares ? Division::sharers() : 1),
+        by_cluster_(cluster) {
+    const std::int64_t cut = cuts() ? std::int64_t{tiles() - first_cut()} * units : 0;
+    run_ = static_cast<int>(cut / workers);
+    rest_ = static_cast<int>(cut % workers);
+  }
+
+  constexpr const Divisor& by_units() const { return by_units_; }
+  constexpr const Divisor& by_sharers() const { return by_sharers_; }
+  constexpr const Divisor& by_cluster() const { return by_cluster_; }
+
+  constexpr int output_tile(int tile) const { return tile % by_band_ / together(tile); }
+  constexpr int token_tile(int tile) const {
+    return tile / by_band_ * kTogether + tile % by_band_ % together(tile);
+  }
   /// Tokens of a tile that has room for so many, of m, in pairs of 8.
   constexpr int tokens_of(int tile, int room, int m) const {
     const int left = m - token_tile(tile) * room;
     return left < room ? (left + 15) / 16 * 16 : room;
   }
   /// Unit at which a worker's run begins, counted from tile first_cut() on.
-  constexpr int run_begin(int worker) const {
-    const int cut = tiles() - first_cut();
-    return cut <= 0 ? 0 : static_cast<int>(std::int64_t{cut} * units * worker / workers);
-  }
-
-  /// Tiles as they follow each other: kTogether tiles of tokens side by side, for one tile of outputs after
-  /// the other, so that these tokens stay in the L2.
-  static constexpr int kTogether = 8;
-  constexpr int output_tile(int tile) const { return tile % (kTogether * outputs) / together(tile); }
-  constexpr int token_tile(int tile) const {
-    return first_together(tile) + tile % (kTogether * outputs) % together(tile);
-  }
+  constexpr int run_begin(int worker) const { return run_ * worker + rest_ * worker / by_workers_; }
 
  private:
-  constexpr int first_together(int tile) const { return tile / (kTogether * outputs) * kTogether; }
-  constexpr int together(int tile) const {
-    const int left = tokens - first_together(tile);
-    return left < kTogether ? left : kTogether;
+  /// Tiles of tokens that lie side by side where this one lies.
+  constexpr Divisor together(int tile) const {
+    return tile / by_band_ == (tokens - 1) / kTogether ? by_last_ : Divisor(kTogether);
   }
+
+  Divisor by_workers_, by_units_, by_band_, by_last_, by_sharers_, by_cluster_;
+  int run_ = 0, rest_ = 0;
 };
 
 /// A worker's parts in order. All but the first of its run begin at their tile's unit 0.
 class WorkParts {
  public:
-  constexpr WorkParts(const Division& division, int worker)
+  constexpr WorkParts(const PreparedDivision& division, int worker)
       : worker_(worker), at_(division.run_begin(worker)), end_(division.run_begin(worker + 1)) {}
 
-  constexpr bool next(const Division& division, Part& part) {
+  constexpr bool next(const PreparedDivision& division, Part& part) {
     if (wave_ < division.whole_waves) {
       part = {wave_++ * division.workers + worker_, 0, division.units};
       return part.tile < division.tiles();
     }
     if (at_ >= end_) return false;
-    const int first = at_ % division.units, left = division.units - first;
+    const int first = at_ % division.by_units(), left = division.units - first;
     const int count = end_ - at_ < left ? end_ - at_ : left;
-    part = {division.first_cut() + at_ / division.units, first, first + count};
+    part = {division.first_cut() + at_ / division.by_units(), first, first + count};
     at_ += count;
     return true;
   }
@@ -164,18 +207,18 @@ struct Sharer {
   TokenRange member, own;
 
   /// @param tokens  of the tile, a multiple of 16
-  constexpr Sharer(const Division& division, int worker, int tokens) {
-    const int sharers = division.sharers(), share = worker % sharers;
-    clusters = sharers / division.cluster;
-    cluster = share / division.cluster;
-    rank = share % division.cluster;
-    const auto begin = [&](int part) { return tokens / 16 * part / sharers * 16; };
+  constexpr Sharer(const PreparedDivision& division, int worker, int tokens) {
+    const int share = worker % division.by_sharers();
+    clusters = division.by_sharers().value() / division.by_cluster();
+    cluster = share / division.by_cluster();
+    rank = share % division.by_cluster();
+    const auto begin = [&](int part) { return tokens / 16 * part / division.by_sharers() * 16; };
     const int first = rank * clusters;
     member = {begin(first), begin(first + clusters)};
     own = {begin(first + cluster), begin(first + cluster + 1)};
   }
   /// The worker of another place in the tile; `worker` is this one's.
-  constexpr int worker_at(const Division& division, int worker, int of_cluster, int of_rank) const {
+  constexpr int worker_at(const PreparedDivision& division, int worker, int of_cluster, int of_rank) const {
     return worker + (of_cluster - cluster) * division.cluster + of_rank - rank;
   }
 };

@@ -65,7 +65,7 @@ struct Arguments {
   float4* partials;      ///< [worker][sum / 4][thread]
   std::uint64_t* ready;  ///< [worker][cluster]: `launch` when the partial sums for that cluster are there
   std::uint64_t launch;
-  Division division;
+  PreparedDivision division;
   int m, n, steps, tiles, lowest_zero;
 };
 
@@ -409,7 +409,7 @@ class Consumer {
   /// All sharers of the tile run; returns the tokens that this one finishes. Own sums, then those of the
   /// others in ascending order, first in the cluster, then among the clusters.
   __device__ TokenRange exchange_with_sharers(int tokens) {
-    const Division& division = all_.division;
+    const PreparedDivision& division = all_.division;
     const Sharer sharer(division, worker_, tokens);
     if (division.cluster > 1) exchange_in_cluster(sharer, tokens);
     if (sharer.clusters == 1) return sharer.own;

@@ -110,6 +110,7 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       const Form& form = kForms[choice.form];
       SCOPED_TRACE(to_string(problem) + " on " + std::to_string(multiprocessors));
       ASSERT_GE(d.workers, 1);
+      const PreparedDivision prepared(d);
       ASSERT_LE(d.workers, multiprocessors) << "blocks that wait for each other run at once";
       ASSERT_GE(d.outputs * kOutputs, problem.n);
       ASSERT_GE(d.tokens * form.tokens, problem.m);
@@ -117,9 +118,9 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
                                           std::vector<bool>(static_cast<std::size_t>(d.units)));
       for (int worker = 0; worker < d.workers; ++worker) {
-        WorkParts parts(d, worker);
+        WorkParts parts(prepared, worker);
         int count = 0;
-        for (Part part; parts.next(d, part); ++count) {
+        for (Part part; parts.next(prepared, part); ++count) {
           ASSERT_LT(part.first, part.end);
           if (part.first != 0) {
             EXPECT_EQ(count, d.whole_waves) << "only a run's first part misses its tile's beginning";
@@ -148,17 +149,42 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
   }
 }
 
+TEST(PrefillDivision, QuotientsAreExact) {
+  constexpr int kMost = 0x7FFFFFFF;
+  for (const int divisor :
+       {1, 2, 3, 5, 7, 8, 9, 100, 127, 128, 129, 132, 640, 65537, 1 << 30, kMost - 1, kMost}) {
+    const Divisor by(divisor);
+    std::vector<int> numbers = {0,
+                                1,
+                                divisor - 1,
+                                divisor,
+                                kMost - 1,
+                                kMost,
+                                kMost / divisor * divisor,
+                                kMost / divisor * divisor - 1};
+    for (int n = 1; n < 3000; ++n)
+      numbers.insert(numbers.end(), {n, kMost - n, static_cast<int>(std::int64_t{n} * divisor % kMost)});
+    for (const int n : numbers) {
+      ASSERT_EQ(n / by, n / divisor) << n << " by " << divisor;
+      ASSERT_EQ(n % by, n % divisor) << n << " by " << divisor;
+    }
+  }
+}
+
 TEST(PrefillDivision, TilesAreNumberedOnce) {
   for (const auto& [outputs, tokens] :
        std::vector<std::pair<int, int>>{{1, 1}, {3, 8}, {5, 9}, {32, 1}, {7, 23}}) {
     Division d;
     d.outputs = outputs;
     d.tokens = tokens;
+    d.units = d.workers = 1;
+    const PreparedDivision prepared(d);
     std::set<std::pair<int, int>> places;
     for (int tile = 0; tile < d.tiles(); ++tile) {
-      EXPECT_TRUE(d.output_tile(tile) >= 0 && d.output_tile(tile) < outputs);
-      EXPECT_TRUE(d.token_tile(tile) >= 0 && d.token_tile(tile) < tokens);
-      places.insert({d.output_tile(tile), d.token_tile(tile)});
+      const int output = prepared.output_tile(tile), token = prepared.token_tile(tile);
+      EXPECT_TRUE(output >= 0 && output < outputs);
+      EXPECT_TRUE(token >= 0 && token < tokens);
+      places.insert({output, token});
     }
     EXPECT_EQ(static_cast<int>(places.size()), d.tiles());
   }
@@ -173,12 +199,14 @@ TEST(PrefillDivision, SharersAddEverySumOnce) {
         d.outputs = 3;
         d.tokens = 1;
         d.shares = true;
+        d.units = sharers;
         d.workers = 3 * sharers;
         d.cluster = cluster;
         EXPECT_EQ(d.meets_in_memory(), cluster < sharers);
+        const PreparedDivision prepared(d);
         std::vector<Sharer> all;
         for (int worker = sharers; worker < 2 * sharers; ++worker)
-          all.emplace_back(d, worker, tokens);
+          all.emplace_back(prepared, worker, tokens);
         for (int chunk = 0; chunk < tokens / 8; ++chunk) {
           SCOPED_TRACE(std::to_string(chunk) + " of " + std::to_string(sharers) + " by " +
                        std::to_string(cluster));
@@ -191,7 +219,7 @@ TEST(PrefillDivision, SharersAddEverySumOnce) {
             std::int64_t sum = sums[static_cast<std::size_t>(i)];
             for (int rank = 0; sharer.member.has_chunk(chunk) && rank < cluster; ++rank) {
               if (rank == sharer.rank) continue;
-              const int other = sharer.worker_at(d, i, sharer.cluster, rank);
+              const int other = sharer.worker_at(prepared, i, sharer.cluster, rank);
               EXPECT_FALSE(all[static_cast<std::size_t>(other)].member.has_chunk(chunk)) << "it is laid down";
               sum += sums[static_cast<std::size_t>(other)];
             }
@@ -207,7 +235,7 @@ TEST(PrefillDivision, SharersAddEverySumOnce) {
             std::int64_t sum = of_clusters[static_cast<std::size_t>(i)];
             for (int other = 0; other < sharer.clusters; ++other) {
               if (other == sharer.cluster) continue;
-              const auto at = static_cast<std::size_t>(sharer.worker_at(d, i, other, sharer.rank));
+              const auto at = static_cast<std::size_t>(sharer.worker_at(prepared, i, other, sharer.rank));
               EXPECT_TRUE(all[at].member.has_chunk(chunk) && !all[at].own.has_chunk(chunk)) << "it is given";
               EXPECT_EQ(all[at].rank, sharer.rank);
               sum += of_clusters[at];

@@ -37,8 +37,8 @@ std::int64_t clocks_of(const Form& form, const Division& division, const LinearP
   const std::int64_t cut = std::int64_t{division.tiles()} - division.first_cut();
   clocks += ceil_div(cut * division.units, division.workers) * unit + kEnd;
   if (!division.shares) return clocks + clocks_of_cuts(form);
-  return clocks +
-         clocks_of_sharing(division, division.tokens_of(0, form.tokens, static_cast<int>(problem.m)));
+  return clocks + clocks_of_sharing(division, PreparedDivision(division).tokens_of(
+                                                  0, form.tokens, static_cast<int>(problem.m)));
 }
 
 /// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where

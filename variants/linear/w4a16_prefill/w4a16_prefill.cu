@@ -129,7 +129,7 @@ class PrefillPlan final : public LinearPlan {
         .partials = static_cast<float4*>(partials),
         .ready = static_cast<std::uint64_t*>(ready),
         .launch = launch_,
-        .division = division,
+        .division = PreparedDivision(division),
         .m = static_cast<int>(p.m),
         .n = static_cast<int>(p.n),
         .steps = static_cast<int>(layout_.steps),
