@@ -157,8 +157,6 @@ class AutoPlan final : public Plan {
 };
 
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  // `passes` has kernels for these; no recorded run has judged them.
-  if (!problem.is_arranged_plainly()) return require_plain_rows(problem);
   Problem contiguous = problem;
   contiguous.set_row_stride(problem.n());
   std::string why_not, about_the_stride;
