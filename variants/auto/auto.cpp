@@ -156,13 +156,7 @@ class AutoPlan final : public Plan {
   bool all_alike_;
 };
 
-/// `passes` has kernels for other arrangements; no recorded run has judged them.
-bool is_offered(const Problem& problem) {
-  return problem.is_arranged_plainly();
-}
-
 Support supports(const Problem& problem, const DeviceInfo& device) {
-  if (!is_offered(problem)) return require_plain_rows(problem);
   Problem contiguous = problem;
   contiguous.set_row_stride(problem.n());
   std::string why_not, about_the_stride;
@@ -184,7 +178,6 @@ bool is_as_exact_as_can_be(const Numerics& numerics, double scale) {
 }
 
 std::vector<const Variant*> candidates(const Problem& problem, const DeviceInfo& device) {
-  if (!is_offered(problem)) return {};
   return candidates(guide_for(device), problem, device);
 }
 

@@ -81,6 +81,7 @@ double octaves_apart(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 const FastestVariant* TuningTable::nearest(const Problem& problem) const {
+  if (!problem.is_arranged_plainly()) return nullptr;
   // Rows of 2^k elements are Sylvester's, all others those of operators with other factors: signs and
   // transposes cost nothing that would change the choice.
   if (is_power_of_two(problem.n()) != problem.op.is_sylvester()) return nullptr;
@@ -138,13 +139,15 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 }
 
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
+  if (!problem.is_arranged_plainly()) return {"passes"};
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
-  if (!problem.op.is_sylvester()) return {"kronecker", "factors"};
+  if (!problem.op.is_sylvester()) return {"kronecker", "mma_kronecker", "factors"};
   // 2^16 in 16 bit is wgmma's; in fp32 no row of more than 2^15 fits in a multiprocessor. Wider types have no
   // other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};
   if (problem.n() > (1 << 15) && problem.dtype() == Dtype::f32) return {"passes"};
-  if (problem.n() >= 8192) return {"wgmma", "mma_split", "butterflies", "warp_shuffle"};
+  // Where wgmma and mma_split end, mma_kronecker goes to 2^16 on any tensor core.
+  if (problem.n() >= 8192) return {"wgmma", "mma_split", "mma_kronecker", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};
 }
 

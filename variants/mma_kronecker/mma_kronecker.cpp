@@ -1,6 +1,8 @@
 #include "variants/mma_kronecker/mma_kronecker.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
@@ -14,10 +16,10 @@ constexpr std::int64_t kSmallestSylvester = 16384, kLargestSylvester = 65536;
 constexpr std::int64_t kMostOrder = 448;  // of stage 1: 28 products for each element
 
 /// Work of an element: k steps of stage 1, and what stands for stage 2, load and store, all of it done for
-/// rows that fill up the last block of 16, too. 256 columns keep half as many warps on a multiprocessor. An
-/// estimate; nothing here has been measured.
+/// rows that fill up the last block of 16, too. 256 columns keep half as many warps on a multiprocessor. The
+/// constants are a fit to times of 23 operators by every team on an H200.
 double work_of(const Shape& shape) {
-  constexpr double kBesideStage1 = 6.0, kFewWarps = 1.35;
+  constexpr double kBesideStage1 = 10.0, kFewWarps = 1.25;
   const double filled = 16.0 * shape.k_steps() / shape.order;
   return filled * (shape.k_steps() + kBesideStage1) * (shape.columns > kTileColumns ? kFewWarps : 1.0);
 }
@@ -36,6 +38,37 @@ std::optional<Cut> cut_for(const Operator& op) {
     const Cut cut{shape_of(static_cast<int>(order), columns), parts->slow};
     if (!best || work_of(cut.shape) < work_of(best->shape)) best = cut;
   }
+  return best;
+}
+
+Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int multiprocessors) {
+  // Measured on an H200: what a team loses in idle warps it gains in blocks that cover each other's loads.
+  constexpr double kNearlyAll = 0.85;
+  const int blocks = cut.blocks(), enough = cut.shape.columns > kTileColumns ? 2 : 3;
+  const auto at_work = [&](const Team& team) {
+    return static_cast<double>(team.blocks_per_sm) * blocks / cut.passes(team.warps);
+  };
+  std::vector<Team> teams;  // by the number of passes
+  for (int passes = 1; passes <= blocks; ++passes) {
+    const int warps = static_cast<int>(ceil_div(std::int64_t{blocks}, std::int64_t{passes}));
+    if (warps > most_warps(cut.shape.columns) || cut.passes(warps) != passes) continue;
+    const int fit = resident(warps, cut.shared_bytes(warps, 1));
+    if (fit > 0) teams.push_back({warps, 1, fit});
+  }
+  if (teams.empty()) return {};
+  Team best = teams.front();
+  if (tiles > multiprocessors) {
+    double most = 0;
+    for (const Team& team : teams)
+      most = std::max(most, at_work(team));
+    const auto busy = [&](const Team& team) { return at_work(team) >= kNearlyAll * most; };
+    auto found = std::find_if(teams.begin(), teams.end(),
+                              [&](const Team& team) { return busy(team) && team.blocks_per_sm >= enough; });
+    if (found == teams.end()) found = std::find_if(teams.begin(), teams.end(), busy);
+    best = *found;
+  }
+  // A block alone has nothing else to hide a load behind.
+  if (best.blocks_per_sm == 1 && resident(best.warps, cut.shared_bytes(best.warps, 2)) == 1) best.slots = 2;
   return best;
 }
 
@@ -78,8 +111,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   }
   constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max() / 2;
   if (problem.rows > kMostRows) return {concat("rows=", problem.rows, " exceeds the limit of ", kMostRows)};
-  if (cut->shared_bytes(1) > device.shared_bytes_per_block) {
-    return {concat("n=", problem.n(), " needs ", cut->shared_bytes(1),
+  if (cut->shared_bytes(1, 1) > device.shared_bytes_per_block) {
+    return {concat("n=", problem.n(), " needs ", cut->shared_bytes(1, 1),
                    " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
   }
   return {};

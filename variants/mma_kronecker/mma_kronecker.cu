@@ -29,17 +29,14 @@ class MmaKroneckerPlan final : public Plan {
         kernel_(kernel),
         signs_(signs_of(cut)),
         tiles_((problem.rows + cut.shape.rows - 1) / cut.shape.rows) {
-    const int threads = 32 * cut.warps();
     // All plans share the kernel, so that each allows what any may need.
     allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block));
-    const auto resident = [&](int slots) {
-      const int bytes = cut.shared_bytes(slots);
-      return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, threads, bytes);
+    const auto resident = [&](int warps, int bytes) {
+      return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, 32 * warps, bytes);
     };
-    // A second slot hides more of a load, but not at the price of a block.
-    blocks_per_sm_ = resident(1);
-    if (resident(2) >= blocks_per_sm_) slots_ = 2;
-    blocks_ = std::min(tiles_, std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1));
+    team_ = team_for(cut, resident, tiles_, device.sm_count);
+    blocks_ =
+        std::min(tiles_, std::max<std::int64_t>(std::int64_t{team_.blocks_per_sm} * device.sm_count, 1));
   }
 
   std::size_t alignment() const override { return 16; }
@@ -49,16 +46,18 @@ class MmaKroneckerPlan final : public Plan {
     return {{"order", std::int64_t{cut_.shape.order}},
             {"columns", std::int64_t{cut_.shape.columns}},
             {"rows_per_tile", std::int64_t{cut_.shape.rows}},
-            {"passes", std::int64_t{cut_.passes()}},
+            {"passes", std::int64_t{cut_.passes(team_.warps)}},
             {"blocks", blocks_},
-            {"threads", std::int64_t{32 * cut_.warps()}},
-            {"blocks_per_sm", std::int64_t{blocks_per_sm_}},
-            {"slots", std::int64_t{slots_}},
+            {"threads", std::int64_t{32 * team_.warps}},
+            {"blocks_per_sm", std::int64_t{team_.blocks_per_sm}},
+            {"slots", std::int64_t{team_.slots}},
             {"registers", std::int64_t{registers_of(kernel_)}},
-            {"shared_bytes", std::int64_t{cut_.shared_bytes(slots_)}}};
+            {"shared_bytes", std::int64_t{shared_bytes()}}};
   }
 
  private:
+  int shared_bytes() const { return cut_.shared_bytes(team_.warps, team_.slots); }
+
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
@@ -72,14 +71,14 @@ class MmaKroneckerPlan final : public Plan {
               static_cast<int>(p.rows),
               static_cast<int>(tiles_),
               cut_.shape.order,
-              cut_.passes(),
-              slots_,
+              cut_.passes(team_.warps),
+              team_.slots,
               static_cast<float>(p.scale)};
     void* arguments[] = {&work};
     launch_at(kernel_,
               {.blocks = blocks_,
-               .threads = 32 * cut_.warps(),
-               .shared = cut_.shared_bytes(slots_),
+               .threads = 32 * team_.warps,
+               .shared = shared_bytes(),
                .programmatic = p.programmatic_launch},
               stream, arguments);
   }
@@ -88,7 +87,7 @@ class MmaKroneckerPlan final : public Plan {
   Kernel kernel_;
   DeviceArray signs_;
   std::int64_t tiles_;
-  int slots_ = 1, blocks_per_sm_ = 0;
+  Team team_;
   std::int64_t blocks_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -41,18 +42,29 @@ struct Cut {
   Factor slow;
   bool operator==(const Cut&) const = default;
 
-  /// A warp makes 16 rows of the product at a time, `passes` times.
+  /// A warp makes 16 rows of the product at a time, in as many passes as it takes.
   constexpr int blocks() const { return shape.k_steps(); }
-  constexpr int passes() const {
-    return (blocks() + most_warps(shape.columns) - 1) / most_warps(shape.columns);
-  }
-  constexpr int warps() const { return (blocks() + passes() - 1) / passes(); }
+  constexpr int passes(int warps) const { return (blocks() + warps - 1) / warps; }
   /// `slots` tiles, then the staging of each warp.
-  int shared_bytes(int slots) const;
+  int shared_bytes(int warps, int slots) const;
 };
 
-/// The cut of F_m (x) S with the least work, whatever the device; none where F_m (x) S has no cut, or the
-/// operator is another one. Sylvester alone is cut, too.
+/// The threads of a block, and the tiles that it keeps.
+struct Team {
+  int warps = 1, slots = 1, blocks_per_sm = 0;
+  bool operator==(const Team&) const = default;
+};
+
+/// Thread blocks on a multiprocessor by warps and bytes of shared memory; 0 where none fits.
+using Resident = std::function<int(int warps, int shared_bytes)>;
+
+/// The team of the fewest passes that keeps nearly as many warps of a multiprocessor at work as any, in
+/// blocks enough to pass loads and barriers of one under the work of others. With a tile for each
+/// multiprocessor or fewer, the one of the fewest passes. No blocks where none fits.
+Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int multiprocessors);
+
+/// The cut of F_m (x) S with the least work by an estimate, whatever the device; none where F_m (x) S has no
+/// cut, or the operator is another one. Sylvester alone is cut, too.
 std::optional<Cut> cut_for(const Operator& op);
 
 // ---- index maps
@@ -129,8 +141,8 @@ constexpr Displacement sent_place(int columns, int first, int i) {
   return {rows::swizzle(row, line) << 4, 2 * (row * columns + first % columns)};
 }
 
-inline int Cut::shared_bytes(int slots) const {
-  return slots * shape.tile_bytes() + warps() * kStagingBytes;
+inline int Cut::shared_bytes(int warps, int slots) const {
+  return slots * shape.tile_bytes() + warps * kStagingBytes;
 }
 
 }  // namespace fwht::mma_kronecker

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cctype>
@@ -41,6 +42,14 @@ void expect_no_conflicts(const Words& addresses, int bytes) {
   }
 }
 
+/// Thread blocks on a multiprocessor of `kilobytes` of shared memory, 65536 registers and kernels of 128
+/// registers a thread.
+Resident resident_on(int kilobytes) {
+  return [=](int warps, int bytes) {
+    return bytes > kilobytes * 1024 ? 0 : std::min((kilobytes + 1) * 1024 / (bytes + 1024), 16 / warps);
+  };
+}
+
 /// One block of the kernel: the plan's choices, and the steps of rows_by_mma.
 class HostBlock {
  public:
@@ -54,15 +63,16 @@ class HostBlock {
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
         core_(core),
-        shared_(static_cast<std::size_t>(cut_.shared_bytes(1) / 2), 0xFFFFU) {
+        team_(team_for(cut_, resident_on(227), 1000, 132)),
+        shared_(static_cast<std::size_t>(cut_.shared_bytes(team_.warps, 1) / 2), 0xFFFFU) {
     clear_behind_matrix();
   }
 
   void run(int tile) {
     load(tile);
-    for (int pass = 0; pass < cut_.passes(); ++pass) {
-      for (int warp = 0; warp < cut_.warps(); ++warp) {
-        const int block = pass * cut_.warps() + warp;
+    for (int pass = 0; pass < cut_.passes(team_.warps); ++pass) {
+      for (int warp = 0; warp < team_.warps; ++warp) {
+        const int block = pass * team_.warps + warp;
         if (block < shape_.k_steps()) store(tile, block, warp, products(block));
       }
     }
@@ -243,6 +253,7 @@ class HostBlock {
   std::uint16_t* out_;
   const std::uint8_t* flips_;
   reference::TensorCore core_;
+  Team team_;
   Shared shared_;
 };
 
@@ -329,7 +340,7 @@ TEST(MmaKroneckerPlan, OperatorsAreCutForTheLeastWork) {
   };
   EXPECT_EQ(text_of_cut("12x128"), "48 x 32");
   EXPECT_EQ(text_of_cut("12x1024"), "96 x 128");
-  EXPECT_EQ(text_of_cut("20x256"), "40 x 128");
+  EXPECT_EQ(text_of_cut("20x256"), "80 x 64");
   EXPECT_EQ(text_of_cut("28x512"), "112 x 128");
   EXPECT_EQ(text_of_cut("28x1024"), "112 x 256");
   EXPECT_EQ(text_of_cut("180x16"), "180 x 16");
@@ -369,10 +380,32 @@ TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
 TEST(MmaKroneckerPlan, BlocksFitTheirBounds) {
   for (const std::string& op : operators()) {
     const Cut cut = cut_for(parse_operator(op)).value();
-    EXPECT_LE(cut.warps(), most_warps(cut.shape.columns)) << op;
-    EXPECT_GE(cut.warps() * cut.passes(), cut.shape.k_steps()) << op;
+    for (const std::int64_t tiles : {1, 1000}) {
+      const Team team = team_for(cut, resident_on(227), tiles, 132);
+      EXPECT_LE(team.warps, most_warps(cut.shape.columns)) << op;
+      EXPECT_GE(team.warps * cut.passes(team.warps), cut.shape.k_steps()) << op;
+      EXPECT_GE(team.blocks_per_sm, 1) << op;
+      EXPECT_EQ(team.blocks_per_sm, resident_on(227)(team.warps, cut.shared_bytes(team.warps, team.slots)))
+          << op;
+    }
     EXPECT_EQ(cut.shape.box_bytes() % 128, 0) << "the swizzle exchanges address bits 4 to 6";
   }
+}
+
+TEST(MmaKroneckerPlan, TeamsKeepMostWarpsAtWork) {
+  const auto team = [](const char* op, std::int64_t tiles, int kilobytes) {
+    return team_for(cut_for(parse_operator(op)).value(), resident_on(kilobytes), tiles, 132);
+  };
+  // 112 x 128 is seven blocks of 16 rows: four times four warps in two passes do not wait for each other as
+  // two times seven do.
+  EXPECT_EQ(team("28x512", 4681, 227), (Team{4, 1, 4}));
+  EXPECT_EQ(team("28x512", 132, 227), (Team{7, 1, 2})) << "a tile for each multiprocessor: the fewest passes";
+  EXPECT_EQ(team("28x512", 4681, 99), (Team{7, 1, 2})) << "99 KB hold two tiles";
+  // 144 x 128, nine blocks: five warps in two passes, one of them idle in the second.
+  EXPECT_EQ(team("36x512", 3640, 227), (Team{5, 1, 3}));
+  EXPECT_EQ(team("12x512", 10922, 227), (Team{3, 1, 5}));
+  EXPECT_EQ(team("52x1024", 1260, 227).slots, 1);
+  EXPECT_EQ(team("52x1024", 1260, 64), (Team{1, 1, 0})) << "a tile has 104 KB";
 }
 
 }  // namespace
