@@ -13,6 +13,7 @@ from .load import ROOT, committed_files
 from .schema import ResultsError, Strict, present, read_json
 
 NAME = "evaluation.json"
+BASELINES = ("plain", "folded")
 
 
 class Library(Strict):
@@ -98,6 +99,20 @@ class Evaluation:
         frame = pd.DataFrame([row.model_dump() for row in self.written.summary], columns=list(Row.model_fields))
         frame[["kl", "kl_low", "kl_high"]] *= 1e3
         return frame.assign(recovered=frame["recovered"].astype(float))
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """By format: `base`, the better of plain and folded, beside what all rotations do (`rotated`); both rows as they were measured."""
+        rows = self.rows
+        base = rows[rows["rotation"].isin(BASELINES)].sort_values("kl", kind="stable").drop_duplicates("format")
+        turned = rows[(rows["rotation"] == "rotated") & (rows["verdict"] != "")]
+        return turned.merge(base.set_index("format").add_prefix("base_"), left_on="format", right_index=True)
+
+    @property
+    def by_rotation(self) -> pd.DataFrame:
+        """Rows of the rotations between the baselines and `rotated`, of the formats that were measured with some."""
+        rows = self.rows
+        return rows[~rows["rotation"].isin((*BASELINES, "rotated"))]
 
     @property
     def outliers(self) -> pd.DataFrame:

@@ -24,6 +24,7 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
+from .models import committed_evaluations
 from .report import answer, error_against_speed, speed, with_words
 from .tables import PUBLISHED, fixed, percent, significant
 
@@ -99,6 +100,13 @@ def comparison(device: Device, dtype: str, ns: Iterable[int] = (), *, small=True
         return drawn("comparison", frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype))
     compared = frame.dropna(subset=list(PUBLISHED), how="all")["n"]
     return drawn("comparison", frame[frame["n"].isin(compared)])
+
+
+def model_values(root: Path) -> dict[str, Any]:
+    """What README and docs/models.md show of the newest committed evaluation."""
+    found = committed_evaluations(root)
+    return {"evaluation": found[0] if found else None, "verdicts_table": lambda e: drawn("verdicts", e.verdicts),
+            "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -530,6 +538,7 @@ SECTIONS = (
     ("docs/ladder.md", "ladder", "ladder", "../"),
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
+    ("docs/models.md", "measured", "models", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
@@ -580,7 +589,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
     folders = committed_folders(root)
     devices = runs(folders)
-    values = results_values(devices) | layer_values(devices)
+    values = results_values(devices) | layer_values(devices) | model_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name

@@ -523,6 +523,7 @@ def checks_parts(device: Device) -> Parts:
     if len(device.results):
         yield table("wrong", tables.not_ok(device))
         yield table("noisy", tables.correct(device.results, noisy=True))
+        yield table("throttled", device.results[device.results["throttle"] != ""])
         yield table("refused", tables.refusals(device))
         yield table("copies", tables.best_copies(device))
 

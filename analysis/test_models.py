@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import report
+from analysis import pages, report
 from analysis.cli import main
 from analysis.load import ResultsError
 from analysis.models import NAME, committed_evaluations, load_evaluation
@@ -73,6 +73,18 @@ def test_the_report_of_a_model_alone(tmp_path, capsys):
     page = (tmp_path / "x.html").read_text()
     assert "fwht on demo" in page and "0 measurements of 0 runs and 1 model" in capsys.readouterr().err
     assert json.loads(DATA.read_text())["about"]["model_sha256"] in page
+
+
+def test_the_page_has_the_better_baseline_beside_rotated(tmp_path):
+    rows = [
+        {"format": "kv4", "rotation": name, "perplexity": 9.0, "kl": kl, "kl_low": kl, "kl_high": kl, "same": 0.5, "recovered": gone, "verdict": verdict}
+        for name, kl, gone, verdict in (("plain", 0.02, None, ""), ("folded", 0.01, None, ""), ("r3", 0.006, 0.4, "helps"), ("rotated", 0.005, 0.5, "helps"))
+    ]
+    found = load_evaluation(written(tmp_path / "run", summary=rows))
+    assert found.verdicts[["format", "base_rotation", "base_kl", "kl"]].to_numpy().tolist() == [["kv4", "folded", 10.0, 5.0]]
+    page = pages.render("models.md.j2", **pages.model_values(tmp_path) | {"evaluation": found})
+    assert "| kv4 | 10 [10, 10] | 5 [5, 5] | 9.00, 9.00 | 50.0, 50.0 | helps |" in page and "| kv4 | 6 |" in page
+    assert "No evaluation" in pages.render("models.md.j2", evaluation=None)
 
 
 def test_the_newest_committed_evaluation_of_a_model_and_device(tmp_path):

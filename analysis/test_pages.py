@@ -190,7 +190,7 @@ def test_no_times_of_published_kernels_beside_another_gpu(repository):
     context["device"]["name"] = "NVIDIA A100"
     (folder / "context.json").write_text(json.dumps(context))
     (device,) = load.load([folder])
-    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]))
+    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluation=None)
     assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| – \| – \|", text, re.MULTILINE)
 
 

@@ -136,11 +136,12 @@ def test_wrong_and_noisy_measurements_are_listed(tmp_path):
     writer.tables["results.csv"][0] |= {"status": "incorrect", "time_us": "", "fraction_of_limit": "", "message": "element 3 is off"}
     noisy = writer.tables["results.csv"][1]
     noisy |= {"time_max_us": 1.21 * float(noisy["time_min_us"])}
+    writer.tables["results.csv"][2] |= {"throttle": "sw_power_cap", "sm_clock_mhz": 1230, "measurements": 3}
     quiet = writer.tables["results.csv"][2]
     quiet |= {"time_max_us": 1.19 * float(quiet["time_min_us"])}
     parts = {part.id: part for section in report.sections_of(load([writer.write(tmp_path / "run")])) for part in section.parts}
     assert list(parts["wrong"].frame["message"]) == ["element 3 is off"]
-    assert len(parts["noisy"].frame) == 1
+    assert len(parts["noisy"].frame) == 1 and list(parts["throttled"].frame["sm_clock_mhz"]) == [1230]
     assert ("rows", "; 1 noisy") in [(k, v[-9:]) for k, v in report.provenance(load_folder(tmp_path / "run"))]
 
 

@@ -20,6 +20,7 @@ Timing summarize(std::vector<double> replays_us, std::int64_t launches) {
   if (replays_us.empty() || launches < 1) throw std::logic_error("summarize: no replay or no launch");
   const auto each = [&](double total) { return total / static_cast<double>(launches); };
   std::vector<double> each_us;
+  each_us.reserve(replays_us.size());
   for (const double total : replays_us)
     each_us.push_back(each(total));
   std::sort(replays_us.begin(), replays_us.end());
@@ -46,6 +47,7 @@ Timing time_on_host(const std::function<void()>& call, const TimerOptions& optio
   replay(1);  // warm-up
   const std::int64_t launches = sequence_repeats(replay(1), 1, options);
   std::vector<double> replays_us;
+  replays_us.reserve(static_cast<std::size_t>(std::max(options.replays, 0)));
   for (int i = 0; i < options.replays; ++i)
     replays_us.push_back(replay(launches));
   return summarize(std::move(replays_us), launches);

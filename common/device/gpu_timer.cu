@@ -1,5 +1,8 @@
 // The CUDA half of the timer: graphs and events.
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
 
 #include "common/device/cuda_objects.hpp"
 #include "common/device/gpu_timer.hpp"
@@ -20,7 +23,7 @@ ExecutableGraph graph_of(std::span<const Enqueue> sequence, std::int64_t repeats
 // Microseconds of each replay. One untimed replay goes first: it warms up, and while it runs the others are
 // submitted.
 std::vector<double> replay(const ExecutableGraph& graph, int replays, const Enqueue& before,
-                           cudaStream_t stream) {
+                           const std::function<void()>& meanwhile, cudaStream_t stream) {
   std::vector<OwnedEvent> starts(static_cast<std::size_t>(replays)), stops(static_cast<std::size_t>(replays));
   if (before) before(stream);
   graph.launch(stream);
@@ -29,6 +32,12 @@ std::vector<double> replay(const ExecutableGraph& graph, int replays, const Enqu
     FWHT_CUDA(cudaEventRecord(starts[i], stream));
     graph.launch(stream);
     FWHT_CUDA(cudaEventRecord(stops[i], stream));
+  }
+  if (meanwhile) {
+    do {
+      meanwhile();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } while (cudaStreamQuery(stream) == cudaErrorNotReady);
   }
   FWHT_CUDA(cudaStreamSynchronize(stream));
   std::vector<double> times_us;
@@ -59,11 +68,12 @@ Timing time_sequence(std::span<const Enqueue> sequence, const TimerOptions& opti
     pilot_options.replay_us = 0.0;
     const std::int64_t pilot = sequence_repeats(1.0, sequence.size(), pilot_options);
     const ExecutableGraph graph = graph_of(sequence, pilot, stream);
-    const double pilot_us = replay(graph, 1, options.before_replay, stream).front();
+    const double pilot_us = replay(graph, 1, options.before_replay, {}, stream).front();
     repeats = sequence_repeats(pilot_us / static_cast<double>(pilot * length), sequence.size(), options);
   }
   const ExecutableGraph graph = graph_of(sequence, repeats, stream);
-  return summarize(replay(graph, options.replays, options.before_replay, stream), repeats * length);
+  return summarize(replay(graph, options.replays, options.before_replay, options.while_running, stream),
+                   repeats * length);
 }
 
 // In a young process the kernels of a graph follow each other sooner, until some 15 streams have come and

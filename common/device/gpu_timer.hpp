@@ -29,6 +29,8 @@ struct TimerOptions {
   int replays = 7;
   /// Enqueued before every replay, the warm-up included, and not timed (to put the data back, for example).
   Enqueue before_replay;
+  /// Called while the replays run on a device, a millisecond apart, at least once; never on a host.
+  std::function<void()> while_running = {};
 };
 
 /// Times a CUDA graph that repeats the whole sequence (at least one launch; several launches alternate or

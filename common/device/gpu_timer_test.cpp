@@ -73,7 +73,11 @@ TEST(TimerGpu, TimesAnEmptyKernelAndASequence) {
   int calls = 0;
   const Enqueue nothing = [&](Stream) { ++calls; };
   const Enqueue sequence[] = {nothing, nothing, nothing};
-  const Timing timing = time_on_device(sequence);
+  TimerOptions options;
+  int samples = 0;
+  options.while_running = [&] { ++samples; };
+  const Timing timing = time_on_device(sequence, options);
+  EXPECT_GE(samples, 1);
   EXPECT_EQ(timing.launches % 3, 0);
   EXPECT_GE(calls, timing.launches);
 }

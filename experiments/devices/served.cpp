@@ -33,6 +33,9 @@ std::string words_of(const Problem& problem) {
   if (problem.op.has_signs()) words += " signs";
   if (problem.prologue) words += fmt::format(" {}", to_string(*problem.prologue));
   if (problem.paging) words += " pages";
+  if (problem.inner != 1) words += " of another axis";
+  if (problem.in_ordering != Ordering::natural || problem.out_ordering != Ordering::natural)
+    words += " in another order";
   return words;
 }
 

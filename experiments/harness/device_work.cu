@@ -63,4 +63,10 @@ void make_current(int ordinal) {
   FWHT_CUDA(cudaSetDevice(ordinal));
 }
 
+std::string pci_bus_id(int ordinal) {
+  char id[32] = "";
+  FWHT_CUDA(cudaDeviceGetPCIBusId(id, sizeof(id), ordinal));
+  return id;
+}
+
 }  // namespace fwht::harness::device

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/contract/variant.hpp"
 #include "common/device/memory.hpp"
@@ -21,6 +22,8 @@ std::int64_t period_break(const void* data, std::int64_t period, std::int64_t by
 void enqueue_copy(void* to, const void* from, std::int64_t bytes, Stream stream);
 /// Makes the device the one that later calls of this thread use.
 void make_current(int ordinal);
+/// "0000:1B:00.0".
+std::string pci_bus_id(int ordinal);
 }  // namespace device
 
 }  // namespace fwht::harness

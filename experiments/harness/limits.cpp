@@ -7,17 +7,19 @@
 namespace fwht::harness {
 namespace {
 
-CsvRow limit_row(const Subject& copy, Mode mode, const Timing& timing) {
-  return {{"memory", std::string(name_of(copy.buffers.memory))},
-          {"useful_bytes", std::to_string(copy.traffic.useful())},
-          {"bytes_read", std::to_string(copy.traffic.read)},
-          {"bytes_written", std::to_string(copy.traffic.written)},
-          {"placement", std::string(name_of(copy.buffers.placement))},
-          {"mode", std::string(name_of(mode))},
-          {"kernel", copy.name},
-          {"time_us", csv_number(timing.time_us)},
-          {"time_min_us", csv_number(timing.min_us)},
-          {"time_max_us", csv_number(timing.max_us)}};
+CsvRow limit_row(const Subject& copy, Mode mode, const ClockedTiming& timing) {
+  CsvRow row{{"memory", std::string(name_of(copy.buffers.memory))},
+             {"useful_bytes", std::to_string(copy.traffic.useful())},
+             {"bytes_read", std::to_string(copy.traffic.read)},
+             {"bytes_written", std::to_string(copy.traffic.written)},
+             {"placement", std::string(name_of(copy.buffers.placement))},
+             {"mode", std::string(name_of(mode))},
+             {"kernel", copy.name},
+             {"time_us", csv_number(timing.time_us)},
+             {"time_min_us", csv_number(timing.min_us)},
+             {"time_max_us", csv_number(timing.max_us)}};
+  timing.describe_clock(row);
+  return row;
 }
 
 }  // namespace
@@ -42,7 +44,7 @@ Limit Limits::measure(Traffic traffic, Placement placement, Mode mode) {
     copies.push_back(copy_subject(kernel, memory, traffic, placement, sign_mask(Dtype::f16)));
   }
   Limit best;
-  measure_each(copies, mode, bench_, [&](std::size_t i, const Timing& timing) {
+  measure_each(copies, mode, bench_, [&](std::size_t i, const ClockedTiming& timing) {
     record_(limit_row(copies[i], mode, timing));
     if (best.kernel.empty() || timing.time_us < best.timing.time_us) best = {copies[i].name, timing};
   });

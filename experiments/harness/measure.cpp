@@ -40,7 +40,9 @@ void keep_typical(TimerOptions& options, const Subject& subject, Mode mode, Slic
 }  // namespace
 
 Bench::Bench(const DeviceInfo& device)
-    : device_(device), cold_bytes_(device.has_cuda() ? free_bytes(Memory::device) / 2 : 0) {}
+    : device_(device),
+      cold_bytes_(device.has_cuda() ? free_bytes(Memory::device) / 2 : 0),
+      unthrottled_(device.has_cuda() ? ClockWatch(device::pci_bus_id(device.ordinal)) : ClockWatch()) {}
 
 Slices& Bench::filled(const Subject& subject, Mode mode) {
   const std::int64_t count = slice_count(mode, subject.buffers, device_.l2_bytes, cold_bytes_);
@@ -87,7 +89,7 @@ Subject copy_subject(const CopyKernel& kernel, Memory memory, Traffic traffic, P
 }
 
 void measure_each(std::span<const Subject> subjects, Mode mode, Bench& bench,
-                  const std::function<void(std::size_t index, const Timing&)>& done, int replays) {
+                  const std::function<void(std::size_t index, const ClockedTiming&)>& done, int replays) {
   if (subjects.empty()) return;
   const Subject& first = subjects.front();
   Alternation beside;
@@ -99,15 +101,22 @@ void measure_each(std::span<const Subject> subjects, Mode mode, Bench& bench,
     TimerOptions options;
     options.replays = replays;
     keep_typical(options, subjects[i], mode, slices);
-    done(i, time_in_mode(mode, subjects[i].launch, beside, slices, options));
+    const auto time = [&] { return time_in_mode(mode, subjects[i].launch, beside, slices, options); };
+    if (first.buffers.memory == Memory::host) {
+      done(i, ClockedTiming{time()});
+      continue;
+    }
+    Unthrottled& unthrottled = bench.unthrottled();
+    if (unthrottled.watch().is_there()) options.while_running = [&] { unthrottled.watch().sample(); };
+    done(i, unthrottled.measure(time));
   }
 }
 
-Timing measure(const Subject& subject, Mode mode, Bench& bench, int replays) {
-  Timing timing;
+ClockedTiming measure(const Subject& subject, Mode mode, Bench& bench, int replays) {
+  ClockedTiming measured;
   measure_each(
-      {&subject, 1}, mode, bench, [&](std::size_t, const Timing& t) { timing = t; }, replays);
-  return timing;
+      {&subject, 1}, mode, bench, [&](std::size_t, const ClockedTiming& m) { measured = m; }, replays);
+  return measured;
 }
 
 }  // namespace fwht::harness

@@ -11,6 +11,7 @@
 
 #include "common/device/device_info.hpp"
 #include "common/device/gpu_timer.hpp"
+#include "experiments/harness/clock_watch.hpp"
 #include "experiments/harness/copy_kernels.hpp"
 #include "experiments/harness/mode.hpp"
 #include "experiments/harness/procedure.hpp"
@@ -42,6 +43,9 @@ class Bench {
   /// Microseconds of an empty kernel; measured once.
   double empty_us();
 
+  /// What device work is measured again by where the GPU throttles.
+  Unthrottled& unthrottled() { return unthrottled_; }
+
  private:
   const DeviceInfo& device_;
   Workspace workspace_;
@@ -49,6 +53,7 @@ class Bench {
   std::map<Memory, std::vector<CopyKernel>> copies_;
   std::map<std::pair<Traffic, Placement>, double> shares_us_;
   std::optional<double> empty_us_;
+  Unthrottled unthrottled_;
 };
 
 /// A copy kernel on random data.
@@ -56,13 +61,13 @@ Subject copy_subject(const CopyKernel& kernel, Memory memory, Traffic traffic, P
                      std::uint32_t mask);
 
 /// Microseconds per launch, from `replays` replays. Data in place that would overflow or vanish is put back
-/// before every replay. Throws what the launch throws, OutOfMemory, and std::runtime_error when alternating
-/// leaves no time for the launch.
-Timing measure(const Subject& subject, Mode mode, Bench& bench, int replays = TimerOptions{}.replays);
+/// before every replay, and device work that was throttled is measured again. Throws what the launch throws,
+/// OutOfMemory, and std::runtime_error when alternating leaves no time for the launch.
+ClockedTiming measure(const Subject& subject, Mode mode, Bench& bench, int replays = TimerOptions{}.replays);
 
 /// Subjects of equal buffers and traffic, one after the other on the same data; `done` is called behind each.
 void measure_each(std::span<const Subject> subjects, Mode mode, Bench& bench,
-                  const std::function<void(std::size_t index, const Timing&)>& done,
+                  const std::function<void(std::size_t index, const ClockedTiming&)>& done,
                   int replays = TimerOptions{}.replays);
 
 }  // namespace fwht::harness

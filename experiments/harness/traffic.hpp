@@ -13,7 +13,7 @@ namespace fwht::harness {
 struct Traffic {
   std::int64_t read = 0, written = 0;
   constexpr std::int64_t useful() const { return read + written; }
-  constexpr auto operator<=>(const Traffic&) const = default;
+  constexpr auto operator<=>(const Traffic&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
 };
 
 /// What a launch is given: one block to read and one to write, laid out as it likes. In place both are one,

@@ -24,5 +24,9 @@ void make_current(int) {
   throw std::runtime_error("a device chosen in a build without CUDA");
 }
 
+std::string pci_bus_id(int) {
+  throw std::runtime_error("a device asked for in a build without CUDA");
+}
+
 }  // namespace device
 }  // namespace fwht::harness

@@ -65,7 +65,8 @@ CsvRow run(const LinearCase& c, harness::Bench& bench, harness::Limits& limits, 
     row["message"] = judged.verdict.message;
     return row;
   }
-  const Timing timing = harness::measure(subject, c.mode, bench);
+  const harness::ClockedTiming timing = harness::measure(subject, c.mode, bench);
+  timing.describe_clock(row);
   row["time_us"] = harness::csv_number(timing.time_us);
   row["time_min_us"] = harness::csv_number(timing.min_us);
   row["time_max_us"] = harness::csv_number(timing.max_us);
@@ -138,7 +139,8 @@ CsvRow columns_of(const LinearVariant& variant, const LinearProblem& problem) {
           {"bytes_written", text(problem.bytes_written())}};
 }
 
-Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const LinearPlan> plan, Data& data) {
+Subject linear_subject(const LinearVariant& variant, const std::shared_ptr<const LinearPlan>& plan,
+                       Data& data) {
   const LinearProblem problem = plan->problem();
   Subject subject;
   subject.name = fmt::format("{}/{}", variant.name, to_string(problem));

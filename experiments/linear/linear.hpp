@@ -42,7 +42,7 @@ harness::CsvRow columns_of(const LinearVariant& variant, const LinearProblem& pr
 
 /// The plan on random weights. What a launch reads is one block, packed weights and then x, so that cold mode
 /// rotates over weights; the fewest bytes, which the limit reads, are those of the problem.
-harness::Subject linear_subject(const LinearVariant& variant, std::shared_ptr<const LinearPlan> plan,
+harness::Subject linear_subject(const LinearVariant& variant, const std::shared_ptr<const LinearPlan>& plan,
                                 Data& data);
 
 /// A variant on a problem in a mode.

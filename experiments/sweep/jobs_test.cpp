@@ -84,8 +84,14 @@ TEST(Jobs, AnH200HasAKernelForEveryKindOfArrangement) {
   EXPECT_EQ(found, (std::set<std::string>{"f32/", "f32/dyadic", "f32/from-sequency", "f32/inner",
                                           "f32/sequency", "f64/", "f64/inner", "f64/sequency", "i32/",
                                           "i32/inner", "i32/sequency", "i64/", "i64/sequency"}));
-  for (const Job& job : make_jobs({&automatic::variant}, cases, h200_description()).jobs)
-    EXPECT_EQ(job.what.columns.at("arrangement"), "") << job.name();
+  const auto arranged = [&](const Variant& variant) {
+    std::set<std::string> problems;
+    for (const Job& job : make_jobs({&variant}, cases, h200_description()).jobs)
+      if (!job.what.columns.at("arrangement").empty())
+        problems.insert(job.name().substr(job.name().find('/')));
+    return problems;
+  };
+  EXPECT_EQ(arranged(automatic::variant), arranged(passes::variant));
   EXPECT_EQ(make_jobs({&cpu::variant}, cases, host_only()).unsupported.size(), 0U);
 }
 

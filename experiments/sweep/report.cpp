@@ -73,6 +73,11 @@ bool is_noisy(const CsvRow& result) {
          std::stod(result.at("time_max_us")) > kQuiet * std::stod(result.at("time_min_us"));
 }
 
+bool is_throttled(const CsvRow& result) {
+  const auto found = result.find("throttle");
+  return found != result.end() && !found->second.empty();
+}
+
 std::string summary(const std::vector<CsvRow>& results, std::size_t unsupported) {
   const auto count = [&](std::string_view status) {
     return std::count_if(results.begin(), results.end(),
@@ -88,6 +93,10 @@ std::string summary(const std::vector<CsvRow>& results, std::size_t unsupported)
         "an "
         "idle machine\n",
         noisy);
+  }
+  if (const auto throttled = std::count_if(results.begin(), results.end(), is_throttled); throttled > 0) {
+    text += fmt::format("{} of them were throttled in every measurement: the column throttle says why\n",
+                        throttled);
   }
   if (unsupported > 0) {
     text +=

@@ -18,9 +18,11 @@ std::string problems_found(const std::vector<harness::CsvRow>& results);
 
 /// A row whose slowest replay took more than 1.2 times the fastest: the machine did something else as well.
 bool is_noisy(const harness::CsvRow& result);
+/// A row that was throttled in every measurement.
+bool is_throttled(const harness::CsvRow& result);
 
-/// In words: how many results are correct, wrong, noisy, and how many problems a variant does not support.
-/// Ends its lines.
+/// In words: how many results are correct, wrong, noisy, throttled, and how many problems a variant does not
+/// support. Ends its lines.
 std::string summary(const std::vector<harness::CsvRow>& results, std::size_t unsupported);
 
 /// What the program exits with: 0 when every job was run and every row is ok, 1 otherwise; also 1 without

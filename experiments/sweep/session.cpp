@@ -79,8 +79,9 @@ Outcome Session::measure(const Job& job) {
   if (!judgement.verdict) {  // a wrong result has no time
     return without_time(std::move(row), Outcome::Status::incorrect, "incorrect", judgement.verdict.message);
   }
-  Outcome outcome{Outcome::Status::ok, std::move(row),
-                  harness::measure(*subject_, job.mode, bench_, replays_), limit.timing.time_us};
+  const harness::ClockedTiming measured = harness::measure(*subject_, job.mode, bench_, replays_);
+  measured.describe_clock(row);
+  Outcome outcome{Outcome::Status::ok, std::move(row), measured, limit.timing.time_us};
   outcome.row["status"] = "ok";
   add_time(outcome.row, job.what.traffic.useful(), outcome.timing);
   outcome.row["fraction_of_limit"] = csv_number(outcome.limit_us / outcome.timing.time_us);

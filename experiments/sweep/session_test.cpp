@@ -245,6 +245,13 @@ TEST(Report, SaysInWordsWhatCameOut) {
       "1 results correct, 1 wrong, 2 failed\n");
   const std::string all = summary({row("ok", "10", "13"), row("incorrect", "", "")}, 7);
   EXPECT_TRUE(all.starts_with("1 results correct, 1 wrong\n1 of them are noisy: ")) << all;
+  CsvRow held = row("ok", "10", "11");
+  held["throttle"] = "sw_power_cap";
+  EXPECT_TRUE(is_throttled(held));
+  EXPECT_EQ(
+      summary({held, row("ok", "10", "11")}, 0),
+      "2 results correct, 0 wrong\n1 of them were throttled in every measurement: the column throttle says "
+      "why\n");
   EXPECT_NE(all.find("7 problems are not supported by a variant: unsupported.csv says why\n"),
             std::string::npos);
 }

@@ -62,9 +62,8 @@ Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int 
     for (const Team& team : teams)
       most = std::max(most, at_work(team));
     const auto busy = [&](const Team& team) { return at_work(team) >= kNearlyAll * most; };
-    auto found = std::find_if(teams.begin(), teams.end(), [&](const Team& team) {
-      return busy(team) && team.blocks_per_sm >= enough;
-    });
+    auto found = std::find_if(teams.begin(), teams.end(),
+                              [&](const Team& team) { return busy(team) && team.blocks_per_sm >= enough; });
     if (found == teams.end()) found = std::find_if(teams.begin(), teams.end(), busy);
     best = *found;
   }

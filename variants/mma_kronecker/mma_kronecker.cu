@@ -35,7 +35,8 @@ class MmaKroneckerPlan final : public Plan {
       return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, 32 * warps, bytes);
     };
     team_ = team_for(cut, resident, tiles_, device.sm_count);
-    blocks_ = std::min(tiles_, std::max<std::int64_t>(std::int64_t{team_.blocks_per_sm} * device.sm_count, 1));
+    blocks_ =
+        std::min(tiles_, std::max<std::int64_t>(std::int64_t{team_.blocks_per_sm} * device.sm_count, 1));
   }
 
   std::size_t alignment() const override { return 16; }

@@ -1,0 +1,116 @@
+#include "experiments/harness/clock_watch.hpp"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace fwht::harness {
+namespace {
+
+constexpr const char* kBusId = "0000:1B:00.0";
+constexpr std::uint64_t kIdle = 0x1, kUser = 0x2, kPower = 0x4, kThermal = 0x40;
+
+class ClockWatchTest : public testing::Test {
+ protected:
+  ClockWatchTest() : library_(dlopen(FWHT_NVML_STAND_IN, RTLD_NOW)) {
+    if (library_ == nullptr) throw std::runtime_error(dlerror());
+    mhz_ = static_cast<unsigned*>(dlsym(library_, "stand_in_mhz"));
+    reasons_ = static_cast<unsigned long long*>(dlsym(library_, "stand_in_reasons"));
+    status_ = static_cast<int*>(dlsym(library_, "stand_in_status"));
+    *status_ = 0;
+    *reasons_ = 0;
+    *mhz_ = 1980;
+  }
+
+  static ClockWatch watch() { return ClockWatch(kBusId, FWHT_NVML_STAND_IN); }
+
+  /// A measurement that meets these states, one a call, and the last from then on.
+  std::function<Timing()> meeting(Unthrottled& unthrottled, std::vector<std::uint64_t> reasons) {
+    return [this, &unthrottled, reasons, calls = std::size_t{0}]() mutable {
+      *reasons_ = reasons.at(std::min(calls++, reasons.size() - 1));
+      *mhz_ = 1980 - static_cast<unsigned>(calls);
+      unthrottled.watch().sample();
+      return summarize({static_cast<double>(calls)}, 1);
+    };
+  }
+
+  void* library_;
+  unsigned* mhz_ = nullptr;
+  unsigned long long* reasons_ = nullptr;
+  int* status_ = nullptr;
+  int pauses_ = 0;
+  std::function<void()> count_ = [this] { ++pauses_; };
+};
+
+CsvRow row_of(const ClockedTiming& measured) {
+  CsvRow row;
+  measured.describe_clock(row);
+  return row;
+}
+
+TEST(Throttling, HasTheNamesOfItsReasons) {
+  EXPECT_EQ(throttle_text(0), "");
+  EXPECT_EQ(throttle_text(kIdle | kUser), "") << "a GPU at rest, or at clocks that a user set";
+  EXPECT_EQ(throttle_text(kIdle | kPower | kThermal), "sw_power_cap+hw_thermal_slowdown");
+  EXPECT_EQ(throttle_text(0x400 | kPower), "sw_power_cap+0x400");
+}
+
+TEST_F(ClockWatchTest, KeepsTheLowestClockAndAllReasons) {
+  ClockWatch clock = watch();
+  ASSERT_TRUE(clock.is_there());
+  clock.sample();
+  *mhz_ = 1200;
+  *reasons_ = kPower;
+  clock.sample();
+  *mhz_ = 1900;
+  *reasons_ = kThermal;
+  clock.sample();
+  EXPECT_EQ(clock.state().sm_mhz, 1200);
+  EXPECT_EQ(clock.state().reasons, kPower | kThermal);
+  clock.begin();
+  EXPECT_EQ(clock.state().sm_mhz, 0);
+  *status_ = 3;  // not supported, as on a part of a GPU
+  clock.sample();
+  EXPECT_EQ(clock.state().sm_mhz, 0);
+  EXPECT_FALSE(clock.state().reasons_known);
+}
+
+TEST_F(ClockWatchTest, WithoutAnAnswerNothingIsKnown) {
+  EXPECT_FALSE(ClockWatch().is_there());
+  EXPECT_FALSE(ClockWatch(kBusId, "libfwht-no-such.so").is_there());
+  EXPECT_FALSE(ClockWatch(kBusId, "libm.so.6").is_there()) << "a library without these functions";
+  EXPECT_FALSE(ClockWatch("0000:00:00.0", FWHT_NVML_STAND_IN).is_there()) << "another GPU";
+  *status_ = 9;
+  EXPECT_FALSE(watch().is_there()) << "no driver";
+  Unthrottled nothing{ClockWatch(), count_};
+  *reasons_ = kPower;
+  const ClockedTiming measured = nothing.measure(meeting(nothing, {kPower}));
+  EXPECT_TRUE(row_of(measured).empty());
+  EXPECT_EQ(pauses_, 0);
+}
+
+TEST_F(ClockWatchTest, WhatWasThrottledIsMeasuredAgain) {
+  Unthrottled unthrottled{watch(), count_};
+  EXPECT_EQ(row_of(unthrottled.measure(meeting(unthrottled, {kIdle}))),
+            (CsvRow{{"sm_clock_mhz", "1979"}, {"throttle", ""}, {"measurements", "1"}}));
+  const ClockedTiming again = unthrottled.measure(meeting(unthrottled, {kPower, 0}));
+  EXPECT_EQ(again.time_us, 2.0) << "the second measurement";
+  EXPECT_EQ(row_of(again), (CsvRow{{"sm_clock_mhz", "1978"}, {"throttle", ""}, {"measurements", "2"}}));
+  EXPECT_EQ(pauses_, 1);
+}
+
+TEST_F(ClockWatchTest, WhatStaysThrottledIsMarkedAndSoonMeasuredOnce) {
+  Unthrottled unthrottled{watch(), count_};
+  for (int i = 0; i < Unthrottled::kInVain; ++i) {
+    const ClockedTiming marked = unthrottled.measure(meeting(unthrottled, {kPower}));
+    EXPECT_EQ(row_of(marked),
+              (CsvRow{{"sm_clock_mhz", "1977"}, {"throttle", "sw_power_cap"}, {"measurements", "3"}}));
+  }
+  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {kPower})).measurements, 1);
+  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {0})).measurements, 1) << "cool again";
+  EXPECT_EQ(unthrottled.measure(meeting(unthrottled, {kPower})).measurements, 3);
+}
+
+}  // namespace
+}  // namespace fwht::harness
