@@ -1,6 +1,7 @@
 """python -m fwht.bench: peers, their kernels where the host can run them, and the way into the sweep's library."""
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from conftest import hadamard, truth
 from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _library, _linear, _run, peers
+from fwht.bench import _attention, _library, _linear, _run, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -141,9 +142,7 @@ print("fine")
 def test_the_triton_kernel():
     """By Triton's interpreter, which runs on the CPU."""
     pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETED], text=True, capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"}
-    )
+    done = subprocess.run([sys.executable, "-c", INTERPRETED], text=True, capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert done.returncode == 0 and "fine" in done.stdout, done.stderr[-2000:]
 
 
@@ -228,9 +227,7 @@ def test_agreement():
 
 def run(*arguments, **changes):
     kept = {key: value for key, value in os.environ.items() if key != "FWHT_BENCH_LIBRARY" or key in changes}
-    return subprocess.run(
-        [sys.executable, "-m", "fwht.bench", *arguments], text=True, capture_output=True, env={**kept, **changes}
-    )
+    return subprocess.run([sys.executable, "-m", "fwht.bench", *arguments], text=True, capture_output=True, env={**kept, **changes})
 
 
 def test_without_the_library(tmp_path):
@@ -298,3 +295,247 @@ def test_a_run(tmp_path):
         assert row["status"] == "ok" and float(row["time_us"]) > 0
         assert (float(row["host_us"] or 0) > 0) == name.startswith("peer:")
     assert "auto through Python against the sweep's own call: 2 problems" in done.stdout
+
+
+# --- attention -------------------------------------------------------------------------------------------------------
+
+SHAPE = _attention.Shape(128, 4, 2)
+
+
+def at(pointer, shape, dtype):
+    """Memory of the host that the stand-in was given the address of."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    return torch.frombuffer((ctypes.c_uint8 * size).from_address(pointer), dtype=dtype).reshape(shape)
+
+
+class StandIn:
+    """The functions of the package cudnn that are called; its kernel is exact attention on what it is declared and given."""
+
+    __version__ = "0"
+
+    class data_type:
+        FP8_E4M3, FLOAT = torch.float8_e4m3fn, torch.float32
+
+    class heur_mode:
+        A, FALLBACK = 0, 1
+
+    def __init__(self, version=91900, refuses=""):
+        self.version, self.refuses, self.streams = version, refuses, []
+
+    def backend_version(self):
+        return self.version
+
+    def create_handle(self):
+        return 7
+
+    def set_stream(self, handle, stream):
+        self.streams.append((handle, stream))
+
+    def pygraph(self, **settings):
+        assert settings["handle"] == 7
+        return StandInGraph(self.refuses)
+
+
+class StandInTensor:
+    def __init__(self, uid=0, dim=(), stride=(), data_type=None):
+        self.uid, self.dim, self.stride, self.data_type = uid, dim, stride, data_type
+
+    def __getattr__(self, name):
+        def set_it(value):
+            setattr(self, name.removeprefix("set_"), value)
+            return self
+
+        return set_it
+
+
+class StandInGraph:
+    def __init__(self, refuses):
+        self.refuses, self.declared = refuses, {}
+
+    def tensor(self, **about):
+        return StandInTensor(**about)
+
+    def sdpa_fp8(self, **asked):
+        assert asked["attn_scale"] == 128**-0.5 and asked["use_causal_mask"] and not asked["generate_stats"]
+        self.asked, self.outputs = asked, [StandInTensor() for _ in range(4)]
+        return self.outputs
+
+    def validate(self):
+        pass
+
+    build_operation_graph = build_plans = validate
+
+    def create_execution_plans(self, modes):
+        assert modes == [0, 1]
+
+    def check_support(self):
+        if self.refuses:
+            raise ValueError(self.refuses + "\nand more")
+
+    def get_workspace_size(self):
+        return 0
+
+    def execute(self, pack, workspace, handle):
+        assert workspace and handle == 7
+
+        def rows(tensor):
+            _, heads, tokens, head = tensor.dim
+            assert tensor.stride == (tokens * heads * head, head, heads * head, 1)
+            return at(pack[tensor.uid], (tokens, heads, head), tensor.data_type)
+
+        number = {name: at(pack[self.asked[name].uid], (), torch.float32).item() for name in self.asked if "scale_" in name}
+        assert number["descale_s"] * number["scale_s"] == 1
+        q, k, v = (rows(self.asked[name]).double() * number[f"descale_{name}"] for name in "qkv")
+        out = self.outputs[0]
+        rows(out)[...] = (_attention.attention(q, k, v) * number["scale_o"]).to(out.data_type)
+        assert self.outputs[2].output and {self.outputs[2].uid, self.outputs[3].uid} <= set(pack)
+
+
+def test_attention_is_attention():
+    x = _attention.inputs_of(SHAPE, "normal", 0, "cpu")
+    q, k = (_attention.embedded(y.double(), x.cos_sin) for y in (x.q, x.k))
+    expected = torch.nn.functional.scaled_dot_product_attention(*(y.transpose(0, 1)[None] for y in (q, k, x.v.double())), is_causal=True, enable_gqa=True)[
+        0
+    ].transpose(0, 1)
+    torch.testing.assert_close(_attention.attention(q, k, x.v, rows=48), expected)
+    # Scores depend on the distance of two positions alone.
+    same = torch.ones(128, 1, 1, dtype=torch.float64) * q[:1]
+    turned = _attention.embedded(same, x.cos_sin)[:, 0]
+    scores = turned @ turned.T
+    torch.testing.assert_close(scores[:-1, :-1], scores[1:, 1:], rtol=1e-5, atol=1e-4)
+
+
+def test_one_launch_has_the_codes_of_three():
+    x = _attention.inputs_of(SHAPE, "channels", 0, "cpu")
+    scales = _attention.calibrated(_attention.inputs_of(SHAPE, "channels", 1, "cpu"), True)
+    one, three = (_attention.launches(case, x, scales) for case in ("fp8_rotated", "fp8_rotated_apart"))
+    for name in ("q", "k", "v"):
+        assert torch.equal(one[name]().view(torch.uint8), three[name]().view(torch.uint8))
+    assert set(_attention.launches("bf16", x, scales)) == {"q", "k"}
+
+
+@pytest.mark.parametrize(("data", "least", "most"), [("normal", 0.95, 1.05), ("channels", 0.1, 0.5), ("entries", 0.2, 0.8)])
+def test_what_rotation_saves(data, least, most):
+    x, other = (_attention.inputs_of(SHAPE, data, seed, "cpu") for seed in (0, 1))
+    truth = _attention.truth_of(x)
+
+    def error(case):
+        scales = _attention.calibrated(other, "rotated" in case)
+        return _attention.errors_of(case, x, scales, truth, None)["rel_l2_of_inputs"]
+
+    assert least < error("fp8_rotated") / error("fp8") < most
+
+
+def test_cudnn_gets_what_it_is_told(monkeypatch):
+    module = StandIn()
+    monkeypatch.setitem(sys.modules, "cudnn", module)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: type("Stream", (), {"cuda_stream": 5}))
+    kernel = _attention.CudnnFp8(SHAPE, "cpu")
+    x, other = (_attention.inputs_of(SHAPE, "normal", seed, "cpu") for seed in (0, 1))
+    scales, truth = _attention.calibrated(other, True), _attention.truth_of(x)
+    kernel.set_scales(scales)
+    errors = _attention.errors_of("fp8_rotated", x, scales, truth, kernel.numbers)
+    assert module.streams == [(7, 5)]
+    # One more rounding to e4m3, of the output: independent errors add in squares; 2^-4 is the largest of one rounding.
+    assert errors["rel_l2_of_inputs"] < errors["rel_l2"] < (errors["rel_l2_of_inputs"] ** 2 + 2.0**-8) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (None, "the package cudnn is missing"),
+        (StandIn(91300), "cuDNN 91300 is too old: FP8 attention is taken from 9.14 (91400) on"),
+        (StandIn(refuses="not on this device"), "cuDNN 91900 refuses this FP8 attention: not on this device"),
+    ],
+)
+def test_why_there_is_no_fp8_attention(module, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cudnn", module)
+    with pytest.raises(RuntimeError) as caught:
+        _attention.CudnnFp8(SHAPE, "cpu")
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tokens", "2000"], "--tokens 2000: must be a positive multiple of 128"),
+        (["--tokens", "2k"], "--tokens 2k: must be numbers with commas between them"),
+        (["--heads", "30"], "--heads 30: must be a multiple of --kv-heads 8"),
+        (["--data", "real"], "--data real: unknown; known: normal, channels, entries"),
+        (["--output", "."], "--output .: has an attention.json"),
+        ([], "PyTorch sees no CUDA device"),
+    ],
+)
+def test_bad_attention(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "attention.json").touch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _run.main(["attention", *arguments]) == 2
+    assert capsys.readouterr().err == f"fwht.bench attention: {words}\n"
+
+
+@pytest.mark.parametrize("module", [None, StandIn()])
+def test_a_run(module, monkeypatch, tmp_path, capsys):
+    """On the host, with every call made once for its time."""
+    inputs = _attention.inputs_of
+
+    def times_of(calls):
+        for call in calls.values():
+            call()
+        return dict.fromkeys(calls, 2.0)
+
+    monkeypatch.setitem(sys.modules, "cudnn", module)
+    kernel = _attention.CudnnFp8
+    monkeypatch.setattr(_attention, "CudnnFp8", lambda shape: kernel(shape, "cpu"))
+    monkeypatch.setattr(_attention, "inputs_of", lambda shape, data, seed: inputs(shape, data, seed, "cpu"))
+    monkeypatch.setattr(_attention, "times_of", times_of)
+    monkeypatch.setattr(_attention, "_copy", lambda bytes_moved: lambda: None)
+    monkeypatch.setattr(_attention, "_plain_attention", lambda x: ("NONE", _attention.attention))
+    for name, answer in (("is_available", True), ("get_device_capability", (9, 0)), ("get_device_name", "none")):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: type("Stream", (), {"cuda_stream": 5}))
+    asked = ["attention", "--tokens", "128", "--heads", "4", "--kv-heads", "2", "--data", "channels", "--output", str(tmp_path)]
+    assert _run.main(asked) == 0
+    written, said = json.loads((tmp_path / "attention.json").read_text()), capsys.readouterr()
+    rows = {row["case"]: row for row in written["rows"]}
+    assert set(rows) == set(_attention.CASES) and written["about"]["library"]["version"] == fwht.__version__
+    assert rows["bf16"]["v_us"] is None and rows["bf16"]["layer_us"] == 2.0 and rows["bf16"]["rel_l2"] < 0.1
+    for case, row in rows.items():
+        if case != "bf16":
+            assert row["q_bytes"] == 128 * 4 * 128 * 3 and row["q_us"] == row["v_us"] == row["inputs_us"] == 2.0
+            assert (row["rel_l2"], row["layer_us"], row["kernel"]) == (None, None, None) if module is None else row["rel_l2"] > 0
+            assert ("cudnn is missing" in row["why_not"]) == (module is None)
+    assert rows["fp8_rotated"]["rel_l2_of_inputs"] < 0.5 * rows["fp8"]["rel_l2_of_inputs"]
+    assert ("no FP8 attention: the package cudnn is missing" in said.err) == (module is None) and len(said.out.splitlines()) == 5
+
+
+def test_the_table():
+    row = dict.fromkeys(("case", "data", "tokens", "q_us", "k_us", "v_us", "inputs_us", "attention_us", "layer_us", "copy_of_q_us",
+                         "q_terabytes_per_second", "rel_l2", "rel_l2_of_inputs"))  # fmt: skip
+    lines = _attention.table([row | {"case": "bf16", "q_us": 1.5}]).splitlines()
+    assert lines[1].split()[:4] == ["bf16", "-", "-", "1.5"] and lines[0].split()[3] == "q_us"
+
+
+ROPE = """
+import torch
+from fwht.bench import _attention, _rope
+x = _attention.inputs_of(_attention.Shape(128, 3, 3), "normal", 0, "cpu")
+rows = x.q.float().view(-1, 128)
+y = _rope.rope(rows, x.cos_sin, x.positions, 3)
+torch.testing.assert_close(y.view(x.q.shape), _attention.embedded(x.q.float(), x.cos_sin), rtol=1e-6, atol=1e-6)
+# Codes of numbers that have one: the interpreter does not round to e4m3 as the device does. Position 0 turns nothing.
+numbers = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().nan_to_num(448).repeat(3, 1)
+rows = torch.cat([numbers.view(-1, 128), torch.full((3, 128), -1000.0)]) * 0.25
+codes = _rope.rope(rows, x.cos_sin, torch.zeros(3, dtype=torch.int64), 3, 0.25)
+assert codes.dtype == torch.float8_e4m3fn
+assert torch.equal(codes.float(), (rows * 4).clamp(-448, 448))
+print("fine")
+"""
+
+
+def test_the_rope_kernel():
+    """By Triton's interpreter, which runs on the CPU."""
+    pytest.importorskip("triton")
+    done = subprocess.run([sys.executable, "-c", ROPE], text=True, capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+    assert done.returncode == 0 and "fine" in done.stdout, done.stderr[-2000:]
