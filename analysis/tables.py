@@ -23,6 +23,7 @@ OWN = "auto"  # what fwht::transform launches
 BASELINES = Path(__file__).parent / "baselines"
 PUBLISHED_GPU = "H200"
 PUBLISHED = {"hadacore": "HadaCore", "fast_hadamard_transform": "fast-hadamard-transform"}
+PUBLISHED_PEERS = ("peer:dao", "peer:hadacore")  # the same, built and timed by python -m fwht.bench
 SMALLEST_N = 128  # of comparisons over the published grid
 FEW_ROWS = (1, 4, 16, 64)
 
@@ -243,14 +244,22 @@ def published_errors() -> pd.Series:
     return pd.read_csv(BASELINES / "h200_published_accuracy.csv").set_index(["method", "dtype", "n"])["rel_l2"]
 
 
+def score(time_us, published_us, limit_us) -> pd.Series:
+    """1 for a kernel as fast as the copy, 1/2 for one as fast as the published one, towards 0 beyond (docs/measuring.md); NaN where
+    the published kernel is as fast as the copy."""
+    ahead = pd.Series(published_us) - limit_us
+    return (ahead / (ahead + time_us - limit_us)).where(ahead > 0)
+
+
 def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
-    """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours. Empty on
-    another GPU than that of the published times."""
+    """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours, and `score` against
+    the faster of them. Empty on another GPU than that of the published times."""
     rows = correct(device.results, variant=variant, layout="in place", family="transform")
     rows = rows if PUBLISHED_GPU in device.name else rows[:0]
     other = published()[["method", "dtype", "n", "elements", "mode", "time_us", "fraction"]]
     both = rows.merge(other.rename(columns={"time_us": "published_us", "fraction": "published_fraction"}), on=["dtype", "n", "elements", "mode"])
-    return both.assign(ratio=both["published_us"] / both["time_us"])
+    faster = both.groupby(["dtype", "n", "elements", "mode"])["published_us"].transform("min")
+    return both.assign(ratio=both["published_us"] / both["time_us"], score=score(both["time_us"], faster, both["limit_us"]))
 
 
 @dataclass(frozen=True)
@@ -472,11 +481,13 @@ def fused(device: Device) -> pd.DataFrame:
 
 def beside_peers(device: Device) -> pd.DataFrame:
     """Kernels of others that this run timed itself (python -m fwht.bench), beside the best variant on the same problem: `peer`, `peer_us`,
-    `ratio` (its time over ours), `peer_rel_l2`."""
+    `ratio` (its time over ours), `peer_rel_l2`, and `score` against the faster of the published ones among them."""
     ok = correct(device.results)
     key = [c for c in PROBLEM if c != "elements"]
     others = ok[ok["peer"].astype(bool)][["variant", *key, "time_us", "rel_l2"]]
     both = best(device.results).merge(others.rename(columns={"variant": "peer_name"}), on=key, suffixes=("", "_peer"))
+    faster = both["time_us_peer"].where(both["peer_name"].isin(PUBLISHED_PEERS)).groupby([both[c] for c in key]).transform("min")
+    both = both.assign(score=score(both["time_us"], faster, both["limit_us"]))
     both = both.assign(peer=both["peer_name"].astype(str).str.removeprefix("peer:"), ratio=both["time_us_peer"] / both["time_us"],
                        peer_over_ideal=both["rel_l2_peer"] / both["dtype"].map(ideal_error).astype(float))  # fmt: skip
     return both.rename(columns={"time_us_peer": "peer_us", "rel_l2_peer": "peer_rel_l2"}).sort_values(["peer", *key], key=display_rank, ignore_index=True)

@@ -330,6 +330,20 @@ def test_kernels_of_others_are_shown_and_never_recommended(tmp_path):
     assert "peer:dao" in tables.shares(device, "f16", size).columns
 
 
+def test_the_score_is_half_at_the_published_kernel_and_one_at_the_copy(tmp_path):
+    assert list(tables.score(pd.Series([1.0, 2.0, 4.0, 1.0]), [2.0, 2.0, 2.0, 1.0], 1.0).fillna(-1)) == [1, 0.5, 0.25, -1]
+    writer = FolderWriter()
+    for variant, time in (("naive", 4), ("peer:dao", 9), ("peer:hadacore", 5), ("peer:compile", 3)):
+        writer.measure(variant, "f16", 512, 1 << 20, "replay", time_us=time, limit_us=3)
+    writer.measure("auto", "f16", 512, 1 << 15, "replay", time_us=1.25, limit_us=0.9)
+    (device,) = load([writer.write(tmp_path / "run")])
+    found = tables.beside_peers(device)
+    assert list(found["peer"]) == ["compile", "dao", "hadacore"] and set(found["score"]) == {2 / 3}, "compile is no published kernel"
+    both = tables.beside_published(device)
+    faster = tables.published().query("dtype == 'f16' and mode == 'replay' and n == 512 and elements == 32768")["time_us"].min()
+    assert list(both["score"]) == pytest.approx([1 / (1 + 0.35 / (faster - 0.9))] * 2)
+
+
 def test_few_row_lengths_beside_codes_are_no_run_of_row_lengths(tmp_path):
     def lengths(name: str, **placed: object) -> bool:
         writer = FolderWriter()

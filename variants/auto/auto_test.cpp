@@ -195,7 +195,8 @@ TEST(Rule, GivesTensorCoresWhatTheyServeAndTheRestToAdditions) {
 TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
     const Problem problem = parse_problem(text);
-    EXPECT_EQ(preferred_variants(problem), (std::vector<std::string_view>{"kronecker", "mma_kronecker", "factors"}))
+    EXPECT_EQ(preferred_variants(problem),
+              (std::vector<std::string_view>{"kronecker", "mma_kronecker", "factors"}))
         << text;
     EXPECT_TRUE(variant.supports(problem, a100_description())) << text;
   }
