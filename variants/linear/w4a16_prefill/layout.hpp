@@ -80,24 +80,27 @@ struct Part {
 };
 
 /// Who does what. Every worker, a block, does `whole_waves` whole tiles, `workers` apart; the units of the
-/// tiles that are left lie side by side, and each worker takes an equal run of them.
+/// tiles that are left lie side by side, and each worker takes an equal run of them. Where runs end where
+/// tiles do, these tiles are shared: the first `sharers` workers have the first of them, and so on.
 struct Division {
   int outputs = 0, tokens = 0;  ///< tiles along n and m
   int units = 0;                ///< of a tile
   int workers = 0, whole_waves = 0;
-  /// Runs end where tiles do: the sharers() workers of a tile exchange sums, and each finishes some tokens.
-  bool shares = false;
-  /// Sharers that are a cluster of blocks and exchange through shared memory; it divides sharers(). What
-  /// clusters have to say to each other goes through the workspace.
+  /// Above 1, of a tile: they exchange sums, and each finishes some tokens. Workers left over have no run.
+  int sharers = 1;
+  /// Sharers that are a cluster of blocks and exchange through shared memory; it divides `sharers` and
+  /// `workers`. What clusters have to say to each other goes through the workspace.
   int cluster = 1;
   constexpr bool operator==(const Division&) const = default;
 
   constexpr int tiles() const { return outputs * tokens; }
-  constexpr int sharers() const { return workers / tiles(); }
   constexpr int first_cut() const { return whole_waves * workers; }
   constexpr bool cuts() const { return first_cut() < tiles(); }
+  constexpr bool shares() const { return sharers > 1; }
+  /// Workers, the first ones, that have a run of the tiles that are left.
+  constexpr int runs() const { return shares() ? (tiles() - first_cut()) * sharers : workers; }
   /// Sums go through the workspace, and who waits for them counts on a block that runs at the same time.
-  constexpr bool meets_in_memory() const { return cuts() && !(shares && cluster == sharers()); }
+  constexpr bool meets_in_memory() const { return cuts() && !(shares() && cluster == sharers); }
 };
 
 /// n / d and n % d for 0 <= n < 2^31, by a product. A block divides often before its first copy and before
@@ -131,15 +134,15 @@ class PreparedDivision : public Division {
   /// Of at least one tile.
   constexpr explicit PreparedDivision(const Division& division)
       : Division(division),
-        by_workers_(workers),
+        by_runs_(runs()),
         by_units_(units),
         by_band_(kTogether * outputs),
         by_last_(tokens % kTogether == 0 ? kTogether : tokens % kTogether),
-        by_sharers_(shares ? Division::sharers() : 1),
+        by_sharers_(sharers),
         by_cluster_(cluster) {
     const std::int64_t cut = cuts() ? std::int64_t{tiles() - first_cut()} * units : 0;
-    run_ = static_cast<int>(cut / workers);
-    rest_ = static_cast<int>(cut % workers);
+    run_ = static_cast<int>(cut / runs());
+    rest_ = static_cast<int>(cut % runs());
   }
 
   constexpr const Divisor& by_units() const { return by_units_; }
@@ -156,7 +159,10 @@ class PreparedDivision : public Division {
     return left < room ? (left + 15) / 16 * 16 : room;
   }
   /// Unit at which a worker's run begins, counted from tile first_cut() on.
-  constexpr int run_begin(int worker) const { return run_ * worker + rest_ * worker / by_workers_; }
+  constexpr int run_begin(int worker) const {
+    const int run = worker < by_runs_.value() ? worker : by_runs_.value();
+    return run_ * run + rest_ * run / by_runs_;
+  }
 
  private:
   /// Tiles of tokens that lie side by side where this one lies.
@@ -164,7 +170,7 @@ class PreparedDivision : public Division {
     return tile / by_band_ == (tokens - 1) / kTogether ? by_last_ : Divisor(kTogether);
   }
 
-  Divisor by_workers_, by_units_, by_band_, by_last_, by_sharers_, by_cluster_;
+  Divisor by_runs_, by_units_, by_band_, by_last_, by_sharers_, by_cluster_;
   int run_ = 0, rest_ = 0;
 };
 

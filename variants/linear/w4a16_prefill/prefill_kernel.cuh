@@ -218,7 +218,7 @@ class Consumer {
         sums_[e] *= e % 4 < 2 ? unit_.x : unit_.y;
       TokenRange tokens{0, all_.division.tokens_of(part.tile, form.tokens, all_.m)};
       if (part.first != 0 || part.end != all_.division.units) {
-        if (all_.division.shares) {
+        if (all_.division.shares()) {
           tokens = exchange_with_sharers(tokens.end);
         } else if (part.first != 0) {
           give(tokens, {});
@@ -230,7 +230,8 @@ class Consumer {
       }
       store(part.tile, tokens);
     }
-    if (all_.division.cluster > 1) ptx::barrier_cluster_wait();  // others may still read this block's sums
+    if (all_.division.cluster > 1 && worker_ < all_.division.runs())
+      ptx::barrier_cluster_wait();  // others may still read this block's sums
   }
 
  private:
@@ -426,9 +427,10 @@ class Consumer {
     return sharer.own;
   }
 
-  /// Every block lays down the sums of the tokens that are not its own, where its ring was: a sharer has one
-  /// part, so no copy is under way, and this warpgroup's wgmma have ended. Then it reads what others have of
-  /// its own. Behind it, somebody waits for the cluster once more before the block ends.
+  /// Every block lays down the sums of the tokens that are not its own, where its ring was: a shared part is
+  /// a worker's last one, so no copy is under way, and this warpgroup's wgmma have ended. Then it reads what
+  /// others have of its own. Behind it, somebody waits for the cluster once more before the block ends.
+  /// The blocks of a cluster share one tile, or none, and then meet no barrier.
   __device__ void exchange_in_cluster(const Sharer& sharer, int tokens) {
     static_assert(kChunks * kConsumers * 16 <= form.scales_at());
     const std::uint32_t here = base_ + threadIdx.x * 16;  // [chunk][thread]

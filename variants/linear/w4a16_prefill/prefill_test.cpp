@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -100,6 +102,46 @@ Residents residents_of(const std::vector<int>& groups) {
 /// An H200: 30 clusters of four.
 const Residents kH200 = residents_of({18, 18, 18, 18, 18, 18, 16, 8});
 
+void expect_each_unit_once(const Division& d) {
+  ASSERT_GE(d.workers, 1);
+  const PreparedDivision prepared(d);
+  std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
+                                      std::vector<bool>(static_cast<std::size_t>(d.units)));
+  std::vector<int> tiles_shared(static_cast<std::size_t>(d.workers), -1);
+  for (int worker = 0; worker < d.workers; ++worker) {
+    WorkParts parts(prepared, worker);
+    int count = 0;
+    for (Part part; parts.next(prepared, part); ++count) {
+      ASSERT_LT(part.first, part.end);
+      if (part.first != 0) {
+        EXPECT_EQ(count, d.whole_waves) << "only a run's first part misses its tile's beginning";
+      }
+      for (int unit = part.first; unit < part.end; ++unit) {
+        auto at = done[static_cast<std::size_t>(part.tile)].begin() + unit;
+        ASSERT_FALSE(*at);
+        *at = true;
+      }
+      if (!d.shares() || count < d.whole_waves) continue;
+      EXPECT_EQ(count, d.whole_waves) << "a shared part is the last one";
+      EXPECT_EQ(part.tile, d.first_cut() + worker / d.sharers) << "sharers stand side by side";
+      EXPECT_TRUE(part.first != 0 || part.end != d.units) << "every sharer meets the others";
+      tiles_shared[static_cast<std::size_t>(worker)] = part.tile;
+    }
+  }
+  for (const auto& tile : done)
+    for (const bool unit : tile)
+      ASSERT_TRUE(unit);
+  EXPECT_TRUE(d.shares() || d.cluster == 1);
+  EXPECT_EQ(d.sharers % d.cluster, 0);
+  ASSERT_EQ(d.workers % d.cluster, 0);
+  for (int worker = 0; d.shares() && worker < d.workers; ++worker) {
+    const auto at = static_cast<std::size_t>(worker);
+    const std::size_t first = at - at % static_cast<std::size_t>(d.cluster);
+    EXPECT_EQ(tiles_shared[at], tiles_shared[first]) << "a cluster has one tile, or none";
+    EXPECT_EQ(tiles_shared[at] >= 0, worker < d.runs());
+  }
+}
+
 TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
   for (const LinearProblem& problem : problems()) {
     for (const Residents& residents :
@@ -109,44 +151,45 @@ TEST(PrefillDivision, EveryUnitIsDoneOnceAndNobodyWaitsForLaterBlocks) {
       const Division& d = choice.division;
       const Form& form = kForms[choice.form];
       SCOPED_TRACE(to_string(problem) + " on " + std::to_string(multiprocessors));
-      ASSERT_GE(d.workers, 1);
-      const PreparedDivision prepared(d);
       ASSERT_LE(d.workers, multiprocessors) << "blocks that wait for each other run at once";
       ASSERT_GE(d.outputs * kOutputs, problem.n);
       ASSERT_GE(d.tokens * form.tokens, problem.m);
       ASSERT_LT((d.tokens - 1) * form.tokens, problem.m) << "the last tile's box has tokens";
-      std::vector<std::vector<bool>> done(static_cast<std::size_t>(d.tiles()),
-                                          std::vector<bool>(static_cast<std::size_t>(d.units)));
-      for (int worker = 0; worker < d.workers; ++worker) {
-        WorkParts parts(prepared, worker);
-        int count = 0;
-        for (Part part; parts.next(prepared, part); ++count) {
-          ASSERT_LT(part.first, part.end);
-          if (part.first != 0) {
-            EXPECT_EQ(count, d.whole_waves) << "only a run's first part misses its tile's beginning";
-          }
-          for (int unit = part.first; unit < part.end; ++unit) {
-            auto at = done[static_cast<std::size_t>(part.tile)].begin() + unit;
-            ASSERT_FALSE(*at);
-            *at = true;
-          }
-          if (d.shares) {
-            EXPECT_EQ(count, 0) << "a sharer has one part";
-            EXPECT_EQ(part.tile, worker / d.sharers());
-          }
-        }
-      }
-      EXPECT_TRUE(d.shares || d.cluster == 1);
-      if (d.shares) {
-        EXPECT_EQ(d.sharers() % d.cluster, 0) << "a cluster has one tile";
-        EXPECT_EQ(d.workers, d.tiles() * d.sharers());
-        EXPECT_LE(d.workers / d.cluster, residents[static_cast<std::size_t>(d.cluster)]) << "in one wave";
-      }
-      for (const auto& tile : done)
-        for (const bool unit : tile)
-          ASSERT_TRUE(unit);
+      expect_each_unit_once(d);
+      EXPECT_LE(d.workers / d.cluster, residents[static_cast<std::size_t>(d.cluster)]) << "in one wave";
     }
   }
+}
+
+TEST(PrefillDivision, TheLastWavesTilesAreSharedByWholeClusters) {
+  std::mt19937 random(1);
+  const auto from = [&](int first, int last) {
+    return std::uniform_int_distribution<int>(first, last)(random);
+  };
+  int shared = 0;
+  for (int i = 0; i < 400; ++i) {
+    for (const int multiprocessors : {132, 78}) {
+      Division d;
+      d.outputs = from(1, 60);
+      d.tokens = from(1, 12);
+      d.units = from(2, 60);
+      d.whole_waves = d.tiles() / multiprocessors;
+      const int left = d.tiles() % multiprocessors;
+      if (left == 0 || left > multiprocessors / 2) continue;
+      for (d.sharers = 2; d.sharers <= std::min({kMostSharers, d.units, multiprocessors / left});
+           ++d.sharers) {
+        for (d.cluster = 1; d.cluster <= 2 && d.sharers % d.cluster == 0; ++d.cluster) {
+          d.workers = d.whole_waves == 0 ? left * d.sharers : multiprocessors;
+          SCOPED_TRACE(std::to_string(d.outputs) + " x " + std::to_string(d.tokens) + " tiles of " +
+                       std::to_string(d.units) + " by " + std::to_string(d.sharers) + " of " +
+                       std::to_string(d.workers) + " in clusters of " + std::to_string(d.cluster));
+          expect_each_unit_once(d);
+          ++shared;
+        }
+      }
+    }
+  }
+  EXPECT_GT(shared, 500);
 }
 
 TEST(PrefillDivision, QuotientsAreExact) {
@@ -198,7 +241,7 @@ TEST(PrefillDivision, SharersAddEverySumOnce) {
         Division d;
         d.outputs = 3;
         d.tokens = 1;
-        d.shares = true;
+        d.sharers = sharers;
         d.units = sharers;
         d.workers = 3 * sharers;
         d.cluster = cluster;
@@ -250,20 +293,25 @@ TEST(PrefillDivision, SharersAddEverySumOnce) {
 }
 
 TEST(PrefillDivision, FewTilesAreSharedAndManyAreNot) {
-  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), kH200).division.shares);
+  EXPECT_TRUE(choose(parse_linear_problem("f16/m96/n4096/k4096/w4g128"), kH200).division.shares());
   const Chosen many = choose(parse_linear_problem("f16/m8192/n8192/k8192/w4g128"), kH200);
   EXPECT_EQ(kForms[many.form].tokens, 256);
-  EXPECT_FALSE(many.division.shares);
+  EXPECT_FALSE(many.division.shares());
+  const Chosen wave = choose(parse_linear_problem("f16/m1024/n5120/k13824/w4g128"), kH200);  // 160 tiles
+  EXPECT_EQ(wave.division.whole_waves, 1);
+  EXPECT_EQ(wave.division.sharers, 4);
+  EXPECT_EQ(wave.division.cluster, 2);
+  EXPECT_EQ(wave.division.workers - wave.division.runs(), 132 - 28 * 4) << "blocks without a shared part";
 }
 
 TEST(PrefillDivision, ClustersThatDoNotFitSideBySideAreSmaller) {
   const LinearProblem problem = parse_linear_problem("f16/m128/n4096/k4096/w4g128");
   const Division d = choose(problem, kH200).division;  // 32 tiles
-  EXPECT_EQ(d.sharers(), 4);
+  EXPECT_EQ(d.sharers, 4);
   EXPECT_EQ(d.cluster, 2);
   EXPECT_TRUE(d.meets_in_memory());
   const Division fits = choose(problem, residents_of({16, 16, 16, 16, 16, 16, 16, 16})).division;
-  EXPECT_EQ(fits.sharers(), 4);
+  EXPECT_EQ(fits.sharers, 4);
   EXPECT_EQ(fits.cluster, 4);
   EXPECT_FALSE(fits.meets_in_memory());
 }

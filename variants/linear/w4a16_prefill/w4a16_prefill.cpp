@@ -18,15 +18,16 @@ constexpr std::int64_t kStart = 4000, kEnd = 2000;
 /// one, in a larger one 14, and through the workspace 8. `tokens`: of the tile.
 constexpr std::int64_t clocks_of_sharing(const Division& division, std::int64_t tokens) {
   const std::int64_t bytes = tokens * kOutputs * 4, blocks = division.cluster,
-                     clusters = division.sharers() / blocks;
+                     clusters = division.sharers / blocks;
   std::int64_t clocks = 0;
   if (blocks > 1) clocks += 1000 + 4 * tokens + bytes * (blocks - 1) / blocks / (blocks == 2 ? 34 : 14);
   if (clusters > 1) clocks += 1500 + bytes / blocks * (clusters - 1) / clusters / 8;
   return clocks;
 }
-/// And of a worker whose run cuts tiles, and which gives one tile's sums and takes others'.
+/// And of workers whose runs cut tiles: each gives one tile's sums and takes others', and they are at
+/// different k at a time, so that tokens and weights are read again.
 constexpr std::int64_t clocks_of_cuts(const Form& form) {
-  return 2500 + 100 * form.tokens;
+  return 2500 + 180 * form.tokens;
 }
 
 std::int64_t clocks_of(const Form& form, const Division& division, const LinearProblem& problem,
@@ -35,34 +36,38 @@ std::int64_t clocks_of(const Form& form, const Division& division, const LinearP
   std::int64_t clocks = kStart + division.whole_waves * (division.units * unit + kEnd);
   if (!division.cuts()) return clocks;
   const std::int64_t cut = std::int64_t{division.tiles()} - division.first_cut();
-  clocks += ceil_div(cut * division.units, division.workers) * unit + kEnd;
-  if (!division.shares) return clocks + clocks_of_cuts(form);
+  clocks += ceil_div(cut * division.units, std::int64_t{division.runs()}) * unit + kEnd;
+  if (!division.shares()) return clocks + clocks_of_cuts(form);
   return clocks + clocks_of_sharing(division, PreparedDivision(division).tokens_of(
                                                   0, form.tokens, static_cast<int>(problem.m)));
 }
 
-/// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where
-/// there are few tiles, each of them shared.
+/// Whole tiles alone; the last wave's tiles, and those of the one before, cut into equal runs; and, where the
+/// last wave has few tiles, each of them shared.
 std::vector<Division> divisions_of(const Division& tiles, const Residents& residents) {
   std::vector<Division> all;
-  const auto add = [&](int workers, int whole_waves, bool shares, int cluster = 1) {
+  const auto add = [&](int workers, int whole_waves, int sharers = 1, int cluster = 1) {
     Division division = tiles;
     division.workers = workers;
     division.whole_waves = whole_waves;
-    division.shares = shares;
+    division.sharers = sharers;
     division.cluster = cluster;
     all.push_back(division);
   };
   const int count = tiles.tiles(), multiprocessors = residents[1];
-  add(std::min(count, multiprocessors), ceil_div(count, multiprocessors), false);
+  add(std::min(count, multiprocessors), ceil_div(count, multiprocessors));
   if (count > multiprocessors && count % multiprocessors != 0)
-    add(multiprocessors, count / multiprocessors - 1, false);
-  if (count < multiprocessors && count * tiles.units >= 2 * multiprocessors) add(multiprocessors, 0, false);
-  for (int sharers = 2; sharers <= kMostSharers; ++sharers)
+    add(multiprocessors, count / multiprocessors - 1);
+  if (count < multiprocessors && count * tiles.units >= 2 * multiprocessors) add(multiprocessors, 0);
+  const int whole_waves = count / multiprocessors, left = count % multiprocessors;
+  if (left == 0) return all;
+  for (int sharers = 2; sharers <= kMostSharers && sharers <= tiles.units; ++sharers) {
+    const int workers = whole_waves == 0 ? left * sharers : multiprocessors;
     for (int cluster = 1; cluster <= sharers; ++cluster)
-      if (sharers <= tiles.units && sharers % cluster == 0 &&
-          count <= residents[static_cast<std::size_t>(cluster)] / (sharers / cluster))
-        add(count * sharers, 0, true, cluster);
+      if (left * sharers <= workers && sharers % cluster == 0 && workers % cluster == 0 &&
+          workers / cluster <= residents[static_cast<std::size_t>(cluster)])
+        add(workers, whole_waves, sharers, cluster);
+  }
   return all;
 }
 

@@ -58,7 +58,7 @@ class PrefillPlan final : public LinearPlan {
             {"threads", std::int64_t{kThreads}},
             {"stages", std::int64_t{form_.stages}},
             {"whole_waves", std::int64_t{division.whole_waves}},
-            {"sharers", std::int64_t{division.shares ? division.sharers() : 1}},
+            {"sharers", std::int64_t{division.sharers}},
             {"cluster", std::int64_t{division.cluster}},
             {"registers", std::int64_t{registers_}},
             {"shared_bytes", std::int64_t{form_.shared_bytes(layout_.scales)}},
