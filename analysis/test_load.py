@@ -695,7 +695,8 @@ def test_names_that_no_system_takes_end_in_one_sentence(tmp_path, arguments, cap
     ("column", "text", "words"),
     [("arrangement", "walsh", "'walsh' for arrangement, which names none"), ("arrangement", "inner0", "names none"), ("arrangement", "dyadic/", "names none"),
      ("operator", "28x512", "has operator '28x512' on rows of n=16"), ("operator", "nosuch", "on rows of n=16"), ("operator", "", "empty operator"),
-     ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format"), ("encoding", "nosuch>e4m3:row", "names no format")],
+     ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format"),
+     ("encoding", "nosuch>e4m3:row", "names no format")],
 )  # fmt: skip
 def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, column, text, words):
     folder = small().write(tmp_path / "run")
