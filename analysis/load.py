@@ -348,9 +348,10 @@ def _check_measured(path: Path, name: str, table: pd.DataFrame) -> None:
             raise ResultsError(f"{path.name}: {name} has an infinite {column} in line {schema.line_of(infinite)}")
 
 
-# As parse_operator, parse_encoding and set_arrangement read them: common/contract/operator.hpp, encoding.hpp, problem.hpp.
+# As parse_operator, parse_encoding, parse_preparations and set_arrangement read them (common/contract).
 _OPERATOR = re.compile(r"(?:signs\+)?(d?\d{1,18}t?(?:xd?\d{1,18}t?)*)(?:\+signs)?")
-_ENCODING = re.compile(r"(?:(?:e4m3|int8|int4|mxfp8|mxfp4|nvfp4)(?::[a-z0-9_]+(?:,[a-z0-9_]+)*)?(?:/f32)?)?")
+_PREPARED = r"(?:rms|rope\d{1,9}i?(?:h\d{1,9})?|page\d{1,9}x\d{1,9})"  # what stands in front of a format
+_ENCODING = re.compile(rf"(?:(?:{_PREPARED}(?:/{_PREPARED})*>)?(?:e4m3|int8|int4|mxfp8|mxfp4|nvfp4)(?::[a-z0-9_]+(?:,[a-z0-9_]+)*)?(?:/f32)?)?")
 _WORD = r"(?:(?:from-)?(?:natural|dyadic|sequency)|inner[1-9]\d{0,17})"
 _ARRANGEMENT = re.compile(f"(?:{_WORD}(?:/{_WORD})*)?")
 

@@ -695,20 +695,20 @@ def test_names_that_no_system_takes_end_in_one_sentence(tmp_path, arguments, cap
     ("column", "text", "words"),
     [("arrangement", "walsh", "'walsh' for arrangement, which names none"), ("arrangement", "inner0", "names none"), ("arrangement", "dyadic/", "names none"),
      ("operator", "28x512", "has operator '28x512' on rows of n=16"), ("operator", "nosuch", "on rows of n=16"), ("operator", "", "empty operator"),
-     ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format")],
+     ("encoding", "nosuch", "'nosuch' for encoding, which names no format"), ("encoding", "e4m3:", "names no format"), ("encoding", "E4M3", "names no format"),
+     ("encoding", "nosuch>e4m3:row", "names no format")],
 )  # fmt: skip
 def test_operators_and_encodings_are_those_of_the_programs(tmp_path, name, column, text, words):
     folder = small().write(tmp_path / "run")
     edit_table(folder, name, lambda t: t.assign(**{column: [text, *t[column][1:]]}))
     with pytest.raises(ResultsError, match=words):
         load_folder(folder)
+    encoding = "rms/rope64h8/page64x100>e4m3:row,sglang_token/f32"
     for good, n in (("signs+d2x4tx2+signs", "16"), ("2x8", "16"), ("16t", "16")):
         edit_table(
             folder,
             name,
-            lambda t, good=good, n=n: (
-                t.assign(operator=good, n=n, encoding="e4m3:row,sglang_token/f32", arrangement="inner1")[:1] if name != "results.csv" else t
-            ),
+            lambda t, good=good, n=n: t.assign(operator=good, n=n, encoding=encoding, arrangement="inner1")[:1] if name != "results.csv" else t,
         )
     if name != "results.csv":
         load_folder(folder)

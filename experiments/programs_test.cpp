@@ -182,6 +182,20 @@ TEST_F(Programs, SweepThenAccuracyFillOneFolder) {
   EXPECT_EQ(text_of(folder / "r/accuracy.csv"), errors);
 }
 
+TEST_F(Programs, SweepExportsADataset) {
+  const std::string sweep = "--variant cpu --problem f16/n64/r9/out --mode host --export ";
+  expect_refused(kSweep, sweep + "other elsewhere --output s", "known is flashinfer-trace");
+  EXPECT_EQ(run(kSweep, sweep + "flashinfer-trace planned --dry-run").code, 0);
+  EXPECT_TRUE(fs::exists(folder / "planned/definitions/hadamard/hadamard_64_f16.json"));
+  EXPECT_FALSE(fs::exists(folder / "planned/traces"));
+  EXPECT_EQ(run(kSweep, sweep + "flashinfer-trace measured --output r").code, 0);
+  EXPECT_TRUE(fs::exists(folder / "measured/traces/hadamard/hadamard_64_f16.jsonl"));
+  const Ended again = run(kSweep, sweep + "flashinfer-trace measured --output s");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("measured is there already"), std::string::npos) << again.err;
+  EXPECT_FALSE(fs::exists(folder / "s"));
+}
+
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))

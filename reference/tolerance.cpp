@@ -22,6 +22,13 @@ namespace {
 
 constexpr double kU32 = 0x1p-24;
 constexpr double kSigmas = 6.0;  // P <= 2 exp(-18) for sub-Gaussian errors
+/// The same for the largest of many elements: beyond 2^16, as much more as keeps the chance that one of them
+/// is outside, N 2 exp(-s^2 / 2), where it is for 2^16.
+double sigmas_for(std::int64_t elements) {
+  constexpr double kFew = 65536.0;
+  const double times = std::max(1.0, static_cast<double>(elements) / kFew);
+  return std::sqrt(kSigmas * kSigmas + 2.0 * std::log(times));
+}
 // A tensor-core block of 16 products and c: 17 truncations at 2^-25 of the largest, then 24 bits towards
 // zero.
 constexpr double kBlockTruncation = 17 * 0x1p-25;
@@ -258,6 +265,7 @@ class VarianceWalk {
         steps_(roundings_of(numerics, problem)),
         levels_(levels_of(problem)),
         fp32_rms_(numerics.sum_rms()),
+        sigmas_(sigmas_for(problem.elements())),
         fp32_in_steps_(problem.dtype() == Dtype::f32),
         order_is_open_(any_step(numerics, is_in_open_order)),
         gamma_(largest_gain(numerics, problem)),
@@ -292,7 +300,7 @@ class VarianceWalk {
       const double y = std::fabs(z[i]);
       // In f32 storage the steps are the fp32 operations in ascending order: right only if that is the order.
       const double variance = !fp32_in_steps_ ? v[i] + fp32(y) : order_is_open_ ? fp32(y) : v[i];
-      const double s = kSigmas * std::sqrt(variance);
+      const double s = sigmas_ * std::sqrt(variance);
       bound[i] = unit_ * (y + s) + s + gamma_ * y + floor_ + split_ * rms;
     }
   }
@@ -345,7 +353,7 @@ class VarianceWalk {
   Format format_;
   std::vector<RoundedStage> steps_;
   int levels_;
-  double fp32_rms_;
+  double fp32_rms_, sigmas_;
   bool fp32_in_steps_, order_is_open_;
   double gamma_, unit_, floor_, overflow_, split_;
 };
@@ -581,14 +589,15 @@ HardBound hard_bound(const Numerics& numerics, const Problem& problem) {
   const Format format = format_of(problem.dtype());
   const double u = format.unit_roundoff();
   const double eps = largest_rounding(numerics);
-  double growth = (1.0 + largest_gain(numerics, problem)) * std::pow(1.0 + u, numerics.roundings());
+  // The logarithm of the growth, because 1 + 2^-53 is 1.
+  double growth = std::log1p(largest_gain(numerics, problem)) + numerics.roundings() * std::log1p(u);
   const int passes = passes_of(numerics);
-  growth *= std::pow((1.0 + kBlockTruncation) * (1.0 + kTowardsZero), passes);
-  if (any_step(numerics, is_split)) growth *= std::pow(1.0 + kSplit, passes);
-  // Each fp32 butterfly is orthogonal up to sqrt2, so its relative error in norm is u32; one more for the
-  // scale.
-  growth *= std::pow(1.0 + eps, levels + 1);
-  HardBound bound{growth - 1.0, 0.0};
+  growth += passes * (std::log1p(kBlockTruncation) + std::log1p(kTowardsZero));
+  if (any_step(numerics, is_split)) growth += passes * std::log1p(kSplit);
+  // Each butterfly is orthogonal up to sqrt2, so its relative error in norm is eps; one more for the scale.
+  growth += (levels + 1) * std::log1p(eps);
+  if (is_all_fp64(numerics)) growth *= 2.0;  // the truth is in fp64 itself
+  HardBound bound{std::expm1(growth), 0.0};
   double later = 1.0;  // what the later steps multiply norms by
   const std::vector<RoundedStage> stages = rounded_stages(numerics, problem);
   for (std::size_t s = stages.size(); s-- > 0;) {
@@ -722,7 +731,8 @@ ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, In
     const double rms = norm / std::sqrt(static_cast<double>(problem.n()));
     const double arithmetic = std::min(additions * size * input.row(r).lpNorm<1>(), hard.relative * norm) +
                               kSplit * split_passes * norm;
-    const double s = kSigmas * std::sqrt(4.0 / 12.0) / butterfly_rms(1) * sums * largest;
+    const double s =
+        sigmas_for(problem.elements()) * std::sqrt(4.0 / 12.0) / butterfly_rms(1) * sums * largest;
     for (Eigen::Index i = 0; i < expected.cols(); ++i) {
       const double y = std::fabs(expected(r, i)),
                    off = smooth ? s + (split ? kSplitElement * rms : 0.0) : arithmetic;

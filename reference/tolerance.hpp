@@ -67,6 +67,7 @@ struct RunningVariance {
   /// ulp(z)^2 / 12 (where sums lie on a coarse grid, the mean square of the residues that the grid leaves),
   /// plus (sum_rms u32 RMS_row)^2. Sums::split_bf16 adds 2^-14 RMS_row (measured: at most 2^-15). Such errors
   /// are sub-Gaussian: P(violation) <= 2 exp(-18) an element, for data whose roundings are independent.
+  /// Beyond 2^16 elements the 6 grows to sqrt(36 + 2 ln(N / 2^16)), so that P stays for the whole.
   Matrix bound;
   /// The same variances summed, but for sums of two where one term dominates (the other spans at most 2.5
   /// cells of the spacing that the sum is rounded to). Their residues are not spread evenly and are taken

@@ -212,6 +212,24 @@ TEST(Hard, BoundIsTheProductOfTheRoundings) {
 // Sums in an open order may be chains of truncating blocks: b levels as 2^(b-4) blocks of 16 products lose up
 // to 2 u32 sum_j sqrt(j / 2^(b-4)). The bound must hold for such chains of up to 2^8 products, and be no
 // looser than the longest of them needs.
+TEST(Hard, BoundOfFp64IsNotLostBelowOne) {
+  const Problem problem = sized(Dtype::f64, 65536, 65536);
+  // 16 butterflies, the scale and the rounding to storage, in the result and in the truth.
+  EXPECT_NEAR(hard_bound(single_rounding_by_dtype(problem), problem).relative / 0x1p-53, 36.0, 1e-6);
+}
+
+TEST(Bound, OfManyElementsKeepsTheChanceOfTheWhole) {
+  const Matrix row = Matrix::Constant(1, 2, 1.0);
+  const auto bound = [&](std::int64_t rows) {
+    const Problem problem = make_problem(Dtype::f32, 2, rows);
+    return running_variance(single_rounding_by_dtype(problem), problem, row).bound(0, 0);
+  };
+  EXPECT_EQ(bound(1), bound(std::int64_t{1} << 15));
+  const double at_2_to_24 = std::sqrt(36.0 + 2.0 * std::log(256.0)) / 6.0;  // more standard deviations
+  EXPECT_GT(bound(std::int64_t{1} << 23), bound(1));
+  EXPECT_LT(bound(std::int64_t{1} << 23), at_2_to_24 * bound(1));  // the last rounding does not grow
+}
+
 TEST(Hard, BoundOfAnOpenOrderIsThatOfTheLongestChain) {
   const auto chain = [](int levels) {
     const int blocks = 1 << (levels - 4);
@@ -224,7 +242,8 @@ TEST(Hard, BoundOfAnOpenOrderIsThatOfTheLongestChain) {
     for (int levels = 4; levels <= 8; levels += 2) {  // at odd levels the scale is inexact
       const Problem problem = make_problem(Dtype::f32, std::int64_t{1} << levels, 1);
       const double bound = hard_bound(single_rounding(sums, problem), problem).relative / 0x1p-24;
-      const double blocks = sums == Sums::split_bf16 ? (levels + 3) / 4 * (17.0 / 2 + 2 + 256) : 0.0;
+      const int passes = (levels + 3) / 4;
+      const double blocks = sums == Sums::split_bf16 ? passes * (17.0 / 2 + 2 + 256) : 0.0;
       const double needed = chain(levels) + blocks + 2.0;  // and a rounding by the scale and one to storage
       EXPECT_GE(bound, needed) << levels;
       if (levels == 8) {
@@ -336,7 +355,7 @@ TEST(CleanOthers, DoublePrecisionDataPassAndAWrongNinthDigitFails) {
   const Problem problem = make_problem(Dtype::f64, 64, 32);
   std::mt19937_64 generator(3);
   std::normal_distribution<double> normal;
-  std::vector<double> in(64 * 32), out(in.size());
+  std::vector<double> in(std::size_t{64} * 32), out(in.size());
   for (double& x : in)
     x = normal(generator);
   const Numerics model = single_rounding(Sums::fp64, problem);

@@ -18,6 +18,7 @@
 #include "experiments/harness/progress.hpp"
 #include "experiments/harness/results_folder.hpp"
 #include "experiments/sweep/benchmark_run.hpp"
+#include "experiments/sweep/flashinfer_trace.hpp"
 #include "experiments/sweep/jobs.hpp"
 #include "experiments/sweep/report.hpp"
 #include "experiments/sweep/session.hpp"
@@ -35,6 +36,7 @@ struct SweepOptions {
   harness::FolderOptions folder;
   BenchmarkOptions benchmark;
   std::vector<std::string> rows, elements, placements, modes;
+  std::vector<std::string> exported;  // format and folder
   bool list = false, list_json = false, list_grids = false, list_names = false, dry_run = false;
 };
 
@@ -74,9 +76,19 @@ bool parse(SweepOptions& options, const std::string& program, int argc, const ch
   app.add_flag("--list-names", options.list_names,
                "list the names that options take, as experiments/names.txt");
   app.add_flag("--dry-run", options.dry_run, "list what would be measured; measure and write nothing");
+  app.add_option(
+         "--export", options.exported,
+         "flashinfer-trace DIR: also write definitions, workloads, solutions and traces in the schema of "
+         "flashinfer-bench; with --dry-run definitions and workloads alone")
+      ->expected(2);
   add_benchmark_options(app, options.benchmark);
   if (!harness::parse_command_line(app, argc, argv)) return false;
   finish(app, options.benchmark);
+  if (!options.exported.empty()) {
+    if (options.exported[0] != "flashinfer-trace")
+      throw BadRequest(fmt::format("--export {}: known is flashinfer-trace", options.exported[0]));
+    require_no_dataset(options.exported[1]);
+  }
   if (options.list_names) {
     print_names(app);
     return false;
@@ -239,6 +251,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
     return 0;
   }
   std::vector<Contestant> contestants;
+  contestants.reserve(variants.size());
   std::vector<std::string> names = harness::names_of(variants);
   for (const Variant* variant : variants)
     contestants.push_back(contestant_of(*variant, device));
@@ -253,8 +266,13 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
       std::cout << job.name() << '\n';
     return 0;
   }
+  const auto write_export = [&](const std::vector<CsvRow>& results, const Provenance& provenance) {
+    if (options.exported.empty()) return;
+    write_dataset(options.exported[1], flashinfer_trace(grid.cases, results, provenance));
+  };
   if (options.dry_run) {
     print_dry_run(list);
+    write_export({}, gather_provenance(argc, argv, device));
     return 0;
   }
 
@@ -270,6 +288,7 @@ int run(const std::string& program, int argc, const char* const* argv, const Oth
         measure_all(without_measured(list.jobs, folder), options.benchmark, folder, provenance);
     if (harness::interrupted_by() != 0) return 1;
     if (all_run) folder.finish();
+    write_export(folder.rows("results.csv"), provenance);
     // Standard output belongs to Google Benchmark where it reports.
     return conclude(folder, all_run, options.benchmark.asked_for);
   });

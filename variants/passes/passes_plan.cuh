@@ -214,7 +214,14 @@ class PassesPlan final : public Plan {
     narrow_ = make_launch(narrow(s.third), s.log_row + s.second.bits, device);
   }
 
-  Numerics numerics() const override { return single_rounding_by_dtype(problem()); }
+  Numerics numerics() const override {
+    Numerics numerics = single_rounding_by_dtype(problem());
+    // The pass that gathers an ordering comes first, so bits are not summed in ascending order.
+    const bool ordered =
+        problem().in_ordering != Ordering::natural || problem().out_ordering != Ordering::natural;
+    if (ordered && problem().dtype() == Dtype::f32) numerics.steps.back().sums = Sums::fp32_any_order;
+    return numerics;
+  }
 
   bool one_stream_at_a_time() const override { return pair_ != nullptr; }
 
