@@ -134,7 +134,7 @@ class PreparedDivision : public Division {
   /// Of at least one tile.
   constexpr explicit PreparedDivision(const Division& division)
       : Division(division),
-        by_runs_(runs()),
+        by_runs_(division.runs()),
         by_units_(units),
         by_band_(kTogether * outputs),
         by_last_(tokens % kTogether == 0 ? kTogether : tokens % kTogether),
@@ -145,6 +145,7 @@ class PreparedDivision : public Division {
     rest_ = static_cast<int>(cut % runs());
   }
 
+  constexpr int runs() const { return by_runs_.value(); }
   constexpr const Divisor& by_units() const { return by_units_; }
   constexpr const Divisor& by_sharers() const { return by_sharers_; }
   constexpr const Divisor& by_cluster() const { return by_cluster_; }
@@ -159,10 +160,7 @@ class PreparedDivision : public Division {
     return left < room ? (left + 15) / 16 * 16 : room;
   }
   /// Unit at which a worker's run begins, counted from tile first_cut() on.
-  constexpr int run_begin(int worker) const {
-    const int run = worker < by_runs_.value() ? worker : by_runs_.value();
-    return run_ * run + rest_ * run / by_runs_;
-  }
+  constexpr int run_begin(int worker) const { return run_ * worker + rest_ * worker / by_runs_; }
 
  private:
   /// Tiles of tokens that lie side by side where this one lies.
@@ -190,7 +188,7 @@ class WorkParts {
     const int count = end_ - at_ < left ? end_ - at_ : left;
     part = {division.first_cut() + at_ / division.by_units(), first, first + count};
     at_ += count;
-    return true;
+    return part.tile < division.tiles();  // a worker left over has its run behind the last tile
   }
 
  private:
