@@ -183,12 +183,12 @@ class WorkParts {
       part = {wave_++ * division.workers + worker_, 0, division.units};
       return part.tile < division.tiles();
     }
-    if (at_ >= end_) return false;
+    if (at_ >= end_ || worker_ >= division.runs()) return false;
     const int first = at_ % division.by_units(), left = division.units - first;
     const int count = end_ - at_ < left ? end_ - at_ : left;
     part = {division.first_cut() + at_ / division.by_units(), first, first + count};
     at_ += count;
-    return part.tile < division.tiles();  // a worker left over has its run behind the last tile
+    return true;
   }
 
  private:
