@@ -155,7 +155,19 @@ class Folder(Tables):
     @property
     def device(self) -> str:
         """What the times belong to: the GPU, or the CPU when the machine had none."""
-        return self.context["device"]["name"] if self.on_gpu else f"{self.context['host']['name']} (host only)"
+        if not self.on_gpu:
+            return f"{self.context['host']['name']} (host only)"
+        return f"{self.context['device']['name']}, {self.code} code" if self.code else self.context["device"]["name"]
+
+    @property
+    def code(self) -> str:
+        """ "sm_80" where the device compiled the PTX of an older architecture, "" where it ran code of its own."""
+        listed = re.search(r"architectures (\S+)$", self.context.get("cuda_flags") or "")
+        own = str(self.context["device"].get("compute_capability") or "").replace(".", "")
+        numbers = [int(number) for number in re.findall(r"\d+", listed[1])] if listed else []
+        if not self.on_gpu or not own.isdigit() or not numbers or int(own) in numbers:
+            return ""
+        return f"sm_{max((number for number in numbers if number <= int(own)), default=min(numbers))}"
 
     @property
     def commit(self) -> str:
@@ -236,7 +248,7 @@ def load(paths: Iterable[Path | str], *, allow_dirty=False, allow_mixed=False, a
     for folder in sorted(folders, key=lambda f: f.context["utc_start"]):
         groups.setdefault(folder.origin if split else folder.device, []).append(folder)
     devices = [merge(group[-1].device, group) for group in groups.values()]
-    return sorted(devices, key=lambda d: d.newest.context["utc_start"], reverse=True) if split else devices
+    return sorted(devices, key=_speaks_first, reverse=True) if split else devices
 
 
 def load_folder(path: Path | str, *, allow_dirty=False, allow_incomplete=False) -> Folder:
@@ -515,11 +527,15 @@ def committed_folders(root: Path = ROOT) -> list[Folder]:
 
 
 def runs(folders: Iterable[Folder]) -> list[Device]:
-    """Folders merged by device and sources, the newest first."""
+    """Folders merged by device and sources, the newest first; behind them those of code for an older architecture."""
     groups: dict[tuple, list[Folder]] = {}
     for folder in folders:
         groups.setdefault(folder.origin, []).append(folder)
-    return sorted((merge(g[-1].device, g) for g in groups.values()), key=lambda d: d.newest.context["utc_start"], reverse=True)
+    return sorted((merge(g[-1].device, g) for g in groups.values()), key=_speaks_first, reverse=True)
+
+
+def _speaks_first(device: Device) -> tuple[bool, str]:
+    return not device.newest.code, device.newest.context["utc_start"]
 
 
 def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> Device | None:

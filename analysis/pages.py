@@ -166,9 +166,10 @@ def peers_table(device: Device) -> str:
 def results_values(devices: list[Device]) -> dict[str, Any]:
     """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
     device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
+    older = newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d))
     wide, coded = newest(devices, tables.covers_widths), newest(devices, lambda d: len(tables.fused(d)) > 0)
     peers = newest(devices, lambda d: bool(peers_table(d)))
-    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "fused": coded, "fused_table": fused_table,
+    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "older": older, "fused": coded, "fused_table": fused_table,
                 "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)), "overview": overview}  # fmt: skip
     if device is None:
         return {"device": None} | families
@@ -543,6 +544,7 @@ SECTIONS = (
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
     ("variants/kronecker/README.md", "measured", "kronecker", "../../"),
+    ("variants/mma_kronecker/README.md", "measured", "mma_kronecker", "../../"),
 )
 # Of these the page shows shares of the copy and errors at three lengths: variant, dtype.
 MEASURED = {"butterflies": ("butterflies", "f32"), "hadacore": ("hadacore", "f16"), "kokkos": ("kokkos_cuda", "f16"), "mma_split": ("mma_split", "f16"),

@@ -102,6 +102,11 @@ int passes_of(const Numerics& numerics) {
   return passes;
 }
 
+/// How often a step splits fp32 into hi + lo, at most.
+int split_passes(const Step& step) {
+  return is_split(step) ? step.levels() / 4 + 1 : 0;
+}
+
 int levels_of(const Problem& problem) {
   if (!is_power_of_two(problem.n()))
     throw BadRequest(fmt::format("tolerances need n = 2^L, not n={}", problem.n()));
@@ -375,7 +380,7 @@ class RigorousWalk {
       several_ = numerics.roundings() > 1;
     }
     for (const Step& step : numerics.steps)
-      split_ += is_split(step) ? kSplit * (step.levels() / 4 + 1) : 0.0;
+      split_ += kSplit * split_passes(step);
   }
 
   void row(const double* input, double* bound) const {
@@ -681,7 +686,7 @@ HardBound operator_hard_bound(const Numerics& numerics, const Problem& problem, 
       (1.0 + largest_gain(numerics, problem)) * (1.0 + format.unit_roundoff()) * (1.0 + eps);  // the scale
   for (const Step& step : numerics.steps) {
     growth *= std::pow(1.0 + eps, step.levels());
-    if (is_split(step)) growth *= std::pow(1.0 + kSplit, step.levels() / 4 + 1);
+    growth *= std::pow(1.0 + kSplit, split_passes(step));
     if (step.factor < 0) continue;
     const auto m = static_cast<double>(problem.op.factors()[static_cast<std::size_t>(step.factor)].order);
     growth *= 1.0 + (std::pow(1.0 + eps, m) - 1.0) * std::sqrt(m);
@@ -715,9 +720,9 @@ ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, In
   const double additions = std::pow(1.0 + eps, additions_of(numerics, problem) + 1.0) - 1.0;
   const double size = std::fabs(problem.scale) * largest_entries(exact);
   const bool smooth = is_smooth(input_class), split = any_step(numerics, is_split);
-  double split_passes = 0.0;
+  int passes = 0;
   for (const Step& step : numerics.steps)
-    split_passes += is_split(step) ? step.levels() / 4 + 1 : 0.0;
+    passes += split_passes(step);
   const HardBound hard = operator_hard_bound(numerics, problem, eps);
   ErrorLimits limits;
   limits.row_relative = limits.overflow_slack = hard.relative;
@@ -729,8 +734,8 @@ ErrorLimits operator_limits(const Numerics& numerics, const Problem& problem, In
     if (!input.row(r).allFinite()) continue;
     const double norm = expected.row(r).norm(), largest = expected.row(r).cwiseAbs().maxCoeff();
     const double rms = norm / std::sqrt(static_cast<double>(problem.n()));
-    const double arithmetic = std::min(additions * size * input.row(r).lpNorm<1>(), hard.relative * norm) +
-                              kSplit * split_passes * norm;
+    const double arithmetic =
+        std::min(additions * size * input.row(r).lpNorm<1>(), hard.relative * norm) + kSplit * passes * norm;
     const double s =
         sigmas_for(problem.elements()) * std::sqrt(4.0 / 12.0) / butterfly_rms(1) * sums * largest;
     for (Eigen::Index i = 0; i < expected.cols(); ++i) {

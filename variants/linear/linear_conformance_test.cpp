@@ -7,12 +7,19 @@
 namespace fwht::conformance {
 namespace {
 
+bool blames_the_machine(const std::string& why_not) {
+  return why_not.find("compute capability") != std::string::npos || lacks_back_end(why_not);
+}
+
+/// The first reason, but one that the machine or the build gives before those of single problems: a variant
+/// that takes rotations alone refuses the others anywhere.
 std::string why_nothing_is_supported(const LinearVariant& variant, Dtype dtype, const DeviceInfo& where) {
   std::string why_not;
   for (const LinearProblem& problem : linear_problems(dtype, false)) {
     const Support support = variant.supports(problem, where);
     if (support) return {};
-    if (why_not.empty()) why_not = support.why_not;
+    if (why_not.empty() || (blames_the_machine(support.why_not) && !blames_the_machine(why_not)))
+      why_not = support.why_not;
   }
   return why_not;
 }
