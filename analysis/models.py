@@ -76,6 +76,13 @@ class Written(Strict):
     cost: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
+class Attention(Strict):
+    """attention.json of `python -m fwht.bench attention`."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One folder."""

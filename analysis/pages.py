@@ -23,9 +23,10 @@ import pandas as pd
 
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
-from .load import DTYPES, Device, Folder, ResultsError, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import committed_evaluations
+from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
+from .models import Attention, committed_evaluations
 from .report import answer, error_against_speed, speed, with_words
+from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
 
 README_N = (128, 1024, 4096, 8192, 16384, 32768)
@@ -109,6 +110,16 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
+def attention_values(root: Path) -> dict[str, Any]:
+    """What docs/quantize.md shows of the newest committed run of `python -m fwht.bench attention`."""
+    found = [(file.parent.name, read_json(file, Attention)) for file in committed_files("attention.json", root)]
+    clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
+    folder, run = clean[-1] if clean else ("", None)
+    frame = pd.DataFrame(run.rows if run else [])
+    return {"attention": run, "attention_folder": folder, "attention_times": lambda: drawn("attention-times", frame.drop_duplicates(["tokens", "case"])),
+            "attention_errors": lambda: drawn("attention-errors", frame)}  # fmt: skip
+
+
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
 
 
@@ -169,8 +180,9 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
     older = newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d))
     wide, coded = newest(devices, tables.covers_widths), newest(devices, lambda d: len(tables.fused(d)) > 0)
     peers = newest(devices, lambda d: bool(peers_table(d)))
-    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "older": older, "fused": coded, "fused_table": fused_table,
-                "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)), "overview": overview}  # fmt: skip
+    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "older": older, "fused": coded,
+                "fused_table": fused_table, "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)),
+                "overview": overview}  # fmt: skip
     if device is None:
         return {"device": None} | families
     newer = newest(devices, timed_on_gpu)
@@ -540,6 +552,7 @@ SECTIONS = (
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
+    ("docs/quantize.md", "attention", "attention", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
@@ -591,7 +604,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
     folders = committed_folders(root)
     devices = runs(folders)
-    values = results_values(devices) | layer_values(devices) | model_values(root)
+    values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 
 import pandas as pd
@@ -192,6 +193,29 @@ def test_no_times_of_published_kernels_beside_another_gpu(repository):
     (device,) = load.load([folder])
     text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluation=None)
     assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| – \| – \|", text, re.MULTILINE)
+
+
+def test_code_of_an_older_architecture_is_another_device_and_speaks_last(repository):
+    first = repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"
+    older = first.with_name("20261121T100000Z_0123456789_h200-sm80")
+    shutil.copytree(first, older)
+    context = json.loads((older / "context.json").read_text())
+    context |= {"cuda_flags": "-O3 architectures 80", "utc_start": "2026-11-21T10:00:00Z"}
+    (older / "context.json").write_text(json.dumps(context))
+    own, other = load.runs([load.load_folder(first), load.load_folder(older)])
+    assert (own.newest.code, other.newest.code) == ("", "sm_80") and other.name == f"{own.name}, sm_80 code"
+
+
+def test_attention_is_shown_from_the_newest_run(tmp_path):
+    assert "No run is committed" in pages.render("attention.md.j2", **pages.attention_values(tmp_path))
+    folder = tmp_path / "experiments" / "results" / "run"
+    folder.mkdir(parents=True)
+    row = {"case": "fp8", "data": "normal", "tokens": 2048, "heads": 32, "kv_heads": 8, "kernel": "k", "q_us": 7.26, "k_us": 3.0, "inputs_us": 12.0,
+           "attention_us": 52.0, "layer_us": 68.0, "rel_l2": 0.05}  # fmt: skip
+    about = {"utc_start": "1", "library": {"dirty": False}, "device": "GPU", "cases": {"fp8": "codes"}, "data": {"normal": "N(0, 1)"}}
+    (folder / "attention.json").write_text(json.dumps({"about": about, "rows": [row]}))
+    page = pages.render("attention.md.j2", **pages.attention_values(tmp_path))
+    assert "| 2048, fp8 | 7.3 | 3.0 | 12.0 | 52.0 | 68.0 | k |" in page and "| 2048, normal | 0.05 |" in page
 
 
 def test_the_program_is_asked_for_support(tmp_path):
