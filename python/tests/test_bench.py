@@ -391,6 +391,10 @@ class StandInGraph:
         assert self.outputs[2].output and {self.outputs[2].uid, self.outputs[3].uid} <= set(pack)
 
 
+def test_recorded_arguments_name_no_folder_of_the_machine():
+    assert _attention._without_folders(["--output", "/somewhere/else/run", "--tokens", "2048"]) == ["--output", "run", "--tokens", "2048"]
+
+
 def test_attention_is_attention():
     x = _attention.inputs_of(SHAPE, "normal", 0, "cpu")
     q, k = (_attention.embedded(y.double(), x.cos_sin) for y in (x.q, x.k))

@@ -279,6 +279,11 @@ def _graph(call: Callable[[], Any]) -> torch.cuda.CUDAGraph:
     return graph
 
 
+def _without_folders(arguments: Sequence[str]) -> list[str]:
+    """As they are recorded: of an absolute path its last part, as results say nothing of the machine's folders."""
+    return [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
+
+
 def times_of(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Microseconds of each, replayed as CUDA graphs, in turn: clocks fall while a GPU works."""
     graphs = {name: _graph(call) for name, call in calls.items()}
@@ -444,7 +449,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"fwht.bench attention: {error}", file=sys.stderr)
         return 2
     about = {
-        "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": list(arguments), "library": fwht.build_info(),
+        "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": _without_folders(arguments), "library": fwht.build_info(),
         "torch": torch.__version__, "cuda": torch.version.cuda, "torch_cudnn": torch.backends.cudnn.version(),
         "device": torch.cuda.get_device_name(), "capability": list(torch.cuda.get_device_capability()), "encoding": E4M3,
         "cases": CASES, "data": DATA, "repeats": REPEATS, "rounds": ROUNDS, "softmax_scale": SOFTMAX_SCALE,
