@@ -14,7 +14,6 @@ import functools
 import importlib
 import json
 import math
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ import torch
 import fwht
 
 from .. import quantize
+from .._torch.graph_times import times_in_turn
 
 HEAD = 128  # elements of a head
 E4M3 = "e4m3:tensor,vllm_static"  # one scale, given: y * (1 / s)
@@ -268,35 +268,12 @@ def bf16_attention(backend: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
-def _graph(call: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPEATS):
-            call()
-    graph.replay()
-    return graph
-
-
 def _without_folders(arguments: Sequence[str]) -> list[str]:
     """As they are recorded: of an absolute path its last part, as results say nothing of the machine's folders."""
     return [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
 
 
-def times_of(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds of each, replayed as CUDA graphs, in turn: clocks fall while a GPU works."""
-    graphs = {name: _graph(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(ROUNDS):
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times[name].append(1e3 * begin.elapsed_time(end) / REPEATS)
-    return {name: statistics.median(values) for name, values in times.items()}
+times_of = functools.partial(times_in_turn, repeats=REPEATS, rounds=ROUNDS)
 
 
 def _copy(bytes_moved: int) -> Callable[[], Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .. import operators
+from .._torch.graph_times import times_in_turn
 from .rotate import head_length
 
 REPEATS, ROUNDS = 50, 9
@@ -35,25 +35,4 @@ def cost(config: Any, dtype: torch.dtype, tokens: int) -> dict[str, float]:
         "R3": lambda: operators.transform(turned),
         "R4": lambda: operators.transform(rows, signs=signs),
     }
-    graphs = {name: _graph(case) for name, case in cases.items()}
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(ROUNDS):
-        for name, graph in graphs.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times[name].append(1e3 * begin.elapsed_time(end) / REPEATS)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def _graph(case: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-    case()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPEATS):
-            case()
-    graph.replay()
-    return graph
+    return times_in_turn(cases, repeats=REPEATS, rounds=ROUNDS)
