@@ -12,6 +12,8 @@ namespace fwht {
 
 namespace {
 
+constexpr std::uintptr_t kScratchAlignment = 256;
+
 std::uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -163,6 +165,10 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
   check_extra("signs", operands.signs, problem.op.has_signs(), problem);
   check_extra("dense", operands.dense, problem.op.has_dense(), problem);
   check_prepared(operands.prepared, problem);
+  if (address_of(operands.scratch) % kScratchAlignment != 0) {
+    throw BadRequest(concat("scratch=", hex(address_of(operands.scratch)), " must be aligned to ",
+                            kScratchAlignment, " bytes for ", to_string(problem)));
+  }
   check_placement(problem, in, out);
   check_matrices(operands, problem, out);
   check_scale_buffer(operands, problem);

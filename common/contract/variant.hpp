@@ -36,6 +36,9 @@ struct Operands {
   /// Bytes behind `scales`, so that a buffer without room for padding is refused; -1: not said.
   std::int64_t scales_bytes = -1;
   PreparedOperands prepared = {};  ///< where the problem has a prologue or pages
+  /// Plan::scratch_bytes() that this execution works in, of any content, at a multiple of 256 bytes; null: in
+  /// what the plan owns, one stream at a time.
+  void* scratch = nullptr;
 };
 
 class Plan;
@@ -67,6 +70,10 @@ class Plan : public PlanOf<Transforms> {
 
   /// Required alignment of both pointers in bytes; at least the element size.
   virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem().in.dtype)); }
+
+  /// Of a plan of one stream at a time: executions that are each given so much may run at once. 0: not
+  /// offered, or not needed.
+  virtual std::int64_t scratch_bytes() const { return 0; }
 
  protected:
   using PlanOf::PlanOf;

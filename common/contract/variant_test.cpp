@@ -31,7 +31,7 @@ class RecordingPlan final : public Plan {
   std::size_t alignment_;
 };
 
-alignas(64) std::array<std::byte, 1024> memory;
+alignas(256) std::array<std::byte, 1024> memory;
 
 std::optional<std::string> refusal(const Plan& plan, const void* in, void* out) {
   try {
@@ -254,6 +254,16 @@ TEST(Plan, ChecksTheOperandsOfAPrologue) {
   EXPECT_NE(refusal_of(rope, operands).find("epsilon=0.5 is given, but"), std::string::npos);
   operands.prepared.epsilon = 0.0F;
   EXPECT_EQ(refusal_of(rope, operands), "");
+}
+
+TEST(Plan, ChecksTheScratchThatIsLent) {
+  const RecordingPlan plan(parse_problem("bf16/n8/r4/out"), 2);
+  Operands operands{memory.data(), memory.data() + 256};
+  operands.scratch = memory.data() + 512;
+  plan.execute(operands);
+  operands.scratch = memory.data() + 528;
+  EXPECT_THROW(plan.execute(operands), BadRequest);
+  EXPECT_EQ(plan.enqueued, 1);
 }
 
 TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
