@@ -66,7 +66,7 @@ const std::vector<Golden> kGolden = {
   {"hadacore_published", kF16Bf16,  {2, k2To15},  {2, k2To15},  kNone,        1},
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
-  {"passes",        kF32AndWider,   {k2To16, k2To31}, {k2To16, k2To31}, kNone,  1, true, true, {}, {k2To16, k2To31}},
+  {"passes",        kF32AndWider,   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"mma_kronecker", kF16Bf16,      {16384, k2To16}, {16384, k2To16}, kNone,   8, true, true, {}, {16384, k2To16}},
@@ -77,7 +77,7 @@ const std::vector<Golden> kGolden = {
   {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To16},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
   {"rotate_then_quantize", kF16Bf16, {2, k2To16}, {2, k2To16},  kNone,        8, true, true, {}, {}, k2To15},
   {"auto",          {Dtype::f32},   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
-  {"auto",          {Dtype::f64, Dtype::i32, Dtype::i64}, {k2To16, k2To31}, {k2To16, k2To31}, kNone, 1, true, true, {}, {k2To16, k2To31}},
+  {"auto",          {Dtype::f64, Dtype::i32, Dtype::i64}, {2, k2To31}, {2, k2To31}, kNone, 1, true, true, {}, {2, k2To31}},
 };
 
 /// What only some variants offer: every other one refuses it in a sentence that contains `named`.
@@ -550,7 +550,7 @@ TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHostsAndOfPasses) {
   for (const Variant* variant : registry()) {
     const bool on_host = variant->name == "cpu" || variant->name == "cpu_f64";
     for (const char* text :
-         {"f32/n1024/r4/out/sequency", "f16/n65536/r4/out/dyadic", "f32/n1024/r4/out/from-sequency",
+         {"f16/n1024/r4/out/sequency", "f16/n65536/r4/out/dyadic", "bf16/n1024/r4/out/from-sequency",
           "f16/n1024/r4/inner2", "f32/n131072/r4/inner4", "f64/n1024/r4/inner4", "f16/28x512/r4/inner2",
           "bf16/4096+signs/r4/inner2", "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
       const Problem problem = parse_problem(text);
@@ -564,7 +564,9 @@ TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHostsAndOfPasses) {
        {"f32/n1024/r64/inner32", "f32/n32/r96/inner32/out", "f64/n2048/r64/inner16",
         "i32/n1048576/r64/inner64", "i64/n64/r32/inner16/ld1040/pdl", "f32/n65536/r4/out/dyadic",
         "f64/n16777216/r1/out/from-sequency/pdl", "i32/n2147483648/r1/out/from-dyadic/sequency",
-        "i64/n131072/r3/out/sequency/ld131080"}) {
+        "i64/n131072/r3/out/sequency/ld131080", "f32/n1024/r4/out/sequency", "f64/n2/r3/out/from-dyadic",
+        "f64/n32768/r3/out/sequency", "i32/n32768/r3/out/dyadic/pdl",
+        "i64/n64/r99/out/from-sequency/sequency"}) {
     EXPECT_TRUE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
     EXPECT_TRUE(find_variant("auto").supports(parse_problem(text), h200_description())) << text;
   }

@@ -179,9 +179,6 @@ def test_plans_are_not_differentiable():
 
 @needs_cuda
 def test_cuda_tensors_that_are_refused():
-    for dtype, name in ((torch.float64, "f64"), (torch.int32, "i32"), (torch.int64, "i64")):
-        with pytest.raises(NotImplementedError, match=f"{name} data: n=8 must be a power of two between 65536"):
-            fwht.hadamard_transform(torch.zeros(3, 8, device="cuda", dtype=dtype), 1)
     with pytest.raises(NotImplementedError, match="cpu works on host memory"):
         fwht.hadamard_transform(torch.zeros(3, 8, device="cuda"), variant="cpu")
     with pytest.raises(ValueError, match="n=6 must be a power of two"):

@@ -32,10 +32,6 @@ def sums(x):
     return y
 
 
-def length(kind, n=64):
-    return 65536 if kind == "cuda" else n  # wide types begin there on a device
-
-
 def test_the_sums_of_these_tests_are_the_definition():
     x = np.random.default_rng(0).integers(-99, 99, (3, 64))
     assert np.array_equal(sums(x), x @ hadamard(64).astype(np.int64))
@@ -45,7 +41,7 @@ def test_the_sums_of_these_tests_are_the_definition():
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("where", ["new", "in place", "out", "rows apart"])
 def test_integers_are_exact_and_wrap(kind, dtype, where):
-    n, info = length(kind), np.iinfo(dtype)
+    n, info = 64, np.iinfo(dtype)
     for low, high in ((-99, 99), (info.min, info.max)):
         data = np.random.default_rng(1).integers(low, high, (3, n + 8 * (where == "rows apart")), dtype)
         expected = sums(data[:, :n]).astype(dtype)
@@ -65,7 +61,7 @@ def test_integers_are_exact_and_wrap(kind, dtype, where):
 
 @kinds
 def test_float64(kind):
-    n = length(kind)
+    n = 64
     x = np.random.default_rng(2).standard_normal((2, n))
     expected, half = x.astype(np.longdouble), 1
     while half < n:
@@ -81,7 +77,7 @@ def test_float64(kind):
 def test_gradients_of_float64(kind):
     if kind == "numpy":
         pytest.skip("NumPy has no gradients")
-    x, g = (torch.randn(2, length(kind), dtype=torch.float64, device=kind) for _ in range(2))
+    x, g = (torch.randn(2, 64, dtype=torch.float64, device=kind) for _ in range(2))
     y = fwht.hadamard_transform(x.requires_grad_(), 0.5)
     y.backward(g)
     assert torch.equal(x.grad, fwht.hadamard_transform(g, 0.5))
@@ -90,7 +86,7 @@ def test_gradients_of_float64(kind):
 @kinds
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_checked_transform(kind, dtype):
-    n, info = length(kind), np.iinfo(dtype)
+    n, info = 64, np.iinfo(dtype)
     x = np.zeros((2, n), dtype)
     x[1] = info.max // n  # every sum fits, by the bound
     assert np.array_equal(numpy_of(walsh.checked_transform(give(x, kind))), sums(x))
@@ -177,7 +173,8 @@ def test_supports_of_arrangements():
     assert "permutes a row" in ask(ordering="sequency", inplace=True).why_not
     assert "inner=4 must divide rows=6" in ask(inner=4).why_not
     assert "ordering='walsh'" in ask(ordering="walsh").why_not
-    assert bool(fwht.supports(65536, "float32", device=0, ordering="dyadic", inplace=False)) == CUDA
+    for n in (64, 65536):
+        assert bool(fwht.supports(n, "float32", device=0, ordering="dyadic", inplace=False)) == CUDA
     assert not fwht.supports(65536, "float16", device=0, ordering="dyadic", inplace=False)  # wide types alone
 
 
@@ -366,7 +363,7 @@ def test_the_docstring_examples():
 @kinds
 def test_every_kind_of_array(kind):
     """What the tests above ask on the host, once where each array lives; its length suits a device."""
-    n = length(kind)
+    n = 64
     bits = functions(n.bit_length() - 1, 1)[0]
     w = sums(1 - 2 * bits.astype("int64")).astype("int32")
     found = walsh.spectrum(give(bits, kind), "bits")

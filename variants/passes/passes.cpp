@@ -43,9 +43,14 @@ Support supports_orderings(const Problem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kOne = 1;
   if (Support n = require_sylvester(natural, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
     return n;
-  const OrderedPasses passes = ordered_passes(word_of(problem.dtype()), log2_floor(problem.n()));
-  const int bytes =
-      std::max({passes.first.shared_bytes(), passes.row.shared_bytes(), passes.between.shared_bytes()});
+  const Word word = word_of(problem.dtype());
+  const int log_n = log2_floor(problem.n());
+  if (is_one_pass(word, log_n, device.shared_bytes_per_block)) return {};
+  int bytes = row_tile(word, log_n, true).shared_bytes();
+  if (log_n >= smallest_ordered_log_n(word)) {
+    const OrderedPasses passes = ordered_passes(word, log_n);
+    bytes = std::max({passes.first.shared_bytes(), passes.row.shared_bytes(), passes.between.shared_bytes()});
+  }
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
@@ -64,10 +69,14 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);
     return about_n ? Support{concat(name_of(problem.dtype()), " data: ", n.why_not)} : n;
   }
-  const std::int64_t bytes =
-      schedule_for(word_of(problem.dtype()), log2_floor(problem.n()),
-                   problem.elements() * bytes_of(problem.dtype()), device.shared_bytes_per_block)
-          .shared_bytes();
+  const Word word = word_of(problem.dtype());
+  if (is_one_pass(word, log2_floor(problem.n()), device.shared_bytes_per_block)) return {};
+  const int log_n = log2_floor(problem.n());
+  const std::int64_t bytes = log_n < smallest_shared_log_n(word)
+                                 ? row_tile(word, log_n, false).shared_bytes()
+                                 : schedule_for(word, log_n, problem.elements() * bytes_of(problem.dtype()),
+                                                device.shared_bytes_per_block)
+                                       .shared_bytes();
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};
@@ -75,7 +84,9 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 
 }  // namespace
 
-const Variant variant{"passes", "vectors of 2^16 to 2^31 elements in two or three passes over tiles of rows",
-                      Memory::device, supports, make_plan};
+const Variant variant{
+    "passes",
+    "rows that a block holds in one pass, vectors up to 2^31 elements in two or three over tiles of rows",
+    Memory::device, supports, make_plan};
 
 }  // namespace fwht::passes

@@ -10,6 +10,7 @@
 
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
+#include "common/host/static_dispatch.hpp"
 #include "variants/butterflies/butterflies.hpp"
 #include "variants/kit/kernel_table.hpp"
 #include "variants/passes/tile_kernels.cuh"
@@ -49,7 +50,7 @@ constexpr auto all_kernels(Word word) {
     List<PassKernel, 64> passes;
     List<PairKernel, 64> pairs;
   } all;
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (int log_n = smallest_shared_log_n(word); log_n <= kLargestLogN; ++log_n) {
     const bool fits_l2 = log_n <= largest_inside_l2(word);
     for (const Schedule& s :
          {in_dram(word, log_n), in_small_blocks(word, log_n), (fits_l2 ? inside_l2 : in_dram)(word, log_n)}) {
@@ -154,6 +155,14 @@ OrderedFunction<Number> ordered_kernel(int bits) {
   }
 }
 
+inline Numerics numerics_of(const Problem& problem) {
+  Numerics numerics = single_rounding_by_dtype(problem);
+  // A row is permuted before its sums, so bits are not summed in ascending order of the input's.
+  const bool ordered = problem.in_ordering != Ordering::natural || problem.out_ordering != Ordering::natural;
+  if (ordered && problem.dtype() == Dtype::f32) numerics.steps.back().sums = Sums::fp32_any_order;
+  return numerics;
+}
+
 /// One launch of a pass over all vectors.
 template <class Number>
 struct PassLaunch {
@@ -214,14 +223,7 @@ class PassesPlan final : public Plan {
     narrow_ = make_launch(narrow(s.third), s.log_row + s.second.bits, device);
   }
 
-  Numerics numerics() const override {
-    Numerics numerics = single_rounding_by_dtype(problem());
-    // The pass that gathers an ordering comes first, so bits are not summed in ascending order.
-    const bool ordered =
-        problem().in_ordering != Ordering::natural || problem().out_ordering != Ordering::natural;
-    if (ordered && problem().dtype() == Dtype::f32) numerics.steps.back().sums = Sums::fp32_any_order;
-    return numerics;
-  }
+  Numerics numerics() const override { return numerics_of(problem()); }
 
   bool one_stream_at_a_time() const override { return pair_ != nullptr; }
 
@@ -360,7 +362,82 @@ class PassesPlan final : public Plan {
 };
 
 template <class Number>
+using WholeRowsFunction = void (*)(WholeRows<Number>);
+
+template <class Number>
+WholeRowsFunction<Number> whole_rows_kernel(const RowTile& tile) {
+  constexpr int kLargest = largest_whole_log_n(word_of_number<Number>());
+  return dispatch_int<kSmallestRowTile, kLargest>(tile.log_elements, [&](auto log_elements) {
+    return tile.ordered ? whole_rows<Number, log_elements(), true>
+                        : whole_rows<Number, log_elements(), false>;
+  });
+}
+
+/// Rows that a block holds, in one kernel.
+template <class Number>
+class WholeRowsPlan final : public Plan {
+ public:
+  WholeRowsPlan(const Problem& problem, const DeviceInfo& device)
+      : Plan(problem),
+        log_n_(log2_floor(problem.n())),
+        tile_(
+            row_tile(word_of_number<Number>(), log_n_,
+                     problem.in_ordering != Ordering::natural || problem.out_ordering != Ordering::natural)),
+        kernel_(whole_rows_kernel<Number>(tile_)),
+        blocks_(ceil_div(problem.rows, std::int64_t{1} << (tile_.log_elements - log_n_))),
+        first_blocks_(std::int64_t{ready(kernel_, tile_.threads(), tile_.shared_bytes(), false, device)} *
+                      device.sm_count) {}
+
+  Numerics numerics() const override { return numerics_of(problem()); }
+
+  Settings settings() const override {
+    return {{"passes_over_memory", std::int64_t{1}},
+            {"lowest", std::string("whole rows")},
+            {"row_bits", std::int64_t{log_n_}},
+            {"turns", std::int64_t{turns_of(tile_, blocks_, first_blocks_).groups}},
+            {"launch", std::string(problem().programmatic_launch ? "programmatic" : "ordinary")}};
+  }
+
+ private:
+  void enqueue(const Operands& operands, Stream stream) const override {
+    const Problem& p = problem();
+    WholeRows<Number> rows{};
+    rows.in = static_cast<const Number*>(operands.in);
+    rows.out = static_cast<Number*>(operands.out);
+    rows.rows = p.rows;
+    rows.row_stride = p.row_stride();
+    rows.log_n = log_n_;
+    rows.scale = static_cast<Number>(p.scale);
+    rows.in_units = reinterpret_cast<std::uintptr_t>(operands.in) % 16 == 0 &&
+                    p.row_stride() % (1 << tile_.log_unit()) == 0 && log_n_ >= tile_.log_unit();
+    rows.turns = turns_of(tile_, blocks_, first_blocks_);
+    rows.first_blocks = static_cast<unsigned>(first_blocks_);
+    const auto word_of = [&](int element) {
+      return permuted_word(tile_, p.in_ordering, p.out_ordering, element, log_n_);
+    };
+    for (int bit = 0; 1 << bit < tile_.threads(); ++bit)
+      rows.word_of_thread[bit] = word_of(tile_.loaded(1 << bit, 0, 0));
+    for (int i = 0; i < 32; ++i)
+      rows.word_of_access[i] = word_of(tile_.loaded(0, i, 0));
+    launch(kernel_,
+           {.blocks = blocks_,
+            .threads = tile_.threads(),
+            .shared = tile_.shared_bytes(),
+            .programmatic = p.programmatic_launch},
+           stream, rows);
+  }
+
+  int log_n_;
+  RowTile tile_;
+  WholeRowsFunction<Number> kernel_;
+  std::int64_t blocks_, first_blocks_;
+};
+
+template <class Number>
 std::unique_ptr<Plan> make_plan_of(const Problem& problem, const DeviceInfo& device) {
+  if (problem.inner == 1 &&
+      is_one_pass(word_of_number<Number>(), log2_floor(problem.n()), device.shared_bytes_per_block))
+    return std::make_unique<WholeRowsPlan<Number>>(problem, device);
   return std::make_unique<PassesPlan<Number>>(problem, device);
 }
 

@@ -20,10 +20,15 @@ std::string name_of(const PassTile& tile) {
                 tile.word_bytes(), " bytes");
 }
 
+constexpr Word kWords[] = {Word::fp32, Word::int32, Word::eight_bytes};
+/// Passes share rows from here on.
+constexpr int kFirst = smallest_shared_log_n(Word::eight_bytes);
+
 /// Of every type of number.
 std::vector<Schedule> schedules_of(int log_n) {
   std::vector<Schedule> all;
-  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
+  for (const Word word : kWords) {
+    if (log_n < smallest_shared_log_n(word)) continue;
     all.push_back(in_dram(word, log_n));
     all.push_back(in_small_blocks(word, log_n));
     if (log_n <= largest_inside_l2(word)) all.push_back(inside_l2(word, log_n));
@@ -46,7 +51,7 @@ std::vector<Step> steps_of(const Schedule& s) {
 
 std::vector<Step> all_steps() {
   std::vector<Step> all;
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (int log_n = kFirst; log_n <= kLargestLogN; ++log_n) {
     for (const Schedule& schedule : schedules_of(log_n)) {
       for (const Step& step : steps_of(schedule)) {
         all.push_back(step);
@@ -70,7 +75,7 @@ int row_of(const PassTile& tile, int round, int thread, int k) {
 }
 
 TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (int log_n = kFirst; log_n <= kLargestLogN; ++log_n) {
     for (const Schedule& s : schedules_of(log_n)) {
       EXPECT_EQ(s.levels(), log_n);
       int bits = s.lowest == Lowest::butterflies ? s.log_row : 0;
@@ -91,16 +96,17 @@ TEST(Passes, EverySchedulePutsEachIndexBitIntoOnePass) {
 }
 
 TEST(Passes, EveryDeviceHasAScheduleThatFitsAndThatOfAnH200IsTheMeasuredOne) {
-  for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
-    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (const Word word : kWords) {
+    for (int log_n = smallest_shared_log_n(word); log_n <= kLargestLogN; ++log_n) {
       const std::int64_t one = (word == Word::eight_bytes ? std::int64_t{8} : 4) << log_n;
       for (const std::int64_t bytes : {one, one << 11}) {
         const bool inside = bytes <= std::int64_t{32} << 20;
         for (const DeviceInfo& device : described_devices()) {
           const std::int64_t most = device.shared_bytes_per_block;
+          if (is_one_pass(word, log_n, most)) continue;
           const Schedule schedule = schedule_for(word, log_n, bytes, most);
           EXPECT_LE(schedule.shared_bytes(), most) << device.name << " 2^" << log_n;
-          if (most < 128 * 1024) continue;
+          if (most < 131072) continue;
           EXPECT_EQ(schedule, inside ? inside_l2(word, log_n) : in_dram(word, log_n)) << device.name;
         }
       }
@@ -247,7 +253,7 @@ void run_pass(const Step& step, std::vector<float>& x) {
 }
 
 TEST(Passes, TogetherAreThePlainHostLoopBitForBit) {
-  for (int log_n = kSmallestLogN; log_n <= 20; ++log_n) {
+  for (int log_n = kFirst; log_n <= 20; ++log_n) {
     std::vector<float> want = random_vector(log_n);
     plain_butterflies(want, 0, log_n);
     for (const Schedule& schedule : schedules_of(log_n)) {
@@ -276,7 +282,7 @@ TEST(Passes, EachIsThePlainHostLoopOverItsBits) {
 // that an impulse anywhere reaches every element.
 TEST(Passes, PartnersAreInOneTileAtEveryLength) {
   std::mt19937_64 engine(1);
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+  for (int log_n = kFirst; log_n <= kLargestLogN; ++log_n) {
     for (const Schedule& schedule : schedules_of(log_n)) {
       std::int64_t reached = schedule.lowest == Lowest::butterflies ? schedule.log_row : 0;
       for (const auto& [tile, shift] : steps_of(schedule)) {
@@ -395,6 +401,7 @@ TEST(Passes, APermutedRowHasTheTransformInAnyOrdering) {
 /// What the blocks of an ordered pass hold in registers before their first sums, as the permuted row.
 std::vector<float> gathered(const PassTile& tile, int shift, const std::vector<float>& x, Ordering in,
                             Ordering out, int log_n) {
+  if (tile.bits < tile.log_columns) return {};
   std::vector<float> permuted(x.size());
   const int threads = 1 << tile.bits;
   for (std::int64_t index = 0; index < static_cast<std::int64_t>(x.size() >> tile.log_elements()); ++index) {
@@ -420,9 +427,9 @@ std::vector<float> gathered(const PassTile& tile, int shift, const std::vector<f
 TEST(Passes, FromOneOrderingIntoAnother) {
   for (const Word word : {Word::fp32, Word::int32, Word::eight_bytes}) {
     std::set<int> compiled_rows;
-    for (int log_n = kSmallestLogN; log_n <= largest_inside_l2(word); ++log_n)
+    for (int log_n = smallest_shared_log_n(word); log_n <= largest_inside_l2(word); ++log_n)
       compiled_rows.insert(inside_l2(word, log_n).log_row);
-    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+    for (int log_n = smallest_ordered_log_n(word); log_n <= kLargestLogN; ++log_n) {
       const OrderedPasses passes = ordered_passes(word, log_n);
       const PassTile& first = passes.first;
       const int between = passes.between.bits;
@@ -479,7 +486,7 @@ TEST(Passes, GatheredRowsHaveNoBankConflictAndReadWholeLines) {
           for (int thread = 32; thread < 64; ++thread) {
             const auto row =
                 static_cast<std::int64_t>(reverse_bits(static_cast<std::uint64_t>(thread), bits));
-            groups.insert(source_place(in, out, (row << (log_n - bits)) + 32 * 77 + column, log_n) / 32);
+            groups.insert(source_place(in, out, (row << (log_n - bits)) + 2464 + column, log_n) / 32);
           }
           ASSERT_EQ(groups.size(), 1U);
         }
@@ -488,10 +495,246 @@ TEST(Passes, GatheredRowsHaveNoBankConflictAndReadWholeLines) {
   }
 }
 
+/// What the kernel of whole rows does, thread after thread between barriers: `rows` rows of 2^log_n, `stride`
+/// apart, of which the last block may have few.
+std::vector<float> whole_rows(Word word, int log_n, Ordering in, Ordering out, bool in_units,
+                              const std::vector<float>& from, std::int64_t rows, std::int64_t stride) {
+  const bool ordered = in != Ordering::natural || out != Ordering::natural;
+  const RowTile tile = row_tile(word, log_n, false), load = row_tile(word, log_n, ordered);
+  const PassTile upper = tile.upper();
+  const std::int64_t n = std::int64_t{1} << log_n,
+                     rows_of_block = std::int64_t{1} << (tile.log_elements - log_n);
+  std::vector<float> result = from;
+  using Registers = std::vector<float>;
+  for (std::int64_t first = 0; first < rows; first += rows_of_block) {
+    std::vector<float> shared(std::size_t{1} << tile.log_elements);
+    std::vector<Registers> x(static_cast<std::size_t>(tile.threads()), Registers(32));
+    const auto place = [&](int element) {
+      const std::int64_t row = first + (element >> log_n);
+      return row < rows ? row * stride + (element & (n - 1)) : std::int64_t{-1};
+    };
+    const int log_width = in_units ? tile.log_unit() : 0;
+    for (int thread = 0; thread < tile.threads(); ++thread) {
+      for (int i = 0; i < 32 >> log_width; ++i) {
+        for (int v = 0; v < 1 << log_width; ++v) {
+          const int element = load.loaded(thread, i, log_width) + v;
+          if (place(element) < 0) continue;
+          int at = load.word(load.loaded(thread, i, log_width)) + v;
+          if (ordered) {
+            at = permuted_word(load, in, out, load.loaded(0, i, 0), log_n);
+            for (int bit = 0; 1 << bit < tile.threads(); ++bit)
+              if ((thread >> bit & 1) != 0)
+                at ^= permuted_word(load, in, out, load.loaded(1 << bit, 0, 0), log_n);
+            EXPECT_EQ(at, permuted_word(load, in, out, element, log_n));
+          }
+          shared.at(static_cast<std::size_t>(at)) = from.at(static_cast<std::size_t>(place(element)));
+        }
+      }
+    }
+    for (int round = 0; round < tile.rounds(); ++round) {
+      const RowTile& layout = round == 0 ? load : tile;
+      const auto word_of = [&](const RowTile& words, int thread, int k) {
+        return static_cast<std::size_t>(words.word(words.element(round, thread, 0)) ^
+                                        words.word(words.element(round, 0, k)));
+      };
+      for (int thread = 0; thread < tile.threads(); ++thread) {
+        Registers& own = x[static_cast<std::size_t>(thread)];
+        for (int k = 0; k < 32; ++k)
+          at(own, k) = shared.at(word_of(layout, thread, k));
+        const int first_bit = round < 2 ? 0 : upper.first_new_bit(1), end = log_n - 5 * round;
+        for (int bit = first_bit; bit < (round < 2 ? std::min(end, 5) : 5); ++bit) {
+          for (int k = 0; k < 32; ++k) {
+            if ((k >> bit & 1) != 0) continue;
+            const float a = at(own, k), b = at(own, k | 1 << bit);
+            at(own, k) = a + b, at(own, k | 1 << bit) = a - b;
+          }
+        }
+      }
+      if (round + 1 == tile.rounds()) break;
+      for (int thread = 0; thread < tile.threads(); ++thread) {
+        for (int k = 0; k < 32; ++k)
+          shared.at(word_of(tile, thread, k)) = at(x[static_cast<std::size_t>(thread)], k);
+      }
+    }
+    for (int thread = 0; thread < tile.threads(); ++thread) {
+      for (int k = 0; k < 32; ++k) {
+        const int element =
+            tile.element(tile.rounds() - 1, thread, 0) + tile.element(tile.rounds() - 1, 0, k);
+        if (place(element) >= 0)
+          result.at(static_cast<std::size_t>(place(element))) = at(x[static_cast<std::size_t>(thread)], k);
+      }
+    }
+  }
+  return result;
+}
+
+// One or several rows a block, the last block not full, with gaps that nobody writes.
+TEST(Passes, WholeRowsAreThePlainHostLoopBitForBit) {
+  for (const Word word : kWords) {
+    for (int log_n = kSmallestLogN; log_n <= largest_whole_log_n(word); ++log_n) {
+      const std::int64_t n = std::int64_t{1} << log_n, stride = n + 4;
+      const std::int64_t rows = log_n < kSmallestRowTile ? (1 << (kSmallestRowTile - log_n)) + 1 : 2;
+      std::vector<float> x = random_vector(log_n + 1);
+      x.resize(static_cast<std::size_t>(rows * stride));
+      for (std::size_t i = static_cast<std::size_t>(2 * n); i < x.size(); ++i)
+        x[i] = x[i % static_cast<std::size_t>(2 * n)] + static_cast<float>(i);
+      std::vector<float> want = x;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const auto first = want.begin() + row * stride;
+        std::vector<float> one(first, first + n);
+        plain_butterflies(one, 0, log_n);
+        std::copy(one.begin(), one.end(), first);
+      }
+      for (const bool in_units : {false, true}) {
+        if (in_units && log_n < row_tile(word, log_n, false).log_unit()) continue;
+        EXPECT_EQ(whole_rows(word, log_n, Ordering::natural, Ordering::natural, in_units, x, rows, stride),
+                  want)
+            << "2^" << log_n;
+      }
+    }
+  }
+}
+
+TEST(Passes, WholeRowsFromOneOrderingIntoAnother) {
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int log_n = kSmallestLogN; log_n <= largest_whole_log_n(word); ++log_n) {
+      const std::vector<float> x = random_integers(log_n);
+      for (const Ordering in : kOrderings) {
+        for (const Ordering out : kOrderings) {
+          EXPECT_EQ(whole_rows(word, log_n, in, out, false, x, 1, std::int64_t{1} << log_n),
+                    ordered_transform(x, in, out, log_n))
+              << "2^" << log_n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Passes, TargetPlaceIsTheInverseOfSourcePlace) {
+  for (int log_n = 1; log_n <= 12; ++log_n) {
+    for (const Ordering in : kOrderings) {
+      for (const Ordering out : kOrderings) {
+        for (std::int64_t place = 0; place < std::int64_t{1} << log_n; ++place)
+          ASSERT_EQ(source_place(in, out, target_place(in, out, place, log_n), log_n), place);
+      }
+    }
+  }
+}
+
+/// Accesses of `bytes` that the lanes of a warp make at once, as shared memory takes them: 128 bytes after
+/// 128 bytes, each without a bank conflict.
+template <class WordOfThread>
+bool has_no_bank_conflict(int number_bytes, int bytes, const WordOfThread& word) {
+  const int lanes = std::min(128 / bytes, 32);
+  for (int first = 0; first < 32; first += lanes) {
+    std::set<int> banks;
+    for (int lane = first; lane < first + lanes; ++lane) {
+      for (int bank = 0; bank < bytes / 4; ++bank)
+        banks.insert((word(lane) * number_bytes / 4 + bank) % 32);
+    }
+    if (banks.size() != static_cast<std::size_t>(lanes * bytes / 4)) return false;
+  }
+  return true;
+}
+
+// The load, where a warp has 32 neighbours of memory, and every round; in order in units of 16 bytes.
+TEST(Passes, WholeRowsHaveNoBankConflict) {
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int log_n = kSmallestLogN; log_n <= largest_whole_log_n(word); ++log_n) {
+      const RowTile tile = row_tile(word, log_n, false), permuted = row_tile(word, log_n, true);
+      const int bytes = tile.number_bytes, unit = 1 << tile.log_unit();
+      for (int warp = 0; warp < tile.threads(); warp += 32) {
+        for (int k = 0; k < 32; ++k) {
+          for (const int log_width : {0, tile.log_unit()}) {
+            if (k >= 32 >> log_width) continue;
+            EXPECT_TRUE(has_no_bank_conflict(bytes, bytes << log_width, [&](int lane) {
+              const int at = tile.word(tile.loaded(warp + lane, k, log_width));
+              EXPECT_EQ(at % (1 << log_width), 0);
+              return at;
+            }));
+          }
+          if (k % unit == 0) {
+            EXPECT_TRUE(has_no_bank_conflict(
+                bytes, 16, [&](int lane) { return tile.word(tile.element(0, warp + lane, k)); }));
+          }
+          EXPECT_TRUE(has_no_bank_conflict(
+              bytes, bytes, [&](int lane) { return permuted.word(permuted.element(0, warp + lane, k)); }));
+          for (int round = 1; round < tile.rounds(); ++round) {
+            EXPECT_TRUE(has_no_bank_conflict(
+                bytes, bytes, [&](int lane) { return tile.word(tile.element(round, warp + lane, k)); }));
+          }
+          for (const Ordering in : kOrderings) {
+            for (const Ordering out : kOrderings) {
+              EXPECT_TRUE(has_no_bank_conflict(
+                  bytes, bytes,
+                  [&](int lane) {
+                    return permuted_word(permuted, in, out, permuted.loaded(warp + lane, k, 0), log_n);
+                  }))
+                  << name_of(in) << " " << name_of(out) << " 2^" << log_n;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// What lets a warp go on without the block: it loads what it has in rounds 0 and 1, and what a thread puts
+// back after round 0 nobody else has read.
+TEST(Passes, AWarpOfWholeRowsExchangesWithItselfBeforeTheLastRound) {
+  for (const Word word : {Word::fp32, Word::eight_bytes}) {
+    for (int log_n = kSmallestRowTile; log_n <= largest_whole_log_n(word); ++log_n) {
+      const RowTile tile = row_tile(word, log_n, false), permuted = row_tile(word, log_n, true);
+      std::set<int> last;
+      for (int thread = 0; thread < tile.threads(); ++thread) {
+        for (int k = 0; k < 32; ++k) {
+          const int warp = thread >> 5;
+          for (const int element :
+               {tile.loaded(thread, k, 0), tile.element(0, thread, k), tile.element(1, thread, k)}) {
+            ASSERT_EQ(element >> 10, warp);
+            ASSERT_EQ(tile.word(element) >> 10, warp);
+          }
+          ASSERT_EQ(permuted.word(tile.element(0, thread, k)) >> 5, thread);
+          ASSERT_EQ(tile.word(tile.element(0, thread, k)) >> 5, thread);
+          last.insert(tile.element(tile.rounds() - 1, thread, k));
+        }
+      }
+      EXPECT_EQ(last.size(), std::size_t{1} << tile.log_elements);
+    }
+  }
+}
+
+TEST(Passes, RowsTakeOnePassWhereABlockHoldsThem) {
+  const std::int64_t h200 = h200_description().shared_bytes_per_block;
+  constexpr std::int64_t kSmall = 101376;  // 99 KiB
+  EXPECT_TRUE(is_one_pass(Word::eight_bytes, 14, h200));
+  EXPECT_FALSE(is_one_pass(Word::eight_bytes, 15, h200));
+  EXPECT_TRUE(is_one_pass(Word::fp32, 15, h200));
+  EXPECT_FALSE(is_one_pass(Word::fp32, 16, h200));
+  EXPECT_TRUE(is_one_pass(Word::eight_bytes, 13, kSmall));
+  EXPECT_FALSE(is_one_pass(Word::eight_bytes, 14, kSmall));
+  for (const Word word : kWords) {
+    EXPECT_EQ(smallest_shared_log_n(word), largest_whole_log_n(word));
+    for (int log_n = kSmallestLogN; log_n <= largest_whole_log_n(word); ++log_n) {
+      const RowTile tile = row_tile(word, log_n, false);
+      EXPECT_LE(tile.threads(), 1024);
+      const Turns few = turns_of(tile, 263, 132), in_l2 = turns_of(tile, 264, 132),
+                  many = turns_of(tile, 100000, 132);
+      EXPECT_EQ(few, Turns{});
+      EXPECT_EQ(many.groups, tile.shared_bytes() < 64 * 1024 ? 1U : 8U);
+      EXPECT_EQ(in_l2.clocks > 0, many.clocks > 0);
+    }
+  }
+}
+
 TEST(Passes, RefusesWhatABlockHasTooLittleSharedMemoryFor) {
   DeviceInfo small = a100_description();
   small.shared_bytes_per_block = 49152;
   EXPECT_TRUE(variant.supports(make_problem(Dtype::f32, 1 << 16, 1), small));
+  EXPECT_TRUE(variant.supports(parse_problem("f64/n4096/r3/out/sequency"), small));
+  EXPECT_TRUE(variant.supports(parse_problem("f64/n16384/r3"), small)) << "in two passes";
+  EXPECT_EQ(variant.supports(parse_problem("f64/n16384/r3/out/sequency"), small).why_not,
+            "n=16384 needs 131072 bytes of shared memory per block, this device allows 49152");
   EXPECT_EQ(variant.supports(make_problem(Dtype::f32, 1 << 30, 1), small).why_not,
             "n=1073741824 needs 65536 bytes of shared memory per block, this device allows 49152");
 }

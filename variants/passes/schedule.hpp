@@ -9,7 +9,9 @@
 
 namespace fwht::passes {
 
-inline constexpr int kSmallestLogN = 16, kLargestLogN = 31;
+inline constexpr int kSmallestLogN = 1, kLargestLogN = 31;
+/// From here on no block holds a row, whatever the type.
+inline constexpr int kSmallestLongLogN = 16;
 
 /// What passes leave between them: the arithmetic of the sums.
 enum class Word {
@@ -95,14 +97,57 @@ struct Schedule {
   }
 };
 
+/// The longest row that a block of 128 KiB holds.
+constexpr int largest_whole_log_n(Word word) {
+  return word == Word::eight_bytes ? 14 : 15;
+}
+/// Rows of 2^10 elements and less share a warp's tile.
+inline constexpr int kSmallestRowTile = 10;
+
+constexpr RowTile row_tile(Word word, int log_n, bool ordered) {
+  return {std::max(log_n, kSmallestRowTile), word == Word::eight_bytes ? 8 : 4, ordered};
+}
+
+/// One kernel holds the row: one pass.
+constexpr bool is_one_pass(Word word, int log_n, std::int64_t shared_per_block) {
+  return log_n <= largest_whole_log_n(word) &&
+         row_tile(word, log_n, false).shared_bytes() <= shared_per_block;
+}
+
+/// Blocks that start apart: block i waits i mod groups times `clocks`.
+struct Turns {
+  unsigned clocks = 0, groups = 1;
+  constexpr bool operator==(const Turns&) const = default;
+};
+
+/// One or two rows of 64 KiB and more fill a multiprocessor, and the first of all of them would load, compute
+/// and store in step. `butterflies` found these turns for rows of as many bytes (its launches.hpp).
+///
+/// @param blocks        of the launch
+/// @param first_blocks  that start at once
+constexpr Turns turns_of(const RowTile& tile, std::int64_t blocks, std::int64_t first_blocks) {
+  const std::int64_t bytes = blocks * tile.shared_bytes();
+  if (tile.shared_bytes() < 64 * 1024 || blocks < 2 * first_blocks) return {};
+  const bool one = tile.shared_bytes() > 64 * 1024;
+  if (bytes <= std::int64_t{32} << 20) return one ? Turns{3500, 2} : Turns{1500, 2};
+  return one ? Turns{900, 8} : Turns{300, 8};
+}
+
 /// The longest vectors that fit in the L2.
 constexpr int largest_inside_l2(Word word) {
   return word == Word::eight_bytes ? 22 : 23;
 }
 
+/// Below kSmallestLongLogN, rows that a block of the device does not hold: two short passes. Not measured.
+constexpr Schedule of_short_vectors(Word word, int log_n) {
+  if (word == Word::eight_bytes) return {Lowest::pass, log_n - 5, wide_tile(5), {}, 0, true};
+  return {Lowest::pass, log_n - 5, column_tile(5), {}, 0, true};
+}
+
 /// Vectors that all fit in the L2 beside each other: launches that overlap, and tiles of 64 bytes, which cost
 /// nothing there, where they give more blocks.
 constexpr Schedule inside_l2(Word word, int log_n) {
+  if (log_n < kSmallestLongLogN) return of_short_vectors(word, log_n);
   constexpr std::array<Schedule, 8> kSchedules{{
       {Lowest::pass, 10, column_tile(6, 4), {}, 0, true},  // 2^16
       {Lowest::pass, 10, column_tile(7, 4), {}, 0, true},
@@ -122,14 +167,15 @@ constexpr Schedule inside_l2(Word word, int log_n) {
       {Lowest::pass, 13, wide_tile(8), {}, 0, true},
       {Lowest::pass, 13, wide_tile(9), {}, 0, true},
   }};
-  const auto i = static_cast<std::size_t>(log_n - kSmallestLogN);
+  const auto i = static_cast<std::size_t>(log_n - kSmallestLongLogN);
   return word == Word::eight_bytes ? kOfEightBytes[i] : kSchedules[i];
 }
 
 /// What passes through DRAM: tiles of 128 bytes; two passes to 2^26, from 2^27 on a third. Of 8 bytes: 2^24.
 constexpr Schedule in_dram(Word word, int log_n) {
+  if (log_n < kSmallestLongLogN) return of_short_vectors(word, log_n);
   constexpr int kBatch = 22, kPart = 21;  // 16 MB, 8 MB
-  constexpr std::array<Schedule, kLargestLogN - kSmallestLogN + 1> kSchedules{{
+  constexpr std::array<Schedule, kLargestLogN - kSmallestLongLogN + 1> kSchedules{{
       {Lowest::pair, 11, column_tile(5), {}, kBatch, false},  // 2^16
       {Lowest::pair, 12, column_tile(5), {}, kBatch, false},
       {Lowest::pair, 12, column_tile(6), {}, kBatch, false},
@@ -147,7 +193,7 @@ constexpr Schedule in_dram(Word word, int log_n) {
       {Lowest::pair, 12, column_tile(8), column_tile(10), kPart, false},
       {Lowest::pair, 13, column_tile(8), column_tile(10), kPart, false},
   }};
-  constexpr std::array<Schedule, kLargestLogN - kSmallestLogN + 1> kOfEightBytes{{
+  constexpr std::array<Schedule, kLargestLogN - kSmallestLongLogN + 1> kOfEightBytes{{
       {Lowest::pass, 10, wide_tile(6), {}, 0, false},  // 2^16
       {Lowest::pass, 11, wide_tile(6), {}, 0, false},
       {Lowest::pass, 12, wide_tile(6), {}, 0, false},
@@ -165,7 +211,7 @@ constexpr Schedule in_dram(Word word, int log_n) {
       {Lowest::pass, 13, wide_tile(8), wide_tile(9), 0, false},
       {Lowest::pass, 13, wide_tile(9), wide_tile(9), 0, false},
   }};
-  const auto i = static_cast<std::size_t>(log_n - kSmallestLogN);
+  const auto i = static_cast<std::size_t>(log_n - kSmallestLongLogN);
   if (word == Word::eight_bytes) return kOfEightBytes[i];
   Schedule schedule = kSchedules[i];
   // `butterflies` has no integers.
@@ -200,6 +246,13 @@ constexpr Schedule in_small_blocks(Word word, int log_n) {
   }
 }
 
+/// The shortest rows that passes have to share on some device.
+constexpr int smallest_shared_log_n(Word word) {
+  return word == Word::eight_bytes ? 14 : 15;
+}
+
+/// Of rows that are not is_one_pass().
+///
 /// @param bytes             of all vectors
 /// @param shared_per_block  bytes of shared memory that a block may have
 constexpr Schedule schedule_for(Word word, int log_n, std::int64_t bytes, std::int64_t shared_per_block) {
@@ -245,8 +298,13 @@ struct OrderedPasses {
 
 inline constexpr int kFewestGatheredBits = 6;
 
+/// The shortest rows that this has tiles for.
+constexpr int smallest_ordered_log_n(Word word) {
+  return word == Word::eight_bytes ? 15 : 16;
+}
+
 constexpr OrderedPasses ordered_passes(Word word, int log_n) {
-  const int log_row = log_n <= 20 ? 10 : log_n == 23 ? 13 : 12;
+  const int log_row = log_n == 15 ? 9 : log_n <= 20 ? 10 : log_n == 23 ? 13 : 12;
   const int between = log_n < 24 ? 0 : (log_n - log_row) / 2;
   const int columns = axis_log_columns(word), log_values = word == Word::eight_bytes ? 4 : 5;
   return {{log_n - log_row - between, columns, false, log_values},

@@ -23,6 +23,14 @@ constexpr std::int64_t source_place(Ordering in, Ordering out, std::int64_t plac
   return ordered_place(in, static_cast<std::int64_t>(k), log_n);
 }
 
+/// The inverse: where the permuted row has what the input has at `place`.
+constexpr std::int64_t target_place(Ordering in, Ordering out, std::int64_t place, int log_n) {
+  auto k = static_cast<std::uint64_t>(natural_place(in, place, log_n));
+  if (out != Ordering::natural) k = reverse_bits(k, log_n);
+  if (out == Ordering::sequency) k = (k ^ k << 1) & ((std::uint64_t{1} << log_n) - 1);
+  return static_cast<std::int64_t>(k);
+}
+
 /// What a pass over the index bits [shift, shift + bits) takes to registers at once: 2^bits rows, 2^shift
 /// elements apart, of 2^log_columns neighbours. Every thread has 32 elements of 4 bytes, or 16 of 8 bytes. In
 /// round q it has the rows that differ in the bits from low_bit(q) on, and transforms those of them that no
@@ -85,5 +93,58 @@ struct PassTile {
     return (above << (shift + bits)) + ((index - (above << log_beside)) << log_columns);
   }
 };
+
+/// A tile of whole rows, one row or several short ones behind each other, which shared memory holds from the
+/// load to the last round. Every thread has 32 elements: in round 0 neighbours, so that b0-b4 are in its
+/// registers, in the rounds behind those of a PassTile over the bits above.
+struct RowTile {
+  int log_elements = 10;
+  int number_bytes = 4;
+  bool ordered = false;  // the load permutes the row
+
+  constexpr bool operator==(const RowTile&) const = default;
+
+  constexpr PassTile upper() const { return {log_elements - 5, 5, true, 5}; }
+  constexpr int threads() const { return 1 << (log_elements - 5); }
+  constexpr int rounds() const { return 1 + upper().rounds(); }
+  constexpr int shared_bytes() const { return number_bytes << log_elements; }
+  /// Neighbours in an access of 16 bytes.
+  constexpr int log_unit() const { return number_bytes == 8 ? 1 : 2; }
+
+  /// Which element a thread has in register k; the sum, and the exclusive or, of those of thread 0 and of
+  /// register 0.
+  constexpr int element(int round, int thread, int k) const {
+    if (round == 0) return thread << 5 | k;
+    const PassTile rows = upper();
+    return (rows.first_row(round - 1, thread) + (k << rows.low_bit(round - 1))) << 5 | (thread & 31);
+  }
+  /// The same while a row is loaded in accesses of 2^log_width neighbours: a warp loads what it has in the
+  /// first two rounds.
+  constexpr int loaded(int thread, int access, int log_width) const {
+    return (thread >> 5) << 10 | access << (5 + log_width) | (thread & 31) << log_width;
+  }
+
+  /// Where shared memory has an element; linear in its bits. Rows in order are loaded and taken to round 0 in
+  /// units of 16 bytes. Rows that are permuted come in element by element, neighbours of the input wherever
+  /// the orderings send them: these shifts were searched for, and the test shows that no two orderings and no
+  /// length have a bank conflict.
+  constexpr int word(int element) const {
+    if (!ordered) return element ^ (element >> 5 & 7) << log_unit();
+    if (number_bytes == 4) {
+      const int above = element & ~31;
+      return element ^ ((above >> 4 ^ above >> 5 ^ above >> 10) & 31);
+    }
+    const int above = element & ~15;
+    if (log_elements == 10) return element ^ ((above >> 3 ^ above >> 4 ^ above >> 8) & 15);
+    return element ^ ((above >> 5 ^ above >> (log_elements - 4)) & 15);
+  }
+};
+
+/// Where shared memory has what the input has at `element` of a tile of rows of 2^log_n that are permuted;
+/// linear in its bits.
+constexpr int permuted_word(const RowTile& tile, Ordering in, Ordering out, int element, int log_n) {
+  const int row = element >> log_n << log_n;
+  return tile.word(row | static_cast<int>(target_place(in, out, element - row, log_n)));
+}
 
 }  // namespace fwht::passes

@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "common/device/ptx/acquire.cuh"
+#include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/griddepcontrol.cuh"
 #include "variants/kit/warp_program.hpp"
 #include "variants/passes/schedule.hpp"
@@ -75,11 +76,13 @@ __device__ void store(Number* to, const Number (&x)[width]) {
   }
 }
 
-/// Bits first .. register_bits-1 of the register number, ascending.
+/// Bits first .. end-1 of the register number, ascending.
 template <int first, class Number, int registers, int width>
-__device__ void register_butterflies(Number (&x)[registers][width]) {
+__device__ void register_butterflies(Number (&x)[registers][width], int end = 31) {
 #pragma unroll
-  for (int half = 1 << first; half < registers; half *= 2) {
+  for (int bit = first; 1 << bit < registers; ++bit) {
+    if (bit >= end) break;
+    const int half = 1 << bit;
 #pragma unroll
     for (int k = 0; k < registers; ++k) {
       if (k & half) continue;
@@ -269,6 +272,187 @@ __global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
 #pragma unroll
   for (int k = 0; k < tile.registers(); ++k)
     store<false>(to + (std::int64_t{k} << (vectors.shift + tile.low_bit(kLast))), x[k]);
+}
+
+/// Whole rows: what one kernel transforms.
+template <class Number>
+struct WholeRows {
+  const Number* in;
+  Number* out;
+  std::int64_t rows, row_stride;
+  int log_n;
+  Number scale;   // of the results; none for integers
+  bool in_units;  // 16 bytes of a row are aligned
+  Turns turns;
+  unsigned first_blocks;  // that take turns
+  // Of rows that are permuted: what a bit of the thread's number, and what an access, put into the word.
+  int word_of_thread[10], word_of_access[32];
+};
+
+/// Where the elements of a block's tile are in memory.
+template <RowTile tile>
+struct TileInRows {
+  std::int64_t stride, first_row, left;  // rows from the first one on
+  int log_n;
+  bool together;  // all neighbours: one row, or short ones without gaps, none of them missing
+
+  __device__ TileInRows(std::int64_t row_stride, std::int64_t rows, int log_n_)
+      : stride(row_stride), log_n(log_n_) {
+    const int log_rows = tile.log_elements - log_n;
+    first_row = std::int64_t{blockIdx.x} << log_rows;
+    left = rows - first_row;
+    together = log_rows == 0 || (stride == std::int64_t{1} << log_n && left >= std::int64_t{1} << log_rows);
+  }
+  /// of_element(e, offset) for e = first + step(i), i < count, of the elements that exist.
+  template <int count, class Step, class OfElement>
+  __device__ void each(int first, const Step& step, const OfElement& of_element) const {
+    const std::int64_t start = first_row * stride;
+    if (together) {
+#pragma unroll
+      for (int i = 0; i < count; ++i)
+        of_element(i, start + first + step(i));
+      return;
+    }
+    if constexpr (tile.log_elements == kSmallestRowTile) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const int element = first + step(i), row = element >> log_n;
+        if (row < left) of_element(i, start + row * stride + (element & ((1 << log_n) - 1)));
+      }
+    }
+  }
+};
+
+template <class Number>
+using UnitOf =
+    std::conditional_t<sizeof(Number) == 4, std::conditional_t<std::is_same_v<Number, float>, float4, uint4>,
+                       std::conditional_t<std::is_same_v<Number, double>, double2, ulonglong2>>;
+
+__device__ inline void wait_for_turn(const Turns& turns, unsigned first_blocks) {
+  if (turns.clocks == 0 || blockIdx.x >= first_blocks) return;
+  const unsigned wait = blockIdx.x % turns.groups * turns.clocks;
+  const auto start = static_cast<unsigned>(clock());
+  while (static_cast<unsigned>(clock()) - start < wait) {
+  }
+}
+
+/// Rows to shared memory.
+template <RowTile tile, class Number>
+__device__ void load_rows(const WholeRows<Number>& rows, int log_n, Number* shared, int thread) {
+  const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  const TileInRows<tile> places(rows.row_stride, rows.rows, log_n);
+  const auto copied = [&](auto log_width, int first_word, auto added_word) {
+    constexpr int kBytes = sizeof(Number) << log_width();
+    const auto step = [log_width](int i) { return tile.loaded(0, i, log_width()); };
+    places.template each<(32 >> log_width())>(
+        tile.loaded(thread, 0, log_width()), step, [&](int i, std::int64_t offset) {
+          const std::uint32_t to =
+              base + static_cast<std::uint32_t>((first_word ^ added_word(i)) * sizeof(Number));
+          if constexpr (kBytes == 16) {
+            ptx::cp_async_cg_shared_global_16(to, rows.in + offset);
+          } else {
+            ptx::cp_async_ca_shared_global<kBytes>(to, rows.in + offset);
+          }
+        });
+  };
+  constexpr std::integral_constant<int, 0> kOne;
+  constexpr std::integral_constant<int, tile.log_unit()> kUnit;
+  if constexpr (tile.ordered) {
+    int word = 0;
+#pragma unroll
+    for (int bit = 0; 1 << bit < tile.threads(); ++bit)
+      word ^= (thread >> bit & 1) != 0 ? rows.word_of_thread[bit] : 0;
+    copied(kOne, word, [&](int i) { return rows.word_of_access[i]; });
+  } else if (rows.in_units) {
+    copied(kUnit, tile.word(tile.loaded(thread, 0, kUnit())),
+           [](int i) { return tile.word(tile.loaded(0, i, tile.log_unit())); });
+  } else {
+    copied(kOne, tile.word(tile.loaded(thread, 0, 0)), [](int i) { return tile.word(tile.loaded(0, i, 0)); });
+  }
+  ptx::cp_async_wait_all();
+}
+
+/// What a thread has in a round, from shared memory or there.
+template <RowTile tile, int round, bool stores, class Number>
+__device__ void move_round(Number (&x)[32][1], Number* shared, int thread) {
+  const int first = tile.word(tile.element(round, thread, 0));
+  if constexpr (round == 0 && !tile.ordered) {
+    using Unit = UnitOf<Number>;
+    constexpr int kWidth = 1 << tile.log_unit();
+#pragma unroll
+    for (int k = 0; k < 32; k += kWidth) {
+      Unit* const at = reinterpret_cast<Unit*>(shared + (first ^ tile.word(k)));
+      if constexpr (kWidth == 4 && stores) {
+        *at = {x[k][0], x[k + 1][0], x[k + 2][0], x[k + 3][0]};
+      } else if constexpr (kWidth == 4) {
+        const Unit unit = *at;
+        x[k][0] = unit.x, x[k + 1][0] = unit.y, x[k + 2][0] = unit.z, x[k + 3][0] = unit.w;
+      } else if constexpr (stores) {
+        *at = {x[k][0], x[k + 1][0]};
+      } else {
+        const Unit unit = *at;
+        x[k][0] = unit.x, x[k + 1][0] = unit.y;
+      }
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < 32; ++k) {
+      Number* const at = shared + (first ^ tile.word(tile.element(round, 0, k)));
+      if constexpr (stores) {
+        *at = x[k][0];
+      } else {
+        x[k][0] = *at;
+      }
+    }
+  }
+}
+
+/// 128 registers a thread hold 32 elements of 8 bytes.
+template <class Number>
+constexpr int blocks_of_rows(int threads) {
+  return std::min((sizeof(Number) == 8 ? 512 : 1024) / threads, 32);
+}
+
+/// Whole rows in one pass. A block is a tile: one row, or as many short ones as 2^10 elements are. Shared
+/// memory holds them between the rounds, each of which transforms five bits in registers, in ascending order.
+template <class Number, int log_elements, bool ordered>
+__global__ void __launch_bounds__(1 << (log_elements - 5), blocks_of_rows<Number>(1 << (log_elements - 5)))
+    whole_rows(__grid_constant__ const WholeRows<Number> rows) {
+  constexpr RowTile tile{log_elements, sizeof(Number)}, loaded{log_elements, sizeof(Number), ordered};
+  constexpr int kLast = tile.rounds() - 1;
+  // Known when the kernel is compiled but for short rows.
+  const int log_n = log_elements == kSmallestRowTile ? rows.log_n : log_elements;
+  const int thread = static_cast<int>(threadIdx.x);
+  Number* shared = reinterpret_cast<Number*>(exchange_of_block);
+  ptx::griddepcontrol_wait();
+  wait_for_turn(rows.turns, rows.first_blocks);
+  load_rows<loaded>(rows, log_n, shared, thread);
+  // In order, a warp has itself what it has loaded.
+  if constexpr (ordered) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+  Number x[32][1];
+  move_round<loaded, 0, false>(x, shared, thread);
+  register_butterflies<0>(x, log_n);
+  move_round<tile, 0, true>(x, shared, thread);
+  __syncwarp();
+  move_round<tile, 1, false>(x, shared, thread);
+  register_butterflies<0>(x, log_n - 5);
+  if constexpr (kLast == 2) {
+    move_round<tile, 1, true>(x, shared, thread);
+    __syncthreads();
+    move_round<tile, 2, false>(x, shared, thread);
+    register_butterflies<tile.upper().first_new_bit(1)>(x);
+  }
+  const TileInRows<tile> places(rows.row_stride, rows.rows, log_n);
+  places.template each<32>(
+      tile.element(kLast, thread, 0), [](int k) { return tile.element(kLast, 0, k); },
+      [&](int k, std::int64_t offset) {
+        if constexpr (std::is_floating_point_v<Number>) x[k][0] *= rows.scale;
+        rows.out[offset] = x[k][0];
+      });
 }
 
 /// The counters of a launch of two passes, all 0 when it starts.

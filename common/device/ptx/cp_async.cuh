@@ -16,6 +16,13 @@ __device__ inline void cp_async_cg_shared_global_16(void* shared, const void* gl
   cp_async_cg_shared_global_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global);
 }
 
+/// cp.async.ca.shared.global of 4 or 8 bytes (the same chapter): both addresses multiples of as many. sm_80.
+template <int bytes>
+__device__ inline void cp_async_ca_shared_global(std::uint32_t shared, const void* global) {
+  static_assert(bytes == 4 || bytes == 8);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(bytes) : "memory");
+}
+
 /// cp.async.ca.shared.global of 8 bytes; zeros where not `wanted`, and nothing is read.
 __device__ inline void cp_async_ca_shared_global_8(std::uint32_t shared, const void* global, bool wanted) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(global), "r"(wanted ? 8 : 0)
