@@ -1,6 +1,7 @@
 """python -m fwht.bench: peers, their kernels where the host can run them, and the way into the sweep's library."""
 
 import ctypes
+import functools
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from conftest import hadamard, truth
 from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _attention, _library, _linear, _run, peers
+from fwht.bench import _attention, _layers, _library, _linear, _run, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -392,7 +393,7 @@ class StandInGraph:
 
 
 def test_recorded_arguments_name_no_folder_of_the_machine():
-    assert _attention._without_folders(["--output", "/somewhere/else/run", "--tokens", "2048"]) == ["--output", "run", "--tokens", "2048"]
+    assert _attention.without_folders(["--output", "/somewhere/else/run", "--tokens", "2048"]) == ["--output", "run", "--tokens", "2048"]
 
 
 def test_attention_is_attention():
@@ -543,3 +544,64 @@ def test_the_rope_kernel():
     pytest.importorskip("triton")
     done = subprocess.run([sys.executable, "-c", ROPE], text=True, capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert done.returncode == 0 and "fine" in done.stdout, done.stderr[-2000:]
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_in_a_run(monkeypatch, tmp_path, capsys):
+    """On the host: errors and host times of every case and call, no device times."""
+    monkeypatch.setattr(_layers, "HOST_CALLS", 2)
+    monkeypatch.setattr(_layers, "HOST_ROUNDS", 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(_layers, "main", functools.partial(_layers.main, backend="aot_eager"))
+    asked = ["layers", "--layers", "48x768", "--host-tokens", "1,3", "--output"]
+    assert _run.main([*asked, str(tmp_path)]) == 0
+    written, said = json.loads((tmp_path / "layers.json").read_text()), capsys.readouterr()
+    about = written["about"]
+    assert about["library"]["version"] == fwht.__version__ and not about["on_gpu"] and about["arguments"] == [*asked[1:], tmp_path.name]
+    assert written["times"] == []
+    assert {(row["call"], row["tokens"]) for row in written["host"]} == {(call, m) for call in about["calls"] for m in (1, 3)}
+    assert all(row["host_us"] > 0 and (row["n"], row["k"]) == (48, 768) for row in written["host"])
+    errors = {(row["data"], row["case"]): row["rel_l2"] for row in written["errors"]}
+    assert set(errors) == {(data, case) for data in about["data"] for case in about["cases"]}
+    for data in about["data"]:
+        assert errors[data, "bf16"] < 2**-8 < errors[data, "fp8"] < 2**-4
+        assert 2**-8 < errors[data, "fp8_rotated"] < 2**-4 and 0.02 < errors[data, "w4a16"] < 0.2
+    assert len(said.out.splitlines()) == 1 + len(errors) + 1 + 1 + len(written["host"])
+    assert _run.main([*asked, str(tmp_path)]) == 2 and "has a layers.json" in capsys.readouterr().err
+
+
+def test_layers_are_timed_with_other_weights(monkeypatch):
+    """As many modules in turn as hold COLD bytes; times are of the calls of a graph."""
+    seen, x = [], torch.ones(2, 128)
+    monkeypatch.setattr(_layers, "COLD", 3 * 128 * 16 * 4)
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: seen.append(self))
+    call = _layers.cold(torch.nn.Linear(128, 16, bias=False), x)
+    for _ in range(6):
+        call()
+    assert len(set(map(id, seen))) == 3 and seen[:3] == seen[3:] and len({module.weight.data_ptr() for module in seen}) == 3
+    weight = _layers.weight_of(16, 128, 0, "cpu")
+
+    def times_in_turn(calls, **numbers):
+        assert numbers == {"repeats": _layers.REPEATS, "rounds": _layers.ROUNDS}
+        return dict.fromkeys(calls, 1.5)
+
+    monkeypatch.setattr(_layers, "times_in_turn", times_in_turn)
+    assert _layers.device_times({"bf16": torch.nn.Linear(128, 16)}, _layers.tokens_of(1, 128, "normal", 0, "cpu")) == {"bf16": 1.5}
+    assert torch.equal(weight, _layers.weight_of(16, 128, 0, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--layers", "4096"], "--layers 4096: must be outputs x inputs, as in 4096x14336"),
+        (["--layers", "4096x100"], "--layers 4096x100: outputs must be a multiple of 16, inputs one of 128"),
+        (["--layers", "8x128"], "--layers 8x128: outputs must be a multiple of 16"),
+        (["--tokens", "0"], "--tokens 0: must be a positive multiple of 1"),
+        (["--host-tokens", "many"], "--host-tokens many: must be numbers with commas between them"),
+    ],
+)
+def test_bad_layers(arguments, words, capsys):
+    assert _run.main(["layers", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"fwht.bench layers: {words}")
