@@ -344,8 +344,8 @@ std::vector<float> tables_of(const Operator& op, const Program& program, std::ve
     const int padded = stage.padded_order();
     tables.resize(tables.size() + static_cast<std::size_t>(padded) * static_cast<std::size_t>(stage.order));
     const Factor& factor = op.factors()[static_cast<std::size_t>(program.factor_of[s])];
-    if (factor.basis != Basis::hadamard) continue;
-    const SignMatrix& matrix = hadamard_matrix(factor.order);
+    if (!factor.is_named()) continue;
+    const SignMatrix& matrix = named_matrix(factor);
     for (int i = 0; i < stage.order; ++i) {
       for (int j = 0; j < stage.order; ++j) {
         const bool negative = factor.transposed ? matrix.is_negative(j, i) : matrix.is_negative(i, j);
