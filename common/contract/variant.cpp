@@ -12,6 +12,8 @@ namespace fwht {
 
 namespace {
 
+constexpr std::uintptr_t kScratchAlignment = 256;
+
 std::uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -54,6 +56,20 @@ bool rows_interleave(const Problem& problem, std::uintptr_t in, std::uintptr_t o
 void check_scales(const Operands& operands, const Problem& problem) {
   check_extra("scales", operands.scales, writes_scales(problem.encoding) && !problem.paging, problem);
   const float given = operands.tensor_scale;
+  if (const std::uintptr_t at = address_of(operands.tensor_scale_at); at != 0) {
+    check_extra("tensor_scale_at", operands.tensor_scale_at, needs_tensor_scale(problem.encoding), problem);
+    if (given != 1.0F) {
+      throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " and tensor_scale_at=", hex(at),
+                              " are both given for ", to_string(problem)));
+    }
+    if (at % sizeof(float) != 0) {
+      throw BadRequest(concat("tensor_scale_at=", hex(at), " must be aligned to ", sizeof(float),
+                              " bytes for ", to_string(problem)));
+    }
+    refuse_overlap({"tensor_scale_at", at, sizeof(float)},
+                   {"out", address_of(operands.out), problem.span_bytes_out()}, problem);
+    return;
+  }
   if (!needs_tensor_scale(problem.encoding)) {
     if (given == 1.0F) return;
     throw BadRequest(concat("tensor_scale=", static_cast<double>(given), " is given, but ",
@@ -149,6 +165,10 @@ void Transforms::check(const fwht::Plan& plan, const fwht::Operands& operands) {
   check_extra("signs", operands.signs, problem.op.has_signs(), problem);
   check_extra("dense", operands.dense, problem.op.has_dense(), problem);
   check_prepared(operands.prepared, problem);
+  if (address_of(operands.scratch) % kScratchAlignment != 0) {
+    throw BadRequest(concat("scratch=", hex(address_of(operands.scratch)), " must be aligned to ",
+                            kScratchAlignment, " bytes for ", to_string(problem)));
+  }
   check_placement(problem, in, out);
   check_matrices(operands, problem, out);
   check_scale_buffer(operands, problem);

@@ -30,9 +30,15 @@ struct Operands {
   /// Where needs_tensor_scale(): the one fp32 number of the tensor that the recipe asks for, on the host. The
   /// scale itself (vllm_static), or the factor g = 448 * 6 / largest of the tensor (nvfp4).
   float tensor_scale = 1.0F;
+  /// The same number in the memory that the variant works on, for kernels to read, so that no one waits for
+  /// it; its value is not checked. `tensor_scale` is then not given.
+  const float* tensor_scale_at = nullptr;
   /// Bytes behind `scales`, so that a buffer without room for padding is refused; -1: not said.
   std::int64_t scales_bytes = -1;
   PreparedOperands prepared = {};  ///< where the problem has a prologue or pages
+  /// Plan::scratch_bytes() that this execution works in, of any content, at a multiple of 256 bytes; null: in
+  /// what the plan owns, one stream at a time.
+  void* scratch = nullptr;
 };
 
 class Plan;
@@ -54,8 +60,8 @@ using Variant = VariantOf<Transforms>;
 
 /// execute throws BadRequest for a null pointer among the operands that the problem needs, and for an operand
 /// that it does not need. Also for a pointer that misses `alignment()` (scales: kScaleAlignment), a scale of
-/// the tensor that is not positive and finite, a negative epsilon, too few bytes for the scales. Or for
-/// in != out for an in-place plan, or overlapping spans for an out-of-place one.
+/// the tensor that is given twice or not positive and finite, a negative epsilon, too few bytes for the
+/// scales. Or for in != out for an in-place plan, or overlapping spans for an out-of-place one.
 class Plan : public PlanOf<Transforms> {
  public:
   using PlanOf::execute;
@@ -64,6 +70,10 @@ class Plan : public PlanOf<Transforms> {
 
   /// Required alignment of both pointers in bytes; at least the element size.
   virtual std::size_t alignment() const { return static_cast<std::size_t>(bytes_of(problem().in.dtype)); }
+
+  /// Of a plan of one stream at a time: executions that are each given so much may run at once. 0: not
+  /// offered, or not needed.
+  virtual std::int64_t scratch_bytes() const { return 0; }
 
  protected:
   using PlanOf::PlanOf;

@@ -31,7 +31,7 @@ class RecordingPlan final : public Plan {
   std::size_t alignment_;
 };
 
-alignas(64) std::array<std::byte, 1024> memory;
+alignas(256) std::array<std::byte, 1024> memory;
 
 std::optional<std::string> refusal(const Plan& plan, const void* in, void* out) {
   try {
@@ -256,6 +256,16 @@ TEST(Plan, ChecksTheOperandsOfAPrologue) {
   EXPECT_EQ(refusal_of(rope, operands), "");
 }
 
+TEST(Plan, ChecksTheScratchThatIsLent) {
+  const RecordingPlan plan(parse_problem("bf16/n8/r4/out"), 2);
+  Operands operands{memory.data(), memory.data() + 256};
+  operands.scratch = memory.data() + 512;
+  plan.execute(operands);
+  operands.scratch = memory.data() + 528;
+  EXPECT_THROW(plan.execute(operands), BadRequest);
+  EXPECT_EQ(plan.enqueued, 1);
+}
+
 TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   const auto refusal_of = [](const Plan& plan, const Operands& operands) -> std::string {
     try {
@@ -295,9 +305,29 @@ TEST(Plan, ChecksScalesBeforeAnythingIsLaunched) {
   operands.scales = memory.data() + 512;
   EXPECT_NE(refusal_of(given, operands).find("scales is given, but"), std::string::npos);
 
+  // The same number in memory, whose value is the kernel's affair.
+  const auto* const numbers = reinterpret_cast<const float*>(memory.data() + 768);
+  operands = {memory.data(), memory.data() + 256};
+  operands.tensor_scale_at = numbers;
+  EXPECT_EQ(refusal_of(given, operands), "");
+  operands.tensor_scale = 0.5F;
+  EXPECT_NE(refusal_of(given, operands).find("are both given for"), std::string::npos);
+  operands.tensor_scale = 1.0F;
+  operands.tensor_scale_at = reinterpret_cast<const float*>(memory.data() + 770);
+  EXPECT_NE(refusal_of(given, operands).find("must be aligned to 4 bytes"), std::string::npos);
+  operands.tensor_scale_at = reinterpret_cast<const float*>(memory.data() + 256 + 124);
+  EXPECT_NE(refusal_of(given, operands).find("overlap"), std::string::npos);
+  operands.tensor_scale_at = reinterpret_cast<const float*>(memory.data() + 256 + 128);
+  EXPECT_EQ(refusal_of(given, operands), "");
+  EXPECT_EQ(given.enqueued, 3);
+
   const RecordingPlan rows(parse_problem("bf16/n32/r4>e4m3:row"), 2);
+  operands = {memory.data(), memory.data() + 256, memory.data() + 512};
   operands.tensor_scale = 0.5F;
   EXPECT_NE(refusal_of(rows, operands).find("tensor_scale=0.5 is given, but"), std::string::npos);
+  operands.tensor_scale = 1.0F;
+  operands.tensor_scale_at = numbers;
+  EXPECT_NE(refusal_of(rows, operands).find("tensor_scale_at is given, but"), std::string::npos);
   EXPECT_EQ(rows.enqueued, 0);
 }
 

@@ -4,7 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "common/device/cuda_objects.hpp"
 
@@ -39,5 +42,24 @@ class DeviceArray {
  private:
   void* memory_ = nullptr;
 };
+
+/// A table that nothing changes, on the current device; null for an empty one. Equal ones are one, and none
+/// is freed: a captured graph reads it after the plan has gone. Tables follow from operators and shapes of
+/// kernels, so they stay few and small.
+template <class Entry>
+const Entry* kept_table(const std::vector<Entry>& table) {
+  if (table.empty()) return nullptr;
+  using Tables = std::map<std::pair<int, std::vector<Entry>>, DeviceArray>;
+  static std::mutex making;
+  static Tables& kept = *new Tables;  // not destroyed: the driver may end before
+  int device = 0;
+  FWHT_CUDA(cudaGetDevice(&device));
+  const std::lock_guard lock(making);
+  const std::pair key(device, table);
+  auto found = kept.find(key);
+  if (found == kept.end())
+    found = kept.emplace(key, DeviceArray(table.data(), table.size() * sizeof(Entry))).first;
+  return found->second.template as<Entry>();
+}
 
 }  // namespace fwht

@@ -73,6 +73,7 @@ class Operands(ctypes.Structure):
         ("cos_sin", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
+        ("tensor_scale_at", ctypes.c_void_p),
     ]
 
 

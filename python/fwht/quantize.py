@@ -111,7 +111,7 @@ def layout_of(encoding: str, n: int) -> Layout:
 
 def hadamard_quantize(
     x: Any, encoding: str = "e4m3:row", scale: float | None = None, *, operator: str | None = None, signs: Any = None,
-    dense: Any = None, transpose: bool = False, tensor_scale: float | None = None, variant: str | None = None,
+    dense: Any = None, transpose: bool = False, tensor_scale: Any = None, variant: str | None = None,
     prologue: RmsNorm | Rope | None = None,
 ) -> Encoded:  # fmt: skip
     """Codes and scales of scale * Op x[..., :], in one pass over x. The default scale is 1/sqrt(n): orthonormal.
@@ -123,8 +123,9 @@ def hadamard_quantize(
         scale: of the transform; None: 1/sqrt(n).
         operator, signs, dense, transpose: as in `fwht.operators.transform`; without them H_n, or the operator for n.
         tensor_scale: the number of the whole tensor that some recipes ask for: the scale itself of "e4m3:tensor,vllm_static", the
-            factor 448 * 6 / largest of "nvfp4". A number, or a tensor of shape () on the CPU, whose number is read; reading one on a
-            device would wait for it, so that is refused.
+            factor 448 * 6 / largest of "nvfp4". A number, or a tensor of shape () on the CPU, whose number is read. Or one float32
+            in a tensor on x's device, which the kernel reads: nothing waits for it, CUDA graphs have the number of each replay, and
+            its value, which must be positive and finite, is not checked.
         variant: a name of `fwht.variants()`.
         prologue: what rows are put through first, with the bits of a kernel of its own in front: `RmsNorm`, `Rope`; signs come
             after it. On a GPU for the formats e4m3 and mxfp4. Positions on the host are checked, those on a device are not.
@@ -141,14 +142,15 @@ def hadamard_quantize(
     Not differentiable. A compiled graph keeps it as the node `fwht::hadamard_quantize`.
 
     Raises:
-        ValueError: no such encoding, one that does not fit n or the number of rows, tensor_scale missing or given in vain.
+        ValueError: no such encoding, one that does not fit n or the number of rows, tensor_scale missing, given in vain, on another
+            device or of another dtype or size.
         NotImplementedError: the variant does not write this encoding.
         RuntimeError: x requires grad while gradients are enabled. Others: as `fwht.operators.transform`.
 
     Source: docs/quantize.md.
     """
     packed = signs.on(x) if isinstance(signs, operators.Signs) else signs
-    tensor_scale = _number(tensor_scale)
+    tensor_scale = _number(tensor_scale, x)
     if face := _tensors.face_of(x):
         codes, scales = face.quantize_rows(
             x, encoding, operator, packed, dense, scale, tensor_scale, transpose, variant, asked_of(prologue)
@@ -237,7 +239,7 @@ def _pages(layout: Layout, codes: array.View, slots: Any) -> str:
     return f"page{shape[1]}x{shape[0]}"
 
 
-def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, variant: str | None = None) -> Encoded:
+def quantize(x: Any, encoding: str, *, tensor_scale: Any = None, variant: str | None = None) -> Encoded:
     """Codes and scales of x itself: the quantizer of `hadamard_quantize` without a transform.
 
     Arguments, results and errors as there. The transform is H_1 of every element, so that each variant that offers it writes
@@ -245,7 +247,7 @@ def quantize(x: Any, encoding: str, *, tensor_scale: float | None = None, varian
     """
     if not hasattr(x, "shape") or not hasattr(x, "reshape"):
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor or a NumPy array")
-    shape, tensor_scale = tuple(x.shape), _number(tensor_scale)
+    shape, tensor_scale = tuple(x.shape), _number(tensor_scale, x)
     layout = checked(shape, encoding, tensor_scale)
     text = _by_elements(layout, encoding, shape[-1])
     codes, scales = hadamard_quantize(x.reshape(-1, 1), text, 1.0, tensor_scale=tensor_scale, variant=variant)
@@ -265,25 +267,44 @@ def _by_elements(layout: Layout, encoding: str, n: int) -> str:
     return f"{head}{',' if ':' in head else ':'}t{n}{slash}{intermediate}"
 
 
-def _number(tensor_scale: Any) -> Any:
-    """Of a tensor without dimensions on the CPU. What else is no number, `checked` refuses."""
+def _number(tensor_scale: Any, x: Any) -> Any:
+    """Of a tensor without dimensions on the CPU; one on x's device stays there. What else is no number, is refused."""
     if tensor_scale is None or type(tensor_scale) is float:
         return tensor_scale
-    on_host = getattr(tensor_scale, "shape", None) == () and str(getattr(tensor_scale, "device", "cpu")) == "cpu"
-    return float(tensor_scale) if on_host else tensor_scale
+    device = getattr(tensor_scale, "device", "cpu")
+    if getattr(tensor_scale, "shape", None) == () and str(device) == "cpu":
+        return float(tensor_scale)
+    if not _in_memory(tensor_scale) or str(device) == "cpu":
+        return _c.checked_scale(tensor_scale, "tensor_scale")
+    if device != getattr(x, "device", None):
+        raise ValueError(f"fwht: tensor_scale is on {device}, x is on {getattr(x, 'device', 'the host')}")
+    return tensor_scale
 
 
-def checked(shape: tuple[int, ...], encoding: str, tensor_scale: float | None) -> Layout:
+def _in_memory(tensor_scale: Any) -> bool:
+    """Whether it is a tensor of PyTorch, whose number kernels read."""
+    return hasattr(tensor_scale, "data_ptr")
+
+
+def checked(shape: tuple[int, ...], encoding: str, tensor_scale: Any) -> Layout:
     if len(shape) == 0:
         raise ValueError("fwht: x must have at least one dimension, whose length is n; it is a scalar")
     layout = layout_of(encoding, shape[-1])
     if layout.needs_tensor_scale and tensor_scale is None:
-        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
+        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number or a tensor")
     if tensor_scale is not None:
-        _c.checked_scale(tensor_scale, "tensor_scale")
+        in_memory = _in_memory(tensor_scale)
+        if not in_memory:
+            _c.checked_scale(tensor_scale, "tensor_scale")
         if not layout.needs_tensor_scale:
-            raise ValueError(f"fwht: tensor_scale={tensor_scale} is given, but encoding {encoding} has none")
-        if not float(tensor_scale) > 0:
+            raise ValueError(f"fwht: tensor_scale{'' if in_memory else f'={tensor_scale}'} is given, but encoding {encoding} has none")
+        if in_memory:
+            if _elements(tensor_scale.shape) != 1 or str(tensor_scale.dtype) != "torch.float32":
+                raise ValueError(
+                    f"fwht: tensor_scale must be one element of float32; it has shape {tuple(tensor_scale.shape)} and dtype "
+                    f"{tensor_scale.dtype}"
+                )
+        elif not float(tensor_scale) > 0:
             raise ValueError(f"fwht: tensor_scale={tensor_scale} must be positive")
     return layout
 
@@ -327,7 +348,7 @@ def shaped(layout: Layout, shape: tuple[int, ...], flat: Any, strided: Callable[
 
 def run(
     x: array.View, codes: array.View, scales: int | None, scales_bytes: int, encoding: str, operator: str, signs: Any, dense: Any,
-    scale: float | None, tensor_scale: float | None, transpose: bool, variant: str | None, prologue: tuple = NO_PROLOGUE,
+    scale: float | None, tensor_scale: Any, transpose: bool, variant: str | None, prologue: tuple = NO_PROLOGUE,
     slots: Any = None,
 ) -> None:  # fmt: skip
     """Codes and scales, or with `slots` rows of `codes`, which is a cache of pages then."""
@@ -371,7 +392,10 @@ def run(
         )
     operands.input, operands.out, operands.scales = x.pointer, codes.pointer, scales
     operands.scales_bytes = scales_bytes
-    operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+    if _in_memory(tensor_scale):
+        operands.tensor_scale_at = operators._operand("tensor_scale", tensor_scale, 1, "float32", f"encoding {encoding}", x)
+    elif tensor_scale is not None:
+        operands.tensor_scale = float(tensor_scale)
     if status := _c.library.fwht_transform_operands(
         ctypes.addressof(problem), name, ctypes.addressof(operands), x.device, x.stream
     ):
@@ -386,7 +410,7 @@ def _heads(word: str | None) -> int:
 _SLICE = 1 << 24  # elements that `dequantize` works on at once: bounds its memory beside the result
 
 
-def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | None = None, dtype: Any = None) -> Any:
+def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: Any = None, dtype: Any = None) -> Any:
     """The numbers that codes and scales stand for, in float32 or `dtype`: codes times scales in float32, rounded once.
 
     Needs PyTorch, and takes its tensors. For "nvfp4" divided by tensor_scale; the one scale of "vllm_static" is tensor_scale.
@@ -394,20 +418,22 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | 
     """
     import torch
 
-    tensor_scale = _number(tensor_scale)
+    tensor_scale = _number(tensor_scale, codes)
     bits = 4 if codes.dtype is torch.uint8 else 8
     layout = layout_of(encoding, codes.shape[-1] * 8 // bits)
     if layout.code_bits != bits:
         raise ValueError(f"fwht: codes are {codes.dtype}, but encoding {encoding} has codes of {layout.code_bits} bits")
     shape = (*codes.shape[:-1], codes.shape[-1] * 8 // bits)
     if layout.needs_tensor_scale and tensor_scale is None:
-        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number")
+        raise ValueError(f"fwht: encoding {encoding} needs tensor_scale, a number or a tensor")
     elements = _elements(shape)
     result = torch.empty(shape, dtype=dtype or torch.float32, device=codes.device)
     if elements == 0:
         return result
     rows, columns = (layout.rows(elements), layout.columns) if layout.columns else (1, 1)
-    factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else torch.full((1,), tensor_scale, device=codes.device)
+    # In memory in any case: PyTorch multiplies by the reciprocal of a number instead of dividing, on CUDA.
+    given = tensor_scale if _in_memory(tensor_scale) else torch.full((), tensor_scale or 1.0, device=codes.device)
+    factors = _scale_matrix(scales, layout, rows, columns) if layout.columns else given
     divided = layout.element == "e2m1" and layout.needs_tensor_scale
     groups = rows * columns
     group, factors = elements // groups, factors.reshape(groups, 1)
@@ -416,18 +442,18 @@ def dequantize(codes: Any, scales: Any, encoding: str, *, tensor_scale: float | 
         some = slice(first, first + step)
         for at in range(0, group, _SLICE):
             values = _decoded(codes[some, at * bits // 8 : (at + _SLICE) * bits // 8], layout.element) * factors[some]
-            numbers[some, at : at + _SLICE] = values / tensor_scale if divided else values
+            numbers[some, at : at + _SLICE] = values / given if divided else values
     return result
 
 
 def round_trip(
     x: Any, encoding: str, *, rotate: bool = False, operator: str | None = None, signs: Any = None, dense: Any = None,
-    tensor_scale: float | None = None, variant: str | None = None,
+    tensor_scale: Any = None, variant: str | None = None,
 ) -> Any:  # fmt: skip
     """What x becomes by quantization: `quantize` and `dequantize`, in x's shape and dtype. Needs a PyTorch tensor.
 
     With rotate=True the codes are those of the orthonormal transform of x, and so is the result. tensor_scale: for "nvfp4"
-    None takes 448 * 6 / the largest element, which waits for the device. Others, and errors: as `hadamard_quantize`.
+    None takes 448 * 6 / the largest element, on x's device. Others, and errors: as `hadamard_quantize`.
     """
     import torch
 
@@ -435,11 +461,16 @@ def round_trip(
         raise TypeError(f"fwht: x is a {type(x).__module__}.{type(x).__qualname__}; it must be a PyTorch tensor")
     if not rotate and (operator is not None or signs is not None or dense is not None):
         raise ValueError("fwht: operator, signs and dense are given, but rotate is False")
-    tensor_scale = _number(tensor_scale)
+    tensor_scale = _number(tensor_scale, x)
     layout = checked(tuple(x.shape), encoding, 1.0 if tensor_scale is None and encoding.startswith("nvfp4") else tensor_scale)
     if layout.element == "e2m1" and layout.needs_tensor_scale and tensor_scale is None:
         y = operators.transform(x, operator, signs=signs, dense=dense) if rotate else x
-        tensor_scale = 448 * 6 / max(float(y.abs().amax()), torch.finfo(torch.float32).tiny) if x.numel() else 1.0
+        if not x.numel():
+            tensor_scale = 1.0
+        elif x.is_cpu:
+            tensor_scale = 448 * 6 / max(float(y.abs().amax()), torch.finfo(torch.float32).tiny)
+        else:
+            tensor_scale = 448 * 6 / y.abs().amax().float().clamp_(min=torch.finfo(torch.float32).tiny)
     if rotate:
         codes, scales = hadamard_quantize(
             x, encoding, operator=operator, signs=signs, dense=dense, tensor_scale=tensor_scale, variant=variant

@@ -112,10 +112,13 @@ typedef struct fwht_operands {
   const int64_t* positions; /* of "rope64h32": the row of cos_sin for every 32 rows */
   const int64_t* slots; /* of "page64x100", where `out` is the pages: the place of each row, no two alike; a
                                negative one, or one behind the last, leaves the row out */
+  const float*
+      tensor_scale_at; /* tensor_scale in memory of `device`, which the kernel reads, so that nobody waits
+                                   for it; its value is not checked, and the field `tensor_scale` must be 0 */
 } fwht_operands;
 
 #define FWHT_OPERANDS_INIT \
-  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL }
+  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL, NULL }
 
 typedef struct fwht_plan fwht_plan; /* what a variant decided for one problem on one device; opaque */
 

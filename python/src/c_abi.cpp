@@ -68,6 +68,7 @@ Operands read_operands(const fwht_operands* given) {
   operands.scales = o.scales;
   if (o.scales_bytes > 0) operands.scales_bytes = o.scales_bytes;
   if (o.tensor_scale != 0.0) operands.tensor_scale = static_cast<float>(o.tensor_scale);
+  operands.tensor_scale_at = o.tensor_scale_at;
   operands.prepared = {o.weight, static_cast<float>(o.epsilon), o.cos_sin, o.positions, o.slots};
   return operands;
 }

@@ -304,8 +304,17 @@ void a_transform() {
   if (member(about, "dense_entries") > 0) operands.dense = dense.data();
   if (scales_bytes > 0) operands.scales = scales.data();
   operands.scales_bytes = static_cast<std::int64_t>(below(2) == 0 ? scales_bytes : 0);
-  if (number) operands.tensor_scale = 3.0;
+  const float in_memory = 3.0F;
+  if (number && below(2) == 0) {
+    operands.tensor_scale = 3.0;
+  } else if (number) {
+    operands.tensor_scale_at = &in_memory;
+  }
   switch (sound() ? 64 : below(mood == Mood::calm ? 64 : 16)) {
+    case 7:
+      operands.tensor_scale_at = static_cast<const float*>(one_of(std::vector<const void*>{
+          nullptr, &in_memory, out.data(), reinterpret_cast<const char*>(&in_memory) + 1}));
+      break;
     case 0:
       operands.in = nullptr;
       break;

@@ -292,6 +292,36 @@ static void preparations(void) {
          "an unknown word");
 }
 
+/* (2, 2, ...) H_8 = (16, 0, ...) in steps of 1/4: the code of 64 in e4m3 is 2^6, 0x68. */
+static void scales_in_memory(void) {
+  _Alignas(16) static const float x[8] = {2, 2, 2, 2, 2, 2, 2, 2};
+  static const float steps[2] = {0.25f, 1.0f};
+  _Alignas(16) unsigned char codes[8];
+  fwht_problem problem = problem_of(8, 1);
+  fwht_operands operands = FWHT_OPERANDS_INIT;
+  problem.encoding = "e4m3:tensor,vllm_static";
+  operands.in = x;
+  operands.out = codes;
+  operands.tensor_scale_at = steps;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_OK, "scale in memory");
+  expect(codes[0] == 0x68 && codes[1] == 0, "scale in memory: values");
+  operands.tensor_scale = 0.25;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "are both given"),
+         "two scales");
+  operands.tensor_scale = 0.0;
+  operands.tensor_scale_at = (const float*)((const char*)steps + 2);
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "must be aligned to 4 bytes"),
+         "a scale between two numbers");
+  operands.tensor_scale_at = steps;
+  problem.encoding = "e4m3:row";
+  operands.scales = codes;
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "tensor_scale_at is given, but"),
+         "a scale in vain");
+}
+
 /* One output of W = s (q - z) with s = 1/2, q = 9 and z = 1, for x of ones: 32 * 4. */
 static void linear_layers(void) {
   uint32_t qweight[4 * 8], qzeros[1] = {0}, sorted[4 * 8];
@@ -410,6 +440,7 @@ int main(void) {
   refusals();
   operators();
   preparations();
+  scales_in_memory();
   linear_layers();
   versions();
   variants();

@@ -585,7 +585,7 @@ def test_a_rotated_checkpoint_of_gptqmodel(tmp_path, modules, m):
             gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
         modules("gptqmodel.quantization.rotation.hadamard_utils", get_hadK=lambda n: (special, m) if n == k else None)
     layer = gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
-    assert layer.operator == ("64" if m == 1 else "d12x64")
+    assert layer._packed.rotation == ("64" if m == 1 else "d12x64")
     x = torch.randn(3, k, generator=torch.Generator().manual_seed(1)).half()
     rotated = (x.double() @ torch.kron(special, h(64)).T.double() * k**-0.5).half()
     assert torch.allclose(layer(x).double(), rotated.double() @ weights.double(), rtol=2**-8, atol=2**-6)
@@ -599,9 +599,10 @@ def test_a_checkpoint_that_is_not_rotated_or_in_a_way_that_is_not_known(tmp_path
     assert gptqmodel.rotation_of(tmp_path) is None
     layer = gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")
     assert isinstance(layer, fwht.nn.GptqLinear)
-    for matrix, words in ((torch.ones(3, 3), "a matrix of order m"), (torch.ones(4, 4), "orthogonal rows")):
+    checkpoint(tmp_path, 64, rotation="random")
+    for matrix, words in ((torch.ones(3, 3), "a matrix of order m"), (torch.ones(4, 2), "a matrix of order m"), (torch.ones(4, 4), "is not orthogonal")):
         with pytest.raises(ValueError, match=words):
-            gptqmodel.RotatedLinear(layer, matrix)
+            gptqmodel.load(tmp_path, "m.mlp.down_proj", matrix=matrix, device="cpu")
     checkpoint(tmp_path, 64, rotation="learned")
     with pytest.raises(ValueError, match="rotation='learned' .*hadamard, random"):
         gptqmodel.load(tmp_path, "m.mlp.down_proj", device="cpu")

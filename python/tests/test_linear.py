@@ -108,30 +108,34 @@ def test_rotation(library, rotation, act):
     assert np.array_equal(by.forward(by.tokens(x), by.pack(given, rotation=rotation)), by.rounded(rotated @ w))
 
 
+def rotating(operator, signed=False):
+    """The operator's order, and what `pack` takes to rotate by it."""
+    order = fwht.operators.operand_sizes(operator + ("" if "signs" in operator else "+signs"))[0] * 8
+    dense = 20 * np.eye(20)[np.random.default_rng(4).permutation(20)] - 2  # orthogonal, rows of length 20
+    return order, {
+        "rotation": operator,
+        "signs": fwht.operators.random_signs(order, 6) if signed else None,
+        "dense": dense.astype(np.float16) if "d20" in operator else None,
+    }
+
+
 @libraries
 @pytest.mark.parametrize("act", [False, True])
 @pytest.mark.parametrize("operator, signed", [("256", True), ("signs+64x16", True), ("28x32", False), ("12x64", True), ("d20x32", False)])
 def test_rotation_by_any_operator(library, operator, signed, act):
     """As the transform by the operator in front of the layer, up to one rounding of what stands between."""
-    by, order = Library(library), fwht.operators.operand_sizes(operator + ("" if "signs" in operator else "+signs"))[0] * 8
+    by, generator = Library(library), np.random.default_rng(4)
+    order, options = rotating(operator, signed)
+    signs, dense = options["signs"], options["dense"]
     k = order if order % 256 == 0 else 2 * order if order % 128 == 0 else 4 * order
     given, w = layer(k=k, n=40, group=64, integers=True, act=act)
-    generator, device = np.random.default_rng(4), "cpu" if library == "numpy" else library
-    signs = fwht.operators.random_signs(order, 6) if signed else None
-    dense = 20 * np.eye(20)[generator.permutation(20)] - 2 if "d" in operator else None  # orthogonal, rows of length 20
-    options = {"rotation": operator, "signs": signs}
-    if dense is not None:
-        options["dense"] = dense = dense.astype(np.float16)
-    if why := linear.supports(k, 40, group=64, rotation=operator + ("+signs" if signed and "signs" not in operator else ""), device=device):
-        assert device == "cuda" and "H_n alone is offered" in why
-        pytest.skip(why)
     x = generator.standard_normal((5, k)).astype(np.float16)
     blocks = x.astype(np.float32).reshape(-1, order)
     chain = fwht.operators.transform(blocks, operator, signs=signs, dense=None if dense is None else dense.astype(np.float32), variant="cpu_f64")
     exact = chain.astype(np.float64).reshape(5, k) @ w
     packed = by.pack(given, **options)
     if torch is not None and library != "numpy" and dense is not None:
-        packed = by.pack(given, **{**options, "dense": torch.from_numpy(dense).to(device)})
+        packed = by.pack(given, **{**options, "dense": torch.from_numpy(dense).to(library)})
     bound = 2**-9 * np.sqrt(np.square(chain.astype(np.float64).reshape(5, k)) @ np.square(w)) + 2**-10 * np.abs(exact)
     assert (np.abs(by.forward(by.tokens(x), packed) - exact) <= bound).all()
     assert packed.rotation == operator + ("+signs" if signed and "signs" not in operator else "")
@@ -503,6 +507,14 @@ def test_fp8_layer(device, k, signed):
             call()
 
 
+OPERATORS = ("28x32", "d20x32")  # the second with signs
+
+
+def rotating_by(rotation):
+    """k, and what `pack` takes, for an order or one of OPERATORS."""
+    return rotating(rotation, "d" in rotation) if isinstance(rotation, str) else (1024, {"rotation": rotation})
+
+
 @needs_cuda
 class TestCuda:
     def test_variants_agree(self):
@@ -544,11 +556,12 @@ class TestCuda:
             settings = plans[0][3].info["settings"]
             assert len(plans) == 1 and ("whole_waves" in settings) == (m > 128)
 
-    @pytest.mark.parametrize("rotation", [0, -1])
+    @pytest.mark.parametrize("rotation", [0, -1, *OPERATORS])
     def test_streams_and_graphs(self, rotation):
-        given, w = layer(k=1024, n=64, group=128)
-        packed = linear.pack(*tensors(given), device="cuda", rotation=rotation)
-        x = torch.randn(4, 1024, generator=torch.Generator().manual_seed(6)).half().cuda()
+        k, options = rotating_by(rotation)
+        given, w = layer(k=k, n=64, group=128)
+        packed = linear.pack(*tensors(given), device="cuda", **options)
+        x = torch.randn(4, k, generator=torch.Generator().manual_seed(6)).half().cuda()
         y = linear.forward(x, packed)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -602,13 +615,54 @@ class TestCuda:
                     assert torch.equal(y, (meets @ w).half()), (variant.name, m)
         assert seen and ("w4a16_pipelined" in seen) == (rotation == 0)
 
+    @pytest.mark.parametrize("rotation", OPERATORS)
+    def test_every_variant_behind_an_operator_in_a_graph(self, rotation):
+        """As `test_every_variant_in_a_graph`, replayed when the plans of the capture have gone. Bit for bit the call without a graph."""
+        k, options = rotating_by(rotation)
+        given, _ = layer(k=k, n=4128, group=128)
+        generator, seen = torch.Generator("cuda").manual_seed(9), []
+        for variant in linear.variants():
+            text = options["rotation"] + ("+signs" if options["signs"] is not None else "")
+            if variant.name == "auto" or linear.supports(k, 4128, rotation=text, device="cuda", variant=variant.name):
+                continue
+            packed = linear.pack(*tensors(given), device="cuda", variant=variant.name, **options)
+            seen.append(variant.name)
+            for m in range(1, 131):
+                x = torch.zeros(m, k, dtype=torch.float16, device="cuda")
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    y = linear.forward(x, packed)
+                linear.clear_plans()
+                for _ in range(2):
+                    x.normal_(generator=generator)
+                    graph.replay()
+                    assert torch.equal(y, linear.forward(x, packed)), (variant.name, m)
+                linear.clear_plans()  # the next capture makes its own
+        assert "rotated_w4a16" in seen
+
+    @pytest.mark.parametrize("rotation", ["28x128", "d20x256"])
+    def test_an_operator_in_front_is_the_chain(self, rotation):
+        """The transform, rounded once, then the layer, bit for bit; the last number of tokens is beyond the L2, where tiles are counted."""
+        k, options = rotating_by(rotation)
+        given, _ = layer(k=k, n=264, group=128)
+        packed, plain = (linear.pack(*tensors(given), device="cuda", **each) for each in (options, {}))
+        data = {name: None if each is None else torch.from_numpy(each).cuda() for name, each in (("dense", options["dense"]),)}
+        generator = torch.Generator("cuda").manual_seed(10)
+        for m in (1, 2, 8, 64, 129, 16384):
+            x = torch.randn(m, k, generator=generator, device="cuda").half()
+            rotated = fwht.operators.transform(x.view(-1, k), rotation, signs=options["signs"], **data)
+            for _ in range(2):
+                assert torch.equal(linear.forward(x, packed), linear.forward(rotated, plain)), m
+
     @pytest.mark.parametrize("act", [False, True])
-    @pytest.mark.parametrize("rotation", [0, -1])
+    @pytest.mark.parametrize("rotation", [0, -1, *OPERATORS])
     def test_two_streams_at_once(self, rotation, act):
         """Plans are shared; each execution has a workspace of its own."""
-        given, w = layer(k=1024, n=8224, group=128, act=act)
-        packed = linear.pack(*tensors(given), device="cuda", rotation=rotation)
-        x = torch.randn(2, 20, 1024, generator=torch.Generator().manual_seed(6)).half().cuda()
+        k, options = rotating_by(rotation)
+        given, w = layer(k=k, n=8224, group=128, act=act)
+        packed = linear.pack(*tensors(given), device="cuda", **options)
+        x = torch.randn(2, 20, k, generator=torch.Generator().manual_seed(6)).half().cuda()
         wanted = [linear.forward(each, packed) for each in x]
         streams = [torch.cuda.Stream() for _ in x]
         torch.cuda.synchronize()

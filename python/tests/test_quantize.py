@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import devices, needs_torch, torch, truth
+from conftest import devices, needs_cuda, needs_torch, torch, truth
 from fwht import quantize
 
 
@@ -222,9 +222,79 @@ def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
         expected = call(number)
         assert scale.shape == () and torch.equal(call(scale).view(torch.uint8), expected.view(torch.uint8))
         assert torch.equal(call(scale.numpy()).view(torch.uint8), expected.view(torch.uint8))
-    for other in (torch.ones(1), torch.tensor(1.0, device="meta")):
-        with pytest.raises(TypeError, match="tensor_scale must be a number or None, not a torch.Tensor"):
-            fwht.hadamard_quantize(x, encoding, tensor_scale=other)
+    for error, message, other in (
+        (TypeError, "tensor_scale must be a number or None, not a torch.Tensor", torch.ones(1)),
+        (ValueError, "tensor_scale is on meta, x is on cpu", torch.tensor(1.0, device="meta")),
+    ):
+        for call in (fwht.hadamard_quantize, quantize.quantize, quantize.round_trip):
+            with pytest.raises(error, match=message):
+                call(x, encoding, tensor_scale=other)
+
+
+@devices
+@pytest.mark.parametrize("encoding", ["nvfp4", "nvfp4:128x4", "e4m3:tensor,vllm_static"])
+def test_a_scale_of_the_whole_tensor_may_lie_in_memory(device, encoding):
+    """The kernel reads it: the bytes are those of the number. The operator takes it on the host, too."""
+    import fwht.torch
+
+    writes(encoding, device, "float16")
+    x = torch.from_numpy(rows(9, 256)).to(device, torch.float16)
+    for number in (0.37, 448 * 6 / 4.5, 1e-25, 1e25):
+        at = torch.tensor(number, device=device)
+        expected = fwht.hadamard_quantize(x, encoding, tensor_scale=number)
+        for given in (at, at.reshape(1)):
+            got = torch.ops.fwht.hadamard_quantize(x, encoding, tensor_scale_at=given)
+            assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(got, expected) if b is not None)
+            if device != "cpu":
+                for _ in range(2):  # the second call is the short one
+                    got = fwht.hadamard_quantize(x, encoding, tensor_scale=given)
+                    assert torch.equal(got.codes.view(torch.uint8), expected.codes.view(torch.uint8))
+                both = [quantize.dequantize(*expected, encoding, tensor_scale=each) for each in (number, given)]
+                assert torch.equal(*both)
+    torch.library.opcheck(torch.ops.fwht.hadamard_quantize.default, (x, encoding), {"tensor_scale_at": at})
+    refused = (
+        (at, "is given, but encoding int8:row has none", "int8:row"),
+        (at.double(), "must be one element of float32; .* dtype torch.float64", encoding),
+        (torch.ones(2, device=device), r"must be one element of float32; it has shape \(2,\)", encoding),
+    )
+    for given, message, asked in refused:
+        with pytest.raises(ValueError, match=message):
+            torch.ops.fwht.hadamard_quantize(x, asked, tensor_scale_at=given)
+    with pytest.raises(ValueError, match="tensor_scale=2.0 and tensor_scale_at are both given"):
+        torch.ops.fwht.hadamard_quantize(x, encoding, tensor_scale=2.0, tensor_scale_at=at)
+
+
+@needs_torch
+def test_a_scale_of_the_whole_tensor_on_a_device_in_graphs():
+    """As PyTorch traces it, without the device."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x, at = torch.empty(6, 256, device="cuda"), torch.empty((), device="cuda")
+        codes, scales = fwht.hadamard_quantize(x, "nvfp4", tensor_scale=at)
+        assert codes.shape == (6, 128) and scales.shape == (6, 16) and codes.device.type == "cuda"
+        with pytest.raises(TypeError, match="must be a number or None"):
+            fwht.hadamard_quantize(x, "nvfp4", tensor_scale=torch.empty(1))
+        with pytest.raises(RuntimeError, match="does not support automatic differentiation"):
+            fwht.hadamard_quantize(x, "nvfp4", tensor_scale=at.requires_grad_())
+
+
+@needs_cuda
+@pytest.mark.parametrize("encoding", ["nvfp4", "e4m3:tensor,vllm_static"])
+def test_a_graph_reads_the_scale_of_each_replay(encoding):
+    x = torch.from_numpy(rows(64, 4096)).to("cuda", torch.bfloat16)
+    at, stream = torch.tensor(2.0, device="cuda"), torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        fwht.hadamard_quantize(x, encoding, tensor_scale=at)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = fwht.hadamard_quantize(x, encoding, tensor_scale=at)
+    for number in (0.5, 3.0):
+        at.fill_(number)
+        graph.replay()
+        expected = fwht.hadamard_quantize(x, encoding, tensor_scale=number)
+        assert torch.equal(got.codes.view(torch.uint8), expected.codes.view(torch.uint8))
 
 
 

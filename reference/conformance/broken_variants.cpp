@@ -152,8 +152,9 @@ class BrokenPlan final : public Plan {
     }
     Problem apart = p;
     apart.paging = {};
-    reference::Encoded encoded =
-        reference::quantize(apart, {Dtype::f32, p.n()}, values.data(), operands.tensor_scale);
+    const float of_tensor =
+        operands.tensor_scale_at != nullptr ? *operands.tensor_scale_at : operands.tensor_scale;
+    reference::Encoded encoded = reference::quantize(apart, {Dtype::f32, p.n()}, values.data(), of_tensor);
     if (has(Defect::swaps_half_bytes) && code_bits(p.encoding.format) == 4) {
       for (std::byte& byte : encoded.codes)
         byte = byte >> 4 | byte << 4;

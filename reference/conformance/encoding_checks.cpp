@@ -106,11 +106,12 @@ Bytes edge_rows(const Problem& problem) {
   return bytes;
 }
 
-/// Numbers of the tensor to try: ordinary ones; for NVFP4 also such that scales of blocks saturate or vanish.
+/// Numbers of the tensor to try: ordinary ones, and such that factors leave the range of short arithmetic;
+/// for NVFP4 also such that scales of blocks saturate or vanish.
 std::vector<float> tensor_scales(const Encoding& encoding) {
   if (!needs_tensor_scale(encoding)) return {1.0F};
-  if (encoding.recipe == Recipe::vllm_static) return {0.01F, 3.0F};
-  return {448.0F * 6.0F / 4.0F, 1e5F, 1e-3F};
+  if (encoding.recipe == Recipe::vllm_static) return {0.01F, 3.0F, 1e-25F, 1e25F};
+  return {448.0F * 6.0F / 4.0F, 1e5F, 1e-3F, 1e-25F, 1e25F};
 }
 
 /// Where `got` and `want` differ first in the rows of codes; empty when nowhere.

@@ -97,6 +97,15 @@ EncodedBytes ConformanceRun::execute_encoded(const Plan& plan, const Bytes& inpu
                                              const Execution& how) {
   EncodedBytes result;
   result.codes = run(plan, input, how, tensor_scale, result.scales);
+  if (needs_tensor_scale(plan.problem().encoding)) {
+    Execution again = how;
+    again.scale_in_memory = true;
+    Bytes scales;
+    if (run(plan, input, again, tensor_scale, scales) != result.codes || scales != result.scales) {
+      fail(fmt::format("{}: tensor_scale {} in memory gives other codes or scales", to_string(plan.problem()),
+                       tensor_scale));
+    }
+  }
   return result;
 }
 
@@ -141,7 +150,14 @@ Bytes ConformanceRun::run(const Plan& plan, const Bytes& input, const Execution&
     operands.scales = scale_buffer.data();
     operands.scales_bytes = problem.scale_bytes_out();
   }
-  operands.tensor_scale = tensor_scale;
+  Buffer number;
+  if (how.scale_in_memory) {
+    number = Buffer(variant().memory, sizeof tensor_scale);
+    number.upload(&tensor_scale, sizeof tensor_scale);
+    operands.tensor_scale_at = static_cast<const float*>(number.data());
+  } else {
+    operands.tensor_scale = tensor_scale;
+  }
   plan.execute(operands);
   synchronize(variant().memory);
   count_case();

@@ -41,6 +41,7 @@ struct EncodedBytes {
 struct Execution {
   unsigned char poison = kPoisonByte;
   std::int64_t in_offset = 0, out_offset = 0;
+  bool scale_in_memory = false;  // Operands::tensor_scale_at
 };
 
 /// Powers of two 2 .. 2^16, and 2^20.
@@ -93,7 +94,7 @@ class ConformanceRun : public FamilyRun<Transforms> {
   std::int64_t bytes_on_device(const Problem& problem) const { return problem.span_bytes(); }
 
   /// The same for an encoded problem; the buffer of scales starts as full of `how.poison` as that of the
-  /// codes.
+  /// codes. Where the encoding needs a number of the tensor, the bytes must be the same with it in memory.
   EncodedBytes execute_encoded(const Plan& plan, const Bytes& input, float tensor_scale = 1.0F,
                                const Execution& how = {});
 

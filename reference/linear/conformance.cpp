@@ -335,9 +335,11 @@ std::vector<LinearProblem> linear_problems(Dtype dtype, bool wide) {
                                          "n64/k1792/w4g128/act/rotsigns+28x32",
                                          "n72/k640/w4g128/v2/rotd20tx32+signs"};
   if (wide)
-    texts.insert(texts.end(), {"n8224/k384/w4g128/v2/act", "n8208/k256/w4g64/sym", "n16520/k128/w4g32",
-                               "n4136/k640/w4g128"});
+    texts.insert(texts.end(),
+                 {"n8224/k384/w4g128/v2/act", "n8208/k256/w4g64/sym", "n16520/k128/w4g32",
+                  "n4136/k640/w4g128", "n64/k14336/w4g128/rot28x512", "n72/k5120/w4g128/rotd20x256+signs"});
   std::vector<LinearProblem> problems;
+  problems.reserve(texts.size());
   for (const std::string_view text : texts)
     problems.push_back(parse_linear_problem(fmt::format("{}/m1/{}", name_of(dtype), text)));
   return problems;

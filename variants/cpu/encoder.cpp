@@ -55,11 +55,17 @@ std::uint32_t integer(float value, float low, float high) {
   return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::nearbyint(std::clamp(value, low, high))));
 }
 
+/// With the number of the tensor itself.
+Operands with_tensor_scale(Operands operands) {
+  if (operands.tensor_scale_at != nullptr) operands.tensor_scale = *operands.tensor_scale_at;
+  return operands;
+}
+
 }  // namespace
 
 Encoder::Encoder(const Problem& problem, const Operands& operands)
     : problem_(problem),
-      operands_(operands),
+      operands_(with_tensor_scale(operands)),
       token_(token_length(problem.encoding, problem.n())),
       group_(problem.encoding.scales.kind == Kind::group ? problem.encoding.scales.group : token_),
       shape_(scale_shape(problem.encoding, problem.rows, problem.n())) {

@@ -326,46 +326,47 @@ __global__ void __launch_bounds__(kMostThreads)
   store_rows<dtype, vectors>(work, x, elements, out + first_row * work.stride_out);
 }
 
-/// A dense factor as a stage wants it, a thread an entry; the padding stays zero.
+/// A dense factor as a stage wants it, a thread an entry, the padding zero.
 template <Dtype dtype>
 __global__ void write_entries(const typename Storage<dtype>::Element* dense, int order, bool transposed,
                               int padded, float* entries) {
-  const int at = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), i = at / order, j = at % order;
-  if (i < order) entries[j * padded + i] = Storage<dtype>::to_float(dense[transposed ? j * order + i : at]);
+  const int at = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), j = at / padded, i = at % padded;
+  if (j >= order) return;
+  entries[at] = i < order ? Storage<dtype>::to_float(dense[transposed ? j * order + i : i * order + j]) : 0;
 }
 
-/// Entries of all matrices one behind the other; those of dense factors are zero until they are known.
-std::vector<float> tables_of(const Operator& op, const Program& program, std::vector<std::size_t>& begins) {
-  std::vector<float> tables;
-  for (std::size_t s = 0; s < program.stages.size(); ++s) {
-    const Stage& stage = program.stages[s];
-    begins.push_back(tables.size());
-    if (stage.levels > 0) continue;
-    const int padded = stage.padded_order();
-    tables.resize(tables.size() + static_cast<std::size_t>(padded) * static_cast<std::size_t>(stage.order));
-    const Factor& factor = op.factors()[static_cast<std::size_t>(program.factor_of[s])];
-    if (!factor.is_named()) continue;
-    const SignMatrix& matrix = named_matrix(factor);
-    for (int i = 0; i < stage.order; ++i) {
-      for (int j = 0; j < stage.order; ++j) {
-        const bool negative = factor.transposed ? matrix.is_negative(j, i) : matrix.is_negative(i, j);
-        tables[begins.back() + static_cast<std::size_t>(j * padded + i)] = negative ? -1.0F : 1.0F;
-      }
+/// Numbers of a stage's matrix, padding included.
+std::size_t entry_count(const Stage& stage) {
+  return static_cast<std::size_t>(stage.padded_order()) * static_cast<std::size_t>(stage.order);
+}
+
+/// Entries as a stage wants them.
+std::vector<float> entries_of(const Stage& stage, const Factor& factor) {
+  std::vector<float> entries(entry_count(stage));
+  const SignMatrix& matrix = named_matrix(factor);
+  for (int i = 0; i < stage.order; ++i) {
+    for (int j = 0; j < stage.order; ++j) {
+      const bool negative = factor.transposed ? matrix.is_negative(j, i) : matrix.is_negative(i, j);
+      entries[static_cast<std::size_t>(j * stage.padded_order() + i)] = negative ? -1.0F : 1.0F;
     }
   }
-  return tables;
+  return entries;
 }
 
 class FactorsPlan final : public Plan {
  public:
   explicit FactorsPlan(const Problem& problem) : Plan(problem), program_(program_of(problem.op)) {
-    std::vector<std::size_t> begins;
-    const std::vector<float> tables = tables_of(problem.op, program_, begins);
-    tables_ = DeviceArray(tables.data(), tables.size() * sizeof(float));
+    std::size_t dense_entries = 0;
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
       Stage& stage = program_.stages[s];
-      if (stage.levels == 0) stage.entries = tables_.as<float>() + begins[s];
+      if (stage.levels > 0) continue;
+      if (is_dense(s))
+        dense_entries += entry_count(stage);
+      else
+        stage.entries = kept_table(entries_of(stage, factor_of(s)));
     }
+    dense_bytes_ = dense_entries * sizeof(float);
+    dense_ = DeviceArray(dense_bytes_);
     dispatch_dtype(problem.dtype(), [&](auto dtype) {
       for (const auto kernel : {rows_by_factors<dtype(), false>, rows_by_factors<dtype(), true>}) {
         allow_shared(kernel, static_cast<int>(shared_bytes()));
@@ -374,6 +375,7 @@ class FactorsPlan final : public Plan {
   }
 
   bool one_stream_at_a_time() const override { return problem().op.has_dense(); }  // their entries
+  std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(dense_bytes_); }
   Numerics numerics() const override { return numerics_of(problem()); }
   Settings settings() const override {
     return {{"passes", static_cast<std::int64_t>(program_.stages.size())},
@@ -394,8 +396,8 @@ class FactorsPlan final : public Plan {
   template <Dtype dtype>
   void run(const Operands& operands, Stream stream) const {
     using Element = typename Storage<dtype>::Element;
-    if (problem().op.has_dense()) write_dense<dtype>(static_cast<const Element*>(operands.dense), stream);
-    const Work work = work_for(operands);
+    Work work = work_for(operands);
+    if (problem().op.has_dense()) write_dense<dtype>(operands, work, stream);
     const auto blocks = static_cast<unsigned>(ceil_div(work.rows, work.rows_per_block));
     const auto kernel =
         whole_vectors(operands) ? rows_by_factors<dtype, true> : rows_by_factors<dtype, false>;
@@ -404,18 +406,27 @@ class FactorsPlan final : public Plan {
     FWHT_CUDA(cudaGetLastError());
   }
 
+  const Factor& factor_of(std::size_t stage) const {
+    return problem().op.factors()[static_cast<std::size_t>(program_.factor_of[stage])];
+  }
+  bool is_dense(std::size_t stage) const { return factor_of(stage).basis == Basis::dense; }
+
+  /// And says to the stages where they are.
   template <Dtype dtype>
-  void write_dense(const typename Storage<dtype>::Element* dense, Stream stream) const {
+  void write_dense(const Operands& operands, Work& work, Stream stream) const {
+    const auto* dense = static_cast<const typename Storage<dtype>::Element*>(operands.dense);
+    auto* entries = operands.scratch != nullptr ? static_cast<float*>(operands.scratch) : dense_.as<float>();
     for (std::size_t s = 0; s < program_.stages.size(); ++s) {
-      const Stage& stage = program_.stages[s];
-      const Factor& factor = problem().op.factors()[static_cast<std::size_t>(program_.factor_of[s])];
-      if (factor.basis != Basis::dense) continue;
+      if (!is_dense(s)) continue;
+      Stage& stage = work.stages[s];
       constexpr int kThreads = 256;
-      const int entries = stage.order * stage.order;
-      write_entries<dtype><<<static_cast<unsigned>(ceil_div(entries, kThreads)), kThreads, 0, stream>>>(
-          dense, stage.order, factor.transposed, stage.padded_order(), stage.entries);
+      const auto count = static_cast<int>(entry_count(stage));
+      write_entries<dtype><<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, stream>>>(
+          dense, stage.order, factor_of(s).transposed, stage.padded_order(), entries);
       FWHT_CUDA(cudaGetLastError());
-      dense += entries;
+      stage.entries = entries;
+      entries += count;
+      dense += stage.order * stage.order;
     }
   }
 
@@ -447,7 +458,8 @@ class FactorsPlan final : public Plan {
   }
 
   Program program_;
-  DeviceArray tables_;
+  std::size_t dense_bytes_ = 0;
+  DeviceArray dense_;  // entries of dense factors, where the caller lends no memory
 };
 
 }  // namespace

@@ -29,8 +29,9 @@ inline constexpr int kMostLevels = 4, kStoreLevels = 5;
 /// digits, `stride` apart; a column is all digits of one outer and inner index.
 struct Stage {
   int order = 1, stride = 1;
-  int levels = 0;            ///< butterflies of 2^levels points; 0: the product with a matrix
-  float* entries = nullptr;  ///< of the matrix: column j is padded_order() numbers from j padded_order() on
+  int levels = 0;  ///< butterflies of 2^levels points; 0: the product with a matrix
+  /// Of the matrix: column j is padded_order() numbers from j padded_order() on.
+  const float* entries = nullptr;
 
   constexpr int padded_order() const { return (order + kTileRows - 1) / kTileRows * kTileRows; }
   constexpr int columns(int elements) const { return elements / order; }

@@ -18,6 +18,11 @@ constexpr const char* kOperators[] = {"12x64",     "28x512",    "428x32",   "428
                                       "d53x512",   "20x1024",   "12x2048",  "132",         "d7x2",
                                       "16xd6",     "12x2x20x2", "12xd5tx2", "256r",        "4r"};
 
+/// Of a digit behind digit 0 of its column.
+std::size_t offset_of(int digit, const Stage& stage) {
+  return static_cast<std::size_t>(digit) * static_cast<std::size_t>(stage.stride);
+}
+
 TEST(Factors, EveryPassMeetsEveryElementOnce) {
   for (const char* text : kOperators) {
     const Operator op = parse_operator(text);
@@ -27,7 +32,7 @@ TEST(Factors, EveryPassMeetsEveryElementOnce) {
       std::vector<int> seen(static_cast<std::size_t>(elements));
       for (int column = 0; column < stage.columns(elements); ++column) {
         for (int digit = 0; digit < stage.order; ++digit)
-          ++seen.at(static_cast<std::size_t>(stage.first_of(column) + digit * stage.stride));
+          ++seen.at(static_cast<std::size_t>(stage.first_of(column)) + offset_of(digit, stage));
       }
       EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; })) << text;
     }
@@ -77,7 +82,7 @@ void run_passes(const Operator& op, std::vector<float>& x) {
       float* const at = x.data() + stage.first_of(column);
       std::vector<float> values(static_cast<std::size_t>(stage.order)), sums(values.size());
       for (int i = 0; i < stage.order; ++i)
-        values[static_cast<std::size_t>(i)] = at[i * stage.stride];
+        values[static_cast<std::size_t>(i)] = at[offset_of(i, stage)];
       if (stage.levels == 0) {
         const Factor& factor = op.factors()[static_cast<std::size_t>(program.factor_of[s])];
         for (int j = 0; j < stage.order; ++j) {
@@ -99,7 +104,7 @@ void run_passes(const Operator& op, std::vector<float>& x) {
         }
       }
       for (int i = 0; i < stage.order; ++i)
-        at[i * stage.stride] = sums[static_cast<std::size_t>(i)];
+        at[offset_of(i, stage)] = sums[static_cast<std::size_t>(i)];
     }
   }
 }

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "common/device/cuda_check.hpp"
+#include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
 #include "common/device/tensor_map.hpp"
 #include "common/host/static_dispatch.hpp"
@@ -51,41 +52,6 @@ Tensor<4> matrices(const Array& array, std::int64_t rows, const Shape& shape, in
           : line == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                        : CU_TENSOR_MAP_SWIZZLE_32B};
 }
-
-/// Device memory that a plan owns: its tables, room for a dense factor's fragments, and the tile counter,
-/// zero.
-class DeviceTables {
- public:
-  DeviceTables(std::vector<std::uint32_t> signs, const std::vector<std::uint32_t>& second,
-               std::size_t fragments)
-      : second_(signs.size()), fragments_(second_ + second.size()), counter_(fragments_ + fragments) {
-    std::vector<std::uint32_t>& contents = signs;
-    contents.insert(contents.end(), second.begin(), second.end());
-    contents.resize(counter_ + 1, 0);
-    FWHT_CUDA(cudaMalloc(&memory_, contents.size() * sizeof(std::uint32_t)));
-    // On a stream of its own: a plan may be made while another one is captured.
-    cudaStream_t stream = nullptr;
-    FWHT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    FWHT_CUDA(cudaMemcpyAsync(memory_, contents.data(), contents.size() * sizeof(std::uint32_t),
-                              cudaMemcpyHostToDevice, stream));
-    FWHT_CUDA(cudaStreamSynchronize(stream));
-    FWHT_CUDA(cudaStreamDestroy(stream));
-  }
-  ~DeviceTables() { cudaFree(memory_); }
-  DeviceTables(const DeviceTables&) = delete;
-  DeviceTables& operator=(const DeviceTables&) = delete;
-
-  const std::uint32_t* signs() const { return words(); }
-  const std::uint32_t* second() const { return words() + second_; }
-  std::uint32_t* fragments() const { return words() + fragments_; }
-  unsigned* counter() const { return words() + counter_; }
-
- private:
-  std::uint32_t* words() const { return static_cast<std::uint32_t*>(memory_); }
-
-  std::size_t second_, fragments_, counter_;  // where they begin, in words
-  void* memory_ = nullptr;
-};
 
 /// A dense factor with its Sylvester part, F (x) S_(order / m), as operands A of stage 1, by one thread a
 /// word; entries beyond the order are zero. See fragment_index.
@@ -119,15 +85,17 @@ class KroneckerPlan final : public Plan {
         launch_(choice.launch),
         kernel_(kernel),
         fragment_words_(is_dense() ? 512 * launch_.shape.warpgroups() * launch_.shape.k_steps() : 0),
-        workspace_(is_dense() ? std::vector<std::uint32_t>(4)
-                              : sign_table(launch_.shape, choice_.order, choice_.slow),
-                   second_table(launch_, choice_.second), static_cast<std::size_t>(fragment_words_)),
+        signs_(kept_table(is_dense() ? std::vector<std::uint32_t>(4)
+                                     : sign_table(launch_.shape, choice_.order, choice_.slow))),
+        second_(kept_table(second_table(launch_, choice_.second))),
         tiles_((problem.rows + launch_.shape.rows - 1) / launch_.shape.rows) {
     allow_shared(kernel_, shared_bytes());
     registers_ = registers_of(kernel_);
     blocks_per_sm_ = resident_blocks(kernel_, launch_.threads(), shared_bytes());
     const std::int64_t resident = std::max<std::int64_t>(std::int64_t{blocks_per_sm_} * device.sm_count, 1);
     const std::int64_t at_once = launch_.places > 0 ? 1 : launch_.teams;  // tiles that a block begins with
+    const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(fragment_words_) + 1);
+    if (by_counter() || is_dense()) own_ = DeviceArray(zeros.data(), zeros.size() * sizeof zeros[0]);
     blocks_ =
         launch_.spread ? tiles_ * choice_.cluster() : std::min((tiles_ + at_once - 1) / at_once, resident);
   }
@@ -135,6 +103,9 @@ class KroneckerPlan final : public Plan {
   std::size_t alignment() const override { return 16; }
   bool one_stream_at_a_time() const override {
     return by_counter() || is_dense();  // the counter, the fragments
+  }
+  std::int64_t scratch_bytes() const override {
+    return one_stream_at_a_time() ? (std::int64_t{fragment_words_} + 1) * 4 : 0;
   }
 
   Numerics numerics() const override { return numerics_of(problem()); }
@@ -166,15 +137,20 @@ class KroneckerPlan final : public Plan {
     Maps maps{in, is_encoded() ? in  // codes take another way out
                                : tensor_map(operands.out, tensor_element(p.dtype()),
                                             matrices(p.out, p.rows, shape, order, 16))};
-    if (is_dense()) expand(operands.dense, stream);
+    auto* const fragments = operands.scratch != nullptr ? static_cast<std::uint32_t*>(operands.scratch)
+                                                        : own_.as<std::uint32_t>();
+    std::uint32_t* const counter = fragments + fragment_words_;  // a launch leaves its own at zero
+    const bool clears = by_counter() && operands.scratch != nullptr;
+    if (clears) FWHT_CUDA(cudaMemsetAsync(counter, 0, sizeof *counter, stream));
+    if (is_dense()) expand(operands.dense, fragments, stream);
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
     // A kernel that writes no codes takes the front.
-    EncodedWork work{{workspace_.signs(),
-                      is_dense() ? workspace_.fragments() : nullptr,
-                      workspace_.second(),
+    EncodedWork work{{signs_,
+                      is_dense() ? fragments : nullptr,
+                      second_,
                       p.op.signs_come_last() ? nullptr : signs,
                       p.op.signs_come_last() ? signs : nullptr,
-                      by_counter() ? workspace_.counter() : nullptr,
+                      by_counter() ? counter : nullptr,
                       static_cast<int>(tiles_),
                       choice_.order,
                       static_cast<float>(p.scale),
@@ -189,7 +165,7 @@ class KroneckerPlan final : public Plan {
                .threads = launch_.threads(),
                .shared = shared_bytes(),
                .cluster = choice_.cluster(),
-               .programmatic = p.programmatic_launch},
+               .programmatic = p.programmatic_launch && !clears},
               stream, arguments);
   }
 
@@ -206,12 +182,12 @@ class KroneckerPlan final : public Plan {
     return !by_counter() && problem().elements() * bytes_of(problem().dtype()) <= std::int64_t{24} << 20;
   }
   bool is_dense() const { return choice_.slow.basis == Basis::dense; }
-  void expand(const void* dense, Stream stream) const {
+  void expand(const void* dense, std::uint32_t* fragments, Stream stream) const {
     constexpr int kThreads = 256;
     const DenseFactor factor{static_cast<const std::uint16_t*>(dense), static_cast<int>(choice_.slow.order),
                              choice_.order, choice_.slow.transposed};
     expand_dense<<<static_cast<unsigned>((fragment_words_ + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-        factor, launch_.shape.k_steps(), fragment_words_, workspace_.fragments());
+        factor, launch_.shape.k_steps(), fragment_words_, fragments);
     FWHT_CUDA(cudaGetLastError());
   }
 
@@ -219,7 +195,8 @@ class KroneckerPlan final : public Plan {
   Launch launch_;
   Kernel kernel_;
   int fragment_words_;
-  DeviceTables workspace_;
+  const std::uint32_t *signs_, *second_;  ///< tables
+  DeviceArray own_;                       ///< fragments of a dense factor, and the tile counter, zero
   std::int64_t tiles_;
   int registers_ = 0, blocks_per_sm_ = 0;
   std::int64_t blocks_ = 0;

@@ -79,7 +79,7 @@ class BoxEncoder {
     encoder::ScalesOfMaxima<1> of_rows;  // each lane has that of one of the rows
     if constexpr (Form::whole_row) {
       if (work_.out.rule.given) {
-        encoder::given_scales(work_.out, 1.0F, of_rows);
+        encoder::given_scales<Form>(work_.out, 1.0F, of_rows);
       } else {
         of_rows.maximum[0] = maximum[0];
 #pragma unroll

@@ -61,11 +61,11 @@ constexpr Golden kGolden[] = {
     {"w4a16_splitk_f32",      "f2wmM",              "f2wmM",            ""},
     {"w4a16_pipelined",       "fb2stiwomap",        "fb2stiwoma",       ""},
     {"w4a16_prefill",         "fb2stiwomMa",        "",                 ""},
-    {"rotated_w4a16",         "rRAP",               "rRA",            ""},
-    {"rotated_w4a16_prefill", "rRA",                "",                 ""},
+    {"rotated_w4a16",         "rRAxydP",            "rRAxyd",         ""},
+    {"rotated_w4a16_prefill", "rRAxyd",             "",                 ""},
     {"rotated_w4a16_inside",  "rRP",                "",                 ""},
-    {"w4a16",                 "fb2stiwomMarRApP",    "fb2stiwomarRA",  ""},
-    {"auto",                  "fb2stinwokmMarRApP", "fb2stinwokmMarRA", "", true},
+    {"w4a16",                 "fb2stiwomMarRAxydpP", "fb2stiwomarRAxyd", ""},
+    {"auto",                  "fb2stinwokmMarRAxydpP", "fb2stinwokmMarRAxyd", "", true},
 };
 // clang-format on
 

@@ -16,18 +16,13 @@
 namespace fwht::mma_kronecker {
 namespace {
 
-DeviceArray signs_of(const Cut& cut) {
-  const std::vector<std::uint32_t> words = rows::sign_table(cut.shape, cut.shape.order, cut.slow);
-  return {words.data(), words.size() * sizeof(std::uint32_t)};
-}
-
 class MmaKroneckerPlan final : public Plan {
  public:
   MmaKroneckerPlan(const Problem& problem, const DeviceInfo& device, const Cut& cut, Kernel kernel)
       : Plan(problem),
         cut_(cut),
         kernel_(kernel),
-        signs_(signs_of(cut)),
+        signs_(kept_table(rows::sign_table(cut.shape, cut.shape.order, cut.slow))),
         tiles_((problem.rows + cut.shape.rows - 1) / cut.shape.rows) {
     // All plans share the kernel, so that each allows what any may need.
     allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block));
@@ -65,7 +60,7 @@ class MmaKroneckerPlan final : public Plan {
               static_cast<std::byte*>(operands.out),
               2 * p.in.row_stride,
               2 * p.out.row_stride,
-              signs_.as<std::uint32_t>(),
+              signs_,
               p.op.signs_come_last() ? nullptr : signs,
               p.op.signs_come_last() ? signs : nullptr,
               static_cast<int>(p.rows),
@@ -85,7 +80,7 @@ class MmaKroneckerPlan final : public Plan {
 
   Cut cut_;
   Kernel kernel_;
-  DeviceArray signs_;
+  const std::uint32_t* signs_;  ///< a table
   std::int64_t tiles_;
   Team team_;
   std::int64_t blocks_ = 0;

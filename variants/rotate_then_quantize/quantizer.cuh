@@ -95,22 +95,23 @@ __device__ __forceinline__ void codes_of_vector(const Output& out, const Scale& 
   }
 }
 
+/// @param rule  of rule_in_kernel()
 template <class Form>
-__device__ __forceinline__ Scale scale_for(const Output& out, bool ordinary, float largest) {
-  if (out.rule.given) {
+__device__ __forceinline__ Scale scale_for(const encoder::Rule& rule, bool ordinary, float largest) {
+  if (rule.given) {
     Scale scale;
-    scale.factor = out.rule.given_factor;
+    scale.factor = rule.given_factor;
     return scale;
   }
-  const float maximum = encoder::larger(largest, out.rule.floor);
-  return ordinary ? encoder::scale_of<Form::family, true>(out.rule, maximum)
-                  : encoder::scale_of<Form::family, false>(out.rule, maximum);
+  const float maximum = encoder::larger(largest, rule.floor);
+  return ordinary ? encoder::scale_of<Form::family, true>(rule, maximum)
+                  : encoder::scale_of<Form::family, false>(rule, maximum);
 }
 
 template <class Form>
-__device__ __forceinline__ bool is_short(const Output& out, bool finite, float largest) {
-  if (out.rule.given) return finite;
-  return finite && encoder::is_ordinary<Form::family>(out.rule, encoder::larger(largest, out.rule.floor));
+__device__ __forceinline__ bool is_short(const encoder::Rule& rule, bool finite, float largest) {
+  if (rule.given) return finite;
+  return finite && encoder::is_ordinary<Form::family>(rule, encoder::larger(largest, rule.floor));
 }
 
 template <class Form>
@@ -139,6 +140,7 @@ __device__ __forceinline__ void store_scale_of_group(const Rows& rows, const Sca
 template <class Form, Dtype dtype, int vectors>
 __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ Rows rows) {
   const Output& out = rows.out;
+  const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const std::int64_t warp = std::int64_t{blockIdx.x} * (blockDim.x / 32) + (threadIdx.x >> 5);
   const std::int64_t first = (warp * vectors * 32 + lane) * 8;
@@ -157,10 +159,10 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
     float largest =
         out.largest != nullptr ? __uint_as_float(*out.largest) : number_of_pattern<dtype>(pattern);
     const bool ordinary =
-        __all_sync(0xFFFFFFFFU, is_short<Form>(out, pattern < kInfinityPattern<dtype>, largest));
+        __all_sync(0xFFFFFFFFU, is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest));
     if (!ordinary && out.largest == nullptr)
       largest = __uint_as_float(largest_of_lanes(largest_number(y), out.lanes));
-    const Scale scale = scale_for<Form>(out, ordinary, largest);
+    const Scale scale = scale_for<Form>(rule, ordinary, largest);
 
     std::uint32_t codes[Form::words];
     codes_of_vector<Form>(out, scale, ordinary, y[0], codes);
@@ -175,6 +177,7 @@ __global__ void __launch_bounds__(128) quantize_vectors(const __grid_constant__ 
 template <class Form, Dtype dtype, int vectors>
 __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
   const Output& out = rows.out;
+  const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   __shared__ std::uint32_t of_warps[32];
   const int lane = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x >> 5);
   const auto largest_of_block = [&](std::uint32_t value) {
@@ -205,9 +208,9 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
   }
   pattern = largest_of_block(pattern);
   float largest = number_of_pattern<dtype>(pattern);
-  const bool ordinary = is_short<Form>(out, pattern < kInfinityPattern<dtype>, largest);
+  const bool ordinary = is_short<Form>(rule, pattern < kInfinityPattern<dtype>, largest);
   if (!ordinary) largest = __uint_as_float(largest_of_block(largest_number(y)));
-  const Scale scale = scale_for<Form>(out, ordinary, largest);
+  const Scale scale = scale_for<Form>(rule, ordinary, largest);
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     std::uint32_t codes[Form::words];
@@ -221,6 +224,7 @@ __global__ void quantize_blocks(const __grid_constant__ Rows rows) {
 template <class Form, Dtype dtype>
 __global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows rows) {
   const Output& out = rows.out;
+  const encoder::Rule rule = encoder::rule_in_kernel<Form>(out);
   const int lane = static_cast<int>(threadIdx.x) & 31;
   constexpr int kPerByte = 8 / Form::bits;
   const auto* in = static_cast<const typename Storage<dtype>::Element*>(rows.in);
@@ -240,7 +244,7 @@ __global__ void __launch_bounds__(128) quantize_any(const __grid_constant__ Rows
         largest = fmaxf(largest, fabsf(number(e)));
       largest = __uint_as_float(__reduce_max_sync(0xFFFFFFFFU, __float_as_uint(largest)));
     }
-    const Scale scale = scale_for<Form>(out, false, largest);
+    const Scale scale = scale_for<Form>(rule, false, largest);
     for (std::int64_t e = begin + lane * kPerByte; e < end; e += 32 * kPerByte) {
       float y[8] = {};
 #pragma unroll

@@ -113,6 +113,7 @@ class TwoLaunches final : public Plan {
       rotated.scales = nullptr;
       rotated.scales_bytes = -1;
       rotated.tensor_scale = 1.0F;
+      rotated.tensor_scale_at = nullptr;
       rotation_->execute(rotated, stream);
       rows = workspace_.data();
     }

@@ -3,6 +3,7 @@
 // every group of rows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -43,7 +44,7 @@ struct LinearProblem {
   bool symmetric() const { return zero_points == ZeroPoints::symmetric; }
   bool rotates() const { return !rotation.factors().empty(); }
   /// Of what blocks of x are multiplied by; 1 for none.
-  std::int64_t rotation_order() const { return rotates() ? rotation.n() : 1; }
+  std::int64_t rotation_order() const { return std::max<std::int64_t>(rotation.n(), 1); }
   /// Fewest bytes of weights, scales, zero points, order and rotation that must be read.
   std::int64_t weight_bytes() const;
   std::int64_t bytes_read() const { return m == 0 ? 0 : weight_bytes() + m * k * bytes_of(dtype); }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any
 
 import torch
@@ -270,9 +271,19 @@ def enqueue(
     )  # fmt: skip
     if scales is not None:
         operands.scales, operands.scales_bytes = scales.data_ptr() or None, scales.untyped_storage().nbytes()
-        operands.tensor_scale = 0.0 if tensor_scale is None else float(tensor_scale)
+        if isinstance(tensor_scale, Tensor):
+            operands.tensor_scale_at = tensor_scale.data_ptr()
+        elif tensor_scale is not None:
+            operands.tensor_scale = tensor_scale
     if status := _c_transform_operands(entry[2], entry[1], ctypes.addressof(operands), device, stream):
         _c.fail(status, device)
+
+
+def is_scale_of_tensor(given: Any, x: Tensor) -> bool:
+    """None, a number or a tensor beside x that needs no sentence."""
+    if given is None or type(given) is float:
+        return given is None or 0 < given < math.inf
+    return _is_operand(given, 1, torch.float32, x.get_device())
 
 
 def _is_operand(given: Any, count: int, dtype: torch.dtype, device: int) -> bool:

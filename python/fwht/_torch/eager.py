@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NoReturn
 
 import torch
@@ -378,19 +377,22 @@ def quantize_rows(
     if plain and not grad and not _is_dynamo_compiling() and _is_plain(x) and _forward_ad._current_level < 0 and x.is_contiguous():
         key = (x.shape, x.dtype, place_of(x), scale, variant, operator, transpose, signs is None, tensor_scale is None, encoding)
         entry = calls.known(key, x, signs, dense)
-        if entry is not None and (tensor_scale is None or (type(tensor_scale) is float and 0 < tensor_scale < math.inf)):
+        if entry is not None and calls.is_scale_of_tensor(tensor_scale, x):
             codes, scales = ops.encoded_outputs(x, entry[4][2])
             calls.enqueue(entry, x, codes, signs, dense, scales, tensor_scale)
             return codes, scales
     _, weight, _, cos_sin, positions = prologue
-    _refuse_grad(x, weight, cos_sin)
+    _refuse_grad(x, weight, cos_sin, tensor_scale)
     _check_operands(signs, dense, weight, cos_sin, positions)
     if not _is_compiling():  # else the operator's fake function does
         if calls.is_foreign(x):
             problem_of(x, scale, variant, False)  # refused
         quantize.checked(tuple(x.shape), encoding, tensor_scale)
         _check(x, scale, variant, operator or None, signs, transpose)
-    result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, *(() if plain else prologue))
+    if isinstance(tensor_scale, Tensor):
+        result = _op_quantize(x, encoding, operator, signs, dense, scale, None, transpose, variant, *prologue, tensor_scale)
+    else:
+        result = _op_quantize(x, encoding, operator, signs, dense, scale, tensor_scale, transpose, variant, *(() if plain else prologue))
     if key is not None:
         layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
         calls.remember(key, x, operator, signs, scale, variant, transpose, layout=layout)

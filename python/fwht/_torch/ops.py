@@ -42,7 +42,7 @@ library.define(
 library.define(
     "hadamard_quantize(Tensor x, str encoding, str? operator=None, Tensor? signs=None, Tensor? dense=None, float? scale=None, "
     "float? tensor_scale=None, bool transpose=False, str? variant=None, str? prologue=None, Tensor? weight=None, "
-    "float epsilon=0.0, Tensor? cos_sin=None, Tensor? positions=None) -> (Tensor, Tensor)"
+    "float epsilon=0.0, Tensor? cos_sin=None, Tensor? positions=None, Tensor? tensor_scale_at=None) -> (Tensor, Tensor)"
 )
 library.define(
     "hadamard_quantize_into(Tensor(a!) cache, Tensor slots, Tensor x, str encoding, str? operator=None, Tensor? signs=None, "
@@ -215,8 +215,9 @@ def encoded_outputs(x: Tensor, layout: quantize.Layout) -> tuple[Tensor, Tensor]
 
 def _quantize(
     x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
-    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *rest: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    prologue, tensor_scale = _split(rest, tensor_scale)
     layout = quantize.checked(tuple(x.shape), encoding, tensor_scale)
     if _c.row_stride(x.shape, x.stride()) is None:
         x = x.contiguous()
@@ -225,9 +226,17 @@ def _quantize(
         scales.zero_()  # a whole tensor has one for nothing, too
     quantize.run(
         view_of(x), view_of(codes), scales.data_ptr() or None, scales.untyped_storage().nbytes(), layout.text, operator or "",
-        signs, dense, scale, tensor_scale, transpose, variant, _whole(prologue),
+        signs, dense, scale, tensor_scale, transpose, variant, prologue,
     )  # fmt: skip
     return codes, scales
+
+
+def _split(rest: tuple, tensor_scale: Any) -> tuple[tuple, Any]:
+    """The prologue, and the scale of the tensor, which is a number or lies in memory."""
+    at = rest[5] if len(rest) > 5 else None
+    if at is not None and tensor_scale is not None:
+        raise ValueError(f"fwht: tensor_scale={tensor_scale} and tensor_scale_at are both given")
+    return _whole(rest[:5]), tensor_scale if at is None else at
 
 
 def _whole(prologue: tuple) -> tuple:
@@ -258,10 +267,10 @@ def _fake_quantize_into(
 
 def _fake_quantize(
     x: Tensor, encoding: str, operator: str | None = None, signs: Tensor | None = None, dense: Tensor | None = None,
-    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *prologue: Any,
+    scale: Any = None, tensor_scale: Any = None, transpose: bool = False, variant: str | None = None, *rest: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     check(x, scale, operator or None, signs, transpose)
-    return encoded_outputs(x, quantize.checked((int(x.shape[-1]),), encoding, tensor_scale))
+    return encoded_outputs(x, quantize.checked((int(x.shape[-1]),), encoding, _split(rest, tensor_scale)[1]))
 
 
 # --- linear layers ---------------------------------------------------------------------------------------------------

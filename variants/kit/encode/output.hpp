@@ -36,6 +36,9 @@ struct Output {
   /// Bits of the largest |y| of the tensor, where it is this that the scale follows from: a pass before has
   /// found it.
   std::uint32_t* largest = nullptr;
+  /// Operands::tensor_scale_at. `rule` and `folds` are then those of an ordinary number, and kernels ask
+  /// whether it is one.
+  const float* tensor_scale = nullptr;
 };
 
 /// Whether the one scale of the tensor follows from its numbers, so that it takes a pass of its own.
@@ -61,6 +64,7 @@ inline Output output_of(const Problem& problem, const Operands& operands, std::i
   const ScaleShape shape = scale_shape(encoding, problem.rows, problem.n());
   Output out;
   out.rule = rule_of(encoding, operands.tensor_scale);
+  out.tensor_scale = operands.tensor_scale_at;
   out.brief = short_rule_of(out.rule);
   out.codes = static_cast<std::uint8_t*>(operands.out);
   out.scales = operands.scales;

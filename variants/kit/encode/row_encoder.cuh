@@ -86,13 +86,31 @@ __device__ __forceinline__ void maxima_of_lanes(const Output& out, Maximum (&max
   }
 }
 
+// ---- the number of the tensor
+
+/// The rule, with what follows from a number that only the device knows. Kernels whose rule has none ask
+/// nothing.
+template <class Form>
+__device__ __forceinline__ Rule rule_in_kernel(const Output& out) {
+  Rule rule = out.rule;
+  if (Form::family == Family::e4m3 || (Form::family == Family::f32 && rule.given)) {
+    if (out.tensor_scale != nullptr) take_tensor_scale(rule, *out.tensor_scale);
+  }
+  return rule;
+}
+
+/// Whether the short arithmetic is exact with the factor of a rule that is given, see folds().
+__device__ __forceinline__ bool given_is_short(const Output& out, float factor) {
+  return out.tensor_scale == nullptr || is_in_middle(factor);
+}
+
 // ---- codes
 
 /// Infinities, NaN, tiny and huge numbers: slow, and out of the way of all others. What these functions take
 /// by reference lives in local memory, so it must be a copy.
 template <class Form>
-__device__ __noinline__ Scale scale_of_any(const Rule& rule, float maximum) {
-  return scale_of<Form::family, false>(rule, maximum);
+__device__ __noinline__ Scale scale_of_any(const Output& out, float maximum) {
+  return scale_of<Form::family, false>(rule_in_kernel<Form>(out), maximum);
 }
 template <class Form>
 __device__ __noinline__ void codes_of_any(const Rule& rule, const Scale& scale, const float (&y)[8],
@@ -314,16 +332,18 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
   const int lane = where.lane();
   Scale scale[Shared::kScales];
   bool ordinary = true;
-  if (out.rule.given) {
+  const Rule rule = rule_in_kernel<Form>(out);
+  if (rule.given) {
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      scale[s].factor = out.rule.given_factor;
+      scale[s].factor = rule.given_factor;
+    ordinary = given_is_short(out, rule.given_factor);
   } else {
     float maximum[Shared::kScales];
     if (out.largest != nullptr) {
 #pragma unroll
       for (int s = 0; s < Shared::kScales; ++s)
-        maximum[s] = larger(__uint_as_float(*out.largest), out.rule.floor);
+        maximum[s] = larger(__uint_as_float(*out.largest), rule.floor);
     } else {
       find_maxima<Form, Shared>(out, x, lane, maximum, meet);
 #pragma unroll
@@ -332,7 +352,7 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
     }
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      ordinary &= is_ordinary<Form::family>(out.rule, maximum[s]);
+      ordinary &= is_ordinary<Form::family>(rule, maximum[s]);
     // A NaN among the data is in every element of its row, and in no maximum.
     if (where.asks_for_nan()) {
 #pragma unroll
@@ -342,8 +362,8 @@ __device__ __forceinline__ void encode(const Output& out, float (&x)[vectors][8]
     ordinary = __all_sync(0xFFFFFFFFU, ordinary);
 #pragma unroll
     for (int s = 0; s < Shared::kScales; ++s)
-      scale[s] = ordinary ? scale_of<Form::family, true>(out.rule, maximum[s])
-                          : scale_of_any<Form>(out.rule, maximum[s]);
+      scale[s] =
+          ordinary ? scale_of<Form::family, true>(rule, maximum[s]) : scale_of_any<Form>(out, maximum[s]);
   }
 
   // One address, and constant distances where the vectors lie in one row.

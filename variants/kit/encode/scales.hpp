@@ -75,6 +75,13 @@ struct Rule {
   float given_factor = 1.0F;
 };
 
+/// What follows from the number of the tensor. Kernels work it out themselves where only the device knows it.
+/// One operation each, so that nothing is contracted.
+constexpr void take_tensor_scale(Rule& rule, float tensor_scale) {
+  rule.given_factor = rule.number_of_code = 1.0F / tensor_scale;
+  rule.code_of_maximum = tensor_scale * (1.0F / 6.0F);
+}
+
 /// @param tensor_scale  Operands::tensor_scale
 inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
   constexpr std::uint32_t kUp = 0x7FFFFFU;  // to the next power of two, unless it is one
@@ -98,7 +105,7 @@ inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
       break;
     case Recipe::vllm_static:
       rule.given = true;
-      rule.given_factor = 1.0F / tensor_scale;
+      take_tensor_scale(rule, tensor_scale);
       break;
     case Recipe::sglang_group:
       rule.floor = 1e-10F;
@@ -129,8 +136,7 @@ inline Rule rule_of(const Encoding& encoding, float tensor_scale) {
       rule.below = top_exponent;
       break;
     case Recipe::te:
-      rule.code_of_maximum = tensor_scale * (1.0F / 6.0F);
-      rule.number_of_code = 1.0F / tensor_scale;
+      take_tensor_scale(rule, tensor_scale);
       break;
     case Recipe::quarot:
       rule.in_f16 = true;

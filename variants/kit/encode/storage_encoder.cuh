@@ -174,23 +174,27 @@ struct ScalesOfMaxima {
 template <class Form, Dtype dtype, int count>
 __device__ __forceinline__ void scales_of_maxima(const Output& out, float last,
                                                  ScalesOfMaxima<count>& scales) {
+  const Rule rule = rule_in_kernel<Form>(out);
+  if (Form::family == Family::e4m3 && out.tensor_scale != nullptr)
+    scales.are_short &= is_in_middle(rule.number_of_code);  // ShortRule::most does not know it
 #pragma unroll
   for (int s = 0; s < count; ++s) {
-    const float floor = Form::family == Family::f32 ? out.rule.floor : 0.0F;
+    const float floor = Form::family == Family::f32 ? rule.floor : 0.0F;
     const float maximum = larger(multiply(scales.maximum[s], last), floor);
     scales.maximum[s] = maximum;
-    scales.are_short &= is_short<Form::family>(out.rule, out.brief, maximum);
-    scales.take_quotient |=
-        short_scale<Form, dtype>(out.rule, out.brief, maximum, approximate_reciprocal(maximum), last,
-                                 scales.scale[s], scales.factor[s]);
+    scales.are_short &= is_short<Form::family>(rule, out.brief, maximum);
+    scales.take_quotient |= short_scale<Form, dtype>(
+        rule, out.brief, maximum, approximate_reciprocal(maximum), last, scales.scale[s], scales.factor[s]);
     if constexpr (Form::family == Family::e4m3) scales.saturate |= code_is_saturated(scales.scale[s]);
   }
 }
-template <int count>
+template <class Form, int count>
 __device__ __forceinline__ void given_scales(const Output& out, float last, ScalesOfMaxima<count>& scales) {
+  const float factor = rule_in_kernel<Form>(out).given_factor;
+  scales.are_short &= given_is_short(out, factor);
 #pragma unroll
   for (int s = 0; s < count; ++s)
-    scales.factor[s].bits = bits_of(multiply(out.rule.given_factor, last));
+    scales.factor[s].bits = bits_of(multiply(factor, last));
 }
 
 /// Makes its answers those of the warp.
@@ -278,9 +282,9 @@ __device__ __forceinline__ void exact_codes(const Output& out, int lane,
 #pragma unroll
   for (int s = 0; s < Shared::kScales; ++s) {
     if (out.rule.given) {
-      scales.scale[s].factor = out.rule.given_factor;
+      scales.scale[s].factor = rule_in_kernel<Form>(out).given_factor;
     } else {
-      scales.scale[s] = scale_of_any<Form>(out.rule, scales.maximum[s]);
+      scales.scale[s] = scale_of_any<Form>(out, scales.maximum[s]);
     }
   }
 #pragma unroll
@@ -332,7 +336,7 @@ __device__ __forceinline__ void encode_rounded(const Output& out, float (&x)[vec
   ScalesOfMaxima<Shared::kScales> scales;
   scales.are_short = finite;
   if (out.rule.given) {
-    given_scales(out, folded_last, scales);
+    given_scales<Form>(out, folded_last, scales);
     if (again) scales.are_short = __all_sync(0xFFFFFFFFU, scales.are_short);
   } else {
     find_maxima_of_pairs<Form, Shared, dtype>(out, pairs, where.lane(), scales.maximum, meet);

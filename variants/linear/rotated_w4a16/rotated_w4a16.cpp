@@ -1,6 +1,7 @@
 // rotated_w4a16: y = W (H x) in two launches. The first ladder's transform writes H x, rounded, into the
 // workspace; w4a16_pipelined follows by programmatic dependent launch: its first weights are under way
 // while x is rotated. rotated_w4a16_prefill: the same in front of w4a16_prefill, by ordinary launches.
+#include <algorithm>
 #include <utility>
 
 #include "common/contract/linear/rotation_layout.hpp"
@@ -28,12 +29,14 @@ LinearProblem layer_of(LinearProblem problem, const LinearVariant& layer, const 
   return problem;
 }
 
-/// What `auto` takes among the transforms that own no memory: the layer's plan serves every stream at once.
+/// What `auto` takes among the transforms that own no memory, or take it from the caller: the layer's plan
+/// serves every stream at once.
 std::unique_ptr<Plan> rotation_plan(const Problem& problem, const DeviceInfo& device) {
   for (const Variant* variant : fwht::automatic::candidates(problem, device)) {
     std::unique_ptr<Plan> made = variant->make_plan(problem, device);
     if (fwht::automatic::is_as_exact_as_can_be(made->numerics(), problem.scale) &&
-        made->alignment() <= LinearPlan::kAlignment && !made->one_stream_at_a_time())
+        made->alignment() <= LinearPlan::kAlignment &&
+        (!made->one_stream_at_a_time() || made->scratch_bytes() > 0))
       return made;
   }
   throw BadRequest(concat("no transform for ", to_string(problem), " serves every stream at once"));
@@ -44,12 +47,15 @@ class RotatedPlan final : public LinearPlan {
   RotatedPlan(const LinearProblem& problem, const LinearVariant& layer, const DeviceInfo& device)
       : LinearPlan(problem),
         rotation_(rotation_plan(rotation_of(problem, device), device)),
-        layer_(fwht::plan(layer, layer_of(problem, layer, device), device)) {}
+        layer_(fwht::plan(layer, layer_of(problem, layer, device), device)),
+        behind_(problem, layer_->packed_bytes()) {}
 
-  std::int64_t packed_bytes() const override { return layer_->packed_bytes(); }
-  std::string packing() const override { return layer_->packing(); }
+  std::int64_t packed_bytes() const override { return behind_.bytes; }
+  std::string packing() const override {
+    return concat(layer_->packing(), behind_.bytes > layer_->packed_bytes() ? "+rotation" : "");
+  }
   std::int64_t workspace_bytes() const override {
-    return room_for({rotated_bytes(), layer_->workspace_bytes()});
+    return room_for({rotated_bytes(), rotation_->scratch_bytes(), layer_->workspace_bytes()});
   }
 
   Numerics numerics() const override {
@@ -69,8 +75,11 @@ class RotatedPlan final : public LinearPlan {
 
  private:
   void pack_into(const GptqWeights& weights, std::byte* packed) const override {
-    const std::vector<std::byte> made = layer_->pack(weights);
-    std::copy(made.begin(), made.end(), packed);
+    GptqWeights of_layer = weights;
+    of_layer.signs.clear();
+    of_layer.dense.clear();
+    std::ranges::copy(layer_->pack(of_layer), packed);
+    behind_.write(weights, packed);
   }
 
   std::int64_t rotated_bytes() const { return problem().m * problem().k * bytes_of(problem().dtype); }
@@ -78,21 +87,21 @@ class RotatedPlan final : public LinearPlan {
   void enqueue(const LinearOperands& given, Stream stream) const override {
     LinearOperands operands = given;
     void* const rotated = take_part(operands, rotated_bytes());
-    rotation_->execute(operands.x, rotated, stream);
+    fwht::Operands of_rotation = behind_.operands(problem().rotation, operands.x, rotated, operands.weights);
+    if (rotation_->scratch_bytes() > 0) of_rotation.scratch = take_part(operands, rotation_->scratch_bytes());
+    rotation_->execute(of_rotation, stream);
     operands.x = rotated;
     layer_->execute(operands, stream);
   }
 
   std::unique_ptr<Plan> rotation_;
   std::unique_ptr<LinearPlan> layer_;
+  RotationLayout behind_;
 };
 
 template <const LinearVariant& layer>
 Support supports(const LinearProblem& problem, const DeviceInfo& device) {
   if (!problem.rotates()) return {"no rotation is asked for"};
-  // Transforms by others own tables, which a captured graph would outlive.
-  if (!problem.rotation.is_sylvester())
-    return {concat("a rotation by ", to_string(problem.rotation), ": H_n alone is offered")};
   if (problem.programmatic_launch) {
     const bool offered = &layer == &pipelined::variant;
     if (Support launch = offered ? require_programmatic_launch(device) : require_ordinary_launch(problem);
