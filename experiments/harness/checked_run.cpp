@@ -76,10 +76,11 @@ bool gaps_intact(const Problem& problem, const std::vector<std::byte>& output) {
 
 class RunCheck {
  public:
-  RunCheck(const Plan& plan, const Truth& truth, Slices& slices)
+  RunCheck(const Plan& plan, const Truth& truth, Slices& slices, const void* plus_signs)
       : plan_(plan),
         truth_(truth),
         slices_(slices),
+        plus_signs_(plus_signs),
         numerics_(judged_by(plan)),
         has_numerics_(!plan.numerics().steps.empty()),
         block_rows_(plan.problem().inner),
@@ -90,7 +91,9 @@ class RunCheck {
 
   Checked run() {
     slices_.fill(input());
-    plan_.execute(slices_.in(0), slices_.out(0), nullptr);
+    Operands operands{slices_.in(0), slices_.out(0)};
+    operands.signs = plus_signs_;
+    plan_.execute(operands);
     synchronize(slices_.memory());
     Checked checked = judge_first_period();
     for (const auto& judge :
@@ -205,6 +208,7 @@ class RunCheck {
   const Plan& plan_;
   const Truth& truth_;
   Slices& slices_;
+  const void* plus_signs_;
   Numerics numerics_;
   bool has_numerics_;
   std::vector<std::byte> arranged_;  // the input, where it is not truth_.raw
@@ -277,8 +281,8 @@ Numerics judged_by(const Plan& plan) {
   return numerics.steps.empty() ? single_rounding(Sums::fp32_any_order, plan.problem()) : numerics;
 }
 
-reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices) {
-  return RunCheck(plan, truth, slices).run();
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices, const void* plus_signs) {
+  return RunCheck(plan, truth, slices, plus_signs).run();
 }
 
 }  // namespace fwht::harness

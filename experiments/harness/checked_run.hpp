@@ -65,7 +65,9 @@ inline constexpr double kPeerErrors = 8.0;
 /// the tolerances of the plan's steps (where it has none, by kPeerErrors; integers must be exact), every
 /// further whole period by equality with the first. Rows behind the last whole period meet the truth again.
 /// Also incorrect: a write outside the rows, or into the input of an out-of-place plan. Throws what the plan
-/// throws.
-reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices);
+/// throws. A plan whose operator has signs is executed with `plus_signs`, in its memory: all of them are +1,
+/// so that the truth is that of the operator without them.
+reference::Checked check_plan(const Plan& plan, const Truth& truth, Slices& slices,
+                              const void* plus_signs = nullptr);
 
 }  // namespace fwht::harness

@@ -49,6 +49,25 @@ std::vector<std::uint32_t> signs_of(const Problem& problem) {
   return pack_signs(values);
 }
 
+/// All rows, the period again and again, as the reference prepares them; signs only where they are asked for.
+Bytes prepared_rows(const Problem& problem, const Bytes& period, bool with_signs) {
+  Bytes rows(static_cast<std::size_t>(problem.span_bytes()));
+  for (std::size_t at = 0; at < rows.size(); at += period.size())
+    std::copy_n(period.begin(), std::min(period.size(), rows.size() - at),
+                rows.begin() + static_cast<std::ptrdiff_t>(at));
+  const reference::PreparedData data(problem, Memory::host);
+  reference::apply_prologue(problem, data.operands(), rows.data());
+  if (with_signs && problem.op.has_signs())
+    reference::apply_signs(problem, signs_of(problem).data(), rows.data());
+  return rows;
+}
+
+Buffer in_memory(Memory memory, const std::vector<std::uint32_t>& words) {
+  Buffer buffer(memory, words.size() * sizeof(words[0]));
+  buffer.upload(words.data(), buffer.bytes());
+  return buffer;
+}
+
 /// Codes of all rows; what lies between rows is not looked at.
 Verdict compare_codes(const Problem& problem, const Bytes& want, const Bytes& got) {
   const std::int64_t bits = code_bits(problem.encoding.format);
@@ -93,22 +112,42 @@ Verdict compare_scales(const Problem& problem, const Bytes& want, const std::byt
   return reference::passed();
 }
 
-/// The plain result of all rows, and whether it is right; of `prepared` rows, where there are any.
-Verdict plain_result(const Variant& variant, const Problem& problem, TruthCache& truths,
-                     reference::InputClass input, std::uint64_t seed, Slices& slices, const Bytes& prepared,
-                     Bytes& values) {
+/// The plan whose bits an encoded plan has to have: with signs where the variant takes them, since it may
+/// choose another kernel for them; otherwise they are in the rows.
+std::unique_ptr<Plan> plain_plan(const Variant& variant, const Problem& asked) {
+  Problem plain = plain_of(asked);
+  if (asked.op.has_signs()) {
+    Problem with_signs = plain;
+    with_signs.op = plain.op.with_signs();
+    if (variant.supports(with_signs, this_device())) plain = with_signs;
+  }
+  return fwht::plan(variant, plain, this_device());
+}
+
+/// The plain result of all rows, and whether it is right; of the `prepared` rows.
+Verdict plain_result(const Variant& variant, const Problem& asked, TruthCache& truths,
+                     reference::InputClass input, std::uint64_t seed, Slices& slices, Bytes& values) {
+  const Problem problem = plain_of(asked);
   values.resize(static_cast<std::size_t>(problem.span_bytes_out()));
   if (problem.n() == 1) {
-    if (prepared.empty()) slices.input().download(values.data(), values.size());
-    if (!prepared.empty()) values = prepared;
+    if (!is_prepared(asked)) slices.input().download(values.data(), values.size());
+    if (is_prepared(asked)) values = prepared_rows(asked, truths.input_of(problem, input, seed), true);
     return reference::passed();
   }
-  const auto plan = fwht::plan(variant, problem, this_device());
+  const auto plan = plain_plan(variant, asked);
+  const bool with_signs = plan->problem().op.has_signs();
+  const auto signs_for = [&](std::vector<std::uint32_t> words) {
+    return with_signs ? in_memory(variant.memory, words) : Buffer();
+  };
+  const Buffer plus = signs_for(std::vector<std::uint32_t>(signs_of(problem).size(), 0U));
   Slices own({variant.memory, Placement::out_of_place, problem.span_bytes(), problem.span_bytes_out()}, 1);
-  const reference::Checked checked = check_plan(*plan, truths.of(problem, input, seed), own);
-  if (!prepared.empty()) {
-    own.fill(prepared);
-    plan->execute(own.in(0), own.out(0));
+  const reference::Checked checked = check_plan(*plan, truths.of(problem, input, seed), own, plus.data());
+  if (is_prepared(asked)) {
+    own.fill(prepared_rows(asked, truths.input_of(problem, input, seed), !with_signs));
+    const Buffer signs = signs_for(signs_of(problem));
+    Operands operands{own.in(0), own.out(0)};
+    operands.signs = signs.data();
+    plan->execute(operands);
     synchronize(variant.memory);
   }
   own.output().download(values.data(), values.size());
@@ -173,10 +212,7 @@ Operands encoded_operands(const Problem& problem, const void* in, void* out) {
 
 Preparation::Preparation(const Problem& problem, Memory memory)
     : problem_(problem), data_(problem, memory, reference::PreparedData::Slots::by_page) {
-  if (!problem.op.has_signs()) return;
-  const std::vector<std::uint32_t> words = signs_of(problem);
-  signs_ = Buffer(memory, words.size() * sizeof(words[0]));
-  signs_.upload(words.data(), signs_.bytes());
+  if (problem.op.has_signs()) signs_ = in_memory(memory, signs_of(problem));
 }
 
 Operands Preparation::operands(const void* in, void* out) const {
@@ -187,18 +223,6 @@ Operands Preparation::operands(const void* in, void* out) const {
 }
 
 namespace {
-
-/// All rows, the period again and again, as the reference prepares them.
-Bytes prepared_rows(const Problem& problem, const Bytes& period) {
-  Bytes rows(static_cast<std::size_t>(problem.span_bytes()));
-  for (std::size_t at = 0; at < rows.size(); at += period.size())
-    std::copy_n(period.begin(), std::min(period.size(), rows.size() - at),
-                rows.begin() + static_cast<std::ptrdiff_t>(at));
-  const reference::PreparedData data(problem, Memory::host);
-  reference::apply_prologue(problem, data.operands(), rows.data());
-  if (problem.op.has_signs()) reference::apply_signs(problem, signs_of(problem).data(), rows.data());
-  return rows;
-}
 
 /// The output block as the problem without pages has it; rows without a place are as `want` has them.
 Bytes without_pages(const Problem& problem, const reference::Encoded& want, const Bytes& got) {
@@ -285,9 +309,7 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   }
   const Problem plain = plain_of(problem);
   const float tensor_scale = encoded_operands(problem, nullptr, nullptr).tensor_scale;
-  const Bytes& period = truths.input_of(plain, input, seed);
-  const Bytes prepared = is_prepared(problem) ? prepared_rows(problem, period) : Bytes{};
-  Bytes got = executed(plan, period, slices);
+  Bytes got = executed(plan, truths.input_of(plain, input, seed), slices);
   EncodedChecked checked;
   if (!slices.output().guards_intact() || !slices.input().guards_intact()) {
     checked.verdict = reference::incorrect("memory in front of or behind the data was written");
@@ -295,7 +317,7 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   }
 
   Bytes values;
-  checked.verdict = plain_result(variant, plain, truths, input, seed, slices, prepared, values);
+  checked.verdict = plain_result(variant, problem, truths, input, seed, slices, values);
   if (!checked.verdict) {
     checked.verdict.message = "the plain result: " + checked.verdict.message;
     return checked;
@@ -308,7 +330,9 @@ EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCach
   checked.verdict = compare(apart, want, got);
   const Truth& truth = truths.of(plain, input, seed);
   checked.rel_l2 = error_of_codes(
-      problem, prepared.empty() ? truth.expected : reference::expected(truth.period, prepared.data()),
+      problem,
+      is_prepared(problem) ? reference::expected(truth.period, prepared_rows(problem, truth.raw, true).data())
+                           : truth.expected,
       plain.out, values);
   return checked;
 }

@@ -41,9 +41,10 @@ struct EncodedChecked {
 /// Fills the slices with the truth's input and executes the plan on slice 0. Codes, scales and padding must
 /// be those that reference/quantize makes of the same variant's plain result, bit for bit, in every row; that
 /// result itself is judged against FP64 (check_plan). Where rows are prepared first, the reference prepares
-/// the rows of the plain result, which has no signs. H_1 has its input for a plain result. Codes of the fp32
-/// result (/f32) are judged so on integer rows, whose fp32 result follows from the plan's steps; rel_l2 is
-/// that of the plan's own codes of the truth's rows, and they are what the slices have then.
+/// the rows of the plain result; signs stay with the variant where its plain results take them. H_1 has its
+/// input for a plain result. Codes of the fp32 result (/f32) are judged so on integer rows, whose fp32 result
+/// follows from the plan's steps; rel_l2 is that of the plan's own codes of the truth's rows, and they are
+/// what the slices have then.
 EncodedChecked check_encoded(const Variant& variant, const Plan& plan, TruthCache& truths,
                              reference::InputClass input, std::uint64_t seed, Slices& slices);
 

@@ -238,7 +238,7 @@ std::vector<LinearProblem> problem_list(const std::string& name) {
                                {14336, 4096},
                                {8192, 8192},
                                {5120, 13824}})
-      add({64, 65, 96, 128, 129, 160, 192, 256, 512, 1024}, n, k);
+      add({64, 65, 96, 128, 129, 160, 192, 256, 512, 1024, 2048, 4096, 8192}, n, k);
   } else {
     throw BadRequest(fmt::format(
         "unknown list of layers '{}'; known: smoke, paper, headline, rotated, shapes, prefill", name));

@@ -139,6 +139,21 @@ TEST_F(SessionTest, EncodedResultsAreJudgedByTheReference) {
   }
 }
 
+// A variant may take rows of this length with signs alone, or choose another kernel for them: its codes are
+// judged by its own plain result with signs.
+TEST_F(SessionTest, CodesOfSignedRowsAreJudgedByTheSignedPlainResult) {
+  const Variant signs_only{"signs_only", "", Memory::host,
+                           [](const Problem& p, const DeviceInfo&) -> Support {
+                             if (!p.op.has_signs()) return {"only with signs"};
+                             return {};
+                           },
+                           cpu::variant.make_plan};
+  const char* text = "bf16/128+signs/r64/rms>mxfp4";
+  const Outcome outcome = run(signs_only, text);
+  ASSERT_EQ(outcome.status, Outcome::Status::ok) << outcome.message;
+  EXPECT_EQ(outcome.row.at("rel_l2"), run(cpu::variant, text).row.at("rel_l2"));
+}
+
 TEST_F(SessionTest, AWrongCodeHasNoTime) {
   for (const char* text : {"bf16/n256/r64>e4m3:row", "bf16/n256/r64>nvfp4", "bf16/n256/r64>mxfp4:128x4",
                            "bf16/256+signs/r64/rms>mxfp4"}) {

@@ -279,6 +279,39 @@ def test_gptq_takes_an_input_that_is_never_used():
     assert torch.isfinite(gptq.rounded(weight, x.T @ x, "int4:row")).all()
 
 
+def test_gptq_of_layers_together_is_that_of_each():
+    """Layers that take the same inputs are rounded as one: rows do not meet."""
+    generator = torch.Generator().manual_seed(1)
+    weight, x = torch.randn(56, 320, generator=generator), torch.randn(900, 320, generator=generator).double()
+    for encoding in ("int4:row", "int4:64"):
+        together = gptq.rounded(weight, x.T @ x, encoding)
+        assert torch.allclose(together, torch.cat([gptq.rounded(part, x.T @ x, encoding) for part in weight.split((24, 32))]), rtol=1e-9)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("encoding", "k"), [("int4:row", 320), ("int4:128", 384), ("int4:96", 288), ("int8:row", 64)])
+def test_gptq_by_a_graph_is_gptq(encoding, k):
+    generator, columns = torch.Generator().manual_seed(k), gptq._Columns()
+    for _ in range(3):  # the first makes the graph
+        weight, x = torch.randn(24, k, generator=generator).cuda(), torch.randn(500, k, generator=generator).cuda().double()
+        by_graph = gptq.rounded(weight, x.T @ x, encoding, columns)
+        upper = []
+        gptq.rounded(weight, x.T @ x, encoding, lambda w, u, *rest: upper.append((w, u, *rest)))
+        assert torch.equal(by_graph, gptq._round_columns(*upper[0]))
+    assert len(columns._graphs) == 1
+
+
+def test_stored_values_have_the_digits_of_float32(tmp_path):
+    values = np.random.default_rng(0).random((5, 3))
+    results = program._Results(tmp_path / "evaluation.json", {"model": "x"})
+    results.put("kv4", "plain", values, None)
+    results.end()
+    again = program._Results(tmp_path / "evaluation.json", {"model": "x"})
+    assert again.data == results.data and again.rows["kv4|plain"]["kl"] == results.rows["kv4|plain"]["kl"]
+    assert np.array_equal(np.array(again.rows["kv4|plain"]["loss"], np.float32), values[:, 0].astype(np.float32))
+    assert max(len(str(value)) for value in again.rows["kv4|plain"]["same"]) <= 13
+
+
 def test_gptq_as_a_scheme(tmp_path):
     asked = ["--demo", "--formats", "w4a16-row,w4a16-row-gptq,w4a16-gptq", "--rotations", "folded", "--tokens", "2048", "--calibration", "8"]
     assert program.main([*asked, "--output", str(tmp_path)]) == 0

@@ -12,6 +12,11 @@ DAMPING = 0.01  # of the mean diagonal of X^T X, added to it
 COLUMNS = 128  # whose errors reach the columns behind them in one product
 
 
+# Layers that take the same inputs: rounded as one, row by row.
+TOGETHER = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
+LARGEST_GRAPH = 1 << 24  # elements of weight and factor that a CUDA graph may keep
+
+
 def round_weights(model: Any, encoding: str, blocks: torch.Tensor, batch: int) -> None:
     """Rounds the linear layers of a model in place, one decoder layer after the other, each on what the rounded ones before give it.
 
@@ -21,10 +26,15 @@ def round_weights(model: Any, encoding: str, blocks: torch.Tensor, batch: int) -
         blocks: int64 (blocks, length): text apart from what the model is measured on.
         batch: blocks at once.
     """
+    columns = _Columns()
     for layer in model.model.layers:
-        modules = [module for _, module in linears(layer)]
-        for module, gram in zip(modules, _grams(model, modules, blocks, batch), strict=True):
-            module.weight.copy_(rounded(module.weight, gram, encoding))
+        found = {name.rsplit(".", 1)[-1]: module for name, module in linears(layer)}
+        groups = [[found[name] for name in names] for names in TOGETHER]
+        for modules, gram in zip(groups, _grams(model, [modules[0] for modules in groups], blocks, batch), strict=True):
+            weight = torch.cat([module.weight for module in modules])
+            parts = rounded(weight, gram, encoding, columns).split([module.out_features for module in modules])
+            for module, part in zip(modules, parts, strict=True):
+                module.weight.copy_(part)
 
 
 def _grams(model: Any, modules: list[Any], blocks: torch.Tensor, batch: int) -> list[torch.Tensor]:
@@ -48,21 +58,51 @@ def _grams(model: Any, modules: list[Any], blocks: torch.Tensor, batch: int) -> 
     return grams
 
 
-def rounded(weight: torch.Tensor, gram: torch.Tensor, encoding: str) -> torch.Tensor:
+def rounded(weight: torch.Tensor, gram: torch.Tensor, encoding: str, columns: Any = None) -> torch.Tensor:
     """The numbers that codes of `weight` (outputs, k) stand for, in float64, with little error on inputs of this X^T X.
 
     Scales are the largest element over the largest code, of a row or of each group as it is when its first column is rounded.
+    `columns` keeps what calls of one shape share.
     """
     form, _, grain = encoding.partition(":")
     largest = 2 ** (int(form.removeprefix("int")) - 1) - 1
-    w = weight.double().clone()
-    k = w.shape[1]
-    group = k if grain == "row" else int(grain)
+    group = weight.shape[1] if grain == "row" else int(grain)
     gram = gram.clone()
     diagonal = gram.diagonal()
     diagonal[diagonal == 0] = 1  # inputs that are never used
     diagonal += DAMPING * diagonal.mean()
     upper = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(gram)), upper=True)
+    return (columns or _Columns())(weight.double(), upper, group, largest)
+
+
+class _Columns:
+    """Rounds column after column. On CUDA that is a graph for each shape: thousands of launches take longer to issue than to run."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def __call__(self, w: torch.Tensor, upper: torch.Tensor, group: int, largest: int) -> torch.Tensor:
+        if not w.is_cuda or w.numel() + upper.numel() > LARGEST_GRAPH:
+            return _round_columns(w.clone(), upper, group, largest)
+        key = (w.shape, group, largest)
+        if key not in self._graphs:
+            some = min(2 * COLUMNS, len(upper))  # the libraries begin before the capture does
+            _round_columns(w[:, :some].clone(), upper[:some, :some], group, largest)
+            graph, w_of_graph, upper_of_graph = torch.cuda.CUDAGraph(), w.clone(), upper.clone()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                result = _round_columns(w_of_graph, upper_of_graph, group, largest)
+            self._graphs[key] = graph, w_of_graph, upper_of_graph, result
+        graph, w_of_graph, upper_of_graph, result = self._graphs[key]
+        w_of_graph.copy_(w)
+        upper_of_graph.copy_(upper)
+        graph.replay()
+        return result.clone()
+
+
+def _round_columns(w: torch.Tensor, upper: torch.Tensor, group: int, largest: int) -> torch.Tensor:
+    """Of w, which is written over."""
+    k = w.shape[1]
     result = torch.empty_like(w)
     scale = w.new_zeros(len(w))
     for start in range(0, k, COLUMNS):
@@ -76,9 +116,10 @@ def rounded(weight: torch.Tensor, gram: torch.Tensor, encoding: str) -> torch.Te
                     w[:, stop:] += errors @ upper[start:stop, stop:]
                 else:
                     scale = w[:, i : i + group].abs().amax(1) / largest
-                scale = torch.where(scale == 0, 1.0, scale)
-            result[:, i] = (w[:, i] / scale).round().clamp(-largest, largest) * scale
-            errors[:, i - start] = (w[:, i] - result[:, i]) / upper[i, i]
-            w[:, i:stop] -= errors[:, i - start, None] * upper[i, i:stop]
+                scale.masked_fill_(scale == 0, 1.0)
+            column, error = w[:, i], errors[:, i - start]
+            torch.mul((column / scale).round_().clamp_(-largest, largest), scale, out=result[:, i])
+            torch.div(column - result[:, i], upper[i, i], out=error)
+            w[:, i:stop] -= error[:, None] * upper[i, i:stop]
         w[:, stop:] -= errors @ upper[start:stop, stop:]
     return result

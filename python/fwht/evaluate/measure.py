@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from typing import Any
@@ -51,23 +52,23 @@ class Reference:
 
     def measure(self, model: Any) -> np.ndarray:
         """By block: negative log likelihood, KL from the reference (nats a token), share of tokens with the same first choice."""
-        rows = []
+        rows = []  # on the device until the end: nothing waits for it
         for ids, hidden, known in zip(self.text.blocks.split(self.batch), _hidden_states(model, self.text, self.batch), self.hidden, strict=True):
+            ids, known, last = ids.to(hidden.device), known.to(hidden.device), ids.shape[1] - 1
             for block in range(len(ids)):
-                sums = torch.zeros(3, dtype=torch.float64)
-                last = ids.shape[1] - 1
+                sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
                 for start in range(0, last, SLICE):
                     some = slice(start, min(start + SLICE, last))
                     ours = torch.log_softmax((hidden[block, some] @ model.lm_head.weight.t()).float(), -1)
-                    theirs = torch.log_softmax((known[block, some].to(ours.device) @ self.head.t()).float(), -1)
-                    next_ids = ids[block, some.start + 1 : some.stop + 1].to(ours.device)
+                    theirs = torch.log_softmax((known[block, some] @ self.head.t()).float(), -1)
+                    next_ids = ids[block, some.start + 1 : some.stop + 1]
                     sums += torch.stack((
                         -ours.gather(-1, next_ids[:, None]).sum(),
                         (theirs.exp() * (theirs - ours)).sum(),
                         (theirs.argmax(-1) == ours.argmax(-1)).sum().float(),
-                    )).double().cpu()  # fmt: skip
+                    )).double()  # fmt: skip
                 rows.append(sums / last)
-        return torch.stack(rows).numpy()
+        return torch.stack(rows).cpu().numpy()
 
 
 def _hidden_states(model: Any, text: Text, batch: int) -> Any:
@@ -79,6 +80,16 @@ def _hidden_states(model: Any, text: Text, batch: int) -> Any:
 
 def interval(values: np.ndarray, times: int = 2000) -> tuple[float, float]:
     """95 % of means over resampled blocks. The resamples depend on the number of blocks alone, so that differences are paired."""
-    picks = np.random.default_rng(0).integers(0, len(values), (times, len(values)))
-    low, high = np.percentile(values[picks].mean(1), [2.5, 97.5])
+    return _interval(np.asarray(values, np.float64).tobytes(), times)
+
+
+@functools.lru_cache(1 << 12)  # a table is written again with every row of it
+def _interval(of_blocks: bytes, times: int) -> tuple[float, float]:
+    values = np.frombuffer(of_blocks)
+    low, high = np.percentile(values[_picks(len(values), times)].mean(1), [2.5, 97.5])
     return float(low), float(high)
+
+
+@functools.lru_cache(1)
+def _picks(count: int, times: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, count, (times, count))

@@ -168,7 +168,7 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         results.add("tasks", tasks_of.scores(model, tokenizer, tasks, asked.batch))
     del model
     print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {math.exp(reference.loss.mean()):.3f}", flush=True)
-    results.add("loss", reference.loss.tolist())
+    results.add("loss", _stored(reference.loss))
 
     todo = [(scheme, mode) for scheme in wanted for mode in modes if f"{scheme.name}|{mode}" not in results.rows]
     begun = time.monotonic()
@@ -242,7 +242,7 @@ class _Results:
         return self.data["rows"]
 
     def put(self, scheme: str, mode: str, blocks: np.ndarray, scores: tasks_of.Scores | None) -> None:
-        row = {"loss": blocks[:, 0].tolist(), "kl": blocks[:, 1].tolist(), "same": blocks[:, 2].tolist()}
+        row = {name: _stored(column) for name, column in zip(("loss", "kl", "same"), blocks.T, strict=True)}
         self.rows[f"{scheme}|{mode}"] = row if scores is None else row | {"tasks": scores}
         self.data["refused"].pop(f"{scheme}|{mode}", None)  # a run that was started again may have had more memory
         self.data["summary"] = summary(self.rows)
@@ -261,8 +261,24 @@ class _Results:
 
     def _write(self) -> None:
         part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.data, indent=1))
+        part.write_text(_lines(self.data))
         part.replace(self.path)
+
+
+def _stored(values: np.ndarray) -> list[float]:
+    """With the digits of float32. What is shown follows from them, so that a run that goes on shows the same."""
+    return [float(str(value)) for value in values.astype(np.float32)]
+
+
+def _lines(data: dict[str, Any]) -> str:
+    """JSON with a line for each entry and for each row of the table."""
+
+    def entry(key: str, value: Any) -> str:
+        if key != "rows":
+            return json.dumps(value)
+        return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items()) + "\n }"
+
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {entry(key, value)}" for key, value in data.items()) + "\n}\n"
 
 
 def _now() -> str:
