@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import itertools
 import json
 import platform
@@ -137,8 +138,9 @@ def host_us(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
 
 def host_rows(modules: dict[str, torch.nn.Module], tokens: Sequence[int], seed: int, backend: str) -> list[dict[str, Any]]:
     """One row for each of CALLS and each number of tokens; calls without gradients, as a server makes them."""
-    plain, four, eight = modules["bf16"], modules["w4a16"], modules["fp8_rotated"]
-    assert isinstance(plain, torch.nn.Linear) and isinstance(four, nn.GptqLinear)
+    plain: Any = modules["bf16"]
+    four: Any = modules["w4a16"]
+    eight = modules["fp8_rotated"]
     compiled = torch.compile(four, fullgraph=True, dynamic=True, backend=backend)
     weight, packed, rows = plain.weight, four._packed, []
     n, k = weight.shape
@@ -146,11 +148,11 @@ def host_rows(modules: dict[str, torch.nn.Module], tokens: Sequence[int], seed: 
     for m in tokens:
         x = tokens_of(m, k, "normal", seed, str(weight.device))
         calls: dict[str, Callable[[], Any]] = {
-            "torch.nn.functional.linear": lambda x=x: torch.nn.functional.linear(x, weight),
-            "fwht.linear.forward": lambda x=x: linear.forward(x, packed),
-            "GptqLinear": lambda x=x: four(x),
-            "GptqLinear, compiled": lambda x=x: compiled(x),
-            "Fp8Linear": lambda x=x: eight(x),
+            "torch.nn.functional.linear": functools.partial(torch.nn.functional.linear, x, weight),
+            "fwht.linear.forward": functools.partial(linear.forward, x, packed),
+            "GptqLinear": functools.partial(four, x),
+            "GptqLinear, compiled": functools.partial(compiled, x),
+            "Fp8Linear": functools.partial(eight, x),
         }
         rows += [{"call": name, "n": n, "k": k, "tokens": m, "host_us": host_us(call, wait)} for name, call in calls.items()]
     return rows
@@ -195,7 +197,9 @@ def main(arguments: Sequence[str], backend: str = "inductor") -> int:
         prog="python -m fwht.bench layers", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Layers with weights of 16, 8 and 4 bits: microseconds on the device and of the host, and errors.",
         epilog="\n".join(
-            line for title, words in (("cases", CASES), ("data", DATA), ("calls", CALLS)) for line in (f"{title}:", *(f"  {k:<28} {v}" for k, v in words.items()))
+            line
+            for title, words in (("cases", CASES), ("data", DATA), ("calls", CALLS))
+            for line in (f"{title}:", *(f"  {name:<28} {what}" for name, what in words.items()))
         ),
     )  # fmt: skip
     parser.add_argument("--layers", default="4096x4096,4096x14336", metavar="NxK,...", help="outputs x inputs (4096x4096,4096x14336)")
