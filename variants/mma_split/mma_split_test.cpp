@@ -22,6 +22,7 @@
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/on_host/host_program.hpp"
 #include "variants/mma_split/prologue.hpp"
+#include "variants/mma_split/roped_kernels.hpp"
 #include "variants/mma_split/split_program.hpp"
 
 namespace fwht::mma_split {
@@ -535,6 +536,29 @@ TEST(MmaSplitEncoded, PrologueArgumentsAreThoseOfTheProblem) {
   EXPECT_TRUE(has_prologue(parse_problem("bf16/128+signs/r64>e4m3:row")));
   EXPECT_TRUE(has_prologue(parse_problem("bf16/n128/r8/page64x3>mxfp4")));
   EXPECT_FALSE(has_prologue(parse_problem("bf16/n128/r64>e4m3:row")));
+}
+
+TEST(MmaSplitEncoded, HeadsOfATokenTakeKernelsThatLoadTheirAnglesOnce) {
+  const auto roped = [](const char* text) { return is_roped(parse_problem(text)); };
+  for (const char* text :
+       {"bf16/n128/r64/rope128h32>e4m3:tensor,vllm_static", "bf16/n128/r64/rope64h8>e4m3:row",
+        "f16/n64/r64/rope64h16>mxfp4", "bf16/n256/r64/rope128h4>e4m3:128,ue8m0,deepseek_v32"})
+    EXPECT_TRUE(roped(text)) << text;
+  for (const char* text :
+       {"bf16/n128/r64/rope64h4>e4m3:row",        // a warp has eight rows, of two tokens
+        "bf16/n128/r64/rope64ih32>e4m3:row",      // interleaved
+        "bf16/128+signs/r64/rope64h32>e4m3:row",  // signs behind it
+        "bf16/n512/r64/rope64h32>e4m3:row",       // a row is not in one vector
+        "bf16/n128/r64/rope64h32>e4m3:32",        // short groups
+        "bf16/n128/r64/rope64h32>e4m3:tensor",    // two passes
+        "bf16/n128/r64/rope64h32>mxfp4:128x4",    // padding
+        "bf16/n128/r64/rope64h32/page64x3>e4m3:row", "bf16/n128/r64/rms>e4m3:row", "bf16/n128/r64>e4m3:row"})
+    EXPECT_FALSE(roped(text)) << text;
+  Problem apart = parse_problem("bf16/n128/r64/rope64h32>e4m3:row");
+  apart.set_row_stride(136);
+  EXPECT_FALSE(is_roped(apart));
+  EXPECT_TRUE(shares_positions(16, 7, true));
+  EXPECT_FALSE(shares_positions(8, 7, true)) << "sixteen rows of a warp";
 }
 
 TEST(MmaSplitEncoded, TakesSignsInFrontAndWidthsThatLieInWholeVectors) {
