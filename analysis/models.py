@@ -83,6 +83,13 @@ class Attention(Strict):
     rows: list[dict[str, Any]]
 
 
+class Chains(Strict):
+    """chains.json of `python -m fwht.bench chains`."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One folder."""

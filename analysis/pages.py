@@ -24,7 +24,7 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, committed_evaluations
+from .models import Attention, Chains, committed_evaluations
 from .report import answer, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
@@ -110,14 +110,28 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
+def newest_of_bench(kind: type[Attention] | type[Chains], name: str, root: Path) -> tuple[str, Any]:
+    """Folder and contents of the newest committed run of a clean tree; "" and None where there is none."""
+    found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
+    clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
+    return clean[-1] if clean else ("", None)
+
+
 def attention_values(root: Path) -> dict[str, Any]:
     """What docs/quantize.md shows of the newest committed run of `python -m fwht.bench attention`."""
-    found = [(file.parent.name, read_json(file, Attention)) for file in committed_files("attention.json", root)]
-    clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
-    folder, run = clean[-1] if clean else ("", None)
+    folder, run = newest_of_bench(Attention, "attention.json", root)
     frame = pd.DataFrame(run.rows if run else [])
     return {"attention": run, "attention_folder": folder, "attention_times": lambda: drawn("attention-times", frame.drop_duplicates(["tokens", "case"])),
             "attention_errors": lambda: drawn("attention-errors", frame)}  # fmt: skip
+
+
+def chains_values(root: Path) -> dict[str, Any]:
+    """What docs/integrations.md shows of the newest committed run of `python -m fwht.bench chains`."""
+    folder, run = newest_of_bench(Chains, "chains.json", root)
+    frame = pd.DataFrame(run.rows if run else [])
+    for side in ("chain_launches", "ours_launches") if run else ():
+        frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
+    return {"chains": run, "chains_folder": folder, "chains_table": lambda: drawn("chains", frame)}
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -553,6 +567,7 @@ SECTIONS = (
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
+    ("docs/integrations.md", "chains", "chains", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
@@ -604,7 +619,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
     folders = committed_folders(root)
     devices = runs(folders)
-    values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root)
+    values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name

@@ -218,6 +218,20 @@ def test_attention_is_shown_from_the_newest_run(tmp_path):
     assert "| 2048, fp8 | 7.3 | 3.0 | 12.0 | 52.0 | 68.0 | k |" in page and "| 2048, normal | 0.05 |" in page
 
 
+def test_chains_are_shown_from_the_newest_run(tmp_path):
+    assert "No run is committed" in pages.render("chains.md.j2", **pages.chains_values(tmp_path))
+    row = {"chain": "int4_kv", "tokens": 4, "heads": 8, "n": 128, "call": "transform(x)", "difference": 0.0031, "bound": 0.00605, "chain_us": 20.04,
+           "ours_us": 2.0, "ratio": 10.02, "chain_launches": 7, "ours_launches": 1}  # fmt: skip
+    about = {"utc_start": "1", "library": {"dirty": False}, "device": "GPU", "dtype": "bf16", "torch": "2", "chains": {"int4_kv": "a head"}}
+    for name, more in (("older", {}), ("newer", {"utc_start": "2"}), ("dirty", {"utc_start": "3", "library": {"dirty": True}})):
+        folder = tmp_path / "experiments" / "results" / name
+        folder.mkdir(parents=True)
+        (folder / "chains.json").write_text(json.dumps({"about": about | more, "rows": [row, row | {"tokens": 16, "chain_launches": None}]}))
+    page = pages.render("chains.md.j2", **pages.chains_values(tmp_path))
+    assert "results/newer`" in page and "| int4_kv, 128, 4 | 20.0 | 2.0 | 10.02 | 7 → 1 | 3.1e-3, 6.0e-3 |" in page and "– → 1 |" in page
+    assert "- `int4_kv`: a head." in page and "`transform(x)`" in page and "8 heads" in page
+
+
 def test_the_program_is_asked_for_support(tmp_path):
     program = tmp_path / "fwht_sweep"
     program.write_text("#!/bin/sh\n[ \"$1\" = --list-json ] || exit 2\ncat <<'E'\n" + json.dumps(LISTING) + "\nE\n")

@@ -20,7 +20,7 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 std::vector<double> entries_of(const Factor& factor, Dtype dtype, const std::byte*& next_dense) {
   const std::int64_t m = factor.order;
   std::vector<double> entries(static_cast<std::size_t>(m * m));
-  const SignMatrix* named = factor.basis == Basis::hadamard ? &hadamard_matrix(m) : nullptr;
+  const SignMatrix* named = factor.is_named() ? &named_matrix(factor) : nullptr;
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < m; ++j) {
       const std::int64_t at = factor.transposed ? j * m + i : i * m + j;

@@ -43,10 +43,11 @@ struct Data {
 };
 
 constexpr const char* kOperators[] = {
-    "1",          "2",          "64",       "28",       "12x16",    "28x8",       "116x2",        "116tx2",
-    "2x116",      "2x116t",     "428",      "428t",     "12x2x4x2", "d5",         "d5x16",        "16xd5",
-    "d5tx16",     "d7x4xd6",    "12xd5tx2", "64+signs", "signs+64", "28x4+signs", "signs+116tx2", "116+signs",
-    "d5x8+signs", "signs+d5tx8"};
+    "1",          "2",           "64",       "28",         "12x16",        "28x8",
+    "116x2",      "116tx2",      "2x116",    "2x116t",     "428",          "428t",
+    "12x2x4x2",   "d5",          "d5x16",    "16xd5",      "d5tx16",       "d7x4xd6",
+    "12xd5tx2",   "64+signs",    "signs+64", "28x4+signs", "signs+116tx2", "116+signs",
+    "d5x8+signs", "signs+d5tx8", "4r",       "64r",        "28x4r",        "16rx2+signs"};
 
 IntMatrix random_integers(std::int64_t rows, std::int64_t n, std::int64_t largest, unsigned seed) {
   std::mt19937_64 generator(seed);
@@ -77,7 +78,9 @@ TEST(ExactOperator, MatrixHasTheEntriesOfTheDefinition) {
             behind -= factor.order * factor.order;
             entry *= data.dense[static_cast<std::size_t>(behind + a * factor.order + b)];
           } else {
-            entry *= hadamard_entry(factor.order, static_cast<int>(a), static_cast<int>(b));
+            entry *= factor.is_named()
+                         ? named_matrix(factor)(static_cast<int>(a), static_cast<int>(b))
+                         : hadamard_entry(factor.order, static_cast<int>(a), static_cast<int>(b));
           }
         }
         if (op.has_signs()) {

@@ -76,8 +76,8 @@ const DeviceInfo& one_multiprocessor_without_l2() {
 
 ConformanceRun small_run(const Variant& variant, Dtype dtype, const DeviceInfo& where) {
   static constexpr std::int64_t kSizes[] = {2, 4, 32, 128, 1024};
-  static constexpr std::string_view kOperators[] = {"12x8",      "116x2",      "116tx2",
-                                                    "128+signs", "signs+12x4", "d5x8"};
+  static constexpr std::string_view kOperators[] = {"12x8",       "116x2", "116tx2", "128+signs",
+                                                    "signs+12x4", "d5x8",  "64r",    "16rx2"};
   return {variant, dtype, where, kSizes, kOperators};
 }
 

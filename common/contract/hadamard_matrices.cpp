@@ -398,4 +398,20 @@ const SignMatrix& hadamard_matrix(std::int64_t order) {
   return matrices[position];
 }
 
+SignMatrix regular_matrix(int order) {
+  SignMatrix base(4);
+  for (int i = 0; i < 4; ++i)
+    base.set_negative(i, 3 - i);
+  SignMatrix result(1);
+  while (result.order() < order)
+    result = kronecker_product(result, base);
+  return result;
+}
+
+const SignMatrix& named_matrix(const Factor& factor) {
+  if (factor.basis != Basis::regular) return hadamard_matrix(factor.order);
+  static const SignMatrix kFour = regular_matrix(4), kSixteen = regular_matrix(16);  // what operators hold
+  return factor.order == kFour.order() ? kFour : kSixteen;
+}
+
 }  // namespace fwht

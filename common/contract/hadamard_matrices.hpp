@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/contract/operator.hpp"
+
 namespace fwht {
 
 /// A square matrix of +1 and -1, one bit an entry. Row i is words_per_row() words of 32 bits; the bit of
@@ -66,5 +68,12 @@ const SignMatrix& hadamard_matrix(std::int64_t order);
 inline int hadamard_entry(std::int64_t order, int i, int j) {
   return hadamard_matrix(order)(i, j);
 }
+
+/// The regular Hadamard matrix R_4 (x) R_4 (x) ... of order 4^k: entry (i, j) is -1 where an odd number of
+/// base-4 digits of i and j add up to 3.
+SignMatrix regular_matrix(int order);
+
+/// The matrix of a factor with is_named(), not transposed; kept as hadamard_matrix() keeps it.
+const SignMatrix& named_matrix(const Factor& factor);
 
 }  // namespace fwht

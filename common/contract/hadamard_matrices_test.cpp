@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdint>
 #include <set>
 #include <thread>
@@ -117,6 +118,36 @@ TEST(HadamardMatrices, KroneckerPutsTheFirstFactorOnTheSlowIndex) {
       ASSERT_EQ(product(i, j), hadamard_entry(12, i / 2, j / 2) * hadamard_entry(2, i % 2, j % 2));
   }
   EXPECT_EQ(hadamard_matrix(56), kronecker_product(hadamard_matrix(28), hadamard_matrix(2)));
+}
+
+// R_(4^k) as ConvRot (arXiv 2512.03673) has it, R_4 = J - 2 antidiag. It is Sylvester's matrix signed and
+// permuted, D H P D: P swaps the bits of base-4 digits. D has -1 for an odd number of digits 3.
+TEST(HadamardMatrices, TheRegularMatrixIsSylvestersSignedAndPermuted) {
+  for (const int order : {4, 16, 64, 256}) {
+    const SignMatrix regular = regular_matrix(order);
+    const int row_sum = 1 << (log2_floor(order) / 2);
+    int wrong = 0;
+    for (int i = 0; i < order; ++i) {
+      int sum = 0;
+      for (int j = 0; j < order; ++j) {
+        const auto u = static_cast<std::uint64_t>(i), v = static_cast<std::uint64_t>(j);
+        const std::uint64_t swapped = (v & 0x55) << 1 | (v >> 1 & 0x55);
+        const int threes = std::popcount(u & u >> 1 & 0x55U) + std::popcount(v & v >> 1 & 0x55U);
+        int product = 1;
+        for (int digit = order; digit > 1; digit /= 4)
+          product *= i % digit / (digit / 4) + j % digit / (digit / 4) == 3 ? -1 : 1;
+        wrong += regular(i, j) != product;
+        wrong += regular(i, j) != hadamard_sign(u, swapped) * (threes % 2 == 0 ? 1 : -1);
+        sum += regular(i, j);
+        EXPECT_EQ(row_product(regular, i, j), i == j ? order : 0);
+      }
+      EXPECT_EQ(sum, row_sum);
+    }
+    EXPECT_EQ(wrong, 0) << order;
+  }
+  EXPECT_EQ(named_matrix({Basis::regular, 16}), regular_matrix(16));
+  EXPECT_EQ(named_matrix({Basis::regular, 4}), regular_matrix(4));
+  EXPECT_EQ(named_matrix({Basis::hadamard, 28}), hadamard_matrix(28));
 }
 
 TEST(HadamardMatrices, OtherOrdersAreRefused) {

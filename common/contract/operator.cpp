@@ -21,6 +21,8 @@ bool is_symmetric_factor(const Factor& factor) {
   switch (factor.basis) {
     case Basis::sylvester:
       return true;
+    case Basis::regular:
+      return true;
     case Basis::hadamard:
       return has_hadamard_matrix(factor.order) && has_symmetric_hadamard_matrix(factor.order);
     case Basis::dense:
@@ -30,7 +32,12 @@ bool is_symmetric_factor(const Factor& factor) {
 }
 
 std::string text_of(const Factor& factor) {
-  return concat(factor.basis == Basis::dense ? "d" : "", factor.order, factor.transposed ? "t" : "");
+  return concat(factor.basis == Basis::dense ? "d" : "", factor.order,
+                factor.basis == Basis::regular ? "r" : "", factor.transposed ? "t" : "");
+}
+
+bool is_power_of_four(std::int64_t order) {
+  return order >= 4 && is_power_of_two(order) && log2_floor(order) % 2 == 0;
 }
 
 Factor parse_factor(std::string_view word, std::string_view text) {
@@ -44,12 +51,16 @@ Factor parse_factor(std::string_view word, std::string_view text) {
     factor.transposed = true;
     digits.remove_suffix(1);
   }
+  if (digits.ends_with('r') && factor.basis != Basis::dense) {
+    factor.basis = Basis::regular;
+    digits.remove_suffix(1);
+  }
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), factor.order);
   if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size()) {
-    throw BadRequest(
-        concat("operator '", text, "': '", word, "' is no factor; the form is 28x512, 12tx20x64 or d53x256"));
+    throw BadRequest(concat("operator '", text, "': '", word,
+                            "' is no factor; the form is 28x512, 12tx20x64, d53x256 or 256r"));
   }
-  if (factor.basis != Basis::dense && !is_power_of_two(factor.order)) factor.basis = Basis::hadamard;
+  if (factor.basis == Basis::sylvester && !is_power_of_two(factor.order)) factor.basis = Basis::hadamard;
   return factor;
 }
 
@@ -147,6 +158,7 @@ Operator::Operator(std::span<const Factor> factors) {
 }
 
 void Operator::add(const Factor& factor) {
+  if (factor.basis == Basis::regular && is_power_of_four(factor.order)) return add_regular(factor.order);
   if (count_ == kMostFactors) {
     throw BadRequest(concat("an operator has at most ", kMostFactors, " factors"));
   }
@@ -155,6 +167,21 @@ void Operator::add(const Factor& factor) {
     factors_[count_].basis = Basis::sylvester;
   }
   ++count_;
+}
+
+void Operator::add_regular(std::int64_t order) {
+  constexpr std::int64_t kHeld = 16;
+  while (count_ > 0 && factors_[count_ - 1].basis == Basis::regular && order < kLargestOrder)
+    order *= factors_[--count_].order;
+  const std::size_t first = count_;
+  for (; order > 1; order /= std::min(order, kHeld)) {
+    if (count_ == kMostFactors) {
+      throw BadRequest(concat("an operator has at most ", kMostFactors, " factors, and a regular matrix one ",
+                              "for each ", kHeld, " of its order"));
+    }
+    factors_[count_++] = {Basis::regular, std::min(order, kHeld), false};
+  }
+  std::rotate(factors_.begin() + first, factors_.begin() + count_ - 1, factors_.begin() + count_);
 }
 
 Operator Operator::sylvester(std::int64_t n) {
@@ -169,6 +196,12 @@ Operator Operator::with_signs() const {
 
 bool Operator::is_sylvester() const {
   return count_ == 1 && factors_[0].basis == Basis::sylvester && signs_ == Signs::none;
+}
+
+bool Operator::is_regular() const {
+  return count_ > 0 && signs_ == Signs::none &&
+         std::all_of(factors().begin(), factors().end(),
+                     [](const Factor& factor) { return factor.basis == Basis::regular; });
 }
 
 bool Operator::is_symmetric() const {
@@ -219,6 +252,10 @@ void validate(const Operator& op) {
       throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order,
                               " of a Sylvester factor must be a power of two"));
     }
+    if (factor.basis == Basis::regular && !is_power_of_four(factor.order)) {
+      throw BadRequest(concat("operator ", to_string(op), ": order ", factor.order,
+                              " of a regular matrix must be a power of four, 4 at least"));
+    }
     if (factor.basis == Basis::hadamard && !has_hadamard_matrix(factor.order)) {
       throw BadRequest(concat("operator ", to_string(op), ": no Hadamard matrix of order ", factor.order,
                               " is known here; known are the multiples of 4 to 256, and 428"));
@@ -256,7 +293,11 @@ std::string to_string(const Operator& op) {
   std::string text;
   if (op.has_signs() && op.signs_come_last()) text += kSignsLast;
   std::string_view between;
-  for (const Factor& factor : op.factors()) {
+  const std::span<const Factor> factors = op.factors();
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    Factor factor = factors[f];
+    while (factor.basis == Basis::regular && f + 1 < factors.size() && factors[f + 1].basis == Basis::regular)
+      factor.order *= factors[++f].order;
     text += concat(between, text_of(factor));
     between = "x";
   }

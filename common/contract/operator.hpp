@@ -13,6 +13,7 @@ namespace fwht {
 enum class Basis {
   sylvester,  ///< H_(2^k) in natural order: H[i][j] = (-1)^popcount(i & j)
   hadamard,   ///< the named +-1 matrix of that order, H H^T = m I (common/contract/hadamard_matrices.hpp)
+  regular,    ///< R_4 (x) R_4 (x) ..., R_4 = J - 2 antidiag(1, 1, 1, 1): all rows have the sum 2^k
   dense       ///< a matrix that the caller gives, its rows orthogonal and of one length (Operands::dense)
 };
 
@@ -22,6 +23,9 @@ struct Factor {
   std::int64_t order = 0;
   bool transposed = false;
   constexpr bool operator==(const Factor&) const = default;
+
+  /// Its matrix of +-1 is known here by name: named_matrix(factor).
+  constexpr bool is_named() const { return basis == Basis::hadamard || basis == Basis::regular; }
 };
 
 /// Op = F_1 (x) F_2 (x) ... (x) F_f, the first factor on the slowest index: element (i_1, ..., i_f) of a row
@@ -29,16 +33,17 @@ struct Factor {
 /// (Operands::signs): before the factors, or after them where the operator is transposed.
 ///
 /// Text form: orders between "x", slowest first. A power of two is Sylvester, another order the Hadamard
-/// matrix of that order, "d" in front of it a dense factor, "t" behind it its transpose: "4096", "28x512",
-/// "12tx20x64", "d53x256". "+signs" and "signs+" say where the signs are: "28x512+signs" multiplies by them
-/// first.
+/// matrix of that order, "d" in front of it a dense factor, "t" behind it its transpose, "r" behind it the
+/// regular matrix: "4096", "28x512", "12tx20x64", "d53x256", "256r". "+signs" and "signs+" say where the
+/// signs are: "28x512+signs" multiplies by them first.
 class Operator {
  public:
   static constexpr std::size_t kMostFactors = 4;
 
   Operator() = default;  ///< no factor, n = 0: no problem yet
   /// Throws BadRequest for more than kMostFactors factors. A Hadamard factor whose order is a power of two is
-  /// the Sylvester factor of that order.
+  /// the Sylvester factor of that order. Regular factors side by side are one matrix, R_4 (x) R_16 (x) ...:
+  /// they are held as factors of order 16, with one of order 4 in front where one is left.
   Operator(std::initializer_list<Factor> factors);
   explicit Operator(std::span<const Factor> factors);
 
@@ -61,7 +66,9 @@ class Operator {
 
   /// One Sylvester factor and no signs: what every variant of the ladder takes.
   bool is_sylvester() const;
-  /// Op = Op^T: no signs, and no factor but Sylvester and symmetric Hadamard matrices.
+  /// The regular matrix of order n and no signs.
+  bool is_regular() const;
+  /// Op = Op^T: no signs, and no factor but Sylvester, regular and symmetric Hadamard matrices.
   bool is_symmetric() const;
   /// Op^T. A symmetric operator is its own.
   Operator transposed() const;
@@ -71,14 +78,16 @@ class Operator {
  private:
   enum class Signs : std::uint8_t { none, first, last };
   void add(const Factor& factor);
+  void add_regular(std::int64_t order);
 
   std::array<Factor, kMostFactors> factors_{};
   std::size_t count_ = 0;
   Signs signs_ = Signs::none;
 };
 
-/// Throws BadRequest, naming the factor, for an order below 1, a Sylvester factor that is no power of two
-/// beside other factors, a Hadamard order without a known matrix, or a product of orders above 2^40.
+/// Throws BadRequest, naming the factor, for an order below 1, or a product of orders above 2^40. Likewise
+/// for a Sylvester factor that is no power of two beside other factors, a regular one that is no power of
+/// four, and a Hadamard order without a known matrix.
 void validate(const Operator& op);
 
 /// Whether a Hadamard matrix of this order is known here by name.

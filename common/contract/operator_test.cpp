@@ -20,7 +20,8 @@ std::string refusal(std::string_view text) {
 }
 
 TEST(Operator, TextFormGoesThereAndBack) {
-  for (const char* text : {"4096", "28x512", "12tx20x64", "d53x256", "28x512+signs", "signs+428tx32", "28"}) {
+  for (const char* text : {"4096", "28x512", "12tx20x64", "d53x256", "28x512+signs", "signs+428tx32", "28",
+                           "256r", "28x64r", "4rx28x16r", "signs+16r", "65536r"}) {
     const Operator op = parse_operator(text);
     EXPECT_EQ(to_string(op), text);
     EXPECT_EQ(parse_operator(to_string(op)), op);
@@ -58,6 +59,23 @@ TEST(Operator, TransposesWhatIsNotSymmetric) {
 
 TEST(Operator, APowerOfTwoIsSylvesterWhateverItsBasis) {
   EXPECT_EQ((Operator{{Basis::hadamard, 28}, {Basis::hadamard, 16}}), parse_operator("28x16"));
+}
+
+TEST(Operator, RegularMatricesAreHeldByFactorsThatKernelsMultiplyBy) {
+  const Operator op = parse_operator("256r");
+  ASSERT_EQ(op.factors().size(), 2U);
+  for (const Factor& factor : op.factors())
+    EXPECT_EQ(factor, (Factor{Basis::regular, 16, false}));
+  EXPECT_EQ(parse_operator("64r").factors()[0].order, 4) << "what is left stands in front";
+  for (const char* same : {"16rx16r", "4rx64r", "64rx4r", "4rx4rx4rx4r", "256rt"})
+    EXPECT_EQ(parse_operator(same), op) << same;
+  EXPECT_EQ(parse_operator("1024r").n(), 1024);
+  EXPECT_TRUE(op.is_regular());
+  EXPECT_TRUE(op.is_symmetric());
+  EXPECT_EQ(op.transposed(), op);
+  for (const char* other : {"256", "256r+signs", "16rx28", "256rx2"})
+    EXPECT_FALSE(parse_operator(other).is_regular()) << other;
+  EXPECT_FALSE(Operator().is_regular());
 }
 
 // The row lengths of current models, and shards of them: what these operators are is part of the contract.
@@ -165,6 +183,11 @@ TEST(Operator, RefusesWhatIsNoMatrixInOneSentence) {
             "operator 260x2: no Hadamard matrix of order 260 is known here; known are the multiples of 4 to "
             "256, and "
             "428");
+  EXPECT_EQ(refusal("32r"), "operator 32r: order 32 of a regular matrix must be a power of four, 4 at least");
+  EXPECT_NE(refusal("1r").find("order 1 of a regular matrix"), std::string::npos);
+  EXPECT_NE(refusal("262144r").find("at most 4 factors"), std::string::npos);
+  EXPECT_NE(refusal("d16r").find("is no factor"), std::string::npos);
+  EXPECT_NE(refusal("r16").find("is no factor"), std::string::npos);
   EXPECT_NE(refusal("28y512").find("is no factor"), std::string::npos);
   EXPECT_NE(refusal("28x").find("is no factor"), std::string::npos);
   EXPECT_NE(refusal("").find("is no factor"), std::string::npos);

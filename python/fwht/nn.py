@@ -25,18 +25,23 @@ class Fp8Linear(torch.nn.Module):
         weight: (n, k), n and k multiples of 16: of a torch.nn.Linear, in any dtype of floating point.
         bias: (n,), or None.
         operator, signs: of Q, as in `fwht.operators`; without them the operator for k.
+        rotate: False: Q is the identity, to compare with.
 
     Shape: (..., k) to (..., n), bfloat16. Not differentiable. Raises ValueError for other sizes and a k that has no operator, TypeError
     for tokens of another dtype.
     """
 
-    def __init__(self, weight: torch.Tensor, bias: Any = None, *, operator: str | None = None, signs: Any = None):
+    def __init__(self, weight: torch.Tensor, bias: Any = None, *, operator: str | None = None, signs: Any = None, rotate: bool = True):
         super().__init__()
         if weight.dim() != 2 or weight.shape[0] % 16 or weight.shape[1] % 16 or 0 in weight.shape:
             raise ValueError(f"fwht: a weight of shape {tuple(weight.shape)} must be (n, k), both multiples of 16")
-        self.operator, self._warned = operator, False
+        if not rotate and (operator is not None or signs is not None):
+            raise ValueError("fwht: rotate=False, but an operator or signs are given")
+        self.operator, self.rotate, self._warned = operator, rotate, False
         host = signs.cpu() if isinstance(signs, torch.Tensor) else signs
-        rotated = operators.transform(weight.detach().float().cpu().contiguous(), operator, signs=host)
+        rotated = weight.detach().float().cpu().contiguous()
+        if rotate:
+            rotated = operators.transform(rotated, operator, signs=host)
         codes, scales = quantize(rotated, "e4m3:row")
         self.register_buffer("codes", codes.to(weight.device))
         self.register_buffer("scales", scales.view(1, -1).to(weight.device))
@@ -53,6 +58,8 @@ class Fp8Linear(torch.nn.Module):
 
     def quantize(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of Q x, and a scale for each token."""
+        if not self.rotate:
+            return quantize(x, "e4m3:row")
         return hadamard_quantize(x, "e4m3:row", operator=self.operator, signs=self.signs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -77,7 +84,7 @@ class Fp8Linear(torch.nn.Module):
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
-        return f"n={self.codes.shape[0]}, k={self.codes.shape[1]}, operator={self.operator or 'the one for k'}"
+        return f"n={self.codes.shape[0]}, k={self.codes.shape[1]}, operator={(self.operator or 'the one for k') if self.rotate else None}"
 
 
 class GptqLinear(torch.nn.Module):

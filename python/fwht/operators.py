@@ -4,6 +4,7 @@
     y = operators.transform(x)                                  # the operator for x's row length, 14336 = 28x512
     y = operators.transform(x, "28x512", signs=signs)           # signs multiplied in first
     z = operators.transform(y, "28x512", signs=signs, transpose=True)   # back again
+    y = operators.transform(x, "256r")                          # the regular Hadamard matrix of order 256
 
 An operator is a text: orders between "x", the slowest factor first. A power of two is the Sylvester matrix, another order
 the Hadamard matrix of that order, "d" in front of it a matrix that you give, "t" behind it its transpose. Which matrix

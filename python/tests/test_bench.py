@@ -1,6 +1,7 @@
 """python -m fwht.bench: peers, their kernels where the host can run them, and the way into the sweep's library."""
 
 import ctypes
+import functools
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from conftest import hadamard, truth
 from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _attention, _library, _linear, _run, peers
+from fwht.bench import _attention, _chains, _layers, _library, _linear, _run, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -392,7 +393,7 @@ class StandInGraph:
 
 
 def test_recorded_arguments_name_no_folder_of_the_machine():
-    assert _attention._without_folders(["--output", "/somewhere/else/run", "--tokens", "2048"]) == ["--output", "run", "--tokens", "2048"]
+    assert _attention.without_folders(["--output", "/somewhere/else/run", "--tokens", "2048"]) == ["--output", "run", "--tokens", "2048"]
 
 
 def test_attention_is_attention():
@@ -543,3 +544,143 @@ def test_the_rope_kernel():
     pytest.importorskip("triton")
     done = subprocess.run([sys.executable, "-c", ROPE], text=True, capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert done.returncode == 0 and "fine" in done.stdout, done.stderr[-2000:]
+
+
+# --- chains ----------------------------------------------------------------------------------------------------------
+
+SMALL = {"int4_kv": 128, "int4_kv_back": 128, "r4": 768, "convrot": 768}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("chain", _chains.CHAINS)
+def test_a_chain_and_the_call_that_stands_for_it(chain, dtype):
+    """On the CPU too the results are within the bound, and a result that is wrong is not."""
+    pair = _chains.compared(chain, SMALL[chain], 6, dtype, "cpu")
+    chained, ours = pair.chain(), pair.ours()
+    assert 0 < pair.difference(chained, ours) <= pair.bound
+    wrong = (ours[0].roll(1, -1), ours[1]) if chain == "convrot" else ours.roll(1, -1)
+    assert pair.difference(chained, wrong) > pair.bound
+    assert eval(pair.call.split("(")[0], {"operators": fwht.operators, "convrot": _chains.convrot})
+
+
+def test_the_chains_are_what_they_are_called():
+    x = torch.randn(3, 8, 128, generator=torch.Generator().manual_seed(1))
+    signs = torch.tensor([-1.0, 1.0]).repeat(64)
+    torch.testing.assert_close(_chains.rotated_head(x, signs), fwht.hadamard_transform(x * signs, 1.0))
+    torch.testing.assert_close(_chains.rotated_head_back(_chains.rotated_head(x, signs), signs), x)
+    regular = _chains.regular_matrix(64, torch.float32, "cpu")
+    torch.testing.assert_close(regular @ regular.t(), torch.eye(64))
+    torch.testing.assert_close(x[..., :64] @ regular.t(), fwht.operators.transform(x[..., :64].contiguous(), "64r"))
+    codes, scale = _chains.convrot_codes(torch.zeros(2, 256), _chains.regular_matrix(256, torch.float32, "cpu"))
+    assert not codes.any() and (scale == 1e-30).all()
+
+
+def test_what_is_wrong_is_not_timed(monkeypatch):
+    monkeypatch.setattr(_chains, "times_of", lambda calls: pytest.fail("timed"))
+    pair = _chains.compared("int4_kv", 128, 2, torch.bfloat16, "cpu")
+    with pytest.raises(RuntimeError, match="int4_kv of 2 tokens of 128: results are 1 apart"):
+        _chains.row_of("int4_kv", 128, 2, pair._replace(chain=lambda: 0 * pair.ours()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--chain", "r5"], "--chain r5: unknown; known: int4_kv, int4_kv_back, r4, convrot"),
+        (["--output", "."], "--output .: has a chains.json"),
+        ([], "PyTorch sees no CUDA device"),
+    ],
+)
+def test_bad_chains(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chains.json").touch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _run.main(["chains", *arguments]) == 2
+    assert capsys.readouterr().err == f"fwht.bench chains: {words}\n"
+
+
+def test_a_run_of_chains(monkeypatch, tmp_path, capsys):
+    """On the host, with every call made once for its time; one length is refused, and said."""
+    compared = _chains.compared
+
+    def some(chain, n, tokens, dtype, device, matrix):
+        if tokens == 4:
+            raise NotImplementedError("not here")
+        return compared(chain, n, tokens, dtype, "cpu", matrix)
+
+    measure = _chains.measure
+    monkeypatch.setattr(_chains, "compared", some)
+    monkeypatch.setattr(_chains, "measure", lambda *given: measure(*given, "cpu"))
+    monkeypatch.setattr(_chains, "times_of", lambda calls: {name: (call(), 4.0 if name == "chain" else 2.0)[1] for name, call in calls.items()})
+    monkeypatch.setattr(_chains, "launches_of", lambda call: 1)
+    monkeypatch.setattr(_chains, "LENGTHS", {name: (n,) for name, n in SMALL.items()})
+    monkeypatch.setattr(_chains, "TOKENS", dict.fromkeys(SMALL, (1, 4)))
+    for name, answer in (("is_available", True), ("get_device_capability", (9, 0)), ("get_device_name", "none")):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    assert _run.main(["chains", "--output", str(tmp_path)]) == 0
+    written, said = json.loads((tmp_path / "chains.json").read_text()), capsys.readouterr()
+    assert [row["chain"] for row in written["rows"]] == list(SMALL) and set(written["about"]["chains"]) == set(SMALL)
+    assert written["about"]["library"]["version"] == fwht.__version__ and "r4, 4 tokens of 768: not here" in said.err
+    for row in written["rows"]:
+        assert (row["ratio"], row["chain_launches"], row["tokens"]) == (2.0, 1, 1) and row["difference"] <= row["bound"]
+    assert len(said.out.splitlines()) == 5
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_in_a_run(monkeypatch, tmp_path, capsys):
+    """On the host: errors and host times of every case and call, no device times."""
+    monkeypatch.setattr(_layers, "HOST_CALLS", 2)
+    monkeypatch.setattr(_layers, "HOST_ROUNDS", 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(_layers, "main", functools.partial(_layers.main, backend="aot_eager"))
+    asked = ["layers", "--layers", "48x768", "--host-tokens", "1,3", "--output"]
+    assert _run.main([*asked, str(tmp_path)]) == 0
+    written, said = json.loads((tmp_path / "layers.json").read_text()), capsys.readouterr()
+    about = written["about"]
+    assert about["library"]["version"] == fwht.__version__ and not about["on_gpu"] and about["arguments"] == [*asked[1:], tmp_path.name]
+    assert written["times"] == []
+    assert {(row["call"], row["tokens"]) for row in written["host"]} == {(call, m) for call in about["calls"] for m in (1, 3)}
+    assert all(row["host_us"] > 0 and (row["n"], row["k"]) == (48, 768) for row in written["host"])
+    errors = {(row["data"], row["case"]): row["rel_l2"] for row in written["errors"]}
+    assert set(errors) == {(data, case) for data in about["data"] for case in about["cases"]}
+    for data in about["data"]:
+        assert errors[data, "bf16"] < 2**-8 < errors[data, "fp8"] < 2**-4
+        assert 2**-8 < errors[data, "fp8_rotated"] < 2**-4 and 0.02 < errors[data, "w4a16"] < 0.2
+    assert len(said.out.splitlines()) == 1 + len(errors) + 1 + 1 + len(written["host"])
+    assert _run.main([*asked, str(tmp_path)]) == 2 and "has a layers.json" in capsys.readouterr().err
+
+
+def test_layers_are_timed_with_other_weights(monkeypatch):
+    """As many modules in turn as hold COLD bytes; times are of the calls of a graph."""
+    seen, x = [], torch.ones(2, 128)
+    monkeypatch.setattr(_layers, "COLD", 3 * 128 * 16 * 4)
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: seen.append(self))
+    call = _layers.cold(torch.nn.Linear(128, 16, bias=False), x)
+    for _ in range(6):
+        call()
+    assert len(set(map(id, seen))) == 3 and seen[:3] == seen[3:] and len({module.weight.data_ptr() for module in seen}) == 3
+    weight = _layers.weight_of(16, 128, 0, "cpu")
+
+    def times_in_turn(calls, **numbers):
+        assert numbers == {"repeats": _layers.REPEATS, "rounds": _layers.ROUNDS}
+        return dict.fromkeys(calls, 1.5)
+
+    monkeypatch.setattr(_layers, "times_in_turn", times_in_turn)
+    assert _layers.device_times({"bf16": torch.nn.Linear(128, 16)}, _layers.tokens_of(1, 128, "normal", 0, "cpu")) == {"bf16": 1.5}
+    assert torch.equal(weight, _layers.weight_of(16, 128, 0, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--layers", "4096"], "--layers 4096: must be outputs x inputs, as in 4096x14336"),
+        (["--layers", "4096x100"], "--layers 4096x100: outputs must be a multiple of 16, inputs one of 128"),
+        (["--layers", "8x128"], "--layers 8x128: outputs must be a multiple of 16"),
+        (["--tokens", "0"], "--tokens 0: must be a positive multiple of 1"),
+        (["--host-tokens", "many"], "--host-tokens many: must be numbers with commas between them"),
+    ],
+)
+def test_bad_layers(arguments, words, capsys):
+    assert _run.main(["layers", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"fwht.bench layers: {words}")

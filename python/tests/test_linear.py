@@ -502,9 +502,15 @@ def test_fp8_layer(device, k, signed):
         (TypeError, "x has dtype torch.float32", lambda: layer_of(x.float())),
         (ValueError, f"its last dimension must be k={k}", lambda: layer_of(x[..., :16])),
         (ValueError, "both multiples of 16", lambda: fwht.nn.Fp8Linear(weight[:8])),
+        (ValueError, "rotate=False, but an operator or signs", lambda: fwht.nn.Fp8Linear(weight, operator="256", rotate=False)),
     ):
         with pytest.raises(kind, match=words):
             call()
+    plain = fwht.nn.Fp8Linear(a, rotate=False).to(device)
+    assert torch.equal((plain.codes.float() * plain.scales.t()).cpu(), a)
+    codes, scales = plain.quantize(x)
+    wanted = fwht.quantize.quantize(x, "e4m3:row")
+    assert torch.equal(codes.view(torch.uint8), wanted.codes.view(torch.uint8)) and torch.equal(scales, wanted.scales)
 
 
 OPERATORS = ("28x32", "d20x32")  # the second with signs

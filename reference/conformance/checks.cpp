@@ -28,6 +28,7 @@ std::span<const Check> all_checks() {
       {"EncodedShapes", encoded_shapes, false, false, true},
       {"EncodedInBulk", encoded_in_bulk, true, false, true},
       {"Prologues", prologues, false, false, true},
+      {"HeadsOfTokens", heads_of_tokens, false, false, true},
       {"Pages", pages, false, false, true},
       {"SmoothInputs", smooth_inputs},
       {"StructuredInputs", structured_inputs},

@@ -397,6 +397,27 @@ void prologues(ConformanceRun& session) {
   }
 }
 
+// The same where rows are the heads of tokens, few of them and many.
+void heads_of_tokens(ConformanceRun& session) {
+  for (const std::int64_t n : session.sizes()) {
+    if (n < 64 || n > 256 || (!session.on_device() && n != 128)) continue;
+    for (const std::int64_t width : {n, n / 2}) {
+      for (const std::int64_t rows : {std::int64_t{32} * 3, (std::int64_t{1} << 22) / n + 32}) {
+        if (!session.on_device() && rows * n > 1 << 20) continue;
+        for (const std::int64_t heads : {8, 32}) {
+          Problem problem = make_problem(session.dtype(), n, rows);
+          problem.prologue = Prologue{Prologue::Kind::rope, width, false, heads};
+          for (const std::string_view text :
+               {"e4m3:tensor,vllm_static", "e4m3:row", "e4m3:64,ue8m0,deepseek_v32", "mxfp4:rceil"}) {
+            if (const std::optional<Problem> asked = wanted(session, problem, text))
+              judge(session, *asked, edge_rows(*asked), "heads of tokens");
+          }
+        }
+      }
+    }
+  }
+}
+
 // F6. Pages: where rows go, codes and scales lie as the unpaged problem has them; all else is left alone.
 void pages(ConformanceRun& session) {
   for (const std::int64_t n : session.sizes()) {

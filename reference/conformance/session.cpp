@@ -268,7 +268,9 @@ std::span<const std::string_view> all_operators() {
       "428x32",      "signs+428tx32", "76x2x36x2",    "172x64+signs",  "12x256",
       "116x128",     "116tx128",      "172x64",       "12x64",         "44x32",
       "180x16",      "d28tx64",       "4096+signs",   "signs+12x512",  "60x4x28x2",
-      "116tx4x28x2", "132x4x28x2",    "36x1024",      "52x1024+signs", "12x1024"};
+      "116tx4x28x2", "132x4x28x2",    "36x1024",      "52x1024+signs", "12x1024",
+      "4r",          "16r",           "64r",          "256r",          "256r+signs",
+      "28x64r",      "1024r"};
   return kOperators;
 }
 

@@ -202,6 +202,19 @@ TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   }
 }
 
+TEST(Rule, GivesTheRegularMatrixToTensorCoresInRegistersThenToFactors) {
+  for (const DeviceInfo& device : {h200_description(), a100_description()}) {
+    const auto first = [&](const char* text) {
+      return candidates(parse_problem(text), device).front()->name;
+    };
+    for (const char* text : {"f16/256r/r3", "bf16/256r/r4096/out", "bf16/64r/r1"})
+      EXPECT_EQ(first(text), "mma_split") << text;
+    for (const char* text : {"f32/256r/r3", "f16/4r/r3", "bf16/16r/r3", "f16/256r+signs/r3"})
+      EXPECT_EQ(first(text), "factors") << text;
+    EXPECT_EQ(first("bf16/256r/r60>int8:row,t3840"), "rotate_then_quantize");
+  }
+}
+
 // One kernel where it serves, else two launches; also where the table knows the rows' own fastest variant.
 TEST(Rule, GivesCodesToOneKernelWhereOneServes) {
   const auto first = [](const char* text) -> std::string_view {

@@ -141,6 +141,7 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
   if (!problem.is_arranged_plainly()) return {"passes"};
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
+  if (problem.op.is_regular()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
   if (!problem.op.is_sylvester()) return {"kronecker", "mma_kronecker", "factors"};
   // 2^16 in 16 bit is wgmma's; in fp32 no row of more than 2^15 fits in a multiprocessor. Wider types have no
   // other kernels.

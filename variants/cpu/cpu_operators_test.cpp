@@ -45,7 +45,7 @@ std::string refusal(const Problem& problem) {
 }
 
 TEST(CpuOperators, F64DataAreSummedInDoublePrecision) {
-  for (const char* text : {"28x16", "116tx4", "12x4x20", "4x12"}) {
+  for (const char* text : {"28x16", "116tx4", "12x4x20", "4x12", "256r"}) {
     for (const Variant* by : kBoth) {
       const Problem problem = make_problem(Dtype::f64, parse_operator(text), 3, Placement::out_of_place);
       const std::vector<double> in = random_numbers(problem.elements(), 1);

@@ -73,7 +73,7 @@ KroneckerProduct<Real>::KroneckerProduct(const Problem& problem, const Operands&
     stride /= order;
     FactorLoop& stage = stages_.emplace_back(FactorLoop{order, stride, {}});
     if (factor.basis == Basis::sylvester) continue;
-    const SignMatrix* named = factor.basis == Basis::hadamard ? &hadamard_matrix(order) : nullptr;
+    const SignMatrix* named = factor.is_named() ? &named_matrix(factor) : nullptr;
     stage.entries.resize(static_cast<std::size_t>(order * order));
     for (std::int64_t i = 0; i < order; ++i) {
       for (std::int64_t j = 0; j < order; ++j) {

@@ -343,7 +343,7 @@ std::size_t entry_count(const Stage& stage) {
 /// Entries as a stage wants them.
 std::vector<float> entries_of(const Stage& stage, const Factor& factor) {
   std::vector<float> entries(entry_count(stage));
-  const SignMatrix& matrix = hadamard_matrix(factor.order);
+  const SignMatrix& matrix = named_matrix(factor);
   for (int i = 0; i < stage.order; ++i) {
     for (int j = 0; j < stage.order; ++j) {
       const bool negative = factor.transposed ? matrix.is_negative(j, i) : matrix.is_negative(i, j);

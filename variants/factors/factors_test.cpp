@@ -12,10 +12,11 @@
 namespace fwht::factors {
 namespace {
 
-constexpr const char* kOperators[] = {
-    "12x64",   "28x512",  "428x32",    "428tx32",   "76x2x36x2", "4x12",        "60x4x28x2", "28x1024",
-    "116tx4",  "172x128", "128+signs", "12x12x128", "428",       "16384+signs", "d5x4096",   "d53x512",
-    "20x1024", "12x2048", "132",       "d7x2",      "16xd6",     "12x2x20x2",   "12xd5tx2"};
+constexpr const char* kOperators[] = {"12x64",     "28x512",    "428x32",   "428tx32",     "76x2x36x2",
+                                      "4x12",      "60x4x28x2", "28x1024",  "116tx4",      "172x128",
+                                      "128+signs", "12x12x128", "428",      "16384+signs", "d5x4096",
+                                      "d53x512",   "20x1024",   "12x2048",  "132",         "d7x2",
+                                      "16xd6",     "12x2x20x2", "12xd5tx2", "256r",        "4r"};
 
 /// Of a digit behind digit 0 of its column.
 std::size_t offset_of(int digit, const Stage& stage) {
@@ -86,8 +87,7 @@ void run_passes(const Operator& op, std::vector<float>& x) {
         const Factor& factor = op.factors()[static_cast<std::size_t>(program.factor_of[s])];
         for (int j = 0; j < stage.order; ++j) {
           for (int i = 0; i < stage.order; ++i) {
-            const int entry =
-                factor.transposed ? hadamard_entry(stage.order, j, i) : hadamard_entry(stage.order, i, j);
+            const int entry = factor.transposed ? named_matrix(factor)(j, i) : named_matrix(factor)(i, j);
             sums[static_cast<std::size_t>(i)] +=
                 static_cast<float>(entry) * values[static_cast<std::size_t>(j)];
           }
@@ -112,7 +112,7 @@ void run_passes(const Operator& op, std::vector<float>& x) {
 // The steps of the numerics, run by the emulation, give the very bits of the passes.
 TEST(Factors, PassesDoWhatTheNumericsSay) {
   for (const char* text :
-       {"12x64", "28x512", "428tx32", "76x2x36x2", "4x12", "116tx4", "12x2x20x2", "12x2"}) {
+       {"12x64", "28x512", "428tx32", "76x2x36x2", "4x12", "116tx4", "12x2x20x2", "12x2", "256r", "28x64r"}) {
     const Problem problem = make_problem(Dtype::f32, parse_operator(text), 1, Placement::out_of_place);
     std::vector<float> x(static_cast<std::size_t>(problem.n())), want(x.size());
     std::mt19937 random(7);

@@ -29,22 +29,23 @@ struct Launch {
   Form form = Form::in_warps;
   int vectors = 0, warps_per_row = 0, threads = 0, blocks_per_sm = 0;
   Skew skew;
+  bool regular = false;  ///< Tile::regular
 
   constexpr bool operator==(const Launch&) const = default;
 };
 
 constexpr Launch in_warps(int vectors, int threads, int blocks_per_sm = 0) {
-  return {Form::in_warps, vectors, 1, threads, blocks_per_sm, {}};
+  return {Form::in_warps, vectors, 1, threads, blocks_per_sm, {}, false};
 }
 constexpr Launch across_warps(int vectors, int warps, int blocks_per_sm = 0, Skew skew = {}) {
-  return {Form::across_warps, vectors, warps, 32 * warps, blocks_per_sm, skew};
+  return {Form::across_warps, vectors, warps, 32 * warps, blocks_per_sm, skew, false};
 }
 constexpr Launch smem_passes(int vectors, int warps, int blocks_per_sm, Skew skew = {}) {
-  return {Form::smem_passes, vectors, warps, 32 * warps, blocks_per_sm, skew};
+  return {Form::smem_passes, vectors, warps, 32 * warps, blocks_per_sm, skew, false};
 }
 
 constexpr Tile tile_of(Dtype dtype, int log_n, const Launch& launch) {
-  return {dtype, log_n, launch.vectors, launch.warps_per_row, launch.threads};
+  return {dtype, log_n, launch.vectors, launch.warps_per_row, launch.threads, launch.regular};
 }
 
 /// What a launch must keep for its kernel to be right: warps that share a row have the block to themselves.
@@ -55,6 +56,7 @@ constexpr bool fits(Dtype dtype, int log_n, const Launch& launch) {
          launch.threads % 32 == 0 && launch.threads <= 1024 && tile.vector_bits() >= 0 &&
          launch.vectors >> tile.vector_bits() >= 1 && tile.rows_per_block() >= 1 && tile.piece() >= 1 &&
          alone == (launch.warps_per_row == 1) &&
+         (!launch.regular || (alone && dtype != Dtype::f32 && (log_n == 6 || log_n == 8))) &&
          (alone || (launch.threads == 32 * launch.warps_per_row && tile.rows_per_block() == 1)) &&
          (launch.skew.clocks == 0 ? launch.skew.groups == 0 : launch.blocks_per_sm > 0 && !alone);
 }
@@ -65,19 +67,17 @@ using LaunchCode = std::uint64_t;
 
 constexpr LaunchCode code_of(const Launch& launch) {
   LaunchCode code = 0;
-  for (const int field : {static_cast<int>(launch.form), launch.vectors, launch.warps_per_row,
-                          launch.threads / 32, launch.blocks_per_sm, launch.skew.groups})
+  for (const int field :
+       {static_cast<int>(launch.form) | (launch.regular ? 0x80 : 0), launch.vectors, launch.warps_per_row,
+        launch.threads / 32, launch.blocks_per_sm, launch.skew.groups})
     code = code << 8 | static_cast<LaunchCode>(field);
   return code << 16 | static_cast<LaunchCode>(launch.skew.clocks);
 }
 constexpr Launch launch_of(LaunchCode code) {
   const auto field = [&](int shift) { return static_cast<int>(code >> shift & 0xFF); };
-  return {static_cast<Form>(field(56)),
-          field(48),
-          field(40),
-          32 * field(32),
-          field(24),
-          {static_cast<int>(code & 0xFFFF), field(16)}};
+  return {
+      static_cast<Form>(field(56) & 0x7F),          field(48),        field(40), 32 * field(32), field(24),
+      {static_cast<int>(code & 0xFFFF), field(16)}, field(56) >= 0x80};
 }
 
 /// How a kernel reaches memory. Instantiations, because a run-time branch between the loads and the tensor

@@ -12,11 +12,14 @@ namespace fwht::rows {
 bool is_negative(const Factor& factor, int order, int i, int j) {
   const auto m = static_cast<int>(factor.order);
   const int inner = order / m, row = i / inner, column = j / inner;
-  const int entry =
-      factor.basis == Basis::sylvester
-          ? hadamard_sign(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column))
-          : (factor.transposed ? hadamard_entry(m, column, row) : hadamard_entry(m, row, column));
-  return entry * hadamard_sign(static_cast<std::uint64_t>(i % inner), static_cast<std::uint64_t>(j % inner)) <
+  const auto entry_of = [&] {
+    if (!factor.is_named())
+      return hadamard_sign(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column));
+    const SignMatrix& matrix = named_matrix(factor);
+    return factor.transposed ? matrix(column, row) : matrix(row, column);
+  };
+  return entry_of() *
+             hadamard_sign(static_cast<std::uint64_t>(i % inner), static_cast<std::uint64_t>(j % inner)) <
          0;
 }
 
@@ -54,7 +57,7 @@ std::optional<FactorParts> factor_parts_of(const Operator& op) {
   };
   if (!rest.empty() && rest.front().basis != Basis::sylvester) parts.slow = take();
   parts.sylvester = take_sylvester();
-  if (!rest.empty() && rest.front().basis == Basis::hadamard) {
+  if (!rest.empty() && rest.front().is_named()) {
     parts.second = take();
     parts.behind = take_sylvester();
   }

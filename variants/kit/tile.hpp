@@ -14,6 +14,7 @@ struct Tile {
   int vectors = 0;        ///< 16-byte vectors that a lane holds
   int warps_per_row = 0;  ///< warps that share a row; 1: a warp holds whole rows
   int threads = 0;        ///< of a block
+  bool regular = false;   ///< of the regular matrix: see place_of_lane
 
   constexpr bool operator==(const Tile&) const = default;
 
@@ -54,7 +55,13 @@ struct Tile {
   /// Vectors of a block are numbered as they follow each other in contiguous rows: vector v of a lane is
   /// number first_vector + 32 v, and so lies this many rows and columns behind vector 0.
   constexpr int first_vector(int warp_of_block, int lane) const {
-    return warp_of_block * vectors * 32 + lane;
+    return warp_of_block * vectors * 32 + place_of_lane(lane);
+  }
+  /// The lowest three lane bits are index bits b4, b5, b3 where rows are multiplied by the regular matrix. So
+  /// the two bits of each base-4 digit meet in one stage of mma_split. The vectors of eight lanes are 128
+  /// consecutive bytes all the same.
+  constexpr int place_of_lane(int lane) const {
+    return regular ? (lane & ~7) | (lane << 1 & 6) | (lane >> 2 & 1) : lane;
   }
   constexpr int log_vectors_per_row() const { return log_n < log_vector() ? 0 : log_n - log_vector(); }
   constexpr int row_of_vector(int number) const {

@@ -55,7 +55,7 @@ inline FactorsJob factors_job(const Problem& problem) {
     FactorStage& stage = job.stages[job.stage_count++];
     stage = {factor.order, stride, factor.basis, factor.transposed, 0};
     if (factor.basis == Basis::sylvester) continue;
-    std::int64_t& entries = factor.basis == Basis::hadamard ? job.named_entries : job.dense_entries;
+    std::int64_t& entries = factor.is_named() ? job.named_entries : job.dense_entries;
     stage.entries = entries;
     entries += factor.order * factor.order;
   }
@@ -193,8 +193,8 @@ struct FactorsKernel {
   }
   KOKKOS_FUNCTION float entry(const FactorStage& stage, std::int64_t i, std::int64_t j) const {
     const std::int64_t at = stage.transposed ? j * stage.order + i : i * stage.order + j;
-    return stage.basis == Basis::hadamard ? named(static_cast<std::size_t>(stage.entries + at))
-                                          : decoded(dense(static_cast<std::size_t>(stage.entries + at)));
+    return stage.basis != Basis::dense ? named(static_cast<std::size_t>(stage.entries + at))
+                                       : decoded(dense(static_cast<std::size_t>(stage.entries + at)));
   }
 
   KOKKOS_FUNCTION static float decoded(Storage<dtype> element) {

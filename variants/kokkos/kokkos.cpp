@@ -59,8 +59,8 @@ Support cuda_supports(const Problem& problem, const DeviceInfo& device) {
 std::vector<float> named_entries(const Operator& op) {
   std::vector<float> entries;
   for (const Factor& factor : op.factors()) {
-    if (factor.basis != Basis::hadamard) continue;
-    const SignMatrix& matrix = hadamard_matrix(factor.order);
+    if (!factor.is_named()) continue;
+    const SignMatrix& matrix = named_matrix(factor);
     for (int i = 0; i < factor.order; ++i) {
       for (int j = 0; j < factor.order; ++j)
         entries.push_back(static_cast<float>(matrix(i, j)));

@@ -112,7 +112,7 @@ TEST_P(KokkosHost, FewRowsStridesAndMisalignment) {
 // Matrices and butterflies in the order of `cpu`, signs before or after, long and short rows, odd strides.
 TEST_P(KokkosHost, OperatorsAreBitForBitThoseOfTheLoops) {
   for (const Dtype dtype : kAllDtypes) {
-    for (const char* text : {"28x16", "428tx2", "116x4", "116tx4", "4x12", "76x2x36x2", "12x64+signs",
+    for (const char* text : {"28x16", "428tx2", "116x4", "116tx4", "4x12", "76x2x36x2", "64r", "12x64+signs",
                              "signs+20x8", "64+signs", "signs+4096", "8x16", "12"}) {
       for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
         Problem problem = make_problem(dtype, parse_operator(text), 7, placement);

@@ -17,8 +17,8 @@ MatrixSigns matrix_signs(const Operator& op) {
     of.order = factor.order;
     of.stride = stride;
     of.transposed = factor.transposed;
-    if (factor.basis == Basis::hadamard) {
-      const SignMatrix& matrix = hadamard_matrix(factor.order);
+    if (factor.is_named()) {
+      const SignMatrix& matrix = named_matrix(factor);
       of.bits = matrix.words().data();
       of.words_per_row = matrix.words_per_row();
     }

@@ -17,14 +17,14 @@ int entry(const Operator& op, std::int64_t i, std::int64_t j) {
     i /= factor.order, j /= factor.order;
     product *= factor.basis == Basis::sylvester
                    ? hadamard_sign(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column))
-               : factor.transposed ? hadamard_entry(factor.order, column, row)
-                                   : hadamard_entry(factor.order, row, column);
+               : factor.transposed ? named_matrix(factor)(column, row)
+                                   : named_matrix(factor)(row, column);
   }
   return product;
 }
 
 TEST(Matmul, TheMatrixIsTheProductOfTheFactors) {
-  for (const char* text : {"64", "28x16", "116x4", "116tx4", "12x4x20x2", "4x12"}) {
+  for (const char* text : {"64", "28x16", "116x4", "116tx4", "12x4x20x2", "4x12", "64r"}) {
     const Operator op = parse_operator(text);
     const MatrixSigns signs = matrix_signs(op);
     for (std::int64_t i = 0; i < op.n(); ++i)

@@ -27,15 +27,17 @@ class DeviceWarp : public rows::DeviceLanes<tile> {
   /// a matrix and copies them before almost every mma.
   __device__ DeviceWarp(const Batch& batch, float* exchange)
       : Lanes(exchange), shrink_(batch.factors.shrink) {
+    constexpr Tile here = tile;  // an object that device code can call
     constexpr unsigned kFirst = transformed_bits(kFirstStageBits, tile.log_n);
     constexpr unsigned kSecond = transformed_bits(kSecondStageBits, tile.log_n);
     constexpr bool kHide = hides_equal_registers(tile);
     constexpr std::uint32_t kOne = tile.dtype == Dtype::f16 ? 0x3C00U : 0x3F80U;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const Word hidden = kHide && (r == 1 || r == 2) ? batch.zero << r : 0U;
-      first_[r] = matrix_fragment(lane(), r, kFirst, kOne) ^ hidden;
-      second_[r] = matrix_fragment(lane(), r, kSecond, __float_as_uint(shrink_) >> 16) ^ hidden;
+      const bool equal = tile.regular ? r >= 2 : r == 1 || r == 2;
+      const Word hidden = kHide && equal ? batch.zero << r : 0U;
+      first_[r] = fragment_of(here, lane(), r, kFirst, kOne) ^ hidden;
+      second_[r] = fragment_of(here, lane(), r, kSecond, __float_as_uint(shrink_) >> 16) ^ hidden;
     }
     minus_identity_ = ptx::minus_identity_fragment(lane());
   }

@@ -8,6 +8,7 @@
 #include "common/host/static_dispatch.hpp"
 #include "variants/mma_split/encoded_kernels.hpp"
 #include "variants/mma_split/mma_split.hpp"
+#include "variants/mma_split/roped_kernels.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -23,6 +24,12 @@ PreparedKernel find_with_prologue(CodeFormat format, const CodesId& id) {
   if (format == CodeFormat::e4m3) return find_prepared<dtype, CodeFormat::e4m3>(id);
   if (format == CodeFormat::mxfp4) return find_prepared<dtype, CodeFormat::mxfp4>(id);
   return nullptr;
+}
+
+template <Dtype dtype>
+PreparedKernel find_of_heads(CodeFormat format, const KernelId& id) {
+  return format == CodeFormat::e4m3 ? find_roped<dtype, CodeFormat::e4m3>(id)
+                                    : find_roped<dtype, CodeFormat::mxfp4>(id);
 }
 
 template <Dtype dtype, CodeFormat format>
@@ -44,6 +51,7 @@ Kernels kernels_for(const Problem& problem, const CodesId& id) {
     if (kernel == nullptr) throw std::logic_error("mma_split: no kernel is compiled for this encoding");
     return reinterpret_cast<const void*>(kernel);
   };
+  if (is_roped(problem)) return {pointer(find_of_heads<dtype>(format, id.kernel)), nullptr};
   if (has_prologue(problem)) {
     return {pointer(find_with_prologue<dtype>(format, id)),
             two_passes ? pointer(find_largest<dtype, PreparedBatch>(id.kernel)) : nullptr};
@@ -62,9 +70,12 @@ class EncodedPlan final : public Plan {
     const bool many_rows =
         problem.elements() >
         fewest_of_many(log_n, encoder::family_of(problem.encoding.format), device.sm_count);
-    const bool rounded = !has_prologue(problem) && is_rounded_first(problem.encoding, problem.n());
+    const bool roped = is_roped(problem);
+    const bool rounded = roped || (!has_prologue(problem) && is_rounded_first(problem.encoding, problem.n()));
     id_ =
-        has_prologue(problem)
+        roped
+            ? roped_kernel(dtype, log_n, many_rows && shares_positions(problem.prologue->heads, log_n, true))
+        : has_prologue(problem)
             ? prepared_kernel(dtype, log_n, joins)
             : encoded_kernel(dtype, log_n, many_rows && problem.in.row_stride == problem.n(), joins, rounded);
     const CodesId asked{id_, joins, rounded};

@@ -127,6 +127,21 @@ constexpr KernelId strided_kernel(Dtype dtype, int log_n) {
   return rows::strided_by(dtype, log_n, strided_launch(dtype, log_n));
 }
 
+/// Rows of these sizes are multiplied by the regular matrix, too: by the same launches.
+constexpr bool takes_regular(int log_n) {
+  return log_n == 6 || log_n == 8;
+}
+constexpr KernelId regular(KernelId id) {
+  id.launch.regular = true;
+  return id;
+}
+
+/// Of those whose rows are any distance apart: one vector a lane leaves the exact path the registers that its
+/// sums take.
+constexpr KernelId regular_strided_kernel(Dtype dtype, int log_n) {
+  return regular(rows::strided_by(dtype, log_n, kOneVector));
+}
+
 /// Whatever a plan of this size may ask for; some of it twice.
 inline constexpr std::size_t kKernelsOfSize = 2 * kRegimes + 4;
 constexpr std::array<KernelId, kKernelsOfSize> kernels_of_size(Dtype dtype, int log_n) {
@@ -142,6 +157,16 @@ constexpr std::array<KernelId, kKernelsOfSize> kernels_of_size(Dtype dtype, int 
     all[count++] = overlapping_kernel(dtype, log_n, single_block);
   all[count++] = strided_kernel(dtype, log_n);
   all[count++] = rows::for_elements(strided_kernel(dtype, log_n));
+  return all;
+}
+
+/// The same of the regular matrix.
+constexpr std::array<KernelId, kKernelsOfSize> regular_kernels_of_size(Dtype dtype, int log_n) {
+  std::array<KernelId, kKernelsOfSize> all = kernels_of_size(dtype, log_n);
+  for (KernelId& id : all)
+    id = regular(id);
+  all[kKernelsOfSize - 2] = regular_strided_kernel(dtype, log_n);
+  all[kKernelsOfSize - 1] = rows::for_elements(regular_strided_kernel(dtype, log_n));
   return all;
 }
 

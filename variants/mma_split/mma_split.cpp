@@ -60,6 +60,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     rows.out.row_stride = rows.in.row_stride;
     if (takes_signs(problem.op)) rows.op = Operator::sylvester(problem.n());
   }
+  if (problem.encoding.is_plain() && problem.op.is_regular() && takes_regular(log2_floor(problem.n())))
+    rows.op = Operator::sylvester(problem.n());
   if (Support strides = require_one_row_stride(rows); !strides) return strides;
   if (Support n = require_sylvester(rows, 1 << kSmallestLogN, 1 << kLargestLogN); !n) return n;
   const int log_n = log2_floor(problem.n());
@@ -88,7 +90,9 @@ rows::Factors factors(const Problem& problem) {
 }
 
 Numerics numerics_of(const Problem& problem, int compute_capability) {
-  Numerics numerics = single_rounding(Sums::split_bf16, problem);
+  // The regular matrix has a step for each of its factors.
+  Numerics numerics = problem.op.is_regular() ? single_rounding_by_factors(Sums::split_bf16, problem)
+                                              : single_rounding(Sums::split_bf16, problem);
   // Sums of data times 1/n stay below max|x|. A first stage that overflows all the same (bf16 above 2^124) is
   // noticed, and the row is done again by butterflies of data times 1/n.
   numerics.promises.intermediate_growth =
@@ -98,7 +102,7 @@ Numerics numerics_of(const Problem& problem, int compute_capability) {
   // probability 2^-(j+1), so the mean square error is 2^(2e-30) / 12 * (1/2) / (1 - 1/8), against 2^2e * 1.5
   // / ln 2 of x itself.
   constexpr double kSplitRms = 76.0;  // 2^-15 sqrt((4/7) / 12 / (1.5 / ln 2)) in units of 2^-24
-  Step& step = numerics.steps.front();
+  Step& step = numerics.steps.back();
   step.sum_rms = std::sqrt(step.sum_rms * step.sum_rms + kSplitRms * kSplitRms);
   step.sum_bias = 2 * kTruncationBias;  // two tensor-core stages
   // Sixteen products of one mma are added in any order on Hopper; before, in two chained groups of eight,

@@ -21,12 +21,23 @@ KernelId dense(const Problem& p) {
   return dense_kernel(p.dtype(), log_n, regime, in_constants ? Scaling::constants : Scaling::results);
 }
 
+KernelId regular_dense(const Problem& p) {
+  return regular(dense(p));
+}
+KernelId regular_overlapping(Dtype dtype, int log_n, bool single_block) {
+  return regular(overlapping_kernel(dtype, log_n, single_block));
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   if (!problem.encoding.is_plain()) return make_encoded_plan(problem, device);
-  return rows::make_rows_plan(problem, device, {dense, overlapping_kernel, strided_kernel, find},
-                              factors(problem), numerics_of(problem, device.compute_capability()));
+  const rows::KernelTable table =
+      problem.op.is_regular()
+          ? rows::KernelTable{regular_dense, regular_overlapping, regular_strided_kernel, find}
+          : rows::KernelTable{dense, overlapping_kernel, strided_kernel, find};
+  return rows::make_rows_plan(problem, device, table, factors(problem),
+                              numerics_of(problem, device.compute_capability()));
 }
 
 }  // namespace fwht::mma_split

@@ -9,16 +9,20 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/contract/hadamard_matrices.hpp"
 #include "common/device/ptx/fragments.hpp"
 #include "reference/emulation.hpp"
 #include "reference/hadamard.hpp"
 #include "reference/inputs.hpp"
+#include "reference/operators.hpp"
 #include "variants/mma_split/encoded_launches.hpp"
 #include "variants/mma_split/launches.hpp"
 #include "variants/mma_split/on_host/host_program.hpp"
 #include "variants/mma_split/prologue.hpp"
+#include "variants/mma_split/roped_kernels.hpp"
 #include "variants/mma_split/split_program.hpp"
 
 namespace fwht::mma_split {
@@ -34,6 +38,13 @@ using rows::to_storage;
 struct Size {
   Dtype dtype;
   int log_n;
+  bool regular = false;
+
+  Problem problem(std::int64_t at_least_elements = 1024) const {
+    Problem rows = problem_of(dtype, log_n, at_least_elements);
+    if (regular) rows.op = Operator{{Basis::regular, rows.n()}};
+    return rows;
+  }
 };
 
 std::vector<Size> all_sizes() {
@@ -46,7 +57,18 @@ std::vector<Size> all_sizes() {
 }
 
 std::string describe(const Size& size) {
-  return std::string(name_of(size.dtype)) + "/n" + std::to_string(1 << size.log_n);
+  return std::string(name_of(size.dtype)) + "/n" + std::to_string(1 << size.log_n) +
+         (size.regular ? "r" : "");
+}
+
+/// Those of Sylvester's matrix, and of the regular one.
+std::vector<Size> sizes_of_both() {
+  std::vector<Size> all = all_sizes();
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n)
+      if (takes_regular(log_n)) all.push_back({dtype, log_n, true});
+  }
+  return all;
 }
 
 // ---- fragments
@@ -70,6 +92,52 @@ TEST(MmaSplitFragments, TheMatrixIsSylvesterOverTheTransformedBitsAndTheIdentity
   }
 }
 
+// Stage by stage, with the bits of a row that Tile::place_of_lane puts behind k, this is the regular matrix.
+TEST(MmaSplitFragments, TheRegularMatrixHasBothBitsOfADigitInOneStage) {
+  const SignMatrix four = regular_matrix(4);
+  const auto digit = [](unsigned k, int low, int high) { return (k >> low & 1) | (k >> high & 1) << 1; };
+  for (const unsigned transformed : {9U, 15U}) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int r = 0; r < 4; ++r) {
+        for (int half = 0; half < 2; ++half) {
+          const auto m = static_cast<unsigned>(ptx::a_row(lane, r)),
+                     k = static_cast<unsigned>(ptx::a_column(lane, r, half));
+          int entry = 1;
+          for (const auto& [low, high] : {std::pair{0, 3}, {1, 2}}) {
+            const unsigned a = digit(m, low, high), b = digit(k, low, high);
+            const bool in_row = (transformed >> low & 1) != 0;
+            entry *= in_row ? four(static_cast<int>(a), static_cast<int>(b)) : static_cast<int>(a == b);
+          }
+          const std::uint32_t bits =
+              (regular_fragment(lane, r, transformed, 0x3F80) >> (16 * half)) & 0xFFFFU;
+          EXPECT_EQ(bits, entry == 0 ? 0U : entry > 0 ? 0x3F80U : 0xBF80U) << m << ' ' << k;
+        }
+      }
+    }
+  }
+  for (const auto& [log_n, second] : {std::pair{6, 9U}, {8, 15U}}) {
+    EXPECT_TRUE(takes_regular(log_n));
+    EXPECT_EQ(transformed_bits(kFirstStageBits, log_n), 15U);
+    EXPECT_EQ(transformed_bits(kSecondStageBits, log_n), second);
+  }
+  const Tile tile{Dtype::bf16, 8, 1, 1, 32, true};
+  std::array<int, 8> bit{0, 1, 2};  // index bit of e0 .. e2, l0 .. l4
+  for (int l = 0; l < 5; ++l)
+    bit[static_cast<std::size_t>(3 + l)] = log2_floor(tile.column_of_vector(tile.first_vector(0, 1 << l)));
+  EXPECT_EQ(bit, (std::array{0, 1, 2, 4, 5, 3, 6, 7}));
+}
+
+TEST(MmaSplitSupports, TheRegularMatrixOfRowsOf64And256AndNoCodesOfIt) {
+  const auto why_not = [](const char* text) {
+    return variant.supports(parse_problem(text), h200_description()).why_not;
+  };
+  for (const char* text : {"bf16/256r/r7", "f16/64r/r7/out", "f16/256r/r7/ld259", "bf16/256r/r7/pdl"})
+    EXPECT_EQ(why_not(text), "") << text;
+  for (const char* text :
+       {"bf16/16r/r7", "bf16/1024r/r7", "bf16/256r+signs/r7", "f32/256r/r7", "bf16/256r/r7>int8:row"})
+    EXPECT_NE(why_not(text), "") << text;
+}
+
 TEST(MmaSplitFragments, TheTwoStagesTransformTheLowEightBitsOnceAndAlwaysBitThreeOfK) {
   std::set<int> bits(kFirstStageBits, kFirstStageBits + 4);
   bits.insert(kSecondStageBits, kSecondStageBits + 4);
@@ -88,8 +156,8 @@ TEST(MmaSplitFragments, TheTwoStagesTransformTheLowEightBitsOnceAndAlwaysBitThre
 // Every sum is exact, so one wrong index, sign or swapped register shows as a wrong number. The rows count up
 // to and beyond what one block holds, and the last block is not full.
 TEST(MmaSplitProgram, IntegersComeOutExactly) {
-  for (const Size& size : all_sizes()) {
-    const Problem problem = problem_of(size.dtype, size.log_n, 5 << 9);
+  for (const Size& size : sizes_of_both()) {
+    const Problem problem = size.problem(5 << 9);
     const rows::ExactCase exact = rows::integers(problem);
     const HostRun run = run_on_host(problem, exact.in);
     EXPECT_EQ(run.failures, 0) << describe(size);
@@ -101,8 +169,8 @@ TEST(MmaSplitProgram, IntegersComeOutExactly) {
 // What a launch table may choose between: the bits do not depend on it. A bad row among good ones too, which
 // takes them through the exact paths.
 TEST(MmaSplitProgram, EveryLaunchOfASizeGivesTheSameBits) {
-  for (const Size& size : all_sizes()) {
-    const Problem problem = problem_of(size.dtype, size.log_n, 3 << 10);
+  for (const Size& size : sizes_of_both()) {
+    const Problem problem = size.problem(3 << 10);
     Bits in = make_input(problem, reference::InputClass::normal, 23);
     for (const bool with_infinity : {false, true}) {
       if (with_infinity) in[static_cast<std::size_t>(problem.n() + 1)] = encode(size.dtype, HUGE_VAL);
@@ -143,8 +211,8 @@ Errors errors_of(const Problem& problem, const Bits& in, const Bits& out) {
 // above 2^-133. Sampling: both errors come from the same outputs, so their ratio is known far better than
 // either.
 TEST(MmaSplitProgram, TheErrorIsThatOfOneRounding) {
-  for (const Size& size : all_sizes()) {
-    const Problem problem = problem_of(size.dtype, size.log_n, 1 << 13);
+  for (const Size& size : sizes_of_both()) {
+    const Problem problem = size.problem(1 << 13);
     for (const auto input_class : {reference::InputClass::normal, reference::InputClass::subnormal,
                                    reference::InputClass::fa3_mixture}) {
       for (const auto& core : {reference::kHopperTensorCore, reference::kAmpereTensorCore}) {
@@ -229,7 +297,7 @@ std::vector<double> truth_of_row(const Problem& problem, const Bits& in, std::in
   reference::Matrix x(1, problem.n());
   for (std::int64_t j = 0; j < problem.n(); ++j)
     x(0, j) = decode(problem.dtype(), in[static_cast<std::size_t>(row * problem.n() + j)]);
-  reference::transform(x, problem.scale, reference::StageOrder::ascending, 1);
+  reference::ExactOperator(problem.op).apply(x, problem.scale, 1);
   return {x.data(), x.data() + problem.n()};
 }
 
@@ -258,8 +326,8 @@ void expect_contained(const Problem& problem, const Bits& in, const HostRun& cle
 
 TEST(MmaSplitExceptionalValues, OneInAnyColumnIsNoticedAndStaysInItsRow) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Size& size : all_sizes()) {
-    const Problem problem = problem_of(size.dtype, size.log_n, 512);
+  for (const Size& size : sizes_of_both()) {
+    const Problem problem = size.problem(512);
     const Bits in = make_input(problem, reference::InputClass::normal, 13);
     const HostRun clean = run_on_host(problem, in);
     EXPECT_EQ(clean.failures, 0) << describe(size);
@@ -280,8 +348,8 @@ TEST(MmaSplitExceptionalValues, OneInAnyColumnIsNoticedAndStaysInItsRow) {
 // Signs agree: infinite; they do not: NaN. In every warp of the row, and with a second bad row beside it.
 TEST(MmaSplitExceptionalValues, SeveralInOneRowAndABadNeighbour) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Size& size : all_sizes()) {
-    const Problem problem = problem_of(size.dtype, size.log_n, 512);
+  for (const Size& size : sizes_of_both()) {
+    const Problem problem = size.problem(512);
     const Bits in = make_input(problem, reference::InputClass::normal, 17);
     Bits bad = in;
     const auto set = [&](std::int64_t row, std::int64_t column, double value) {
@@ -309,21 +377,23 @@ TEST(MmaSplitExceptionalValues, SeveralInOneRowAndABadNeighbour) {
   }
 }
 
-// bf16 reaches as far as fp32. A row along a Walsh function with |x| = 3e38 has one result, sqrt(n) |x|,
+// bf16 reaches as far as fp32. A row of the matrix with |x| = 3e38 has one result, sqrt(n) |x|,
 // which is infinite, and zeros; with |x| = 2^127 / sqrt(n) it is finite, although a plain sum of n such
 // numbers is not.
 TEST(MmaSplitExceptionalValues, NoSumOverflowsWhereTheResultIsFinite) {
-  for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
-    const Problem problem = problem_of(Dtype::bf16, log_n, 512);
+  for (const Size& of : sizes_of_both()) {
+    if (of.dtype != Dtype::bf16) continue;
+    const Problem problem = of.problem(512);
+    const reference::ExactOperator exact(problem.op);
     EXPECT_EQ(numerics_of(problem, 90).promises.intermediate_growth, 1.0);
     const Bits in = make_input(problem, reference::InputClass::normal, 19);
     const HostRun clean = run_on_host(problem, in);
-    for (const double size : {3e38, std::ldexp(1.0, 127 - (log_n + 1) / 2)}) {
+    for (const double size : {3e38, std::ldexp(1.0, 127 - (of.log_n + 1) / 2)}) {
       const std::int64_t walsh = 0x1555 % problem.n();
       Bits large = in;
       for (std::int64_t j = 0; j < problem.n(); ++j) {
-        const int sign = hadamard_sign(static_cast<std::uint64_t>(walsh), static_cast<std::uint64_t>(j));
-        large[static_cast<std::size_t>(problem.n() + j)] = encode(Dtype::bf16, sign * size);
+        const double entry = exact.entry(walsh, j);
+        large[static_cast<std::size_t>(problem.n() + j)] = encode(Dtype::bf16, entry * size);
       }
       const double x = std::fabs(decode(Dtype::bf16, large[static_cast<std::size_t>(problem.n())]));
       const HostRun run = run_on_host(problem, large);
@@ -466,6 +536,29 @@ TEST(MmaSplitEncoded, PrologueArgumentsAreThoseOfTheProblem) {
   EXPECT_TRUE(has_prologue(parse_problem("bf16/128+signs/r64>e4m3:row")));
   EXPECT_TRUE(has_prologue(parse_problem("bf16/n128/r8/page64x3>mxfp4")));
   EXPECT_FALSE(has_prologue(parse_problem("bf16/n128/r64>e4m3:row")));
+}
+
+TEST(MmaSplitEncoded, HeadsOfATokenTakeKernelsThatLoadTheirAnglesOnce) {
+  const auto roped = [](const char* text) { return is_roped(parse_problem(text)); };
+  for (const char* text :
+       {"bf16/n128/r64/rope128h32>e4m3:tensor,vllm_static", "bf16/n128/r64/rope64h8>e4m3:row",
+        "f16/n64/r64/rope64h16>mxfp4", "bf16/n256/r64/rope128h4>e4m3:128,ue8m0,deepseek_v32"})
+    EXPECT_TRUE(roped(text)) << text;
+  for (const char* text :
+       {"bf16/n128/r64/rope64h4>e4m3:row",        // a warp has eight rows, of two tokens
+        "bf16/n128/r64/rope64ih32>e4m3:row",      // interleaved
+        "bf16/128+signs/r64/rope64h32>e4m3:row",  // signs behind it
+        "bf16/n512/r64/rope64h32>e4m3:row",       // a row is not in one vector
+        "bf16/n128/r64/rope64h32>e4m3:32",        // short groups
+        "bf16/n128/r64/rope64h32>e4m3:tensor",    // two passes
+        "bf16/n128/r64/rope64h32>mxfp4:128x4",    // padding
+        "bf16/n128/r64/rope64h32/page64x3>e4m3:row", "bf16/n128/r64/rms>e4m3:row", "bf16/n128/r64>e4m3:row"})
+    EXPECT_FALSE(roped(text)) << text;
+  Problem apart = parse_problem("bf16/n128/r64/rope64h32>e4m3:row");
+  apart.set_row_stride(136);
+  EXPECT_FALSE(is_roped(apart));
+  EXPECT_TRUE(shares_positions(16, 7, true));
+  EXPECT_FALSE(shares_positions(8, 7, true)) << "sixteen rows of a warp";
 }
 
 TEST(MmaSplitEncoded, TakesSignsInFrontAndWidthsThatLieInWholeVectors) {

@@ -10,7 +10,9 @@
 //   stage 2   b5, b6, b7, b2                b0, b3, b4      b1
 //
 // Sylvester's matrix does not change when rows and columns have their bits permuted alike, so the same
-// fragment serves any four bits.
+// fragment serves any four bits. Nor does the regular matrix, if both bits of a base-4 digit lie in one
+// stage: Tile::place_of_lane exchanges b3 with b4 and b5. Then k0, k3 and k1, k2 are b0, b1 and b4, b5 in
+// stage 1, and b3, b2 and b6, b7 in stage 2.
 #pragma once
 
 #include <concepts>
@@ -51,6 +53,25 @@ constexpr std::uint32_t matrix_fragment(int lane, int r, unsigned transformed, s
   const auto k = static_cast<unsigned>(ptx::a_column(lane, 0, 0));
   const std::uint32_t signed_one = r == 3 ? one ^ 0x8000U : one;
   return matrix_entry(m, k, transformed, signed_one) | matrix_entry(m, k | 1U, transformed, signed_one) << 16;
+}
+
+/// The same for the regular matrix: -1 where an odd number of the pairs k0, k3 and k1, k2 differ in both
+/// bits.
+/// `transformed` has both bits of a pair, or none.
+constexpr std::uint32_t regular_fragment(int lane, int r, unsigned transformed, std::uint32_t one) {
+  constexpr unsigned kNegative = 0x6AC0;  // bit m ^ k
+  const auto entry = [&](int half) -> std::uint32_t {
+    const auto differ = static_cast<unsigned>(ptx::a_row(lane, r) ^ ptx::a_column(lane, r, half));
+    return (differ & ~transformed) != 0 ? 0 : one ^ ((kNegative >> differ & 1U) << 15);
+  };
+  return entry(0) | entry(1) << 16;
+}
+
+/// What a kernel of `tile` multiplies by.
+constexpr std::uint32_t fragment_of(const Tile& tile, int lane, int r, unsigned transformed,
+                                    std::uint32_t one) {
+  return tile.regular ? regular_fragment(lane, r, transformed, one)
+                      : matrix_fragment(lane, r, transformed, one);
 }
 
 // ---- the program
@@ -178,6 +199,33 @@ FWHT_WARP_CODE auto split_failed(const Warp& warp, const Float (&x)[vectors][8])
   return failed;
 }
 
+/// The regular matrix by plain sums, digit by digit of base 4 of one vector: of the four values of a digit
+/// three are added, and the one that differs in both bits is subtracted.
+template <Tile tile, SplitMachine Warp, class Float>
+FWHT_WARP_CODE void regular_sums(const Warp& warp, Float (&x)[8]) {
+  FWHT_UNROLL
+  for (int e = 0; e < 8; e += 4) {  // b0, b1
+    const Float straight = x[e] - x[e | 3], across = x[e | 1] - x[e | 2];
+    const Float ends = x[e] + x[e | 3], inner = x[e | 1] + x[e | 2];
+    x[e] = inner + straight;
+    x[e | 3] = inner - straight;
+    x[e | 1] = ends + across;
+    x[e | 2] = ends - across;
+  }
+  FWHT_UNROLL
+  for (int e = 0; e < 4; ++e) {  // b2, b3
+    const Float a = x[e], b = x[e | 4], other_a = warp.shuffle(a, 4), other_b = warp.shuffle(b, 4);
+    x[e] = (a + b) + (other_a - other_b);
+    x[e | 4] = (a + b) + (other_b - other_a);
+  }
+  FWHT_UNROLL
+  for (int bit = 1; bit < (1 << tile.lane_bits()); bit *= 8) {  // b4, b5; b6, b7
+    FWHT_UNROLL
+    for (Float& a : x)
+      a = (a + warp.shuffle(a, bit)) + (warp.shuffle(a, 2 * bit) - warp.shuffle(a, 3 * bit));
+  }
+}
+
 /// One vector by itself, and of the rows that it holds only row `row`, with zeros in place of the others: bit
 /// for bit what it is in the company of finite rows, because sums with zeros are exact. By butterflies, with
 /// infinities and NaN as plain sums have them, where the tensor cores fail on it.
@@ -188,7 +236,13 @@ FWHT_WARP_CODE void transform_alone(const Warp& warp, int row, const Word (&data
   for (int w = 0; w < 4; ++w)
     alone[0][w] = warp.keep_lanes(data[w], tile.lane_bits(), row);
   split_stages(warp, alone, x);
-  if (warp.any(split_failed<0>(warp, x))) rows::widened_butterflies<tile>(warp, alone, x);
+  if (!warp.any(split_failed<0>(warp, x))) return;
+  if constexpr (tile.regular) {
+    warp.widen(alone[0], x[0]);
+    regular_sums<tile>(warp, x[0]);
+  } else {
+    rows::widened_butterflies<tile>(warp, alone, x);
+  }
 }
 
 }  // namespace fwht::mma_split

@@ -199,8 +199,8 @@ class FactorPlan final : public Plan {
     std::vector<float> tables{1.0F, 1.0F, 1.0F, -1.0F};  // one bit of a Sylvester factor
     for (const Factor& factor : problem.op.factors()) {
       begins_.push_back(tables.size());
-      if (factor.basis != Basis::hadamard) continue;
-      const SignMatrix& matrix = hadamard_matrix(factor.order);
+      if (!factor.is_named()) continue;
+      const SignMatrix& matrix = named_matrix(factor);
       for (int i = 0; i < matrix.order(); ++i) {
         for (int j = 0; j < matrix.order(); ++j)
           tables.push_back(static_cast<float>(matrix(i, j)));
@@ -226,7 +226,7 @@ class FactorPlan final : public Plan {
     for (const FactorStage& stage : stages_) {
       const Factor& factor = factors[static_cast<std::size_t>(stage.factor)];
       const float* entries = tables_.as<float>();
-      if (factor.basis == Basis::hadamard) entries += begins_[static_cast<std::size_t>(stage.factor)];
+      if (factor.is_named()) entries += begins_[static_cast<std::size_t>(stage.factor)];
       if (factor.basis == Basis::dense) {
         entries = dense;
         dense += factor.order * factor.order;

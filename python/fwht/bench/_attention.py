@@ -268,7 +268,7 @@ def bf16_attention(backend: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
-def _without_folders(arguments: Sequence[str]) -> list[str]:
+def without_folders(arguments: Sequence[str]) -> list[str]:
     """As they are recorded: of an absolute path its last part, as results say nothing of the machine's folders."""
     return [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
 
@@ -382,7 +382,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in lines)
 
 
-def _numbers(text: str, option: str, multiple: int = 1) -> list[int]:
+def numbers_of(text: str, option: str, multiple: int = 1) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",")]
     except ValueError:
@@ -407,8 +407,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", metavar="DIR", help="a new folder for attention.json")
     options = parser.parse_args(list(arguments))
     try:
-        lengths = _numbers(options.tokens, "--tokens", 128)
-        (heads,), (kv_heads,) = _numbers(options.heads, "--heads"), _numbers(options.kv_heads, "--kv-heads")
+        lengths = numbers_of(options.tokens, "--tokens", 128)
+        (heads,), (kv_heads,) = numbers_of(options.heads, "--heads"), numbers_of(options.kv_heads, "--kv-heads")
         if heads % kv_heads:
             raise ValueError(f"--heads {heads}: must be a multiple of --kv-heads {kv_heads}")
         data = options.data.split(",")
@@ -426,7 +426,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"fwht.bench attention: {error}", file=sys.stderr)
         return 2
     about = {
-        "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": _without_folders(arguments), "library": fwht.build_info(),
+        "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": without_folders(arguments), "library": fwht.build_info(),
         "torch": torch.__version__, "cuda": torch.version.cuda, "torch_cudnn": torch.backends.cudnn.version(),
         "device": torch.cuda.get_device_name(), "capability": list(torch.cuda.get_device_capability()), "encoding": E4M3,
         "cases": CASES, "data": DATA, "repeats": REPEATS, "rounds": ROUNDS, "softmax_scale": SOFTMAX_SCALE,

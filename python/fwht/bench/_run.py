@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Iterable, Sequence
 
-from . import _attention, _library, _linear
+from . import _attention, _chains, _layers, _library, _linear
 from .peers import PEERS, Checkout, Peer, ThisPackage
 
 WITHIN = 0.02  # two measurements of one kernel by one protocol may differ by this much
@@ -21,7 +21,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fwht.bench",
         description="Times kernels of others beside the variants of this library: the same problems, checks, protocol and "
         "limit, in one process.",
-        epilog="`linear` or `attention` as first argument: linear layers or FP8 attention instead (python -m fwht.bench linear --help). "
+        epilog="`linear`, `layers`, `attention` or `chains` as first argument: layers with 4-bit weights of others, layers of this library, FP8 "
+        "attention or chains of other frameworks instead (python -m fwht.bench linear --help). "
         "Every other argument is one of fwht_sweep: --grid, --problem f16/n4096/r8192/out, --variant, --mode, --dtype, "
         "--n, --output, --resume, --dry-run, --benchmark_filter ...",
         allow_abbrev=False,
@@ -90,6 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _linear.main(arguments[1:])
     if arguments[:1] == ["attention"]:
         return _attention.main(arguments[1:])
+    if arguments[:1] == ["layers"]:
+        return _layers.main(arguments[1:])
+    if arguments[:1] == ["chains"]:
+        return _chains.main(arguments[1:])
     options, rest = _parser().parse_known_args(arguments)
     try:
         if options.list_peers:

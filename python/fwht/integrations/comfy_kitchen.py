@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import supports
 from ._replace import Replaced
-from .convrot import ordered, products, quantized
+from .convrot import encoding_for, products, quantized
 
 __all__ = ["install", "int8_linear", "uninstall"]
 
@@ -83,8 +83,8 @@ def _rule(call: Mapping[str, Any]) -> Any:
     elif x.is_cuda and (weight.shape[0] % 8 or weight.shape[1] % 8):
         found = ("weight", f"{tuple(weight.shape)} are no multiples of 8")
     else:
-        rows, encoding = x.numel() // group, f"int8:row,t{x.shape[-1]}/f32"
-        able = supports(group, x.dtype, rows=rows, device=x.device, inplace=False, operator=f"{group}+signs", encoding=encoding)
+        rows, encoding = x.numel() // group, encoding_for(group, x.shape[-1], x.dtype, x.device)
+        able = supports(group, x.dtype, rows=rows, device=x.device, inplace=False, operator=f"{group}r", encoding=encoding)
         found = None if able else ("x", able.why_not)
     result = importlib.import_module(_CONSTRAINTS).ValidationResult
     return result(True) if found is None else result(False, *found)
@@ -96,11 +96,11 @@ def int8_linear(
 ) -> Tensor:  # fmt: skip
     """comfy-kitchen's function for the calls that `_rule` takes: x (..., K) and int8 codes (outputs, K) in the order of its matrix.
 
-    Scales are its own, the largest element of a rotated row over 127. Codes are y * (127 / largest) of sums in float32; its portable backend
-    has y / scale, of y rounded to x's dtype.
+    Scales are its own, the largest element of a rotated row over 127. Codes are y * (127 / largest), of sums in float32 on the CPU; its portable
+    backend has y / scale, of y rounded to x's dtype.
     """
     codes, scales = quantized(x, convrot_groupsize)
-    sums = products(ordered(codes, convrot_groupsize).reshape(-1, codes.shape[-1]), weight)
+    sums = products(codes.reshape(-1, codes.shape[-1]), weight)
     result = (sums.float() * (scales.reshape(-1, 1) * weight_scale.float().reshape(1, -1))).to(out_dtype)
     if bias is not None:
         result = result + bias.to(device=result.device, dtype=out_dtype)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reference/hadamard.hpp"
+#include "reference/operators.hpp"
 
 namespace fwht::rows {
 
@@ -98,7 +99,7 @@ ExactCase integers(const Problem& problem) {
     exact.in[i] = encode(problem.dtype(), value);
     sums(row(i), column(i)) = value;
   }
-  reference::transform(sums, reference::StageOrder::ascending, 1);
+  reference::ExactOperator(problem.op).apply(sums, 1);
   for (std::size_t i = 0; i < exact.in.size(); ++i) {
     const float scaled = static_cast<float>(sums(row(i), column(i))) * static_cast<float>(problem.scale);
     exact.want[i] = encode(problem.dtype(), scaled);

@@ -20,7 +20,7 @@ HostTensorCore::HostTensorCore(const Tile& tile, float shrink, const reference::
   const auto matrix = [&](Words(&words)[4], const int(&bits)[4], std::uint32_t one) {
     for (int r = 0; r < 4; ++r) {
       words[r] = Words::from([&](std::size_t lane) {
-        return matrix_fragment(static_cast<int>(lane), r, transformed_bits(bits, tile.log_n), one);
+        return fragment_of(tile, static_cast<int>(lane), r, transformed_bits(bits, tile.log_n), one);
       });
     }
   };
@@ -71,7 +71,8 @@ Words keep_lanes_on_host(const Words& word, int shift, int row) {
 
 rows::HostRun run_on_host(const Problem& problem, const rows::Bits& in, const reference::TensorCore& core,
                           Regime regime) {
-  const KernelId id = dense_kernel(problem.dtype(), log2_floor(problem.n()), regime, Scaling::results);
+  KernelId id = dense_kernel(problem.dtype(), log2_floor(problem.n()), regime, Scaling::results);
+  if (problem.op.is_regular()) id = regular(id);
   rows::HostRun run;
   run.out.assign(in.size(), 0xFFFFU);
   if (!run_in_warps(id, problem, in, core, run) && !run_across_warps(id, problem, in, core, run))

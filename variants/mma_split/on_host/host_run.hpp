@@ -16,10 +16,10 @@ template <rows::Form form, template <Tile> class Block>
 bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in,
                 const reference::TensorCore& core, rows::HostRun& run) {
   bool done = false;
-  const auto try_one = [&]<Dtype dtype, int log_n, int regime>() {
-    constexpr KernelId here = dense_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
-    if constexpr (here.launch.form == form) {
-      constexpr Tile tile = here.tile();
+  const auto try_tile = [&]<Dtype dtype, int log_n, int regime, bool is_regular>() {
+    constexpr KernelId plain = dense_kernel(dtype, log_n, static_cast<Regime>(regime), Scaling::results);
+    if constexpr (plain.launch.form == form && (!is_regular || takes_regular(log_n))) {
+      constexpr Tile tile = (is_regular ? regular(plain) : plain).tile();
       if (done || tile != id.tile()) return;
       done = true;
       for (std::int64_t row = 0; row < problem.rows; row += tile.rows_per_block()) {
@@ -28,6 +28,10 @@ bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in
         run.failures += block.failures();
       }
     }
+  };
+  const auto try_one = [&]<Dtype dtype, int log_n, int regime>() {
+    try_tile.template operator()<dtype, log_n, regime, false>();
+    try_tile.template operator()<dtype, log_n, regime, true>();
   };
   const auto try_regimes = [&]<Dtype dtype, int log_n, int... regime>(std::integer_sequence<int, regime...>) {
     (try_one.template operator()<dtype, log_n, regime>(), ...);
