@@ -90,6 +90,15 @@ class Chains(Strict):
     rows: list[dict[str, Any]]
 
 
+class Layers(Strict):
+    """layers.json of `python -m fwht.bench layers`."""
+
+    about: dict[str, Any]
+    times: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
+    host: list[dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One folder."""

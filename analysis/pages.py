@@ -24,7 +24,7 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, Chains, committed_evaluations
+from .models import Attention, Chains, Layers, committed_evaluations
 from .report import answer, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
@@ -110,7 +110,7 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
-def newest_of_bench(kind: type[Attention] | type[Chains], name: str, root: Path) -> tuple[str, Any]:
+def newest_of_bench(kind: type[Attention | Chains | Layers], name: str, root: Path) -> tuple[str, Any]:
     """Folder and contents of the newest committed run of a clean tree; "" and None where there is none."""
     found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
     clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
@@ -123,6 +123,17 @@ def attention_values(root: Path) -> dict[str, Any]:
     frame = pd.DataFrame(run.rows if run else [])
     return {"attention": run, "attention_folder": folder, "attention_times": lambda: drawn("attention-times", frame.drop_duplicates(["tokens", "case"])),
             "attention_errors": lambda: drawn("attention-errors", frame)}  # fmt: skip
+
+
+def bench_layers_values(root: Path) -> dict[str, Any]:
+    """What docs/linear.md shows of the newest committed run of `python -m fwht.bench layers`."""
+    folder, run = newest_of_bench(Layers, "layers.json", root)
+
+    def table(id: str, rows: list[dict[str, Any]]) -> str:
+        return drawn(id, pd.DataFrame(rows))
+
+    return {"layers_run": run, "layers_folder": folder, "layers_times": lambda: table("layers-times", run.times),
+            "layers_errors": lambda: table("layers-errors", run.errors), "layers_host": lambda: table("layers-host", run.host)}  # fmt: skip
 
 
 def chains_values(root: Path) -> dict[str, Any]:
@@ -568,6 +579,7 @@ SECTIONS = (
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
     ("docs/integrations.md", "chains", "chains", "../"),
+    ("docs/linear.md", "layers", "layers", "../"),
     ("docs/linear.md", "measured", "linear", "../"),
     ("docs/several_gpus.md", "measured", "several_gpus", "../"),
     ("variants/kit/encode/README.md", "measured", "encode", "../../../"),
@@ -619,7 +631,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     """The generated pages and figures by path. ResultsError when the README cannot be read or lacks the markers."""
     folders = committed_folders(root)
     devices = runs(folders)
-    values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root)
+    values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root) | bench_layers_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name

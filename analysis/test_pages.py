@@ -218,6 +218,22 @@ def test_attention_is_shown_from_the_newest_run(tmp_path):
     assert "| 2048, fp8 | 7.3 | 3.0 | 12.0 | 52.0 | 68.0 | k |" in page and "| 2048, normal | 0.05 |" in page
 
 
+def test_layers_are_shown_from_the_newest_run(tmp_path):
+    assert "No run is committed" in pages.render("layers.md.j2", **pages.bench_layers_values(tmp_path))
+    shape = {"n": 4096, "k": 14336}
+    about = {"utc_start": "1", "library": {"dirty": False}, "device": "GPU", "torch": "2", "cases": {"bf16": "Linear", "fp8": "e4m3"},
+             "data": {"normal": "N(0, 1)"}, "error_tokens": 256, "host_calls": 200}  # fmt: skip
+    written = {"about": about, "times": [shape | {"case": "bf16", "tokens": 1, "time_us": 30.04}, shape | {"case": "fp8", "tokens": 1, "time_us": 16.0}],
+               "errors": [shape | {"case": "fp8", "data": "normal", "rel_l2": 0.026}],
+               "host": [shape | {"call": "GptqLinear, compiled", "tokens": 1, "host_us": 7.96}]}  # fmt: skip
+    folder = tmp_path / "experiments" / "results" / "run"
+    folder.mkdir(parents=True)
+    (folder / "layers.json").write_text(json.dumps(written))
+    page = pages.render("layers.md.j2", **pages.bench_layers_values(tmp_path))
+    assert "| 4096, 14336, 1 | 30.0 | 16.0 |" in page and "| 4096, 14336, normal | 0.026 |" in page
+    assert "| 4096, 14336, 1 | 8.0 |" in page and "GptqLinear, compiled" in page and "- `fp8`: e4m3" in page
+
+
 def test_chains_are_shown_from_the_newest_run(tmp_path):
     assert "No run is committed" in pages.render("chains.md.j2", **pages.chains_values(tmp_path))
     row = {"chain": "int4_kv", "tokens": 4, "heads": 8, "n": 128, "call": "transform(x)", "difference": 0.0031, "bound": 0.00605, "chain_us": 20.04,
