@@ -71,8 +71,8 @@ def hadamard_transform(
 
     Args:
         x: shape (..., n), n = 2^k from 2 to the limit of the variant (`fwht.supports` says it); the leading
-            dimensions are rows. float16, bfloat16, float32, float64, int32 or int64. A PyTorch tensor (CPU or CUDA), NumPy or CuPy array, a JAX array (outside jax.jit), or another array with `__dlpack__` and
-            `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
+            dimensions are rows. float16, bfloat16, float32, float64, int32 or int64. A PyTorch tensor (CPU or CUDA), NumPy or CuPy
+            array, a JAX array (outside jax.jit), or another array with `__dlpack__` and `__array_namespace__`. NumPy has bfloat16 by the package ml_dtypes. Any strides: where the rows do not
             lie at one distance with their elements side by side, they are gathered into the result first.
         scale: a number that is finite in float32, or None for 1/sqrt(n); 1 for integers. Not a tensor: reading it would wait
             for the device.

@@ -594,6 +594,25 @@ def test_a_rotated_checkpoint_of_gptqmodel(tmp_path, modules, m):
     assert torch.allclose(plain(x).double(), x.double() @ weights.double(), rtol=2**-8, atol=2**-6)
 
 
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))])
+@pytest.mark.parametrize("text", ["64+signs", "64", "28x16+signs", "12x2x20x2+signs", "d5x8+signs", "d7+signs", "172+signs"])
+def test_weights_on_a_device_are_folded_factor_by_factor(kind, text):
+    plugin = importlib.import_module("fwht.integrations.compressed_tensors")
+    m = int(re.match(r"d?(\d+)", text)[1])
+    n = math.prod(int(order.removeprefix("d")) for order in text.removesuffix("+signs").split("x"))
+    generator = torch.Generator().manual_seed(n)
+    signs = fwht.operators.random_signs(n, 3) if "signs" in text else None
+    # Orthogonal and not symmetric, so that a transpose in the wrong place shows.
+    dense = torch.linalg.qr(torch.randn(m, m, dtype=torch.float64, generator=generator))[0] * m**0.5 if "d" in text else None
+    matrix = plugin._Matrix(text, signs, None if dense is None else dense.reshape(-1).contiguous(), torch.nn.Parameter(torch.ones(n)), None)
+    rows = torch.randn(3, 2, n, dtype=torch.float64, generator=generator)
+    for transpose in (False, True):
+        want = fwht.operators.transform(rows, text, None, signs=signs, dense=matrix.dense, transpose=transpose)
+        got = plugin._by_factors(rows.to(kind), matrix, transpose).cpu()
+        assert torch.allclose(got, want, rtol=0, atol=1e-13)
+
+
+
 def test_a_checkpoint_that_is_not_rotated_or_in_a_way_that_is_not_known(tmp_path):
     checkpoint(tmp_path, 64)
     assert gptqmodel.rotation_of(tmp_path) is None

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .. import operators
+from .. import hadamard_transform, operators, supports
 from ._replace import Replaced
 
 __all__ = ["install", "uninstall"]
@@ -38,9 +38,10 @@ _replaced = Replaced("compressed_tensors", "FWHT_DISABLE_COMPRESSED_TENSORS", {
 def install() -> None:
     """Folds the rotations of compressed-tensors (types "hadamard" and "random-hadamard") into weights by fast transforms.
 
-    Weights are multiplied by the very matrices that compressed-tensors would make, from the same random numbers, in float64 on the
-    CPU: n log n operations a row in place of n^2, and no matrix of n x n. "random-hadamard" gets the orders that it has no matrix of
-    as well (13696, 29568) where no rotation of that scheme is applied online. Online rotations, and those that are trained, stay as they are.
+    Weights are multiplied by the very matrices that compressed-tensors would make, from the same random numbers, in float64, on a
+    CUDA device where they lie there: fast transforms in place of n^2 operations a row, and no matrix of n x n. "random-hadamard" gets
+    the orders that it has no matrix of as well (13696, 29568) where no rotation of that scheme is applied online. Online rotations, and
+    those that are trained, stay as they are.
 
     It does nothing where FWHT_DISABLE_COMPRESSED_TENSORS is set, and the second time. Where a name of compressed-tensors is missing
     or takes other parameters than those known here, one warning says which, and nothing is replaced.
@@ -140,18 +141,51 @@ def _text(n: int, m: int) -> str:
     return f"{n}+signs" if m == 1 else f"d{m}x{n // m}+signs" if n > m else f"d{m}+signs"
 
 
+def _by_factors(rows: Tensor, matrix: _Matrix, transpose: bool) -> Tensor:
+    """operators.transform of float64 rows on their own device, a factor at a time: a product with each matrix, and a fast transform along
+    the axis of each power of two."""
+    n = rows.shape[-1]
+    shape, tokens = rows.shape, matrix.text.removesuffix("+signs").split("x")
+    y = rows
+    signs = None
+    if matrix.signs is not None:
+        bits = matrix.signs.on(rows).unsqueeze(-1) >> torch.arange(8, device=rows.device, dtype=torch.uint8) & 1
+        signs = 1 - 2 * bits.flatten()[:n].to(torch.float64)
+        y = y if transpose else y * signs
+    after = n
+    for token in tokens:
+        order = int(token.removeprefix("d"))
+        after //= order
+        y = y.reshape(-1, order, after)
+        if token.isdigit() and order & (order - 1) == 0:
+            y = hadamard_transform(y, 1.0, axis=-2)
+            continue
+        # The rows of the transform of the identity are the columns of the matrix.
+        entries = matrix.dense if token.startswith("d") else operators.transform(torch.eye(order, dtype=torch.float64), token, 1.0).t()
+        assert entries is not None
+        square = entries.reshape(order, order).to(rows.device)
+        y = torch.matmul(square.t() if transpose else square, y)
+    y = y.reshape(shape) * n**-0.5
+    return y * signs if signs is not None and transpose else y
+
+
 def _fold(value: Tensor, matrix: _Matrix, perm: Tensor | None, transpose: bool, along_rows: bool) -> Tensor:
     """Each block of n elements of the rows, or of the columns, of value times the orthonormal matrix or its transpose."""
     n = len(matrix.parameter)
     result = torch.empty_like(value)
     source, target = (value, result) if along_rows else (value.t(), result.t())
     step = max(1, _SLICE // source.shape[-1])
+    on_device = value.is_cuda and bool(supports(2, "float64", device=value.device.index))
+    device = value.device if on_device else torch.device("cpu")
     for start in range(0, len(source), step):
-        rows = source[start : start + step].to("cpu", torch.float64).contiguous().unflatten(-1, (-1, n))
+        rows = source[start : start + step].to(device, torch.float64).contiguous().unflatten(-1, (-1, n))
         if perm is not None:
-            rows = torch.empty_like(rows).index_copy_(-1, perm.cpu(), rows)
-        rows = operators.transform(rows, matrix.text, None, signs=matrix.signs, dense=matrix.dense, transpose=transpose)
+            rows = torch.empty_like(rows).index_copy_(-1, perm.to(device), rows)
+        if on_device:
+            rows = _by_factors(rows, matrix, transpose)
+        else:
+            rows = operators.transform(rows, matrix.text, None, signs=matrix.signs, dense=matrix.dense, transpose=transpose)
         if perm is not None:
-            rows = rows[..., perm.cpu()]
+            rows = rows[..., perm.to(device)]
         target[start : start + step] = rows.flatten(-2, -1).to(value.device, value.dtype)
     return result
