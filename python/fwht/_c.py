@@ -74,6 +74,8 @@ class Operands(ctypes.Structure):
         ("positions", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
         ("tensor_scale_at", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("scratch_bytes", ctypes.c_int64),
     ]
 
 
@@ -165,6 +167,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("clear_plans", size, []),
         ("plan_create", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_execute", i32, [address, address, address, address]),
+        ("plan_execute_operands", i32, [address, ctypes.POINTER(Operands), address]),
         ("plan_kept", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),

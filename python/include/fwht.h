@@ -42,8 +42,8 @@ typedef enum fwht_dtype {
   FWHT_F16 = 0,
   FWHT_BF16 = 1,
   FWHT_F32 = 2,
-  FWHT_F64 = 3, /* on a device: rows of 2^16 elements and more */
-  FWHT_I32 = 4, /* as FWHT_F64; `scale` is 1, and sums wrap modulo 2^32 */
+  FWHT_F64 = 3,
+  FWHT_I32 = 4, /* `scale` is 1, and sums wrap modulo 2^32 */
   FWHT_I64 = 5  /* as FWHT_I32, modulo 2^64 */
 } fwht_dtype;
 
@@ -115,10 +115,14 @@ typedef struct fwht_operands {
   const float*
       tensor_scale_at; /* tensor_scale in memory of `device`, which the kernel reads, so that nobody waits
                                    for it; its value is not checked, and the field `tensor_scale` must be 0 */
+  /* For fwht_plan_execute_operands alone: memory that this execution works in, of at least the plan's scratch_bytes, at a
+   * multiple of 256 bytes. Executions with a scratch each may run at once. NULL: in what the plan owns. */
+  void* scratch;
+  int64_t scratch_bytes; /* room behind `scratch` */
 } fwht_operands;
 
 #define FWHT_OPERANDS_INIT \
-  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL, NULL }
+  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 typedef struct fwht_plan fwht_plan; /* what a variant decided for one problem on one device; opaque */
 
@@ -190,7 +194,7 @@ FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwh
  * yet, where each stream has its own, and once many have been given away. On the host a new one. */
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
-/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
+/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, scratch_bytes, promises
  * (batch_invariant, layout_invariant, row_isolation), roundings, settings; and arithmetic: the variant whose bits the
  * results have, which another plan of the same dtype, operator and scale gives the same of, codes or not. Valid as long
  * as the plan. */
