@@ -172,6 +172,7 @@ def _load(path: str) -> ctypes.CDLL:
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
         ("walsh_spectrum", i32, [i32, address, i32, i64, address, i32]),
+        ("walsh_spectrum_on", i32, [i32, address, i32, i64, address, i32, address]),
         ("walsh_summary", i32, [address, i32, ctypes.POINTER(SpectrumSummary)]),
         ("walsh_largest", i32, [address, i32, i64, address, address]),
         ("random_signs", i32, [i64, u64, address]),

@@ -203,8 +203,8 @@ FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
  */
 FWHT_API void fwht_plan_destroy(fwht_plan* plan);
 
-/* --- Walsh spectra, in host memory (docs/long_vectors.md) ----------------------------------------------------
- * `threads` as in fwht_problem. Everything is done when a function returns. */
+/* --- Walsh spectra, in host memory but for fwht_walsh_spectrum_on (docs/long_vectors.md) ---------------------
+ * `threads` as in fwht_problem. Everything else is done when a function returns. */
 
 /* How the 2^k values of a Boolean function lie in memory, f(0) first. */
 typedef enum fwht_function_form {
@@ -225,6 +225,11 @@ typedef struct fwht_spectrum_summary {
  * functions x 2^variables int32. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
 FWHT_API fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variables,
                                          int64_t functions, int32_t* spectra, int32_t threads);
+/* The same in memory of a CUDA device, enqueued on `stream` as fwht_transform does: 15 to 30 variables, packed values at
+ * a multiple of 4 bytes. Values are not looked at: others than the form has give sums of what they are. */
+FWHT_API fwht_status fwht_walsh_spectrum_on(int32_t form, const void* values, int32_t variables,
+                                            int64_t functions, int32_t* spectra, int32_t device,
+                                            void* stream);
 /* Of one spectrum. */
 FWHT_API fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables,
                                         fwht_spectrum_summary* summary);

@@ -109,6 +109,9 @@ static void spectra(void) {
   expect(fwht_walsh_spectrum(FWHT_FUNCTION_SIGNS, zeros_as_signs, 2, 1, w, 0) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "element 2 is 0") != NULL,
          "0 where 1 and -1 are asked for");
+  expect(fwht_walsh_spectrum_on(FWHT_FUNCTION_BITS, bits, 14, 1, w, 0, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "variables=14 must be between 15 and 30") != NULL,
+         "a spectrum too short for a device");
   summary.struct_size = sizeof summary;
   expect(fwht_walsh_summary(bent, 2, &summary) == FWHT_OK && summary.largest == 2 && summary.place == 0 &&
              summary.nonlinearity == 1 && summary.sum_of_squares == 16,

@@ -16,6 +16,7 @@
 #include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
+#include "variants/library/walsh.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht {
@@ -210,6 +211,35 @@ TEST_F(TransformGpu, PassesDoWhatTheHostDoes) {
     synchronize(Memory::device);
     result.download(got.data(), got.size());
     EXPECT_EQ(got, want) << text;
+  }
+}
+
+// Of every form, the lengths of two and of three passes: exactly the host's.
+TEST_F(TransformGpu, WalshSpectraAreTheHosts) {
+  using walsh::FunctionForm;
+  for (const int variables : {15, 17, 20, 21, 22, 23, 24, 25}) {
+    const std::int64_t functions = variables < 20 ? 3 : 1, values = functions << variables;
+    std::vector<std::uint8_t> packed(static_cast<std::size_t>(values / 8)), bits, signs;
+    std::uint64_t state = 1;
+    for (std::uint8_t& byte : packed)
+      byte = static_cast<std::uint8_t>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
+    for (std::int64_t i = 0; i < values; ++i) {
+      bits.push_back(packed[static_cast<std::size_t>(i / 8)] >> i % 8 & 1);
+      signs.push_back(static_cast<std::uint8_t>(1 - 2 * bits.back()));
+    }
+    std::vector<std::int32_t> want(static_cast<std::size_t>(values)), got(want.size());
+    walsh::spectrum(FunctionForm::packed, packed.data(), variables, functions, want.data());
+    const std::pair<FunctionForm, const std::vector<std::uint8_t>&> forms[] = {
+        {FunctionForm::packed, packed}, {FunctionForm::bits, bits}, {FunctionForm::signs, signs}};
+    for (const auto& [form, given] : forms) {
+      Buffer in(Memory::device, given.size()), out(Memory::device, want.size() * sizeof want[0]);
+      in.upload(given.data(), given.size());
+      walsh::spectrum_on_device(form, in.data(), variables, functions, static_cast<std::int32_t*>(out.data()),
+                                nullptr, current_device());
+      synchronize(Memory::device);
+      out.download(got.data(), out.bytes());
+      EXPECT_TRUE(got == want) << variables << " variables, form " << static_cast<int>(form);
+    }
   }
 }
 
