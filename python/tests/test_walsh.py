@@ -175,7 +175,8 @@ def test_supports_of_arrangements():
     assert "ordering='walsh'" in ask(ordering="walsh").why_not
     for n in (64, 65536):
         assert bool(fwht.supports(n, "float32", device=0, ordering="dyadic", inplace=False)) == CUDA
-    assert not fwht.supports(65536, "float16", device=0, ordering="dyadic", inplace=False)  # wide types alone
+    assert bool(fwht.supports(65536, "float16", device=0, ordering="dyadic", inplace=False)) == CUDA
+    assert not fwht.supports(32768, "float16", device=0, ordering="dyadic", inplace=False)
 
 
 @needs_torch
