@@ -24,7 +24,7 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, Chains, Layers, committed_evaluations
+from .models import Attention, Chains, Layers, Long, committed_evaluations
 from .report import answer, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
@@ -110,7 +110,7 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
-def newest_of_bench(kind: type[Attention | Chains | Layers], name: str, root: Path) -> tuple[str, Any]:
+def newest_of_bench(kind: type[Attention | Chains | Layers | Long], name: str, root: Path) -> tuple[str, Any]:
     """Folder and contents of the newest committed run of a clean tree; "" and None where there is none."""
     found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
     clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
@@ -143,6 +143,31 @@ def chains_values(root: Path) -> dict[str, Any]:
     for side in ("chain_launches", "ours_launches") if run else ():
         frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
     return {"chains": run, "chains_folder": folder, "chains_table": lambda: drawn("chains", frame)}
+
+
+def long_values(root: Path) -> dict[str, Any]:
+    """What docs/long_vectors.md and README show of the newest committed run of `python -m fwht.bench long`."""
+    folder, run = newest_of_bench(Long, "long.json", root)
+    if run is None:
+        return {"long_run": None, "long_gains": {}}
+    frame = pd.DataFrame(run.rows).assign(power=lambda f: [int(n).bit_length() - 1 for n in f["n"]])
+    order = {name: place for place, name in enumerate([*DTYPES, *run.about["cases"]])}
+
+    def place(column: pd.Series) -> pd.Series:
+        return column.map(order) if column.name in ("dtype", "case") else column
+
+    frame = frame.sort_values(["dtype", "rows", "n", "mode", "case"], key=place, kind="stable")
+    timed = frame[frame["time_us"].notna()]
+    return {"long_run": run, "long_folder": folder, "long_gains": _long_gains(timed), "long_table": lambda: drawn("long", timed),
+            "long_without": frame[frame["time_us"].isna()].to_dict("records")}  # fmt: skip
+
+
+def _long_gains(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By peer that works out of place: its time over ours, of one fp32 vector in mode cold, with n."""
+    vectors = timed[(timed["dtype"] == "f32") & (timed["rows"] == 1) & (timed["mode"] == "cold")]
+    times = vectors.pivot_table(index="n", columns="case", values="time_us")
+    found = {peer: (times[peer] / times["fwht"]).dropna() for peer in ("cufft", "butterflies") if {peer, "fwht"} <= set(times)}
+    return {peer: gains.rename("gain").reset_index() for peer, gains in found.items() if len(gains)}
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -575,6 +600,7 @@ SECTIONS = (
     ("README.md", "results", "README", ""),
     ("docs/ladder.md", "ladder", "ladder", "../"),
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
+    ("docs/long_vectors.md", "peers", "long", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
@@ -632,6 +658,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     folders = committed_folders(root)
     devices = runs(folders)
     values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root) | bench_layers_values(root)
+    values |= long_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name
