@@ -54,8 +54,7 @@ def test_published_times_stand_beside_their_own_gpu_only(tmp_path):
 
 
 def test_the_answer_is_the_best_variant_by_n_and_regime(device):
-    found = report.answer([device])
-    assert found is not None
+    (found,) = report.answers_of([device])
     assert [size.label for size in found.sizes] == ["DRAM", "L2", "small"]
     (row,) = [row for row in found.rows if row["n"] == 4096]
     best = tables.best(device.results, forwards=True)
