@@ -544,7 +544,9 @@ def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> list[
     found = [device for device in devices if wanted(device)]
     kinds = [(not device.newest.on_gpu, bool(device.newest.code)) for device in found]
     best = [device for device, kind in zip(found, kinds) if kind == min(kinds)]
-    firsts = {device.name: device for device in reversed(best)} if best and best[0].newest.on_gpu else {"": device for device in best[:1]}
+    if not best or not best[0].newest.on_gpu:
+        return best[:1]
+    firsts = {device.name: device for device in reversed(best)}
     return [firsts[name] for name in sorted(firsts)]
 
 

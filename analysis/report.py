@@ -111,7 +111,8 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
     parts = [part for section in sections for part in section.parts]
     answers = answers_of(devices)
     return {
-        "start": next((i for i, d in enumerate(shown) for answer in answers[:1] if d is answer.device), 0), "answers": [answer.device.name for answer in answers],
+        "start": next((i for i, d in enumerate(shown) if any(d is answer.device for answer in answers)), 0),
+        "answers": [answer.device.name for answer in answers],
         "runs": [
             {"name": d.short, "device": d.name, "l2_bytes": d.l2_bytes, "noise": float(d.results["noise"].max()), "results": pack(f)}
             for d, f in zip(shown, frames)

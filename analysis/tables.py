@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of, merge
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
@@ -262,7 +262,10 @@ def score(time_us, published_us, limit_us) -> pd.Series:
 
 def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
     """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours, and `score` against
-    the faster of them. On another GPU than that of the published times: as the same run timed those kernels, empty where it did not."""
+    the faster of them. On another GPU than that of the published times both are those of the folders that timed them, empty without."""
+    if PUBLISHED_GPU not in device.name:
+        beside = [f for f in device.folders if f.tables["results.csv"]["variant"].isin(list(PUBLISHED_PEERS)).any()]
+        device = merge(device.name, beside) if beside else device
     rows = correct(device.results, variant=variant, layout="in place", family="transform")
     other = published_on(device)[["method", "dtype", "n", "elements", "mode", "time_us", "fraction"]]
     both = rows.merge(other.rename(columns={"time_us": "published_us", "fraction": "published_fraction"}), on=["dtype", "n", "elements", "mode"])

@@ -72,7 +72,8 @@ def test_the_newest_of_every_gpu_by_name(tmp_path):
 
     writers = {
         "old h200": gpu_folder(**tiny, **at(20)), "h200": gpu_folder(**tiny, **at(21)), "h100": gpu_folder(**tiny, **at(22), device=H100),
-        "code": gpu_folder(**tiny, **at(23), cuda_flags="architectures 80"), "code h100": gpu_folder(**tiny, **at(24), device=H100, cuda_flags="architectures 80"),
+        "code": gpu_folder(**tiny, **at(23), cuda_flags="architectures 80"),
+        "code h100": gpu_folder(**tiny, **at(24), device=H100, cuda_flags="architectures 80"),
         "host": host_folder(**at(25)), "new host": host_folder(**at(26, host={"name": "Other CPU", "threads": 2, "memory_bytes": 1})),
     }  # fmt: skip
     devices = runs([load_folder(writer.write(tmp_path / name)) for name, writer in writers.items()])
@@ -112,8 +113,12 @@ def test_pages_show_both_gpus_each_beside_its_own_copy(tmp_path):
         dram, l2 = (tables.percent(own[(4096, count, mode)]) for count, mode in ((1 << 28, "replay"), (elements, "replay")))
         table = re.split(rf"^{name}:$", readme, flags=re.MULTILINE)[1].split("\n\n")[1]
         assert re.search(rf"^\| 4096 \| {dram} \| ({'' if name == H100_NAME else '[0-9.]+ [|] [0-9.]+ [|] '}){l2} ", table, re.MULTILINE)
-        assert f"experiments/results/{folder.name}" in page and name in found["docs/figures/speed.svg"] and name in found["docs/figures/error_against_speed.svg"]
-        assert re.search(rf"^\| 4096 \| .*{tables.percent(own[(4096, elements, 'alternating')])}, ", section(page.split("## fwht::transform")[1], name), re.MULTILINE)
+        assert (
+            f"experiments/results/{folder.name}" in page and name in found["docs/figures/speed.svg"] and name in found["docs/figures/error_against_speed.svg"]
+        )
+        assert re.search(
+            rf"^\| 4096 \| .*{tables.percent(own[(4096, elements, 'alternating')])}, ", section(page.split("## fwht::transform")[1], name), re.MULTILINE
+        )
     assert "× HadaCore" not in section(page.split("## fwht::transform")[1], H100_NAME)
     assert page.count(f"### {H100_NAME}") == page.count(f"### {H200_NAME}") - 1, "the section of the published kernels has those of the H200 alone"
 
@@ -136,13 +141,29 @@ def test_published_kernels_that_the_run_timed_itself(tmp_path):
     assert re.search(r"^\| 4096 \| \d+ % \| 1\.50 \| 3\.00 \| \d+ % \| 1\.50 \| 3\.00 \|", table, re.MULTILINE)
 
 
+def test_a_later_sweep_takes_no_part_in_a_ratio_of_the_run_with_the_peers(tmp_path):
+    """Both times of a ratio are of one folder, although newer times of `auto` count elsewhere."""
+    peers = add_peers(h100_folder(tmp_path))
+    later = h100_folder(tmp_path, "20261126T100000Z_1111111111_nvidia-h100")
+    rows = pd.read_csv(later / "results.csv", dtype=str, keep_default_na=False)
+    for column in ("time_us", "time_min_us", "time_max_us", "limit_us"):
+        rows[column] = (2 * rows[column].astype(float)).astype(str)
+    rows.to_csv(later / "results.csv", index=False)
+    (device,) = runs([load_folder(peers), load_folder(later)])
+    assert set(tables.own_rows(device, "f16")["folder"]) == {later.name}
+    both = tables.beside_published(device)
+    assert set(both["folder"]) == {peers.name} and sorted(set(both["ratio"].round(6))) == [1.5, 3.0]
+
+
 def test_every_kind_of_page_shows_both(tmp_path):
     results = results_of(tmp_path)
     for device, day, slow in (({}, 20, 1), ({"device": H100} | LATER, 25, 2)):
         writer = gpu_folder(ns=(4096,), sizes=(1 << 26,), modes=("replay",), dtypes=("f16",), utc_start=f"2026-11-{day}T10:00:00Z", **device)
         writer.measure("kronecker", "f16", 14336, 14336 * 4681, "replay", operator="28x512", time_us=100 * slow, limit_us=80, fraction_of_limit=0.8 / slow)
         for variant, time in (("mma_split", 10), ("rotate_then_quantize", 15)):
-            writer.measure(variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time * slow, limit_us=7.5, fraction_of_limit=0.75 / slow * 10 / time)
+            writer.measure(
+                variant, "f16", 512, 1 << 26, "replay", encoding="e4m3:row", time_us=time * slow, limit_us=7.5, fraction_of_limit=0.75 / slow * 10 / time
+            )
         add_layers(writer, "cold", 4096, 8, w4a16_pipelined=5 * slow, dense_fp16=20)
         writer.write(results / f"202611{day}T100000Z_{day}")
     row = {"chain": "int4_kv", "tokens": 4, "heads": 8, "n": 128, "call": "transform(x)", "difference": 0.0031, "bound": 0.00605, "chain_us": 20.04,
@@ -235,7 +256,7 @@ def test_one_command_makes_the_table_of_a_device(shipped, tmp_path, capsys):
     assert [path.name for path in shipped] == ["h100.csv", "h200.csv"]
     text = shipped[0].read_text().splitlines()
     assert text[1:5] == [f"# device: {H100_NAME}", "# compute_capability: 90", "# sm_count: 132", "# source: h100 run"]
-    assert set(line.split(",")[-1] for line in text[6:]) == {"wgmma"}, "a kernel of others is no candidate"
+    assert {line.split(",")[-1] for line in text[6:]} == {"wgmma"}, "a kernel of others is no candidate"
     names = {"NVIDIA A100-SXM4-80GB": "a100.csv", "NVIDIA GeForce RTX 4090": "4090.csv", "NVIDIA L40S": "l40s.csv", "NVIDIA H200": "h200.csv"}
     assert {name: tune.shipped_name(name) for name in names} == names
     assert main(["tune", str(tmp_path / "h100 run"), "--ship", "--output", "x.csv"]) == 2
