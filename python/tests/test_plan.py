@@ -80,9 +80,9 @@ def test_problems_are_traced_once(tmp_path, monkeypatch):
     x = np.zeros((5, 2048), np.float32)  # a problem that no other test has
     for _ in range(2):
         fwht.hadamard_transform(x)
-    fwht.plan(2048, 7, "float32")
+    fwht.plan(2048, 7, "float32", device="cpu")
     monkeypatch.delenv("FWHT_TRACE")
-    fwht.plan(2048, 9, "float32")
+    fwht.plan(2048, 9, "float32", device="cpu")
     blocks = trace.read_text().split("[")[1:]
     assert [block.splitlines() for block in blocks] == [
         ["f32/n2048/r5/out]", "problem = f32/n2048/r5/out", "mode = host"], ["f32/n2048/r7]", "problem = f32/n2048/r7", "mode = host"],
