@@ -191,8 +191,8 @@ def test_no_times_of_published_kernels_beside_another_gpu(repository):
     context["device"]["name"] = "NVIDIA A100"
     (folder / "context.json").write_text(json.dumps(context))
     (device,) = load.load([folder])
-    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluation=None, long_gains={})
-    assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| – \| – \|", text, re.MULTILINE)
+    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluations=[], long_runs=[])
+    assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| \d+ % \|$", text, re.MULTILINE)
 
 
 def test_code_of_an_older_architecture_is_another_device_and_speaks_last(repository):
@@ -263,7 +263,8 @@ def test_long_vectors_are_shown_from_the_newest_run(tmp_path):
 def test_the_readme_has_a_row_of_long_vectors(repository):
     (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
     gains = {peer: pd.DataFrame({"n": [1 << 16, 1 << 28], "gain": [low, 2.5]}) for peer, low in (("cufft", 1.5), ("butterflies", 40.0))}
-    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluation=None, long_gains=gains)
+    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluations=[],
+                        long_runs=[{"about": {"device": "GPU"}, "gains": gains}])
     assert "| one fp32 vector of 2^16 to 2^28 | time of others over ours: cuFFT (real to complex) 1.50 to 2.50, butterflies in PyTorch 2.50 to 40.00 |" in text
 
 
@@ -323,7 +324,7 @@ def test_the_newest_run_that_covers_the_comparison_speaks(repository):
                                   utc_start="2026-11-23T10:00:00Z"))  # fmt: skip
     folders = [load.load_folder(results / "20261120T100000Z_0123456789_h200"), load.load_folder(writer.write(results / "20261123T100000Z_ffffffffff_h200"))]
     values = pages.results_values(load.runs(folders))
-    assert values["device"].newest.name == "20261120T100000Z_0123456789_h200"
+    assert [device.newest.name for device in values["devices"]] == ["20261120T100000Z_0123456789_h200"]
     assert "A newer run exists, over fewer sizes: NVIDIA H200, ffffffffff" in pages.render("results.md.j2", up="", **values)
 
 
@@ -331,12 +332,12 @@ def test_charts_are_drawn_from_the_data(repository):
     (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
     speed = report.speed(device)
     own = tables.own_rows(device, "f16").set_index(["n", "elements", "mode"]).loc[(4096, 1 << 28, "replay")]
-    row = speed.frame[(speed.frame["n"] == 4096) & (speed.frame["who"] == "fwht::transform") & speed.frame["regime"].str.startswith("DRAM")]
+    row = speed.frame[(speed.frame["n"] == 4096) & (speed.frame["who"] == "fwht::transform") & (speed.frame["regime"] == "NVIDIA H200: DRAM, 512 MiB")]
     assert row["rate"].item() == pytest.approx(own["useful_bytes"] / own["time_us"] / 1e6)
     assert set(speed.frame["who"]) == {"copy", "fwht::transform", "HadaCore, published", "fast-hadamard-transform, published"}
     assert charts.svg(speed).startswith("<svg") and "HadaCore, published" in charts.svg(speed)
     points = report.error_against_speed(device).frame
-    assert "auto" in set(points["variant"]) and set(points["regime"]) == {"DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB"}
+    assert "auto" in set(points["variant"]) and set(points["regime"]) == {f"NVIDIA H200: {size}" for size in ("DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB")}
 
 
 def test_styles_tell_all_variants_apart():
