@@ -8,7 +8,7 @@
     y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
 NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
-are in fwht.h and variants/library/walsh.hpp, for host memory. Source: docs/long_vectors.md.
+are in fwht.h and variants/library/walsh.hpp; spectra of Boolean functions for device memory too, the others for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
