@@ -179,9 +179,12 @@ def row_of(chain: str, n: int, tokens: int, pair: Compared) -> dict[str, Any]:
             "ours_terabytes_per_second": pair.bytes_moved / times["ours"] / 1e6}  # fmt: skip
 
 
-def measure(chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, say: Callable[[str], None], device: Any = "cuda") -> list[dict[str, Any]]:
-    """A row for each number of tokens. What this library does not take on the device is said and left out."""
-    rows = []
+def measure(
+    chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, say: Callable[[str], None], device: Any = "cuda"
+) -> tuple[list[dict[str, Any]], bool]:
+    """A row for each number of tokens, and whether one failed or had results too far apart: that, and what this library does not take on the
+    device, is said and left out."""
+    rows, failed = [], False
     matrix = None
     if chain == "r4":
         signs = operators.random_signs(n, seed=42).on(torch.empty(0, device=device))
@@ -189,9 +192,10 @@ def measure(chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, say: 
     for count in tokens:
         try:
             rows.append(row_of(chain, n, count, compared(chain, n, count, dtype, device, matrix)))
-        except NotImplementedError as error:
-            say(f"{chain}, {count} tokens of {n}: {error}")
-    return rows
+        except RuntimeError as error:  # NotImplementedError is one
+            failed = failed or not isinstance(error, NotImplementedError)
+            say(f"{chain}, {count} tokens of {n}: {str(error).strip().splitlines()[0]}")
+    return rows, failed
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -238,11 +242,13 @@ def main(arguments: Sequence[str]) -> int:
     }  # fmt: skip
     dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[options.dtype]
     rows: list[dict[str, Any]] = []
+    failed = False
     for name in names:
         for n in LENGTHS[name]:
-            rows += measure(name, n, TOKENS[name], dtype, lambda line: print(line, file=sys.stderr))
+            found, wrong = measure(name, n, TOKENS[name], dtype, lambda line: print(line, file=sys.stderr))
+            rows, failed = rows + found, failed or wrong
             if folder:  # after every length: a run that is cut off leaves what it has
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / "chains.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     print(table(rows))
-    return 0
+    return int(failed)
