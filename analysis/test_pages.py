@@ -279,7 +279,14 @@ def test_chains_are_shown_from_the_newest_run(tmp_path):
         (folder / "chains.json").write_text(json.dumps({"about": about | more, "rows": [row, row | {"tokens": 16, "chain_launches": None}]}))
     page = pages.render("chains.md.j2", **pages.chains_values(tmp_path))
     assert "results/newer`" in page and "| int4_kv, 128, 4 | 20.0 | 2.0 | 10.02 | 7 → 1 | 3.1e-3, 6.0e-3 |" in page and "– → 1 |" in page
-    assert "- `int4_kv`: a head." in page and "`transform(x)`" in page and "8 heads" in page
+    assert "- `int4_kv`: a head." in page and "`transform(x)`" in page and "8 heads" in page and "Not measured" not in page
+    file = tmp_path / "experiments" / "results" / "newer" / "chains.json"
+    fold = row | {"chain": "fold", "heads": None, "n": 53248, "tokens": 16384, "chain_us": 1.5e6, "difference": 0.0} | dict.fromkeys(
+        ("chain_launches", "ours_launches")
+    )
+    file.write_text(json.dumps({"about": about | {"utc_start": "2", "missing": ["r4, 1 tokens of 14336: refused"]}, "rows": [row, fold]}))
+    page = pages.render("chains.md.j2", **pages.chains_values(tmp_path))
+    assert "| fold, 53248, 16384 | 1500000.0 |" in page and "– → –" in page and "Not measured: r4, 1 tokens of 14336: refused.\n" in page
 
 
 def test_the_program_is_asked_for_support(tmp_path):

@@ -559,7 +559,7 @@ def test_the_rope_kernel():
 
 # --- chains ----------------------------------------------------------------------------------------------------------
 
-SMALL = {"int4_kv": 128, "int4_kv_back": 128, "r4": 768, "convrot": 768}
+SMALL = {"int4_kv": 128, "int4_kv_back": 128, "r4": 768, "convrot": 768, "fold": 832}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -568,10 +568,11 @@ def test_a_chain_and_the_call_that_stands_for_it(chain, dtype):
     """On the CPU too the results are within the bound, and a result that is wrong is not."""
     pair = _chains.compared(chain, SMALL[chain], 6, dtype, "cpu")
     chained, ours = pair.chain(), pair.ours()
-    assert 0 < pair.difference(chained, ours) <= pair.bound
+    difference = pair.difference(chained, ours)
+    assert difference <= pair.bound and (difference > 0) == (chain != "fold")
     wrong = (ours[0].roll(1, -1), ours[1]) if chain == "convrot" else ours.roll(1, -1)
     assert pair.difference(chained, wrong) > pair.bound
-    assert eval(pair.call.split("(")[0], {"operators": fwht.operators, "convrot": _chains.convrot})
+    assert eval(pair.call.split("(")[0], {"operators": fwht.operators, "convrot": _chains.convrot, "integrations": fwht.integrations})
 
 
 def test_the_chains_are_what_they_are_called():
@@ -586,21 +587,37 @@ def test_the_chains_are_what_they_are_called():
     assert not codes.any() and (scale == 1e-30).all()
 
 
+@pytest.mark.parametrize("n", [208, 832, 64])
+def test_the_matrix_that_weights_are_multiplied_by(n):
+    """Its entries are +-1, its rows orthogonal; the fold by factors is the product in float64, and one that rounds twice is told from it."""
+    matrix = _chains.fold_matrix(n)
+    dense = _chains.dense_fold_matrix(matrix, "cpu")
+    assert torch.equal(dense.abs(), torch.ones(n, n, dtype=torch.float64)) and torch.equal(dense @ dense.t(), n * torch.eye(n, dtype=torch.float64))
+    assert not torch.equal(dense, dense.t())
+    weight = torch.randn(64, n, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    ours = _chains.compressed_tensors._fold(weight, matrix, None, True, True)
+    torch.testing.assert_close(ours, _chains.folded(weight, dense), rtol=0, atol=1e-13)
+    pair = _chains.compared("fold", n, 64, torch.bfloat16, "cpu")
+    many = torch.randn(64, n, generator=torch.Generator().manual_seed(37)).bfloat16()
+    assert torch.equal(pair.chain(), _chains.folded(many, dense))
+    twice = ((many.double() @ dense.t()).bfloat16() / n**0.5).bfloat16()
+    assert n == 64 or _chains.relative(twice, pair.ours()) > pair.bound  # 8 divides without a rounding
+
+
 def test_what_is_wrong_is_not_timed(monkeypatch):
-    monkeypatch.setattr(_chains, "times_of", lambda calls: pytest.fail("timed"))
+    monkeypatch.setattr(_chains, "times_of", lambda *given: pytest.fail("timed"))
     pair = _chains.compared("int4_kv", 128, 2, torch.bfloat16, "cpu")
-    with pytest.raises(RuntimeError, match="int4_kv of 2 tokens of 128: results are 1 apart"):
+    with pytest.raises(RuntimeError, match="results are 1 apart"):
         _chains.row_of("int4_kv", 128, 2, pair._replace(chain=lambda: 0 * pair.ours()))
-    said = []
     monkeypatch.setattr(_chains, "compared", lambda *_: pair._replace(chain=lambda: 0 * pair.ours()))
-    assert _chains.measure("int4_kv", 128, (2, 3), torch.bfloat16, said.append, "cpu") == ([], True)  # the others go on
-    assert [line.split(": ")[:2] for line in said] == [[f"int4_kv, {m} tokens of 128", f"int4_kv of {m} tokens of 128"] for m in (2, 3)]
+    made = list(_chains.measure("int4_kv", 128, (2, 3), torch.bfloat16, "cpu"))  # the others go on
+    assert [(failure.what.split(": ")[0], failure.is_refused) for failure in made] == [(f"int4_kv, {m} tokens of 128", False) for m in (2, 3)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--chain", "r5"], "--chain r5: unknown; known: int4_kv, int4_kv_back, r4, convrot"),
+        (["--chain", "r5"], "--chain r5: unknown; known: int4_kv, int4_kv_back, r4, convrot, fold"),
         (["--output", "."], "--output .: has a chains.json"),
         ([], "PyTorch sees no CUDA device"),
     ],
@@ -614,30 +631,74 @@ def test_bad_chains(arguments, words, capsys, tmp_path, monkeypatch):
 
 
 def test_a_run_of_chains(monkeypatch, tmp_path, capsys):
-    """On the host, with every call made once for its time; one length is refused, and said."""
-    compared = _chains.compared
+    """On the host, with every call made once for its time. What is refused or fails is said, and all others are there."""
+    compared, written = _chains.compared, tmp_path / "chains.json"
+    timed_in_graphs, in_the_file = [], []
 
     def some(chain, n, tokens, dtype, device, matrix):
+        if written.exists():
+            in_the_file.append(len(json.loads(written.read_text())["rows"]))
         if tokens == 4:
             raise NotImplementedError("not here")
+        if chain == failing:
+            raise ValueError("broken")
+        assert (matrix is not None) == (chain == "r4")
         return compared(chain, n, tokens, dtype, "cpu", matrix)
+
+    def times_of(calls, in_graphs):
+        timed_in_graphs.append(in_graphs)
+        return {name: (call(), 4.0 if name == "chain" else 2.0)[1] for name, call in calls.items()}
 
     measure = _chains.measure
     monkeypatch.setattr(_chains, "compared", some)
     monkeypatch.setattr(_chains, "measure", lambda *given: measure(*given, "cpu"))
-    monkeypatch.setattr(_chains, "times_of", lambda calls: {name: (call(), 4.0 if name == "chain" else 2.0)[1] for name, call in calls.items()})
+    monkeypatch.setattr(_chains, "times_of", times_of)
     monkeypatch.setattr(_chains, "launches_of", lambda call: 1)
     monkeypatch.setattr(_chains, "LENGTHS", {name: (n,) for name, n in SMALL.items()})
     monkeypatch.setattr(_chains, "TOKENS", dict.fromkeys(SMALL, (1, 4)))
     for name, answer in (("is_available", True), ("get_device_capability", (9, 0)), ("get_device_name", "none")):
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    failing = None
     assert _run.main(["chains", "--output", str(tmp_path)]) == 0
-    written, said = json.loads((tmp_path / "chains.json").read_text()), capsys.readouterr()
-    assert [row["chain"] for row in written["rows"]] == list(SMALL) and set(written["about"]["chains"]) == set(SMALL)
-    assert written["about"]["library"]["version"] == fwht.__version__ and "r4, 4 tokens of 768: not here" in said.err
-    for row in written["rows"]:
-        assert (row["ratio"], row["chain_launches"], row["tokens"]) == (2.0, 1, 1) and row["difference"] <= row["bound"]
-    assert len(said.out.splitlines()) == 5
+    found, said = json.loads(written.read_text()), capsys.readouterr()
+    assert [row["chain"] for row in found["rows"]] == list(SMALL) and set(found["about"]["chains"]) == set(SMALL)
+    assert found["about"]["library"]["version"] == fwht.__version__ and "r4, 4 tokens of 768: NotImplementedError: not here" in said.err
+    assert found["about"]["missing"] == said.err.splitlines() and len(found["about"]["missing"]) == len(SMALL)
+    for row in found["rows"]:
+        assert (row["ratio"], row["tokens"]) == (2.0, 1) and row["difference"] <= row["bound"]
+        assert row["chain_launches"] == row["ours_launches"] == (1 if row["in_graphs"] else None) and row["in_graphs"] == (row["chain"] != "fold")
+    assert timed_in_graphs == [True] * 4 + [False] and len(said.out.splitlines()) == 1 + len(SMALL)
+    assert in_the_file == [1, 1, 2, 2, 3, 3, 4, 4, 5]  # the file has what came before
+    written.unlink()
+    failing = "int4_kv"
+    assert _run.main(["chains", "--output", str(tmp_path)]) == 1
+    found, said = json.loads(written.read_text()), capsys.readouterr()
+    assert [row["chain"] for row in found["rows"]] == list(SMALL)[1:] and "int4_kv, 1 tokens of 128: ValueError: broken" in found["about"]["missing"]
+
+
+def test_eager_calls_are_timed_in_turn(monkeypatch):
+    from fwht._torch import graph_times
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = len(seen)
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, end):
+            return float(end.at - self.at)
+
+    seen = []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    calls = {"a": lambda: seen.append("a"), "b": lambda: seen.extend("bb")}
+    assert graph_times.eager_times_in_turn(calls, rounds=3) == {"a": 1e3, "b": 2e3} and seen == ["a", "b", "b"] * 3
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
+    monkeypatch.setattr(graph_times, "graph_of", lambda call, repeats: type("Graph", (), {"replay": lambda self: [call() for _ in range(repeats)]})())
+    assert graph_times.times_in_turn(calls, repeats=5, rounds=3) == {"a": 1e3, "b": 2e3}
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------
@@ -663,7 +724,29 @@ def test_layers_in_a_run(monkeypatch, tmp_path, capsys):
         assert errors[data, "bf16"] < 2**-8 < errors[data, "fp8"] < 2**-4
         assert 2**-8 < errors[data, "fp8_rotated"] < 2**-4 and 0.02 < errors[data, "w4a16"] < 0.2
     assert len(said.out.splitlines()) == 1 + len(errors) + 1 + 1 + len(written["host"])
+    assert about["missing"] == []
     assert _run.main([*asked, str(tmp_path)]) == 2 and "has a layers.json" in capsys.readouterr().err
+
+
+def test_a_layer_that_fails_takes_no_other_along(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(_layers, "HOST_CALLS", 1)
+    monkeypatch.setattr(_layers, "HOST_ROUNDS", 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    def compiled(module, **options):
+        def call(x):
+            raise RuntimeError("no compiler")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    modules_of = _layers.modules_of
+    monkeypatch.setattr(_layers, "modules_of", lambda weight: modules_of(weight) if len(weight) == 48 else 1 / 0)
+    assert _run.main(["layers", "--layers", "16x128,48x768", "--host-tokens", "1", "--output", str(tmp_path)]) == 1
+    written, said = json.loads((tmp_path / "layers.json").read_text()), capsys.readouterr().err.splitlines()
+    assert said == ["modules of 16x128: ZeroDivisionError: division by zero", "host of 48x768: RuntimeError: no compiler"] == written["about"]["missing"]
+    assert len(written["errors"]) == len(_layers.CASES) * len(_layers.DATA)
+    assert [row["call"] for row in written["host"]] == [name for name in _layers.CALLS if "compiled" not in name]
 
 
 def test_layers_are_timed_with_other_weights(monkeypatch):

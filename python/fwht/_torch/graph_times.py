@@ -1,4 +1,4 @@
-"""Times of calls on a GPU, by CUDA graphs."""
+"""Times of calls on a GPU, by CUDA graphs or as they are."""
 
 from __future__ import annotations
 
@@ -22,16 +22,27 @@ def times_in_turn(calls: Mapping[str, Callable[[], Any]], *, repeats: int, round
 
 def replayed_in_turn(graphs: Mapping[str, torch.cuda.CUDAGraph], repeats: Mapping[str, int], rounds: int) -> dict[str, float]:
     """The same for graphs that are there, each with so many calls."""
-    times: dict[str, list[float]] = {name: [] for name in graphs}
+    times = _in_turn({name: graph.replay for name, graph in graphs.items()}, rounds, SLEEP_CYCLES)
+    return {name: time / repeats[name] for name, time in times.items()}
+
+
+def eager_times_in_turn(calls: Mapping[str, Callable[[], Any]], *, rounds: int) -> dict[str, float]:
+    """The same of calls that are no graph, once a round: what the device waits for the host is part of the time. Needs a CUDA device."""
+    return _in_turn(calls, rounds, 0)
+
+
+def _in_turn(calls: Mapping[str, Callable[[], Any]], rounds: int, sleep: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for name, graph in graphs.items():
+        for name, call in calls.items():
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(SLEEP_CYCLES)
+            if sleep:
+                torch.cuda._sleep(sleep)
             begin.record()
-            graph.replay()
+            call()
             end.record()
             end.synchronize()
-            times[name].append(1e3 * begin.elapsed_time(end) / repeats[name])
+            times[name].append(1e3 * begin.elapsed_time(end))
     return {name: statistics.median(values) for name, values in times.items()}
 
 

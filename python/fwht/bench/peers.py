@@ -98,7 +98,7 @@ class Peer:
 
 def _version(distribution: str) -> dict[str, str]:
     try:
-        return {"version": importlib.metadata.version(distribution)}
+        return {"version": importlib.metadata.version(distribution)} if distribution else {}
     except importlib.metadata.PackageNotFoundError:
         return {}
 
