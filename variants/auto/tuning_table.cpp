@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <span>
 
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
@@ -143,14 +142,7 @@ std::vector<std::string_view> preferred_variants(const Problem& problem) {
   if (!problem.is_arranged_plainly()) return {"passes"};
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
   if (problem.op.is_regular()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
-  if (!problem.op.is_sylvester()) {
-    // Two matrices and dense factors of mma_kronecker have run on no device yet.
-    const std::span<const Factor> factors = problem.op.factors();
-    const auto named =
-        std::count_if(factors.begin(), factors.end(), [](const Factor& factor) { return factor.is_named(); });
-    if (named > 1 || problem.op.has_dense()) return {"kronecker", "factors"};
-    return {"kronecker", "mma_kronecker", "factors"};
-  }
+  if (!problem.op.is_sylvester()) return {"kronecker", "mma_kronecker", "factors"};
   // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types
   // have no other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};

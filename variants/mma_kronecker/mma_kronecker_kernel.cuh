@@ -18,7 +18,7 @@
 //   stage 2   b3 ..       FADD between registers
 //             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
 //             or the second matrix in place of b0-b2 and some of b3 .., likewise
-//   store     up to 64 columns at a time through the warp's own staging: 4 bytes a lane in, 16 bytes a lane out
+//   store     up to 64 columns at a time through the warp's own staging: 4 bytes a lane in, 16 a lane out
 #pragma once
 
 #include <cstdint>
@@ -211,8 +211,8 @@ __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const s
   }
 }
 
-/// Operand A of stage 1, of `block` of 16 rows, k step after k step: out of a table of signs, one word for four
-/// steps, or fragments of a dense factor, read a step ahead.
+/// Operand A of stage 1, of `block` of 16 rows, k step after k step: out of a table of signs, one word for
+/// four steps, or fragments of a dense factor, read a step ahead.
 template <Dtype dtype, bool dense>
 class MatrixRows;
 

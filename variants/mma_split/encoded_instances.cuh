@@ -23,7 +23,7 @@ auto kernel_of() {
 
 template <Dtype dtype, CodeFormat format, int part>
 EncodedKernel find_encoded(const CodesId& id) {
-  static constexpr Part kPart = encoded_parts(format)[part];
+  static constexpr ObjectPart kPart = encoded_parts(format)[part];
   using Kernels = Table<CodesId, EncodedKernel>;
   static const auto kTable =
       table_of<Kernels, kPart.smallest, kPart.largest, kKinds>([](Kernels& kernels, auto log_n, auto i) {
@@ -43,7 +43,7 @@ EncodedKernel find_encoded(const CodesId& id) {
 /// One launch per length: a prologue's own loads and shuffles matter more than the last percent of a launch.
 template <Dtype dtype, CodeFormat format, int part>
 PreparedKernel find_prepared(const CodesId& id) {
-  static constexpr Part kPart = prepared_parts(format)[part];
+  static constexpr ObjectPart kPart = prepared_parts(format)[part];
   using Kernels = Table<CodesId, PreparedKernel>;
   static const auto kTable =
       table_of<Kernels, kPart.smallest, kPart.largest, 2>([](Kernels& kernels, auto log_n, auto joined) {

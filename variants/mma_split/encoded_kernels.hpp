@@ -1,4 +1,5 @@
-// mma_split: the kernels that write codes, each dtype and format compiled by itself, in several parts (*.cu.in).
+// mma_split: the kernels that write codes, each dtype and format compiled by itself, in several parts
+// (*.cu.in).
 #pragma once
 
 #include "variants/kit/batch.hpp"

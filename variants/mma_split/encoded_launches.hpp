@@ -111,7 +111,7 @@ inline constexpr unsigned kFewGroups = 1, kFewRows = 2, kManyGroups = 4, kManyRo
 
 /// Kernels that are compiled together: the `kinds` of some lengths. A device that compiles PTX does so with
 /// all of an object when it first uses one of them, which takes many seconds with all lengths in one.
-struct Part {
+struct ObjectPart {
   int smallest, largest;
   unsigned kinds;
 
@@ -119,13 +119,13 @@ struct Part {
     return smallest <= log_n && log_n <= largest && (kinds >> kind & 1U) != 0;
   }
 };
-inline constexpr Part kPartsOfE4m3[] = {
+inline constexpr ObjectPart kPartsOfE4m3[] = {
     {6, 10, kFewGroups},   {11, 14, kFewGroups}, {9, 12, kFewRows},     {13, 14, kFewRows},
     {6, 8, kManyGroups},   {9, 10, kManyGroups}, {11, 11, kManyGroups}, {12, 12, kManyGroups},
     {13, 14, kManyGroups}, {9, 11, kManyRows},   {12, 14, kManyRows},   {6, 9, kAnyGroups},
     {10, 12, kAnyGroups},  {13, 14, kAnyGroups}, {9, 12, kAnyRows},     {13, 14, kAnyRows},
 };
-inline constexpr Part kPartsOfIntegers[] = {
+inline constexpr ObjectPart kPartsOfIntegers[] = {
     {6, 10, kFewGroups | kFewRows},
     {11, 14, kFewGroups | kFewRows},
     {6, 10, kManyGroups | kManyRows},
@@ -135,19 +135,19 @@ inline constexpr Part kPartsOfIntegers[] = {
     {6, 10, kAnyGroups | kAnyRows},
     {11, 14, kAnyGroups | kAnyRows},
 };
-inline constexpr Part kPartsOfBlocks[] = {
+inline constexpr ObjectPart kPartsOfBlocks[] = {
     {6, 14, kFewGroups}, {6, 11, kManyGroups}, {12, 14, kManyGroups}, {6, 14, kAnyGroups}};
-constexpr std::span<const Part> encoded_parts(CodeFormat format) {
+constexpr std::span<const ObjectPart> encoded_parts(CodeFormat format) {
   if (encoder::family_of(format) != encoder::Family::f32) return kPartsOfBlocks;
   if (format == CodeFormat::e4m3) return kPartsOfE4m3;
   return kPartsOfIntegers;
 }
 
 /// Of those with a prologue, all for numbers that are not rounded first; scales of rows come last.
-inline constexpr Part kPreparedParts[] = {{6, 7, kAnyGroups},   {8, 9, kAnyGroups},   {10, 11, kAnyGroups},
-                                          {12, 13, kAnyGroups}, {14, 14, kAnyGroups}, {9, 10, kAnyRows},
-                                          {11, 12, kAnyRows},   {13, 14, kAnyRows}};
-constexpr std::span<const Part> prepared_parts(CodeFormat format) {
+inline constexpr ObjectPart kPreparedParts[] = {
+    {6, 7, kAnyGroups},   {8, 9, kAnyGroups}, {10, 11, kAnyGroups}, {12, 13, kAnyGroups},
+    {14, 14, kAnyGroups}, {9, 10, kAnyRows},  {11, 12, kAnyRows},   {13, 14, kAnyRows}};
+constexpr std::span<const ObjectPart> prepared_parts(CodeFormat format) {
   return std::span(kPreparedParts).first(may_join(format, kLargestLogN) ? 8 : 5);
 }
 

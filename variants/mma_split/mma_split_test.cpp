@@ -491,9 +491,9 @@ TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
 TEST(MmaSplitEncoded, EveryKernelIsCompiledInOnePart) {
   for (const CodeFormat format : {CodeFormat::e4m3, CodeFormat::int8, CodeFormat::int4, CodeFormat::mxfp8,
                                   CodeFormat::mxfp4, CodeFormat::nvfp4}) {
-    const auto parts_with = [](std::span<const Part> parts, int log_n, int kind) {
+    const auto parts_with = [](std::span<const ObjectPart> parts, int log_n, int kind) {
       return std::count_if(parts.begin(), parts.end(),
-                           [&](const Part& part) { return part.has(log_n, kind); });
+                           [&](const ObjectPart& part) { return part.has(log_n, kind); });
     };
     for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
       for (int kind = 0; kind < kKinds; ++kind) {
