@@ -24,7 +24,7 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, Chains, Layers, committed_evaluations
+from .models import Attention, Chains, Layers, Long, committed_evaluations
 from .report import answers_of, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
@@ -117,7 +117,7 @@ def model_values(root: Path) -> dict[str, Any]:
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
-def newest_of_bench(kind: type[Attention | Chains | Layers], name: str, root: Path) -> list[tuple[str, Any]]:
+def newest_of_bench(kind: type[Attention | Chains | Layers | Long], name: str, root: Path) -> list[tuple[str, Any]]:
     """Folder and contents of each device's newest committed run of a clean tree, in the order of the devices' names."""
     found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
     clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
@@ -149,6 +149,32 @@ def chains_values(root: Path) -> dict[str, Any]:
         return drawn("chains", frame)
 
     return {"chains": newest_of_bench(Chains, "chains.json", root), "chains_table": table}
+
+
+def long_values(root: Path) -> dict[str, Any]:
+    """What docs/long_vectors.md and README show of each device's newest committed run of `python -m fwht.bench long`."""
+    return {"long_runs": [_long_run(folder, run) for folder, run in newest_of_bench(Long, "long.json", root)]}
+
+
+def _long_run(folder: str, run: Long) -> dict[str, Any]:
+    frame = pd.DataFrame(run.rows).assign(power=lambda f: [int(n).bit_length() - 1 for n in f["n"]])
+    order = {name: place for place, name in enumerate([*DTYPES, *run.about["cases"]])}
+
+    def place(column: pd.Series) -> pd.Series:
+        return column.map(order) if column.name in ("dtype", "case") else column
+
+    frame = frame.sort_values(["dtype", "rows", "n", "mode", "case"], key=place, kind="stable")
+    timed = frame[frame["time_us"].notna()]
+    return {"about": run.about, "folder": folder, "gains": _long_gains(timed), "table": lambda: drawn("long", timed),
+            "without": frame[frame["time_us"].isna()].to_dict("records")}  # fmt: skip
+
+
+def _long_gains(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By peer that works out of place: its time over ours, of one fp32 vector in mode cold, with n."""
+    vectors = timed[(timed["dtype"] == "f32") & (timed["rows"] == 1) & (timed["mode"] == "cold")]
+    times = vectors.pivot_table(index="n", columns="case", values="time_us")
+    found = {peer: (times[peer] / times["fwht"]).dropna() for peer in ("cufft", "butterflies") if {peer, "fwht"} <= set(times)}
+    return {peer: gains.rename("gain").reset_index() for peer, gains in found.items() if len(gains)}
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -587,6 +613,7 @@ SECTIONS = (
     ("README.md", "results", "README", ""),
     ("docs/ladder.md", "ladder", "ladder", "../"),
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
+    ("docs/long_vectors.md", "peers", "long", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
@@ -646,6 +673,7 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     folders = committed_folders(root)
     devices = runs(folders)
     values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root) | bench_layers_values(root)
+    values |= long_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name
