@@ -177,6 +177,7 @@ def test_every_kind_of_page_shows_both(tmp_path):
     commit(tmp_path)
     devices = runs([load_folder(results / f"202611{day}T100000Z_{day}") for day in (20, 25)])
     values = pages.results_values(devices) | pages.layer_values(devices) | pages.model_values(tmp_path) | pages.chains_values(tmp_path)
+    values |= pages.long_values(tmp_path)
     for template, shares in (("kronecker", ("40 %", "80 %")), ("encode", ("38 %, × 1.50", "75 %, × 1.50")), ("linear", ("10.0 (", "5.0 (")),
                              ("linear_which", ("10.0 (2.00)", "5.0 (4.00)")), ("chains", ("| 4.0 |", "| 2.0 |")), ("models", ("", ""))):  # fmt: skip
         text = pages.render(f"{template}.md.j2", up="", **values)

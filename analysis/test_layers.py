@@ -312,8 +312,8 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
 
 def readme(wide, fused, linear, parallel):
     values = pages.results_values([device for device in (wide, fused, linear, parallel) if device])
-    parts = {"wide": wide, "fused": fused, "linear": linear, "parallel": parallel, "evaluation": None}
-    return pages.render("README.md.j2", up="", **values | parts)
+    parts = {name: [device] if device else [] for name, device in (("wide", wide), ("fused", fused), ("linear", linear), ("parallel", parallel))}
+    return pages.render("README.md.j2", up="", **values | parts | {"evaluations": [], "long_runs": []})
 
 
 def test_the_readme_has_a_line_for_each_part_that_was_measured(wide, tmp_path):
