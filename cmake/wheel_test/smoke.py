@@ -31,4 +31,10 @@ x = array.array("f", range(1, 9))
 plan = fwht.plan(8, 1, "float32", scale=1.0, device="cpu")
 assert fwht._c.library.fwht_plan_execute(plan._handle, x.buffer_info()[0], x.buffer_info()[0], None) == 0
 assert x.tolist() == [36, -4, -8, 0, -16, 0, 0, 0]
+if not fwht.build_info()["devices"]:  # as where wheels are made: one sentence, for a build with CUDA too
+    try:
+        fwht.plan(8, 1, "float32", device=0)
+        raise AssertionError("a plan without a device")
+    except RuntimeError as error:
+        assert str(error).startswith("fwht: no CUDA device: "), error
 print(f"smoke test: fwht {fwht.__version__} from {fwht.__file__} is right")

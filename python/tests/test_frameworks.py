@@ -158,7 +158,7 @@ PROGRAMS = {
         from analysis.testbed.wheel import kernels_folder
         from kernels import get_local_kernel
         with tempfile.TemporaryDirectory() as folder:
-            for made in kernels_folder(pathlib.Path(fwht.__file__).parent, pathlib.Path(folder), "none", fwht.__version__):
+            for made in kernels_folder(pathlib.Path(fwht.__file__).parent, pathlib.Path(folder), "none", fwht.__version__, set()):
                 pathlib.Path(made, "libfwht.so").symlink_to(fwht._c.library._name)
             loaded = get_local_kernel(pathlib.Path(folder), backend="cpu")
             assert loaded is not fwht and loaded.__file__.startswith(folder)

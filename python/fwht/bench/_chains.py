@@ -3,7 +3,8 @@
     python -m fwht.bench chains --output results
 
 The chains are written here from what those frameworks do (docs/integrations.md says who calls what). Both sides read the same input, results are
-compared before anything is timed, and the calls are timed in turn in CUDA graphs. `chains.json` in the folder has every row with its provenance.
+compared before anything is timed, and the calls are timed in turn: in CUDA graphs, and as they are where a weight is folded once. `chains.json` in
+the folder has every row with its provenance. It is written anew after each row; what fails is said in it, and the other rows go on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +25,8 @@ from torch import Tensor
 import fwht
 
 from .. import operators
-from .._torch.graph_times import times_in_turn
-from ..integrations import convrot
+from .._torch.graph_times import eager_times_in_turn, times_in_turn
+from ..integrations import compressed_tensors, convrot
 from ._attention import without_folders
 
 CHAINS = {
@@ -34,12 +35,15 @@ CHAINS = {
     "int4_kv_back": "the same the other way: to float32, to 16 bits, transform, to float32, over sqrt(n), signs, to 16 bits",
     "r4": "the rotation in front of `down_proj` of a compressed-tensors checkpoint: one product with the dense n x n matrix",
     "convrot": "ConvRot's input: product with the dense 256 x 256 matrix, largest of a token, scale over 127, quotient, rounding, limits, to int8",
+    "fold": "compressed-tensors folds a rotation into a weight of so many rows: product with the dense n x n matrix in float64. By calls, without a graph",
 }
 HEAD, HEADS = 128, 8
 TOKENS = {"int4_kv": (1, 4, 16, 64, 256, 2048, 8192), "int4_kv_back": (1, 4, 16, 64, 256, 2048, 8192), "r4": (1, 4, 16, 64, 256, 2048),
-          "convrot": (1, 256, 4096)}  # fmt: skip
-LENGTHS = {"int4_kv": (HEAD,), "int4_kv_back": (HEAD,), "r4": (14336,), "convrot": (3840, 5376, 10240)}
+          "convrot": (1, 256, 4096), "fold": (16384,)}  # fmt: skip
+LENGTHS = {"int4_kv": (HEAD,), "int4_kv_back": (HEAD,), "r4": (14336,), "convrot": (3840, 5376, 10240), "fold": (53248,)}
 REPEATS, ROUNDS = 20, 9
+FOLD_ROUNDS = 3  # a dense product takes seconds
+FOLD_ORDER = 208  # of the largest matrix of compressed-tensors' table that divides 53248 into a power of two
 UNIT = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}  # largest relative error of one rounding
 GROUP = 256
 
@@ -54,6 +58,14 @@ class Compared(NamedTuple):
     difference: Callable[[Any, Any], float]  # of the two results
     bound: float  # of it
     judged: str  # what the difference is
+    in_graphs: bool = True  # whether it is timed in CUDA graphs
+
+
+class Failure(NamedTuple):
+    """Why there is no row."""
+
+    what: str
+    is_refused: bool  # by this library, which does not take it on the device
 
 
 # --- the chains ------------------------------------------------------------------------------------------------------
@@ -107,6 +119,34 @@ def dense_matrix(operator: str, n: int, dtype: torch.dtype, device: Any, signs: 
     return operators.transform(torch.eye(n, dtype=dtype, device=device), operator, signs=signs)
 
 
+def fold_matrix(n: int) -> compressed_tensors._Matrix:
+    """A matrix of "random-hadamard" as compressed-tensors makes it for n = 2^k FOLD_ORDER, or for n = 2^k: a table's matrix beside Sylvester's, signs."""
+    signs = operators.random_signs(n, seed=42)
+    if n % FOLD_ORDER:
+        return compressed_tensors._Matrix(f"{n}+signs", signs, None, torch.nn.Parameter(torch.ones(n), requires_grad=False), None)
+    entries = operators.transform(torch.eye(FOLD_ORDER, dtype=torch.float64), operators.operator_for(FOLD_ORDER), 1.0).t().reshape(-1)
+    text = f"d{FOLD_ORDER}x{n // FOLD_ORDER}+signs"
+    return compressed_tensors._Matrix(text, signs, entries.contiguous(), torch.nn.Parameter(torch.ones(n), requires_grad=False), None)
+
+
+def dense_fold_matrix(matrix: compressed_tensors._Matrix, device: Any) -> Tensor:
+    """T of float64, entries +-1, with W T^T / sqrt(n) what is folded into a weight: 8 n^2 bytes, made without another such matrix."""
+    n = len(matrix.parameter)
+    special = torch.eye(1, dtype=torch.float64) if matrix.dense is None else matrix.dense.reshape(FOLD_ORDER, FOLD_ORDER)
+    two = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64, device=device)
+    sylvester = torch.eye(1, dtype=torch.float64, device=device)
+    while len(sylvester) * len(special) < n:
+        sylvester = torch.kron(sylvester, two)
+    assert matrix.signs is not None
+    signs = torch.tensor([float(matrix.signs[i]) for i in range(n)], dtype=torch.float64, device=device)
+    return torch.kron(special.t().contiguous().to(device), sylvester).mul_(signs[:, None])
+
+
+def folded(weight: Tensor, dense: Tensor) -> Tensor:
+    """compressed-tensors' weight of a torch.nn.Linear, rotated on its input side."""
+    return ((weight.to(dense.dtype) @ dense.t()) / math.sqrt(len(dense))).to(weight.dtype)
+
+
 def compared(chain: str, n: int, tokens: int, dtype: torch.dtype = torch.bfloat16, device: Any = "cuda", matrix: Tensor | None = None) -> Compared:
     """What is compared; `matrix` is the dense one, where the chain has one and it is there already."""
     noise = torch.Generator().manual_seed(37)
@@ -125,6 +165,13 @@ def compared(chain: str, n: int, tokens: int, dtype: torch.dtype = torch.bfloat1
         call = f'operators.transform(x, "{n}+signs", {"1 / n, transpose=True" if back else "1.0"})'
         # Two roundings there, one here.
         return Compared(lambda: by(x, factors), ours, call, 2 * x.numel() * x.element_size(), relative, 3.1 * unit, "relative 2-norm")
+    if chain == "fold":
+        x = torch.randn(tokens, n, generator=torch.Generator(device).manual_seed(37), device=device).to(dtype)
+        factors = fold_matrix(n)
+        dense = dense_fold_matrix(factors, device) if matrix is None else matrix
+        # Both sums are of float64, so the rounded weights are the same but for halves: fewer than one element in a million, by two units.
+        return Compared(lambda: folded(x, dense), lambda: compressed_tensors._fold(x, factors, None, True, True), "integrations.compressed_tensors",
+                        2 * x.numel() * x.element_size(), relative, 2.0**-9 * unit, "relative 2-norm", in_graphs=False)  # fmt: skip
     x = torch.randn(tokens, n, generator=noise).to(device=device, dtype=dtype)
     if chain == "r4":
         operator = f"{operators.operator_for(n)}+signs"
@@ -147,51 +194,51 @@ def compared(chain: str, n: int, tokens: int, dtype: torch.dtype = torch.bfloat1
 
 def launches_of(call: Callable[[], Any]) -> int | None:
     """Nodes of a CUDA graph that holds the call once: kernels, copies and memsets. None where this PyTorch keeps no graph to count in."""
-    call()
-    torch.cuda.synchronize()
     try:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-    except TypeError:
+        kept = graph.raw_cuda_graph
+    except (TypeError, AttributeError):
         return None
+    call()
+    torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         call()
     count = ctypes.c_size_t()
     nodes_of = ctypes.CDLL("libcuda.so.1").cuGraphGetNodes
     nodes_of.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t))
-    failed = nodes_of(graph.raw_cuda_graph(), None, ctypes.byref(count))
+    failed = nodes_of(kept(), None, ctypes.byref(count))
     return None if failed else count.value
 
 
-def times_of(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    return times_in_turn(calls, repeats=REPEATS, rounds=ROUNDS)
+def times_of(calls: dict[str, Callable[[], Any]], in_graphs: bool = True) -> dict[str, float]:
+    return times_in_turn(calls, repeats=REPEATS, rounds=ROUNDS) if in_graphs else eager_times_in_turn(calls, rounds=FOLD_ROUNDS)
 
 
 def row_of(chain: str, n: int, tokens: int, pair: Compared) -> dict[str, Any]:
     """One row; RuntimeError where the results are further apart than the bound, and then nothing is timed."""
     difference = pair.difference(pair.chain(), pair.ours())
     if not difference <= pair.bound:
-        raise RuntimeError(f"{chain} of {tokens} tokens of {n}: results are {difference:.3g} apart ({pair.judged}); the bound is {pair.bound:.3g}")
-    times = times_of({"chain": pair.chain, "ours": pair.ours})
+        raise RuntimeError(f"results are {difference:.3g} apart ({pair.judged}); the bound is {pair.bound:.3g}")
+    times = times_of({"chain": pair.chain, "ours": pair.ours}, pair.in_graphs)
+    launches = [launches_of(call) if pair.in_graphs else None for call in (pair.chain, pair.ours)]
     heads = HEADS if chain.startswith("int4_kv") else None
     return {"chain": chain, "tokens": tokens, "heads": heads, "n": n, "call": pair.call, "difference": difference, "bound": pair.bound,
-            "judged": pair.judged, "chain_us": times["chain"], "ours_us": times["ours"], "ratio": times["chain"] / times["ours"],
-            "chain_launches": launches_of(pair.chain), "ours_launches": launches_of(pair.ours), "ours_bytes": pair.bytes_moved,
+            "judged": pair.judged, "in_graphs": pair.in_graphs, "chain_us": times["chain"], "ours_us": times["ours"],
+            "ratio": times["chain"] / times["ours"], "chain_launches": launches[0], "ours_launches": launches[1], "ours_bytes": pair.bytes_moved,
             "ours_terabytes_per_second": pair.bytes_moved / times["ours"] / 1e6}  # fmt: skip
 
 
-def measure(chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, say: Callable[[str], None], device: Any = "cuda") -> list[dict[str, Any]]:
-    """A row for each number of tokens. What this library does not take on the device is said and left out."""
-    rows = []
+def measure(chain: str, n: int, tokens: Sequence[int], dtype: torch.dtype, device: Any = "cuda") -> Iterator[dict[str, Any] | Failure]:
+    """A row for each number of tokens, or why there is none: the others go on."""
     matrix = None
-    if chain == "r4":
-        signs = operators.random_signs(n, seed=42).on(torch.empty(0, device=device))
-        matrix = dense_matrix(f"{operators.operator_for(n)}+signs", n, dtype, device, signs)
     for count in tokens:
         try:
-            rows.append(row_of(chain, n, count, compared(chain, n, count, dtype, device, matrix)))
-        except NotImplementedError as error:
-            say(f"{chain}, {count} tokens of {n}: {error}")
-    return rows
+            if chain == "r4" and matrix is None:
+                signs = operators.random_signs(n, seed=42).on(torch.empty(0, device=device))
+                matrix = dense_matrix(f"{operators.operator_for(n)}+signs", n, dtype, device, signs)
+            yield row_of(chain, n, count, compared(chain, n, count, dtype, device, matrix))
+        except Exception as error:  # whatever it is: a run on a device is made once
+            yield Failure(f"{chain}, {count} tokens of {n}: {type(error).__name__}: {error}", isinstance(error, NotImplementedError))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -234,15 +281,22 @@ def main(arguments: Sequence[str]) -> int:
         "utc_start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "arguments": without_folders(arguments), "library": fwht.build_info(),
         "torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name(),
         "capability": list(torch.cuda.get_device_capability()), "dtype": options.dtype, "chains": {name: CHAINS[name] for name in names},
-        "repeats": REPEATS, "rounds": ROUNDS,
+        "repeats": REPEATS, "rounds": ROUNDS, "fold_rounds": FOLD_ROUNDS, "missing": [],
     }  # fmt: skip
     dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[options.dtype]
     rows: list[dict[str, Any]] = []
+    failures: list[Failure] = []
     for name in names:
         for n in LENGTHS[name]:
-            rows += measure(name, n, TOKENS[name], dtype, lambda line: print(line, file=sys.stderr))
-            if folder:  # after every length: a run that is cut off leaves what it has
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / "chains.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+            for made in measure(name, n, TOKENS[name], dtype):
+                if isinstance(made, Failure):
+                    failures.append(made)
+                    print(made.what, file=sys.stderr, flush=True)
+                else:
+                    rows.append(made)
+                if folder:  # after every row: a run that is cut off leaves what it has
+                    folder.mkdir(parents=True, exist_ok=True)
+                    about["missing"] = [failure.what for failure in failures]
+                    (folder / "chains.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     print(table(rows))
-    return 0
+    return 0 if all(failure.is_refused for failure in failures) else 1

@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def rounded(weight: torch.Tensor) -> linear.GptqTensors:
 
     def words(nibbles: torch.Tensor) -> torch.Tensor:
         parts = nibbles.to(torch.int64).unflatten(-1, (-1, 8)) << (4 * torch.arange(8, device=nibbles.device))
-        return (parts.sum(-1) & 0xFFFFFFFF).to(torch.uint32).view(torch.int32)
+        return ((parts.sum(-1) ^ (1 << 31)) - (1 << 31)).to(torch.int32)  # as two's complement has them
 
     return linear.GptqTensors(words(q).t().contiguous(), words(zeros.t() - 1), scales.t().contiguous())
 
@@ -136,40 +136,45 @@ def host_us(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
     return statistics.median(rounds[1:])
 
 
-def host_rows(modules: dict[str, torch.nn.Module], tokens: Sequence[int], seed: int, backend: str) -> list[dict[str, Any]]:
+def host_rows(modules: dict[str, torch.nn.Module], tokens: Sequence[int], seed: int, backend: str) -> Iterator[dict[str, Any]]:
     """One row for each of CALLS and each number of tokens; calls without gradients, as a server makes them."""
     plain: Any = modules["bf16"]
     four: Any = modules["w4a16"]
     eight = modules["fp8_rotated"]
     compiled = torch.compile(four, fullgraph=True, dynamic=True, backend=backend)
-    weight, packed, rows = plain.weight, four._packed, []
+    weight, packed = plain.weight, four._packed
     n, k = weight.shape
     wait = torch.cuda.synchronize if weight.is_cuda else lambda: None
-    for m in tokens:
-        x = tokens_of(m, k, "normal", seed, str(weight.device))
-        calls: dict[str, Callable[[], Any]] = {
-            "torch.nn.functional.linear": functools.partial(torch.nn.functional.linear, x, weight),
-            "fwht.linear.forward": functools.partial(linear.forward, x, packed),
-            "GptqLinear": functools.partial(four, x),
-            "GptqLinear, compiled": functools.partial(compiled, x),
-            "Fp8Linear": functools.partial(eight, x),
-        }
-        rows += [{"call": name, "n": n, "k": k, "tokens": m, "host_us": host_us(call, wait)} for name, call in calls.items()]
-    return rows
+    inputs = {m: tokens_of(m, k, "normal", seed, str(weight.device)) for m in tokens}
+    calls: dict[str, Callable[[torch.Tensor], Any]] = {
+        "torch.nn.functional.linear": lambda x: torch.nn.functional.linear(x, weight),
+        "fwht.linear.forward": lambda x: linear.forward(x, packed),
+        "GptqLinear": four,
+        "Fp8Linear": eight,
+        "GptqLinear, compiled": compiled,  # last: what a compiler runs into takes no other row along
+    }
+    for name, call in calls.items():
+        for m, x in inputs.items():
+            yield {"call": name, "n": n, "k": k, "tokens": m, "host_us": host_us(functools.partial(call, x), wait)}
 
 
-def rows_of(modules: dict[str, torch.nn.Module], weight: torch.Tensor, tokens: Sequence[int], seed: int) -> tuple[list, list]:
-    """Times, one row for each case and number of tokens; errors, one for each case and kind of data, relative 2-norm against float64."""
+def time_rows(modules: dict[str, torch.nn.Module], weight: torch.Tensor, tokens: Sequence[int], seed: int) -> Iterator[dict[str, Any]]:
+    """One row for each case and number of tokens, on a CUDA device."""
     n, k = weight.shape
-    device, times, errors = str(weight.device), [], []
     for m in tokens if weight.is_cuda else ():
-        taken = device_times(modules, tokens_of(m, k, "normal", seed, device))
-        times += [{"case": case, "n": n, "k": k, "tokens": m, "time_us": us} for case, us in taken.items()]
+        taken = device_times(modules, tokens_of(m, k, "normal", seed, str(weight.device)))
+        for case, us in taken.items():
+            yield {"case": case, "n": n, "k": k, "tokens": m, "time_us": us}
+
+
+def error_rows(modules: dict[str, torch.nn.Module], weight: torch.Tensor, seed: int) -> Iterator[dict[str, Any]]:
+    """One row for each case and kind of data: relative 2-norm against float64."""
+    n, k = weight.shape
     for data in DATA:
-        x = tokens_of(ERROR_TOKENS, k, data, seed, device)
+        x = tokens_of(ERROR_TOKENS, k, data, seed, str(weight.device))
         truth = x.double() @ weight.double().t()
-        errors += [{"case": case, "n": n, "k": k, "data": data, "rel_l2": rel_l2(module(x), truth)} for case, module in modules.items()]
-    return times, errors
+        for case, module in modules.items():
+            yield {"case": case, "n": n, "k": k, "data": data, "rel_l2": rel_l2(module(x), truth)}
 
 
 def lines_of(rows: list[dict[str, Any]]) -> str:
@@ -223,20 +228,42 @@ def main(arguments: Sequence[str], backend: str = "inductor") -> int:
         "python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(), "on_gpu": on_gpu,
         "cases": CASES, "data": DATA, "calls": CALLS, "group": GROUP, "error_tokens": ERROR_TOKENS, "repeats": REPEATS, "rounds": ROUNDS,
-        "host_calls": HOST_CALLS, "host_rounds": HOST_ROUNDS,
+        "host_calls": HOST_CALLS, "host_rounds": HOST_ROUNDS, "missing": [],
     }  # fmt: skip
     parts: dict[str, list[dict[str, Any]]] = {"times": [], "errors": [], "host": []}
+    missing: list[str] = about["missing"]
+
+    def failed(what: str, error: Exception) -> None:
+        missing.append(f"{what}: {type(error).__name__}: {error}")
+        print(missing[-1], file=sys.stderr, flush=True)
+
+    def save() -> None:  # after every part: a run that is cut off leaves what it has
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "layers.json").write_text(json.dumps({"about": about, **parts}, indent=1) + "\n")
+
+    # What fails, whatever it is, is said, and the rest goes on: a run on a device is made once.
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fwht: .* has no product of e4m3 codes")
         for n, k in shapes:
-            weight = weight_of(n, k, options.seed, "cuda" if on_gpu else "cpu")
-            modules = modules_of(weight)
-            times, errors = rows_of(modules, weight, tokens, options.seed)
-            made = {"times": times, "errors": errors, "host": host_rows(modules, host_tokens, options.seed, backend)}
-            for name, rows in made.items():
-                parts[name] += rows
-            if folder:  # after every layer: a run that is cut off leaves what it has
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / "layers.json").write_text(json.dumps({"about": about, **parts}, indent=1) + "\n")
+            try:
+                weight = weight_of(n, k, options.seed, "cuda" if on_gpu else "cpu")
+                modules = modules_of(weight)
+            except Exception as error:
+                failed(f"modules of {n}x{k}", error)
+                save()
+                continue
+            makers = {
+                "errors": error_rows(modules, weight, options.seed),
+                "times": time_rows(modules, weight, tokens, options.seed),
+                "host": host_rows(modules, host_tokens, options.seed, backend),
+            }
+            for name, rows in makers.items():
+                try:
+                    for row in rows:
+                        parts[name].append(row)
+                except Exception as error:
+                    failed(f"{name} of {n}x{k}", error)
+                save()
     print("\n".join(filter(None, map(lines_of, parts.values()))), end="")
-    return 0
+    return 1 if missing else 0
