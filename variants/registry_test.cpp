@@ -96,8 +96,8 @@ const std::vector<Extra> kExtras = {
   {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "mma_split", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "mma_split", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, one scale a tensor",    "f16/n4096/r5>e4m3:tensor",         "e4m3:tensor", {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
   {"fp8, a scale of many rows",  "bf16/n4096/r8>e4m3:row,t16384",    "t16384",     {"cpu", "cpu_f64", "rotate_then_quantize"}},
@@ -353,6 +353,7 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
                                                      "signs+4096", "28x128+signs"};
   // The same on every tensor core.
   const std::set<std::string_view>& kTakenByMmaKronecker = kTakenByKronecker;
+  const std::set<std::string_view> kTakenByMmaSplit{"4096+signs", "signs+4096"};
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
   const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
                                                   "76x2x36x2", "4x12",   "128x32"};
@@ -376,6 +377,8 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             const bool by_mma_kronecker = machine.name != "no CUDA" && dtype != Dtype::f32 &&
                                           kTakenByMmaKronecker.contains(text) &&
                                           variant->name == "mma_kronecker";
+            const bool by_mma_split = machine.name != "no CUDA" && dtype != Dtype::f32 &&
+                                      kTakenByMmaSplit.contains(text) && variant->name == "mma_split";
             const bool by_factors =
                 machine.name != "no CUDA" && (variant->name == "factors" || forwards(*variant));
             const bool by_matmul = machine.name != "no CUDA" && dtype != Dtype::f32 &&
@@ -383,9 +386,9 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
             const bool by_naive = machine.name != "no CUDA" && dtype == Dtype::f32 &&
                                   kTakenByNaive.contains(text) && variant->name == "naive";
             const bool by_kokkos_cuda = machine.name != "no CUDA" && variant->name == "kokkos_cuda";
-            const bool expected =
-                row != nullptr && (kTakesEveryOperator.contains(variant->name) || by_kronecker ||
-                                   by_mma_kronecker || by_naive || by_factors || by_matmul || by_kokkos_cuda);
+            const bool expected = row != nullptr && (kTakesEveryOperator.contains(variant->name) ||
+                                                     by_kronecker || by_mma_kronecker || by_mma_split ||
+                                                     by_naive || by_factors || by_matmul || by_kokkos_cuda);
             EXPECT_EQ(static_cast<bool>(answer), expected) << variant->name << " on " << machine.name << ": "
                                                            << to_string(problem) << ": " << answer.why_not;
             if (answer) continue;

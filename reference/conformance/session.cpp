@@ -270,7 +270,8 @@ std::span<const std::string_view> all_operators() {
       "180x16",      "d28tx64",       "4096+signs",   "signs+12x512",  "60x4x28x2",
       "116tx4x28x2", "132x4x28x2",    "36x1024",      "52x1024+signs", "12x1024",
       "4r",          "16r",           "64r",          "256r",          "256r+signs",
-      "28x64r",      "1024r"};
+      "28x64r",      "1024r",         "64+signs",     "signs+512",     "1024+signs",
+      "signs+8192",  "16384+signs"};
   return kOperators;
 }
 

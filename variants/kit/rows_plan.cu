@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/device/launcher.hpp"
+#include "variants/kit/row_signs.hpp"
 
 namespace fwht::rows {
 namespace {
@@ -100,13 +101,16 @@ class RowsPlan final : public Plan {
   void enqueue(const Operands& operands, Stream stream) const override {
     const NamedKernel& choice = fits_vectors(operands.in, operands.out) ? on_vectors_ : on_elements_;
     const Tile tile = choice.tile();
+    SignedBatch batch{batch_of(problem(), tile, factors_, multiprocessors_, operands.in, operands.out),
+                      RowSigns::of(problem().op, operands.signs)};
+    void* arguments[] = {&batch};
     // A block moves 1 KB or more, so the 2^31 - 1 blocks of the x dimension are more than any memory holds.
-    launch(choice.kernel,
-           {.blocks = blocks_of(problem(), choice),
-            .threads = tile.threads,
-            .shared = choice.shared_bytes(),
-            .programmatic = problem().programmatic_launch},
-           stream, batch_of(problem(), tile, factors_, multiprocessors_, operands.in, operands.out));
+    launch_at(reinterpret_cast<const void*>(choice.kernel),
+              {.blocks = blocks_of(problem(), choice),
+               .threads = tile.threads,
+               .shared = choice.shared_bytes(),
+               .programmatic = problem().programmatic_launch},
+              stream, arguments);
   }
 
   bool fits_vectors(const void* in, const void* out) const {

@@ -17,7 +17,7 @@ struct KernelTable {
   /// The same, where the next launch may overlap.
   KernelId (*overlapping)(Dtype, int log_n, bool single_block);
   KernelId (*strided)(Dtype, int log_n);  // 16-byte vectors, rows any distance apart
-  Kernel (*find)(const KernelId&);        // nullptr: not instantiated
+  Kernel (*find)(const KernelId&);        // nullptr: not instantiated; a SignedKernel goes as one, by address
 };
 
 std::unique_ptr<Plan> make_rows_plan(const Problem& problem, const DeviceInfo& device,

@@ -12,10 +12,10 @@
 namespace fwht::mma_split {
 namespace {
 
-/// One Sylvester factor, signs first.
-bool takes_signs(const Operator& op) {
-  return op.has_signs() && !op.signs_come_last() &&
-         op.with_signs() == Operator::sylvester(op.n()).with_signs();
+/// One Sylvester factor with signs; codes take them first.
+bool takes_signs(const Operator& op, const Encoding& encoding) {
+  const Operator first = Operator::sylvester(op.n()).with_signs();
+  return op == first || (encoding.is_plain() && op == first.transposed());
 }
 
 /// Pairs of halves must lie in whole vectors of one warp, neighbours in one vector; codes are stored eight at
@@ -58,8 +58,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
     rows.prologue = {};
     rows.paging = {};
     rows.out.row_stride = rows.in.row_stride;
-    if (takes_signs(problem.op)) rows.op = Operator::sylvester(problem.n());
   }
+  if (takes_signs(problem.op, problem.encoding)) rows.op = Operator::sylvester(problem.n());
   if (problem.encoding.is_plain() && problem.op.is_regular() && takes_regular(log2_floor(problem.n())))
     rows.op = Operator::sylvester(problem.n());
   if (Support strides = require_one_row_stride(rows); !strides) return strides;

@@ -4,6 +4,7 @@
 
 #include "variants/mma_split/kernels.hpp"
 #include "variants/mma_split/launches.hpp"
+#include "variants/mma_split/signed_kernels.hpp"
 
 namespace fwht::mma_split {
 namespace {
@@ -12,6 +13,10 @@ rows::Kernel find(const KernelId& id) {
   const bool f16 = id.dtype == Dtype::f16;
   if (id.launch.form == rows::Form::in_warps) return f16 ? f16_in_warps(id) : bf16_in_warps(id);
   return f16 ? f16_across_warps(id) : bf16_across_warps(id);
+}
+rows::Kernel find_signed(const KernelId& id) {
+  const rows::SignedKernel kernel = id.dtype == Dtype::f16 ? f16_signed(id) : bf16_signed(id);
+  return reinterpret_cast<rows::Kernel>(reinterpret_cast<void (*)()>(kernel));
 }
 
 KernelId dense(const Problem& p) {
@@ -28,15 +33,24 @@ KernelId regular_overlapping(Dtype dtype, int log_n, bool single_block) {
   return regular(overlapping_kernel(dtype, log_n, single_block));
 }
 
+KernelId signed_dense(const Problem& p) {
+  return signed_kernel(p.dtype(), log2_floor(p.n()), regime_of(p.elements() * bytes_of(p.dtype())));
+}
+KernelId signed_overlapping(Dtype dtype, int log_n, bool) {
+  return signed_kernel(dtype, log_n, Regime::small);
+}
+
+rows::KernelTable table_for(const Operator& op) {
+  if (op.is_regular()) return {regular_dense, regular_overlapping, regular_strided_kernel, find};
+  if (op.has_signs()) return {signed_dense, signed_overlapping, strided_kernel, find_signed};
+  return {dense, overlapping_kernel, strided_kernel, find};
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   if (!problem.encoding.is_plain()) return make_encoded_plan(problem, device);
-  const rows::KernelTable table =
-      problem.op.is_regular()
-          ? rows::KernelTable{regular_dense, regular_overlapping, regular_strided_kernel, find}
-          : rows::KernelTable{dense, overlapping_kernel, strided_kernel, find};
-  return rows::make_rows_plan(problem, device, table, factors(problem),
+  return rows::make_rows_plan(problem, device, table_for(problem.op), factors(problem),
                               numerics_of(problem, device.compute_capability()));
 }
 

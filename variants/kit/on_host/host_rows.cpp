@@ -16,6 +16,16 @@ int element_at_load(const Tile& tile, int warp, int lane, int v, int e) {
   return (row << tile.log_n) + column;
 }
 
+/// Of the first element of vector v.
+int column_at_load(const Tile& tile, int warp, int lane, int v) {
+  return element_at_load(tile, warp, lane, v, 0) & ((1 << tile.log_n) - 1);
+}
+
+std::uint32_t HostRows::spread_at(int column, std::uint32_t mask) const {
+  if (signs_.bits == nullptr) return 0;
+  return spread_signs((signs_.bits[column / 8] & mask) >> column % 8);
+}
+
 void HostRows::load(int warp, int v, Words (&words)[4]) const {
   const int per_word = tile_.vector_elements() / 4;
   for (int i = 0; i < 4; ++i) {
@@ -26,7 +36,8 @@ void HostRows::load(int warp, int v, Words (&words)[4]) const {
             first_ + element_at_load(tile_, warp, static_cast<int>(lane), v, i * per_word + half));
         if (at < in_.size()) word |= in_[at] << (16 * half);
       }
-      return word;
+      const int column = column_at_load(tile_, warp, static_cast<int>(lane), v);
+      return word ^ pair_of_spread(spread_at(column, signs_.first), i);
     });
   }
 }
@@ -34,22 +45,26 @@ void HostRows::load(int warp, int v, Words (&words)[4]) const {
 void HostRows::store(int warp, int v, const Floats* x, int row) {
   for (int lane = 0; lane < 32; ++lane) {
     if (row >= 0 && lane >> tile_.lane_bits() != row) continue;
+    const std::uint32_t spread = spread_at(column_at_load(tile_, warp, lane, v), signs_.last);
     for (int e = 0; e < tile_.vector_elements(); ++e)
-      put(first_ + element_at_load(tile_, warp, lane, v, e), x[e], lane);
+      put(first_ + element_at_load(tile_, warp, lane, v, e), x[e], lane, spread, e);
   }
 }
 
 void HostRows::store_piece(int to, int from, int v, const Floats* x) {
-  const std::int64_t vector = first_ + (from * tile_.vectors + v) * 32 * tile_.vector_elements();
   for (int lane = 0; lane < 32; ++lane) {
+    const int column = column_of_piece(tile_, from, v, tile_.part_taken(to), lane);
+    const std::uint32_t spread = spread_at(column, signs_.last);
     for (int e = 0; e < tile_.piece(); ++e)
-      put(vector + tile_.piece_begin(tile_.part_taken(to), lane) + e, x[e], lane);
+      put(first_ + column + e, x[e], lane, spread, e);
   }
 }
 
-void HostRows::put(std::int64_t element, const Floats& x, int lane) {
+void HostRows::put(std::int64_t element, const Floats& x, int lane, std::uint32_t spread, int e) {
   const auto at = static_cast<std::size_t>(element);
-  if (at < out_.size()) out_[at] = encode(tile_.dtype, x.at[static_cast<std::size_t>(lane)] * factors_.last);
+  if (at >= out_.size()) return;
+  const std::uint32_t sign = pair_of_spread(spread, e / 2) >> 16 * (e % 2) & 0x8000U;
+  out_[at] = encode(tile_.dtype, x.at[static_cast<std::size_t>(lane)] * factors_.last) ^ sign;
 }
 
 Problem problem_of(Dtype dtype, int log_n, std::int64_t at_least_elements) {

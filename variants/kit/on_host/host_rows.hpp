@@ -10,6 +10,7 @@
 #include "variants/kit/batch.hpp"
 #include "variants/kit/launch.hpp"
 #include "variants/kit/on_host/host_lanes.hpp"
+#include "variants/kit/row_signs.hpp"
 
 namespace fwht::rows {
 
@@ -18,11 +19,12 @@ using Bits = std::vector<std::uint32_t>;  // contiguous rows, one element each
 /// Element of the block's rows, laid end to end, in register e of vector v of a lane at load.
 int element_at_load(const Tile& tile, int warp, int lane, int v, int e);
 
-/// The rows of one block: loads, and stores with the last factor and the one rounding.
+/// The rows of one block: loads, and stores with the last factor and the one rounding; signs on both ways.
 class HostRows {
  public:
-  HostRows(const Tile& tile, const Factors& factors, const Bits& in, Bits& out, std::int64_t first_row)
-      : tile_(tile), factors_(factors), in_(in), out_(out), first_(first_row << tile.log_n) {}
+  HostRows(const Tile& tile, const Factors& factors, const Bits& in, Bits& out, std::int64_t first_row,
+           const RowSigns& signs = {})
+      : tile_(tile), factors_(factors), in_(in), out_(out), first_(first_row << tile.log_n), signs_(signs) {}
 
   /// Zeros where rows do not exist.
   void load(int warp, int v, Words (&words)[4]) const;
@@ -32,13 +34,16 @@ class HostRows {
   void store_piece(int to, int from, int v, const Floats* x);
 
  private:
-  void put(std::int64_t element, const Floats& x, int lane);
+  /// Signs of the elements from `column` on, as the kernels take them, spread.
+  std::uint32_t spread_at(int column, std::uint32_t mask) const;
+  void put(std::int64_t element, const Floats& x, int lane, std::uint32_t spread, int e);
 
   Tile tile_;
   Factors factors_;
   const Bits& in_;
   Bits& out_;
   std::int64_t first_;
+  RowSigns signs_;
 };
 
 struct HostRun {

@@ -14,8 +14,8 @@ class BlockAcrossWarps {
 
  public:
   BlockAcrossWarps(const Problem& problem, const reference::TensorCore& core, const rows::Bits& in,
-                   rows::Bits& out, std::int64_t first_row)
-      : rows_(tile, factors(problem), in, out, first_row),
+                   rows::Bits& out, std::int64_t first_row, const rows::RowSigns& signs)
+      : rows_(tile, factors(problem), in, out, first_row, signs),
         exchange_(static_cast<std::size_t>(tile.exchange_words())),
         warp_(factors(problem).shrink, core, exchange_) {}
 
@@ -71,8 +71,8 @@ class BlockAcrossWarps {
 }  // namespace
 
 bool run_across_warps(const KernelId& id, const Problem& problem, const rows::Bits& in,
-                      const reference::TensorCore& core, rows::HostRun& run) {
-  return run_blocks<rows::Form::across_warps, BlockAcrossWarps>(id, problem, in, core, run);
+                      const rows::RowSigns& signs, const reference::TensorCore& core, rows::HostRun& run) {
+  return run_blocks<rows::Form::across_warps, BlockAcrossWarps>(id, problem, in, signs, core, run);
 }
 
 }  // namespace fwht::mma_split

@@ -14,8 +14,8 @@ class BlockInWarps {
 
  public:
   BlockInWarps(const Problem& problem, const reference::TensorCore& core, const rows::Bits& in,
-               rows::Bits& out, std::int64_t first_row)
-      : rows_(tile, factors(problem), in, out, first_row),
+               rows::Bits& out, std::int64_t first_row, const rows::RowSigns& signs)
+      : rows_(tile, factors(problem), in, out, first_row, signs),
         warp_(factors(problem).shrink, core, no_exchange_) {}
 
   void run() {
@@ -67,8 +67,8 @@ class BlockInWarps {
 }  // namespace
 
 bool run_in_warps(const KernelId& id, const Problem& problem, const rows::Bits& in,
-                  const reference::TensorCore& core, rows::HostRun& run) {
-  return run_blocks<rows::Form::in_warps, BlockInWarps>(id, problem, in, core, run);
+                  const rows::RowSigns& signs, const reference::TensorCore& core, rows::HostRun& run) {
+  return run_blocks<rows::Form::in_warps, BlockInWarps>(id, problem, in, signs, core, run);
 }
 
 }  // namespace fwht::mma_split

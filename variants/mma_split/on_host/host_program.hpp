@@ -9,15 +9,16 @@
 namespace fwht::mma_split {
 
 /// What the kernel of the regime does with contiguous rows. `failures`: warps that took the exact path.
+/// `signs`: bits, where the operator has signs.
 rows::HostRun run_on_host(const Problem& problem, const rows::Bits& in,
                           const reference::TensorCore& core = reference::kHopperTensorCore,
-                          Regime regime = Regime::dram);
+                          Regime regime = Regime::dram, const void* signs = nullptr);
 
 /// The two algorithms, each compiled by itself (host_in_warps.cpp, host_across_warps.cpp). False where the
 /// kernel of `id` is of the other.
 bool run_in_warps(const rows::KernelId& id, const Problem& problem, const rows::Bits& in,
-                  const reference::TensorCore& core, rows::HostRun& run);
+                  const rows::RowSigns& signs, const reference::TensorCore& core, rows::HostRun& run);
 bool run_across_warps(const rows::KernelId& id, const Problem& problem, const rows::Bits& in,
-                      const reference::TensorCore& core, rows::HostRun& run);
+                      const rows::RowSigns& signs, const reference::TensorCore& core, rows::HostRun& run);
 
 }  // namespace fwht::mma_split

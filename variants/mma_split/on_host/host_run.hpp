@@ -13,7 +13,7 @@ namespace fwht::mma_split {
 
 /// Runs Block<tile> over all blocks of the problem, if a dense kernel of this algorithm has the tile of `id`.
 template <rows::Form form, template <Tile> class Block>
-bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in,
+bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in, const rows::RowSigns& signs,
                 const reference::TensorCore& core, rows::HostRun& run) {
   bool done = false;
   const auto try_tile = [&]<Dtype dtype, int log_n, int regime, bool is_regular>() {
@@ -23,7 +23,7 @@ bool run_blocks(const KernelId& id, const Problem& problem, const rows::Bits& in
       if (done || tile != id.tile()) return;
       done = true;
       for (std::int64_t row = 0; row < problem.rows; row += tile.rows_per_block()) {
-        Block<tile> block(problem, core, in, run.out, row);
+        Block<tile> block(problem, core, in, run.out, row, signs);
         block.run();
         run.failures += block.failures();
       }
