@@ -63,6 +63,7 @@ class Table:
     words: str
     columns: Columns
     frame: pd.DataFrame
+    device: str = ""  # whose numbers these are alone
 
     def rows(self) -> list[list[str]]:
         return [[FORMATS[kind](row[name]) for name, _, kind in self.columns] for row in self.frame.to_dict("records")]
@@ -105,6 +106,7 @@ class Chart:
     words: str
     spec: dict[str, Any]
     frame: pd.DataFrame
+    device: str = ""  # whose numbers these are alone
 
     @property
     def height(self) -> int:

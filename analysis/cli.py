@@ -127,11 +127,12 @@ def which(
     dtype: Annotated[Dtype, typer.Option(help="storage type")] = "f16",
     encoding: Annotated[str, typer.Option(help="of the result, as in results.csv: e4m3:row")] = "",
     results: MaybeFolders = None,
+    on: Annotated[str, typer.Option("--device", metavar="NAME", help="words of a device's name: h100 (default: the newest that measured it)")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
     allow_dirty: Dirty = False,
     allow_incomplete: Incomplete = False,
 ) -> int:
-    """Which variant for one problem, how long it takes, how far it is from the limit, how exact it is."""
+    """Which variant for one problem, how long it takes, how far it is from the limit, how exact it is, and what auto takes by which table."""
     from . import tables
 
     if results:
@@ -140,12 +141,17 @@ def which(
         devices = [d for d in runs(committed_folders()) if timed_on_gpu(d)]
         if not devices:
             raise ResultsError("no results of a GPU are committed; name a results folder")
+    if named := [d for d in devices if all(word in d.name.lower() for word in on.lower().split())]:
+        devices = named
+    else:
+        raise ResultsError(f"no results of a device named {on!r}; there are those of {'; '.join(sorted({d.name for d in devices}))}")
     device, found = tables.which(devices, dtype, n, rows, encoding=encoding)
     best = found.iloc[0]
+    takes = "" if encoding else _auto_takes(device, dtype, n, n * rows, best["placement"])
     columns = ["variant", "picked", "operator", "time_us", "time_min_us", "time_max_us", "fraction_of_limit", "over_ideal", "ties"]
     if as_json:
         answer = {key: best[key].item() if hasattr(best[key], "item") else best[key] for key in ("dtype", "n", "rows", "mode", "layout", "limit_us")}
-        print(json.dumps({"run": device.short, "folders": [f.name for f in device.folders], "asked_rows": rows, **answer,
+        print(json.dumps({"run": device.short, "folders": [f.name for f in device.folders], "asked_rows": rows, **answer, "auto": takes,
                           "variants": json.loads(found[columns].to_json(orient="records"))}))  # fmt: skip
         return 0
     near = "" if best["rows"] == rows else f" (nearest measured to {rows} rows)"
@@ -165,7 +171,25 @@ def which(
     for variant, by in zip(found["variant"][chosen.index], chosen):
         if not by.startswith("shipped: "):  # by the table of the device itself
             print(f"{variant} picked by {by}")
+    if takes:
+        print(takes)
     return 0
+
+
+def _auto_takes(device: Device, dtype: str, n: int, elements: int, placement: str) -> str:
+    """What auto takes by the tables that ship today, whatever the run was measured with; "" on a host, and for code of another architecture,
+    which may lack what a table names."""
+    from .tune import table_for
+
+    if not device.newest.on_gpu or device.newest.code:
+        return ""
+    about = device.newest.context["device"]
+    table = table_for(about)
+    choice = table.nearest(dtype, n, elements, placement) if table else ""
+    if table is None or not choice:
+        return f"auto goes by its rule on {about['name']}: no tuning table has {dtype}, n = {n}" + (" for its class" if table is None else "")
+    whose = "its own" if about["name"].startswith(table.device) and about["sm_count"] == table.sm_count else f"its class's, measured on {table.device}"
+    return f"auto takes {choice} on {about['name']} by the tuning table {table.path.name}, {whose}"
 
 
 @app.command()
@@ -237,12 +261,17 @@ def _print_comparison(base: Device, other: Device, both: pd.DataFrame, threshold
 def tune(
     results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="results folders of the grid tune, oldest first", show_default=False)],
     output: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the table instead of printing it")] = None,
+    ship: Annotated[bool, typer.Option("--ship", help="write it to variants/auto/<device>.csv, which the next build compiles in")] = False,
     allow_dirty: Dirty = False,
 ) -> int:
     """The tuning table of the variant auto, from a sweep over the grid tune."""
-    from .tune import table_text
+    from .tune import FOLDER, shipped_name, table_text
 
+    if ship and output:
+        raise ResultsError("--ship and --output both name where the table goes; give one of them")
     text = table_text(*results, allow_dirty=allow_dirty)
+    if ship:
+        output = FOLDER / shipped_name(load_context(results[0])["device"]["name"])
     if output is None:
         print(text, end="")
         return 0

@@ -1,4 +1,4 @@
-"""Synthetic results folders for the tests: an H200 and a host without a GPU. Nothing is measured."""
+"""Synthetic results folders for the tests: an H200, an H100 and a host without a GPU. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ def make_context(**changes) -> dict:
         "complete": True,
     }
     return context | changes
+
+
+H100 = make_context()["device"] | {"name": "NVIDIA H100 80GB HBM3", "l2_bytes": 52428800, "memory_bytes": 85094825984}
 
 
 def wobble(*key) -> float:

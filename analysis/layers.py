@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .load import Device
+from .load import Device, newest
 from .tables import geometric_mean
 
 TABLES = ("linear.csv", "linear_rotation.csv", "tensor_parallel.csv", "tensor_parallel_pieces.csv", "tensor_parallel_model.csv")
@@ -142,22 +142,26 @@ def prefill(device: Device) -> pd.DataFrame:
 BY_TOKENS = ("w4a16_pipelined", "w4a16_prefill")  # what the variant w4a16 is made of
 
 
-def by_tokens(devices: list[Device]) -> pd.DataFrame:
-    """The faster of BY_TOKENS for every number of tokens in f16, mode cold, without rotation, act-order and programmatic launch: `share`, the time of
-    cuBLAS on fp16 weights in the same run over its own; where several of `devices`, newest first, timed one, from the newest. `names` of a line."""
-    parts = []
-    for device in devices:
-        rows = linear(device)
-        if rows.empty:
-            continue
-        rows = rows[(rows["mode"] == "cold") & (rows["dtype"] == "f16") & (rows["rotation"].astype(str) == "0") & (rows["n"] >= 4096)]
-        rows = rows[(rows["act_order"] == "false") & (rows["programmatic"] == "false") & (rows["group"] == 128)]
-        dense = rows[rows["variant"] == "dense_fp16"].groupby(["m", "n", "k"])["time_us"].min().rename("dense_us")
-        parts.append(rows[rows["variant"].isin(BY_TOKENS)].join(dense, on=["m", "n", "k"]).dropna(subset=["dense_us"]).assign(device=device.name))
-    if not parts or not any(map(len, parts)):
-        return pd.DataFrame()
-    found = pd.concat(parts).drop_duplicates(["device", "variant", "m", "n", "k"])  # newest first
-    found = found[found["device"] == found["device"].iloc[0]]
+def by_tokens(devices: list[Device]) -> list[pd.DataFrame]:
+    """By GPU the faster of BY_TOKENS for every number of tokens in f16, mode cold, without rotation, act-order and programmatic launch: `device`, `share`,
+    the time of cuBLAS on fp16 weights in the same run over its own; where several of its runs timed one, from the newest. `names` of a line."""
+    parts = {id(device): _beside_dense(device) for device in devices}
+    timed = newest(devices, lambda device: len(parts[id(device)]) > 0)
+    return [_by_tokens([parts[id(d)] for d in devices if d.name == one.name and len(parts[id(d)])]) for one in timed]
+
+
+def _beside_dense(device: Device) -> pd.DataFrame:
+    rows = linear(device)
+    if rows.empty:
+        return rows
+    rows = rows[(rows["mode"] == "cold") & (rows["dtype"] == "f16") & (rows["rotation"].astype(str) == "0") & (rows["n"] >= 4096)]
+    rows = rows[(rows["act_order"] == "false") & (rows["programmatic"] == "false") & (rows["group"] == 128)]
+    dense = rows[rows["variant"] == "dense_fp16"].groupby(["m", "n", "k"])["time_us"].min().rename("dense_us")
+    return rows[rows["variant"].isin(BY_TOKENS)].join(dense, on=["m", "n", "k"]).dropna(subset=["dense_us"]).assign(device=device.name)
+
+
+def _by_tokens(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    found = pd.concat(parts).drop_duplicates(["variant", "m", "n", "k"])  # newest first
     found = found.assign(
         share=found["dense_us"] / found["time_us"], layer=[f"n = k = {n}" if n == k else f"n = {n}, k = {k}" for n, k in zip(found["n"], found["k"])]
     )

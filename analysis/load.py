@@ -538,9 +538,16 @@ def _speaks_first(device: Device) -> tuple[bool, str]:
     return not device.newest.code, device.newest.context["utc_start"]
 
 
-def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> Device | None:
-    """The first of `devices` (newest first) that has what is wanted."""
-    return next((device for device in devices if wanted(device)), None)
+def newest(devices: Iterable[Device], wanted: Callable[[Device], bool]) -> list[Device]:
+    """Of `devices` (newest first) the first of every GPU that has what is wanted, in the order of their names; where no GPU has it by
+    code of its own, of those with code for an older architecture; where none has, the first host."""
+    found = [device for device in devices if wanted(device)]
+    kinds = [(not device.newest.on_gpu, bool(device.newest.code)) for device in found]
+    best = [device for device, kind in zip(found, kinds) if kind == min(kinds)]
+    if not best or not best[0].newest.on_gpu:
+        return best[:1]
+    firsts = {device.name: device for device in reversed(best)}
+    return [firsts[name] for name in sorted(firsts)]
 
 
 def timed_on_gpu(device: Device) -> bool:

@@ -90,6 +90,13 @@ class Chains(Strict):
     rows: list[dict[str, Any]]
 
 
+class Long(Strict):
+    """long.json of `python -m fwht.bench long`."""
+
+    about: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
 class Layers(Strict):
     """layers.json of `python -m fwht.bench layers`."""
 

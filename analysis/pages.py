@@ -12,7 +12,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ import pandas as pd
 from . import accuracy, charts, layers, profile, static_code, tables
 from .charts import PARTS, TEMPLATES, escaped
 from .load import DTYPES, Device, Folder, ResultsError, committed_files, committed_folders, merge, newest, runs, timed_on_gpu, write_text
-from .models import Attention, Chains, Layers, committed_evaluations
-from .report import answer, error_against_speed, speed, with_words
+from .models import Attention, Chains, Layers, Long, committed_evaluations
+from .report import answers_of, error_against_speed, speed, with_words
 from .schema import read_json
 from .tables import PUBLISHED, fixed, percent, significant
 
@@ -40,7 +40,13 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
                               keep_trailing_newline=True)  # fmt: skip
     made.filters |= charts.FORMATS | {"md": escaped, "significant": significant}
+    made.globals["named"] = named
     return made
+
+
+def named(name: str, devices: Sequence[Any]) -> str:
+    """What stands in front of a number of one of `devices`: nothing where there is one alone."""
+    return f"{escaped(name.removeprefix('NVIDIA '))}: " if len(devices) > 1 else ""
 
 
 def render(template: str, **values: Any) -> str:
@@ -93,56 +99,82 @@ def _merged(rows: Iterable[list[str]]) -> list[list[str]]:
 
 
 def comparison(device: Device, dtype: str, ns: Iterable[int] = (), *, small=True) -> str:
-    """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared."""
+    """OWN beside a copy and beside the published kernels, for `ns` or all n that were compared; without them where none was timed."""
     frame = tables.comparison(device, dtype)
+    table = "comparison" if len(tables.published_on(device)) else "share"
     frame = frame if small else frame[frame["label"] != "small"]
     if ns:
         every = pd.MultiIndex.from_product([dict.fromkeys(frame["place"]), list(ns)], names=["place", "n"])
-        return drawn("comparison", frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype))
+        return drawn(table, frame.set_index(["place", "n"]).reindex(every).reset_index().assign(dtype=dtype))
     compared = frame.dropna(subset=list(PUBLISHED), how="all")["n"]
     return drawn("comparison", frame[frame["n"].isin(compared)])
 
 
 def model_values(root: Path) -> dict[str, Any]:
-    """What README and docs/models.md show of the newest committed evaluation."""
-    found = committed_evaluations(root)
-    return {"evaluation": found[0] if found else None, "verdicts_table": lambda e: drawn("verdicts", e.verdicts),
+    """What README and docs/models.md show of the newest committed evaluation of each device."""
+    newest_of = {evaluation.written.about.device: evaluation for evaluation in reversed(committed_evaluations(root))}
+    return {"evaluations": [newest_of[name] for name in sorted(newest_of)], "verdicts_table": lambda e: drawn("verdicts", e.verdicts),
             "rotations_table": lambda e: drawn("rotations", e.by_rotation), "cost_table": lambda e: drawn("cost", e.cost)}  # fmt: skip
 
 
-def newest_of_bench(kind: type[Attention | Chains | Layers], name: str, root: Path) -> tuple[str, Any]:
-    """Folder and contents of the newest committed run of a clean tree; "" and None where there is none."""
+def newest_of_bench(kind: type[Attention | Chains | Layers | Long], name: str, root: Path) -> list[tuple[str, Any]]:
+    """Folder and contents of each device's newest committed run of a clean tree, in the order of the devices' names."""
     found = [(file.parent.name, read_json(file, kind)) for file in committed_files(name, root)]
     clean = sorted((each for each in found if not each[1].about["library"]["dirty"]), key=lambda each: each[1].about["utc_start"])
-    return clean[-1] if clean else ("", None)
+    newest_of = {run.about["device"]: (folder, run) for folder, run in clean}
+    return [newest_of[device] for device in sorted(newest_of)]
 
 
 def attention_values(root: Path) -> dict[str, Any]:
     """What docs/quantize.md shows of the newest committed run of `python -m fwht.bench attention`."""
-    folder, run = newest_of_bench(Attention, "attention.json", root)
-    frame = pd.DataFrame(run.rows if run else [])
-    return {"attention": run, "attention_folder": folder, "attention_times": lambda: drawn("attention-times", frame.drop_duplicates(["tokens", "case"])),
-            "attention_errors": lambda: drawn("attention-errors", frame)}  # fmt: skip
+    return {"attention": newest_of_bench(Attention, "attention.json", root),
+            "attention_times": lambda run: drawn("attention-times", pd.DataFrame(run.rows).drop_duplicates(["tokens", "case"])),
+            "attention_errors": lambda run: drawn("attention-errors", pd.DataFrame(run.rows))}  # fmt: skip
 
 
 def bench_layers_values(root: Path) -> dict[str, Any]:
     """What docs/linear.md shows of the newest committed run of `python -m fwht.bench layers`."""
-    folder, run = newest_of_bench(Layers, "layers.json", root)
-
-    def table(id: str, rows: list[dict[str, Any]]) -> str:
-        return drawn(id, pd.DataFrame(rows))
-
-    return {"layers_run": run, "layers_folder": folder, "layers_times": lambda: table("layers-times", run.times),
-            "layers_errors": lambda: table("layers-errors", run.errors), "layers_host": lambda: table("layers-host", run.host)}  # fmt: skip
+    return {"layers_runs": newest_of_bench(Layers, "layers.json", root), "layers_times": lambda run: drawn("layers-times", pd.DataFrame(run.times)),
+            "layers_errors": lambda run: drawn("layers-errors", pd.DataFrame(run.errors)),
+            "layers_host": lambda run: drawn("layers-host", pd.DataFrame(run.host))}  # fmt: skip
 
 
 def chains_values(root: Path) -> dict[str, Any]:
     """What docs/integrations.md shows of the newest committed run of `python -m fwht.bench chains`."""
-    folder, run = newest_of_bench(Chains, "chains.json", root)
-    frame = pd.DataFrame(run.rows if run else [])
-    for side in ("chain_launches", "ours_launches") if run else ():
-        frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
-    return {"chains": run, "chains_folder": folder, "chains_table": lambda: drawn("chains", frame)}
+
+    def table(run: Chains) -> str:
+        frame = pd.DataFrame(run.rows)
+        for side in ("chain_launches", "ours_launches"):
+            frame[side] = [NONE if pd.isna(count) else str(int(count)) for count in frame[side]]
+        return drawn("chains", frame)
+
+    return {"chains": newest_of_bench(Chains, "chains.json", root), "chains_table": table}
+
+
+def long_values(root: Path) -> dict[str, Any]:
+    """What docs/long_vectors.md and README show of each device's newest committed run of `python -m fwht.bench long`."""
+    return {"long_runs": [_long_run(folder, run) for folder, run in newest_of_bench(Long, "long.json", root)]}
+
+
+def _long_run(folder: str, run: Long) -> dict[str, Any]:
+    frame = pd.DataFrame(run.rows).assign(power=lambda f: [int(n).bit_length() - 1 for n in f["n"]])
+    order = {name: place for place, name in enumerate([*DTYPES, *run.about["cases"]])}
+
+    def place(column: pd.Series) -> pd.Series:
+        return column.map(order) if column.name in ("dtype", "case") else column
+
+    frame = frame.sort_values(["dtype", "rows", "n", "mode", "case"], key=place, kind="stable")
+    timed = frame[frame["time_us"].notna()]
+    return {"about": run.about, "folder": folder, "gains": _long_gains(timed), "table": lambda: drawn("long", timed),
+            "without": frame[frame["time_us"].isna()].to_dict("records")}  # fmt: skip
+
+
+def _long_gains(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By peer that works out of place: its time over ours, of one fp32 vector in mode cold, with n."""
+    vectors = timed[(timed["dtype"] == "f32") & (timed["rows"] == 1) & (timed["mode"] == "cold")]
+    times = vectors.pivot_table(index="n", columns="case", values="time_us")
+    found = {peer: (times[peer] / times["fwht"]).dropna() for peer in ("cufft", "butterflies") if {peer, "fwht"} <= set(times)}
+    return {peer: gains.rename("gain").reset_index() for peer, gains in found.items() if len(gains)}
 
 
 LADDER_N = (128, 1024, 4096, 8192, 16384, 32768, 65536)
@@ -173,23 +205,23 @@ def fused_table(device: Device, size: str = "", *, widths=False) -> str:
     return drawn("fused", frame[frame["size"].str.startswith(size) & ((frame["n"] & (frame["n"] - 1) != 0) == widths)])
 
 
-def overview(wide: Device | None, coded: Device | None, linear: Device | None, parallel: Device | None) -> dict[str, Any]:
-    """What README says beyond powers of two, by kind: rows of m 2^k, gains of codes by format, linear layers, layers over the most GPUs."""
-    found: dict[str, Any] = {}
-    if wide:
-        frame = tables.by_width(wide)
-        found["widths"] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
-    if coded:
-        part = tables.fused(coded)
+def overview(wide: list[Device], coded: list[Device], linear: list[Device], parallel: list[Device]) -> dict[str, dict[str, Any]]:
+    """What README says beyond powers of two, by kind and device: rows of m 2^k, gains of codes by format, linear layers, layers over the
+    most GPUs."""
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in ("widths", "codes", "layers", "gpus")}
+    for device in wide:
+        frame = tables.by_width(device)
+        found["widths"][device.name] = frame[(frame["family"] == "width") & (frame["dtype"] == "f16") & frame["size"].str.startswith("DRAM")]
+    for device in coded:
+        part = tables.fused(device)
         part = part[part["size"].str.startswith("DRAM") & part["gain"].notna()]
-        codes = {f: gains for f in ("e4m3:row", "int8:row", "mxfp4") if len(gains := part[part["format"] == f]["gain"])}
-        found |= {"codes": codes} if codes else {}
-    if linear and len(over := layers.over_dense(linear).query("m <= 32 and n == k")):
-        found["layers"] = over
-    if parallel:
-        frame = layers.speedups(parallel)
-        found["gpus"] = frame[frame["ranks"] == frame["ranks"].max()]
-    return found
+        found["codes"][device.name] = {f: gains for f in ("e4m3:row", "int8:row", "mxfp4") if len(gains := part[part["format"] == f]["gain"])}
+    for device in linear:
+        found["layers"][device.name] = layers.over_dense(device).query("m <= 32 and n == k")
+    for device in parallel:
+        frame = layers.speedups(device)
+        found["gpus"][device.name] = frame[frame["ranks"] == frame["ranks"].max()]
+    return {kind: {name: part for name, part in parts.items() if len(part)} for kind, parts in found.items()}
 
 
 def peers_table(device: Device) -> str:
@@ -200,32 +232,27 @@ def peers_table(device: Device) -> str:
 
 
 def results_values(devices: list[Device]) -> dict[str, Any]:
-    """What README and docs/results.md show; `devices`: runs, newest first. The newest run that covers the comparison speaks."""
-    device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)
-    older = newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d))
-    wide, coded = newest(devices, tables.covers_widths), newest(devices, lambda d: len(tables.fused(d)) > 0)
-    peers = newest(devices, lambda d: bool(peers_table(d)))
-    families = {"peers": peers, "peers_table": peers_table, "wide": wide, "width_ranges": width_ranges, "older": older, "fused": coded,
-                "fused_table": fused_table, "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)),
-                "overview": overview}  # fmt: skip
-    if device is None:
-        return {"device": None} | families
-    newer = newest(devices, timed_on_gpu)
-    first = answer([device])
-    dtypes = [dtype for dtype in DTYPES if len(tables.own_rows(device, dtype))]
-    both = tables.beside_published(device)
+    """What README, docs/results.md and docs/ladder.md show; `devices`: runs, newest first. Of each GPU the newest run that covers the
+    comparison speaks."""
+    shown = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu)[:1]
+    latest = {device.name: device for device in newest(devices, timed_on_gpu)}
+    answers = {device.name: answer for device in shown for answer in answers_of([device])}
     return {
-        "device": device, "newer": newer if newer is not device else None, "gains": tables.gains(device), "dtypes": dtypes,
-        "compared": set(both["dtype"]), "error": first.error if first else None, "published_error": first.published_error if first else math.nan,
-        "smallest_n": tables.SMALLEST_N, "readme_n": README_N,
-        "comparison": lambda dtype, ns=(), small=True: comparison(device, dtype, ns, small=small),
-        "own_table": lambda dtype: drawn("own", tables.own_by_size(device, dtype)),
-        "few_rows": lambda dtype: drawn("few-rows", tables.few_rows(device, dtype), dtype=dtype),
-        "ladder_table": lambda dtype, size: ladder_table(device, dtype, size), "empty_us": _empty_us(device),
-        "sizes": lambda dtype: tables.regime_sizes(device, dtype),
-        "variants_table": lambda dtype, size: drawn("variants", tables.shares(device, dtype, size).melt(value_name="share", ignore_index=False).reset_index(),
-                                                    dtype=dtype),
-    } | families  # fmt: skip
+        "devices": shown, "is_shown": lambda d: any(d is other for other in shown),
+        "newer": lambda d: latest[d.name] if d.name in latest and latest[d.name] is not d else None,
+        "wide": newest(devices, tables.covers_widths), "fused": newest(devices, lambda d: len(tables.fused(d)) > 0),
+        "older": newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d)), "peers": newest(devices, lambda d: bool(peers_table(d))),
+        "gains": tables.gains, "dtypes": lambda d: [dtype for dtype in DTYPES if len(tables.own_rows(d, dtype))],
+        "compared": lambda d: set(tables.beside_published(d)["dtype"]), "answers": answers, "all_dtypes": DTYPES, "smallest_n": tables.SMALLEST_N,
+        "readme_n": README_N, "published_gpu": tables.PUBLISHED_GPU,
+        "shares": lambda d, ns: tables.comparison(d, "f16").query("label != 'small' and n in @ns", local_dict={"ns": ns}),
+        "comparison": comparison, "own_table": lambda d, dtype: drawn("own", tables.own_by_size(d, dtype)),
+        "few_rows": lambda d, dtype: drawn("few-rows", tables.few_rows(d, dtype), dtype=dtype), "ladder_table": ladder_table, "empty_us": _empty_us,
+        "sizes": tables.regime_sizes, "peers_table": peers_table, "width_ranges": width_ranges, "fused_table": fused_table, "overview": overview,
+        "width_table": lambda d, dtype, ns=(): drawn("widths", tables.widths(d, dtype, ns)),
+        "variants_table": lambda d, dtype, size: drawn("variants", tables.shares(d, dtype, size).melt(value_name="share", ignore_index=False).reset_index(),
+                                                       dtype=dtype),
+    }  # fmt: skip
 
 
 def _empty_us(device: Device) -> float:
@@ -252,44 +279,40 @@ def split_table(device: Device) -> str:
 
 
 def layer_values(devices: list[Device]) -> dict[str, Any]:
-    """What docs/linear.md and docs/several_gpus.md show, each of the newest run that has it."""
-    linear = newest(devices, layers.covers_headline)
-    parallel = newest(devices, lambda d: len(layers.speedups(d)) > 0)
-    others = newest(devices, lambda d: len(layers.over_others(d)) > 0)
-    split = newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0)
-    turned = newest(devices, lambda d: len(layers.rotated(d)) > 0)
-    prefill = newest(devices, lambda d: len(layers.prefill(d)) > 0)
-    study = newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)
-    arranged = newest(devices, lambda d: len(tables.arranged(d)) > 0)
-    values: dict[str, Any] = {"arranged": arranged, "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
-                              "study": study, "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
-                              "linear": linear, "split": split, "others": others, "turned": turned, "split_table": split_table,
-                              "linear_table": lambda d: drawn("linear", layers.headline(d)), "others_table": lambda d: drawn("others", layers.over_others(d)),
-                              "prefill": prefill, "prefill_table": lambda d: drawn("prefill", layers.prefill(d)),
-                              "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
-                              "parallel": parallel, "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)),
-                              "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d))}  # fmt: skip
-    which = layers.by_tokens(devices)
-    folders = dict.fromkeys(which["folder"]) if len(which) else []
-    values |= {"which_table": drawn("by_tokens", which), "which_device": which["device"].iloc[0] if len(which) else "",
-               "which_folders": ", ".join(f"`experiments/results/{escaped(name)}`" for name in folders)}  # fmt: skip
-    if parallel:
-        rows = layers.parallel(parallel)
-        own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
-        alone = layers.rotations(parallel)
-        alone = alone.loc[alone["ranks"] > 1, "over_alone"].dropna() if len(alone) else alone
-        many = layers.rows_of(parallel, "tensor_parallel_model.csv")
-        many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
-        wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
-        far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
-        far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
-        bounds = layers.against_pieces(parallel)
-        fitted = bounds[["least_fitted", "greatest_fitted"]].dropna()
-        values |= {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
-                   "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
-                   "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
-                   "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
-    return values
+    """What docs/linear.md, docs/several_gpus.md and docs/long_vectors.md show, each of the newest run of every GPU that has it."""
+    return {
+        "arranged": newest(devices, lambda d: len(tables.arranged(d)) > 0), "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
+        "study": newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)[:1],  # computed on the host, the same everywhere
+        "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
+        "linear": newest(devices, layers.covers_headline), "linear_table": lambda d: drawn("linear", layers.headline(d)),
+        "others": newest(devices, lambda d: len(layers.over_others(d)) > 0), "others_table": lambda d: drawn("others", layers.over_others(d)),
+        "prefill": newest(devices, lambda d: len(layers.prefill(d)) > 0), "prefill_table": lambda d: drawn("prefill", layers.prefill(d)),
+        "split": newest(devices, lambda d: len(layers.split_over_data_parallel(d)) > 0), "split_table": split_table,
+        "turned": newest(devices, lambda d: len(layers.rotated(d)) > 0),
+        "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
+        "parallel": newest(devices, lambda d: len(layers.speedups(d)) > 0), "parallel_values": parallel_values,
+        "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)), "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d)),
+        "which": list(layers.by_tokens(devices)), "which_table": lambda frame: drawn("by_tokens", frame),
+    }  # fmt: skip
+
+
+def parallel_values(device: Device) -> dict[str, Any]:
+    """The numbers in the words of docs/several_gpus.md."""
+    rows = layers.parallel(device)
+    own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
+    alone = layers.rotations(device)
+    alone = alone.loc[alone["ranks"] > 1, "over_alone"].dropna() if len(alone) else alone
+    many = layers.rows_of(device, "tensor_parallel_model.csv")
+    many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
+    wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
+    far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
+    far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
+    bounds = layers.against_pieces(device)
+    fitted = bounds[["least_fitted", "greatest_fitted"]].dropna()
+    return {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
+            "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
+            "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
+            "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- FINDINGS.md
@@ -319,7 +342,14 @@ def card_words(root: Path, variant: str) -> str:
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words[1]).strip() if words else ""
 
 
-def findings_page(root: Path, device: Device, folder: Folder) -> str:
+def findings_page(root: Path, profiles: Sequence[tuple[Device, Folder]]) -> str:
+    """FINDINGS.md of runs, each beside a folder of its device that holds a profile."""
+    found = [_findings(device, folder) for device, folder in profiles]
+    return render("findings.md.j2", found=found, variants=tables.ordered((v for f in found for v in f["profile"].variants), found[0]["profile"].variants),
+                  saturated=profile.SATURATED, smallest_n=tables.SMALLEST_N, words_of=lambda variant: card_words(root, variant))  # fmt: skip
+
+
+def _findings(device: Device, folder: Folder) -> dict[str, Any]:
     found = profile.load_profile(folder.path, folder.context)
     assert found is not None
     if device.name != folder.device:
@@ -337,12 +367,12 @@ def findings_page(root: Path, device: Device, folder: Folder) -> str:
 
     def variant_table(variant: str) -> str:
         own = rows[rows["variant"] == variant]
-        return drawn("findings", own[own["dtype"] == tables.ordered(own["dtype"], DTYPES)[0]])
+        return drawn("findings", own[own["dtype"] == tables.ordered(own["dtype"], DTYPES)[0]]) if len(own) else ""
 
     gains = pd.DataFrame([{"name": gain.name} | vars(gain) for gain in tables.gains(device)])
-    return render("findings.md.j2", device=device, profile=found, static=static, spills=spills, saturated=profile.SATURATED, smallest_n=tables.SMALLEST_N,
-                  variant_table=variant_table, words_of=lambda variant: card_words(root, variant), published_table=drawn("published-designs", designs),
-                  gain_table=drawn("gain", gains), portability_table=drawn("portability", portable))  # fmt: skip
+    return {"device": device, "profile": found, "static": static, "spills": spills, "variant_table": variant_table,
+            "published_table": drawn("published-designs", designs), "gain_table": drawn("gain", gains),
+            "portability_table": drawn("portability", portable)}  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------- ACCURACY.md
@@ -355,21 +385,24 @@ SHAPES = {"normal": "normal", "constant": "all equal", "block_of_256": "256 equa
 
 
 def accuracy_page(devices: list[Device]) -> str:
-    """The first GPU leads, a host-only device adds what is emulated; ResultsError without accuracy rows."""
-    devices = sorted((d for d in devices if len(d.accuracy)), key=lambda d: not d.newest.on_gpu)
+    """The GPUs lead, in the order of their names, a host-only device adds what is emulated; ResultsError without accuracy rows."""
+    devices = sorted((d for d in devices if len(d.accuracy)), key=lambda d: (not d.newest.on_gpu, d.name))
     if not devices:
         raise ResultsError("no accuracy.csv in these results folders")
-    first = devices[0]
+    gpus = [d for d in devices if d.newest.on_gpu] or devices[:1]
+
+    def of_each(query: Callable[[Device], dict | None]) -> dict[str, dict]:
+        return {d.name: found for d in gpus if (found := query(d))}
+
     requirements: dict[str, dict] = {}
     for device in devices:
         for r in accuracy.requirements(device):
             requirements.setdefault(r.words, {}).setdefault(r, []).append(_name(device))
     return render(
-        "accuracy.md.j2", devices=devices, requirements=requirements, errors=_errors(first), elements=int(first.accuracy["elements"].max()),
-        causes=with_words(accuracy.findings(first)), nonfinite=len(accuracy.nonfinite(first)), rows=len(first.accuracy), hadacore=_hadacore(devices),
-        a100=next((found for d in devices if (found := _a100(d))), None), gains=_gains(first), probes=[p for d in devices if (p := _probes(d, "measured"))],
-        probes_a100=next((p for d in devices if (p := _probes(d, "emulated_a100"))), None), overflow=_overflow(first), rotation=_rotation(first),
-        attention=_attention(first), on_gpu=any(d.newest.on_gpu for d in devices),
+        "accuracy.md.j2", devices=devices, gpus=gpus, requirements=requirements, errors=of_each(_errors), hadacore=_hadacore(devices),
+        elements=max(int(d.accuracy["elements"].max()) for d in gpus), a100=next((found for d in devices if (found := _a100(d))), None), gains=of_each(_gains),
+        probes=[p for d in devices if (p := _probes(d, "measured"))], probes_a100=next((p for d in devices if (p := _probes(d, "emulated_a100"))), None),
+        overflow=of_each(_overflow), rotation=of_each(_rotation), attention=of_each(_attention), on_gpu=any(d.newest.on_gpu for d in devices),
     )  # fmt: skip
 
 
@@ -381,7 +414,7 @@ def _who(variant: str, source: str) -> str:
     return escaped(variant if source == "measured" else f"{variant} ({source.replace('_', ', ')})")
 
 
-def _errors(device: Device) -> str:
+def _errors(device: Device) -> dict | None:
     summary = accuracy.ratio_summary(device)
     summary = summary[summary["source"] != "emulated_a100"].groupby(["variant", "source"], sort=False)
     summary = summary.agg(low=("low", "min"), high=("high", "max"), low_for_data=("low_for_data", "min"), high_for_data=("high_for_data", "max")).reset_index()
@@ -390,7 +423,9 @@ def _errors(device: Device) -> str:
     keys = list(frame[["variant", "source", "dtype", "n"]].itertuples(index=False, name=None))
     over_u = [float(normal["rel_l2"].get(key, math.nan)) / tables.UNIT_ROUNDOFF[key[2]] for key in keys]
     equal = [100 * float(normal["bit_match"].get((variant, source, "f16", 4096), math.nan)) for variant, source, *_ in keys]
-    return drawn("errors", frame.assign(over_u=over_u, equal=equal, who=[_who(variant, source) for variant, source, *_ in keys]))
+    table = drawn("errors", frame.assign(over_u=over_u, equal=equal, who=[_who(variant, source) for variant, source, *_ in keys]))
+    return {"table": table, "causes": with_words(accuracy.findings(device)), "nonfinite": len(accuracy.nonfinite(device)),
+            "rows": len(device.accuracy)} if table else None  # fmt: skip
 
 
 def _hadacore(devices: list[Device]) -> str:
@@ -554,10 +589,13 @@ def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
 def _special_support(devices: Sequence[Device]) -> str:
     """Row lengths m 2^k and codes that variants took, of the newest run of each."""
     wanted = (tables.covers_widths, lambda d: len(tables.fused(d)) > 0)
-    found = {id(d): d for d in (newest(devices, w) for w in wanted) if d is not None}
+    found = {id(d): d for w in wanted for d in newest(devices, w)}
     frames = [tables.support(d, special=True) for d in found.values()]
     rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
     kept = rows[rows["takes"] != ""].drop_duplicates()
+    if len({d.name for d in found.values()}) > 1:  # whether a variant takes a row length, one device says as well as another
+        alike = kept.groupby(["variant", "dtype", "placement", "output"], sort=False)["takes"]
+        kept = alike.agg(lambda takes: tables.n_ranges(n for text in takes for n in tables.n_listed(text))).reset_index()
     lengths = [text if len(ns := re.findall(r"\d+", text)) < 9 else f"{len(ns)} lengths, {ns[0]} to {ns[-1]}" for text in kept["takes"]]
     return drawn("special-support", kept.assign(lengths=lengths))
 
@@ -575,6 +613,7 @@ SECTIONS = (
     ("README.md", "results", "README", ""),
     ("docs/ladder.md", "ladder", "ladder", "../"),
     ("docs/long_vectors.md", "arranged", "arranged", "../"),
+    ("docs/long_vectors.md", "peers", "long", "../"),
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
@@ -593,29 +632,31 @@ BESIDE = {"factors": (768, 14336, 28672, 22016, 13696), "matmul": (768, 2880, 71
 MEASURED_N = (1024, 8192, 32768)  # fmt: skip
 
 
-def measured_sections(devices: list[Device], device: Device | None) -> dict[str, str]:
-    """The measured section of a variant's page by the variant's folder. `device`: the run that speaks for the headline."""
+def measured_sections(devices: list[Device], shown: list[Device]) -> dict[str, str]:
+    """The measured section of a variant's page by the variant's folder, of every GPU. `shown`: the runs that speak for the headline."""
     found = {}
-    if device is not None:
-        for folder, (variant, dtype) in MEASURED.items():
+    for folder, (variant, dtype) in MEASURED.items() if shown else ():
+        parts = []
+        for device in shown:
             frame = tables.every_share(device, dtype)
             frame = frame[(frame["variant"] == variant) & frame["n"].isin(MEASURED_N) & (frame["label"] != "small")]
-            found[folder] = render("measured.md.j2", device=device, what="Share of the copy limit, in place", table=drawn("measured", frame, dtype=dtype))
+            parts.append(("Share of the copy limit, in place", device, drawn("measured", frame, dtype=dtype)))
+        found[folder] = render("measured.md.j2", parts=parts)
     for variant, ns in BESIDE.items():
-        for run in devices:
-            frame = tables.beside_variant(run, variant, "kronecker")
-            if (frame["rows"] == 1).any():
-                what = "f16 in place: time, and that over the time of `kronecker` in the same run"
-                found[variant] = render("measured.md.j2", device=run, what=what, table=drawn("beside", frame[frame["n"].isin(ns)]))
-                break
-    host = newest(devices, lambda d: {"cpu", "cpu_f64", "kokkos_openmp"} <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))
-    if host:
+        runs_beside = newest(devices, lambda d, v=variant: bool((tables.beside_variant(d, v, "kronecker")["rows"] == 1).any()))  # type: ignore[misc]
+        what = "f16 in place: time, and that over the time of `kronecker` in the same run"
+        frames = {run.name: tables.beside_variant(run, variant, "kronecker") for run in runs_beside}
+        if frames:
+            parts = [(what, run, drawn("beside", frames[run.name][frames[run.name]["n"].isin(ns)])) for run in runs_beside]
+            found[variant] = render("measured.md.j2", parts=parts)
+    hosts = {"cpu", "cpu_f64", "kokkos_openmp"}
+    for host in newest(devices, lambda d: hosts <= set(tables.correct(d.results, mode="host", layout="in place")["variant"]))[:1]:
         frame = tables.correct(host.results, mode="host", layout="in place")
         frame = frame[(frame["elements"] == frame["elements"].max()) & (frame["n"] == frame["n"].min())]
         what = (
             f"n = {frame['n'].iloc[0]}, {tables.binary(int(frame['elements'].iloc[0]))} elements in place on {host.newest.context['host']['threads']} threads"
         )
-        found["cpu"] = render("measured.md.j2", device=host, what=what, table=drawn("host", frame))
+        found["cpu"] = render("measured.md.j2", parts=[(what, host, drawn("host", frame))])
     return found
 
 
@@ -632,22 +673,23 @@ def pages(root: Path, support: dict | None = None) -> dict[Path, str]:
     folders = committed_folders(root)
     devices = runs(folders)
     values = results_values(devices) | layer_values(devices) | model_values(root) | attention_values(root) | chains_values(root) | bench_layers_values(root)
+    values |= long_values(root)
     found = {root / "docs" / "results.md": render("results.md.j2", up="../", **values)}
     for name, section, template, up in SECTIONS:
         path = root / name
         if path.is_file() or section == "results":
             found[path] = replace_section(found.get(path) or read_text(path), section, render(f"{template}.md.j2", up=up, **values))
-    device = values["device"]
-    for folder, text in measured_sections(devices, device).items():
+    shown = values["devices"]
+    for folder, text in measured_sections(devices, shown).items():
         path = root / "variants" / folder / "README.md"
         if path.is_file():
             found[path] = replace_section(read_text(path), "measured", text)
-    if device is not None:
-        for drawn in (speed(device), error_against_speed(device)):
-            found[root / FIGURES / f"{drawn.id}.svg"] = charts.svg(drawn) + "\n"
-        with_profile = [f for f in folders if f.has("profile.csv") and f.device == device.name]
-        if with_profile:
-            found[root / "analysis" / "FINDINGS.md"] = findings_page(root, device, with_profile[-1])
+    if shown:
+        for figure in (speed(*shown), error_against_speed(*shown)):
+            found[root / FIGURES / f"{figure.id}.svg"] = charts.svg(figure) + "\n"
+        profiles = {f.device: f for f in folders if f.has("profile.csv")}  # the newest of each device
+        if with_profile := [(d, profiles[d.name]) for d in shown if d.name in profiles]:
+            found[root / "analysis" / "FINDINGS.md"] = findings_page(root, with_profile)
     measured = {d.name: d for d in reversed(devices) if len(d.accuracy)}  # the newest of each device
     if measured:
         found[root / "analysis" / "ACCURACY.md"] = accuracy_page([merge(d.name, [f for f in d.folders if f.has("accuracy.csv")]) for d in measured.values()])

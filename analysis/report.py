@@ -109,9 +109,10 @@ def payload(devices: list[Device], sections: list[Section]) -> dict[str, Any]:
     frames = [explored(d) for d in shown]
     names = tables.ordered([v for f in frames for v in f["variant"]], [v for d in shown for v in d.variants])
     parts = [part for section in sections for part in section.parts]
-    first = answer(devices)
+    answers = answers_of(devices)
     return {
-        "start": shown.index(first.device) if first else 0,
+        "start": next((i for i, d in enumerate(shown) if any(d is answer.device for answer in answers)), 0),
+        "answers": [answer.device.name for answer in answers],
         "runs": [
             {"name": d.short, "device": d.name, "l2_bytes": d.l2_bytes, "noise": float(d.results["noise"].max()), "results": pack(f)}
             for d, f in zip(shown, frames)
@@ -185,26 +186,33 @@ def coverage(device: Device, devices: list[Device], covers: list[set[tuple]]) ->
 
 
 def each(build: Callable[[Device], Parts], cover: Cover) -> Callable[[list[Device]], Parts]:
-    """The parts of every device: of its run that is `widest`, with its `coverage` in words."""
+    """The parts of every device: of its run that is `widest`, with its `coverage` in words; the same part of several devices in a row."""
 
     def build_all(devices: list[Device]) -> Parts:
-        for place, name in enumerate(dict.fromkeys(d.name for d in devices)):
+        found: dict[str, list[Chart | Table]] = {}
+        for name in dict.fromkeys(d.name for d in devices):
             own = [d for d in devices if d.name == name]
             covers = list(map(cover, own))
             if (device := widest(own, covers)) is not None:
-                mark = f"-{place + 1}" if place else ""
                 words = coverage(device, own, covers)
                 for part in build(device):
                     if len(part.frame):
-                        yield replace(part, id=part.id + mark, title=f"{part.title} ({device.short})", words=f"{part.words} {words}".strip())
+                        found.setdefault(part.id, []).append(of_device(replace(part, words=f"{part.words} {words}".strip()), device, devices))
                         words = ""
+        return itertools.chain.from_iterable(found.values())
 
     return build_all
 
 
-def speed(device: Device) -> Chart:
-    """Bytes moved per second by row length, against a copy and the published kernels."""
-    frame = tables.speed_lines(device, "f16", "replay", 64)
+def of_device(part: Chart | Table, device: Device, devices: list[Device]) -> Chart | Table:
+    """A part of the page that shows `device` alone, with an id of its own."""
+    place = list(dict.fromkeys(d.name for d in devices)).index(device.name)
+    return replace(part, id=f"{part.id}-{place + 1}" if place else part.id, title=f"{part.title} ({device.short})", device=device.name)
+
+
+def speed(*devices: Device) -> Chart:
+    """Bytes moved per second by row length, against a copy and the published kernels; a row of panels per device."""
+    frame = pd.concat([tables.speed_lines(device, "f16", "replay", 64) for device in devices], ignore_index=True)
     frame = frame.assign(rate=frame["rate"] / 1e12)
     names = tables.ordered(frame["who"], ["copy", "fwht::transform"])
     known = {"copy": ("#777777", [4, 3]), "fwht::transform": ("#0072B2", [1, 0])}
@@ -219,26 +227,28 @@ def speed(device: Device) -> Chart:
     return chart("speed", frame, "line", encoding, facet="regime", columns=2, width=340)
 
 
-def error_against_speed(device: Device, dtype: str = "f16") -> Chart:
-    """Every variant's error over its share of the limit, a panel per regime."""
-    charts.assign(device.variants)
-    frame = tables.error_against_speed(device, dtype)
+def error_against_speed(*devices: Device, dtype: str = "f16") -> Chart:
+    """Every variant's error over its share of the limit, a panel per device and regime."""
+    names = list(dict.fromkeys(variant for device in devices for variant in device.variants))
+    charts.assign(names)
+    frame = pd.concat([tables.error_against_speed(device, dtype) for device in devices], ignore_index=True)
     encoding = {
         "x": charts.field("share", "share of the copy limit", domain=[0, 1.02], axis_format="%", zero=True),
         "y": charts.field("over_ideal", "error / one rounding", zero=True),
-    } | by_style("variant", tables.ordered(frame["variant"], device.variants), ("color", "shape"))
+    } | by_style("variant", tables.ordered(frame["variant"], names), ("color", "shape"))
     mark = {"type": "point", "filled": False, "size": 90, "strokeWidth": 2}  # what lies below shows through
     return chart("error_against_speed", frame, mark, encoding, facet="regime", width=250)
 
 
 def published_parts(devices: list[Device]) -> Parts:
-    device = newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0)
-    if device is not None:
-        yield speed(device)
-        yield error_against_speed(device)
+    for device in newest(devices, tables.covers_published) or newest(devices, lambda d: len(tables.gains(d)) > 0):
         both = tables.beside_published(device)
-        yield table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED)))
-        yield table("paper", tables.published_speedups(device))
+        for part in (
+            speed(device), error_against_speed(device),
+            table("beside-published", both[both["mode"] == "replay"].assign(method=both["method"].map(tables.PUBLISHED))),
+            table("paper", tables.published_speedups(device)),
+        ):  # fmt: skip
+            yield of_device(part, device, devices)
     yield from each(lambda d: iter([table("peers", tables.beside_peers(d))]), lambda d: _tuples(tables.beside_peers(d)[["peer", *tables.PROBLEM]]))(devices)
 
 
@@ -358,7 +368,8 @@ def runs_parts(devices: list[Device]) -> Parts:
         both = max((tables.common(other, one) for other in others), key=lambda found: len(found[1]), default=None)
         if both is not None and len(both[1]):
             words = "shares of the limit compare, times do not" if both[0].name != one.name else ""
-            yield replace(table("run", tables.compare_summary(both[1])), id=f"run-{i}", title=f"{one.short} over {both[0].short}", words=words)
+            whose = one.name if both[0].name == one.name else ""
+            yield replace(table("run", tables.compare_summary(both[1])), id=f"run-{i}", title=f"{one.short} over {both[0].short}", words=words, device=whose)
     for i, name in enumerate(dict.fromkeys(d.name for d in timed)):
         frame = tables.drift([d for d in reversed(timed) if d.name == name])
         if len(frame):
@@ -369,7 +380,7 @@ def runs_parts(devices: list[Device]) -> Parts:
             }
             style = by_style("variant", tables.ordered(frame["variant"], timed[0].variants))
             drawn = chart("history", panels, "line", encoding | style, facet="panel", layers=[rule(1)])
-            yield replace(drawn, id=f"history-{i}", title=f"{drawn.title} on {name}")
+            yield replace(drawn, id=f"history-{i}", title=f"{drawn.title} on {name}", device=name)
 
 
 def other_tables(devices: list[Device]) -> list[Section]:
@@ -470,7 +481,7 @@ def profile_parts(devices: list[Device]) -> Parts:
         if static is not None:
             kernels = static[static["variant"] != ""].drop_duplicates(["variant", "kernel"])
             parts.append(table("static", kernels, [c for c in static_code.COLUMNS if c != "symbol"]))
-        yield from (replace(part, id=f"{part.id}-{folder.name}", title=f"{part.title} ({folder.name})") for part in parts)
+        yield from (replace(part, id=f"{part.id}-{folder.name}", title=f"{part.title} ({folder.name})", device=folder.device) for part in parts)
 
 
 COSTS = ("lsu_words", "shared_words", "issue_slots", "tensor_cycles", "bank_conflicts", "l2_bytes", "dram_bytes")
@@ -515,7 +526,7 @@ def model_parts(evaluation: Evaluation, place: int) -> Parts:
         table("model-cost", cost, None if len(cost) else ["tokens"]),
         table("model-refused", evaluation.refused),
     ):  # fmt: skip
-        yield replace(part, id=f"{part.id}-{place}", title=f"{part.title} ({evaluation.short})")
+        yield replace(part, id=f"{part.id}-{place}", title=f"{part.title} ({evaluation.short})", device=evaluation.written.about.device)
 
 
 def checks_parts(device: Device) -> Parts:
@@ -551,7 +562,8 @@ def committed_runs(folders: list[Folder]) -> list[Device]:
     those that the sections and tables of each device take; newest first."""
     every = runs(folders)
     timed = [d for d in every if timed_on_gpu(d)]
-    wanted = [newest(timed, timed_on_gpu), newest(timed, tables.covers_published), newest(every, lambda d: any(f.has("profile.csv") for f in d.folders))]
+    wanted: list[Device | None] = [*newest(timed, timed_on_gpu), *newest(timed, tables.covers_published)]
+    wanted += newest(every, lambda d: any(f.has("profile.csv") for f in d.folders))
     for devices, covers in ((timed, list(COVERS.values())), (every, [of_tables(name) for name in (*accuracy.TABLES, *layers.TABLES)])):
         for name in dict.fromkeys(d.name for d in devices):
             own = [d for d in devices if d.name == name]
@@ -572,10 +584,16 @@ class Answer:
     published_error: float
 
 
-def answer(devices: list[Device]) -> Answer | None:
-    device = newest(devices, tables.covers_published) or newest(devices, timed_on_gpu) or newest(devices, lambda d: (d.results["status"] == "ok").any())
-    if device is None:
-        return None
+def answers_of(devices: list[Device]) -> list[Answer]:
+    """Of each GPU, from the run that covers the comparison, else the newest one that was timed; of the newest host where no GPU was."""
+    found = []
+    for timed in newest(devices, lambda d: bool((d.results["status"] == "ok").any())):
+        own = [d for d in devices if d.name == timed.name]
+        found += newest(own, tables.covers_published) or newest(own, timed_on_gpu) or [timed]
+    return list(map(_answer, found))
+
+
+def _answer(device: Device) -> Answer:
     results = tables.correct(device.results, candidates=True, forwards=True, family="transform")
     results = results if len(results) else tables.correct(device.results, candidates=True, forwards=True)
     layout = "in place" if (results["layout"] == "in place").any() else results["layout"].iloc[0]
@@ -652,6 +670,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
+def names_of(devices: list[Device], evaluations: Sequence[Evaluation]) -> list[str]:
+    """The devices between which the page switches, those of the answers first."""
+    names = [answer.device.name for answer in answers_of(devices)] + [d.name for d in devices] + [e.written.about.device for e in evaluations]
+    return list(dict.fromkeys(names))
+
+
 def page(devices: list[Device], command: str, evaluations: Sequence[Evaluation] = ()) -> str:
     """The whole page; `devices`: runs, newest first."""
     import vl_convert
@@ -666,7 +690,8 @@ def page(devices: list[Device], command: str, evaluations: Sequence[Evaluation] 
         .render(
             title="fwht on " + " and ".join(names),
             devices=devices,
-            answer=answer(devices),
+            answers=answers_of(devices),
+            names=names_of(devices, evaluations),
             sections=[{"section": s, "parts": [{"part": p, "is_chart": isinstance(p, Chart)} for p in s.parts]} for s in sections],
             explorer=any(len(d.results) for d in devices),
             data=embedded(payload(devices, sections)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of
+from .load import DTYPES, ELEMENT_BYTES, MODES, Device, ResultsError, layout_of, merge
 
 # Root mean square of one rounding of a smooth density, in units of the unit roundoff: sqrt(1 / (8 ln 2)).
 ROUNDING_RMS = math.sqrt(1 / (8 * math.log(2)))
@@ -23,7 +23,7 @@ OWN = "auto"  # what fwht::transform launches
 BASELINES = Path(__file__).parent / "baselines"
 PUBLISHED_GPU = "H200"
 PUBLISHED = {"hadacore": "HadaCore", "fast_hadamard_transform": "fast-hadamard-transform"}
-PUBLISHED_PEERS = ("peer:dao", "peer:hadacore")  # the same, built and timed by python -m fwht.bench
+PUBLISHED_PEERS = {"peer:dao": "fast_hadamard_transform", "peer:hadacore": "hadacore"}  # the same, built and timed by python -m fwht.bench
 SMALLEST_N = 128  # of comparisons over the published grid
 FEW_ROWS = (1, 4, 16, 64)
 
@@ -89,6 +89,15 @@ def n_ranges(values) -> str:
         else:
             doublings.append([n])
     return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}{'–' if len(r) > 2 else ', '}{r[-1]}" for r in doublings)
+
+
+def n_listed(text: str) -> list[int]:
+    """What `n_ranges` wrote: "2–8, 12" -> 2, 4, 8, 12."""
+    found = []
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition("–")
+        found += [int(first) << k for k in range((int(last or first) // int(first)).bit_length())]
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ selecting
@@ -253,13 +262,24 @@ def score(time_us, published_us, limit_us) -> pd.Series:
 
 def beside_published(device: Device, variant: str = OWN) -> pd.DataFrame:
     """Rows of `variant` in place beside each published kernel: `method`, `published_us`, `ratio` = its time over ours, and `score` against
-    the faster of them. Empty on another GPU than that of the published times."""
+    the faster of them. On another GPU than that of the published times both are those of the folders that timed them, empty without."""
+    if PUBLISHED_GPU not in device.name:
+        beside = [f for f in device.folders if f.tables["results.csv"]["variant"].isin(list(PUBLISHED_PEERS)).any()]
+        device = merge(device.name, beside) if beside else device
     rows = correct(device.results, variant=variant, layout="in place", family="transform")
-    rows = rows if PUBLISHED_GPU in device.name else rows[:0]
-    other = published()[["method", "dtype", "n", "elements", "mode", "time_us", "fraction"]]
+    other = published_on(device)[["method", "dtype", "n", "elements", "mode", "time_us", "fraction"]]
     both = rows.merge(other.rename(columns={"time_us": "published_us", "fraction": "published_fraction"}), on=["dtype", "n", "elements", "mode"])
     faster = both.groupby(["dtype", "n", "elements", "mode"])["published_us"].transform("min")
     return both.assign(ratio=both["published_us"] / both["time_us"], score=score(both["time_us"], faster, both["limit_us"]))
+
+
+def published_on(device: Device) -> pd.DataFrame:
+    """The published kernels on this GPU, with the columns of `published`: its own times, or what the run timed itself."""
+    if PUBLISHED_GPU in device.name:
+        return published()
+    rows = correct(device.results, layout="in place", family="transform")
+    rows = rows[rows["variant"].isin(list(PUBLISHED_PEERS))]
+    return rows.assign(method=rows["variant"].map(PUBLISHED_PEERS), copy_us=rows["limit_us"], fraction=rows["fraction_of_limit"])
 
 
 @dataclass(frozen=True)
@@ -335,9 +355,11 @@ def covers_widths(device: Device) -> bool:
 
 
 def covers_published(device: Device) -> bool:
-    """Whether the comparison has every regime: the run that README and docs/results.md show."""
+    """Whether the comparison has every regime, beside the published kernels where this GPU has times of them: the run that README and
+    docs/results.md show."""
     frame = comparison(device, "f16")
-    return set(frame.loc[frame[list(PUBLISHED)].notna().any(axis=1), "label"]) == {"DRAM", "L2", "small"}
+    compared = frame[list(PUBLISHED)].notna().any(axis=1)
+    return set(frame.loc[compared | (PUBLISHED_GPU not in device.name), "label"]) == {"DRAM", "L2", "small"}
 
 
 # --------------------------------------------------------------------------------------------------------- other queries
@@ -543,9 +565,9 @@ def published_speedups(device: Device) -> pd.DataFrame:
 
     results = correct(device.results, layout="in place", mode="replay", family="transform", memory="device")
     for dtype in ("f16", "bf16"):
-        table = published()
+        table = published_on(device)
         wide = table[(table["dtype"] == dtype) & (table["mode"] == "replay")].pivot(index=["n", "elements"], columns="method", values="time_us")
-        if PUBLISHED_GPU in device.name:
+        if set(PUBLISHED) <= set(wide):
             add("the published kernels", dtype, _on_grid(wide["fast_hadamard_transform"] / wide["hadacore"]))
         wide = results[results["dtype"] == dtype].drop_duplicates(["n", "elements", "variant"])
         wide = wide.pivot(index=["n", "elements"], columns="variant", values="time_us")
@@ -691,12 +713,12 @@ def drift(devices: list[Device]) -> pd.DataFrame:
 
 
 def speed_lines(device: Device, dtype: str, mode: str, smallest_n: int) -> pd.DataFrame:
-    """Bytes moved per second by row length in the L2 and in DRAM: columns regime, who (copy, OWN, published kernels), n, rate."""
+    """Bytes moved per second by row length in the L2 and in DRAM: columns regime (with the device), who (copy, OWN, published kernels), n, rate."""
     rows = []
     for size in regime_sizes(device, dtype, compared=True)[:2]:
         own = own_rows(device, dtype)
         own = own[(own["elements"] == size.elements) & (own["mode"] == mode) & (own["n"] >= smallest_n)]
-        title = f"{size.label}: {binary(size.elements)} elements, {size.bytes(dtype)}"
+        title = f"{device.name}: {size.title(dtype)}"
         for row in own.drop_duplicates("n").itertuples():
             rows.append({"regime": title, "who": "copy", "n": row.n, "rate": row.useful_bytes / row.limit_us * 1e6})
             rows.append({"regime": title, "who": "fwht::transform", "n": row.n, "rate": row.useful_bytes / row.time_us * 1e6})
@@ -709,7 +731,7 @@ def speed_lines(device: Device, dtype: str, mode: str, smallest_n: int) -> pd.Da
 
 
 def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
-    """Per regime and variant, geometric means over n >= SMALLEST_N: columns regime, variant, share, over_ideal, lengths."""
+    """Per regime and variant, geometric means over n >= SMALLEST_N: columns regime (with the device), variant, share, over_ideal, lengths."""
     over = errors(device).set_index(["variant", "dtype", "n"])["over_ideal"]
     rows = []
     for size in regime_sizes(device, dtype):
@@ -719,6 +741,6 @@ def error_against_speed(device: Device, dtype: str) -> pd.DataFrame:
             share = table[variant].dropna()
             error = [over.get((variant, dtype, n), math.nan) for n in share.index]
             if len(share) and np.isfinite(error).all():
-                rows.append({"regime": size.title(dtype), "variant": variant, "share": geometric_mean(share),
+                rows.append({"regime": f"{device.name}: {size.title(dtype)}", "variant": variant, "share": geometric_mean(share),
                              "over_ideal": geometric_mean(error), "lengths": len(share)})  # fmt: skip
     return pd.DataFrame(rows, columns=["regime", "variant", "share", "over_ideal", "lengths"])

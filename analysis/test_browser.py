@@ -10,8 +10,9 @@ import pytest
 
 from analysis import report, tables
 from analysis.conftest import gpu_folder
-from analysis.load import committed_folders, load
+from analysis.load import committed_folders, load, load_folder, runs
 from analysis.models import load_evaluation
+from analysis.test_devices import H100_NAME, H200_NAME, h100_folder, h200_folder
 from analysis.test_layers import every_section
 from analysis.test_models import written
 from analysis.test_pages import with_auto
@@ -82,10 +83,10 @@ def explore(page):
     return page
 
 
-def draw_everything(page):
+def draw_everything(page, shown=""):
     """Opens what is folded; charts and tables are drawn once they come into sight. The names of the charts, each when it is drawn."""
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-    for part in page.locator("[data-chart], [data-table]").all():
+    for part in page.locator(f"[data-chart]{shown}, [data-table]{shown}").all():
         part.scroll_into_view_if_needed()
         if name := part.get_attribute("data-chart"):
             page.wait_for_selector(f"[data-chart='{name}'] svg")
@@ -378,6 +379,31 @@ def test_the_contents_fit_and_charts_use_the_page(opened, tmp_path, width):
         assert used > 0.75 and blank < 60
 
     eventually(filled)
+
+
+def test_two_devices_stand_side_by_side_and_one_is_chosen(opened, tmp_path):
+    devices = runs([load_folder(h200_folder(tmp_path)), load_folder(h100_folder(tmp_path))])
+    page = opened(devices)
+    names = (H100_NAME, H200_NAME)
+    sides = [page.locator(f"#answer [data-device='{name}']").bounding_box() for name in names]
+    assert sides[0]["y"] == sides[1]["y"] and sides[0]["x"] + sides[0]["width"] <= sides[1]["x"]
+    assert page.locator("#which-answer strong").count() == 2, "my problem on either"
+    keep(page, "report_two_devices")
+    for name, other in (names, names[::-1]):
+        page.click(f"#device button[value='{name}']")
+        assert page.get_attribute(f"#device button[value='{name}']", "aria-pressed") == "true"
+        assert page.locator(f"[data-device='{other}']:visible").count() == 0 < page.locator(f"[data-device='{name}']:visible").count()
+        assert page.locator("#which-answer strong").count() == 1 and name in page.inner_text("#which-answer caption")
+        explore(page)
+        shown = next(device for device in devices if device.name == name)
+        assert page.locator("#controls select[name=run]").count() == 0, "one run of one device: nothing to choose"
+        assert f"folder-{shown.newest.name}" in page.inner_html("#detail")
+        list(draw_everything(page, ":visible"))
+    again = opened(devices, address=page.url[page.url.index("#") :])
+    assert again.get_attribute(f"#device button[value='{H200_NAME}']", "aria-pressed") == "true"
+    assert again.locator(f"[data-device='{H100_NAME}']:visible").count() == 0
+    again.click("#device button[value='']")
+    assert again.locator(f"#answer [data-device='{H100_NAME}']").is_visible() and again.locator("#which-answer strong").count() == 2
 
 
 def test_models_are_drawn_with_their_intervals(opened, device, tmp_path):

@@ -245,7 +245,7 @@ def test_the_first_screen_says_which_layer_to_take(tmp_path):
     add_layers(new, "cold", 4096, 64, w4a16_prefill=12.5, dense_fp16=12)
     add_layers(new, "cold", 8192, 64, w4a16_prefill=20)  # nothing to compare with
     devices = [load([writer.write(tmp_path / f"{name}_h200")])[0] for writer, name in ((new, "20261121T100000Z_1"), (old, "20261120T100000Z_0"))]
-    found = layers.by_tokens(devices)
+    (found,) = layers.by_tokens(devices)
     assert found[["m", "n", "time_us", "share", "names"]].to_numpy().tolist() == [
         [8, 4096, 5, 4, "`w4a16_pipelined`"], [64, 4096, 12.5, 0.96, "`w4a16_prefill`"],
     ]  # fmt: skip
@@ -312,8 +312,8 @@ def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
 
 def readme(wide, fused, linear, parallel):
     values = pages.results_values([device for device in (wide, fused, linear, parallel) if device])
-    parts = {"wide": wide, "fused": fused, "linear": linear, "parallel": parallel, "evaluation": None}
-    return pages.render("README.md.j2", up="", **values | parts)
+    parts = {name: [device] if device else [] for name, device in (("wide", wide), ("fused", fused), ("linear", linear), ("parallel", parallel))}
+    return pages.render("README.md.j2", up="", **values | parts | {"evaluations": [], "long_runs": []})
 
 
 def test_the_readme_has_a_line_for_each_part_that_was_measured(wide, tmp_path):

@@ -82,9 +82,9 @@ def test_the_page_has_the_better_baseline_beside_rotated(tmp_path):
     ]
     found = load_evaluation(written(tmp_path / "run", summary=rows))
     assert found.verdicts[["format", "base_rotation", "base_kl", "kl"]].to_numpy().tolist() == [["kv4", "folded", 10.0, 5.0]]
-    page = pages.render("models.md.j2", **pages.model_values(tmp_path) | {"evaluation": found})
+    page = pages.render("models.md.j2", **pages.model_values(tmp_path) | {"evaluations": [found]})
     assert "| kv4 | 10 [10, 10] | 5 [5, 5] | 9.00, 9.00 | 50.0, 50.0 | helps |" in page and "| kv4 | 6 |" in page
-    assert "No evaluation" in pages.render("models.md.j2", evaluation=None)
+    assert "No evaluation" in pages.render("models.md.j2", evaluations=[])
 
 
 def test_the_newest_committed_evaluation_of_a_model_and_device(tmp_path):

@@ -191,8 +191,8 @@ def test_no_times_of_published_kernels_beside_another_gpu(repository):
     context["device"]["name"] = "NVIDIA A100"
     (folder / "context.json").write_text(json.dumps(context))
     (device,) = load.load([folder])
-    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluation=None)
-    assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| – \| – \|", text, re.MULTILINE)
+    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluations=[], long_runs=[])
+    assert "times as fast" not in text and re.search(r"^\| 4096 \| \d+ % \| \d+ % \|$", text, re.MULTILINE)
 
 
 def test_code_of_an_older_architecture_is_another_device_and_speaks_last(repository):
@@ -232,6 +232,40 @@ def test_layers_are_shown_from_the_newest_run(tmp_path):
     page = pages.render("layers.md.j2", **pages.bench_layers_values(tmp_path))
     assert "| 4096, 14336, 1 | 30.0 | 16.0 |" in page and "| 4096, 14336, normal | 0.026 |" in page
     assert "| 4096, 14336, 1 | 8.0 |" in page and "GptqLinear, compiled" in page and "- `fp8`: e4m3" in page
+
+
+def test_long_vectors_are_shown_from_the_newest_run(tmp_path):
+    assert "No run is committed" in pages.render("long.md.j2", **pages.long_values(tmp_path))
+    row = {"dtype": "f32", "n": 1 << 20, "rows": 1, "mode": "cold", "case": "fwht", "time_us": 6.0, "copies": 2.0, "why_not": ""}
+    rows = [
+        row | {"dtype": "f64", "n": 1024, "rows": 8192, "time_us": 55.0, "copies": 1.1}, row | {"mode": "replay", "time_us": 5.0},
+        row | {"case": "cufft", "time_us": 15.0, "copies": 5.0}, row, row | {"case": "copy", "time_us": 3.0, "copies": 1.0},
+        row | {"n": 1 << 16, "time_us": 2.0}, row | {"n": 1 << 16, "case": "cufft", "time_us": 8.0, "copies": 4.0},
+        row | {"case": "compile", "time_us": None, "copies": None, "why_not": "wrong: impulse 1, at most 1e-7"},
+    ]  # fmt: skip
+    cases = dict.fromkeys(("copy", "fwht", "cufft", "compile"), "words")
+    about = {"utc_start": "1", "library": {"dirty": False}, "device": "GPU", "torch": "2", "cases": cases,
+             "modes": {"cold": "other buffers", "replay": "one buffer"}}  # fmt: skip
+    folder = tmp_path / "experiments" / "results" / "run"
+    folder.mkdir(parents=True)
+    (folder / "long.json").write_text(json.dumps({"about": about, "rows": rows}))
+    values = pages.long_values(tmp_path)
+    page = pages.render("long.md.j2", **values)
+    lines = [line for line in page.splitlines() if line.startswith("| f")]
+    assert lines == [
+        "| f32, 2^16 | 2.00 µs (2.00) | 8.00 µs (4.00) | – |", "| f32, 2^20 | 6.00 µs (2.00) | 15.0 µs (5.00) | 3.00 µs |",
+        "| f32, 2^20, replay | 5.00 µs (2.00) | – | – |", "| f64, 2^10 x 8192 | 55.0 µs (1.10) | – | – |",
+    ]  # fmt: skip
+    assert "2^16 to 2^20, out of place: cufft takes 2.50 to 4.00 times as long as fwht." in page
+    assert "- f32, 2^20, cold, compile: wrong: impulse 1, at most 1e-7" in page
+
+
+def test_the_readme_has_a_row_of_long_vectors(repository):
+    (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
+    gains = {peer: pd.DataFrame({"n": [1 << 16, 1 << 28], "gain": [low, 2.5]}) for peer, low in (("cufft", 1.5), ("butterflies", 40.0))}
+    text = pages.render("README.md.j2", up="", **pages.results_values([device]), **pages.layer_values([device]), evaluations=[],
+                        long_runs=[{"about": {"device": "GPU"}, "gains": gains}])
+    assert "| one fp32 vector of 2^16 to 2^28 | time of others over ours: cuFFT (real to complex) 1.50 to 2.50, butterflies in PyTorch 2.50 to 40.00 |" in text
 
 
 def test_chains_are_shown_from_the_newest_run(tmp_path):
@@ -297,7 +331,7 @@ def test_the_newest_run_that_covers_the_comparison_speaks(repository):
                                   utc_start="2026-11-23T10:00:00Z"))  # fmt: skip
     folders = [load.load_folder(results / "20261120T100000Z_0123456789_h200"), load.load_folder(writer.write(results / "20261123T100000Z_ffffffffff_h200"))]
     values = pages.results_values(load.runs(folders))
-    assert values["device"].newest.name == "20261120T100000Z_0123456789_h200"
+    assert [device.newest.name for device in values["devices"]] == ["20261120T100000Z_0123456789_h200"]
     assert "A newer run exists, over fewer sizes: NVIDIA H200, ffffffffff" in pages.render("results.md.j2", up="", **values)
 
 
@@ -305,12 +339,12 @@ def test_charts_are_drawn_from_the_data(repository):
     (device,) = load.load([repository / "experiments" / "results" / "20261120T100000Z_0123456789_h200"])
     speed = report.speed(device)
     own = tables.own_rows(device, "f16").set_index(["n", "elements", "mode"]).loc[(4096, 1 << 28, "replay")]
-    row = speed.frame[(speed.frame["n"] == 4096) & (speed.frame["who"] == "fwht::transform") & speed.frame["regime"].str.startswith("DRAM")]
+    row = speed.frame[(speed.frame["n"] == 4096) & (speed.frame["who"] == "fwht::transform") & (speed.frame["regime"] == "NVIDIA H200: DRAM, 512 MiB")]
     assert row["rate"].item() == pytest.approx(own["useful_bytes"] / own["time_us"] / 1e6)
     assert set(speed.frame["who"]) == {"copy", "fwht::transform", "HadaCore, published", "fast-hadamard-transform, published"}
     assert charts.svg(speed).startswith("<svg") and "HadaCore, published" in charts.svg(speed)
     points = report.error_against_speed(device).frame
-    assert "auto" in set(points["variant"]) and set(points["regime"]) == {"DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB"}
+    assert "auto" in set(points["variant"]) and set(points["regime"]) == {f"NVIDIA H200: {size}" for size in ("DRAM, 512 MiB", "L2, 32 MiB", "small, 64 KiB")}
 
 
 def test_styles_tell_all_variants_apart():

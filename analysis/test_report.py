@@ -54,8 +54,7 @@ def test_published_times_stand_beside_their_own_gpu_only(tmp_path):
 
 
 def test_the_answer_is_the_best_variant_by_n_and_regime(device):
-    found = report.answer([device])
-    assert found is not None
+    (found,) = report.answers_of([device])
     assert [size.label for size in found.sizes] == ["DRAM", "L2", "small"]
     (row,) = [row for row in found.rows if row["n"] == 4096]
     best = tables.best(device.results, forwards=True)
@@ -262,4 +261,4 @@ def test_the_first_report_of_a_machine_without_a_gpu_shows_an_h200(tmp_path, cap
     assert [label for label in ("DRAM", "L2", "small") if any(f", {label}, " in tile for tile in tiles)] == ["DRAM", "L2", "small"]
     data = data_of(page)
     assert "(host only)" in data["runs"][0]["name"] and any(run["device"] == "NVIDIA H200" for run in data["runs"][1:])
-    assert data["runs"][data["start"]]["device"] == "NVIDIA H200"
+    assert data["runs"][data["start"]]["device"] in data["answers"] and "NVIDIA H200" in data["answers"]

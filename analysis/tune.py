@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from . import tables
 from .load import ELEMENT_BYTES, ROOT, ResultsError, load_folder, merge
 
-SHIPPED = sorted((ROOT / "variants" / "auto").glob("*.csv"))  # one a device that was measured
+FOLDER = ROOT / "variants" / "auto"
+SHIPPED = sorted(FOLDER.glob("*.csv"))  # one a device that was measured
 TITLE = "# fwht tuning table 1"
 HEADER = ["dtype", "n", "elements", "placement", "variant"]
 # Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
@@ -25,7 +32,7 @@ def candidates(results: pd.DataFrame) -> pd.Series:
     """Rows of what `auto` may pick: it launches kernels of its own, and 16-bit results are rounded once."""
     ideal = results["dtype"].map(tables.ideal_error).astype(float)
     once = (results["dtype"].map(ELEMENT_BYTES) > 2) | (results["predicted_rel_l2"] <= ROUNDS_ONCE * ideal)
-    return (results["memory"] == "device") & (results["picked"] == "") & once
+    return (results["memory"] == "device") & (results["picked"] == "") & ~results["peer"] & once
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
@@ -103,3 +110,49 @@ def sources_of(text: str) -> list[str]:
         if line.startswith("# source: "):
             return line.removeprefix("# source: ").split()
     raise ResultsError("the tuning table names no source")
+
+
+def shipped_name(device: str) -> str:
+    """The file of a device's table: h100.csv of "NVIDIA H100 80GB HBM3", its first word with a digit up to a hyphen."""
+    word = next((word for word in device.split() if re.search(r"\d", word)), device.split()[-1])
+    return re.sub(r"[^a-z0-9]", "", word.split("-")[0].lower()) + ".csv"
+
+
+@dataclass(frozen=True)
+class TuningTable:
+    """A table as `auto` reads it (variants/auto/tuning_table.hpp)."""
+
+    path: Path
+    device: str
+    compute_capability: int
+    sm_count: int
+    choices: pd.DataFrame
+
+    def nearest(self, dtype: str, n: int, elements: int, placement: str) -> str:
+        """The choice of the nearest number of elements on a logarithmic scale (the larger of two), of this placement where the table
+        has it, else in place; "" without one."""
+        rows = self.choices[(self.choices["dtype"] == dtype) & (self.choices["n"] == n)]
+        for place in (placement, "in"):
+            if len(own := rows[rows["placement"] == place].sort_values("elements", ascending=False)):
+                return str(own["variant"].iloc[(own["elements"].map(math.log2) - math.log2(elements)).abs().argmin()])
+        return ""
+
+
+def read_table(path: Path) -> TuningTable:
+    text = path.read_text(encoding="utf-8")
+    found = dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE))
+    choices = pd.read_csv(io.StringIO(text), comment="#")
+    return TuningTable(path, found["device"], int(found["compute_capability"]), int(found["sm_count"]), choices)
+
+
+def table_for(device: dict[str, Any], shipped: Iterable[Path] | None = None) -> TuningTable | None:
+    """Of the tables that ship the one that `auto` takes on a device of a context.json, as variants/auto/device_class.hpp has it: the
+    nearest compute capability at or below its own, then the name that agrees in most words, then the nearest number of SMs."""
+
+    def rank(table: TuningTable) -> tuple[int, int, float]:
+        alike = [own == other for own, other in zip(table.device.split(), device["name"].split())]
+        return table.compute_capability, (*alike, False).index(False), -abs(math.log2(table.sm_count / device["sm_count"]))
+
+    tables_ = [read_table(path) for path in (SHIPPED if shipped is None else shipped)]
+    own = int(device["compute_capability"].replace(".", ""))
+    return max((table for table in tables_ if table.compute_capability <= own), key=rank, default=None)

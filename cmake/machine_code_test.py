@@ -31,6 +31,7 @@ STACK_BYTES = {
     r"4fwht7factors": 24,  # any operator: its stages are a list
     r"4fwht20rotate_then_quantize": 112,
     r"4fwht9mma_split.*(LargestOfTensor|EncodedRows)": 1024,
+    r"4fwht9mma_split.*RopedRows": 288,  # of the exact way; with eight vectors a lane up to six words wait outside on every way
     r"4fwht9kronecker": 128,  # several chunks of a row in registers: a few values wait outside
     r"4fwht6linear9pipelined": 32,
     r"4fwht6linear7prefill": 32,  # 168 registers a thread: a few values wait outside

@@ -152,16 +152,27 @@ std::vector<RoundedStage> roundings_of(const Numerics& numerics, const Problem& 
 /// Mean square of one rounding in units of ulp^2. 1/12 for an even spread. A sum of numbers on a grid, times
 /// a power of two, lies on a grid as well. When that is ulp / 2^j, no error is left for j <= 0, else 1/12 +
 /// 1/(6 4^j) (j = 1: residues 0 and 1/2, mean square 1/8). `grid` is that of the terms, finer than or equal
-/// to their own ulps.
-double mean_square(const RoundedStage& stage, double grid, double ulp) {
-  const double smooth = stage.rms / kRoundingRms;
-  double square = 1.0 / 12.0;
-  if (is_power_of_two_value(stage.factor)) {
-    const double ratio = grid * std::fabs(stage.factor) / ulp;
-    square = ratio >= 1.0 ? 0.0 : square + ratio * ratio / 6.0;
+/// to their own ulps. Made once a stage: what depends on the stage alone costs more than the rest.
+class MeanSquare {
+ public:
+  explicit MeanSquare(const RoundedStage& stage)
+      : factor_(std::fabs(stage.factor)),
+        smooth_(stage.rms / kRoundingRms),
+        on_a_grid_(is_power_of_two_value(stage.factor)) {}
+
+  double operator()(double grid, double ulp) const {
+    double square = 1.0 / 12.0;
+    if (on_a_grid_) {
+      const double ratio = grid * factor_ / ulp;
+      square = ratio >= 1.0 ? 0.0 : square + ratio * ratio / 6.0;
+    }
+    return smooth_ * smooth_ * square;
   }
-  return smooth * smooth * square;
-}
+
+ private:
+  double factor_, smooth_;
+  bool on_a_grid_;
+};
 
 /// The two terms of every sum of a one-bit stage, before it and rounded to storage.
 struct Terms {
@@ -337,21 +348,27 @@ class VarianceWalk {
   /// that dominated sums have.
   void round(std::size_t s, const Terms& terms, std::vector<double>& z, std::vector<double>& v,
              std::vector<double>& grid, Moments& moments) const {
-    const double factor = steps_[s].factor;
+    const RoundedStage& stage = steps_[s];
+    const MeanSquare mean_square(stage);
+    const double factor = stage.factor;
     const bool last = s + 1 == steps_.size();
+    double variance = moments.variance[s], variance2 = moments.variance2[s], gain = moments.gain[s];
     for (std::size_t i = 0; i < z.size(); ++i) {
       z[i] *= factor;
       v[i] *= factor * factor;
       const double ulp = ulp_of(format_, z[i]);
-      double e = ulp * ulp * mean_square(steps_[s], grid[i], ulp);
+      double e = ulp * ulp * mean_square(grid[i], ulp);
       grid[i] = ulp;
       if (!last) v[i] += e;                                // the last rounding is bounded, not estimated
       if (last && std::fabs(z[i]) >= overflow_) continue;  // infinite results have no error
-      e = dominated_square(terms, steps_[s], i, ulp).value_or(e);
-      moments.variance[s] += e;
-      moments.variance2[s] += e * e;
-      moments.gain[s] += z[i] * z[i] * e;
+      e = dominated_square(terms, stage, i, ulp).value_or(e);
+      variance += e;
+      variance2 += e * e;
+      gain += z[i] * z[i] * e;
     }
+    moments.variance[s] = variance;
+    moments.variance2[s] = variance2;
+    moments.gain[s] = gain;
   }
 
   std::int64_t n_;

@@ -67,6 +67,7 @@ const std::vector<Golden> kGolden = {
   {"mma_split",     kF16Bf16,       {64, 16384},  {64, 16384},  kNone,        1, true, true, {}, {64, 16384}},
   {"wgmma",         kF16Bf16,       {4096, k2To16}, kNone,      kNone,        8, true, true, "sm_90a", {4096, k2To16}},
   {"passes",        kF32AndWider,   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
+  {"passes",        kF16Bf16,       {k2To16, k2To31}, {k2To16, k2To31}, kNone, 1, true, true, {}, {k2To16, k2To31}},
   {"factors",       kF16Bf16F32,    kNone,        kNone,        kNone,        1},
   {"kronecker",     kF16Bf16,       {k2To15, k2To15}, kNone,    kNone,        8, true, true, "sm_90a", {k2To15, k2To15}},
   {"mma_kronecker", kF16Bf16,      {16384, k2To16}, {16384, k2To16}, kNone,   8, true, true, {}, {16384, k2To16}},
@@ -74,8 +75,8 @@ const std::vector<Golden> kGolden = {
   {"kokkos_serial", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_openmp", kF16Bf16F32,    {2, k2To22},  {2, k2To22},  {2, k2To22},  1, true, true, "Kokkos"},
   {"kokkos_cuda",   kF16Bf16F32,    {2, k2To15},  {2, k2To15},  kNone,        1, true, true, "Kokkos"},
-  {"auto",          kF16Bf16,       {2, k2To16},  {2, k2To16},  kNone,        8, true, true, {}, {2, k2To16}, k2To15},
-  {"rotate_then_quantize", kF16Bf16, {2, k2To16}, {2, k2To16},  kNone,        8, true, true, {}, {}, k2To15},
+  {"auto",          kF16Bf16,       {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
+  {"rotate_then_quantize", kF16Bf16, {2, k2To31}, {2, k2To31},  kNone,        1, true, true, {}, {}},
   {"auto",          {Dtype::f32},   {2, k2To31},  {2, k2To31},  kNone,        1, true, true, {}, {2, k2To31}},
   {"auto",          {Dtype::f64, Dtype::i32, Dtype::i64}, {2, k2To31}, {2, k2To31}, kNone, 1, true, true, {}, {2, k2To31}},
 };
@@ -94,7 +95,7 @@ const std::vector<Extra> kExtras = {
   {"a Hadamard matrix alone",    "f16/428/r5",                       "428", {"cpu", "cpu_f64", "factors", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"a transposed factor",        "bf16/428tx32/r5",                  "428tx32", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"two Sylvester factors",      "f16/64x64/r5",                     "64x64", {"cpu", "cpu_f64", "factors", "matmul", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
-  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
+  {"a dense factor",             "f16/d53x256/r5",                   "d53x256", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"signs first",                "f16/4096+signs/r5",                "4096+signs", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"signs last",                 "f16/signs+4096/r5",                "signs+4096", {"cpu", "cpu_f64", "factors", "kronecker", "mma_kronecker", "kokkos_serial", "kokkos_openmp", "kokkos_cuda"}},
   {"fp8, one scale a row",       "bf16/n4096/r5>e4m3:row",           "e4m3:row",   {"cpu", "cpu_f64", "mma_split", "rotate_then_quantize"}},
@@ -350,9 +351,8 @@ TEST(Registry, OperatorsAreTakenByWhomTheGoldenTableSays) {
   const std::set<std::string_view> kTakenByKronecker{"12x64",      "28x512",      "428x32",   "428tx32",
                                                      "76x2x36x2",  "d53x256",     "d53tx256", "4096+signs",
                                                      "signs+4096", "28x128+signs"};
-  // One named matrix times 2^k, with or without signs, on every tensor core.
-  const std::set<std::string_view> kTakenByMmaKronecker{"12x64",      "28x512",     "428x32",      "428tx32",
-                                                        "4096+signs", "signs+4096", "28x128+signs"};
+  // The same on every tensor core.
+  const std::set<std::string_view>& kTakenByMmaKronecker = kTakenByKronecker;
   // Matrices known by name, rows of a multiple of 8 elements up to 16384.
   const std::set<std::string_view> kTakenByMatmul{"12x64",     "28x512", "428x32", "428tx32",
                                                   "76x2x36x2", "4x12",   "128x32"};
@@ -550,9 +550,9 @@ TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHostsAndOfPasses) {
   for (const Variant* variant : registry()) {
     const bool on_host = variant->name == "cpu" || variant->name == "cpu_f64";
     for (const char* text :
-         {"f16/n1024/r4/out/sequency", "f16/n65536/r4/out/dyadic", "bf16/n1024/r4/out/from-sequency",
-          "f16/n1024/r4/inner2", "f32/n131072/r4/inner4", "f64/n1024/r4/inner4", "f16/28x512/r4/inner2",
-          "bf16/4096+signs/r4/inner2", "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
+         {"f16/n1024/r4/out/sequency", "bf16/n1024/r4/out/from-sequency", "f16/n1024/r4/inner2",
+          "f32/n131072/r4/inner4", "f64/n1024/r4/inner4", "f16/28x512/r4/inner2", "bf16/4096+signs/r4/inner2",
+          "f16/12x64/r4/inner4", "f16/d4x4/r4/inner4", "i32/n65536/r2/inner2"}) {
       const Problem problem = parse_problem(text);
       const Support support = variant->supports(problem, h200_description());
       EXPECT_EQ(static_cast<bool>(support),
@@ -570,17 +570,23 @@ TEST(SupportTable, OrderingsAndInnerDimensionsAreTheHostsAndOfPasses) {
     EXPECT_TRUE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
     EXPECT_TRUE(find_variant("auto").supports(parse_problem(text), h200_description())) << text;
   }
+  for (const char* text : {"f16/n65536/r4/out/dyadic", "bf16/n2147483648/r1/out/from-sequency/pdl",
+                           "f16/n64/r32/inner32", "bf16/n1048576/r64/inner64/out/ld67108872"}) {
+    EXPECT_TRUE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
+    EXPECT_TRUE(find_variant("auto").supports(parse_problem(text), h200_description())) << text;
+  }
   EXPECT_EQ(find_variant("passes").supports(parse_problem("f32/n16/r32/inner32"), h200_description()).why_not,
             "rows of n=16 elements that lie inner=32 apart: for f32 data H_n takes a power of two from 32, "
             "inner one from "
             "32, together up to 2147483648");
-  EXPECT_EQ(find_variant("passes").supports(parse_problem("f16/n64/r32/inner32"), h200_description()).why_not,
-            "f16 data are not offered by this variant");
+  EXPECT_EQ(find_variant("passes").supports(parse_problem("f16/n64/r16/inner16"), h200_description()).why_not,
+            "rows of n=64 elements that lie inner=16 apart: for f16 data H_n takes a power of two from 32, "
+            "inner one from 32, together up to 2147483648");
   for (const char* text :
        {"f32/n64/r16/inner16", "f32/n64/r48/inner48", "f64/n64/r8/inner8", "f32/n1024/r4194304/inner4194304",
         "f32/n64/r32/inner32/out/dyadic", "f32/12x4/r32/inner32"})
     EXPECT_FALSE(find_variant("passes").supports(parse_problem(text), h200_description())) << text;
-  for (const char* text : {"f32/n1024/r4/inner2", "f16/n65536/r4/out/dyadic"}) {
+  for (const char* text : {"f32/n1024/r4/inner2", "i32/n65536/r2/inner2"}) {
     EXPECT_EQ(find_variant("auto").supports(parse_problem(text), h200_description()).why_not,
               find_variant("passes").supports(parse_problem(text), h200_description()).why_not);
   }

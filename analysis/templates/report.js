@@ -76,12 +76,12 @@ const METRICS = {
   gbps: { title: "GB/s", of: (row) => row.gbps, format: "number", scale: { zero: true }, axis: {} },
   speedup: { title: "times as fast as the reference", of: (row) => row.speedup, format: "fixed", scale: { type: "log", base: 2 }, axis: {} },
 };
-const state = { run: data.start, family: "", dtype: "", mode: "", layout: "", metric: "share", reference: "", n: 0, size: 0, off: new Set() };
+const state = { device: "", run: data.start, family: "", dtype: "", mode: "", layout: "", metric: "share", reference: "", n: 0, size: 0, off: new Set() };
 
 function readAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   for (const name of ["run", "n", "size"]) if (/^\d+$/.test(wanted.get(name) ?? "")) state[name] = Number(wanted.get(name));
-  for (const name of ["family", "dtype", "mode", "layout", "metric", "reference"]) if (wanted.has(name)) state[name] = wanted.get(name);
+  for (const name of ["device", "family", "dtype", "mode", "layout", "metric", "reference"]) if (wanted.has(name)) state[name] = wanted.get(name);
   for (const name of ASKED) if (wanted.has(`my_${name}`)) state[`my_${name}`] = wanted.get(`my_${name}`);
   if (wanted.has("off")) state.off = new Set(wanted.get("off").split(" ").filter(Boolean));
 }
@@ -104,9 +104,11 @@ function widest(rows, sizes) {
 
 // What each filter offers, given those before it; a value that is not offered gives way to the first.
 function offers() {
+  const offered = runs.map((run, i) => [i, run.name]).filter(([i]) => !state.device || runs[i].device === state.device);
+  if (offered.length && !offered.some(([i]) => i === state.run)) state.run = offered[0][0];
   if (state.run >= runs.length) state.run = 0;
   let rows = rowsOf(state.run).filter((row) => row.status !== "published");
-  const found = { run: runs.map((run, i) => [i, run.name]) };
+  const found = { run: offered };
   const steps = [["family", familyOf, Object.keys(data.families)], ["dtype", (r) => r.dtype, data.dtypes], ["mode", (r) => r.mode, ["replay", ...data.modes]], ["layout", (r) => r.layout, ["in place", "out of place"]]];
   for (const [name, of, order] of steps) {
     const values = inOrder(distinct(rows, of), [...new Set(order)]);
@@ -395,11 +397,12 @@ function refresh(focus) {
 // --- my problem -------------------------------------------------------------------------------------------------------
 
 // As tables.which: the first run that measured it, or another of the same device with a nearer row count; the mode that judges the
-// size best. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any.
-function which(asked) {
+// size best. `asked`: dtype, n, rows, and encoding, layout and operator, "" for any. `device`: its runs alone, "" for any.
+function which(asked, device) {
   const far = (count) => Math.abs(Math.log2(count / asked.rows));
   let found = null;
   for (let index = 0; index < runs.length; ++index) {
+    if (device && runs[index].device !== device) continue;
     if (found && runs[index].device !== found.device) continue;
     let part = rowsOf(index).filter((row) => row.candidate && row.dtype === asked.dtype && row.n === asked.n && row.encoding === asked.encoding && (!asked.operator || row.operator === asked.operator) && (!asked.layout || row.layout === asked.layout));
     part = part.map((row) => ({ ...row, variant: row.candidate }));
@@ -424,6 +427,17 @@ function which(asked) {
 
 const ASKED = ["dtype", "n", "rows", "encoding", "layout", "operator"];
 
+// What one device answers, in words and as a table.
+function answered(found, asked) {
+  const { winner } = found, also = found.tied.filter((row) => row !== winner).map((row) => row.variant), apart = Math.max(found.count / asked.rows, asked.rows / found.count);
+  const error = winner.encoding ? `relative error ${show(winner.rel_l2, "number")}` : `${show(winner.error, "fixed")} × the error of one rounding`;
+  return [
+    el("p", {}, el("strong", { textContent: winner.variant }), `${winner.picked ? `, which launches ${winner.picked}` : ""}: ${show(winner.time_us, "us")}, ${show(winner.share, "percent")} of a copy, ${error}${also.length ? `; as fast: ${also.join(", ")}` : ""}`),
+    ...(apart > 4 ? [el("p", { className: "warning", textContent: `Nothing near ${asked.rows} rows was measured: ${found.count} rows are ${show(apart, "number")} times as ${found.count > asked.rows ? "many" : "few"}.` })] : []),
+    plainTable(`${found.count} rows${found.count === asked.rows ? "" : ` (nearest measured to ${asked.rows})`}, ${found.mode}, ${found.layout}, ${found.run}`, [DETAIL[0], DETAIL[1], DETAIL[3], DETAIL[6], winner.encoding ? DETAIL[9] : ["error", "error", "fixed"], ["folder", "folder", "folder"]], found.rows),
+  ];
+}
+
 function startWhich() {
   const form = byId("which");
   if (!form || !runs.length) return;
@@ -445,28 +459,45 @@ function startWhich() {
     if (event) { for (const name of ASKED) state[`my_${name}`] = asked[name]; writeAddress(); }
     for (const name of ["n", "rows"]) asked[name] = /^\d{1,15}$/.test(asked[name]) ? Number(asked[name]) : 0;
     if (asked.n < 1 || asked.rows < 1) return box.replaceChildren(el("p", { textContent: "n and rows are whole numbers from 1 on." }));
-    const found = which(asked);
-    if (!found) {
+    // One answer for every device of the answers above, or of the one that is chosen; else whichever measured it.
+    const each = (state.device ? [state.device] : data.answers).map((device) => which(asked, device)).filter(Boolean);
+    const answers = each.length || state.device ? each : [which(asked, "")].filter(Boolean);
+    if (!answers.length) {
       const near = distinct(every.filter((row) => row.dtype === asked.dtype && row.encoding === asked.encoding), (row) => row.n).sort((a, b) => Math.abs(Math.log2(a / asked.n)) - Math.abs(Math.log2(b / asked.n)));
       const what = [asked.dtype, asked.encoding, asked.layout, asked.operator].filter(Boolean).join(", ");
       return box.replaceChildren(el("p", { textContent: `n = ${asked.n} was not measured in ${what}${near.length ? `; the nearest row lengths are ${near.slice(0, 2).sort((a, b) => a - b).join(" and ")}` : ""}.` }));
     }
-    const { winner } = found, also = found.tied.filter((row) => row !== winner).map((row) => row.variant), apart = Math.max(found.count / asked.rows, asked.rows / found.count);
-    const error = winner.encoding ? `relative error ${show(winner.rel_l2, "number")}` : `${show(winner.error, "fixed")} × the error of one rounding`;
-    box.replaceChildren(
-      el("p", {}, el("strong", { textContent: winner.variant }), `${winner.picked ? `, which launches ${winner.picked}` : ""}: ${show(winner.time_us, "us")}, ${show(winner.share, "percent")} of a copy, ${error}${also.length ? `; as fast: ${also.join(", ")}` : ""}`),
-      ...(apart > 4 ? [el("p", { className: "warning", textContent: `Nothing near ${asked.rows} rows was measured: ${found.count} rows are ${show(apart, "number")} times as ${found.count > asked.rows ? "many" : "few"}.` })] : []),
-      plainTable(`${found.count} rows${found.count === asked.rows ? "" : ` (nearest measured to ${asked.rows})`}, ${found.mode}, ${found.layout}, ${found.run}`, [DETAIL[0], DETAIL[1], DETAIL[3], DETAIL[6], winner.encoding ? DETAIL[9] : ["error", "error", "fixed"], ["folder", "folder", "folder"]], found.rows));
+    box.replaceChildren(...answers.flatMap((found) => answered(found, asked)));
   };
   form.addEventListener("submit", answer);
   answer();
+  return answer;
+}
+
+// --- the device ------------------------------------------------------------------------------------------------------
+
+// Shows what is of the chosen device, and what is of none; a section without anything to show goes, and its link.
+function showDevice() {
+  const buttons = [...document.querySelectorAll("#device button")];
+  if (!buttons.some((button) => button.value === state.device)) state.device = "";
+  for (const button of buttons) button.setAttribute("aria-pressed", String(button.value === state.device));
+  for (const part of document.querySelectorAll("[data-device]")) part.hidden = state.device !== "" && part.dataset.device !== state.device;
+  for (const section of document.querySelectorAll("main > section:not(#answer)")) {
+    const parts = [...section.children].filter((part) => part.matches("figure, details"));
+    section.hidden = section.querySelector(":scope > [data-device]") !== null && parts.every((part) => part.hidden);
+    const link = document.querySelector(`nav a[href="#${section.id}"]`);
+    if (link) link.parentElement.hidden = section.hidden;
+  }
+  const explore = byId("explore");
+  if (explore) explore.hidden = state.device !== "" && !runs.some((run) => run.device === state.device);
 }
 
 // --- start ------------------------------------------------------------------------------------------------------------
 
 function start() {
   readAddress();
-  startWhich();
+  showDevice();
+  const answer = startWhich();
   // Parts are drawn when they come near, or all of them before the page is printed.
   const pending = new Set(document.querySelectorAll("[data-chart], [data-table]"));
   if (byId("explore") && runs.length) pending.add(byId("explore"));
@@ -482,12 +513,12 @@ function start() {
   const print = (on) => {
     printing = on;
     document.querySelectorAll(on ? "section > details:not([open])" : "section > details[data-printed]").forEach((part) => { part.open = on; part.toggleAttribute("data-printed", on); });
-    if (on) [...pending].forEach(drawPart);
+    if (on) [...pending].filter((part) => !part.closest("[hidden]")).forEach(drawPart);
     for (const render of tables.values()) render();
   };
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
-  addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); refresh(); } });
+  addEventListener("hashchange", () => { if (location.hash.includes("=")) { readAddress(); showDevice(); answer?.(); refresh(); } });
   if (location.hash.includes("=") && !location.hash.includes("my_")) byId("explore")?.scrollIntoView();
   // A link to a folder opens its provenance.
   const unfold = () => { const target = location.hash.startsWith("#folder-") && byId(decodeURIComponent(location.hash.slice(1))); if (target) { target.open = true; target.scrollIntoView(); } };
@@ -499,7 +530,8 @@ function start() {
   document.querySelectorAll("section").forEach((section) => current.observe(section));
   document.querySelectorAll("nav a").forEach((link) => link.addEventListener("click", (event) => { event.preventDefault(); byId(link.hash.slice(1)).scrollIntoView(); }));
 
-  const redraw = () => { for (const [element] of drawn) if (element.dataset.chart) declaredChart(element); if (byId("explore") && state.dtype) refresh(); };
+  const redraw = () => { for (const [element] of drawn) if (element.dataset.chart && !element.closest("[hidden]")) declaredChart(element); if (byId("explore") && !byId("explore").hidden && state.dtype) refresh(); };
+  for (const button of document.querySelectorAll("#device button")) button.addEventListener("click", () => { state.device = button.value; showDevice(); answer?.(); writeAddress(); redraw(); });
   byId("theme").addEventListener("click", () => {
     const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
     document.documentElement.dataset.theme = dark ? "light" : "dark";

@@ -388,10 +388,13 @@ def command_compare(arguments: list[str]) -> int:
 
 
 def command_which(arguments: list[str]) -> int:
-    """Usage: ./testbed which --n N --rows ROWS [--dtype TYPE] [--encoding TEXT] [--json] [RESULTS...]
+    """Usage: ./testbed which --n N --rows ROWS [--dtype TYPE] [--encoding TEXT] [--device NAME] [--json] [RESULTS...]
 
     Which variant is best for one problem, how long it takes, how far it is from the limit, how exact it is: from the committed
-    results that measured the nearest number of rows, the newest first, or from the folders named. Needs no GPU.
+    results that measured the nearest number of rows, the newest first, or from the folders named. The last line says what `auto`
+    takes on that device and by which tuning table. Needs no GPU.
+
+      --device NAME   only results of this device: h100, h200 (words of its name)
     """
     return analysis(find_python(), "which", *arguments).returncode
 

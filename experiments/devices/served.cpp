@@ -92,6 +92,9 @@ BlockNeeds factors_needs(const Problem& problem) {
 
 BlockNeeds passes_needs(const Problem& problem, const DeviceInfo& device) {
   if (!problem.is_arranged_plainly()) return {};  // supports() has asked each of its tiles
+  if (passes::is_rounded(problem.dtype())) {
+    return {passes::rounded_passes(log2_floor(problem.n()), device.shared_bytes_per_block).shared_bytes(), 0};
+  }
   const passes::Schedule schedule =
       passes::schedule_for(passes::word_of(problem.dtype()), log2_floor(problem.n()),
                            problem.elements() * bytes_of(problem.dtype()), device.shared_bytes_per_block);

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from . import corpus
+from .recipes import RECIPES
 
 # What docs/models.md shows: every format without and with rotation, then single rotations of some.
 FORMATS = ("--formats", "all", "--outliers")
@@ -34,13 +35,13 @@ def main() -> int:
         description="Trains a small Llama on text from Debian packages: what fwht.evaluate is shown on. "
         "Needs torch, transformers, tokenizers; a GPU, or patience.",
     )
-    parser.add_argument("--size", choices=("main", "tiny"), default="main", help="32.5 M parameters in 150 s, or 1.2 M in 45 s")
+    parser.add_argument("--size", choices=tuple(RECIPES), default="main", help="32.5 M parameters in 150 s, or 1.2 M in 45 s")
     parser.add_argument("--corpus", type=Path, default=Path("build/corpus"), help="where the text is, or is made (apt-get download: 0.3 GB)")
     parser.add_argument("--output", type=Path, help="folder of the model (default: build/model-SIZE)")
     parser.add_argument("--seconds", type=float, help="train for so long instead of the recipe's time")
     parser.add_argument("--steps", type=int, default=10**9, help="end after so many steps")
     parser.add_argument("--evaluate", type=Path, metavar="DIR", help="then measure it in every format, by fwht.evaluate: evaluation.json, training.txt")
-    parser.add_argument("--corpus-only", action="store_true", help="make the text, train nothing")
+    parser.add_argument("--corpus-only", action="store_true", help="make the text and its tokens, train nothing: needs no PyTorch and no GPU")
     arguments = parser.parse_args()
     output = arguments.output or Path(f"build/model-{arguments.size}")
     trained = (output / "config.json").exists()
@@ -63,10 +64,13 @@ def main() -> int:
             print(f"error: {error}", file=sys.stderr)
             return 1
     if arguments.corpus_only:
-        return 0
-    from .train import RECIPES, train
+        from . import tokens
 
+        tokens.of(RECIPES[arguments.size], arguments.corpus, say)
+        return 0
     if not trained:
+        from .train import train
+
         train(RECIPES[arguments.size], arguments.corpus, output, seconds=arguments.seconds, steps=arguments.steps, say=say)
         say(f"saved to {output}")
     if arguments.evaluate is None:

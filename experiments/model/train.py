@@ -10,77 +10,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as functional
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from . import corpus
-
-BEGIN = 0  # the token `<s>`
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A model's shape, and how it is trained. Lengths in tokens, sizes in elements."""
-
-    vocabulary: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head: int
-    mlp: int
-    length: int
-    batch: int
-    learning_rate: float
-    seconds: float
-    documents: int | None = None  #: only so many of the corpus, or all
-    warm_up: int = 150
-    weight_decay: float = 0.1
-
-
-RECIPES = {
-    "main": Recipe(4096, 512, 8, 4, 2, 128, 1792, 1024, 64, 3e-3, 150.0),
-    "tiny": Recipe(1024, 128, 4, 2, 1, 64, 448, 512, 128, 6e-3, 45.0, documents=3000),
-}
-
-
-def tokenizer_of(texts: list[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE tokenizer with digits apart; `<s>` is token 0."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=["<s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
-
-
-def tokens_of(tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
-    """All documents in one row, each behind `<s>`: int32."""
-    rows = [np.array([BEGIN, *encoding.ids], np.int32) for encoding in tokenizer.encode_batch_fast(texts)]
-    return torch.from_numpy(np.concatenate(rows))
+from . import tokens
+from .recipes import Recipe
+from .tokens import BEGIN
 
 
 def train(recipe: Recipe, data: Path, output: Path, *, seconds: float | None = None, steps: int = 10**9, say: Callable[[str], None] = print) -> None:
     """Trains for `seconds` (the recipe's by default) or `steps`, whichever ends first, and saves to `output`.
 
-    `data` is what `corpus.build` wrote. Progress goes to `say`, a line every 500 steps.
+    `data` is what `corpus.build` wrote, or the tokens of it. Progress goes to `say`, a line every 500 steps.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    texts = corpus.read(data, "train")[: recipe.documents]
-    tokenizer = tokenizer_of(texts[:: max(1, len(texts) // 4000)], recipe.vocabulary)
-    rows, held_out = (tokens_of(tokenizer, part).to(device) for part in (texts, corpus.read(data, "validation")))
+    text = tokens.of(recipe, data, say)
+    rows, held_out = (torch.from_numpy(part.astype(np.int32)).to(device) for part in (text.train, text.validation))
     say(f"{len(rows) / 1e6:.2f} M tokens to train on, {len(held_out) / 1e6:.2f} M to validate")
 
     model = LlamaForCausalLM(
@@ -136,7 +87,7 @@ def train(recipe: Recipe, data: Path, output: Path, *, seconds: float | None = N
     say(f"{step} steps in {taken:.0f} s, {epochs:.1f} epochs; validation loss {final:.4f}, perplexity {math.exp(final):.2f}")
 
     model.to(torch.bfloat16).save_pretrained(output)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="<s>").save_pretrained(output)
+    PreTrainedTokenizerFast(tokenizer_object=text.tokenizer, bos_token="<s>", eos_token="<s>").save_pretrained(output)
 
 
 def _initialize(model: LlamaForCausalLM, recipe: Recipe) -> None:

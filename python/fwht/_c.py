@@ -74,6 +74,8 @@ class Operands(ctypes.Structure):
         ("positions", ctypes.c_void_p),
         ("slots", ctypes.c_void_p),
         ("tensor_scale_at", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("scratch_bytes", ctypes.c_int64),
     ]
 
 
@@ -165,10 +167,12 @@ def _load(path: str) -> ctypes.CDLL:
         ("clear_plans", size, []),
         ("plan_create", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_execute", i32, [address, address, address, address]),
+        ("plan_execute_operands", i32, [address, ctypes.POINTER(Operands), address]),
         ("plan_kept", i32, [problem, text, i32, ctypes.POINTER(address)]),
         ("plan_info_json", text, [address]),
         ("plan_destroy", None, [address]),
         ("walsh_spectrum", i32, [i32, address, i32, i64, address, i32]),
+        ("walsh_spectrum_on", i32, [i32, address, i32, i64, address, i32, address]),
         ("walsh_summary", i32, [address, i32, ctypes.POINTER(SpectrumSummary)]),
         ("walsh_largest", i32, [address, i32, i64, address, address]),
         ("random_signs", i32, [i64, u64, address]),

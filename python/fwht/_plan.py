@@ -106,6 +106,7 @@ class Plan:
         variant, problem: names, the problem in its text form ("f16/n4096/r8192").
         device: ordinal of the CUDA device, or -1 for the host.
         alignment: both addresses must be multiples of this many bytes.
+        scratch_bytes: memory that an execution works in; 0: none. What the plan owns serves one stream at a time.
         settings: grid, threads, tile ... as the variant names them.
         numerics: `roundings` to the storage type, the promises `batch_invariant`, `layout_invariant` and
             `row_isolation`, and `arithmetic`: the variant whose bits the results have. Two plans that name the same one
@@ -122,12 +123,13 @@ class Plan:
         self.problem: str = about["problem"]
         self.device: int = about["device"]
         self.alignment: int = about["alignment"]
+        self.scratch_bytes: int = about["scratch_bytes"]
         self.settings: dict[str, Any] = about["settings"]
         self.numerics: dict[str, Any] = {
             key: about[key] for key in ("roundings", "batch_invariant", "layout_invariant", "row_isolation", "arithmetic")
         }
 
-    def execute(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
+    def execute(self, x: Any, out: Any = None, stream: int | None = None, scratch: Any = None) -> Any:
         """Runs the plan and returns the result's array.
 
         Args:
@@ -135,9 +137,11 @@ class Plan:
             out: the same for the result of an out-of-place plan; None: a new contiguous one (where the plan's rows
                 are contiguous). An in-place plan takes none.
             stream: a CUDA stream as an integer handle; None: the current one of x's library.
+            scratch: an array of uint8, one dimension, of at least `scratch_bytes`, on x's device, at a multiple of 256 bytes:
+                executions with one each may run at once. None: what the plan owns.
 
         Raises:
-            ValueError: shape, dtype, device, strides or alignment are not the plan's.
+            ValueError: shape, dtype, device, strides or alignment are not the plan's, or the scratch is too small.
             RuntimeError: a tensor requires grad (and gradients are enabled), or CUDA failed.
         """
         if self._problem.encoding is not None:
@@ -161,7 +165,14 @@ class Plan:
             raise ValueError("fwht: the array to be written is read-only")
         if self.device != _c.HOST and stream is None:
             stream = current
-        if status := _c.library.fwht_plan_execute(self._handle, source.pointer, target.pointer, stream):
+        if scratch is None:
+            status = _c.library.fwht_plan_execute(self._handle, source.pointer, target.pointer, stream)
+        else:
+            room = self._scratch_view(scratch)
+            operands = _c.Operands(ctypes.sizeof(_c.Operands), source.pointer, target.pointer)
+            operands.scratch, operands.scratch_bytes = room.pointer, room.shape[0]
+            status = _c.library.fwht_plan_execute_operands(self._handle, operands, stream)
+        if status:
             _c.fail(status, self.device)
         if face is not None:
             face.mark_written(out)
@@ -189,6 +200,19 @@ class Plan:
                 f"{view.device}; the plan is {self.problem} with row stride {wanted} on device {self.device}"
             )
         return view, view.stream
+
+    def _scratch_view(self, scratch: Any) -> array.View:
+        face = _tensors.face_of(scratch)
+        view = face.view_of(scratch) if face else array.view_of(scratch)
+        if view is None:
+            raise TypeError(f"fwht: scratch is a {type(scratch).__name__}, not a PyTorch tensor, NumPy or CuPy array")
+        plain = view.dtype_name.removeprefix("torch.") == "uint8" and len(view.shape) == 1 and view.strides in ((1,), (0,))
+        if not plain or view.device not in (self.device, _c.DEVICE_OF_POINTER if self.device >= 0 else _c.HOST):
+            raise ValueError(
+                f"fwht: scratch has shape {view.shape}, dtype {view.dtype_name}, strides {view.strides} on device {view.device}; "
+                f"it must be contiguous uint8 of one dimension on device {self.device}"
+            )
+        return view
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # of copy and pickle
         raise TypeError("fwht: a Plan owns memory and cannot be copied or pickled; make another with fwht.plan")

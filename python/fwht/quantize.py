@@ -407,6 +407,7 @@ def _heads(word: str | None) -> int:
     return int(word.split("h")[1]) if word is not None and "h" in word else 1
 
 
+_LEAST = 2.0**-110  # as the largest element of a tensor: 448 * 6 over it is finite in float32
 _SLICE = 1 << 24  # elements that `dequantize` works on at once: bounds its memory beside the result
 
 
@@ -468,9 +469,9 @@ def round_trip(
         if not x.numel():
             tensor_scale = 1.0
         elif x.is_cpu:
-            tensor_scale = 448 * 6 / max(float(y.abs().amax()), torch.finfo(torch.float32).tiny)
+            tensor_scale = 448 * 6 / max(float(y.abs().amax()), _LEAST)
         else:
-            tensor_scale = 448 * 6 / y.abs().amax().float().clamp_(min=torch.finfo(torch.float32).tiny)
+            tensor_scale = 448 * 6 / y.abs().amax().float().clamp_(min=_LEAST)
     if rotate:
         codes, scales = hadamard_quantize(
             x, encoding, operator=operator, signs=signs, dense=dense, tensor_scale=tensor_scale, variant=variant

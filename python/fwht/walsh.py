@@ -8,7 +8,7 @@
     y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
 NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
-are in fwht.h and variants/library/walsh.hpp, for host memory. Source: docs/long_vectors.md.
+are in fwht.h and variants/library/walsh.hpp; spectra of Boolean functions for device memory too, the others for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
 ]
 FORMS = {"packed": ("uint8",), "bits": ("bool", "uint8", "int8"), "signs": ("int8",)}  # by their codes of fwht_function_form
 _MOST_VARIABLES = 30
+_FEWEST_VARIABLES_ON_DEVICE = 15
 _BITS = {"int32": 32, "int64": 64}
 
 
@@ -145,7 +146,8 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
             "bits": bool, uint8 or int8 (..., 2^k) of 0 and 1.
             "signs": int8 (..., 2^k), (-1)^f(x): 1 and -1.
             The values are looked at, which waits for the device; nothing is guessed.
-        variant: for CUDA tensors, as in `hadamard_transform`; there k is 16 and more.
+        variant: for CUDA tensors, as in `hadamard_transform`. None there: from k = 15 on the first pass of `passes` reads f itself,
+            so that no int32 copy of f is made.
 
     Returns: int32 (..., 2^k), of f's library and device.
 
@@ -167,16 +169,37 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
     if n < 2 or n & (n - 1) or n > 1 << _MOST_VARIABLES:
         raise ValueError(f"fwht: f has the shape {view.shape}, {n} values of a function; there must be 2^k, k from 1 to {_MOST_VARIABLES}")
     functions = math.prod(view.shape[:-1])
-    if view.device != _c.HOST:
+    on_device = view.device != _c.HOST
+    if on_device and (variant is not None or n < 1 << _FEWEST_VARIABLES_ON_DEVICE):
         return _transform(_checked_signs(f, form), 1, variant)
     _c.encoded(variant)
     f = _contiguous(f)
     w = _like(f, (*view.shape[:-1], n), "int32")
-    code = list(FORMS).index(form)
-    status = _c.library.fwht_walsh_spectrum(code, _view(f).pointer, n.bit_length() - 1, functions, _view(w).pointer, 0)
+    code, variables = list(FORMS).index(form), n.bit_length() - 1
+    if on_device:
+        _check_form(f, form)
+        if form == "packed" and _view(f).pointer % 4:
+            f = f.clone()
+        seen, made = _view(f), _view(w)
+        status = _c.library.fwht_walsh_spectrum_on(
+            code, seen.pointer, variables, functions, made.pointer, f.device.index, seen.stream
+        )
+    else:
+        status = _c.library.fwht_walsh_spectrum(code, _view(f).pointer, variables, functions, _view(w).pointer, 0)
     if status:
         _c.fail(status)
     return w
+
+
+def _check_form(f: Any, form: str) -> None:
+    """Looks at the values of a tensor, one byte each."""
+    if form == "packed" or _dtype_name(_view(f)) == "bool":
+        return
+    wrong = (f != 1) & (f != -1) if form == "signs" else (f != 0) & (f != 1)
+    if wrong.any():
+        place = int(wrong.flatten().nonzero()[0])
+        allowed = "1 and -1; 0 and 1 are the form bits" if form == "signs" else "0 and 1; 1 and -1 are the form signs"
+        raise ValueError(f"fwht: element {place} is {int(f.flatten()[place])}, but the form {form} has {allowed}")
 
 
 def _checked_signs(f: Any, form: str) -> Any:
@@ -185,12 +208,8 @@ def _checked_signs(f: Any, form: str) -> Any:
     if form == "packed":
         bits = f[..., None] >> torch.arange(8, dtype=torch.uint8, device=f.device) & 1
         return 1 - 2 * bits.flatten(-2).to(torch.int32)
+    _check_form(f, form)
     values = f.to(torch.int32)
-    wrong = (values.abs() != 1) if form == "signs" else (values & 1 != values)
-    if wrong.any():
-        place = int(wrong.flatten().nonzero()[0])
-        allowed = "1 and -1; 0 and 1 are the form bits" if form == "signs" else "0 and 1; 1 and -1 are the form signs"
-        raise ValueError(f"fwht: element {place} is {int(f.flatten()[place])}, but the form {form} has {allowed}")
     return values if form == "signs" else 1 - 2 * values
 
 

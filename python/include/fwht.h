@@ -42,8 +42,8 @@ typedef enum fwht_dtype {
   FWHT_F16 = 0,
   FWHT_BF16 = 1,
   FWHT_F32 = 2,
-  FWHT_F64 = 3, /* on a device: rows of 2^16 elements and more */
-  FWHT_I32 = 4, /* as FWHT_F64; `scale` is 1, and sums wrap modulo 2^32 */
+  FWHT_F64 = 3,
+  FWHT_I32 = 4, /* `scale` is 1, and sums wrap modulo 2^32 */
   FWHT_I64 = 5  /* as FWHT_I32, modulo 2^64 */
 } fwht_dtype;
 
@@ -115,10 +115,14 @@ typedef struct fwht_operands {
   const float*
       tensor_scale_at; /* tensor_scale in memory of `device`, which the kernel reads, so that nobody waits
                                    for it; its value is not checked, and the field `tensor_scale` must be 0 */
+  /* For fwht_plan_execute_operands alone: memory that this execution works in, of at least the plan's scratch_bytes, at a
+   * multiple of 256 bytes. Executions with a scratch each may run at once. NULL: in what the plan owns. */
+  void* scratch;
+  int64_t scratch_bytes; /* room behind `scratch` */
 } fwht_operands;
 
 #define FWHT_OPERANDS_INIT \
-  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL, NULL }
+  { sizeof(fwht_operands), NULL, NULL, NULL, NULL, NULL, 0, 0.0, NULL, 0.0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 typedef struct fwht_plan fwht_plan; /* what a variant decided for one problem on one device; opaque */
 
@@ -190,7 +194,7 @@ FWHT_API fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwh
  * yet, where each stream has its own, and once many have been given away. On the host a new one. */
 FWHT_API fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,
                                     fwht_plan** plan);
-/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, promises
+/* What was decided, as one JSON object: variant, problem (its text form), device, alignment, scratch_bytes, promises
  * (batch_invariant, layout_invariant, row_isolation), roundings, settings; and arithmetic: the variant whose bits the
  * results have, which another plan of the same dtype, operator and scale gives the same of, codes or not. Valid as long
  * as the plan. */
@@ -199,8 +203,8 @@ FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
  */
 FWHT_API void fwht_plan_destroy(fwht_plan* plan);
 
-/* --- Walsh spectra, in host memory (docs/long_vectors.md) ----------------------------------------------------
- * `threads` as in fwht_problem. Everything is done when a function returns. */
+/* --- Walsh spectra, in host memory but for fwht_walsh_spectrum_on (docs/long_vectors.md) ---------------------
+ * `threads` as in fwht_problem. Everything else is done when a function returns. */
 
 /* How the 2^k values of a Boolean function lie in memory, f(0) first. */
 typedef enum fwht_function_form {
@@ -221,6 +225,11 @@ typedef struct fwht_spectrum_summary {
  * functions x 2^variables int32. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
 FWHT_API fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variables,
                                          int64_t functions, int32_t* spectra, int32_t threads);
+/* The same in memory of a CUDA device, enqueued on `stream` as fwht_transform does: 15 to 30 variables, packed values at
+ * a multiple of 4 bytes. Values are not looked at: others than the form has give sums of what they are. */
+FWHT_API fwht_status fwht_walsh_spectrum_on(int32_t form, const void* values, int32_t variables,
+                                            int64_t functions, int32_t* spectra, int32_t device,
+                                            void* stream);
 /* Of one spectrum. */
 FWHT_API fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables,
                                         fwht_spectrum_summary* summary);

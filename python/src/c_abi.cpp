@@ -73,6 +73,26 @@ Operands read_operands(const fwht_operands* given) {
   return operands;
 }
 
+/// Throws BadRequest unless the execution brings as much as it needs, or nothing. Null where it needs none.
+void* read_scratch(const fwht_operands* given, std::int64_t needed) {
+  const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
+  if (o.scratch == nullptr && o.scratch_bytes == 0) return nullptr;
+  if (o.scratch == nullptr || o.scratch_bytes < needed) {
+    throw BadRequest("scratch_bytes=" + std::to_string(o.scratch_bytes) +
+                     (o.scratch == nullptr ? " behind no scratch" : "") + " must be at least " +
+                     std::to_string(needed) + ", or both fields 0");
+  }
+  return needed == 0 ? nullptr : o.scratch;
+}
+
+void refuse_scratch(const fwht_operands* given) {
+  const fwht_operands o = read(given, offsetof(fwht_operands, signs), "fwht_operands");
+  if (o.scratch == nullptr && o.scratch_bytes == 0) return;
+  throw BadRequest(
+      "scratch is given, but fwht_transform_operands works in what its plans own; "
+      "fwht_plan_execute_operands takes it");
+}
+
 /// The variant whose bits the results have: `auto` picks another.
 std::string arithmetic_of(const fwht_plan& plan, const Settings& settings) {
   for (const auto& [name, value] : settings) {
@@ -88,6 +108,7 @@ std::string describe(const fwht_plan& plan) {
   return identity(plan)
       .add("arithmetic", arithmetic_of(plan, settings))
       .add("alignment", static_cast<std::int64_t>(plan.plan->alignment()))
+      .add("scratch_bytes", plan.plan->scratch_bytes())
       .add("roundings", std::int64_t{numerics.roundings()})
       .add("batch_invariant", numerics.promises.batch_invariant)
       .add("layout_invariant", numerics.promises.layout_invariant)
@@ -207,9 +228,10 @@ fwht_status fwht_transform_operands(const fwht_problem* problem, const char* var
                                     const fwht_operands* operands, int32_t device, void* stream) {
   return guarded([&] {
     const auto request = read_problem(problem);
-    const fwht::Operands read = read_operands(operands);
-    if (device == FWHT_DEVICE_OF_POINTER) device = device_of(read.out);
-    transform(request.problem, place_of<fwht::Transforms>(variant, device, request.threads), read,
+    const fwht::Operands given = read_operands(operands);
+    refuse_scratch(operands);
+    if (device == FWHT_DEVICE_OF_POINTER) device = device_of(given.out);
+    transform(request.problem, place_of<fwht::Transforms>(variant, device, request.threads), given,
               static_cast<fwht::Stream>(stream));
   });
 }
@@ -256,7 +278,11 @@ fwht_status fwht_plan_execute(const fwht_plan* plan, const void* in, void* out, 
 }
 
 fwht_status fwht_plan_execute_operands(const fwht_plan* plan, const fwht_operands* operands, void* stream) {
-  return guarded([&] { execute(plan, read_operands(operands), stream); });
+  return guarded([&] {
+    fwht::Operands given = read_operands(operands);
+    given.scratch = read_scratch(operands, required(plan).plan->scratch_bytes());
+    execute(plan, given, stream);
+  });
 }
 
 fwht_status fwht_plan_kept(const fwht_problem* problem, const char* variant, int32_t device,

@@ -40,6 +40,14 @@ fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variab
   });
 }
 
+fwht_status fwht_walsh_spectrum_on(int32_t form, const void* values, int32_t variables, int64_t functions,
+                                   int32_t* spectra, int32_t device, void* stream) {
+  return guarded([&] {
+    fwht::walsh::spectrum_on_device(static_cast<fwht::walsh::FunctionForm>(form), values, variables,
+                                    functions, spectra, static_cast<fwht::Stream>(stream), device);
+  });
+}
+
 fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables, fwht_spectrum_summary* summary) {
   return guarded([&] {
     const fwht_spectrum_summary known = read(summary, sizeof(fwht_spectrum_summary), "fwht_spectrum_summary");

@@ -109,6 +109,9 @@ static void spectra(void) {
   expect(fwht_walsh_spectrum(FWHT_FUNCTION_SIGNS, zeros_as_signs, 2, 1, w, 0) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "element 2 is 0") != NULL,
          "0 where 1 and -1 are asked for");
+  expect(fwht_walsh_spectrum_on(FWHT_FUNCTION_BITS, bits, 14, 1, w, 0, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "variables=14 must be between 15 and 30") != NULL,
+         "a spectrum too short for a device");
   summary.struct_size = sizeof summary;
   expect(fwht_walsh_summary(bent, 2, &summary) == FWHT_OK && summary.largest == 2 && summary.place == 0 &&
              summary.nonlinearity == 1 && summary.sum_of_squares == 16,
@@ -213,6 +216,7 @@ static void refusals(void) {
 static void operators(void) {
   static const float x[2] = {3, 5}, dense[4] = {1, 1, 1, -1};
   static const uint8_t signs[4] = {2, 0, 0, 0};
+  _Alignas(256) static unsigned char scratch[256];
   float out[2] = {0, 0};
   fwht_problem problem = problem_of(0, 1);
   fwht_operands operands = FWHT_OPERANDS_INIT;
@@ -228,6 +232,21 @@ static void operators(void) {
   expect(fwht_plan_create(&problem, NULL, FWHT_HOST, &plan) == FWHT_OK, "plan with operands");
   expect(fwht_plan_execute_operands(plan, &operands, NULL) == FWHT_OK, "execute with operands");
   expect(out[0] == -2 && out[1] == 8, "plan with operands: values");
+  expect(strstr(fwht_plan_info_json(plan), "\"scratch_bytes\": 0") != NULL, "scratch of a plan");
+  operands.scratch_bytes = 256;
+  expect(fwht_plan_execute_operands(plan, &operands, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "scratch_bytes=256 behind no scratch"),
+         "no scratch");
+  operands.scratch = scratch;
+  out[0] = out[1] = 0;
+  expect(fwht_plan_execute_operands(plan, &operands, NULL) == FWHT_OK && out[1] == 8, "scratch in vain");
+  operands.scratch_bytes = -1;
+  expect(fwht_plan_execute_operands(plan, &operands, NULL) == FWHT_BAD_REQUEST, "negative scratch");
+  expect(fwht_transform_operands(&problem, NULL, &operands, FWHT_HOST, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "scratch is given"),
+         "scratch of a transform");
+  operands.scratch = NULL;
+  operands.scratch_bytes = 0;
   expect(fwht_plan_execute(plan, x, out, NULL) == FWHT_BAD_REQUEST, "execute without operands");
   fwht_plan_destroy(plan);
   operands.signs = NULL;

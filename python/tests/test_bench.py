@@ -18,7 +18,7 @@ from conftest import hadamard, truth
 from fwht import _c
 
 from fwht.bench import PEERS, Peer, Problem, agreement
-from fwht.bench import _attention, _chains, _layers, _library, _linear, _run, peers
+from fwht.bench import _attention, _chains, _layers, _library, _linear, _long, _run, peers
 
 
 def problem(n=256, rows=3, dtype=torch.float16, scale=None, in_place=False, operator=""):
@@ -49,6 +49,8 @@ def test_an_empty_checkout(tmp_path):
     if not PEERS["hadacore"]().missing():
         pytest.skip("its package is installed")
     assert "has no hadamard_transform.cpp" in peers.HadaCore(tmp_path).missing()
+    assert "has no fastWalshTransform_kernel.cuh" in peers.CudaSample(tmp_path).missing()
+    assert "cuda_sample=CHECKOUT names a checkout" in peers.CudaSample().missing()
 
 
 def test_the_others_go_on_without_those_that_are_missing():
@@ -72,6 +74,11 @@ def test_what_a_peer_takes():
         assert f"the operator {text} is not offered" in dao.why_not(problem(n=n, operator=text))
     assert "the operator 28x512 is not offered" in core.why_not(problem(n=14336, operator="28x512"))
     assert mm.why_not(problem(n=768, operator="12x64")) == ""
+    sample = peers.CudaSample()
+    vectors = problem(n=2**20, dtype=torch.float32, scale=1.0, in_place=True)
+    assert sample.why_not(vectors) == "" and "scale=0.5 must be 1" in sample.why_not(vectors._replace(scale=0.5))
+    assert "4096 rows of 1048576: at most 65535, and 2^31 elements" in sample.why_not(vectors._replace(rows=4096))
+    assert sample.why_not(vectors._replace(in_place=False)) == "the result replaces the input"
     through = peers.ThisPackage("cpu")
     assert "cpu works on host memory" in through.why_not(problem())
 
@@ -90,6 +97,9 @@ def test_butterflies_and_matrix(n):
     x = torch.from_numpy(np.random.default_rng(0).integers(-8, 8, (3, n))).float()
     expected = torch.from_numpy(truth(x.numpy(), 0.5)).float()
     assert torch.equal(peers.butterflies(x, 0.5), expected)
+    for dtype in (torch.float64, torch.int32):
+        same = peers.butterflies(x.to(dtype), 1.0)
+        assert same.dtype is dtype and torch.equal(same.double(), 2 * expected.double())
     assert np.array_equal(peers.hadamard_matrix(n).numpy(), hadamard(n))
 
 
@@ -388,7 +398,8 @@ class StandInGraph:
         assert number["descale_s"] * number["scale_s"] == 1
         q, k, v = (rows(self.asked[name]).double() * number[f"descale_{name}"] for name in "qkv")
         out = self.outputs[0]
-        rows(out)[...] = (_attention.attention(q, k, v) * number["scale_o"]).to(out.data_type)
+        largest = torch.finfo(out.data_type).max  # the kernel saturates; conversions of torch 2.11 give NaN
+        rows(out)[...] = (_attention.attention(q, k, v) * number["scale_o"]).clamp(-largest, largest).to(out.data_type)
         assert self.outputs[2].output and {self.outputs[2].uid, self.outputs[3].uid} <= set(pack)
 
 
@@ -480,7 +491,7 @@ def test_bad_attention(arguments, words, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("module", [None, StandIn()])
-def test_a_run(module, monkeypatch, tmp_path, capsys):
+def test_a_run_of_attention(module, monkeypatch, tmp_path, capsys):
     """On the host, with every call made once for its time."""
     inputs = _attention.inputs_of
 
@@ -598,6 +609,9 @@ def test_what_is_wrong_is_not_timed(monkeypatch):
     pair = _chains.compared("int4_kv", 128, 2, torch.bfloat16, "cpu")
     with pytest.raises(RuntimeError, match="results are 1 apart"):
         _chains.row_of("int4_kv", 128, 2, pair._replace(chain=lambda: 0 * pair.ours()))
+    monkeypatch.setattr(_chains, "compared", lambda *_: pair._replace(chain=lambda: 0 * pair.ours()))
+    made = list(_chains.measure("int4_kv", 128, (2, 3), torch.bfloat16, "cpu"))  # the others go on
+    assert [(failure.what.split(": ")[0], failure.is_refused) for failure in made] == [(f"int4_kv, {m} tokens of 128", False) for m in (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -682,7 +696,8 @@ def test_eager_calls_are_timed_in_turn(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Event", Event)
     calls = {"a": lambda: seen.append("a"), "b": lambda: seen.extend("bb")}
     assert graph_times.eager_times_in_turn(calls, rounds=3) == {"a": 1e3, "b": 2e3} and seen == ["a", "b", "b"] * 3
-    monkeypatch.setattr(graph_times, "_graph", lambda call, repeats: type("Graph", (), {"replay": lambda self: [call() for _ in range(repeats)]})())
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
+    monkeypatch.setattr(graph_times, "graph_of", lambda call, repeats: type("Graph", (), {"replay": lambda self: [call() for _ in range(repeats)]})())
     assert graph_times.times_in_turn(calls, repeats=5, rounds=3) == {"a": 1e3, "b": 2e3}
 
 
@@ -767,3 +782,164 @@ def test_layers_are_timed_with_other_weights(monkeypatch):
 def test_bad_layers(arguments, words, capsys):
     assert _run.main(["layers", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"fwht.bench layers: {words}")
+
+
+# --- long vectors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long_on_the_host(monkeypatch):
+    """The library's variant for the host stands for `auto`, and an L2 of 64 KiB for the device's."""
+    package = peers.ThisPackage
+    monkeypatch.setattr(peers, "ThisPackage", lambda: package("cpu"))
+    monkeypatch.setattr(_long, "l2_bytes", lambda: 1 << 16)
+
+
+@pytest.mark.parametrize("text", ["f32/n4096/r3", "f64/n1024/r5", "i32/n2048/r2", "i64/n1024/r1"])
+def test_who_transforms_long_vectors_is_within_bounds_that_can_be_passed(text, long_on_the_host, monkeypatch):
+    monkeypatch.setattr(_long, "PIECE", 1500)  # pieces of rows, and of a row
+    asked = _long.problem_of(text)
+    assert _long.text_of(asked) == text
+    x = _long.random(asked, 1, 0, "cpu")[0]
+    before, found = x.clone(), _long.contestants(asked, False, None)
+    assert set(found) == {"fwht_in_place", "fwht", "butterflies"} | ({"cufft"} if text[0] == "f" else set())
+    for case, contestant in found.items():
+        limits = _long.bounds(asked, contestant)
+        errors = _long.errors_of(contestant, asked, x)
+        assert set(errors) == {"impulse", "parseval", "rel_l2"} and _long.wrong(errors, limits) == "", (case, errors, limits)
+        assert torch.equal(x, before)
+
+        def broken(y, _, call=contestant.call, how="roll"):
+            result = call(y, y)
+            return {"roll": lambda: result.roll(1, -1), "scale": lambda: 2 * result, "last": lambda: result.index_fill(1, torch.tensor([-1]), 0)}[how]()
+
+        for how, caught in (("roll", "impulse"), ("scale", "parseval"), ("last", "rel_l2")):
+            errors = _long.errors_of(contestant._replace(call=functools.partial(broken, how=how)), asked, x)
+            assert f"wrong: {caught} " in _long.wrong(errors, limits), (case, how, errors)
+    assert "wrong: impulse nan" in _long.wrong({"impulse": float("nan")}, {"impulse": 1.0})
+
+
+def test_what_is_rotated():
+    """Each call finds other memory, and as many results are kept; on one buffer the result's memory is free for the next."""
+    seen, results = [], []
+
+    def call(x, _):
+        seen.append(x.data_ptr())
+        results.append(x + 1)
+        return results[-1]
+
+    inputs = list(torch.zeros(3, 2, 4))
+    rotating = _long.Rotating(_long.Contestant(call, False), inputs)
+    for _ in range(7):
+        rotating()
+    assert len(set(seen)) == 3 and seen[:3] == seen[3:6] and [each.data_ptr() for each in rotating._kept] == [each.data_ptr() for each in results[-3:]]
+    one = _long.Rotating(_long.Contestant(call, False), inputs[:1])
+    for _ in range(2):
+        one()
+    assert len(one._kept) == 1
+
+
+def test_what_cannot_be_captured_leaves_the_others(monkeypatch):
+    def graph_of(call, repeats):
+        return call()
+
+    def fails():
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(_long, "_repeats", lambda call, most: min(most, 3))
+    monkeypatch.setattr(_long, "graph_of", graph_of)
+    monkeypatch.setattr(_long, "replayed_in_turn", lambda graphs, repeats, rounds: {name: float(graph) for name, graph in graphs.items()})
+    times, why = _long.times_of({"a": lambda: 5, "b": fails, "c": lambda: 7}, 2)
+    assert times == {"a": (5.0, 2), "c": (7.0, 2)}
+    assert why == {"b": "RuntimeError: operation not permitted when stream is capturing"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--problem", "f16/n4096/r1"], "--problem f16/n4096/r1: must be f32|f64|i32|i64/n<length>/r<rows>"),
+        (["--problem", "f32/n5000/r1"], "--problem f32/n5000/r1: n=5000 must be a power of two from 1024 to 1073741824"),
+        (["--problem", "f32/n1048576/r4096"], "--problem f32/n1048576/r4096: rows=4096 must be from 1 to 2048"),
+        (["--compile", "all"], "--compile all: must be"),
+        (["--output", "."], "--output .: has a long.json"),
+        ([], "PyTorch sees no CUDA device"),
+    ],
+)
+def test_bad_long(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "long.json").touch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _run.main(["long", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"fwht.bench long: {words}")
+
+
+def test_a_run_of_long_vectors(long_on_the_host, monkeypatch, tmp_path, capsys):
+    """On the host, with every call made for its time. What is wrong, what fails and what has no time left is said and leaves the others."""
+    measure, butterflies, asked = _long.measure, peers.butterflies, []
+
+    def times_of(calls, most):
+        for _ in range(2):
+            [call() for call in calls.values()]
+        asked.append(most)
+        times = {name: (8.0 if name == "clone" else 4.0, most) for name in calls if name != "cufft"}
+        return times, {"cufft": "OutOfMemoryError: no"} if "cufft" in calls else {}
+
+    def some(problem, *given):
+        if problem.n == 2048:
+            raise RuntimeError("no memory")
+        return measure(problem, *given, "cpu")
+
+    monkeypatch.setattr(_long, "times_of", times_of)
+    monkeypatch.setattr(_long, "measure", some)
+    monkeypatch.setattr(_long, "_compiled", lambda problem: lambda x, out: butterflies(x, problem.scale))
+    monkeypatch.setattr(peers, "butterflies", lambda x, scale: butterflies(x, scale) if x.dtype is torch.float32 else x)
+    for name, answer in (("is_available", True), ("get_device_capability", (9, 0)), ("get_device_name", "none"), ("is_initialized", False)):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    problems = ["f32/n1024/r3", "f32/n2048/r1", "i32/n32768/r1"]
+    arguments = ["long", *(word for text in problems for word in ("--problem", text)), "--compile", "f32/n1024/r3", "--output"]
+    assert _run.main([*arguments, str(tmp_path)]) == 1  # one problem failed
+    written, said = json.loads((tmp_path / "long.json").read_text()), capsys.readouterr()
+    about, rows = written["about"], {(_long._of(row), row["mode"], row["case"]): row for row in written["rows"]}
+    assert about["library"]["version"] == fwht.__version__ and about["arguments"][-1] == tmp_path.name and about["sample"] is None
+    assert about["left_out"] == ["f32/n2048/r1: RuntimeError: no memory"] and "f32/n2048/r1: RuntimeError: no memory" in said.err
+    assert len(rows) == len(written["rows"]) == 2 * 7 + 5  # once each, compiled or not
+    assert asked == [22, 2000, 2, 22, 2000]  # cold, replay; more than the L2: cold alone; compiled: cold, replay
+    ours = rows["f32/n1024/r3", "cold", "fwht"]
+    assert (ours["time_us"], ours["copies"], ours["bytes"], ours["repeats"], ours["why_not"]) == (4.0, 1.0, 2 * 3 * 4096, 22, "")
+    assert 0 < ours["rel_l2"] < 1e-6 and ours["impulse"] < 2e-7 and rows["f32/n1024/r3", "replay", "copy"]["time_us"] == 4.0
+    assert rows["f32/n1024/r3", "cold", "cufft"]["time_us"] is None and rows["f32/n1024/r3", "cold", "cufft"]["why_not"] == "OutOfMemoryError: no"
+    assert rows["f32/n1024/r3", "cold", "compile"]["time_us"] == 4.0
+    broken = rows["i32/n32768/r1", "cold", "butterflies"]
+    assert broken["time_us"] is None and broken["why_not"].startswith("wrong: impulse ")
+    assert rows["i32/n32768/r1", "cold", "fwht_in_place"]["rel_l2"] == 0
+    assert [line.split()[:2] for line in said.out.splitlines()[1:]] == [["i32/n32768/r1", "cold"], ["f32/n1024/r3", "cold"], ["f32/n1024/r3", "replay"]]
+    assert _run.main([*arguments, str(tmp_path)]) == 2 and "has a long.json" in capsys.readouterr().err
+    assert _run.main([*arguments, str(tmp_path / "late"), "--seconds", "-1"]) == 0
+    late = json.loads((tmp_path / "late" / "long.json").read_text())
+    assert late["rows"] == [] and late["about"]["left_out"] == [*problems, "f32/n1024/r3, compiled"]
+    assert "f32/n1024/r3, compiled: left out, since the run is at its end (--seconds -1)" in capsys.readouterr().err
+
+
+def test_the_sample_is_built_from_a_checkout(tmp_path, monkeypatch):
+    cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
+    folder = tmp_path / peers.CudaSample.folder
+    folder.mkdir(parents=True)
+    (folder / "fastWalshTransform_kernel.cuh").touch()
+    monkeypatch.chdir(tmp_path)
+    built = []
+
+    class Module:
+        @staticmethod
+        def transform(x):
+            x.copy_(peers.butterflies(x, 1.0))
+
+    monkeypatch.setattr(cpp_extension, "load_inline", lambda name, **options: built.append(options) or Module)
+    sample = _long._checkout(str(tmp_path))
+    found = _long.contestants(_long.problem_of("f32/n1024/r2"), False, sample)["cuda_sample"]
+    assert built[0]["extra_include_paths"] == [str(folder)] and built[0]["functions"] == ["transform"] and len(built) == 1
+    assert found.in_place and found.zeros and found.scale == 1.0
+    asked = _long.problem_of("f32/n1024/r2")
+    assert _long.wrong(_long.errors_of(found, asked, _long.random(asked, 1, 0, "cpu")[0]), _long.bounds(asked, found)) == ""
+    assert "cuda_sample" not in _long.contestants(_long.problem_of("f64/n1024/r2"), False, sample)
+    with pytest.raises(ValueError, match=r"--sample \S+late: is no folder"):
+        _long._checkout(str(tmp_path / "late"))

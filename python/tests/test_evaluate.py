@@ -301,6 +301,50 @@ def test_gptq_by_a_graph_is_gptq(encoding, k):
     assert len(columns._graphs) == 1
 
 
+def test_gptq_goes_on_without_a_graph(monkeypatch):
+    """Where none can be captured: one warning, the same numbers, and nothing is tried again."""
+    tries = []
+
+    def graph_of(*given):
+        tries.append(given)
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory\nand more")
+
+    monkeypatch.setattr(gptq, "_graph_of", graph_of)
+    columns = gptq._Columns()
+    monkeypatch.setattr(columns, "_wants_graph", lambda w, upper: not columns._fails)
+    generator = torch.Generator().manual_seed(2)
+    weight, x = torch.randn(24, 256, generator=generator), torch.randn(500, 256, generator=generator).double()
+    with pytest.warns(UserWarning, match="^fwht: GPTQ takes longer, without CUDA graphs: CUDA out of memory$") as said:
+        for _ in range(2):
+            assert torch.equal(gptq.rounded(weight, x.T @ x, "int4:row", columns), gptq.rounded(weight, x.T @ x, "int4:row"))
+    assert len(said) == len(tries) == 1 and not columns._graphs
+    assert not gptq._Columns()._wants_graph(weight, weight)  # on the host
+
+
+def test_models_are_rotated_once_where_they_are_small(monkeypatch):
+    """What is done to the model of one format is not in that of the next."""
+    loads = []
+
+    def load():
+        loads.append(1)
+        return model_of("llama").float()
+
+    rotations = {mode: rotate.Rotation.parse(mode) for mode in ("plain", "rotated")}
+    small = program._Rotated(load, rotations)
+    first = small.of("rotated")
+    with torch.no_grad():
+        first.lm_head.weight.zero_()
+    hooks.install(first, schemes.SCHEMES["w4a4-int4"], rotations["rotated"])
+    again, wanted = small.of("rotated"), rotate.rotate_model(model_of("llama").float(), rotations["rotated"])
+    assert len(loads) == 1 and not any(module._forward_pre_hooks for module in again.modules())
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), wanted.parameters(), strict=True))
+    monkeypatch.setattr(program, "KEPT", 2 * sum(parameter.nbytes for parameter in again.parameters()) - 1)
+    large = program._Rotated(load, rotations)
+    for mode in ("plain", "rotated", "rotated"):
+        large.of(mode)
+    assert len(loads) == 4 and not large._kept
+
+
 def test_stored_values_have_the_digits_of_float32(tmp_path):
     values = np.random.default_rng(0).random((5, 3))
     results = program._Results(tmp_path / "evaluation.json", {"model": "x"})

@@ -268,4 +268,4 @@ def test_supports_and_plan_of_an_operator():
 
 
 def test_the_structure_is_that_of_the_header():
-    assert ctypes.sizeof(_c.Operands) == 112
+    assert ctypes.sizeof(_c.Operands) == 128

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fwht
-from conftest import truth
+from conftest import needs_cuda, truth
 
 
 def test_a_plan_in_place():
@@ -24,6 +24,41 @@ def test_a_plan_makes_its_result():
     x = np.random.default_rng(2).integers(-8, 8, (2, 3, 16)).astype("float32")
     y = fwht.plan(16, 6, "f32", device="cpu", inplace=False, scale=1.0).execute(x)
     assert np.array_equal(y, truth(x, 1.0))
+
+
+def test_scratch_of_an_execution():
+    plan = fwht.plan(8, 1, "float32", device="cpu", inplace=False, scale=1.0)
+    x, memory = np.ones((1, 8), "float32"), np.zeros(1024, "uint8")
+    room = memory[-memory.ctypes.data % 256 :]
+    assert plan.scratch_bytes == 0
+    assert np.array_equal(plan.execute(x, scratch=room), truth(x, 1.0))
+    for scratch in (room[:256].astype("int8"), room[:512:2], room[:256].reshape(2, 128)):
+        with pytest.raises(ValueError, match="contiguous uint8 of one dimension"):
+            plan.execute(x, scratch=scratch)
+    with pytest.raises(TypeError, match="scratch is a int"):
+        plan.execute(x, scratch=room.ctypes.data)
+
+
+@needs_cuda
+def test_scratch_of_a_vector_of_sixteen_bits():
+    import torch
+
+    x = torch.randn(2, 1 << 17, dtype=torch.float16, device="cuda")
+    plan = fwht.plan(1 << 17, 2, "float16", device=0, inplace=False, variant="passes")
+    assert plan.scratch_bytes == 2 << 19
+    want = plan.execute(x)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    scratch = [torch.empty(plan.scratch_bytes, dtype=torch.uint8, device="cuda") for _ in streams]
+    torch.cuda.synchronize()
+    results = [torch.empty_like(x) for _ in streams]
+    for stream, room, result in zip(streams * 8, scratch * 8, results * 8):
+        plan.execute(x, result, stream.cuda_stream, room)
+    torch.cuda.synchronize()
+    assert all(torch.equal(result, want) for result in results)
+    with pytest.raises(ValueError, match="must be aligned to 256"):
+        plan.execute(x, results[0], scratch=torch.empty(plan.scratch_bytes + 1, dtype=torch.uint8, device="cuda")[1:])
+    with pytest.raises(ValueError, match=f"scratch_bytes={plan.scratch_bytes - 1} must be at least {plan.scratch_bytes}"):
+        plan.execute(x, results[0], scratch=scratch[0][:-1])
 
 
 def test_plans_go_away():
@@ -80,9 +115,9 @@ def test_problems_are_traced_once(tmp_path, monkeypatch):
     x = np.zeros((5, 2048), np.float32)  # a problem that no other test has
     for _ in range(2):
         fwht.hadamard_transform(x)
-    fwht.plan(2048, 7, "float32")
+    fwht.plan(2048, 7, "float32", device="cpu")
     monkeypatch.delenv("FWHT_TRACE")
-    fwht.plan(2048, 9, "float32")
+    fwht.plan(2048, 9, "float32", device="cpu")
     blocks = trace.read_text().split("[")[1:]
     assert [block.splitlines() for block in blocks] == [
         ["f32/n2048/r5/out]", "problem = f32/n2048/r5/out", "mode = host"], ["f32/n2048/r7]", "problem = f32/n2048/r7", "mode = host"],

@@ -232,6 +232,15 @@ def test_a_scale_of_the_whole_tensor_may_be_a_tensor_on_the_host(encoding):
 
 
 @devices
+@pytest.mark.parametrize("largest", [0.0, 2.0**-125, 2.0**100])
+def test_a_scale_that_is_made_of_the_largest_element_is_finite(device, largest):
+    writes("nvfp4", device, "float32")
+    x = torch.full((2, 64), largest, device=device)
+    y = quantize.round_trip(x, "nvfp4")
+    assert torch.isfinite(y).all() and (y.abs() <= 1.25 * x).all() and (largest < 2.0**-110 or torch.allclose(y, x, rtol=0.25))
+
+
+@devices
 @pytest.mark.parametrize("encoding", ["nvfp4", "nvfp4:128x4", "e4m3:tensor,vllm_static"])
 def test_a_scale_of_the_whole_tensor_may_lie_in_memory(device, encoding):
     """The kernel reads it: the bytes are those of the number. The operator takes it on the host, too."""

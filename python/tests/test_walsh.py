@@ -175,7 +175,8 @@ def test_supports_of_arrangements():
     assert "ordering='walsh'" in ask(ordering="walsh").why_not
     for n in (64, 65536):
         assert bool(fwht.supports(n, "float32", device=0, ordering="dyadic", inplace=False)) == CUDA
-    assert not fwht.supports(65536, "float16", device=0, ordering="dyadic", inplace=False)  # wide types alone
+    assert bool(fwht.supports(65536, "float16", device=0, ordering="dyadic", inplace=False)) == CUDA
+    assert not fwht.supports(32768, "float16", device=0, ordering="dyadic", inplace=False)
 
 
 @needs_torch
@@ -229,13 +230,19 @@ def of_form(bits, form):
 @kinds
 @pytest.mark.parametrize("form", ["packed", "bits", "signs"])
 def test_spectra_of_every_form(kind, form):
-    k = 16 if kind == "cuda" else 5
+    for k in (5, 16) if kind != "cuda" else (14, 15, 16, 21):
+        check_spectra(kind, form, k)
+
+
+def check_spectra(kind, form, k):
     bits = functions(k)
     for f in [of_form(bits, form)] + [bits.astype(dtype) for dtype in ("bool", "int8") if form == "bits"]:
         w = walsh.spectrum(give(f, kind), form)
         assert numpy_of(w).dtype == np.int32 and np.array_equal(numpy_of(w), sums(1 - 2 * bits.astype("int64")))
         assert np.array_equal(numpy_of(walsh.spectrum(give(f[1], kind), form)), numpy_of(w)[1])
     assert walsh.spectrum(give(f[:0], kind), form).shape == (0, 2**k)
+    bytes_behind = give(np.concatenate([f[0][:1], f[0]]), kind)[1:]  # at an odd address
+    assert np.array_equal(numpy_of(walsh.spectrum(bytes_behind, form)), numpy_of(w)[0])
 
 
 def test_strided_functions():

@@ -143,12 +143,19 @@ class AutoPlan final : public Plan {
 
   bool one_stream_at_a_time() const override { return picked_.plan->one_stream_at_a_time(); }
 
+  /// Not offered where there are two plans, which need different ones.
+  std::int64_t scratch_bytes() const override {
+    return for_odd_pointers_.plan ? 0 : picked_.plan->scratch_bytes();
+  }
+
  private:
   void enqueue(const Operands& operands, Stream stream) const override {
     const auto addresses =
         reinterpret_cast<std::uintptr_t>(operands.in) | reinterpret_cast<std::uintptr_t>(operands.out);
     const bool fits = addresses % picked_.plan->alignment() == 0;
-    (fits ? picked_ : for_odd_pointers_).plan->execute(operands, stream);
+    Operands forwarded = operands;
+    if (scratch_bytes() == 0) forwarded.scratch = nullptr;
+    (fits ? picked_ : for_odd_pointers_).plan->execute(forwarded, stream);
   }
 
   Picked picked_, for_odd_pointers_;
@@ -192,7 +199,12 @@ std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device
   }
   const auto element = static_cast<std::size_t>(bytes_of(problem.dtype()));
   Picked for_odd_pointers;
-  if (picked.plan->alignment() > element) for_odd_pointers = pick(able, problem, device, element);
+  if (picked.plan->alignment() > element) {
+    // Not by a plan that owns a workspace for pointers that hardly anyone has.
+    std::vector<const Variant*> light = able;
+    if (bytes_of(problem.dtype()) == 2) std::erase(light, &passes::variant);
+    for_odd_pointers = pick(light, problem, device, element);
+  }
   const bool all_alike = serves_all_alike(guide, problem, device, picked);
   return std::make_unique<AutoPlan>(problem, std::move(picked), std::move(for_odd_pointers), guide.name,
                                     all_alike);

@@ -2,9 +2,11 @@
 // the nearest compute capability at or below its own, its class.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "common/device/device_info.hpp"
@@ -25,15 +27,26 @@ struct MeasuredOn {
   bool is_own_of(const DeviceInfo& info) const { return is_for(info) && info.name.starts_with(device); }
 };
 
-/// The nearest compute capability at or below the device's; of equals the one of its name, then of the
-/// nearest number of SMs, then the first. nullptr where all are newer than the device, or it has no CUDA.
+/// How many words at the start of two names agree: 2 of "NVIDIA H100 NVL" and "NVIDIA H100 80GB HBM3".
+inline int words_in_common(std::string_view a, std::string_view b) {
+  int words = 0;
+  while (!a.empty() && !b.empty() && a.substr(0, a.find(' ')) == b.substr(0, b.find(' '))) {
+    ++words;
+    a.remove_prefix(std::min(a.size(), a.substr(0, a.find(' ')).size() + 1));
+    b.remove_prefix(std::min(b.size(), b.substr(0, b.find(' ')).size() + 1));
+  }
+  return words;
+}
+
+/// The nearest compute capability at or below the device's; of equals the one whose name agrees with its own
+/// in most words, then of the nearest number of SMs, then the first. nullptr where all are newer than the device, or it has no CUDA.
 /// @tparam Measured  derives from MeasuredOn
 template <class Measured>
 const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device) {
   const auto rank = [&](const Measured& m) {
     const double sms_apart = std::fabs(std::log2(static_cast<double>(m.sm_count)) -
                                        std::log2(static_cast<double>(device.sm_count)));
-    return std::tuple{m.compute_capability, m.is_own_of(device), -sms_apart};
+    return std::tuple{m.compute_capability, words_in_common(m.device, device.name), -sms_apart};
   };
   const Measured* best = nullptr;
   for (const Measured& measured : all) {

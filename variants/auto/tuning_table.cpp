@@ -143,10 +143,11 @@ std::vector<std::string_view> preferred_variants(const Problem& problem) {
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
   if (problem.op.is_regular()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
   if (!problem.op.is_sylvester()) return {"kronecker", "mma_kronecker", "factors"};
-  // 2^16 in 16 bit is wgmma's; in fp32 no row of more than 2^15 fits in a multiprocessor. Wider types have no
-  // other kernels.
+  // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types
+  // have no other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};
-  if (problem.n() > (1 << 15) && problem.dtype() == Dtype::f32) return {"passes"};
+  if (problem.n() > (1 << (problem.dtype() == Dtype::f32 ? 15 : 16))) return {"passes"};
+  if (problem.n() == 1 << 16) return {"wgmma", "mma_kronecker", "passes"};
   // Where wgmma and mma_split end, mma_kronecker goes to 2^16 on any tensor core.
   if (problem.n() >= 8192) return {"wgmma", "mma_split", "mma_kronecker", "butterflies", "warp_shuffle"};
   return {"mma_split", "butterflies", "wgmma", "warp_shuffle"};

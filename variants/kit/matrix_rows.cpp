@@ -44,6 +44,28 @@ std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Facto
   return words;
 }
 
+std::uint32_t second_word(int second, const Factor& factor, int to, int from, int lane) {
+  std::uint32_t word = 0;
+  for (int half = 0; half < 2; ++half) {
+    const int row = 8 * to + ptx::b_column(lane), column = 8 * from + ptx::b_row(lane, 0, half);
+    word |= (is_negative(factor, second, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
+  }
+  return word;
+}
+
+std::vector<std::uint32_t> second_table(int second, const Factor& factor) {
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(second)));
+  if (words.empty()) return words;
+  for (int to = 0; to < second / 8; ++to) {
+    for (int from = 0; from < second / 8; ++from) {
+      for (int lane = 0; lane < 32; ++lane)
+        words[static_cast<std::size_t>(second_word_index(second, to, from, lane))] =
+            second_word(second, factor, to, from, lane);
+    }
+  }
+  return words;
+}
+
 std::optional<FactorParts> factor_parts_of(const Operator& op) {
   std::span<const Factor> rest = op.factors();
   FactorParts parts;

@@ -69,6 +69,22 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
+// The second matrix, H_f (x) S_(second / f), as bf16: 8 x 8 operands B of its 8 input columns `from` and output
+// columns `to`, in shared memory with four of them side by side for one load.
+
+constexpr int second_quads(int second) {
+  return (second / 8 + 3) / 4;
+}
+constexpr int second_word_index(int second, int to, int from, int lane) {
+  return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
+}
+constexpr int second_words(int second) {
+  return second == 1 ? 0 : second / 8 * second_quads(second) * 128;
+}
+/// A lane's word of such an operand.
+std::uint32_t second_word(int second, const Factor& factor, int to, int from, int lane);
+std::vector<std::uint32_t> second_table(int second, const Factor& factor);
+
 /// An operator as F_m (x) S (x) F_f (x) S: a matrix on the slow index, Sylvester, perhaps a second named
 /// matrix and Sylvester again. What is not there has order 1.
 struct FactorParts {

@@ -8,6 +8,8 @@
 #include "common/contract/dtype.hpp"
 #include "common/device/ptx/fragments.hpp"
 #include "common/device/ptx/mma.cuh"
+#include "common/device/ptx/shared.cuh"
+#include "variants/kit/matrix_rows.hpp"
 
 namespace fwht::rows {
 
@@ -126,6 +128,50 @@ __device__ void finish(float (&d)[registers], const Stage2Constants& constants, 
     put<dtype>(exit, tile, x[0], x[1], scale);
     put<dtype>(exit, tile + 2, x[2], x[3], scale);
   }
+}
+
+/// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
+/// is an operand A, hi and lo side by side in k. `together` groups at once share the words.
+template <Dtype dtype, int second, int together, class Exit, int registers>
+__device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
+                                 float scale, Exit& exit, int lane) {
+  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles;
+  static_assert(kGroups % together == 0);
+#pragma unroll
+  for (int first = 0; first < kGroups * kTiles; first += together * kTiles) {
+    std::uint32_t halves[together * kTiles][4];
+    float x[together * kTiles][4];
+#pragma unroll
+    for (int i = 0; i < 4 * together * kTiles; ++i)
+      x[i / 4][i % 4] = d[4 * first + i];
+    split(halves, x, constants.minus_identity);
+#pragma unroll
+    for (int to = 0; to < kTiles; ++to) {
+      std::uint32_t words[4 * second_quads(second)];
+#pragma unroll
+      for (int quad = 0; quad < second_quads(second); ++quad) {
+        ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
+                          table + 4 * second_word_index(second, to, 4 * quad, lane));
+      }
+#pragma unroll
+      for (int from = 0; from < kTiles; ++from) {
+        const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
+#pragma unroll
+        for (int g = 0; g < together; ++g) {
+          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
+          if (from == 0) {
+            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
+          } else {
+            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int tile = 0; tile < registers / 4; tile += 2)
+    put<dtype>(exit, tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
+               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
 }
 
 }  // namespace fwht::rows

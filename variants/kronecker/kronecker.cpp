@@ -65,23 +65,15 @@ std::optional<Choice> few_rows_choice_for(const Operator& op, std::int64_t rows,
 
 std::vector<std::uint32_t> second_table(const Launch& launch, const Factor& factor) {
   const int second = launch.shape.second;
+  if (second == 1 || launch.places == 0) return rows::second_table(second, factor);
   std::vector<std::uint32_t> words(static_cast<std::size_t>(second_words(launch)));
-  if (second == 1) return words;
   for (int to = 0; to < second / 8; ++to) {
     for (int from = 0; from < second / 8; ++from) {
       for (int lane = 0; lane < 32; ++lane) {
-        std::uint32_t word = 0;
-        for (int half = 0; half < 2; ++half) {
-          const int row = 8 * to + ptx::b_column(lane), column = 8 * from + ptx::b_row(lane, 0, half);
-          word |= (is_negative(factor, second, row, column) ? 0xBF80U : 0x3F80U) << (16 * half);
-        }
-        const auto put = [&](int index) { words[static_cast<std::size_t>(index)] = word; };
-        if (launch.places == 0) {
-          put(second_word_index(second, to, from, lane));
-        } else {
-          for (int half = 0; half < 2; ++half)
-            put(from * second_step_words(second) + second_word_of_step(second, to, half, lane));
-        }
+        for (int half = 0; half < 2; ++half)
+          words[static_cast<std::size_t>(from * second_step_words(second) +
+                                         second_word_of_step(second, to, half, lane))] =
+              rows::second_word(second, factor, to, from, lane);
       }
     }
   }

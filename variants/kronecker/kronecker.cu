@@ -32,6 +32,7 @@
 #include "common/device/launcher.hpp"
 #include "common/device/tensor_map.hpp"
 #include "common/host/static_dispatch.hpp"
+#include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/launch_regime.hpp"
 #include "variants/kronecker/kronecker_encoded.hpp"
 #include "variants/kronecker/kronecker_kernel.cuh"
@@ -51,30 +52,6 @@ Tensor<4> matrices(const Array& array, std::int64_t rows, const Shape& shape, in
           line == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
           : line == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                        : CU_TENSOR_MAP_SWIZZLE_32B};
-}
-
-/// A dense factor with its Sylvester part, F (x) S_(order / m), as operands A of stage 1, by one thread a
-/// word; entries beyond the order are zero. See fragment_index.
-struct DenseFactor {
-  const std::uint16_t* entries;  ///< m x m numbers, row-major
-  int m, order;
-  bool transposed;
-};
-__global__ void expand_dense(DenseFactor factor, int k_steps, int words, std::uint32_t* fragments) {
-  const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (index >= words) return;
-  const int r = index % 4, lane = index / 4 % 32, step = index / 128 % k_steps, block = index / 128 / k_steps;
-  const int inner = factor.order / factor.m;
-  std::uint32_t word = 0;
-  for (int half = 0; half < 2; ++half) {
-    const int row = 16 * block + ptx::a_row(lane, r), column = 16 * step + ptx::a_column(lane, r, half);
-    if (row >= factor.order || column >= factor.order) continue;
-    const int i = row / inner, j = column / inner;
-    std::uint32_t entry = factor.entries[factor.transposed ? j * factor.m + i : i * factor.m + j];
-    if (parity(row % inner & column % inner)) entry ^= 0x8000U;
-    word |= entry << (16 * half);
-  }
-  fragments[index] = word;
 }
 
 class KroneckerPlan final : public Plan {
@@ -183,12 +160,9 @@ class KroneckerPlan final : public Plan {
   }
   bool is_dense() const { return choice_.slow.basis == Basis::dense; }
   void expand(const void* dense, std::uint32_t* fragments, Stream stream) const {
-    constexpr int kThreads = 256;
-    const DenseFactor factor{static_cast<const std::uint16_t*>(dense), static_cast<int>(choice_.slow.order),
-                             choice_.order, choice_.slow.transposed};
-    expand_dense<<<static_cast<unsigned>((fragment_words_ + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-        factor, launch_.shape.k_steps(), fragment_words_, fragments);
-    FWHT_CUDA(cudaGetLastError());
+    rows::expand_dense({static_cast<const std::uint16_t*>(dense), static_cast<int>(choice_.slow.order),
+                        choice_.order, choice_.slow.transposed},
+                       launch_.shape.k_steps(), fragment_words_, fragments, stream);
   }
 
   Choice choice_;

@@ -22,6 +22,7 @@ namespace fwht::kronecker {
 using rows::box_byte;
 using rows::is_negative;
 using rows::pair_signs;
+using rows::second_word_index;
 using rows::Shape;
 using rows::sign_table;
 using rows::sign_word_index;
@@ -255,20 +256,8 @@ constexpr int vector_offset(int columns, int line, int row, int v) {
   return row * columns * 2 * 16 + 256 * v / columns * 2 * line;
 }
 
-/// Where the matrix is dense, it travels as the fragments themselves: index of register 0 of a lane.
-constexpr int fragment_index(int k_steps, int block, int step, int lane) {
-  return ((block * k_steps + step) * 32 + lane) * 4;
-}
-
-/// Words of the second matrix in shared memory: the 8 x 8 operands B of its 8 input columns `from` and output
-/// columns `to`, four of them side by side for one load.
-constexpr int second_quads(int second) {
-  return (second / 8 + 3) / 4;
-}
-constexpr int second_word_index(int second, int to, int from, int lane) {
-  return ((to * second_quads(second) + from / 4) * 32 + lane) * 4 + from % 4;
-}
-/// In a ring they are operands B of wgmma, K-major without swizzle: 8 x 8 after 8 x 8 for the output columns,
+/// Words of the second matrix in shared memory: as rows::second_table has them.
+/// In a ring operands B of wgmma, K-major without swizzle: 8 x 8 after 8 x 8 for the output columns,
 /// and each 8 input columns twice, for hi and for lo. A step has 8 input columns.
 constexpr int second_step_words(int second) {
   return 2 * (second / 8) * 32;
@@ -281,9 +270,9 @@ constexpr std::uint64_t second_descriptor(std::uint32_t shared_address, int seco
   return ptx::matrix_descriptor(shared_address, second / 8 * 128, 128);
 }
 constexpr int second_words(const Launch& launch) {
-  const int second = launch.shape.second, eights = second / 8;
-  if (second == 1) return 0;
-  return eights * (launch.places > 0 ? second_step_words(second) : second_quads(second) * 128);
+  const int second = launch.shape.second;
+  if (second == 1 || launch.places == 0) return rows::second_words(second);
+  return second / 8 * second_step_words(second);
 }
 constexpr int Launch::second_bytes() const {
   return 4 * second_words(*this);

@@ -19,6 +19,7 @@
 #include "common/device/ptx/wgmma.cuh"
 #include "common/device/storage.cuh"
 #include "variants/kit/box_signs.cuh"
+#include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/split_stage.cuh"
 #include "variants/kit/work.cuh"
 #include "variants/kronecker/kronecker.hpp"
@@ -70,8 +71,8 @@ struct HeldMatrix {
     if (work.fragments != nullptr) {
 #pragma unroll
       for (int s = 0; s < k_steps; ++s) {
-        const uint4 words =
-            __ldg(reinterpret_cast<const uint4*>(work.fragments + fragment_index(k_steps, block, s, lane)));
+        const uint4 words = __ldg(
+            reinterpret_cast<const uint4*>(work.fragments + rows::fragment_index(k_steps, block, s, lane)));
         step[s][0] = words.x, step[s][1] = words.y, step[s][2] = words.z, step[s][3] = words.w;
       }
     } else {
@@ -377,49 +378,6 @@ struct StorageRows {
   };
 };
 
-/// The same with a second matrix, whose words lie at shared address `table`: every group of `second` columns
-/// is an operand A, hi and lo side by side in k. Two groups at once share the words.
-template <Dtype dtype, int second, class Exit, int registers>
-__device__ void finish_by_second(float (&d)[registers], std::uint32_t table, const Stage2Constants& constants,
-                                 float scale, Exit& exit, int lane) {
-  constexpr int kTiles = second / 8, kGroups = registers / 4 / kTiles, kTogether = kGroups % 2 == 0 ? 2 : 1;
-#pragma unroll
-  for (int first = 0; first < kGroups * kTiles; first += kTogether * kTiles) {
-    std::uint32_t halves[kTogether * kTiles][4];
-    float x[kTogether * kTiles][4];
-#pragma unroll
-    for (int i = 0; i < 4 * kTogether * kTiles; ++i)
-      x[i / 4][i % 4] = d[4 * first + i];
-    rows::split(halves, x, constants.minus_identity);
-#pragma unroll
-    for (int to = 0; to < kTiles; ++to) {
-      std::uint32_t words[4 * second_quads(second)];
-#pragma unroll
-      for (int quad = 0; quad < second_quads(second); ++quad) {
-        ptx::ld_shared_v4(reinterpret_cast<std::uint32_t(&)[4]>(words[4 * quad]),
-                          table + 4 * second_word_index(second, to, 4 * quad, lane));
-      }
-#pragma unroll
-      for (int from = 0; from < kTiles; ++from) {
-        const std::uint32_t b[2] = {words[from], words[from]};  // for hi and for lo
-#pragma unroll
-        for (int g = 0; g < kTogether; ++g) {
-          float(&sums)[4] = reinterpret_cast<float(&)[4]>(d[4 * (first + g * kTiles + to)]);
-          if (from == 0) {
-            ptx::mma_sync_m16n8k16_f32_bf16(sums, halves[g * kTiles], b);
-          } else {
-            ptx::mma_sync_m16n8k16_f32_bf16_accumulate(sums, halves[g * kTiles + from], b);
-          }
-        }
-      }
-    }
-  }
-#pragma unroll
-  for (int tile = 0; tile < registers / 4; tile += 2)
-    put<dtype>(exit, tile, reinterpret_cast<float(&)[4]>(d[4 * tile]),
-               reinterpret_cast<float(&)[4]>(d[4 * tile + 4]), scale);
-}
-
 /// Signs of elements: of a tile's boxes before stage 1, where they are at box_at(box), by `warps` that must
 /// meet behind it, and of a warp's staged box behind stage 2.
 template <Shape shape>
@@ -534,7 +492,9 @@ __global__ void __launch_bounds__(launch.threads(), launch.blocks_per_sm)
         if constexpr (second == 1) {
           finish<dtype>(d, constants, work.scale, exit);
         } else {
-          finish_by_second<dtype, second>(d, ptx::shared_address(table), constants, work.scale, exit, lane);
+          constexpr int kTogether = shape.columns / second % 2 == 0 ? 2 : 1;
+          rows::finish_by_second<dtype, second, kTogether>(d, ptx::shared_address(table), constants,
+                                                           work.scale, exit, lane);
         }
         if (work.signs_last != nullptr) SignFlip<shape>::of_results(work, exit.staging(), box, lane);
         exit.staged(shape.rows * tile, box);

@@ -16,6 +16,7 @@
 #include "reference/conformance/device_tools.hpp"
 #include "reference/inputs.hpp"
 #include "reference/tolerance.hpp"
+#include "variants/library/walsh.hpp"
 #include "variants/registry.hpp"
 
 namespace fwht {
@@ -169,7 +170,19 @@ TEST_F(TransformGpu, PassesDoWhatTheHostDoes) {
         "f32/n32768/r140/out/sequency", "f64/n16/r65/out/from-sequency",
         "f64/n512/r7/out/from-sequency/dyadic", "f64/n1024/r3/out/sequency", "f64/n8192/r140/out/dyadic",
         "f64/n16384/r140/out/from-dyadic/sequency", "f64/n32768/r3/out/sequency", "i32/n128/r17/out/dyadic",
-        "i32/n16384/r3/out/from-sequency", "i64/n64/r33/out/sequency", "i64/n16384/r3/out/from-dyadic"}) {
+        "i32/n16384/r3/out/from-sequency", "i64/n64/r33/out/sequency", "i64/n16384/r3/out/from-dyadic",
+        // of 16 bits: more vectors than the workspace takes at once, gaps, every length of two passes
+        "f16/n65536/r67", "bf16/n65536/r67/out/ld65539", "bf16/n131072/r33/pdl", "f16/n262144/r3/out",
+        "bf16/n524288/r9/ld524289", "f16/n1048576/r5/out", "bf16/n2097152/r3", "f16/n4194304/r2/out/pdl",
+        "f16/n8388608/r2/ld8388610", "bf16/n16777216/r1/out", "f16/n33554432/r1",
+        // three passes in parts, in pairs of results and one by one
+        "bf16/n67108864/r1", "f16/n134217728/r1/out/pdl", "f16/n67108864/r2/ld67108865",
+        // orderings, other axes
+        "f16/n65536/r5/out/sequency", "bf16/n131072/r70/out/from-dyadic/ld131073",
+        "f16/n1048576/r2/out/from-sequency/dyadic/pdl", "bf16/n8388608/r1/out/dyadic",
+        "f16/n16777216/r2/out/sequency", "f16/n32/r96/inner32", "bf16/n64/r192/inner64/out/ld4100",
+        "f16/n1024/r64/inner32/ld32771/pdl", "bf16/n2048/r2208/inner32", "f16/n65536/r64/inner64/out",
+        "bf16/n2097152/r64/inner32/out"}) {
     const Problem problem = parse_problem(text);
     ASSERT_TRUE(passes.supports(problem, this_device()))
         << text << ": " << passes.supports(problem, this_device()).why_not;
@@ -178,8 +191,9 @@ TEST_F(TransformGpu, PassesDoWhatTheHostDoes) {
         start(in.size(), std::byte{0x3A}), want, got(in.size());
     const bool exact = problem.inner == 1 && !problem.is_arranged_plainly();
     for (std::int64_t i = 0; i < elements; ++i) {
-      double value = static_cast<double>(exact ? i * i % 15 - 7 : i * 7919 % 2003 - 1001);
-      if (!exact && !is_integer(problem.dtype())) value /= 3;  // a full mantissa
+      const std::int64_t whole = problem.n() > 1 << 20 ? i * i % 3 - 1 : i * i % 15 - 7;
+      double value = static_cast<double>(exact ? whole : i * 7919 % 2003 - 1001);
+      if (!exact && !is_integer(problem.dtype())) value /= 3;  // a full mantissa, or one that is rounded
       store_element(problem.dtype(), in.data(), i, value);
     }
     const bool in_place = problem.placement == Placement::in_place;
@@ -197,6 +211,35 @@ TEST_F(TransformGpu, PassesDoWhatTheHostDoes) {
     synchronize(Memory::device);
     result.download(got.data(), got.size());
     EXPECT_EQ(got, want) << text;
+  }
+}
+
+// Of every form, the lengths of two and of three passes: exactly the host's.
+TEST_F(TransformGpu, WalshSpectraAreTheHosts) {
+  using walsh::FunctionForm;
+  for (const int variables : {15, 17, 20, 21, 22, 23, 24, 25}) {
+    const std::int64_t functions = variables < 20 ? 3 : 1, values = functions << variables;
+    std::vector<std::uint8_t> packed(static_cast<std::size_t>(values / 8)), bits, signs;
+    std::uint64_t state = 1;
+    for (std::uint8_t& byte : packed)
+      byte = static_cast<std::uint8_t>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
+    for (std::int64_t i = 0; i < values; ++i) {
+      bits.push_back(packed[static_cast<std::size_t>(i / 8)] >> i % 8 & 1);
+      signs.push_back(static_cast<std::uint8_t>(1 - 2 * bits.back()));
+    }
+    std::vector<std::int32_t> want(static_cast<std::size_t>(values)), got(want.size());
+    walsh::spectrum(FunctionForm::packed, packed.data(), variables, functions, want.data());
+    const std::pair<FunctionForm, const std::vector<std::uint8_t>&> forms[] = {
+        {FunctionForm::packed, packed}, {FunctionForm::bits, bits}, {FunctionForm::signs, signs}};
+    for (const auto& [form, given] : forms) {
+      Buffer in(Memory::device, given.size()), out(Memory::device, want.size() * sizeof want[0]);
+      in.upload(given.data(), given.size());
+      walsh::spectrum_on_device(form, in.data(), variables, functions, static_cast<std::int32_t*>(out.data()),
+                                nullptr, current_device());
+      synchronize(Memory::device);
+      out.download(got.data(), out.bytes());
+      EXPECT_TRUE(got == want) << variables << " variables, form " << static_cast<int>(form);
+    }
   }
 }
 

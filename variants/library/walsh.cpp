@@ -12,11 +12,15 @@
 #include <utility>
 
 #include "common/device/device_info.hpp"
+#include "common/device/stream_query.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/parallel_for.hpp"
 #include "common/host/text.hpp"
 #include "variants/cpu/cpu.hpp"
+#include "variants/library/function_rows.hpp"
+#include "variants/library/transform.hpp"
+#include "variants/passes/passes.hpp"
 
 namespace fwht::walsh {
 namespace {
@@ -57,6 +61,11 @@ void transform_in_place(Dtype dtype, std::int64_t n, std::int64_t rows, double s
   Problem problem = make_problem(dtype, n, rows);
   problem.scale = scale;
   transform(problem, {data, data}, threads);
+}
+
+void require_form(FunctionForm form) {
+  if (form == FunctionForm::packed || form == FunctionForm::bits || form == FunctionForm::signs) return;
+  throw BadRequest(concat("form ", static_cast<int>(form), " is unknown; known: packed, bits, signs"));
 }
 
 /// +1 or -1 for f(place).
@@ -121,9 +130,7 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
 
 void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
               std::int32_t* spectra, int threads) {
-  if (form != FunctionForm::packed && form != FunctionForm::bits && form != FunctionForm::signs) {
-    throw BadRequest(concat("form ", static_cast<int>(form), " is unknown; known: packed, bits, signs"));
-  }
+  require_form(form);
   require_variables(variables, form == FunctionForm::packed ? 3 : 1);
   const std::int64_t n = std::int64_t{1} << variables;
   require_rows(n, functions);
@@ -141,6 +148,27 @@ void spectrum(FunctionForm form, const void* values, int variables, std::int64_t
                    spectra[i] = sign_at(form, bytes, i);
                });
   transform_in_place(Dtype::i32, n, functions, 1.0, spectra, threads);
+}
+
+void spectrum_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
+                        std::int32_t* spectra, Stream stream, int device) {
+  require_form(form);
+  require_variables(variables, kFewestVariablesOnDevice);
+  const std::int64_t n = std::int64_t{1} << variables;
+  require_rows(n, functions);
+  if (functions == 0) return;
+  require("values", values, form == FunctionForm::packed ? 4 : 1);
+  require("spectra", spectra, 4);
+  const DeviceScope scope(device);
+  require_reachable("values", values, device);
+  require_reachable("spectra", spectra, device);
+  launch_function_rows(form, values, variables, functions, spectra, stream);
+  // The bits above are those of a dimension of a tensor.
+  const int row_bits = function_row_bits(variables);
+  Problem above = make_problem(Dtype::i32, n >> row_bits, functions << row_bits);
+  above.inner = std::int64_t{1} << row_bits;
+  above.set_row_stride(n);
+  fwht::transform(passes::variant, {spectra, spectra}, above, stream, device);
 }
 
 SpectrumSummary summarize(const std::int32_t* spectrum, int variables) {

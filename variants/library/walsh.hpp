@@ -1,5 +1,6 @@
 // What Walsh spectra are asked for, on the host, by the variant `cpu`: spectra of Boolean functions, dyadic
-// convolutions, rounds of signs and transforms, and sketches of chosen rows. docs/long_vectors.md.
+// convolutions, rounds of signs and transforms, and sketches of chosen rows. Spectra of Boolean functions on
+// a device too. docs/long_vectors.md.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "common/contract/family.hpp"
 #include "common/contract/problem.hpp"
 
 namespace fwht::walsh {
@@ -27,6 +29,17 @@ inline constexpr int kMostVariables = 30;  ///< |W| <= 2^30 fits int32
 /// kMostVariables, and a value that is not of the form, with its place.
 void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
               std::int32_t* spectra, int threads = 0);
+
+inline constexpr int kFewestVariablesOnDevice = 15;
+
+/// The same in memory of CUDA device `device`, enqueued on `stream`; may be captured. The first pass of the
+/// transform reads the values themselves, so nothing else is written. Packed values at a multiple of 4 bytes.
+/// Values are not looked at: another than the form has gives sums of 1 - 2 f(x), or of f(x) for signs. The
+/// first call for a number of variables and functions makes a plan, as fwht::transform does.
+/// Throws BadRequest for null and misaligned pointers, memory of another device, an unknown form, and
+/// variables that are not from kFewestVariablesOnDevice to kMostVariables.
+void spectrum_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
+                        std::int32_t* spectra, Stream stream, int device);
 
 struct SpectrumSummary {
   std::int64_t largest = 0;  ///< max |W|, W(0) among them

@@ -13,6 +13,8 @@
 #include "common/contract/operator_data.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "variants/library/function_rows.hpp"
+#include "variants/passes/schedule.hpp"
 
 namespace fwht::walsh {
 namespace {
@@ -278,6 +280,48 @@ TEST(Walsh, RoundsAndSketchesAreTheirMatrices) {
             std::string::npos);
   EXPECT_THROW(sketch({50, 20, 1}, Dtype::bf16, 1, x.data(), y.data()), BadRequest);
   EXPECT_THROW(rounds(Dtype::f64, kN, 1, {}, x.data(), y.data()), BadRequest);
+}
+
+// The tiles are those of the lowest passes of `passes`, whose test transforms them.
+TEST(Walsh, OnADeviceALaneLoadsTheWordOfTheRegisterThatAllLanesNeed) {
+  for (int variables = kFewestVariablesOnDevice; variables <= kMostVariables; ++variables) {
+    const passes::PassTile tile = function_tile(function_row_bits(variables));
+    const int above = variables - function_row_bits(variables);
+    ASSERT_EQ(tile.levels(), function_row_bits(variables));
+    ASSERT_EQ(tile.low_bit(0), 0);
+    for (int thread = 0; thread < tile.threads(); ++thread) {
+      const int warp = thread & ~31;
+      EXPECT_EQ(tile.column_of(thread), thread & 31) << "a row is a word, and a lane its bit";
+      for (int k = 0; k < 32; ++k)
+        EXPECT_EQ(tile.first_row(0, warp + k) + k, tile.first_row(0, thread) + k);
+    }
+    const passes::AxisPasses rest = passes::axis_passes(passes::Word::int32, above);
+    int bits = 0;
+    for (int i = 0; i < rest.count; ++i) {
+      const int of_pass = rest.tiles[static_cast<std::size_t>(i)].bits;
+      EXPECT_TRUE(of_pass >= passes::kFewestAxisBits && of_pass <= passes::kMostAxisBits) << variables;
+      bits += of_pass;
+    }
+    EXPECT_EQ(bits, above);
+    EXPECT_LE(rest.count, 2);
+    EXPECT_LE(tile.shared_bytes(), 48 * 1024) << "without asking";
+    const int tiles = std::max(tile.threads(), 128) / tile.threads();
+    EXPECT_EQ((std::int64_t{1} << above) % tiles, 0) << "whole blocks";
+  }
+}
+
+TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
+  alignas(4) std::uint8_t values[8]{};
+  std::int32_t sums[1]{};
+  const auto said = [&](FunctionForm form, const void* in, int variables, std::int32_t* out) {
+    return refusal([&] { spectrum_on_device(form, in, variables, 1, out, nullptr, 0); });
+  };
+  EXPECT_EQ(said(FunctionForm::packed, values, 14, sums), "variables=14 must be between 15 and 30");
+  EXPECT_EQ(said(FunctionForm::packed, values, 31, sums), "variables=31 must be between 15 and 30");
+  EXPECT_EQ(said(FunctionForm::packed, nullptr, 16, sums), "values is a null pointer");
+  EXPECT_EQ(said(FunctionForm::bits, values, 16, nullptr), "spectra is a null pointer");
+  EXPECT_TRUE(said(FunctionForm::packed, values + 1, 16, sums).ends_with("must be aligned to 4 bytes"));
+  EXPECT_TRUE(said(static_cast<FunctionForm>(7), values, 16, sums).starts_with("form 7 is unknown"));
 }
 
 }  // namespace

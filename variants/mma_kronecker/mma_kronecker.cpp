@@ -28,15 +28,21 @@ double work_of(const Shape& shape) {
 
 std::optional<Cut> cut_for(const Operator& op) {
   const std::optional<rows::FactorParts> parts = rows::factor_parts_of(op);
-  if (!parts || parts->second.order != 1 || parts->slow.basis == Basis::dense) return std::nullopt;
-  const std::int64_t m = parts->slow.order;
+  if (!parts) return std::nullopt;
+  const std::int64_t m = parts->slow.order, second = parts->second.order * parts->behind;
   std::optional<Cut> best;
-  for (const int columns : kColumns) {
+  const auto consider = [&](int columns, int order_of_second) {
     const std::int64_t order = op.n() / columns;
-    if (op.n() % columns != 0 || order % m != 0 || !is_power_of_two(order / m) || order > kMostOrder)
-      continue;
-    const Cut cut{shape_of(static_cast<int>(order), columns), parts->slow};
+    if (op.n() % columns != 0 || order % m != 0 || !is_power_of_two(order / m) || order > kMostOrder) return;
+    const Cut cut{shape_of(static_cast<int>(order), columns, order_of_second), parts->slow, parts->second};
     if (!best || work_of(cut.shape) < work_of(best->shape)) best = cut;
+  };
+  if (parts->second.order == 1) {
+    for (const int columns : kColumns)
+      consider(columns, 1);
+  } else if (parts->slow.basis != Basis::dense) {
+    for (const TwoMatrices& two : kTwoMatrices)
+      if (two.second == second) consider(two.columns, two.second);
   }
   return best;
 }
@@ -83,6 +89,10 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support cuda = require_cuda(device); !cuda) return cuda;
   if (problem.programmatic_launch) {
     if (Support programmatic = require_programmatic_launch(device); !programmatic) return programmatic;
+    if (problem.op.has_dense()) {
+      return {concat("programmatic dependent launch is not offered for the dense factor of ",
+                     to_string(problem.op), ", which a kernel of its own prepares")};
+    }
   }
   if (Support preparation = require_no_preparation(problem); !preparation) return preparation;
   if (!problem.encoding.is_plain()) {
@@ -100,8 +110,8 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   const std::optional<Cut> cut = cut_for(problem.op);
   if (!cut) {
     return {concat("the operator ", to_string(problem.op),
-                   " is not offered by this variant, which takes a named matrix of order m times 2^k, 2^k at "
-                   "least 16, and signs")};
+                   " is not offered by this variant, which takes a matrix of order m times 2^k, 2^k at least "
+                   "16, or two named ones of which the second makes 56 or 72 with its 2^k, and signs")};
   }
   for (const std::int64_t stride : {problem.in.row_stride, problem.out.row_stride}) {
     if (stride % 8 != 0) {
@@ -121,8 +131,7 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
 }  // namespace
 
 const Variant variant{
-    "mma_kronecker",
-    "any tensor core from 8.0 on: any named matrix of order m times 2^k by mma.sync, one rounding",
+    "mma_kronecker", "any tensor core from 8.0 on: any matrix of order m times 2^k by mma.sync, one rounding",
     Memory::device, supports, make_plan};
 
 }  // namespace fwht::mma_kronecker

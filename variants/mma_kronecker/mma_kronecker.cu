@@ -22,19 +22,26 @@ class MmaKroneckerPlan final : public Plan {
       : Plan(problem),
         cut_(cut),
         kernel_(kernel),
-        signs_(kept_table(rows::sign_table(cut.shape, cut.shape.order, cut.slow))),
+        signs_(cut.is_dense() ? nullptr : kept_table(rows::sign_table(cut.shape, cut.shape.order, cut.slow))),
+        second_(kept_table(rows::second_table(cut.shape.second, cut.second))),
         tiles_((problem.rows + cut.shape.rows - 1) / cut.shape.rows) {
     // All plans share the kernel, so that each allows what any may need.
     allow_shared(kernel, static_cast<int>(device.shared_bytes_per_block));
     const auto resident = [&](int warps, int bytes) {
       return bytes > device.shared_bytes_per_block ? 0 : resident_blocks(kernel, 32 * warps, bytes);
     };
+    if (cut.is_dense()) {
+      const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(cut.fragment_words()));
+      own_ = DeviceArray(zeros.data(), zeros.size() * sizeof zeros[0]);
+    }
     team_ = team_for(cut, resident, tiles_, device.sm_count);
     blocks_ =
         std::min(tiles_, std::max<std::int64_t>(std::int64_t{team_.blocks_per_sm} * device.sm_count, 1));
   }
 
   std::size_t alignment() const override { return 16; }
+  bool one_stream_at_a_time() const override { return cut_.is_dense(); }  // the fragments
+  std::int64_t scratch_bytes() const override { return 4 * std::int64_t{cut_.fragment_words()}; }
   Numerics numerics() const override { return rows::matrix_rows_numerics(problem()); }
 
   Settings settings() const override {
@@ -56,11 +63,21 @@ class MmaKroneckerPlan final : public Plan {
   void enqueue(const Operands& operands, Stream stream) const override {
     const Problem& p = problem();
     const auto* const signs = static_cast<const std::uint8_t*>(operands.signs);
+    const std::uint32_t* matrix = signs_;
+    if (cut_.is_dense()) {
+      auto* const fragments = operands.scratch != nullptr ? static_cast<std::uint32_t*>(operands.scratch)
+                                                          : own_.as<std::uint32_t>();
+      rows::expand_dense({static_cast<const std::uint16_t*>(operands.dense),
+                          static_cast<int>(cut_.slow.order), cut_.shape.order, cut_.slow.transposed},
+                         cut_.shape.k_steps(), cut_.fragment_words(), fragments, stream);
+      matrix = fragments;
+    }
     Work work{static_cast<const std::byte*>(operands.in),
               static_cast<std::byte*>(operands.out),
               2 * p.in.row_stride,
               2 * p.out.row_stride,
-              signs_,
+              matrix,
+              second_,
               p.op.signs_come_last() ? nullptr : signs,
               p.op.signs_come_last() ? signs : nullptr,
               static_cast<int>(p.rows),
@@ -80,7 +97,8 @@ class MmaKroneckerPlan final : public Plan {
 
   Cut cut_;
   Kernel kernel_;
-  const std::uint32_t* signs_;  ///< a table
+  const std::uint32_t *signs_, *second_;  ///< tables; null where there is none
+  DeviceArray own_;                       ///< fragments of a dense factor
   std::int64_t tiles_;
   Team team_;
   std::int64_t blocks_ = 0;
@@ -90,8 +108,12 @@ class MmaKroneckerPlan final : public Plan {
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device) {
   const Cut cut = *cut_for(problem.op);
-  const Kernel kernel = dispatch_16_bit(
-      problem.dtype(), [&](auto dtype) { return kernels<dtype()>().find(cut.shape.columns); });
+  const Kernel kernel = dispatch_16_bit(problem.dtype(), [&](auto dtype) {
+    const Kernels& table = cut.is_dense()         ? kernels_of_dense<dtype()>()
+                           : cut.shape.second > 1 ? kernels_of_two_matrices<dtype()>()
+                                                  : kernels<dtype()>();
+    return table.find(cut.shape.columns);
+  });
   if (kernel == nullptr) throw std::logic_error("mma_kronecker: no kernel is compiled for these columns");
   return std::make_unique<MmaKroneckerPlan>(problem, device, cut, kernel);
 }

@@ -24,12 +24,19 @@ using rows::Shape;
 /// What kernels are compiled for: columns of a row as a matrix. Rows of fewer than kTileColumns share a tile.
 inline constexpr int kColumns[] = {16, 32, 64, 128, 256};
 inline constexpr int kTileColumns = 128;
-/// Warps of a block that registers allow: 64 accumulators a thread, or 128.
+/// With a second matrix: columns, and its order with Sylvester's behind it.
+struct TwoMatrices {
+  int columns, second;
+  bool operator==(const TwoMatrices&) const = default;
+};
+inline constexpr TwoMatrices kTwoMatrices[] = {{144, 72}, {224, 56}};
+
+/// Warps of a block that registers allow: 64 accumulators a thread, or up to 128.
 constexpr int most_warps(int columns) {
   return columns > kTileColumns ? 8 : 16;
 }
-constexpr Shape shape_of(int order, int columns) {
-  return {order, columns, std::max(1, kTileColumns / columns)};
+constexpr Shape shape_of(int order, int columns, int second = 1) {
+  return {order, columns, std::max(1, kTileColumns / columns), second};
 }
 
 constexpr int line_of(int columns) {
@@ -39,13 +46,16 @@ constexpr int line_of(int columns) {
 /// How an operator is served: its rows as matrices, and the factor on the slow index.
 struct Cut {
   Shape shape;
-  Factor slow;
+  Factor slow, second{Basis::sylvester, 1};
   bool operator==(const Cut&) const = default;
 
   /// A warp makes 16 rows of the product at a time, in as many passes as it takes.
   constexpr int blocks() const { return shape.k_steps(); }
   constexpr int passes(int warps) const { return (blocks() + warps - 1) / warps; }
-  /// `slots` tiles, then the staging of each warp.
+  bool is_dense() const { return slow.basis == Basis::dense; }
+  /// Words of the fragments of a dense factor.
+  int fragment_words() const { return is_dense() ? 128 * shape.k_steps() * shape.k_steps() : 0; }
+  /// `slots` tiles, then the staging of each warp, then the second matrix.
   int shared_bytes(int warps, int slots) const;
 };
 
@@ -63,8 +73,9 @@ using Resident = std::function<int(int warps, int shared_bytes)>;
 /// multiprocessor or fewer, the one of the fewest passes. No blocks where none fits.
 Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int multiprocessors);
 
-/// The cut of F_m (x) S with the least work by an estimate, whatever the device; none where F_m (x) S has no
-/// cut, or the operator is another one. Sylvester alone is cut, too.
+/// The cut of F_m (x) S, or of F_m (x) S (x) H_f (x) S for one of kTwoMatrices, with the least work by an
+/// estimate, whatever the device; none where there is no cut, or the operator is another one. Sylvester alone
+/// is cut, too.
 std::optional<Cut> cut_for(const Operator& op);
 
 // ---- index maps
@@ -75,32 +86,54 @@ std::optional<Cut> cut_for(const Operator& op);
 // Where a lane's address depends on both i and the lane, it is (address of i = 0 ^ flip) + offset, of which
 // the latter two are known when the kernel is compiled.
 
-inline constexpr int kChunk = 64;  // columns that a warp stages at once
-inline constexpr int kStagingBytes = 16 * kChunk * 2;
+/// Columns that a warp stages at once: whole lines, 64 columns at most, so many that they divide a tile's.
+constexpr int chunk_of(int columns) {
+  const int line = line_of(columns), lines = shape_of(16, columns).tile_columns() / line;
+  int together = 64 / line;
+  while (lines % together != 0)
+    --together;
+  return together * line;
+}
+constexpr int staging_bytes(int columns) {
+  return 16 * chunk_of(columns) * 2;
+}
 
 struct Displacement {
   int flip, offset;
   constexpr int from(int first) const { return (first ^ flip) + offset; }
 };
 
-/// Load: pieces of a box in the order of memory, row by row of the problem. The row of the problem within the
-/// tile; the row of X within the box; bytes behind the box's first element of that row; the byte in the box.
+/// Load: pieces of a box in the order of memory, row by row of the problem. Where columns are not 2^k, lanes
+/// would change rows in the middle, so that pieces go line by line of shared memory instead, 16 rows of each.
+/// The row of the problem within the tile; the row of X within the box; bytes behind the box's first element
+/// of that row, a lane's and what follows for i; the byte in the box.
+constexpr bool loads_in_order(int columns) {
+  return (columns & (columns - 1)) == 0;
+}
 constexpr int loaded_row(int columns, int i) {
-  return i / (2 * columns);
+  return loads_in_order(columns) ? i / (2 * columns) : 0;
 }
 constexpr int loaded_line(int columns, int i, int lane) {
+  if (!loads_in_order(columns)) return (i + lane) / (line_of(columns) / 8) % 16;
   return (i % (2 * columns) + lane) / (columns / 8);
 }
-constexpr int loaded_bytes(int columns, int i) {  // and 16 for each lane
-  return 16 * (i % (2 * columns));
+constexpr int loaded_from(int columns, int lane) {
+  if (loads_in_order(columns)) return 16 * lane;
+  return 2 * columns * loaded_line(columns, 0, lane) + 16 * (lane % (line_of(columns) / 8));
+}
+constexpr int loaded_bytes(int columns, int i) {
+  if (loads_in_order(columns)) return 16 * (i % (2 * columns));
+  const int line = line_of(columns);
+  return 2 * columns * loaded_line(columns, i, 0) + i / (2 * line) * (2 * line);
 }
 constexpr int loaded_first(int columns, int lane) {
-  return box_byte(loaded_line(columns, 0, lane), lane % (columns / 8), line_of(columns));
+  const int pieces = (loads_in_order(columns) ? columns : line_of(columns)) / 8;
+  return box_byte(loaded_line(columns, 0, lane), lane % pieces, line_of(columns));
 }
 constexpr Displacement loaded_place(int columns, int i) {
   const int row = loaded_line(columns, i, 0), line = line_of(columns);
-  return {rows::swizzle(row, line) << 4,
-          row * 2 * line + loaded_row(columns, i) * (columns / line) * (16 * 2 * line)};
+  const int lines = loads_in_order(columns) ? loaded_row(columns, i) * (columns / line) : i / (2 * line);
+  return {rows::swizzle(row, line) << 4, row * 2 * line + lines * (16 * 2 * line)};
 }
 
 /// Stage 1: byte of a box that a lane gives to ldmatrix for column tiles 0 and 1, rows 0-7 and 8-15 of each,
@@ -138,11 +171,12 @@ constexpr int sent_first(int columns, int lane) {
 }
 constexpr Displacement sent_place(int columns, int first, int i) {
   const int line = line_of(columns), row = sent_line(columns, i, 0);
-  return {rows::swizzle(row, line) << 4, 2 * (row * columns + first % columns)};
+  return {rows::swizzle(row, line) << 4, 2 * (row * columns + (first + i / (2 * line) * line) % columns)};
 }
 
 inline int Cut::shared_bytes(int warps, int slots) const {
-  return slots * shape.tile_bytes() + warps * kStagingBytes;
+  return slots * shape.tile_bytes() + warps * staging_bytes(shape.columns) +
+         4 * rows::second_words(shape.second);
 }
 
 }  // namespace fwht::mma_kronecker

@@ -2,6 +2,7 @@
 //
 // A row is read as a matrix X of D x N, D = m 2^j and N = 2^i. Then y = scale * H_D X S_N, where H_D = H_m
 // (x) S_(2^j). Stage 1 multiplies the raw data by signs: exact. Stage 2 adds, and ends with hi + lo products.
+// With a second matrix of signs, S_N is S_P (x) H_E. A dense H_m comes as fragments that a kernel ahead made.
 // It is the algebra of `kronecker` with mma.sync, ldmatrix and cp.async in place of wgmma and tensor copies.
 //
 // What this rung changes: a warp makes 16 rows of the product by itself, whatever D is. So D is an argument,
@@ -16,7 +17,8 @@
 //             warp, pass
 //   stage 2   b3 ..       FADD between registers
 //             b0-b2       mma.sync m16n8k16, every number as bf16 hi + lo side by side in k
-//   store     64 columns at a time through the warp's own staging: 4 bytes a lane in, 16 bytes a lane out
+//             or the second matrix in place of b0-b2 and some of b3 .., likewise
+//   store     up to 64 columns at a time through the warp's own staging: 4 bytes a lane in, 16 a lane out
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,7 @@
 #include "common/device/ptx/mma_accumulate.cuh"
 #include "common/device/ptx/shared.cuh"
 #include "variants/kit/box_signs.cuh"
+#include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/kernel_table.hpp"
 #include "variants/kit/split_stage.cuh"
 #include "variants/kit/work.cuh"
@@ -42,7 +45,8 @@ struct Work {
   const std::byte* in;
   std::byte* out;
   std::int64_t in_stride, out_stride;            ///< bytes between rows
-  const std::uint32_t* signs;                    ///< sign_table
+  const std::uint32_t* signs;                    ///< sign_table, or the fragments of a dense factor
+  const std::uint32_t* second;                   ///< second_table
   const std::uint8_t *signs_first, *signs_last;  ///< a bit for each element of a row; null for none
   int rows, tiles;
   int order, passes, slots;
@@ -89,8 +93,8 @@ class TileInput {
     const int rows = work_.rows - tile * kShape.rows;
 #pragma unroll 1
     for (int box = warp_; box < work_.k_steps(); box += warps_) {
-      const std::byte* const from =
-          work_.in + tile * kShape.rows * work_.in_stride + box * (16 * columns * 2) + 16 * lane_;
+      const std::byte* const from = work_.in + tile * kShape.rows * work_.in_stride +
+                                    box * (16 * columns * 2) + loaded_from(columns, lane_);
       const std::uint32_t to = anew(address(slot) + box * kBoxBytes + loaded_first(columns, lane_));
       const auto copy = [&](int i) {
         ptx::cp_async_cg_shared_global_16(
@@ -131,11 +135,11 @@ class TileInput {
   int warp_, warps_, lane_;
 };
 
-/// Takes 16 rows of results through the warp's staging, 64 columns at a time.
+/// Takes 16 rows of results through the warp's staging, a chunk of columns at a time.
 template <int columns>
 class RowOutput {
   static constexpr Shape kShape = shape_of(16, columns);
-  static constexpr int kTiles = kChunk / 8;
+  static constexpr int kChunk = chunk_of(columns), kTiles = kChunk / 8;
 
  public:
   __device__ RowOutput(const Work& work, std::uint32_t staging, int lane)
@@ -162,7 +166,7 @@ class RowOutput {
 
  private:
   __device__ void send(int first) const {
-    constexpr int kPieces = kStagingBytes / 16;
+    constexpr int kPieces = staging_bytes(columns) / 16;
     const auto piece = [&](int i, bool exists) {
       std::uint32_t words[4];
       ptx::ld_shared_v4(words, staging_ + 16 * (i + lane_));
@@ -207,15 +211,65 @@ __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const s
   }
 }
 
-/// Stage 1, exact: `block` of 16 rows of the matrix of signs times the raw tile at shared address `tile`.
-/// Operands B of a pair of column tiles are read kAhead pairs before their products, those of the next step
-/// too. Left to itself, or with kAhead = 2, the compiler reads each right in front of them and waits.
-template <Dtype dtype, int columns, int tiles>
+/// Operand A of stage 1, of `block` of 16 rows, k step after k step: out of a table of signs, one word for
+/// four steps, or fragments of a dense factor, read a step ahead.
+template <Dtype dtype, bool dense>
+class MatrixRows;
+
+template <Dtype dtype>
+class MatrixRows<dtype, false> {
+ public:
+  __device__ MatrixRows(const Work& work, int block, int lane)
+      : groups_(rows::sign_words(work.k_steps())),
+        words_(work.signs + rows::sign_word_index(work.k_steps(), block, 0, lane)),
+        next_word_(__ldg(words_)) {}
+
+  __device__ void take(int step, std::uint32_t (&a)[4]) {
+    if (step % 4 == 0) {
+      word_ = next_word_;
+      next_word_ = __ldg(words_ + 32 * min(step / 4 + 1, groups_ - 1));
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+      a[r] = rows::signed_ones(rows::two_ones<dtype>(), word_, 0, r);
+    word_ >>= 4;
+  }
+
+ private:
+  int groups_;
+  const std::uint32_t* words_;
+  std::uint32_t word_ = 0, next_word_;
+};
+
+template <Dtype dtype>
+class MatrixRows<dtype, true> {
+ public:
+  __device__ MatrixRows(const Work& work, int block, int lane)
+      : last_(work.k_steps() - 1),
+        words_(reinterpret_cast<const uint4*>(work.signs + rows::fragment_index(last_ + 1, block, 0, lane))),
+        next_(__ldg(words_)) {}
+
+  __device__ void take(int step, std::uint32_t (&a)[4]) {
+    a[0] = next_.x, a[1] = next_.y, a[2] = next_.z, a[3] = next_.w;
+    next_ = __ldg(words_ + 32 * min(step + 1, last_));
+  }
+
+ private:
+  int last_;
+  const uint4* words_;
+  uint4 next_;
+};
+
+/// Stage 1: `block` of 16 rows of the matrix times the raw tile at shared address `tile`, exact where the
+/// matrix is one of signs. Operands B of a pair of column tiles are read kAhead pairs before their products,
+/// those of the next step too. Left to itself, or with kAhead = 2, the compiler reads each right in front of
+/// them and waits.
+template <Dtype dtype, int columns, bool dense, int tiles>
 __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, std::uint32_t tile, int lane) {
-  constexpr int kPairs = tiles / 2, kAhead = 4;
-  const int k_steps = work.k_steps(), groups = rows::sign_words(k_steps);
-  const std::uint32_t* const words = work.signs + rows::sign_word_index(k_steps, block, 0, lane);
-  std::uint32_t word = 0, next_word = __ldg(words);
+  constexpr int kPairs = tiles / 2, kAhead = kPairs % 4 == 0 ? 4 : kPairs % 3 == 0 ? 3 : 7;
+  static_assert(kPairs % kAhead == 0);
+  const int k_steps = work.k_steps();
+  MatrixRows<dtype, dense> matrix(work, block, lane);
   std::uint32_t b[kAhead][4];
   const auto read = [&](std::uint32_t box, int pair) {
     const Displacement place = operand_place(columns, 2 * pair);
@@ -227,15 +281,8 @@ __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, s
     read(box, pair);
 #pragma unroll 1
   for (int step = 0; step < k_steps; ++step) {
-    if (step % 4 == 0) {
-      word = next_word;
-      next_word = __ldg(words + 32 * min(step / 4 + 1, groups - 1));
-    }
     std::uint32_t a[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r)
-      a[r] = rows::signed_ones(rows::two_ones<dtype>(), word, 0, r);
-    word >>= 4;
+    matrix.take(step, a);
     const std::uint32_t next_box = step + 1 < k_steps ? box + shape_of(16, columns).box_bytes() : box;
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
@@ -250,7 +297,10 @@ __device__ void exact_stage(float (&d)[tiles][4], const Work& work, int block, s
 
 /// A block takes one tile after the other. With two slots the next one is on its way from the start; with one
 /// it is asked for when all warps have read this one, under stage 2.
-template <Dtype dtype, int columns>
+///
+/// @tparam second  order of the second matrix with Sylvester's behind it; 1: there is none
+/// @tparam dense   the matrix of stage 1 is dense
+template <Dtype dtype, int columns, int second, bool dense>
 __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __grid_constant__ Work work) {
   constexpr Shape shape = shape_of(16, columns);
   constexpr int kTiles = shape.tile_columns() / 8;
@@ -259,13 +309,21 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
   const int warps = static_cast<int>(blockDim.x / 32U), stride = static_cast<int>(gridDim.x);
   const std::uint32_t slots = ptx::shared_address(shared);
   const TileInput<columns> input(work, slots, warp, warps, lane);
-  RowOutput<columns> output(work, input.address(work.slots) + warp * kStagingBytes, lane);
+  const std::uint32_t staging = input.address(work.slots), table = staging + warps * staging_bytes(columns);
+  RowOutput<columns> output(work, staging + warp * staging_bytes(columns), lane);
   const rows::Stage2Constants constants(lane);
 
   input.clear_behind_matrix();
   ptx::griddepcontrol_wait();
   input.ask(static_cast<int>(blockIdx.x), 0);
   ptx::griddepcontrol_launch_dependents();
+  if constexpr (second > 1) {
+#pragma unroll 1
+    for (int i = 4 * static_cast<int>(threadIdx.x); i < rows::second_words(second); i += 128 * warps) {
+      const uint4 words = __ldg(reinterpret_cast<const uint4*>(work.second + i));
+      ptx::st_shared_v4(table + 4 * i, {words.x, words.y, words.z, words.w});
+    }
+  }
   int slot = 0;
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < work.tiles; tile += stride) {
@@ -277,7 +335,7 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
       const int block = pass * warps + warp;
       const bool has_rows = block < work.k_steps();
       float d[kTiles][4] = {};
-      if (has_rows) exact_stage<dtype, columns>(d, work, block, input.address(slot), lane);
+      if (has_rows) exact_stage<dtype, columns, dense>(d, work, block, input.address(slot), lane);
       if (work.slots == 1 && pass == work.passes - 1) {
         __syncthreads();  // all warps have read the tile
         input.ask(tile + stride, 0);
@@ -285,8 +343,12 @@ __global__ void __launch_bounds__(32 * most_warps(columns)) rows_by_mma(const __
       if (!has_rows) continue;
       output.begin(tile, block);
       float(&registers)[4 * kTiles] = reinterpret_cast<float(&)[4 * kTiles]>(d);
-      rows::register_butterflies<4, columns / 2>(registers);
-      rows::finish<dtype>(registers, constants, work.scale, output);
+      rows::register_butterflies<second == 1 ? 4 : second / 2, columns / 2>(registers);
+      if constexpr (second == 1) {
+        rows::finish<dtype>(registers, constants, work.scale, output);
+      } else {  // one group at a time: warps in place of registers
+        rows::finish_by_second<dtype, second, 1>(registers, table, constants, work.scale, output, lane);
+      }
     }
     slot ^= work.slots - 1;
   }
@@ -298,5 +360,9 @@ using Kernels = Table<int, Kernel>;  ///< by columns
 
 template <Dtype dtype>
 const Kernels& kernels();
+template <Dtype dtype>
+const Kernels& kernels_of_two_matrices();
+template <Dtype dtype>
+const Kernels& kernels_of_dense();
 
 }  // namespace fwht::mma_kronecker

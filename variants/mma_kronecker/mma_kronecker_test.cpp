@@ -15,6 +15,7 @@
 #include "common/device/ptx/fragments.hpp"
 #include "reference/test_support.hpp"
 #include "reference/tolerance.hpp"
+#include "variants/kit/dense_fragments.hpp"
 #include "variants/kit/on_host/host_mma.hpp"
 #include "variants/kit/signs.hpp"
 
@@ -58,7 +59,9 @@ class HostBlock {
         cut_(cut_for(problem.op).value()),
         shape_(cut_.shape),
         columns_(shape_.columns),
-        signs_(rows::sign_table(shape_, shape_.order, cut_.slow)),
+        matrix_(cut_.is_dense() ? fragments_of(cut_, operands.dense)
+                                : rows::sign_table(shape_, shape_.order, cut_.slow)),
+        second_(rows::second_table(shape_.second, cut_.second)),
         in_(static_cast<const std::uint16_t*>(operands.in)),
         out_(static_cast<std::uint16_t*>(operands.out)),
         flips_(static_cast<const std::uint8_t*>(operands.signs)),
@@ -80,6 +83,15 @@ class HostBlock {
 
  private:
   using Accumulators = std::vector<std::array<Floats, 4>>;  // of the column tiles
+
+  static std::vector<std::uint32_t> fragments_of(const Cut& cut, const void* entries) {
+    const rows::DenseFactor factor{static_cast<const std::uint16_t*>(entries),
+                                   static_cast<int>(cut.slow.order), cut.shape.order, cut.slow.transposed};
+    std::vector<std::uint32_t> words;
+    for (int i = 0; i < cut.fragment_words(); ++i)
+      words.push_back(rows::fragment_word(factor, cut.shape.k_steps(), i));
+    return words;
+  }
 
   int box(int step) const { return step * shape_.box_bytes(); }
   bool exists(int tile, int row, int line) const {
@@ -116,7 +128,8 @@ class HostBlock {
           const int byte = box(step) + loaded_place(columns_, i).from(loaded_first(columns_, lane));
           to.at[static_cast<std::size_t>(lane)] = static_cast<std::uint32_t>(byte);
           if (!exists(tile, row, line)) continue;
-          const int first = 16 * columns_ * step + (loaded_bytes(columns_, i) + 16 * lane) / 2;
+          const int first =
+              16 * columns_ * step + (loaded_from(columns_, lane) + loaded_bytes(columns_, i)) / 2;
           for (int e = 0; e < 8; ++e) {
             at(byte + 2 * e) = flipped(in_[element(problem_.in, tile, row) + first + e], first + e,
                                        !problem_.op.signs_come_last());
@@ -135,8 +148,11 @@ class HostBlock {
       Words a[4];
       for (int r = 0; r < 4; ++r) {
         a[r] = Words::from([&](std::size_t lane) {
-          const int index = rows::sign_word_index(shape_.k_steps(), block, step / 4, static_cast<int>(lane));
-          return rows::signed_ones(ones, signs_.at(static_cast<std::size_t>(index)) >> (4 * (step % 4)), 0,
+          const int k_steps = shape_.k_steps(), here = static_cast<int>(lane);
+          if (cut_.is_dense())
+            return matrix_.at(static_cast<std::size_t>(rows::fragment_index(k_steps, block, step, here) + r));
+          const int index = rows::sign_word_index(k_steps, block, step / 4, here);
+          return rows::signed_ones(ones, matrix_.at(static_cast<std::size_t>(index)) >> (4 * (step % 4)), 0,
                                    r);
         });
       }
@@ -156,8 +172,12 @@ class HostBlock {
       }
     }
     butterflies(d);
-    for (std::array<Floats, 4>& x : d)
-      eight_point_stage(x);
+    if (shape_.second > 1) {
+      multiply_by_second(d);
+    } else {
+      for (std::array<Floats, 4>& x : d)
+        eight_point_stage(x);
+    }
     return d;
   }
 
@@ -166,9 +186,9 @@ class HostBlock {
     rows::mma_on_host(depth, reinterpret_cast<Floats(&)[4]>(*d.data()), a, b, operand, core_);
   }
 
-  /// register_butterflies<4, columns / 2>, column tile by column tile.
+  /// register_butterflies<4 or second / 2, columns / 2>, column tile by column tile.
   void butterflies(Accumulators& d) const {
-    for (int half = 1; half < columns_ / 8; half *= 2) {
+    for (int half = shape_.second == 1 ? 1 : shape_.second / 8; half < columns_ / 8; half *= 2) {
       for (std::size_t tile = 0; tile < d.size(); ++tile) {
         const auto other = tile + static_cast<std::size_t>(half);
         if (tile / static_cast<std::size_t>(half) % 2 != 0) continue;
@@ -181,33 +201,64 @@ class HostBlock {
     }
   }
 
-  /// rows::eight_point_stage.
-  void eight_point_stage(std::array<Floats, 4>& x) const {
-    const auto lanes = [](const auto& f) { return Words::from(f); };
-    Words halves[4];
+  /// rows::split, of one column tile: hi of the lower and the upper eight rows, then lo.
+  using Halves = std::array<Words, 4>;
+  Halves split(std::array<Floats, 4>& x) const {
+    Halves halves;
     for (std::size_t i = 0; i < 2; ++i) {
-      halves[i] = lanes([&](std::size_t lane) {
+      halves[i] = Words::from([&](std::size_t lane) {
         return std::bit_cast<std::uint32_t>(x[2 * i].at[lane]) >> 16 |
                (std::bit_cast<std::uint32_t>(x[2 * i + 1].at[lane]) & 0xFFFF0000U);
       });
     }
     const Words minus_identity =
-        lanes([](std::size_t lane) { return ptx::minus_identity_fragment(static_cast<int>(lane)); });
-    multiply_add(8, x, halves, {minus_identity, {}}, Dtype::bf16);
+        Words::from([](std::size_t lane) { return ptx::minus_identity_fragment(static_cast<int>(lane)); });
+    multiply_add(8, x, as_operand(halves), {minus_identity, {}}, Dtype::bf16);
     for (std::size_t i = 0; i < 2; ++i) {
-      halves[2 + i] = lanes([&](std::size_t lane) {
+      halves[2 + i] = Words::from([&](std::size_t lane) {
         return std::uint32_t{float_to_bf16(x[2 * i].at[lane])} |
                std::uint32_t{float_to_bf16(x[2 * i + 1].at[lane])} << 16;
       });
     }
-    const Words h8 = lanes(
+    return halves;
+  }
+  static const Words (&as_operand(const Halves& halves))[4] {
+    return reinterpret_cast<const Words(&)[4]>(*halves.data());
+  }
+
+  /// rows::eight_point_stage.
+  void eight_point_stage(std::array<Floats, 4>& x) const {
+    const Halves halves = split(x);
+    const Words h8 = Words::from(
         [](std::size_t lane) { return ptx::sylvester_fragment(ptx::kBf16One, static_cast<int>(lane)); });
     x = {};
-    multiply_add(16, x, halves, {h8, h8}, Dtype::bf16);
+    multiply_add(16, x, as_operand(halves), {h8, h8}, Dtype::bf16);
+  }
+
+  /// rows::finish_by_second.
+  void multiply_by_second(Accumulators& d) const {
+    const auto tiles = static_cast<std::size_t>(shape_.second / 8);
+    for (std::size_t first = 0; first < d.size(); first += tiles) {
+      std::vector<Halves> halves;
+      for (std::size_t from = 0; from < tiles; ++from)
+        halves.push_back(split(d[first + from]));
+      for (std::size_t to = 0; to < tiles; ++to) {
+        std::array<Floats, 4>& x = d[first + to];
+        x = {};
+        for (std::size_t from = 0; from < tiles; ++from) {
+          const Words b = Words::from([&](std::size_t lane) {
+            return second_.at(static_cast<std::size_t>(rows::second_word_index(
+                shape_.second, static_cast<int>(to), static_cast<int>(from), static_cast<int>(lane))));
+          });
+          multiply_add(16, x, as_operand(halves[from]), {b, b}, Dtype::bf16);
+        }
+      }
+    }
   }
 
   void store(int tile, int block, int warp, const Accumulators& d) {
-    const int staging = shape_.tile_bytes() + warp * kStagingBytes, tiles = kChunk / 8;
+    const int staging = shape_.tile_bytes() + warp * staging_bytes(columns_), chunk = chunk_of(columns_),
+              tiles = chunk / 8;
     const auto scale = static_cast<float>(problem_.scale);
     for (int t = 0; t < static_cast<int>(d.size()); ++t) {
       for (int half = 0; half < 2; ++half) {
@@ -225,12 +276,12 @@ class HostBlock {
         }
         expect_no_conflicts(to, 4);
       }
-      if (t % tiles == tiles - 1) send(tile, block, staging, t / tiles * kChunk);
+      if (t % tiles == tiles - 1) send(tile, block, staging, t / tiles * chunk);
     }
   }
 
   void send(int tile, int block, int staging, int first) {
-    for (int i = 0; i < kStagingBytes / 16; i += 32) {
+    for (int i = 0; i < staging_bytes(columns_) / 16; i += 32) {
       for (int lane = 0; lane < 32; ++lane) {
         const int row = sent_row(columns_, first, i), line = 16 * block + sent_line(columns_, i, lane);
         if (!exists(tile, row, line)) continue;
@@ -248,7 +299,7 @@ class HostBlock {
   Cut cut_;
   Shape shape_;
   int columns_;
-  std::vector<std::uint32_t> signs_;
+  std::vector<std::uint32_t> matrix_, second_;
   const std::uint16_t* in_;
   std::uint16_t* out_;
   const std::uint8_t* flips_;
@@ -256,6 +307,20 @@ class HostBlock {
   Team team_;
   Shared shared_;
 };
+
+/// (m I - 2 J) P, of integers, for a dense factor in front of the others.
+std::vector<std::uint16_t> dense_entries(const Problem& problem) {
+  std::vector<std::uint16_t> entries;
+  if (!problem.op.has_dense()) return entries;
+  const std::int64_t m = problem.op.factors().front().order;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      const auto entry = static_cast<float>(j == (3 * i + 1) % m ? m - 2 : -2);
+      entries.push_back(static_cast<std::uint16_t>(encode(problem.dtype(), entry)));
+    }
+  }
+  return entries;
+}
 
 /// The result of a problem as the kernel makes it, judged as conformance judges a device's.
 void expect_right(const Problem& problem, InputClass input_class, const reference::TensorCore& core) {
@@ -269,8 +334,11 @@ void expect_right(const Problem& problem, InputClass input_class, const referenc
     for (std::int64_t i = 0; i < problem.n() / 8; ++i)
       signs.push_back(static_cast<std::uint8_t>(i * 151 + 7));
   }
-  const Operands operands{
-      .in = in.data(), .out = out.data(), .signs = signs.empty() ? nullptr : signs.data()};
+  const std::vector<std::uint16_t> dense = dense_entries(problem);
+  const Operands operands{.in = in.data(),
+                          .out = out.data(),
+                          .signs = signs.empty() ? nullptr : signs.data(),
+                          .dense = dense.empty() ? nullptr : dense.data()};
   HostBlock block(problem, operands, core);
   const std::int64_t together = cut_for(problem.op)->shape.rows;
   for (int tile = 0; tile * together < problem.rows; ++tile)
@@ -282,12 +350,14 @@ void expect_right(const Problem& problem, InputClass input_class, const referenc
 
 /// Every named order that the variant takes, with as short rows as it takes, and as long.
 std::vector<std::string> operators() {
-  return {"12x64",        "12x128",  "12x512", "12x1024", "12x2048", "20x64",   "20x128",     "20x256",
-          "20x1024",      "28x32",   "28x64",  "28x128",  "28x256",  "28x512",  "28x1024",    "36x64",
-          "44x32",        "52x64",   "60x32",  "68x16",   "76x64",   "84x64",   "100x32",     "108x128",
-          "116x64",       "116tx64", "124x16", "132x16",  "140x64",  "148x16",  "156x16",     "164x16",
-          "172x64",       "180x16",  "428x32", "428tx16", "36x1024", "52x1024", "4096+signs", "signs+28x128",
-          "28x128+signs", "16384",   "32768",  "65536"};
+  return {"12x64", "12x128", "12x512", "12x1024", "12x2048", "20x64", "20x128", "20x256", "20x1024", "28x32",
+          "28x64", "28x128", "28x256", "28x512", "28x1024", "36x64", "44x32", "52x64", "60x32", "68x16",
+          "76x64", "84x64", "100x32", "108x128", "116x64", "116tx64", "124x16", "132x16", "140x64", "148x16",
+          "156x16", "164x16", "172x64", "180x16", "428x32", "428tx16", "36x1024", "52x1024", "4096+signs",
+          "signs+28x128", "28x128+signs", "16384", "32768", "65536",
+          // Two matrices, dense factors; orders that are no multiple of 16, transposes, signs.
+          "76x2x36x2", "60x4x28x2", "132x4x28x2", "116tx4x28x2", "28x8x28tx2", "12x4x36tx2+signs", "d28x64",
+          "d5tx256", "d53x256", "d53tx16", "d20x512+signs", "d256x16"};
 }
 
 Problem problem_of(Dtype dtype, const std::string& op, std::int64_t rows) {
@@ -347,7 +417,11 @@ TEST(MmaKroneckerPlan, OperatorsAreCutForTheLeastWork) {
   EXPECT_EQ(text_of_cut("428x32"), "428 x 32");
   EXPECT_EQ(text_of_cut("32768"), "128 x 256");
   EXPECT_EQ(text_of_cut("65536"), "256 x 256");
-  for (const char* op : {"28x8", "d53x256", "64x64", "76x2x36x2", "131072"})
+  EXPECT_EQ(text_of_cut("76x2x36x2"), "76 x 144");
+  EXPECT_EQ(text_of_cut("60x4x28x2"), "60 x 224");
+  EXPECT_EQ(text_of_cut("132x4x28x2"), "132 x 224");
+  EXPECT_EQ(text_of_cut("d53x256"), "106 x 128");
+  for (const char* op : {"28x8", "76x2x20x2", "d28x28x2", "28xd16", "131072"})
     EXPECT_EQ(text_of_cut(op), "none") << op;
 }
 
@@ -359,7 +433,8 @@ TEST(MmaKroneckerPlan, SharedMemoryDecidesNotTheName) {
   const auto takes = [](const std::string& op, const DeviceInfo& device) {
     return variant.supports(problem_of(Dtype::f16, op, 5), device);
   };
-  for (const char* op : {"28x1024", "n32768", "36x1024", "172x64", "180x16"}) {
+  for (const char* op :
+       {"28x1024", "n32768", "36x1024", "172x64", "180x16", "76x2x36x2", "132x4x28x2", "d53x256"}) {
     EXPECT_TRUE(takes(op, ada)) << op;
     EXPECT_TRUE(takes(op, a100_description())) << op;
   }

@@ -21,24 +21,17 @@ auto kernel_of() {
   }
 }
 
-/// Whether kernels exist whose warps find the maximum of a row together, see joins_vectors().
-template <CodeFormat format>
-constexpr bool may_join(int log_n) {
-  return encoder::family_of(format) == encoder::Family::f32 && log_n > 8;
-}
-
-/// Those of few rows, of many, and of numbers that are not rounded first; each for scales of groups and of
-/// rows.
-template <Dtype dtype, CodeFormat format, Lengths lengths>
+template <Dtype dtype, CodeFormat format, int part>
 EncodedKernel find_encoded(const CodesId& id) {
+  static constexpr ObjectPart kPart = encoded_parts(format)[part];
   using Kernels = Table<CodesId, EncodedKernel>;
-  static const auto kTable = table_of<Kernels, smallest_log_n(lengths), largest_log_n(lengths), 6>(
-      [](Kernels& kernels, auto log_n, auto i) {
+  static const auto kTable =
+      table_of<Kernels, kPart.smallest, kPart.largest, kKinds>([](Kernels& kernels, auto log_n, auto i) {
         constexpr bool joins = i() % 2 == 1, rounded = i() < 4;
         constexpr int group = rounded && !joins ? fewest_of_group(log_n()) : 32;
         using Form = encoder::Form<element_of(format), encoder::family_of(format), joins, rounded, group>;
-        if constexpr (!joins || may_join<format>(log_n())) {
-          constexpr KernelId here = encoded_kernel(dtype, log_n(), i() >= 2, joins, rounded);
+        if constexpr (kPart.has(log_n(), i()) && is_compiled(dtype, format, log_n(), i())) {
+          constexpr KernelId here = kernel_of_kind(dtype, log_n(), i());
           kernels.add({here, joins, rounded},
                       kernel_of<EncodedRows<Form>, dtype, log_n(), rows::code_of(here.launch), here.access,
                                 here.trigger, here.scaling>());
@@ -48,14 +41,15 @@ EncodedKernel find_encoded(const CodesId& id) {
 }
 
 /// One launch per length: a prologue's own loads and shuffles matter more than the last percent of a launch.
-template <Dtype dtype, CodeFormat format>
+template <Dtype dtype, CodeFormat format, int part>
 PreparedKernel find_prepared(const CodesId& id) {
+  static constexpr ObjectPart kPart = prepared_parts(format)[part];
   using Kernels = Table<CodesId, PreparedKernel>;
   static const auto kTable =
-      table_of<Kernels, kSmallestLogN, kLargestLogN, 2>([](Kernels& kernels, auto log_n, auto joined) {
+      table_of<Kernels, kPart.smallest, kPart.largest, 2>([](Kernels& kernels, auto log_n, auto joined) {
         constexpr bool joins = joined() == 1;
         using Form = encoder::Form<element_of(format), encoder::family_of(format), joins>;
-        if constexpr (!joins || may_join<format>(log_n())) {
+        if constexpr (kPart.has(log_n(), 4 + joined()) && (!joins || may_join(format, log_n()))) {
           constexpr KernelId here = prepared_kernel(dtype, log_n(), joins);
           kernels.add({here, joins, false},
                       kernel_of<EncodedRows<Form, true>, dtype, log_n(), rows::code_of(here.launch),

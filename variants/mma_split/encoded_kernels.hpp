@@ -1,5 +1,5 @@
-// mma_split: the kernels that write codes, each dtype and format compiled by itself, some by
-// length too (*.cu.in).
+// mma_split: the kernels that write codes, each dtype and format compiled by itself, in several parts
+// (*.cu.in).
 #pragma once
 
 #include "variants/kit/batch.hpp"
@@ -30,19 +30,10 @@ struct CodesId {
   constexpr bool operator==(const CodesId&) const = default;
 };
 
-/// Which lengths are compiled together: all, or half of them where a format has the kernels of may_join().
-enum class Lengths { all, to_1024, from_2048 };
-constexpr int smallest_log_n(Lengths lengths) {
-  return lengths == Lengths::from_2048 ? 11 : kSmallestLogN;
-}
-constexpr int largest_log_n(Lengths lengths) {
-  return lengths == Lengths::to_1024 ? 10 : kLargestLogN;
-}
-
-/// nullptr where it is not compiled.
-template <Dtype dtype, CodeFormat format, Lengths lengths>
+/// In part number `part` of encoded_parts() or prepared_parts(): nullptr where it has none such.
+template <Dtype dtype, CodeFormat format, int part>
 EncodedKernel find_encoded(const CodesId& id);
-template <Dtype dtype, CodeFormat format>
+template <Dtype dtype, CodeFormat format, int part>
 PreparedKernel find_prepared(const CodesId& id);
 
 /// The pass before them where the scale of the tensor follows from its numbers: the same rows, transformed,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "common/contract/encoding.hpp"
 #include "variants/kit/encode/scales.hpp"
@@ -93,6 +94,74 @@ constexpr bool is_rounded_first(const Encoding& encoding, std::int64_t n) {
   const bool fits = encoder::family_of(encoding.format) != encoder::Family::f32 ||
                     group_in_row(encoding, n) >= fewest_of_group(log2_floor(n));
   return encoder::is_rounded_first(encoding) && fits;
+}
+
+// ---- objects
+
+/// Whether kernels exist whose warps find the maximum of a row together, see joins_vectors().
+constexpr bool may_join(CodeFormat format, int log_n) {
+  return encoder::family_of(format) == encoder::Family::f32 && log_n > 8;
+}
+
+/// Kernels of a length by their number i: for few rows, for many, for numbers that are not rounded first;
+/// each for scales of groups (i even) and of rows.
+inline constexpr int kKinds = 6;
+inline constexpr unsigned kFewGroups = 1, kFewRows = 2, kManyGroups = 4, kManyRows = 8, kAnyGroups = 16,
+                          kAnyRows = 32;
+
+/// Kernels that are compiled together: the `kinds` of some lengths. A device that compiles PTX does so with
+/// all of an object when it first uses one of them, which takes many seconds with all lengths in one.
+struct ObjectPart {
+  int smallest, largest;
+  unsigned kinds;
+
+  constexpr bool has(int log_n, int kind) const {
+    return smallest <= log_n && log_n <= largest && (kinds >> kind & 1U) != 0;
+  }
+};
+inline constexpr ObjectPart kPartsOfE4m3[] = {
+    {6, 10, kFewGroups},   {11, 14, kFewGroups}, {9, 12, kFewRows},     {13, 14, kFewRows},
+    {6, 8, kManyGroups},   {9, 10, kManyGroups}, {11, 11, kManyGroups}, {12, 12, kManyGroups},
+    {13, 14, kManyGroups}, {9, 11, kManyRows},   {12, 14, kManyRows},   {6, 9, kAnyGroups},
+    {10, 12, kAnyGroups},  {13, 14, kAnyGroups}, {9, 12, kAnyRows},     {13, 14, kAnyRows},
+};
+inline constexpr ObjectPart kPartsOfIntegers[] = {
+    {6, 10, kFewGroups | kFewRows},
+    {11, 14, kFewGroups | kFewRows},
+    {6, 10, kManyGroups | kManyRows},
+    {11, 12, kManyGroups},
+    {11, 12, kManyRows},
+    {13, 14, kManyGroups | kManyRows},
+    {6, 10, kAnyGroups | kAnyRows},
+    {11, 14, kAnyGroups | kAnyRows},
+};
+inline constexpr ObjectPart kPartsOfBlocks[] = {
+    {6, 14, kFewGroups}, {6, 11, kManyGroups}, {12, 14, kManyGroups}, {6, 14, kAnyGroups}};
+constexpr std::span<const ObjectPart> encoded_parts(CodeFormat format) {
+  if (encoder::family_of(format) != encoder::Family::f32) return kPartsOfBlocks;
+  if (format == CodeFormat::e4m3) return kPartsOfE4m3;
+  return kPartsOfIntegers;
+}
+
+/// Of those with a prologue, all for numbers that are not rounded first; scales of rows come last.
+inline constexpr ObjectPart kPreparedParts[] = {
+    {6, 7, kAnyGroups},   {8, 9, kAnyGroups}, {10, 11, kAnyGroups}, {12, 13, kAnyGroups},
+    {14, 14, kAnyGroups}, {9, 10, kAnyRows},  {11, 12, kAnyRows},   {13, 14, kAnyRows}};
+constexpr std::span<const ObjectPart> prepared_parts(CodeFormat format) {
+  return std::span(kPreparedParts).first(may_join(format, kLargestLogN) ? 8 : 5);
+}
+
+/// The kernel of this number. Where that of many rows is that of few, only few rows have it.
+constexpr bool is_few_rows_kernel(int kind) {
+  return kind < 2;
+}
+constexpr KernelId kernel_of_kind(Dtype dtype, int log_n, int kind) {
+  return encoded_kernel(dtype, log_n, !is_few_rows_kernel(kind), kind % 2 == 1, kind < 4);
+}
+constexpr bool is_compiled(Dtype dtype, CodeFormat format, int log_n, int kind) {
+  if (kind % 2 == 1 && !may_join(format, log_n)) return false;
+  const bool many = kind == 2 || kind == 3;
+  return !many || !(kernel_of_kind(dtype, log_n, kind) == kernel_of_kind(dtype, log_n, kind - 2));
 }
 
 /// Behind the exchange: column of the first of the eight elements that a lane of warp `self` has in its

@@ -1,6 +1,8 @@
 // mma_split: the plan of problems whose output is encoded.
 #include <cstdint>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include "common/device/cuda_check.hpp"
 #include "common/device/launcher.hpp"
@@ -19,10 +21,26 @@ struct Kernels {
   const void* find_largest = nullptr;  // of the tensor; nullptr where it is not asked for
 };
 
+/// What `find` finds in the first of so many parts that has it; each is an integral constant.
+template <std::size_t parts, class Find>
+auto find_in_parts(const Find& find) {
+  decltype(find(std::integral_constant<int, 0>{})) found = nullptr;
+  [&]<int... part>(std::integer_sequence<int, part...>) {
+    static_cast<void>((((found = find(std::integral_constant<int, part>{})) != nullptr) || ...));
+  }
+  (std::make_integer_sequence<int, static_cast<int>(parts)>{});
+  return found;
+}
+
+template <Dtype dtype, CodeFormat format>
+PreparedKernel find_with_prologue(const CodesId& id) {
+  return find_in_parts<prepared_parts(format).size()>(
+      [&](auto part) { return find_prepared<dtype, format, part()>(id); });
+}
 template <Dtype dtype>
 PreparedKernel find_with_prologue(CodeFormat format, const CodesId& id) {
-  if (format == CodeFormat::e4m3) return find_prepared<dtype, CodeFormat::e4m3>(id);
-  if (format == CodeFormat::mxfp4) return find_prepared<dtype, CodeFormat::mxfp4>(id);
+  if (format == CodeFormat::e4m3) return find_with_prologue<dtype, CodeFormat::e4m3>(id);
+  if (format == CodeFormat::mxfp4) return find_with_prologue<dtype, CodeFormat::mxfp4>(id);
   return nullptr;
 }
 
@@ -34,13 +52,8 @@ PreparedKernel find_of_heads(CodeFormat format, const KernelId& id) {
 
 template <Dtype dtype, CodeFormat format>
 EncodedKernel find(const CodesId& id) {
-  if constexpr (encoder::family_of(format) != encoder::Family::f32) {
-    return find_encoded<dtype, format, Lengths::all>(id);
-  } else {
-    return id.kernel.log_n <= largest_log_n(Lengths::to_1024)
-               ? find_encoded<dtype, format, Lengths::to_1024>(id)
-               : find_encoded<dtype, format, Lengths::from_2048>(id);
-  }
+  return find_in_parts<encoded_parts(format).size()>(
+      [&](auto part) { return find_encoded<dtype, format, part()>(id); });
 }
 
 template <Dtype dtype>

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -484,6 +486,31 @@ TEST(MmaSplitEncoded, ScalesOfRowsAreJoinedWhereAWarpHasThemInSeveralVectors) {
   EXPECT_FALSE(joined("e4m3:256", 4096));
   EXPECT_EQ(group_in_row(parse_encoding("e4m3:row"), 128), 128);
   EXPECT_EQ(group_in_row(parse_encoding("mxfp4"), 128), 32);
+}
+
+TEST(MmaSplitEncoded, EveryKernelIsCompiledInOnePart) {
+  for (const CodeFormat format : {CodeFormat::e4m3, CodeFormat::int8, CodeFormat::int4, CodeFormat::mxfp8,
+                                  CodeFormat::mxfp4, CodeFormat::nvfp4}) {
+    const auto parts_with = [](std::span<const ObjectPart> parts, int log_n, int kind) {
+      return std::count_if(parts.begin(), parts.end(),
+                           [&](const ObjectPart& part) { return part.has(log_n, kind); });
+    };
+    for (int log_n = kSmallestLogN; log_n <= kLargestLogN; ++log_n) {
+      for (int kind = 0; kind < kKinds; ++kind) {
+        const bool exists = kind % 2 == 0 || may_join(format, log_n);
+        if (!exists) continue;
+        EXPECT_EQ(parts_with(encoded_parts(format), log_n, kind), 1) << log_n << " " << kind;
+        if (kind >= 4) {
+          EXPECT_EQ(parts_with(prepared_parts(format), log_n, kind), 1) << log_n << " " << kind;
+        }
+        // What a plan asks for is compiled, by its own number or as that of few rows.
+        const KernelId id = kernel_of_kind(Dtype::bf16, log_n, kind);
+        EXPECT_TRUE(is_compiled(Dtype::bf16, format, log_n, kind) ||
+                    (is_compiled(Dtype::bf16, format, log_n, kind - 2) &&
+                     id == kernel_of_kind(Dtype::bf16, log_n, kind - 2)));
+      }
+    }
+  }
 }
 
 TEST(MmaSplitEncoded, ShortGroupsOfFp32ScalesTakeTheKernelsForAnyNumbers) {

@@ -10,17 +10,20 @@
 namespace fwht::passes {
 namespace {
 
-constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64};
+constexpr std::int64_t smallest_n(Dtype dtype) {
+  return std::int64_t{1} << (is_rounded(dtype) ? kSmallestLongLogN : kSmallestLogN);
+}
+constexpr std::int64_t kLargestN = std::int64_t{1} << kLargestLogN;
 
 /// Rows that lie between each other, in natural order.
 Support supports_axis(const Problem& problem, const DeviceInfo& device) {
   Problem alone = problem;
   alone.inner = 1;
   alone.set_row_stride(alone.n());
-  if (Support rows = require_plain_rows(alone, kDtypes); !rows) return rows;
+  if (Support rows = require_plain_rows(alone, kEveryDtype); !rows) return rows;
   const Word word = word_of(problem.dtype());
   const std::int64_t fewest = std::int64_t{1} << axis_log_columns(word), least = 1 << kFewestAxisBits,
-                     most = std::int64_t{1} << kLargestLogN;
+                     most = kLargestN;
   if (!problem.op.is_sylvester() || !is_power_of_two(problem.n()) || problem.n() < least ||
       !is_power_of_two(problem.inner) || problem.inner < fewest || problem.n() > most / problem.inner) {
     return {concat("rows of n=", problem.n(), " elements that lie inner=", problem.inner, " apart: for ",
@@ -40,8 +43,7 @@ Support supports_axis(const Problem& problem, const DeviceInfo& device) {
 Support supports_orderings(const Problem& problem, const DeviceInfo& device) {
   Problem natural = problem;
   natural.in_ordering = natural.out_ordering = Ordering::natural;
-  constexpr std::int64_t kOne = 1;
-  if (Support n = require_sylvester(natural, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n)
+  if (Support n = require_sylvester(natural, smallest_n(problem.dtype()), kLargestN, kEveryDtype); !n)
     return n;
   const Word word = word_of(problem.dtype());
   const int log_n = log2_floor(problem.n());
@@ -64,19 +66,19 @@ Support supports(const Problem& problem, const DeviceInfo& device) {
   if (Support strides = require_one_row_stride(problem); !strides) return strides;
   if (problem.inner != 1) return supports_axis(problem, device);
   if (!problem.is_arranged_plainly()) return supports_orderings(problem, device);
-  constexpr std::int64_t kOne = 1;
-  if (Support n = require_sylvester(problem, kOne << kSmallestLogN, kOne << kLargestLogN, kDtypes); !n) {
-    const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kDtypes);
+  if (Support n = require_sylvester(problem, smallest_n(problem.dtype()), kLargestN, kEveryDtype); !n) {
+    const bool about_n = problem.op.is_sylvester() && require_plain_rows(problem, kEveryDtype);
     return about_n ? Support{concat(name_of(problem.dtype()), " data: ", n.why_not)} : n;
   }
   const Word word = word_of(problem.dtype());
   if (is_one_pass(word, log2_floor(problem.n()), device.shared_bytes_per_block)) return {};
   const int log_n = log2_floor(problem.n());
-  const std::int64_t bytes = log_n < smallest_shared_log_n(word)
-                                 ? row_tile(word, log_n, false).shared_bytes()
-                                 : schedule_for(word, log_n, problem.elements() * bytes_of(problem.dtype()),
-                                                device.shared_bytes_per_block)
-                                       .shared_bytes();
+  const std::int64_t most = device.shared_bytes_per_block;
+  const std::int64_t bytes =
+      is_rounded(problem.dtype()) ? rounded_passes(log_n, most).shared_bytes()
+      : log_n < smallest_shared_log_n(word)
+          ? row_tile(word, log_n, false).shared_bytes()
+          : schedule_for(word, log_n, problem.elements() * bytes_of(problem.dtype()), most).shared_bytes();
   if (bytes <= device.shared_bytes_per_block) return {};
   return {concat("n=", problem.n(), " needs ", bytes,
                  " bytes of shared memory per block, this device allows ", device.shared_bytes_per_block)};

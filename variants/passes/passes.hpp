@@ -11,6 +11,8 @@ namespace fwht::passes {
 extern const Variant variant;
 
 std::unique_ptr<Plan> make_plan(const Problem& problem, const DeviceInfo& device);
+std::unique_ptr<Plan> make_f16_plan(const Problem& problem, const DeviceInfo& device);
+std::unique_ptr<Plan> make_bf16_plan(const Problem& problem, const DeviceInfo& device);
 std::unique_ptr<Plan> make_fp64_plan(const Problem& problem, const DeviceInfo& device);
 std::unique_ptr<Plan> make_integer_plan(const Problem& problem, const DeviceInfo& device);
 

@@ -159,7 +159,7 @@ inline Numerics numerics_of(const Problem& problem) {
   Numerics numerics = single_rounding_by_dtype(problem);
   // A row is permuted before its sums, so bits are not summed in ascending order of the input's.
   const bool ordered = problem.in_ordering != Ordering::natural || problem.out_ordering != Ordering::natural;
-  if (ordered && problem.dtype() == Dtype::f32) numerics.steps.back().sums = Sums::fp32_any_order;
+  if (ordered && word_of(problem.dtype()) == Word::fp32) numerics.steps.back().sums = Sums::fp32_any_order;
   return numerics;
 }
 

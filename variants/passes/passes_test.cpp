@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -49,6 +51,11 @@ std::vector<Step> steps_of(const Schedule& s) {
   return steps;
 }
 
+/// Of 16 bits, on large and on small devices.
+std::vector<RoundedPasses> rounded_of(int log_n) {
+  return {rounded_passes(log_n, h200_description().shared_bytes_per_block), rounded_passes(log_n, 101376)};
+}
+
 std::vector<Step> all_steps() {
   std::vector<Step> all;
   for (int log_n = kFirst; log_n <= kLargestLogN; ++log_n) {
@@ -62,6 +69,13 @@ std::vector<Step> all_steps() {
   for (const Word word : {Word::fp32, Word::eight_bytes}) {
     for (int bits = kFewestAxisBits; bits <= kMostAxisBits; ++bits)
       all.push_back({axis_passes(word, bits).tiles[0], axis_log_columns(word)});
+  }
+  for (int log_n = kSmallestLongLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const RoundedPasses& passes : rounded_of(log_n)) {
+      all.push_back({passes.first, passes.first_shift});
+      all.push_back({passes.last, passes.last_shift});
+      all.push_back({narrow(passes.last), passes.last_shift});
+    }
   }
   return all;
 }
@@ -177,11 +191,18 @@ void plain_butterflies(std::vector<float>& x, int first_bit, int bits) {
   }
 }
 
+/// A vector in memory.
+struct Place {
+  std::vector<float>& values;
+  std::int64_t first = 0;
+};
+
 /// What a block does to one tile, thread after thread between barriers.
-void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::vector<float>& vector) {
-  const auto address = [&](int round, int thread, int k, int v) {
-    return static_cast<std::size_t>(tile.first_element(index, shift) + tile.column_of(thread) + v +
-                                    (std::int64_t{row_of(tile, round, thread, k)} << shift));
+void transform_tile(const PassTile& tile, int shift, std::int64_t index, const Place& in, const Place& out) {
+  const auto at_place = [&](const Place& place, int round, int thread, int k, int v) -> float& {
+    return place.values.at(static_cast<std::size_t>(place.first + tile.first_element(index, shift) +
+                                                    tile.column_of(thread) + v +
+                                                    (std::int64_t{row_of(tile, round, thread, k)} << shift)));
   };
   const int registers = tile.registers(), width = tile.width(), last = tile.rounds() - 1;
   using Registers = std::vector<float>;  // k * width + v
@@ -195,7 +216,7 @@ void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::ve
       }
     }
   };
-  each([&](float& register_, int thread, int k, int v) { register_ = vector.at(address(0, thread, k, v)); });
+  each([&](float& register_, int thread, int k, int v) { register_ = at_place(in, 0, thread, k, v); });
   if (tile.whole_row) {
     for (std::size_t lanes = 1; lanes < static_cast<std::size_t>(tile.columns()); lanes *= 2) {
       const std::vector<Registers> before = x;
@@ -233,7 +254,7 @@ void transform_tile(const PassTile& tile, int shift, std::int64_t index, std::ve
     }
   }
   each([&](const float& register_, int thread, int k, int v) {
-    vector.at(address(last, thread, k, v)) = register_;
+    at_place(out, last, thread, k, v) = register_;
   });
 }
 
@@ -249,7 +270,7 @@ std::vector<float> random_vector(int log_n) {
 void run_pass(const Step& step, std::vector<float>& x) {
   const std::size_t tiles = x.size() >> step.tile.log_elements();
   for (std::size_t index = 0; index < tiles; ++index)
-    transform_tile(step.tile, step.shift, static_cast<std::int64_t>(index), x);
+    transform_tile(step.tile, step.shift, static_cast<std::int64_t>(index), {x}, {x});
 }
 
 TEST(Passes, TogetherAreThePlainHostLoopBitForBit) {
@@ -359,6 +380,154 @@ TEST(Passes, AlongADimensionAreThePlainHostLoop) {
       EXPECT_EQ(got, want) << "2^" << log_n << " at 2^" << log_inner;
     }
   }
+}
+
+/// One pass over the bits of a tile, of `elements` elements of vectors of 2^log_n.
+void run_tiles(const Step& step, int log_n, std::int64_t elements, const Place& in, std::int64_t in_stride,
+               const Place& out, std::int64_t out_stride) {
+  const std::int64_t tiles_of_vector = std::int64_t{1} << (log_n - step.tile.log_elements());
+  for (std::int64_t tile = 0; tile < elements >> step.tile.log_elements(); ++tile) {
+    const std::int64_t vector = tile / tiles_of_vector;
+    transform_tile(step.tile, step.shift, tile % tiles_of_vector, {in.values, in.first + vector * in_stride},
+                   {out.values, out.first + vector * out_stride});
+  }
+}
+
+float rounded_value(Dtype dtype, float x) {
+  return static_cast<float>(round_to(dtype, static_cast<double>(x)));
+}
+
+/// What the launches of a plan of 16 bits do to vectors `stride` apart.
+std::vector<float> rounded_transform(const RoundedPasses& passes, int log_n, std::vector<float> x,
+                                     std::int64_t vectors, std::int64_t stride, float scale, Dtype dtype) {
+  std::vector<float> out(x.size(), -1.0F);
+  std::vector<float> between(static_cast<std::size_t>(vectors_together(log_n, vectors) << log_n), NAN);
+  const std::int64_t dense = std::int64_t{1} << log_n;
+  each_work(passes, log_n, vectors, [&](const RoundedWork& work) {
+    const int log_part = std::min(log_n, passes.log_part);
+    const std::int64_t at = work.vector * stride;
+    switch (work.pass) {
+      case RoundedWork::Pass::first:
+        return run_tiles({passes.first, passes.first_shift}, log_part, work.elements, {x, at + work.part},
+                         stride, {between, work.part}, dense);
+      case RoundedWork::Pass::middle:
+        return run_tiles({axis_passes(Word::fp32, passes.middle_bits).tiles[0], passes.middle_shift},
+                         log_part, work.elements, {between, work.part}, dense, {between, work.part}, dense);
+      case RoundedWork::Pass::last:
+        run_tiles({passes.last, passes.last_shift}, log_n, work.elements, {between}, dense, {out, at},
+                  stride);
+        for (std::int64_t v = 0; v < work.count; ++v) {
+          for (std::int64_t i = 0; i < dense; ++i) {
+            float& result = out.at(static_cast<std::size_t>(at + v * stride + i));
+            result = rounded_value(dtype, result * scale);
+          }
+        }
+        return;
+    }
+  });
+  return out;
+}
+
+void expect_one_rounding(const RoundedPasses& passes, int first_bit, int log_n, std::int64_t vectors) {
+  const std::int64_t n = std::int64_t{1} << log_n, stride = n + 3;
+  const float scale = 1.0F / 300.0F;
+  for (const Dtype dtype : {Dtype::f16, Dtype::bf16}) {
+    std::mt19937 engine(static_cast<unsigned>(log_n));
+    std::normal_distribution<float> normal;
+    std::vector<float> x(static_cast<std::size_t>(vectors * stride)), want(x.size(), -1.0F);
+    for (float& value : x)
+      value = rounded_value(dtype, normal(engine));
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      const auto first = x.begin() + v * stride;
+      std::vector<float> row(first, first + n);
+      plain_butterflies(row, first_bit, log_n - first_bit);
+      for (std::int64_t i = 0; i < n; ++i)
+        want[static_cast<std::size_t>(v * stride + i)] =
+            rounded_value(dtype, row[static_cast<std::size_t>(i)] * scale);
+    }
+    EXPECT_TRUE(rounded_transform(passes, log_n, x, vectors, stride, scale, dtype) == want)
+        << "2^" << log_n << ", " << vectors << " vectors";
+  }
+}
+
+// The plain host loop, rounded once, bit for bit: one vector, several, and more than the workspace takes at
+// once, whose gaps nobody writes.
+TEST(Passes, OfSixteenBitsRoundOnce) {
+  for (int log_n = kSmallestLongLogN; log_n <= 19; ++log_n)
+    expect_one_rounding(rounded_of(log_n)[0], 0, log_n, log_n == 16 ? 67 : 1);
+  // Three passes in parts of a vector, as those of 2^26 and more.
+  RoundedPasses three = rounded_rows(10, column_tile(5, 6), 5, 20);
+  three.log_part = 16;
+  expect_one_rounding(three, 0, 20, 1);
+  for (const int log_n : {11, 12, 13})
+    expect_one_rounding(rounded_axis_passes(log_n, 5), 5, 5 + log_n, 3);
+}
+
+TEST(Passes, OfSixteenBitsHaveEachIndexBitInOnePassAndFitTheirDevice) {
+  const auto expect_bits = [](const RoundedPasses& passes, std::vector<std::pair<int, int>> bits, int low,
+                              int high) {
+    std::sort(bits.begin(), bits.end());
+    for (const auto& [shift, count] : bits) {
+      if (count == 0) continue;
+      EXPECT_EQ(shift, low);
+      low += count;
+    }
+    EXPECT_EQ(low, high);
+    const bool middle = passes.middle_bits > 0;
+    EXPECT_TRUE(!middle || (passes.middle_bits >= kFewestAxisBits && passes.middle_bits <= kMostAxisBits));
+    EXPECT_TRUE(!middle || passes.middle_shift >= 5) << "a line of neighbours";
+    EXPECT_LE(passes.middle_shift + passes.middle_bits, passes.log_part) << "a part has its middle pass";
+    EXPECT_TRUE(passes.log_part == high || (middle && high > kLogWorkspaceInL2)) << "parts are of one vector";
+  };
+  for (int log_n = kSmallestLongLogN; log_n <= kLargestLogN; ++log_n) {
+    for (const DeviceInfo& device : described_devices()) {
+      const RoundedPasses rows = rounded_passes(log_n, device.shared_bytes_per_block);
+      EXPECT_LE(rows.shared_bytes(), device.shared_bytes_per_block) << device.name << " 2^" << log_n;
+      EXPECT_EQ(rows.first.levels(), rows.last_shift - rows.middle_bits);
+      expect_bits(rows,
+                  {{0, rows.first.levels()},
+                   {rows.middle_shift, rows.middle_bits},
+                   {rows.last_shift, rows.last.bits}},
+                  0, log_n);
+    }
+    const RoundedPasses ordered = rounded_ordered_passes(log_n);
+    expect_bits(ordered,
+                {{ordered.first_shift, ordered.first.bits},
+                 {ordered.middle_shift, ordered.middle_bits},
+                 {0, ordered.last.levels()}},
+                0, log_n);
+    EXPECT_EQ(ordered.log_part, log_n) << "what is gathered comes from everywhere";
+  }
+  for (int log_n = kFewestAxisBits; log_n <= 26; ++log_n) {
+    for (const int log_inner : {5, kLargestLogN - log_n}) {
+      if (log_inner < 5) continue;
+      const RoundedPasses axis = rounded_axis_passes(log_n, log_inner);
+      EXPECT_EQ(axis.is_one_pass(), log_n <= kMostAxisBits);
+      expect_bits(axis,
+                  {{axis.first_shift, axis.first.bits},
+                   {axis.middle_shift, axis.middle_bits},
+                   {axis.last_shift, axis.last.bits}},
+                  log_inner, log_inner + log_n);
+    }
+  }
+}
+
+TEST(Passes, TheWorkspaceHoldsWhatWorksTogether) {
+  EXPECT_EQ(vectors_together(16, 1), 1);
+  EXPECT_EQ(vectors_together(16, 1000), 64);
+  EXPECT_EQ(vectors_together(22, 5), 1);
+  EXPECT_EQ(vectors_together(31, 5), 1);
+  for (const std::int64_t vectors : {1, 64, 65, 1000}) {
+    std::int64_t done = 0;
+    each_work(rounded_passes(16, 131072), 16, vectors, [&](const RoundedWork& work) {
+      EXPECT_LE(work.count, vectors_together(16, vectors));
+      if (work.pass == RoundedWork::Pass::last) done += work.count;
+    });
+    EXPECT_EQ(done, vectors);
+  }
+  int launches = 0;
+  each_work(rounded_passes(30, 131072), 30, 1, [&](const RoundedWork&) { ++launches; });
+  EXPECT_EQ(launches, 2 * 256 + 1);
 }
 
 constexpr Ordering kOrderings[] = {Ordering::natural, Ordering::dyadic, Ordering::sequency};

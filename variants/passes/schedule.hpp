@@ -25,6 +25,11 @@ constexpr Word word_of(Dtype dtype) {
   return dtype == Dtype::i32 ? Word::int32 : Word::fp32;
 }
 
+/// fp32 between passes, in a workspace.
+constexpr bool is_rounded(Dtype dtype) {
+  return bytes_of(dtype) == 2;
+}
+
 /// One kernel over one pass.
 struct PassKernel {
   PassTile tile;
@@ -311,6 +316,130 @@ constexpr OrderedPasses ordered_passes(Word word, int log_n) {
           {log_row - columns, columns, true, log_values},
           {between, columns, false, log_values},
           log_row};
+}
+
+/// Passes of 16-bit data, which have fp32 between them in a workspace, so that results are rounded once.
+/// Tiles count elements, as those of fp32 do.
+struct RoundedPasses {
+  PassTile first, last;  // from 16 bits to the workspace, and back; last.bits == 0: one pass
+  int first_shift = 0, last_shift = 0;
+  int middle_bits = 0, middle_shift = 0;  // in the workspace, by the fp32 passes along a dimension; 0: none
+  int log_part = 0;  // first and middle pass go over so many elements together, of one vector if part of it
+  bool overlaps = false;  // the first kernel lets the next in behind its loads
+
+  constexpr bool operator==(const RoundedPasses&) const = default;
+  constexpr bool is_one_pass() const { return last.bits == 0; }
+  constexpr int shared_bytes() const;
+};
+
+/// What the L2 keeps of the workspace, beside what is read and written: 16 MiB. As many vectors as fit, or a
+/// part of one, are worked on together.
+inline constexpr int kLogWorkspaceInL2 = 22;
+
+constexpr RoundedPasses rounded_rows(int log_row, PassTile last, int middle_bits, int log_n) {
+  const int above = log_row + middle_bits;
+  return {{log_row - 5, 5, true},
+          last,
+          5,
+          above,
+          middle_bits,
+          log_row,
+          middle_bits > 0 ? kLogWorkspaceInL2 : log_n,
+          log_n <= kLogWorkspaceInL2 || middle_bits > 0};
+}
+
+/// Of one vector, lowest bits first. Inside the L2 as fp32; above, the last pass has 64 columns, 128 bytes of
+/// 16 bits, where shared memory allows. Three passes cost 20 bytes an element of traffic where two cost 12,
+/// and 14 of DRAM if what lies between the first two stays in the L2.
+///
+/// @param shared_per_block  bytes of shared memory that a block may have
+constexpr RoundedPasses rounded_passes(int log_n, std::int64_t shared_per_block) {
+  if (log_n <= kLogWorkspaceInL2) {
+    const Schedule fp32 = inside_l2(Word::fp32, log_n);
+    return rounded_rows(fp32.log_row, fp32.second, 0, log_n);
+  }
+  const bool large = shared_per_block >= 128 * 1024;
+  switch (log_n) {
+    case 23:
+      return rounded_rows(14, column_tile(9), 0, log_n);
+    case 24:
+      return large ? rounded_rows(14, column_tile(10), 0, log_n)
+                   : rounded_rows(12, column_tile(7, 6), 5, log_n);
+    case 25:
+      return large ? rounded_rows(15, column_tile(10), 0, log_n)
+                   : rounded_rows(12, column_tile(7, 6), 6, log_n);
+    case 26:
+      return rounded_rows(12, column_tile(7, 6), 7, log_n);
+    case 27:
+      return rounded_rows(13, column_tile(7, 6), 7, log_n);
+    case 28:
+      return rounded_rows(12, column_tile(8, 6), 8, log_n);
+    case 29:
+      return rounded_rows(13, column_tile(8, 6), 8, log_n);
+    case 30:
+      return large ? rounded_rows(13, column_tile(9, 6), 8, log_n)
+                   : rounded_rows(13, column_tile(8, 6), 9, log_n);
+    default:
+      return rounded_rows(13, large ? column_tile(9, 6) : column_tile(9), 9, log_n);
+  }
+}
+
+/// From one ordering into another: gathered from 16 bits, then the bits between, then whole rows.
+constexpr RoundedPasses rounded_ordered_passes(int log_n) {
+  const OrderedPasses fp32 = ordered_passes(Word::fp32, log_n);
+  return {
+      fp32.first, fp32.row, log_n - fp32.first.bits, fp32.row.log_columns, fp32.between.bits, fp32.log_row,
+      log_n,      false};
+}
+
+/// Along a dimension, as axis_passes.
+constexpr RoundedPasses rounded_axis_passes(int log_n, int log_inner) {
+  const AxisPasses fp32 = axis_passes(Word::fp32, log_n);
+  RoundedPasses passes;
+  passes.first = fp32.tiles[0];
+  passes.first_shift = log_inner;
+  const int above = log_inner + passes.first.bits, all = log_inner + log_n;
+  if (fp32.count > 1) passes.last = fp32.tiles[static_cast<std::size_t>(fp32.count - 1)];
+  passes.last_shift = all - passes.last.bits;
+  if (fp32.count > 2) passes.middle_bits = fp32.tiles[1].bits;
+  passes.middle_shift = above;
+  passes.log_part =
+      passes.middle_bits > 0 ? std::min(std::max(kLogWorkspaceInL2, passes.last_shift), all) : all;
+  return passes;
+}
+
+constexpr int RoundedPasses::shared_bytes() const {
+  const int middle = middle_bits == 0 ? 0 : axis_passes(Word::fp32, middle_bits).tiles[0].shared_bytes();
+  return std::max({first.shared_bytes(), middle, is_one_pass() ? 0 : last.shared_bytes()});
+}
+
+/// Vectors that go through the workspace together.
+constexpr std::int64_t vectors_together(int log_n, std::int64_t vectors) {
+  const std::int64_t fit = std::int64_t{1} << std::max(kLogWorkspaceInL2 - log_n, 0);
+  return std::min(fit, std::max<std::int64_t>(vectors, 1));
+}
+
+/// What one launch works on: vectors [vector, vector + count), which are 2^log_n elements each in the
+/// workspace, and of these the elements [part, part + elements).
+struct RoundedWork {
+  enum class Pass { first, middle, last };
+  Pass pass;
+  std::int64_t vector, count, part, elements;
+};
+
+/// All launches, in their order.
+template <class Each>
+constexpr void each_work(const RoundedPasses& passes, int log_n, std::int64_t vectors, const Each& each) {
+  const std::int64_t together = vectors_together(log_n, vectors);
+  for (std::int64_t vector = 0; vector < vectors; vector += together) {
+    const std::int64_t count = std::min(together, vectors - vector), all = count << log_n;
+    const std::int64_t elements = passes.log_part < log_n ? std::int64_t{1} << passes.log_part : all;
+    for (std::int64_t part = 0; part < all; part += elements) {
+      each(RoundedWork{RoundedWork::Pass::first, vector, count, part, elements});
+      if (passes.middle_bits > 0) each(RoundedWork{RoundedWork::Pass::middle, vector, count, part, elements});
+    }
+    each(RoundedWork{RoundedWork::Pass::last, vector, count, 0, all});
+  }
 }
 
 /// What takes the place of a tile of 256 bytes where pointers or the row stride are no multiples of 8 bytes.

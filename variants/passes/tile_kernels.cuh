@@ -20,6 +20,7 @@
 #include "common/device/ptx/acquire.cuh"
 #include "common/device/ptx/cp_async.cuh"
 #include "common/device/ptx/griddepcontrol.cuh"
+#include "common/device/storage.cuh"
 #include "variants/kit/warp_program.hpp"
 #include "variants/passes/schedule.hpp"
 
@@ -28,51 +29,101 @@ namespace fwht::passes {
 /// As the functions of CUDA take it.
 using Integer64 = unsigned long long;
 
-/// What a pass works on: `in` may be `out`. Integers are unsigned, so that their sums wrap.
-template <class Number>
+/// What a pass works on: `in` may be `out`. Integers are unsigned, so that their sums wrap. In and Out are
+/// the types in memory. Where only one of them is Number, that side is a workspace, whose vectors have no
+/// gaps.
+template <class Number, class In = Number, class Out = Number>
 struct LongVectors {
-  const Number* in;
-  Number* out;
+  const In* in;
+  Out* out;
   std::int64_t row_stride;  // elements from one vector to the next
   int log_n;
   int shift;     // the lowest bit of the pass; log_columns for whole rows
   Number scale;  // of the results; none for integers
+
+  __device__ std::int64_t in_stride() const { return stride_of<In>(); }
+  __device__ std::int64_t out_stride() const { return stride_of<Out>(); }
+
+ private:
+  template <class Side>
+  __device__ std::int64_t stride_of() const {
+    if constexpr (!std::is_same_v<In, Out> && std::is_same_v<Side, Number>) return std::int64_t{1} << log_n;
+    return row_stride;
+  }
 };
 
-/// An access of 8 bytes.
-template <class Number>
-using PairOf = std::conditional_t<std::is_same_v<Number, float>, float2, uint2>;
+/// Two neighbours in one access.
+template <class Stored>
+struct PairOfStored {
+  using Type = uint2;
+};
+template <>
+struct PairOfStored<float> {
+  using Type = float2;
+};
+template <>
+struct PairOfStored<__half> {
+  using Type = __half2;
+};
+template <>
+struct PairOfStored<__nv_bfloat16> {
+  using Type = __nv_bfloat162;
+};
+template <class Stored>
+using PairOf = typename PairOfStored<Stored>::Type;
+
+/// From what memory has to what sums are of, and back with one rounding.
+template <class Number, class Stored>
+__device__ Number widened(Stored x) {
+  if constexpr (std::is_same_v<Stored, __half>) {
+    return Storage<Dtype::f16>::to_float(x);
+  } else if constexpr (std::is_same_v<Stored, __nv_bfloat16>) {
+    return Storage<Dtype::bf16>::to_float(x);
+  } else {
+    return x;
+  }
+}
+template <class Stored, class Number>
+__device__ Stored rounded(Number x) {
+  if constexpr (std::is_same_v<Stored, __half>) {
+    return Storage<Dtype::f16>::from_float(x);
+  } else if constexpr (std::is_same_v<Stored, __nv_bfloat16>) {
+    return Storage<Dtype::bf16>::from_float(x);
+  } else {
+    return x;
+  }
+}
 
 extern __shared__ float4 exchange_of_block[];
 
-/// Where a tile begins, counted through all vectors.
-template <PassTile tile, class Number>
-__device__ std::int64_t first_element(const LongVectors<Number>& vectors, int shift, std::int64_t index) {
-  const int log_tiles = vectors.log_n - tile.log_elements();
+/// Where a tile of vectors `stride` apart begins, counted through all of them.
+template <PassTile tile>
+__device__ std::int64_t first_element(int log_n, std::int64_t stride, int shift, std::int64_t index) {
+  const int log_tiles = log_n - tile.log_elements();
   const std::int64_t row = index >> log_tiles;
-  return row * vectors.row_stride + tile.first_element(index - (row << log_tiles), shift);
+  return row * stride + tile.first_element(index - (row << log_tiles), shift);
 }
 
 /// Loads pass by the L1: in a launch of two passes other multiprocessors wrote what is read.
-template <int width, class Number>
-__device__ void load(const Number* from, Number (&x)[width]) {
+template <int width, class Stored, class Number>
+__device__ void load(const Stored* from, Number (&x)[width]) {
   if constexpr (width == 2) {
-    const auto pair = __ldcg(reinterpret_cast<const PairOf<Number>*>(from));
-    x[0] = pair.x, x[1] = pair.y;
+    const auto pair = __ldcg(reinterpret_cast<const PairOf<Stored>*>(from));
+    x[0] = widened<Number>(pair.x), x[1] = widened<Number>(pair.y);
   } else {
-    x[0] = __ldcg(from);
+    x[0] = widened<Number>(__ldcg(from));
   }
 }
 
 /// `streams`: nobody reads it soon, so that it need not stay in the L2.
-template <bool streams, int width, class Number>
-__device__ void store(Number* to, const Number (&x)[width]) {
+template <bool streams, int width, class Stored, class Number>
+__device__ void store(Stored* to, const Number (&x)[width]) {
   if constexpr (width == 2) {
-    *reinterpret_cast<PairOf<Number>*>(to) = {x[0], x[1]};
+    *reinterpret_cast<PairOf<Stored>*>(to) = {rounded<Stored>(x[0]), rounded<Stored>(x[1])};
   } else if constexpr (streams) {
-    __stcs(to, x[0]);
+    __stcs(to, rounded<Stored>(x[0]));
   } else {
-    *to = x[0];
+    *to = rounded<Stored>(x[0]);
   }
 }
 
@@ -149,14 +200,15 @@ __device__ void exchange(Number (&x)[registers][width], Number* shared, int thre
 }
 
 /// Tile `index` of a pass, by `tile.threads()` threads. loaded(x) is called with a sum of the first round.
-template <PassTile tile, bool streams, class Number, class Loaded>
-__device__ void transform_tile(const LongVectors<Number>& vectors, int shift, std::int64_t index,
+template <PassTile tile, bool streams, class Number, class In, class Out, class Loaded>
+__device__ void transform_tile(const LongVectors<Number, In, Out>& vectors, int shift, std::int64_t index,
                                Number scale, Number* shared, int thread, const Loaded& loaded) {
   constexpr int kLast = tile.rounds() - 1;
-  const std::int64_t first = first_element<tile>(vectors, shift, index) + tile.column_of(thread);
+  const std::int64_t first =
+      first_element<tile>(vectors.log_n, vectors.in_stride(), shift, index) + tile.column_of(thread);
   Number x[tile.registers()][tile.width()];
   {
-    const Number* from = vectors.in + first + (std::int64_t{tile.first_row(0, thread)} << shift);
+    const In* from = vectors.in + first + (std::int64_t{tile.first_row(0, thread)} << shift);
 #pragma unroll
     for (int k = 0; k < tile.registers(); ++k)
       load(from + (std::int64_t{k} << (shift + tile.low_bit(0))), x[k]);
@@ -173,7 +225,11 @@ __device__ void transform_tile(const LongVectors<Number>& vectors, int shift, st
     exchange<tile, 1>(x, shared, thread);
     register_butterflies<tile.first_new_bit(2)>(x);
   }
-  Number* to = vectors.out + first + (std::int64_t{tile.first_row(kLast, thread)} << shift);
+  std::int64_t first_out = first;
+  if constexpr (!std::is_same_v<In, Out>)
+    first_out =
+        first_element<tile>(vectors.log_n, vectors.out_stride(), shift, index) + tile.column_of(thread);
+  Out* to = vectors.out + first_out + (std::int64_t{tile.first_row(kLast, thread)} << shift);
 #pragma unroll
   for (int k = 0; k < tile.registers(); ++k) {
     if constexpr (std::is_floating_point_v<Number>) {
@@ -211,9 +267,10 @@ constexpr int blocks_of_pass(int threads) {
 }
 
 /// One pass. A block has threads / tile.threads() tiles.
-template <class Number, int bits, int log_columns, bool whole_row, int threads, bool lets_next_in>
+template <class Number, int bits, int log_columns, bool whole_row, int threads, bool lets_next_in,
+          class In = Number, class Out = Number>
 __global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads))
-    pass(__grid_constant__ const LongVectors<Number> vectors) {
+    pass(__grid_constant__ const LongVectors<Number, In, Out> vectors) {
   constexpr PassTile tile{bits, log_columns, whole_row, sizeof(Number) == 8 ? 4 : 5};
   constexpr int kTiles = threads / tile.threads();
   ptx::griddepcontrol_wait();
@@ -230,9 +287,9 @@ __global__ void __launch_bounds__(threads, blocks_of_pass<Number, bits>(threads)
 
 /// One pass over the highest bits of rows that are gathered by source_place. A block is a tile. Runs of
 /// 2^bits elements of the input, as far as the orderings keep them together, go through shared memory.
-template <class Number, int bits>
+template <class Number, int bits, class In = Number>
 __global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
-    ordered_pass(__grid_constant__ const LongVectors<Number> vectors, Ordering in, Ordering out) {
+    ordered_pass(__grid_constant__ const LongVectors<Number, In, Number> vectors, Ordering in, Ordering out) {
   constexpr int kLogColumns = sizeof(Number) == 8 ? 4 : 5;
   constexpr PassTile tile{bits, kLogColumns, false, kLogColumns};
   constexpr int kLast = tile.rounds() - 1, kRows = 1 << bits;
@@ -249,7 +306,7 @@ __global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
   for (int k = 0; k < tile.registers(); ++k) {
     const std::int64_t place =
         first + (std::int64_t{row} << vectors.shift) + k;  // column k: a block is 2^bits threads
-    load(vectors.in + vector * vectors.row_stride + source_place(in, out, place, vectors.log_n), x[k]);
+    load(vectors.in + vector * vectors.in_stride() + source_place(in, out, place, vectors.log_n), x[k]);
   }
 #pragma unroll
   for (int k = 0; k < tile.registers(); ++k)
@@ -267,7 +324,7 @@ __global__ void __launch_bounds__(1 << bits, blocks_per_sm(1 << bits))
     exchange<tile, 1>(x, shared, thread);
     register_butterflies<tile.first_new_bit(2)>(x);
   }
-  Number* to = vectors.out + vector * vectors.row_stride + first + tile.column_of(thread) +
+  Number* to = vectors.out + vector * vectors.out_stride() + first + tile.column_of(thread) +
                (std::int64_t{tile.first_row(kLast, thread)} << vectors.shift);
 #pragma unroll
   for (int k = 0; k < tile.registers(); ++k)

@@ -17,6 +17,9 @@ Support supports_encoding(const Problem& problem) {
   }
   if (code_bits(encoding.format) == 4 && encoding.scales.group % 2 != 0)
     return {concat("group=", encoding.scales.group, " must be a multiple of 2, as two codes share a byte")};
+  constexpr std::int64_t kLongest = 1 << 16;  // what quantizers are tested with
+  if (problem.n() > kLongest)
+    return {concat("n=", problem.n(), " must be at most ", kLongest, " for codes in two launches")};
   if (problem.n() == 1 && !problem.contiguous())
     return {concat("row_stride=", problem.row_stride(), " must be 1 for rows of n=1")};
   return {};

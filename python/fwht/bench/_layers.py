@@ -67,7 +67,7 @@ def rounded(weight: torch.Tensor) -> linear.GptqTensors:
 
     def words(nibbles: torch.Tensor) -> torch.Tensor:
         parts = nibbles.to(torch.int64).unflatten(-1, (-1, 8)) << (4 * torch.arange(8, device=nibbles.device))
-        return (parts.sum(-1) & 0xFFFFFFFF).to(torch.uint32).view(torch.int32)
+        return ((parts.sum(-1) ^ (1 << 31)) - (1 << 31)).to(torch.int32)  # as two's complement has them
 
     return linear.GptqTensors(words(q).t().contiguous(), words(zeros.t() - 1), scales.t().contiguous())
 

@@ -8,11 +8,13 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Iterable, Sequence
+from typing import Any, Iterable, Sequence
 
-from . import _attention, _chains, _layers, _library, _linear
+from . import _attention, _chains, _layers, _library, _linear, _long
 from .peers import PEERS, Checkout, Peer, ThisPackage
 
+# What another first word runs.
+OTHERS: dict[str, Any] = {"linear": _linear, "layers": _layers, "attention": _attention, "chains": _chains, "long": _long}
 WITHIN = 0.02  # two measurements of one kernel by one protocol may differ by this much
 
 
@@ -21,15 +23,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fwht.bench",
         description="Times kernels of others beside the variants of this library: the same problems, checks, protocol and "
         "limit, in one process.",
-        epilog="`linear`, `layers`, `attention` or `chains` as first argument: layers with 4-bit weights of others, layers of this library, FP8 "
-        "attention or chains of other frameworks instead (python -m fwht.bench linear --help). "
+        epilog="`linear`, `layers`, `attention`, `chains` or `long` as first argument: layers with 4-bit weights of others, layers of this library, FP8 "
+        "attention, chains of other frameworks or long vectors instead (python -m fwht.bench linear --help). "
         "Every other argument is one of fwht_sweep: --grid, --problem f16/n4096/r8192/out, --variant, --mode, --dtype, "
         "--n, --output, --resume, --dry-run, --benchmark_filter ...",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--peer", action="append", metavar="NAME[=CHECKOUT]",
-        help=f"one of {', '.join(PEERS)}; dao and hadacore also from a checkout, whose extension is built into build/peers; "
+        help=f"one of {', '.join(PEERS)}; dao and hadacore also from a checkout, whose extension is built into build/peers, cuda_sample only so; "
         "repeated. Default: all that can be imported. 'none': none",
     )  # fmt: skip
     parser.add_argument(
@@ -87,14 +89,9 @@ def _say_agreement(folder: Path, variant: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] == ["linear"]:
-        return _linear.main(arguments[1:])
-    if arguments[:1] == ["attention"]:
-        return _attention.main(arguments[1:])
-    if arguments[:1] == ["layers"]:
-        return _layers.main(arguments[1:])
-    if arguments[:1] == ["chains"]:
-        return _chains.main(arguments[1:])
+    if arguments and arguments[0] in OTHERS:
+        code: int = OTHERS[arguments[0]].main(arguments[1:])
+        return code
     options, rest = _parser().parse_known_args(arguments)
     try:
         if options.list_peers:

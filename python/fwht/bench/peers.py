@@ -98,7 +98,7 @@ class Peer:
 
 def _version(distribution: str) -> dict[str, str]:
     try:
-        return {"version": importlib.metadata.version(distribution)}
+        return {"version": importlib.metadata.version(distribution)} if distribution else {}
     except importlib.metadata.PackageNotFoundError:
         return {}
 
@@ -147,21 +147,29 @@ class Checkout(Installed):
     def load(self) -> Any:
         if self.checkout is None:
             return super().load()
-        root = self.checkout / self.folder if (self.checkout / self.folder).is_dir() else self.checkout
+        root = self._root(self.checkout)
         sys.modules[self.extension] = self.built(root)
         sys.path.insert(0, str(root))
         return super().load()
 
-    def built(self, root: Path) -> Any:
-        from torch.utils import cpp_extension
-
+    def _root(self, checkout: Path) -> Path:
+        """Where the sources lie. Raises FileNotFoundError where one is missing."""
+        root = checkout / self.folder if (checkout / self.folder).is_dir() else checkout
         missing = [name for name in self.sources if not (root / name).is_file()]
         if missing:
             raise FileNotFoundError(f"{root} has no {', '.join(missing)}")
+        return root
+
+    def _build_folder(self) -> Path:
         build = Path("build/peers", self.name).resolve()
         build.mkdir(parents=True, exist_ok=True)
+        return build
+
+    def built(self, root: Path) -> Any:
+        from torch.utils import cpp_extension
+
         return cpp_extension.load(
-            self.extension, [str(root / name) for name in self.sources], build_directory=str(build),
+            self.extension, [str(root / name) for name in self.sources], build_directory=str(self._build_folder()),
             extra_cflags=["-O3"], extra_cuda_cflags=list(self.flags),
         )  # fmt: skip
 
@@ -258,6 +266,73 @@ class HadaCore(Checkout):
     takes = "in_place"
 
 
+class CudaSample(Checkout):
+    """Its kernels, launched on the current stream as its host function launches them on the default stream."""
+
+    name = "cuda_sample"
+    summary = "NVIDIA's CUDA sample fastWalshTransform: radix 4 in memory, rows of 2^11 or 2^10 in shared memory"
+    dtypes = (torch.float32,)
+    lengths = (2**10, 2**30)
+    writes = "in"
+    folder = "Samples/5_Domain_Specific/fastWalshTransform"
+    extension = "cuda_sample_fast_walsh_transform"
+    sources = ("fastWalshTransform_kernel.cuh",)
+    binding = """
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <torch/types.h>
+#define getLastCudaError(words) C10_CUDA_KERNEL_LAUNCH_CHECK()
+#include "fastWalshTransform_kernel.cuh"
+
+void transform(torch::Tensor x) {  // (rows, n), in place, without a scale
+  float* data = x.data_ptr<float>();
+  auto stream = at::cuda::getCurrentCUDAStream();
+  int bits = 0;
+  while ((int64_t{1} << bits) < x.size(1)) ++bits;
+  unsigned vectors = x.size(0);
+  const dim3 grid(x.size(1) / 1024, vectors);
+  for (; bits > ELEMENTARY_LOG2SIZE; bits -= 2, vectors *= 4) {
+    fwtBatch2Kernel<<<grid, 256, 0, stream>>>(data, data, 1 << (bits - 2));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  fwtBatch1Kernel<<<vectors, 1 << (bits - 2), sizeof(float) << bits, stream>>>(data, data, bits);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+"""
+
+    @functools.cache
+    def load(self) -> Any:
+        if self.checkout is None:
+            raise FileNotFoundError(f"it comes as sources: {self.name}=CHECKOUT names a checkout of cuda-samples")
+        return self.built(self._root(self.checkout)).transform
+
+    def built(self, root: Path) -> Any:
+        from torch.utils import cpp_extension
+
+        return cpp_extension.load_inline(
+            self.extension, cpp_sources="void transform(torch::Tensor x);", cuda_sources=self.binding, functions=["transform"],
+            extra_cuda_cflags=list(self.flags), extra_include_paths=[str(root)], build_directory=str(self._build_folder()),
+        )  # fmt: skip
+
+    def why_not(self, problem: Problem) -> str:
+        if why := super().why_not(problem):
+            return why
+        if problem.scale != 1.0:
+            return f"scale={problem.scale} must be 1"
+        if problem.rows > 65535 or problem.rows * problem.n > 2**31:
+            return f"{problem.rows} rows of {problem.n}: at most 65535, and 2^31 elements"
+        return ""
+
+    def make(self, problem: Problem) -> Call:
+        call = self.load()
+
+        def replace(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+            call(x)
+            return x
+
+        return replace
+
+
 class Vllm(Operator):
     name = "vllm"
     summary = "HadaCore as vLLM ships it (torch.ops._C.hadacore_transform)"
@@ -325,16 +400,16 @@ class Matmul(Peer):
 
 
 def butterflies(x: torch.Tensor, scale: float) -> torch.Tensor:
-    """Stage by stage in float32, as one would write it in PyTorch."""
+    """Stage by stage, as one would write it in PyTorch: 16 bits in float32, other numbers in their own type."""
     rows, n = x.shape
-    y = x.float()
+    y = x.float() if x.dtype in _HALVES else x
     h = 1
     while h < n:
         pairs = y.view(rows, n // (2 * h), 2, h)
         a, b = pairs[:, :, 0], pairs[:, :, 1]
         y = torch.stack([a + b, a - b], 2).view(rows, n)
         h *= 2
-    return (y * scale).to(x.dtype)
+    return (y if scale == 1.0 else y * scale).to(x.dtype)
 
 
 class Compiled(Peer):
@@ -417,5 +492,5 @@ class ThisPackage(Peer):
 
 
 PEERS: dict[str, type[Peer]] = {
-    kind.name: kind for kind in (Dao, HadaCore, Vllm, Sglang, SglKernel, Matmul, Compiled, Triton)
+    kind.name: kind for kind in (Dao, HadaCore, CudaSample, Vllm, Sglang, SglKernel, Matmul, Compiled, Triton)
 }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 
+from .._torch.graph_times import captured
 from .rotate import linears
 
 DAMPING = 0.01  # of the mean diagonal of X^T X, added to it
 COLUMNS = 128  # whose errors reach the columns behind them in one product
-
 
 # Layers that take the same inputs: rounded as one, row by row.
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
@@ -76,28 +77,43 @@ def rounded(weight: torch.Tensor, gram: torch.Tensor, encoding: str, columns: An
 
 
 class _Columns:
-    """Rounds column after column. On CUDA that is a graph for each shape: thousands of launches take longer to issue than to run."""
+    """Rounds column after column. On CUDA that is a graph for each shape: thousands of launches take longer to issue than to run.
+
+    Where a graph cannot be captured, a warning says so once, and every launch is issued.
+    """
 
     def __init__(self) -> None:
         self._graphs: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._fails = False
 
     def __call__(self, w: torch.Tensor, upper: torch.Tensor, group: int, largest: int) -> torch.Tensor:
-        if not w.is_cuda or w.numel() + upper.numel() > LARGEST_GRAPH:
-            return _round_columns(w.clone(), upper, group, largest)
         key = (w.shape, group, largest)
+        if key not in self._graphs and self._wants_graph(w, upper):
+            try:
+                self._graphs[key] = _graph_of(w, upper, group, largest)
+            except RuntimeError as error:  # no memory for it is one
+                self._fails = True
+                warnings.warn(f"fwht: GPTQ takes longer, without CUDA graphs: {str(error).strip().splitlines()[0]}", stacklevel=2)
         if key not in self._graphs:
-            some = min(2 * COLUMNS, len(upper))  # the libraries begin before the capture does
-            _round_columns(w[:, :some].clone(), upper[:some, :some], group, largest)
-            graph, w_of_graph, upper_of_graph = torch.cuda.CUDAGraph(), w.clone(), upper.clone()
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                result = _round_columns(w_of_graph, upper_of_graph, group, largest)
-            self._graphs[key] = graph, w_of_graph, upper_of_graph, result
+            return _round_columns(w.clone(), upper, group, largest)
         graph, w_of_graph, upper_of_graph, result = self._graphs[key]
         w_of_graph.copy_(w)
         upper_of_graph.copy_(upper)
         graph.replay()
         return result.clone()
+
+    def _wants_graph(self, w: torch.Tensor, upper: torch.Tensor) -> bool:
+        return w.is_cuda and not self._fails and w.numel() + upper.numel() <= LARGEST_GRAPH
+
+
+def _graph_of(w: torch.Tensor, upper: torch.Tensor, group: int, largest: int) -> tuple[Any, ...]:
+    """A graph, the weights and the factor that it reads, and the result that it writes."""
+    some = min(2 * COLUMNS, len(upper))  # the libraries begin before the capture does
+    _round_columns(w[:, :some].clone(), upper[:some, :some], group, largest)
+    w_of_graph, upper_of_graph, results = w.clone(), upper.clone(), []
+    torch.cuda.synchronize()
+    graph = captured(lambda: results.append(_round_columns(w_of_graph, upper_of_graph, group, largest)))
+    return graph, w_of_graph, upper_of_graph, results[0]
 
 
 def _round_columns(w: torch.Tensor, upper: torch.Tensor, group: int, largest: int) -> torch.Tensor:

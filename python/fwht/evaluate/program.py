@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import hashlib
 import json
 import lzma
@@ -13,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from .outliers import outliers
 
 DEMO = Path(__file__).with_name("tiny.tar.xz")
 BASELINES = ("plain", "folded")
+KEPT = 1 << 31  # bytes of models that are kept as each rotation leaves them
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -170,15 +172,15 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
     print(f"{len(blocks.blocks)} blocks of {length} tokens, {device}, {dtype}; perplexity {math.exp(reference.loss.mean()):.3f}", flush=True)
     results.add("loss", _stored(reference.loss))
 
+    models = _Rotated(load, rotations)
     todo = [(scheme, mode) for scheme in wanted for mode in modes if f"{scheme.name}|{mode}" not in results.rows]
     begun = time.monotonic()
     for done, (scheme, mode) in enumerate(todo):
         left = (time.monotonic() - begun) / done * (len(todo) - done) if done else math.nan
         _progress(f"{scheme.name}, {mode}: {done + 1} of {len(todo)}" + (f", {left:.0f} s left" if done else ""))
         try:
-            candidate = load()
+            candidate = models.of(mode)
             hooks.check(candidate, scheme)
-            rotate.rotate_model(candidate, rotations[mode])
             hooks.install(candidate, scheme, rotations[mode], calibration, asked.batch)
             blocks_measured = reference.measure(candidate)
             scores = tasks_of.scores(candidate, tokenizer, tasks, asked.batch) if tasks else None
@@ -197,6 +199,23 @@ def evaluate(asked: argparse.Namespace, folder: Path, text: str) -> int:
         print(f"\n{said}")
     print(f"\nall of it: {results.path}")
     return 0
+
+
+class _Rotated:
+    """The model as each rotation leaves it, for every format anew. All of them stay in memory where they take KEPT at most; else each is read and
+    rotated again, and one is in memory at a time."""
+
+    def __init__(self, load: Callable[[], Any], rotations: Mapping[str, rotate.Rotation]):
+        self._load, self._rotations = load, rotations
+        self._kept: dict[str, Any] = {}
+
+    def of(self, mode: str) -> Any:
+        if mode not in self._kept:
+            model = rotate.rotate_model(self._load(), self._rotations[mode])
+            if sum(parameter.nbytes for parameter in model.parameters()) * len(self._rotations) > KEPT:
+                return model
+            self._kept[mode] = model
+        return copy.deepcopy(self._kept[mode])
 
 
 def _hash(folder: Path) -> str:
@@ -226,6 +245,7 @@ class _Results:
 
     def __init__(self, path: Path, about: dict[str, Any]):
         self.path = path
+        self._texts: dict[str, str] = {}  # of rows: the file is written again with each of them
         path.parent.mkdir(parents=True, exist_ok=True)
         self.data: dict[str, Any] = {"about": about, "rows": {}, "refused": {}, "summary": []}
         if path.exists():
@@ -244,6 +264,7 @@ class _Results:
     def put(self, scheme: str, mode: str, blocks: np.ndarray, scores: tasks_of.Scores | None) -> None:
         row = {name: _stored(column) for name, column in zip(("loss", "kl", "same"), blocks.T, strict=True)}
         self.rows[f"{scheme}|{mode}"] = row if scores is None else row | {"tasks": scores}
+        self._texts.pop(f"{scheme}|{mode}", None)
         self.data["refused"].pop(f"{scheme}|{mode}", None)  # a run that was started again may have had more memory
         self.data["summary"] = summary(self.rows)
         self._write()
@@ -261,7 +282,10 @@ class _Results:
 
     def _write(self) -> None:
         part = self.path.with_suffix(".part")
-        part.write_text(_lines(self.data))
+        for name, row in self.rows.items():
+            if name not in self._texts:
+                self._texts[name] = json.dumps(row)
+        part.write_text(_lines(self.data, self._texts))
         part.replace(self.path)
 
 
@@ -270,13 +294,13 @@ def _stored(values: np.ndarray) -> list[float]:
     return [float(str(value)) for value in values.astype(np.float32)]
 
 
-def _lines(data: dict[str, Any]) -> str:
-    """JSON with a line for each entry and for each row of the table."""
+def _lines(data: dict[str, Any], rows: Mapping[str, str]) -> str:
+    """JSON with a line for each entry and for each row of the table, whose texts are there."""
 
     def entry(key: str, value: Any) -> str:
         if key != "rows":
             return json.dumps(value)
-        return "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items()) + "\n }"
+        return "{\n" + ",\n".join(f"  {json.dumps(name)}: {rows[name]}" for name in value) + "\n }"
 
     return "{\n" + ",\n".join(f" {json.dumps(key)}: {entry(key, value)}" for key, value in data.items()) + "\n}\n"
 
