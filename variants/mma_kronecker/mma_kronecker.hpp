@@ -73,9 +73,9 @@ using Resident = std::function<int(int warps, int shared_bytes)>;
 /// multiprocessor or fewer, the one of the fewest passes. No blocks where none fits.
 Team team_for(const Cut& cut, const Resident& resident, std::int64_t tiles, int multiprocessors);
 
-/// The cut of F_m (x) S, or of F_m (x) S (x) H_f (x) S for one of kTwoMatrices, with the least work by an
-/// estimate, whatever the device; none where there is no cut, or the operator is another one. Sylvester alone
-/// is cut, too.
+/// The cut of F_m (x) S, or of F_m (x) S (x) H_f (x) S for one of kTwoMatrices: that of the least work by an
+/// estimate, whatever the device. None where there is no cut, or where the operator is another one. Sylvester
+/// alone is cut, too.
 std::optional<Cut> cut_for(const Operator& op);
 
 // ---- index maps
