@@ -168,8 +168,8 @@ def test_every_kind_of_page_shows_both(tmp_path):
         writer.write(results / f"202611{day}T100000Z_{day}")
     row = {"chain": "int4_kv", "tokens": 4, "heads": 8, "n": 128, "call": "transform(x)", "difference": 0.0031, "bound": 0.00605, "chain_us": 20.04,
            "ours_us": 2.0, "ratio": 10.02, "chain_launches": 7, "ours_launches": 1}  # fmt: skip
-    for name, utc, device, ours in (("old", "1", H200_NAME, 2.0), ("new", "2", H100_NAME, 4.0), ("older", "0", H100_NAME, 9.0)):
-        about = {"utc_start": utc, "library": {"dirty": False}, "device": device, "dtype": "bf16", "torch": "2", "chains": {"int4_kv": "a head"}}
+    for name, utc, gpu, ours in (("old", "1", H200_NAME, 2.0), ("new", "2", H100_NAME, 4.0), ("older", "0", H100_NAME, 9.0)):
+        about = {"utc_start": utc, "library": {"dirty": False}, "device": gpu, "dtype": "bf16", "torch": "2", "chains": {"int4_kv": "a head"}}
         (results / name).mkdir()
         (results / name / "chains.json").write_text(json.dumps({"about": about, "rows": [row | {"ours_us": ours}]}))
     written(results / "model", **changed("about", device=H200_NAME))

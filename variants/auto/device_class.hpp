@@ -38,8 +38,9 @@ inline int words_in_common(std::string_view a, std::string_view b) {
   return words;
 }
 
-/// The nearest compute capability at or below the device's; of equals the one whose name agrees with its own
-/// in most words, then of the nearest number of SMs, then the first. nullptr where all are newer than the device, or it has no CUDA.
+/// The nearest compute capability at or below the device's. Of equals the one whose name agrees with its own
+/// in most words, then the one of the nearest number of SMs, then the first. nullptr where all are newer than
+/// the device, or it has no CUDA.
 /// @tparam Measured  derives from MeasuredOn
 template <class Measured>
 const Measured* of_class(std::span<const Measured> all, const DeviceInfo& device) {

@@ -1,5 +1,5 @@
-// A dense factor as operands A of stage 1, shared by `kronecker` and `mma_kronecker`: it comes with each call,
-// so that a small kernel expands it ahead.
+// A dense factor as operands A of stage 1, shared by `kronecker` and `mma_kronecker`. It comes with each
+// call, so a small kernel expands it ahead.
 #pragma once
 
 #include <cstdint>

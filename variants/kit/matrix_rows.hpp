@@ -69,8 +69,8 @@ bool is_negative(const Factor& factor, int order, int i, int j);
 /// they meet zeros.
 std::vector<std::uint32_t> sign_table(const Shape& shape, int order, const Factor& factor);
 
-// The second matrix, H_f (x) S_(second / f), as bf16: 8 x 8 operands B of its 8 input columns `from` and output
-// columns `to`, in shared memory with four of them side by side for one load.
+// The second matrix, H_f (x) S_(second / f), as bf16: 8 x 8 operands B of its 8 input columns `from` and
+// output columns `to`, in shared memory with four of them side by side for one load.
 
 constexpr int second_quads(int second) {
   return (second / 8 + 3) / 4;
