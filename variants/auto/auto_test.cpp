@@ -218,7 +218,7 @@ TEST(Rule, GivesOtherOperatorsHoppersTensorCoresThenFp32) {
   for (const char* text : {"f16/28x512/r3", "f32/28x512/r3", "bf16/4096+signs/r3", "f16/428/r3"}) {
     const Problem problem = parse_problem(text);
     EXPECT_EQ(preferred_variants(problem),
-              (std::vector<std::string_view>{"kronecker", "mma_kronecker", "factors"}))
+              (std::vector<std::string_view>{"mma_split", "kronecker", "mma_kronecker", "factors"}))
         << text;
     EXPECT_TRUE(variant.supports(problem, a100_description())) << text;
   }
@@ -234,6 +234,21 @@ TEST(Rule, GivesTheRegularMatrixToTensorCoresInRegistersThenToFactors) {
     for (const char* text : {"f32/256r/r3", "f16/4r/r3", "bf16/16r/r3", "f16/256r+signs/r3"})
       EXPECT_EQ(first(text), "factors") << text;
     EXPECT_EQ(first("bf16/256r/r60>int8:row,t3840"), "rotate_then_quantize");
+  }
+}
+
+TEST(Rule, GivesRowsWithSignsToTensorCoresInRegisters) {
+  for (const DeviceInfo& device : {h200_description(), a100_description()}) {
+    const auto first = [&](const char* text) {
+      return candidates(parse_problem(text), device).front()->name;
+    };
+    for (const char* text : {"bf16/128+signs/r65536", "f16/signs+128/r1/out", "bf16/4096+signs/r3/ld4097",
+                             "f16/16384+signs/r3", "bf16/64+signs/r3"})
+      EXPECT_EQ(first(text), "mma_split") << text;
+    for (const char* text : {"f32/128+signs/r3", "bf16/8+signs/r3"})
+      EXPECT_EQ(first(text), "factors") << text;
+    for (const char* text : {"f16/28x512/r3", "bf16/28x128+signs/r3"})
+      EXPECT_NE(first(text), "mma_split") << text;
   }
 }
 

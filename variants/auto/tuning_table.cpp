@@ -141,8 +141,8 @@ TuningTable parse_tuning_table(std::string_view text, const std::string& name) {
 std::vector<std::string_view> preferred_variants(const Problem& problem) {
   if (!problem.is_arranged_plainly()) return {"passes"};
   if (!problem.encoding.is_plain()) return {"mma_split", "kronecker", "rotate_then_quantize"};
-  if (problem.op.is_regular()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
-  if (!problem.op.is_sylvester()) return {"kronecker", "mma_kronecker", "factors"};
+  // Of these mma_split takes what one warp program has: regular matrices, and 2^k with signs.
+  if (!problem.op.is_sylvester()) return {"mma_split", "kronecker", "mma_kronecker", "factors"};
   // In fp32 no row of more than 2^15 fits in a multiprocessor, in 16 bits none of more than 2^16. Wider types
   // have no other kernels.
   if (problem.dtype() == Dtype::f64 || is_integer(problem.dtype())) return {"passes"};
