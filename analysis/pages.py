@@ -240,7 +240,7 @@ def results_values(devices: list[Device]) -> dict[str, Any]:
     return {
         "devices": shown, "is_shown": lambda d: any(d is other for other in shown),
         "newer": lambda d: latest[d.name] if d.name in latest and latest[d.name] is not d else None,
-        "wide": newest(devices, tables.covers_widths), "fused": newest(devices, lambda d: len(tables.fused(d)) > 0),
+        "wide": newest(devices, tables.covers_widths), "fused": newest(devices, tables.covers_fused),
         "older": newest(devices, lambda d: bool(d.newest.code) and tables.covers_widths(d)), "peers": newest(devices, lambda d: bool(peers_table(d))),
         "gains": tables.gains, "dtypes": lambda d: [dtype for dtype in DTYPES if len(tables.own_rows(d, dtype))],
         "compared": lambda d: set(tables.beside_published(d)["dtype"]), "answers": answers, "all_dtypes": DTYPES, "smallest_n": tables.SMALLEST_N,
@@ -282,6 +282,7 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
     """What docs/linear.md, docs/several_gpus.md and docs/long_vectors.md show, each of the newest run of every GPU that has it."""
     return {
         "arranged": newest(devices, lambda d: len(tables.arranged(d)) > 0), "arranged_table": lambda d: drawn("arranged", tables.arranged(d)),
+        "prepared": newest(devices, lambda d: len(tables.prepared(d)) > 0), "prepared_table": lambda d: drawn("prepared", tables.prepared(d)),
         "study": newest(devices, lambda d: len(layers.rows_of(d, "linear_rotation.csv")) > 0)[:1],  # computed on the host, the same everywhere
         "study_table": lambda d: charts.table("linear-rotation", layers.rows_of(d, "linear_rotation.csv")).markdown(),
         "linear": newest(devices, layers.covers_headline), "linear_table": lambda d: drawn("linear", layers.headline(d)),
@@ -588,7 +589,7 @@ def variants_page(listing: dict, devices: Sequence[Device] = ()) -> str:
 
 def _special_support(devices: Sequence[Device]) -> str:
     """Row lengths m 2^k and codes that variants took, of the newest run of each."""
-    wanted = (tables.covers_widths, lambda d: len(tables.fused(d)) > 0)
+    wanted = (tables.covers_widths, tables.covers_fused)
     found = {id(d): d for w in wanted for d in newest(devices, w)}
     frames = [tables.support(d, special=True) for d in found.values()]
     rows = pd.concat(frames) if frames else pd.DataFrame({"takes": []})
@@ -617,6 +618,7 @@ SECTIONS = (
     ("docs/linear.md", "which", "linear_which", "../"),
     ("docs/models.md", "measured", "models", "../"),
     ("docs/quantize.md", "attention", "attention", "../"),
+    ("docs/quantize.md", "prepared", "prepared", "../"),
     ("docs/integrations.md", "chains", "chains", "../"),
     ("docs/linear.md", "layers", "layers", "../"),
     ("docs/linear.md", "measured", "linear", "../"),

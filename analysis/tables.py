@@ -501,6 +501,28 @@ def fused(device: Device) -> pd.DataFrame:
     return both.assign(gain=both["pair_us"] / both["time_us"], format=both["encoding"].astype(str).str.split(r"[,/]").str[0], size=places)
 
 
+def covers_fused(device: Device) -> bool:
+    """Whether the run has codes by one kernel beside those by two launches."""
+    return bool(fused(device)["gain"].notna().any())
+
+
+def prepared(device: Device) -> pd.DataFrame:
+    """The best variant of codes whose rows are prepared first: `preparation` (signs, a prologue, pages, as a problem's text has them), `form`
+    (the encoding), `place`, and of the same codes without it `bare_us` and `ratio`, the time over that."""
+    rows = best(device.results)
+    own, bare = rows[rows["family"] == "prepared"], rows[rows["family"] == "encoded"]
+    text = own["encoding"].astype(str)
+    before, form = text.str.replace(r">?[^>]*$", "", regex=True), text.str.replace(r"^.*>", "", regex=True)
+    signs = own["operator"].astype(str).str.contains("signs").map({True: "signs ", False: ""})
+    few = [f"{r} rows" if e * ELEMENT_BYTES[d] <= device.l2_bytes else "DRAM" for r, e, d in zip(own["rows"], own["elements"], own["dtype"])]
+    own = own.assign(preparation=(signs + before.str.replace("/", " ")).str.strip(), form=form, place=few)
+    key = ["dtype", "mode", "layout", "n", "rows"]
+    bare = bare[[*key, "encoding", "time_us"]].rename(columns={"encoding": "form", "time_us": "bare_us"}).drop_duplicates([*key, "form"])
+    both = own.merge(bare, on=[*key, "form"], how="left")
+    both = both.assign(ratio=both["time_us"] / both["bare_us"])
+    return both.sort_values(["dtype", "mode", "form", "n", "rows", "preparation"], key=display_rank, ignore_index=True)
+
+
 def beside_peers(device: Device) -> pd.DataFrame:
     """Kernels of others that this run timed itself (python -m fwht.bench), beside the best variant on the same problem: `peer`, `peer_us`,
     `ratio` (its time over ours), `peer_rel_l2`, and `score` against the faster of the published ones among them."""

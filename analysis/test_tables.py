@@ -308,6 +308,24 @@ def test_orders_and_axes_stand_beside_natural_order(tmp_path):
     assert not len(tables.arranged(load([gpu_folder(**SMALL).write(tmp_path / "plain")])[0]))
 
 
+def test_codes_of_prepared_rows_stand_beside_those_of_bare_ones(tmp_path):
+    writer = gpu_folder(**SMALL)
+
+    def measure(time, encoding, **changes):
+        writer.measure("mma_split", "bf16", 128, 1 << 20, "replay", encoding=encoding, placement="out", time_us=time, limit_us=2,
+                       fraction_of_limit=2 / time, **changes)  # fmt: skip
+
+    for time, encoding in ((4, "e4m3:row"), (6, "rope128h8>e4m3:row"), (5, "rms/page64x64>mxfp4")):
+        measure(time, encoding)
+    measure(8, "e4m3:row", operator="128+signs")
+    (device,) = load([writer.write(tmp_path / "run")])
+    found = tables.prepared(device)
+    assert list(zip(found["form"], found["preparation"], found["ratio"].fillna(0))) == [
+        ("e4m3:row", "rope128h8", 1.5), ("e4m3:row", "signs", 2), ("mxfp4", "rms page64x64", 0)]  # fmt: skip
+    assert not tables.covers_fused(device) and list(tables.fused(device)["encoding"]) == ["e4m3:row"], "prepared rows are no fused output"
+    assert not len(tables.prepared(load([gpu_folder(**SMALL).write(tmp_path / "plain")])[0]))
+
+
 def test_codes_of_a_variant_that_wrote_wrong_ones_are_not_recommended(tmp_path):
     writer = gpu_folder(**SMALL)
     writer.measure("fused", "f16", 512, 1 << 20, "replay", encoding="e4m3:row", time_us=9.0, limit_us=4.5, fraction_of_limit=0.5)

@@ -72,7 +72,7 @@ def main() -> int:
         from .train import train
 
         train(RECIPES[arguments.size], arguments.corpus, output, seconds=arguments.seconds, steps=arguments.steps, say=say)
-        say(f"saved to {output}")
+        print(f"saved to {output}", flush=True)  # not in training.txt, which goes into a results folder
     if arguments.evaluate is None:
         return 0
     if not trained:
