@@ -26,7 +26,7 @@ if(FWHT_TESTS)
       add_test(NAME analysis.${stem}
         COMMAND ${CMAKE_COMMAND} -E env ${sweep} FWHT_SCREENSHOTS=${CMAKE_BINARY_DIR}/screenshots ${python} -m pytest -q -p no:cacheprovider ${file}
         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(analysis.${stem} PROPERTIES LABELS host TIMEOUT 1200)
+      set_tests_properties(analysis.${stem} PROPERTIES LABELS host TIMEOUT 1800)
     endforeach()
   endif()
   if(FWHT_WITH_CUDA AND "${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
