@@ -9,12 +9,14 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "common/device/memory.hpp"
 #include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 #include "common/host/trust.hpp"
+#include "common/host/wait.hpp"
 
 extern char** environ;
 
@@ -150,19 +152,7 @@ int number_of(Dtype dtype) {
   return -1;
 }
 
-/// Calls ready() until it is true. Throws when interrupted, or when `limit` has passed.
-template <class Ready>
-void poll(const Ready& ready, TimeLimit limit, const Interruption& interrupted, const std::string& what) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!ready()) {
-    if (interrupted) {
-      if (const std::string reason = interrupted(); !reason.empty()) throw std::runtime_error(reason);
-    }
-    if (std::chrono::steady_clock::now() > end)
-      throw std::runtime_error(concat(what, " within ", limit.count(), " ms"));
-    std::this_thread::yield();
-  }
-}
+constexpr auto kLongestAbort = std::chrono::seconds(5);
 
 enum class Owner { caller, us };
 
@@ -175,13 +165,15 @@ class NcclCommunicator final : public Communicator {
         interrupted_(std::move(interrupted)) {}
 
   ~NcclCommunicator() override {
-    if (communicator_ == nullptr || owner_ == Owner::caller) return;
-    // Destroying waits for the other ranks; who leaves because of an error does not.
-    if (std::uncaught_exceptions() > 0) {
-      library().CommAbort(communicator_);
-    } else {
-      library().CommDestroy(communicator_);
+    if (communicator_ != nullptr && owner_ == Owner::us) {
+      // Destroying waits for the other ranks; who leaves because of an error does not.
+      if (std::uncaught_exceptions() > 0) {
+        abort();
+      } else {
+        library().CommDestroy(communicator_);
+      }
     }
+    if (aborted_.valid()) aborted_.wait_for(kLongestAbort);
   }
 
   /// NCCL connects two ranks when they first exchange something, and waits for the other one inside the call
@@ -200,33 +192,34 @@ class NcclCommunicator final : public Communicator {
   }
 
   void all_gather(const void* send, void* receive, std::int64_t bytes, Stream stream) override {
-    check(library().AllGather(send, receive, static_cast<std::size_t>(bytes), kInt8, live(), stream),
-          "ncclAllGather", communicator_, values(bytes));
+    require(library().AllGather(send, receive, static_cast<std::size_t>(bytes), kInt8, live(), stream),
+            "ncclAllGather", bytes);
   }
 
   void all_to_all(const void* send, void* receive, std::int64_t bytes, Stream stream) override {
     const auto count = static_cast<std::size_t>(bytes);
-    check(library().GroupStart(), "ncclGroupStart", live(), values(bytes));
+    ncclComm* const communicator = live();
+    require(library().GroupStart(), "ncclGroupStart", bytes);
     for (int r = 0; r < size(); ++r) {
-      check(library().Send(static_cast<const std::byte*>(send) + r * bytes, count, kInt8, r, communicator_,
-                           stream),
-            "ncclSend", communicator_, values(bytes));
-      check(library().Recv(static_cast<std::byte*>(receive) + r * bytes, count, kInt8, r, communicator_,
-                           stream),
-            "ncclRecv", communicator_, values(bytes));
+      require(library().Send(static_cast<const std::byte*>(send) + r * bytes, count, kInt8, r, communicator,
+                             stream),
+              "ncclSend", bytes);
+      require(
+          library().Recv(static_cast<std::byte*>(receive) + r * bytes, count, kInt8, r, communicator, stream),
+          "ncclRecv", bytes);
     }
-    check(library().GroupEnd(), "ncclGroupEnd", communicator_, values(bytes));
+    require(library().GroupEnd(), "ncclGroupEnd", bytes);
   }
 
   void all_reduce(void* data, std::int64_t elements, Dtype dtype, Stream stream) override {
-    check(library().AllReduce(data, data, static_cast<std::size_t>(elements), number_of(dtype), kSum, live(),
-                              stream),
-          "ncclAllReduce", communicator_, values(elements * bytes_of(dtype)));
+    require(library().AllReduce(data, data, static_cast<std::size_t>(elements), number_of(dtype), kSum,
+                                live(), stream),
+            "ncclAllReduce", elements * bytes_of(dtype));
   }
 
   void finish(Stream stream, TimeLimit limit) override {
     try {
-      poll(
+      wait_until(
           [&] {
             Result error = kSuccess;
             check(library().CommGetAsyncError(live(), &error), "ncclCommGetAsyncError", communicator_,
@@ -249,15 +242,26 @@ class NcclCommunicator final : public Communicator {
   std::string values(std::int64_t bytes) const {
     return concat("rank ", rank(), " of ", size(), ", ", bytes, " bytes");
   }
-  /// Ends kernels that wait for other ranks.
+  /// check(), but who has ended says more than an error of NCCL.
+  void require(Result result, const char* expression, std::int64_t bytes, const char* file = __builtin_FILE(),
+               int line = __builtin_LINE()) const {
+    if (result != kSuccess) throw_reason(interrupted_);
+    check(result, expression, communicator_, values(bytes), file, line);
+  }
+  /// Ends kernels that wait for other ranks. NCCL returns from this when no captured graph holds the
+  /// communicator any more. Whoever waits may own such a graph, so a thread of its own calls it.
   void abort() {
-    if (communicator_ != nullptr) library().CommAbort(communicator_);
-    communicator_ = nullptr;
+    if (communicator_ == nullptr) return;
+    std::packaged_task<Result()> task(
+        [communicator = std::exchange(communicator_, nullptr)] { return library().CommAbort(communicator); });
+    aborted_ = task.get_future();
+    std::thread(std::move(task)).detach();
   }
 
   ncclComm* communicator_;
   Owner owner_;
   Interruption interrupted_;
+  std::future<Result> aborted_;  ///< valid: abort() was called
 };
 
 }  // namespace
@@ -319,9 +323,10 @@ std::unique_ptr<Communicator> connect(const UniqueId& id, const Rank& rank, Time
       promise.set_exception(std::current_exception());
     }
   }).detach();
-  poll([&] { return made.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready; }, limit,
-       interrupted, concat("rank ", rank.rank, " of ", rank.size, ": not all ranks have connected"));
+  wait_until([&] { return made.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready; }, limit,
+             interrupted, concat("rank ", rank.rank, " of ", rank.size, ": not all ranks have connected"));
   const Made answer = made.get();
+  if (answer.result != kSuccess) throw_reason(interrupted);
   check(answer.result, "ncclCommInitRank", nullptr,
         concat("rank ", rank.rank, " of ", rank.size, " on device ", rank.device));
   auto communicator = std::make_unique<NcclCommunicator>(answer.communicator, rank.rank, rank.size, Owner::us,

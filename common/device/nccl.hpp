@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,20 +39,19 @@ struct Rank {
   int device = 0;  ///< CUDA ordinal; no other rank of the group may have the same one
 };
 
-/// Asked while something waits: a reason to stop waiting, or an empty text.
-using Interruption = std::function<std::string()>;
-
 /// A new communicator of this rank on its device. All ranks call it with the same id, each from its own
 /// thread or process. Throws BadRequest with why_not(), for a rank outside 0 .. size - 1 or a device that
 /// this machine does not have. Throws std::runtime_error where not all ranks have come within `limit` (NCCL's
 /// own thread then stays behind in that call, so the process should end soon), and for NCCL's own errors.
+/// Where `interrupted` has a reason, that is thrown instead, also up to two seconds after such an error.
+/// Graphs that captured the communicator's work are destroyed before it is.
 std::unique_ptr<Communicator> connect(const UniqueId& id, const Rank& rank, TimeLimit limit,
                                       Interruption interrupted = {});
 
 /// The same over a communicator that the caller made (ncclCommInitRank, torch.distributed ...) and destroys.
 /// It should have been used before: NCCL connects ranks at their first exchange, and waits for them inside
-/// the call, where no limit reaches; connect() has done that. Where waiting ends with an error, it has been
-/// aborted. Throws BadRequest when it has not `size` ranks.
+/// the call, where no limit reaches; connect() has done that. Where waiting ends with an error, it is being
+/// aborted, and must not be used or destroyed. Throws BadRequest when it has not `size` ranks.
 std::unique_ptr<Communicator> adopt(ncclComm* communicator, int size, Interruption interrupted = {});
 
 }  // namespace fwht::nccl

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "common/device/memory.hpp"
@@ -11,6 +9,7 @@
 #include "common/device/stream_query.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
+#include "common/host/wait.hpp"
 
 namespace fwht {
 namespace {
@@ -41,12 +40,8 @@ class SingleRank final : public Communicator {
   void all_reduce(void*, std::int64_t, Dtype, Stream) override {}
 
   void finish(Stream stream, TimeLimit limit) override {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    while (memory() == Memory::device && !is_done(stream)) {
-      if (std::chrono::steady_clock::now() > end)
-        throw std::runtime_error(concat("the work enqueued was not done within ", limit.count(), " ms"));
-      std::this_thread::yield();
-    }
+    wait_until([&] { return memory() != Memory::device || is_done(stream); }, limit, {},
+               "the work enqueued was not done");
   }
 };
 

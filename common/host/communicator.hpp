@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,8 @@
 namespace fwht {
 
 using TimeLimit = std::chrono::milliseconds;
+/// Asked while something waits: a reason to stop waiting, or an empty text.
+using Interruption = std::function<std::string()>;
 
 /// One rank's end of a group. Every rank makes the same calls in the same order, each from its own thread or
 /// process. A call only enqueues on `stream`, so that it can be captured in a CUDA graph; over host memory it

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/host/error.hpp"
@@ -42,7 +44,10 @@ class Socket {
     if (handle_ >= 0) ::close(handle_);
   }
   Socket(Socket&& other) noexcept : handle_(std::exchange(other.handle_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
   int handle() const { return handle_; }
 
  private:
@@ -84,7 +89,7 @@ struct Hello {
   char magic[8];
   std::int32_t rank, size;
 };
-constexpr char kMagic[8] = {'f', 'w', 'h', 't', '-', 'r', 'v', '1'};
+constexpr char kMagic[8] = {'f', 'w', 'h', 't', '-', 'r', 'v', '2'};
 struct Answer {
   Message message;
   char why_not[128];
@@ -105,7 +110,43 @@ Socket listen_at(int port) {
   return socket;
 }
 
-void serve(const RankPlace& place, const Message& message, Clock::time_point end, TimeLimit limit) {
+/// The connection with one other rank after the rendezvous. What is said is a line of text: why a rank ends,
+/// or an empty one where it is done.
+struct RankLine {
+  int rank;  ///< at the other end
+  Socket socket;
+  std::string heard;  ///< and not yet a whole line
+  enum class State { open, done, failed, ended } state = State::open;
+
+  /// Takes what has come, without waiting. `heard` is the reason where the state is `failed`.
+  void listen() {
+    char part[1024];
+    while (state == State::open) {
+      const ssize_t got = ::recv(socket.handle(), part, sizeof part, MSG_DONTWAIT);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got <= 0) {
+        state = State::ended;
+        return;
+      }
+      heard.append(part, static_cast<std::size_t>(got));
+      if (const std::size_t end = heard.find('\n'); end != std::string::npos) {
+        heard.resize(end);
+        state = heard.empty() ? State::done : State::failed;
+      }
+    }
+  }
+
+  void say(std::string text) const {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    text += '\n';
+    send_all(socket, text.data(), text.size());  // where nobody is left to hear it, nothing is lost
+  }
+};
+
+/// Fills `lines` with one to every other rank, as they come.
+void serve(const RankPlace& place, const Message& message, Clock::time_point end, TimeLimit limit,
+           std::vector<RankLine>& lines) {
   const Socket listening = listen_at(place.port);
   std::vector<bool> here(static_cast<std::size_t>(place.size));
   here[0] = true;
@@ -118,7 +159,7 @@ void serve(const RankPlace& place, const Message& message, Clock::time_point end
       throw std::runtime_error(
           concat("rank ", absent, " did not come to port ", place.port, " within ", limit.count(), " ms"));
     }
-    const Socket peer(::accept4(listening.handle(), nullptr, nullptr, SOCK_CLOEXEC));
+    Socket peer(::accept4(listening.handle(), nullptr, nullptr, SOCK_CLOEXEC));
     Hello hello{};
     // A stranger or one that hangs must not keep the ranks waiting.
     const auto soon = std::min(end, Clock::now() + std::chrono::seconds(2));
@@ -135,11 +176,12 @@ void serve(const RankPlace& place, const Message& message, Clock::time_point end
     send_all(peer, &answer, sizeof answer);
     if (!why.empty()) throw BadRequest(why);
     here[static_cast<std::size_t>(hello.rank)] = true;
+    lines.push_back({hello.rank, std::move(peer), ""});
     --missing;
   }
 }
 
-Message ask(const RankPlace& place, Clock::time_point end, TimeLimit limit) {
+Message ask(const RankPlace& place, Clock::time_point end, TimeLimit limit, std::vector<RankLine>& lines) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -152,12 +194,13 @@ Message ask(const RankPlace& place, Clock::time_point end, TimeLimit limit) {
   Hello hello{{}, place.rank, place.size};
   std::memcpy(hello.magic, kMagic, sizeof kMagic);
   while (Clock::now() < end) {
-    const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     Answer answer{};
     if (::connect(socket.handle(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
         send_all(socket, &hello, sizeof hello) && receive_all(socket, &answer, sizeof answer, end)) {
       answer.why_not[sizeof answer.why_not - 1] = '\0';
       if (answer.why_not[0] != '\0') throw BadRequest(answer.why_not);
+      lines.push_back({0, std::move(socket), ""});
       return answer.message;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -188,11 +231,82 @@ RankPlace place_from_environment() {
   return place;
 }
 
-Message share_from_rank_0(const RankPlace& place, const Message& message, TimeLimit limit) {
-  const auto end = Clock::now() + limit;
-  if (place.rank != 0) return ask(place, end, limit);
-  serve(place, message, end, limit);
-  return message;
+class RankLines::Lines {
+ public:
+  Lines(const RankPlace& place, const Message& message, TimeLimit limit)
+      : rank_(place.rank), message_(message) {
+    const auto end = Clock::now() + limit;
+    if (rank_ != 0) {
+      message_ = ask(place, end, limit, lines_);
+      return;
+    }
+    try {
+      serve(place, message, end, limit, lines_);
+    } catch (const std::exception& error) {
+      tell(error.what());
+      throw;
+    }
+  }
+
+  const Message& message() const { return message_; }
+
+  std::string reason() {
+    if (!reason_.empty()) return reason_;
+    for (RankLine& line : lines_)
+      line.listen();
+    // A rank that ended without a word comes first: what others say then follows from it.
+    for (const RankLine::State state : {RankLine::State::ended, RankLine::State::failed}) {
+      for (const RankLine& line : lines_) {
+        if (!reason_.empty() || line.state != state) continue;
+        reason_ = state == RankLine::State::ended ? concat("rank ", line.rank, " has ended")
+                  : rank_ == 0                    ? concat("rank ", line.rank, ": ", line.heard)
+                                                  : line.heard;
+        if (rank_ == 0) tell(reason_);
+      }
+    }
+    return reason_;
+  }
+
+  void fail(const std::string& why) {
+    if (reason_.empty()) tell(rank_ == 0 ? "rank 0: " + why : why);
+    has_said_ = true;
+  }
+
+  void leave() {
+    if (!has_said_) tell("");
+  }
+
+ private:
+  void tell(const std::string& text) {
+    for (const RankLine& line : lines_)
+      line.say(text);
+    has_said_ = true;
+  }
+
+  int rank_;
+  Message message_;
+  std::vector<RankLine> lines_;  ///< rank 0: with every other rank; else with rank 0
+  std::string reason_;
+  bool has_said_ = false;
+};
+
+RankLines::RankLines(const RankPlace& place, const Message& message, TimeLimit limit)
+    : lines_(std::make_unique<Lines>(place, message, limit)) {}
+
+RankLines::~RankLines() {
+  lines_->leave();
+}
+
+const Message& RankLines::message() const {
+  return lines_->message();
+}
+
+std::string RankLines::reason() {
+  return lines_->reason();
+}
+
+void RankLines::fail(const std::string& why) {
+  lines_->fail(why);
 }
 
 }  // namespace fwht

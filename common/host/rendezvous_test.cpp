@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -41,6 +42,11 @@ Message message_of(char fill) {
   return message;
 }
 
+/// The message of rank 0, and nothing more of the others.
+Message share(const RankPlace& place, const Message& message, TimeLimit limit) {
+  return RankLines(place, message, limit).message();
+}
+
 /// Runs `body` in a process of its own; its exit code. 2: BadRequest, 1: another error.
 pid_t start(const std::function<int()>& body) {
   const pid_t child = ::fork();
@@ -68,7 +74,7 @@ TEST(Rendezvous, ProcessesGetTheMessageOfRank0) {
   for (int rank = 3; rank >= 0; --rank) {  // rank 0 is the last to start
     children.push_back(start([=] {
       const RankPlace place{rank, 4, rank, "127.0.0.1", port};
-      const Message got = share_from_rank_0(place, message_of(rank == 0 ? 'x' : '?'), 10s);
+      const Message got = share(place, message_of(rank == 0 ? 'x' : '?'), 10s);
       return got == message_of('x') ? 0 : 3;
     }));
   }
@@ -80,17 +86,17 @@ TEST(Rendezvous, AMissingRankEndsTheOthersWithinTheLimit) {
   const int port = free_port();
   const auto begin = std::chrono::steady_clock::now();
   const pid_t other = start([=] {
-    share_from_rank_0({1, 3, 1, "127.0.0.1", port}, {}, 10s);  // gets its answer
+    share({1, 3, 1, "127.0.0.1", port}, {}, 10s);  // gets its answer
     return 0;
   });
   try {
-    share_from_rank_0({0, 3, 0, "127.0.0.1", port}, message_of('x'), 700ms);
+    share({0, 3, 0, "127.0.0.1", port}, message_of('x'), 700ms);
     FAIL() << "rank 2 never came";
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(error.what(), "rank 2 did not come to port " + std::to_string(port) + " within 700 ms");
   }
   EXPECT_EQ(code_of(other), 0);
-  EXPECT_THROW(share_from_rank_0({1, 2, 1, "127.0.0.1", port}, {}, 300ms), std::runtime_error);
+  EXPECT_THROW(share({1, 2, 1, "127.0.0.1", port}, {}, 300ms), std::runtime_error);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
 }
 
@@ -101,21 +107,21 @@ TEST(Rendezvous, OtherSizesAndDoubledRanksAreRefusedOnBothSides) {
     peer.port = port;
     if (peer.rank == 0) continue;
     const pid_t other = start([=] {
-      share_from_rank_0(peer, {}, 10s);
+      share(peer, {}, 10s);
       return 0;
     });
-    EXPECT_THROW(share_from_rank_0({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
+    EXPECT_THROW(share({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
     EXPECT_EQ(code_of(other), 2);
   }
   const int port = free_port();
   std::vector<pid_t> twins;
   for (int i = 0; i < 2; ++i) {
     twins.push_back(start([=] {
-      share_from_rank_0({1, 3, 1, "127.0.0.1", port}, {}, 10s);
+      share({1, 3, 1, "127.0.0.1", port}, {}, 10s);
       return 0;
     }));
   }
-  EXPECT_THROW(share_from_rank_0({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
+  EXPECT_THROW(share({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s), BadRequest);
   std::vector<int> codes = {code_of(twins[0]), code_of(twins[1])};
   std::sort(codes.begin(), codes.end());
   EXPECT_EQ(codes, (std::vector<int>{0, 2}));
@@ -134,9 +140,129 @@ TEST(Rendezvous, AStrangerAtThePortIsIgnored) {
     const char noise[] = "GET / HTTP/1.1\r\n\r\n";
     if (::write(handle, noise, sizeof noise) < 0) return 4;
     ::close(handle);
-    return share_from_rank_0({1, 2, 1, "127.0.0.1", port}, {}, 10s) == message_of('x') ? 0 : 3;
+    return share({1, 2, 1, "127.0.0.1", port}, {}, 10s) == message_of('x') ? 0 : 3;
   });
-  EXPECT_EQ(share_from_rank_0({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), message_of('x'));
+  EXPECT_EQ(share({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s), message_of('x'));
+  EXPECT_EQ(code_of(other), 0);
+}
+
+/// What a rank hears within `limit`; empty where it hears nothing.
+std::string heard(RankLines& lines, TimeLimit limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    if (std::string reason = lines.reason(); !reason.empty()) return reason;
+    ::usleep(1000);
+  }
+  return "";
+}
+
+/// Ranks 1 and up of `size` in processes: all but `other`, which does something else, wait to hear
+/// `expected`.
+std::vector<pid_t> start_ranks(int port, int size, int other, const std::function<int(RankLines&)>& does,
+                               const std::string& expected) {
+  std::vector<pid_t> children;
+  for (int rank = 1; rank < size; ++rank) {
+    children.push_back(start([=] {
+      RankLines lines({rank, size, rank, "127.0.0.1", port}, {}, 10s);
+      if (rank == other) return does(lines);
+      return heard(lines, 10s) == expected ? 0 : 3;
+    }));
+  }
+  return children;
+}
+
+TEST(Rendezvous, AKilledRankIsNamedOnAllOthers) {
+  const int port = free_port();
+  const std::vector<pid_t> children = start_ranks(
+      port, 4, 2,
+      [](RankLines&) {
+        ::pause();
+        return 0;
+      },
+      "rank 2 has ended");
+  RankLines lines({0, 4, 0, "127.0.0.1", port}, message_of('x'), 10s);
+  EXPECT_EQ(heard(lines, 100ms), "");
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(children[1], SIGKILL);
+  EXPECT_EQ(heard(lines, 10s), "rank 2 has ended");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_EQ(lines.reason(), "rank 2 has ended");
+  EXPECT_EQ(code_of(children[0]), 0);
+  EXPECT_EQ(code_of(children[1]), -1);
+  EXPECT_EQ(code_of(children[2]), 0);
+}
+
+TEST(Rendezvous, ARankThatFailsTellsTheOthersWhy) {
+  const int port = free_port();
+  const std::vector<pid_t> children = start_ranks(
+      port, 3, 1,
+      [](RankLines& lines) {
+        lines.fail("no memory\nis left");
+        return 0;
+      },
+      "rank 1: no memory is left");
+  RankLines lines({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s);
+  EXPECT_EQ(heard(lines, 10s), "rank 1: no memory is left");
+  for (const pid_t child : children)
+    EXPECT_EQ(code_of(child), 0);
+}
+
+TEST(Rendezvous, AKilledRankCountsForMoreThanWhatOthersSayOfIt) {
+  const int port = free_port();
+  const std::vector<pid_t> children = start_ranks(
+      port, 3, 1,
+      [](RankLines& lines) {
+        lines.fail("the work enqueued was not done");
+        return 0;
+      },
+      "");
+  {
+    RankLines lines({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s);
+    EXPECT_EQ(code_of(children[0]), 0);  // before rank 0 asks
+    ::kill(children[1], SIGKILL);
+    EXPECT_EQ(code_of(children[1]), -1);
+    EXPECT_EQ(heard(lines, 10s), "rank 2 has ended");
+  }
+}
+
+TEST(Rendezvous, Rank0IsNamedByTheOthersAndTellsThem) {
+  for (const bool says_why : {false, true}) {
+    const int port = free_port();
+    const pid_t rank_0 = start([=] {
+      RankLines lines({0, 3, 0, "127.0.0.1", port}, message_of('x'), 10s);
+      if (says_why) {
+        lines.fail("the disk is full");
+        return 0;
+      }
+      ::_exit(0);  // as a crash does: nothing is said
+    });
+    const std::vector<pid_t> children =
+        start_ranks(port, 3, 0, {}, says_why ? "rank 0: the disk is full" : "rank 0 has ended");
+    EXPECT_EQ(code_of(rank_0), 0);
+    for (const pid_t child : children)
+      EXPECT_EQ(code_of(child), 0);
+  }
+}
+
+TEST(Rendezvous, ARankThatIsDoneIsNoneThatHasEnded) {
+  const int port = free_port();
+  const pid_t other = start([=] {
+    const RankLines lines({1, 2, 1, "127.0.0.1", port}, {}, 10s);
+    return 0;
+  });
+  RankLines lines({0, 2, 0, "127.0.0.1", port}, message_of('x'), 10s);
+  EXPECT_EQ(code_of(other), 0);
+  EXPECT_EQ(heard(lines, 100ms), "");
+}
+
+TEST(Rendezvous, WhoIsThereHearsWhichRankDidNotCome) {
+  const int port = free_port();
+  const std::string expected = "rank 2 did not come to port " + std::to_string(port) + " within 700 ms";
+  const pid_t other = start([=] {
+    RankLines lines({1, 3, 1, "127.0.0.1", port}, {}, 10s);
+    return heard(lines, 10s) == expected ? 0 : 3;
+  });
+  EXPECT_THROW(RankLines({0, 3, 0, "127.0.0.1", port}, message_of('x'), 700ms), std::runtime_error);
   EXPECT_EQ(code_of(other), 0);
 }
 

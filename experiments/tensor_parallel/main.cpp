@@ -275,10 +275,16 @@ bool run_threads(const StudyOptions& study, const TensorParallelOptions& options
 bool run_process(const StudyOptions& study, const RankPlace& place, WeightsCache& cache,
                  const std::function<void(const PointResult&)>& report) {
   const nccl::UniqueId mine = place.rank == 0 ? nccl::make_unique_id() : nccl::UniqueId{};
-  const nccl::UniqueId id = share_from_rank_0(place, mine, study.limit);
-  const DeviceScope scope(place.local_rank);
-  const auto communicator = nccl::connect(id, {place.rank, place.size, place.local_rank}, study.limit);
-  return run_study(study, *communicator, this_device(place.local_rank), cache, report);
+  RankLines lines(place, mine, study.limit);
+  try {
+    const DeviceScope scope(place.local_rank);
+    const auto communicator = nccl::connect(lines.message(), {place.rank, place.size, place.local_rank},
+                                            study.limit, [&lines] { return lines.reason(); });
+    return run_study(study, *communicator, this_device(place.local_rank), cache, report);
+  } catch (const std::exception& error) {
+    lines.fail(error.what());
+    throw;
+  }
 }
 
 int device_count() {

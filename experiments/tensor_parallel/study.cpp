@@ -119,8 +119,12 @@ class RankStudy {
             WeightsCache& cache)
       : options_(options), communicator_(communicator), device_(device), cache_(cache) {}
 
+  /// What of a point this rank was about when an error ended it: "checking", "timing gemm_up".
+  const std::string& doing() const { return doing_; }
+
   PointResult run_point(const MlpProblem& problem) {
     PointResult result{key_of(problem, options_), {}, {}};
+    doing_ = "setting up";
     validate(problem);
     const bool rotated = problem.rotation != Rotation::none;
     const auto weights = cache_.of(problem.shape, problem.group, !rotated, options_.seed);
@@ -135,6 +139,7 @@ class RankStudy {
     const std::vector<std::uint16_t> tokens = integer_tokens(problem.shape, problem.m, options_.seed);
     layer.set_tokens(tokens);
 
+    doing_ = "checking";
     const CheckedLayer checked = check(problem, *weights, tokens, layer);
     result.layer["rel_l2"] = csv_number(checked.rel_l2);
     result.layer["rel_l2_bound"] = csv_number(checked.bound);
@@ -147,6 +152,7 @@ class RankStudy {
     result.measured.problem = problem;
     result.measured.down_rows = share.down.k;
     if (options_.timed && checked.wrong == 0.0) time(problem, layer, result);
+    doing_.clear();
     return result;
   }
 
@@ -209,6 +215,7 @@ class RankStudy {
       row["layers"] = std::to_string(layers);
       row["replays"] = std::to_string(timing.replays);
     };
+    doing_ = "timing the layer";
     const Timing whole = time_parts(
         [&](Stream stream) {
           for (int i = 0; i < layers; ++i)
@@ -221,6 +228,7 @@ class RankStudy {
     const auto time_piece = [&](const std::string& name, const std::function<void(int, Stream)>& enqueue) {
       CsvRow row = key_of(problem, options_);
       row["piece"] = name;
+      doing_ = "timing " + name;
       const Timing timing = time_parts(
           [&](Stream stream) {
             for (int i = 0; i < layers; ++i)
@@ -252,7 +260,7 @@ class RankStudy {
   Communicator& communicator_;
   const DeviceInfo& device_;
   WeightsCache& cache_;
-  std::string share_key_;
+  std::string doing_, share_key_;
   Share share_;
   std::shared_ptr<const LoadedWeights> loaded_;
   std::map<std::string, double> partials_;
@@ -318,7 +326,8 @@ bool run_study(const StudyOptions& options, Communicator& communicator, const De
     } catch (const std::exception& error) {
       // The others may be waiting for this rank: what is done is on disk, the run ends here.
       result.layer["status"] = "failed";
-      result.layer["reason"] = error.what();
+      result.layer["reason"] =
+          study.doing().empty() ? error.what() : fmt::format("{} ({})", error.what(), study.doing());
       report(result);
       throw;
     }
