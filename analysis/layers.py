@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pandas as pd
 
-from .load import Device, newest
+from .load import Device, Folder, newest
 from .tables import geometric_mean
 
 TABLES = ("linear.csv", "linear_rotation.csv", "tensor_parallel.csv", "tensor_parallel_pieces.csv", "tensor_parallel_model.csv")
@@ -214,8 +217,8 @@ def rotations_added(device: Device) -> pd.DataFrame:
 
 
 def rotations(device: Device) -> pd.DataFrame:
-    """Rotated layers beside the same algorithm without: `added_us`, and `over_alone`: that over the local transform and one
-    all-to-all, each measured alone."""
+    """Rotated layers beside the same algorithm without: `added_us`, and what that is over pieces of all_to_all, each measured alone: `over_alone`, the
+    local transform and one all-to-all; `over_pieces`, all that the layer has between its projections."""
     rows = parallel(device)
     if rows.empty:
         return rows
@@ -224,11 +227,26 @@ def rotations(device: Device) -> pd.DataFrame:
     both = rows[rows["rotation"] != "none"].merge(plain, on=key, suffixes=("", "_plain"))
     both = both.assign(added_us=both["time_us"] - both["time_us_plain"])
     pieces = rows_of(device, "tensor_parallel_pieces.csv")
-    alone = pieces[pieces["piece"].isin(["transform", "all_to_all"]) & (pieces["rotation"] == "all_to_all")] if len(pieces) else pieces
-    if alone.empty:
-        return both.assign(over_alone=float("nan"))
-    sums = alone.groupby([*key, "rotation"])["time_us"].agg(["sum", "count"]).query("count == 2")["sum"].rename("alone_us").reset_index()
-    return both.merge(sums, on=[*key, "rotation"], how="left").assign(over_alone=lambda t: t["added_us"] / t["alone_us"])
+    pieces = pieces[pieces["rotation"] == "all_to_all"] if len(pieces) else pieces
+    if pieces.empty:
+        return both.assign(over_alone=float("nan"), over_pieces=float("nan"))
+    by = [*key, "rotation"]
+    alone = pieces[pieces["piece"].isin(["transform", "all_to_all"])].groupby(by)["time_us"].agg(["sum", "count"]).query("count == 2")["sum"]
+    own = _of_the_layer(pieces)
+    own = own[~own["piece"].isin(OUTSIDE)].groupby(by)["time_us"].sum()
+    both = both.join(alone.rename("alone_us"), on=by).join(own.rename("own_us"), on=by)
+    return both.assign(over_alone=both["added_us"] / both["alone_us"], over_pieces=both["added_us"] / both["own_us"])
+
+
+OUTSIDE = ("gemm_up", "activation", "gemm_down", "all_reduce")  # pieces that a layer without rotation has as well
+
+
+def _of_the_layer(pieces: pd.DataFrame) -> pd.DataFrame:
+    """Without what is no part of a layer: `between`, all pieces between the projections in a row, and an all_to_all beside the exchange that the layer
+    makes."""
+    key = [pieces[c] for c in (*LAYER, "algorithm", "rotation", "variant")]
+    gathers = (pieces["piece"] == "all_gather").groupby(key).transform("any")
+    return pieces[(pieces["piece"] != "between") & ~((pieces["piece"] == "all_to_all") & gathers)]
 
 
 WITHIN = 0.15  # a layer and the sum of its pieces, each measured alone
@@ -252,12 +270,77 @@ def against_pieces(device: Device) -> pd.DataFrame:
 
 
 def pieces(device: Device) -> pd.DataFrame:
-    """Pieces of the layers of one token over the most GPUs, and the algorithm with its rotation as `what`. Without what is no part of a
-    layer: `between`, all pieces between the projections in a row, and an all_to_all beside the exchange that the layer makes."""
+    """Pieces of the layers of one token over the most GPUs, and the algorithm with its rotation as `what`."""
     rows = rows_of(device, "tensor_parallel_pieces.csv")
     if rows.empty:
         return rows
-    rows = rows[(rows["m"] == rows["m"].min()) & (rows["ranks"] == rows["ranks"].max()) & (rows["piece"] != "between")]
-    what = rows["algorithm"].where(rows["rotation"] == "none", rows["algorithm"] + ", " + rows["rotation"])
-    gathers = (rows["piece"] == "all_gather").groupby([rows["shape"], rows["variant"], what]).transform("any")
-    return rows.assign(what=what)[~((rows["piece"] == "all_to_all") & gathers)]
+    rows = _of_the_layer(rows[(rows["m"] == rows["m"].min()) & (rows["ranks"] == rows["ranks"].max())])
+    return rows.assign(what=rows["algorithm"].where(rows["rotation"] == "none", rows["algorithm"] + ", " + rows["rotation"]))
+
+
+# What a run says of more GPUs than it had, and what a later one measured there.
+
+POINT = [*LAYER, "algorithm", "rotation"]
+
+
+def _extrapolated(folder: Folder, ranks: int) -> pd.DataFrame:
+    """The model's rows for `ranks`, fitted to layers of the folder's own over fewer: POINT, `predicted_us`. Empty where it has none."""
+    timed, model = (folder.tables.get(name, pd.DataFrame()) for name in ("tensor_parallel.csv", "tensor_parallel_model.csv"))
+    if timed.empty or model.empty or timed["ranks"].max() >= ranks:
+        return pd.DataFrame(columns=[*POINT, "predicted_us"])
+    rows = model[(model["ranks"] == ranks) & (model["source"] == "extrapolated")]
+    return rows[[*POINT, "model_us"]].rename(columns={"model_us": "predicted_us"})
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What `folder` says of layers over `ranks` GPUs; `rows`: POINT, `predicted_us`, and `time_us` and `ratio` (that over the prediction) where
+    they were measured later."""
+
+    folder: Folder
+    ranks: int
+    rows: pd.DataFrame
+
+    @property
+    def measured(self) -> pd.DataFrame:
+        return self.rows.dropna(subset=["time_us"])
+
+    @property
+    def within(self) -> int:
+        return int(((self.measured["ratio"] - 1).abs() <= WITHIN).sum())
+
+    @property
+    def worst(self) -> Any:
+        """The point that is furthest from its prediction."""
+        rows = self.measured
+        return rows.loc[(rows["ratio"] - 1).abs().idxmax()]
+
+
+def prediction(device: Device, devices: list[Device]) -> Prediction | None:
+    """What was said of the most GPUs of `device` before they were measured: by a run of this GPU over fewer, else by one of another GPU; from the newest
+    folder of those that are older. Where there is none, what its own folder says of twice as many."""
+    timed = parallel(device)
+    if timed.empty:
+        return None
+    most = int(timed["ranks"].max())
+    folders = [f for d in devices for f in d.folders]
+    first = min(f.context["utc_start"] for f in device.folders if len(part := f.tables.get("tensor_parallel.csv", pd.DataFrame())) and part["ranks"].max() == most)
+    ways = [(most, [f for f in folders if f.context["utc_start"] < first]), (2 * most, list(device.folders))]
+    for ranks, known in ways:
+        own_first = sorted(known, key=lambda f: (f.device == device.name, f.context["utc_start"]), reverse=True)
+        for folder in own_first:
+            said = _extrapolated(folder, ranks)
+            if len(said):
+                rows = said.merge(timed[[*POINT, "time_us"]], on=POINT, how="left")
+                return Prediction(folder, ranks, rows.assign(ratio=rows["time_us"] / rows["predicted_us"]))
+    return None
+
+
+def predicted_speedups(found: Prediction) -> pd.DataFrame:
+    """Layers without rotation: predicted and measured microseconds by algorithm, `predicted` and `speedup` of tp_aware over naive."""
+    rows = found.rows[found.rows["rotation"] == "none"]
+    said, timed = (rows.pivot_table(index=["shape", "m"], columns="algorithm", values=v, sort=False, dropna=False) for v in ("predicted_us", "time_us"))
+    table = pd.DataFrame({f"{a}_predicted": said[a] for a in ("naive", "tp_aware")}).assign(predicted=said["naive"] / said["tp_aware"])
+    for a in ("naive", "tp_aware"):
+        table[f"{a}_us"] = timed[a] if a in timed else float("nan")
+    return table.assign(speedup=table["naive_us"] / table["tp_aware_us"]).reset_index()

@@ -292,6 +292,7 @@ def layer_values(devices: list[Device]) -> dict[str, Any]:
         "turned": newest(devices, lambda d: len(layers.rotated(d)) > 0),
         "turned_table": lambda d: charts.table("linear-rotated", layers.rotated(d)).markdown(),
         "parallel": newest(devices, lambda d: len(layers.speedups(d)) > 0), "parallel_values": parallel_values,
+        "prediction": lambda d: layers.prediction(d, devices), "prediction_table": prediction_table, "within": layers.WITHIN,
         "speedup_table": lambda d: drawn("speedup", layers.algorithms(d)), "rotation_table": lambda d: drawn("rotation", layers.rotations_added(d)),
         "which": list(layers.by_tokens(devices)), "which_table": lambda frame: drawn("by_tokens", frame),
     }  # fmt: skip
@@ -301,8 +302,8 @@ def parallel_values(device: Device) -> dict[str, Any]:
     """The numbers in the words of docs/several_gpus.md."""
     rows = layers.parallel(device)
     own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
-    alone = layers.rotations(device)
-    alone = alone.loc[alone["ranks"] > 1, "over_alone"].dropna() if len(alone) else alone
+    turned = layers.rotations(device)
+    turned = turned[turned["ranks"] == turned["ranks"].max()].dropna(subset=["over_alone"]) if len(turned) else turned
     many = layers.rows_of(device, "tensor_parallel_model.csv")
     many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
     wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
@@ -313,7 +314,12 @@ def parallel_values(device: Device) -> dict[str, Any]:
     return {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
             "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
             "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
-            "alone": (alone.min(), alone.max()) if len(alone) else None}  # fmt: skip
+            "alone": {c: (turned[c].min(), turned[c].max()) for c in ("over_alone", "over_pieces")} if len(turned) else None}  # fmt: skip
+
+
+def prediction_table(found: layers.Prediction) -> str:
+    """Predicted layers; measured ones beside them where there are any."""
+    return drawn("prediction-measured" if len(found.measured) else "prediction", layers.predicted_speedups(found))
 
 
 # ----------------------------------------------------------------------------------------------------------- FINDINGS.md
