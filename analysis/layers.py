@@ -310,10 +310,10 @@ class Prediction:
         return int(((self.measured["ratio"] - 1).abs() <= WITHIN).sum())
 
     @property
-    def worst(self) -> Any:
+    def worst(self) -> dict[str, Any]:
         """The point that is furthest from its prediction."""
         rows = self.measured
-        return rows.loc[(rows["ratio"] - 1).abs().idxmax()]
+        return {str(name): value for name, value in rows.loc[(rows["ratio"] - 1).abs().idxmax()].items()}
 
 
 def prediction(device: Device, devices: list[Device]) -> Prediction | None:
@@ -324,7 +324,8 @@ def prediction(device: Device, devices: list[Device]) -> Prediction | None:
         return None
     most = int(timed["ranks"].max())
     folders = [f for d in devices for f in d.folders]
-    first = min(f.context["utc_start"] for f in device.folders if len(part := f.tables.get("tensor_parallel.csv", pd.DataFrame())) and part["ranks"].max() == most)
+    timed_in = {f.name: f.tables["tensor_parallel.csv"]["ranks"].max() for f in device.folders if f.has("tensor_parallel.csv")}
+    first = min(f.context["utc_start"] for f in device.folders if timed_in.get(f.name) == most)
     ways = [(most, [f for f in folders if f.context["utc_start"] < first]), (2 * most, list(device.folders))]
     for ranks, known in ways:
         own_first = sorted(known, key=lambda f: (f.device == device.name, f.context["utc_start"]), reverse=True)

@@ -4,8 +4,8 @@ import pytest
 
 from analysis import layers, pages, report, tables
 from analysis.cli import main
-from analysis.conftest import FolderWriter, gpu_folder
-from analysis.load import Device, load
+from analysis.conftest import H100, FolderWriter, gpu_folder
+from analysis.load import Device, load, load_folder, runs
 from analysis.test_report import TINY
 
 
@@ -268,6 +268,67 @@ def test_layers_over_several_gpus(tmp_path):
     assert parts["tp-speedup-table"].frame["naive_us"].to_list() == [60, 60]
 
 
+def over_gpus(ranks: tuple[int, ...], times: dict[tuple[str, str], float], predicted: float, **context) -> FolderWriter:
+    """One layer timed over each of `ranks`, `times` by algorithm and rotation; for twice the most of them the model says `predicted` of every point."""
+    writer = FolderWriter(**context)
+    for over in (*ranks, 2 * max(ranks)):
+        for (algorithm, rotation), time in times.items():
+            key = {"shape": "llama-70b", "m": 1, "ranks": over, "algorithm": algorithm, "rotation": rotation}
+            told = {"source": "fitted" if over in ranks else "extrapolated", "gemms_us": 1, "between_us": 2, "reduce_us": 3}
+            writer.tables["tensor_parallel_model.csv"].append(key | told | {"model_us": time if over in ranks else predicted})
+            if over in ranks:
+                writer.tables["tensor_parallel.csv"].append(
+                    key | {"variant": "w4", "status": "ok", "time_us": time, "min_us": time, "max_us": time, "pieces_us": time, "model_us": time,
+                           "published_speedup": 1.81, "layers": 20, "replays": 25, "rel_l2": 0, "rel_l2_bound": 0, "reason": ""})  # fmt: skip
+    return writer
+
+
+TIMES = {("naive", "none"): 60.0, ("tp_aware", "none"): 40.0, ("tp_aware", "gather"): 50.0}
+
+
+def runs_of(tmp_path, *writers: FolderWriter) -> list[Device]:
+    return runs([load_folder(writer.write(tmp_path / f"folder{i}")) for i, writer in enumerate(writers)])
+
+
+def test_what_a_run_says_of_more_gpus_is_a_prediction_until_they_are_measured(tmp_path):
+    (device,) = runs_of(tmp_path, over_gpus((1, 2), TIMES, 44.0))
+    found = layers.prediction(device, [device])
+    assert (found.ranks, found.folder.name, len(found.measured)) == (4, "folder0", 0)
+    text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
+    assert "Prediction for 4 NVIDIA H200, none of it measured" in text and "| llama-70b, 1 | 44.0 | 44.0 | 1.00 |" in text and "another GPU" not in text
+
+
+def test_a_measured_layer_stands_beside_what_a_run_over_fewer_said(tmp_path):
+    """Of the same GPU, and before: not what the later run itself was fitted to, nor a still later one."""
+    before = {"utc_start": "2026-11-20T09:00:00Z", "utc_end": "2026-11-20T09:01:00Z"}
+    after = {"utc_start": "2026-11-21T09:00:00Z", "utc_end": "2026-11-21T09:01:00Z"}
+    timed = TIMES | {("tp_aware", "gather"): 62.0}
+    writers = [over_gpus((1, 2), TIMES, 50.0, **before), over_gpus((1, 2, 4), timed, 1.0), over_gpus((1, 2), TIMES, 7.0, **after)]
+    writers += [over_gpus((1, 2), TIMES, 9.0, device=H100, utc_start="2026-11-20T09:30:00Z")]
+    devices = runs_of(tmp_path, *writers)
+    device = next(d for d in devices if d.name == "NVIDIA H200")
+    found = layers.prediction(device, devices)
+    assert (found.ranks, found.folder.name) == (4, "folder0") and found.rows["predicted_us"].to_list() == [50.0] * 3
+    assert (len(found.measured), found.within, found.worst["rotation"], found.worst["ratio"]) == (3, 0, "gather", 1.24)
+    text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
+    assert "said of 4 before they were measured (`experiments/results/folder0`): 0 of 3 layers are within 15 % of it." in text
+    assert "Furthest is llama-70b, m = 1, tp_aware, gather, 1.24 times its prediction." in text
+    assert "| llama-70b, 1 | 50.0 | 60.0 | 50.0 | 40.0 | 1.00 | 1.50 |" in text
+    found.rows["ratio"] = [1.14, 0.86, 1.16]
+    assert found.within == 2
+
+
+def test_another_gpus_prediction_serves_where_there_is_no_own(tmp_path):
+    before = {"utc_start": "2026-11-20T09:00:00Z", "utc_end": "2026-11-20T09:01:00Z"}
+    devices = runs_of(tmp_path, over_gpus((1, 2), TIMES, 60.0, **before), over_gpus((1, 2, 4), TIMES, 1.0, device=H100))
+    device = next(d for d in devices if d.name != "NVIDIA H200")
+    found = layers.prediction(device, devices)
+    assert found.folder.device == "NVIDIA H200" and found.within == 1
+    assert "(`experiments/results/folder0`, another GPU's run): 1 of 3 layers" in pages.render("several_gpus.md.j2", **pages.layer_values(devices))
+    alone = layers.prediction(device, [device])
+    assert alone.ranks == 8 and alone.folder.name == "folder1" and alone.measured.empty
+
+
 def test_a_rotation_stands_beside_its_pieces(tmp_path):
     """And a layer's exchange counts once: the all_to_all beside an all_gather is a comparison."""
     writer = parallel_writer()
@@ -280,6 +341,7 @@ def test_a_rotation_stands_beside_its_pieces(tmp_path):
     device.tables["tensor_parallel_model.csv"].loc[0, ["source", "model_us"]] = ["fitted", 48.0]
     found = layers.rotations(device).set_index("rotation")
     assert found.loc["all_to_all", ["added_us", "over_alone"]].to_list() == [12, 1.2] and found["over_alone"].isna()["blocks"].all()
+    assert found["over_pieces"]["all_to_all"] == 12 / 11  # transform and all_gather; an all_to_all of its own would count
     bounds = layers.against_pieces(device).set_index("rotation")
     assert bounds.loc["none", ["least_fitted", "greatest_fitted"]].to_list() == [1.25, 1.25] and bounds["least_fitted"].isna()["blocks"]
     device.tables["tensor_parallel.csv"].loc[0, "pieces_us"] = 600.0  # far quicker than its pieces is as far from them
@@ -294,6 +356,7 @@ def test_a_run_without_them_has_none_of_these_sections(tmp_path):
                layers.against_pieces, tables.fused, tables.beside_peers)  # fmt: skip
     for query in queries:
         assert len(query(device)) == 0, query.__name__
+    assert layers.prediction(device, [device]) is None
 
 
 def test_the_pages_of_layers_are_written_from_the_same_queries(tmp_path):
