@@ -1,6 +1,7 @@
 // fwht_tensor_parallel as a user meets it, on simulated ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -122,7 +123,8 @@ class ProcessesGpu : public Program {
   }
 
   /// Kills one rank after the first point: all others say which one, so does the row, and earlier rows stay.
-  void expect_named_when_killed(int port, const std::string& arguments) {
+  /// Returns what the row says besides.
+  std::string expect_named_when_killed(int port, const std::string& arguments) {
     const auto begin = std::chrono::steady_clock::now();
     const std::string table = (folder / "results" / "tensor_parallel.csv").string();
     const int victim = ranks / 2;
@@ -141,19 +143,22 @@ class ProcessesGpu : public Program {
       EXPECT_EQ(said.find(reason) != std::string::npos, rank != victim) << "rank " << rank << ": " << said;
     }
     const auto rows = rows_of("tensor_parallel.csv");
-    ASSERT_GE(rows.size(), 2U);
+    EXPECT_GE(rows.size(), 2U);
+    if (rows.empty()) return "";
     for (std::size_t i = 0; i + 1 < rows.size(); ++i)
       EXPECT_EQ(rows[i].at("status"), "ok") << rows[i].at("reason");
     EXPECT_EQ(rows.back().at("status"), "failed");
-    EXPECT_TRUE(rows.back().at("reason").starts_with(reason)) << rows.back().at("reason");
-    std::cout << rows.back().at("reason") << "\n";
+    const std::string said = rows.back().at("reason");
+    EXPECT_TRUE(said.starts_with(reason)) << said;
+    std::cout << said << "\n";
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+    return said.substr(std::min(reason.size(), said.size()));
   }
 };
 
 TEST_F(ProcessesGpu, GiveTheResultsOfThreads) {
   const Ended ended =
-      run_all(29561, "--check --shape 1024x7168x1024 --tokens 1,16 --rotation all_to_all --limit 60");
+      run_all(29561, "--check --shape 1024x8192x1024 --tokens 1,16 --rotation all_to_all --limit 60");
   EXPECT_EQ(ended.code, 0) << ended.err << text_of(log_of(1));
   const auto rows = rows_of("tensor_parallel.csv");
   EXPECT_EQ(rows.size(), 10U);
@@ -177,9 +182,16 @@ TEST_F(ProcessesGpu, ARankThatDiesEndsTheRunAndKeepsWhatIsDone) {
   expect_named_when_killed(29563, "--check --repeats 5000");
 }
 
-// Most of a point's time goes into graphs then, and captured graphs hold NCCL's communicator.
+// Captured graphs hold NCCL's communicator. Most of a point of many layers is spent on graphs; a kill that
+// meets a check all the same proves nothing here.
 TEST_F(ProcessesGpu, ARankThatDiesWhileGraphsAreTimedEndsTheRunAlike) {
-  expect_named_when_killed(29564, "--replays 25");
+  std::string doing;
+  for (int attempt = 0; attempt < 4 && !doing.starts_with(" (timing"); ++attempt) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    doing = expect_named_when_killed(29564 + attempt, "--algorithm tp_aware,naive --layers 100 --replays 10");
+  }
+  EXPECT_TRUE(doing.starts_with(" (timing")) << doing;
 }
 
 TEST_F(Program, SaysWhatTheModelSaysAndRunsNothing) {
