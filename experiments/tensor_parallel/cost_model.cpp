@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -53,7 +54,7 @@ double matrix_bytes(std::int64_t k, std::int64_t n, std::int64_t group) {
   return weights * (0.5 + 2.5 / static_cast<double>(group));  // nibble; scale and zero point of a group
 }
 
-/// Rows of W_down lie in groups of 32.
+/// Rows of W_down lie in groups of kSortedGroup.
 bool has_small_groups(const MlpProblem& problem) {
   return problem.algorithm == Algorithm::local_sort && problem.rotation == Rotation::none;
 }
@@ -63,8 +64,8 @@ double up_bytes(const MlpProblem& problem) {
 }
 
 double down_bytes(const MlpProblem& problem, std::int64_t rows) {
-  return matrix_bytes(rows == 0 ? problem.shard() : rows, problem.shape.n2,
-                      has_small_groups(problem) ? 32 : problem.group);
+  return matrix_bytes(rows == 0 ? expected_down_rows(problem) : rows, problem.shape.n2,
+                      has_small_groups(problem) ? kSortedGroup : problem.group);
 }
 
 double time_of(const ProjectionTime& projection, double bytes) {
@@ -112,6 +113,19 @@ double received(Collective collective, int ranks) {
 }
 
 }  // namespace
+
+std::int64_t expected_down_rows(const MlpProblem& problem) {
+  if (!has_small_groups(problem) || problem.ranks == 1) return problem.shard();
+  // Of a group's rows each is one of this rank's with probability 1/T.
+  const double here = 1.0 / problem.ranks;
+  double chance = std::pow(1.0 - here, static_cast<double>(problem.group)), filled = 0.0;  // of 0 rows
+  for (std::int64_t rows = 0; rows <= problem.group; ++rows) {
+    const std::int64_t full = (rows + kSortedGroup - 1) / kSortedGroup * kSortedGroup;
+    filled += chance * static_cast<double>(full);
+    chance *= static_cast<double>(problem.group - rows) / static_cast<double>(rows + 1) * here / (1.0 - here);
+  }
+  return std::llround(filled * static_cast<double>(problem.shape.n1) / static_cast<double>(problem.group));
+}
 
 double collective_us(Collective collective, int ranks, double bytes, const Machine& machine) {
   if (ranks < 1 || !std::has_single_bit(static_cast<unsigned>(ranks)))

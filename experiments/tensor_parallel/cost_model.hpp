@@ -51,7 +51,11 @@ struct CostPrediction {
   double total() const { return factor * (gemms + between + reduce); }
 };
 
-/// `down_rows`: rows of W_down on one rank, filled up ones included; 0: n1/T.
+/// Rows of W_down on one rank. With local_sort each part of a group is filled up to kSortedGroup rows: their
+/// number on average over random act-orders.
+std::int64_t expected_down_rows(const MlpProblem& problem);
+
+/// `down_rows`: rows of W_down on one rank, filled up ones included; 0: those expected.
 CostPrediction predict(const MlpProblem& problem, const Machine& machine = {}, std::int64_t down_rows = 0);
 
 /// A layer of a run and its pieces by name, microseconds.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/host/error.hpp"
 
 namespace fwht::tensor_parallel {
@@ -78,6 +80,24 @@ TEST(CostModel, LocalSortPaysForItsScalesAndFilling) {
   const MlpProblem problem{llama, 1, 4, Algorithm::local_sort};
   EXPECT_GT(predict(problem, {}, 7168 * 3 / 2).gemms, predict(problem).gemms);
   EXPECT_GT(predict(problem).gemms, predict({llama, 1, 4, Algorithm::tp_aware}).gemms);
+}
+
+TEST(CostModel, ExpectsTheRowsThatLocalSortFillsUp) {
+  const MlpShape shape = parse_shape("128x28672x8");
+  const MlpWeights weights = integer_weights(shape, 128, true, 1);
+  for (const int ranks : {1, 2, 4, 8, 16}) {
+    const MlpProblem problem{shape, 1, ranks, Algorithm::local_sort};
+    double rows = 0.0;
+    for (int rank = 0; rank < ranks; ++rank)
+      rows += static_cast<double>(down_rows(problem, weights, rank).size()) / ranks;
+    // Of 224 groups and all ranks, each within 16 rows of its mean; what fills a rank's up is less than 128.
+    const double four_sigma = 4 * 16 * std::sqrt(224.0 / ranks);
+    EXPECT_NEAR(static_cast<double>(expected_down_rows(problem)), rows, four_sigma + 128) << ranks;
+    EXPECT_EQ(expected_down_rows({shape, 1, ranks, Algorithm::tp_aware}), 28672 / ranks);
+  }
+  EXPECT_EQ(expected_down_rows({shape, 1, 1, Algorithm::local_sort}), 28672) << "whole groups";
+  EXPECT_NEAR(static_cast<double>(expected_down_rows({shape, 1, 4, Algorithm::local_sort})), 1.4527 * 7168,
+              2);
 }
 
 std::map<std::string, double> pieces_of(const MlpProblem& problem, const Machine& machine) {

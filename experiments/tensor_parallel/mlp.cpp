@@ -143,7 +143,8 @@ std::vector<std::int64_t> down_rows(const MlpProblem& problem, const MlpWeights&
     return rows;
   }
   if (problem.rotation != Rotation::none) return range(first, shard);
-  if (problem.algorithm == Algorithm::local_sort) return locally_sorted(weights.down, first, shard, 32);
+  if (problem.algorithm == Algorithm::local_sort)
+    return locally_sorted(weights.down, first, shard, kSortedGroup);
   const std::vector<std::int32_t> order = row_order(weights.down);
   return {order.begin() + first, order.begin() + first + shard};
 }
@@ -160,8 +161,9 @@ Share share_of(const MlpProblem& problem, const MlpWeights& weights, int rank) {
     for (std::int64_t i = 0; i < shard; ++i)
       columns.push_back(problem.shape.n1 + columns[at(i)]);
   }
-  Share share{
-      with_columns(weights.up, columns), with_rows(weights.down, rows, sorted_here ? 32 : problem.group), {}};
+  Share share{with_columns(weights.up, columns),
+              with_rows(weights.down, rows, sorted_here ? kSortedGroup : problem.group),
+              {}};
   if (sorted_here) {
     for (const std::int64_t row : rows)
       share.picked.push_back(row < 0 ? 0 : static_cast<std::int32_t>(row - first));

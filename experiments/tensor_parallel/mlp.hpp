@@ -56,7 +56,8 @@ inline constexpr Names<Rotation, 5> kRotations{"rotation",
                                                 {Rotation::block_diagonal, "block_diagonal"},
                                                 {Rotation::all_to_all, "all_to_all"},
                                                 {Rotation::gather, "gather"}}};
-inline constexpr std::int64_t kBlock = 128;  ///< of Rotation::blocks: I (x) H_128, the same for every T
+inline constexpr std::int64_t kBlock = 128;       ///< of Rotation::blocks: I (x) H_128, the same for every T
+inline constexpr std::int64_t kSortedGroup = 32;  ///< rows of W_down that share a scale with local_sort
 constexpr std::string_view name_of(Rotation rotation) {
   return kRotations.of(rotation);
 }
