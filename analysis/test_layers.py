@@ -290,9 +290,15 @@ def runs_of(tmp_path, *writers: FolderWriter) -> list[Device]:
     return runs([load_folder(writer.write(tmp_path / f"folder{i}")) for i, writer in enumerate(writers)])
 
 
+def prediction(device: Device, devices: list[Device]) -> layers.Prediction:
+    found = layers.prediction(device, devices)
+    assert found is not None
+    return found
+
+
 def test_what_a_run_says_of_more_gpus_is_a_prediction_until_they_are_measured(tmp_path):
     (device,) = runs_of(tmp_path, over_gpus((1, 2), TIMES, 44.0))
-    found = layers.prediction(device, [device])
+    found = prediction(device, [device])
     assert (found.ranks, found.folder.name, len(found.measured)) == (4, "folder0", 0)
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
     assert "Prediction for 4 NVIDIA H200, none of it measured" in text and "| llama-70b, 1 | 44.0 | 44.0 | 1.00 |" in text and "another GPU" not in text
@@ -307,7 +313,7 @@ def test_a_measured_layer_stands_beside_what_a_run_over_fewer_said(tmp_path):
     writers += [over_gpus((1, 2), TIMES, 9.0, device=H100, utc_start="2026-11-20T09:30:00Z")]
     devices = runs_of(tmp_path, *writers)
     device = next(d for d in devices if d.name == "NVIDIA H200")
-    found = layers.prediction(device, devices)
+    found = prediction(device, devices)
     assert (found.ranks, found.folder.name) == (4, "folder0") and found.rows["predicted_us"].to_list() == [50.0] * 3
     assert (len(found.measured), found.within, found.worst["rotation"], found.worst["ratio"]) == (3, 0, "gather", 1.24)
     text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
@@ -322,10 +328,10 @@ def test_another_gpus_prediction_serves_where_there_is_no_own(tmp_path):
     before = {"utc_start": "2026-11-20T09:00:00Z", "utc_end": "2026-11-20T09:01:00Z"}
     devices = runs_of(tmp_path, over_gpus((1, 2), TIMES, 60.0, **before), over_gpus((1, 2, 4), TIMES, 1.0, device=H100))
     device = next(d for d in devices if d.name != "NVIDIA H200")
-    found = layers.prediction(device, devices)
+    found = prediction(device, devices)
     assert found.folder.device == "NVIDIA H200" and found.within == 1
     assert "(`experiments/results/folder0`, another GPU's run): 1 of 3 layers" in pages.render("several_gpus.md.j2", **pages.layer_values(devices))
-    alone = layers.prediction(device, [device])
+    alone = prediction(device, [device])
     assert alone.ranks == 8 and alone.folder.name == "folder1" and alone.measured.empty
 
 

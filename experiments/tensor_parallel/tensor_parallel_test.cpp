@@ -115,7 +115,7 @@ class ProcessesGpu : public Program {
          {behind, std::string("; wait; touch '"), over.string(), std::string("') &")})
       others += part;
     EXPECT_EQ(std::system(others.c_str()), 0);
-    const Ended ended = run(arguments + " --output results", place(0));
+    Ended ended = run(arguments + " --output results", place(0));
     for (int i = 0; i < 600 && !fs::exists(over); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_TRUE(fs::exists(over)) << "a rank still runs a minute after rank 0";
