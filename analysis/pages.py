@@ -304,17 +304,24 @@ def parallel_values(device: Device) -> dict[str, Any]:
     own, modelled = (rows[c] / rows["time_us"] for c in ("pieces_us", "model_us"))
     turned = layers.rotations(device)
     turned = turned[turned["ranks"] == turned["ranks"].max()].dropna(subset=["over_alone"]) if len(turned) else turned
-    many = layers.rows_of(device, "tensor_parallel_model.csv")
-    many = many[(many["ranks"] == 8) & (many["rotation"] == "none")] if len(many) else many
-    wide = many.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(many) else pd.DataFrame()
-    far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index() if {"naive", "tp_aware"} <= set(wide) else wide
-    far = far[far["m"].isin([far["m"].min(), far["m"].max()])] if len(far) else far
+    far = {over: list(_modelled(device, over).itertuples()) for over in (8, 16)}
     bounds = layers.against_pieces(device)
     fitted = bounds[["least_fitted", "greatest_fitted"]].dropna()
     return {"fitted": (fitted["least_fitted"].min(), fitted["greatest_fitted"].max()) if len(fitted) else None,
             "ranks": int(rows["ranks"].max()), "layers": int(rows["layers"].max()), "pieces": (own.min(), own.max()),
-            "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": list(far.itertuples()),
+            "model": (1 / modelled.max(), 1 / modelled.min()), "extrapolated": far,
             "alone": {c: (turned[c].min(), turned[c].max()) for c in ("over_alone", "over_pieces")} if len(turned) else None}  # fmt: skip
+
+
+def _modelled(device: Device, ranks: int) -> pd.DataFrame:
+    """`speedup` of tp_aware over naive for `ranks`, by the model alone: the fewest and the most tokens of every shape."""
+    rows = layers.rows_of(device, "tensor_parallel_model.csv")
+    rows = rows[(rows["ranks"] == ranks) & (rows["rotation"] == "none") & rows["source"].isin(("extrapolated", "assumed"))] if len(rows) else rows
+    wide = rows.pivot_table(index=["shape", "m"], columns="algorithm", values="model_us", sort=False) if len(rows) else pd.DataFrame()
+    if not {"naive", "tp_aware"} <= set(wide):
+        return pd.DataFrame()
+    far = wide.assign(speedup=wide["naive"] / wide["tp_aware"]).reset_index()
+    return far[far["m"].isin([far["m"].min(), far["m"].max()])]
 
 
 def prediction_table(found: layers.Prediction) -> str:

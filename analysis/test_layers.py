@@ -304,6 +304,13 @@ def test_what_a_run_says_of_more_gpus_is_a_prediction_until_they_are_measured(tm
     assert "Prediction for 4 NVIDIA H200, none of it measured" in text and "| llama-70b, 1 | 44.0 | 44.0 | 1.00 |" in text and "another GPU" not in text
 
 
+def test_two_hosts_are_marked_as_assumed(tmp_path):
+    (device,) = runs_of(tmp_path, over_gpus((8,), TIMES, 44.0))
+    text = pages.render("several_gpus.md.j2", **pages.layer_values([device]))
+    assert "For two hosts of 8, over a network that is assumed and not measured, the model says llama-70b, m = 1: 1.00. The sum" in text
+    assert "For T = 8" not in text, "eight GPUs were measured"
+
+
 def test_a_measured_layer_stands_beside_what_a_run_over_fewer_said(tmp_path):
     """Of the same GPU, and before: not what the later run itself was fitted to, nor a still later one."""
     before = {"utc_start": "2026-11-20T09:00:00Z", "utc_end": "2026-11-20T09:01:00Z"}
@@ -331,6 +338,9 @@ def test_another_gpus_prediction_serves_where_there_is_no_own(tmp_path):
     found = prediction(device, devices)
     assert found.folder.device == "NVIDIA H200" and found.within == 1
     assert "(`experiments/results/folder0`, another GPU's run): 1 of 3 layers" in pages.render("several_gpus.md.j2", **pages.layer_values(devices))
+    assert "For T = 8, extrapolated from fewer ranks, the model says llama-70b, m = 1: 1.00. The sum" in pages.render(
+        "several_gpus.md.j2", **pages.layer_values([device])
+    )
     alone = prediction(device, [device])
     assert alone.ranks == 8 and alone.folder.name == "folder1" and alone.measured.empty
 
