@@ -4,11 +4,14 @@
 #include <limits>
 
 #include "common/contract/operator_data.hpp"
+#include "common/contract/scratch.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
 #include "common/host/text.hpp"
 
 namespace fwht {
+
+thread_local int ScratchOfCallers::depth_ = 0;
 
 namespace {
 

@@ -34,7 +34,7 @@ OPERATOR_TEXT = "a text such as '28x512', or None"
 ENCODING_TEXT = "a text such as 'e4m3:row'"
 
 _IN_PLACE, _OUT_OF_PLACE = 0, 1
-_SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH = 8, 2
+_SCALE_AS_GIVEN, _PROGRAMMATIC_LAUNCH, SCRATCH_OF_CALLER = 8, 2, 16
 
 
 class Problem(ctypes.Structure):

@@ -106,16 +106,19 @@ class Plan:
         variant, problem: names, the problem in its text form ("f16/n4096/r8192").
         device: ordinal of the CUDA device, or -1 for the host.
         alignment: both addresses must be multiples of this many bytes.
-        scratch_bytes: memory that an execution works in; 0: none. What the plan owns serves one stream at a time.
+        scratch_bytes: memory that an execution works in; 0: none. What the plan owns serves one stream at a time; it owns none
+            where it was made with own_scratch=False.
         settings: grid, threads, tile ... as the variant names them.
         numerics: `roundings` to the storage type, the promises `batch_invariant`, `layout_invariant` and
             `row_isolation`, and `arithmetic`: the variant whose bits the results have. Two plans that name the same one
             agree bit for bit, as far as these promises hold, and so do codes with rows that are quantized afterwards.
     """
 
-    def __init__(self, problem: _c.Problem, variant: str | None, device: int):
+    def __init__(self, problem: _c.Problem, variant: str | None, device: int, own_scratch: bool = True):
         self._handle = ctypes.c_void_p()
         self._problem = problem
+        if not own_scratch:
+            problem.flags |= _c.SCRATCH_OF_CALLER
         if status := _c.library.fwht_plan_create(problem, _c.encoded(variant), device, self._handle):
             _c.fail(status, device)
         about = json.loads(_c.library.fwht_plan_info_json(self._handle))
@@ -229,7 +232,7 @@ class Plan:
 def plan(
     n: int, rows: int, dtype: Any, *, device: Any = None, row_stride: int | None = None, scale: float | None = None,
     inplace: bool = True, variant: str | None = None, programmatic_launch: bool = False, operator: str | None = None,
-    encoding: str | None = None,
+    encoding: str | None = None, own_scratch: bool = True,
 ) -> Plan:  # fmt: skip
     """A plan of one's own: everything is decided here, and `Plan.execute` only launches.
 
@@ -245,12 +248,14 @@ def plan(
         operator: another operator than H_n, as in `fwht.operators`, without signs and dense factors.
         encoding: as in `hadamard_quantize`: what that does, by `Plan.numerics` and `settings`. Such a plan
             is not executed.
+        own_scratch: False: the plan allocates no `scratch_bytes`; every execution brings its own, and is refused without.
 
     Raises: as `hadamard_transform`.
     """
     number = _device_number(device)
     return Plan(
-        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator, encoding), variant, number
+        _problem(n, rows, dtype, number, inplace, row_stride, scale, variant, programmatic_launch, operator, encoding), variant, number,
+        own_scratch,
     )
 
 

@@ -61,6 +61,9 @@ typedef enum fwht_placement { FWHT_IN_PLACE = 0, FWHT_OUT_OF_PLACE = 1 } fwht_pl
 #define FWHT_ORTHONORMAL 1u         /* 1/sqrt(n), whatever the field `scale` says; 0 there means it too */
 #define FWHT_PROGRAMMATIC_LAUNCH 2u /* programmatic dependent launch (CUDA Programming Guide) */
 #define FWHT_SCALE_AS_GIVEN 8u      /* 0 in the field `scale` is the number 0 */
+/* For fwht_plan_create alone: the plan owns no memory that executions work in. Each brings its scratch, is refused
+ * without, and may run beside others. */
+#define FWHT_SCRATCH_OF_CALLER 16u
 
 /* What is asked for. Zero in `scale` and in the fields after it is the ordinary choice. */
 typedef struct fwht_problem {

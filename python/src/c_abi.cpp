@@ -8,6 +8,7 @@
 #include "common/contract/encoding.hpp"
 #include "common/contract/operator.hpp"
 #include "common/contract/operator_data.hpp"
+#include "common/contract/scratch.hpp"
 #include "common/host/error.hpp"
 #include "common/host/provenance.hpp"
 #include "fwht.h"
@@ -266,9 +267,16 @@ size_t fwht_clear_plans(void) {
 fwht_status fwht_plan_create(const fwht_problem* problem, const char* variant, int32_t device,
                              fwht_plan** plan) {
   return guarded([&] {
+    fwht_problem asked_for = read(problem, offsetof(fwht_problem, in_stride), "fwht_problem");
+    const bool of_caller = (asked_for.flags & FWHT_SCRATCH_OF_CALLER) != 0;
+    asked_for.flags &= ~FWHT_SCRATCH_OF_CALLER;
     give_plan(
-        plan, variant, device, [&] { return read_problem(problem); },
-        [](const fwht::Problem& asked, const Place& place) { return make_plan(asked, place); },
+        plan, variant, device, [&] { return read_problem(&asked_for); },
+        [&](const fwht::Problem& asked, const Place& place) {
+          if (!of_caller) return make_plan(asked, place);
+          const fwht::ScratchOfCallers none;
+          return make_plan(asked, place);
+        },
         [](const fwht_plan& made) { return describe(made); });
   });
 }

@@ -29,6 +29,15 @@ def test_a_problem(changes, words):
     _c.library.fwht_plan_destroy(handle)
 
 
+def test_the_flag_of_plans_that_own_no_scratch():
+    handle, x = ctypes.c_void_p(), np.ones((2, 8), np.float32)
+    assert _c.library.fwht_plan_create(problem(flags=_c.SCRATCH_OF_CALLER), None, -1, handle) == 0
+    assert _c.library.fwht_plan_execute(handle, x.ctypes.data, x.ctypes.data, None) == 0 and np.allclose(x[:, 0], 8**0.5)  # it needs none
+    _c.library.fwht_plan_destroy(handle)
+    asked = problem(flags=_c.SCRATCH_OF_CALLER)
+    refused(_c.library.fwht_plan_kept(asked, None, -1, handle), "flags=16 has unknown bits")
+
+
 def test_kept_plans_are_of_one_number_of_threads():
     """Of a problem large enough for several."""
     made = []

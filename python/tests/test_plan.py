@@ -61,6 +61,27 @@ def test_scratch_of_a_vector_of_sixteen_bits():
         plan.execute(x, results[0], scratch=scratch[0][:-1])
 
 
+@needs_cuda
+def test_plans_that_own_no_scratch():
+    """Of 16 bits, a workspace; of fp32 in DRAM, the counters of two passes in one launch."""
+    import torch
+
+    for n, rows, dtype in ((1 << 24, 1, "float16"), (1 << 20, 16, "float32")):
+        x = torch.randn(rows, n, dtype=getattr(torch, dtype), device="cuda")
+        torch.cuda.synchronize()
+        before = torch.cuda.mem_get_info()[0]
+        plan = fwht.plan(n, rows, dtype, device=0, inplace=False, own_scratch=False)
+        assert plan.settings["picked"] == "passes" and plan.scratch_bytes > 0
+        if dtype == "float16":
+            assert before - torch.cuda.mem_get_info()[0] < plan.scratch_bytes == 4 * n
+        y = torch.zeros_like(x)
+        with pytest.raises(ValueError, match=f"the plan owns none, and an execution needs {plan.scratch_bytes} bytes"):
+            plan.execute(x, y)
+        assert not y.any()
+        plan.execute(x, y, scratch=torch.empty(plan.scratch_bytes, dtype=torch.uint8, device="cuda"))
+        assert torch.equal(y, fwht.hadamard_transform(x))
+
+
 def test_plans_go_away():
     plan = fwht.plan(8, 1, "float32", device="cpu", scale=1.0)
     assert "f32/n8/r1" in repr(plan)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/contract/scratch.hpp"
 #include "common/device/device_array.cuh"
 #include "common/device/launcher.hpp"
 #include "common/host/static_dispatch.hpp"
@@ -163,6 +164,29 @@ inline Numerics numerics_of(const Problem& problem) {
   return numerics;
 }
 
+/// What executions of a plan work in: what each brings, or what the plan owns.
+class PlanScratch {
+ public:
+  PlanScratch() = default;
+  explicit PlanScratch(std::int64_t bytes)
+      : bytes_(bytes), own_(ScratchOfCallers::asked() ? 0 : static_cast<std::size_t>(bytes)) {}
+
+  std::int64_t bytes() const { return bytes_; }
+  bool is_owned() const { return own_.as<void>() != nullptr; }
+  template <class T>
+  T* of(const Operands& operands) const {
+    if (operands.scratch != nullptr) return static_cast<T*>(operands.scratch);
+    if (!is_owned())
+      throw BadRequest(
+          concat("scratch is a null pointer; the plan owns none, and an execution needs ", bytes_, " bytes"));
+    return own_.as<T>();
+  }
+
+ private:
+  std::int64_t bytes_ = 0;
+  DeviceArray own_;
+};
+
 /// One launch of a pass over all vectors.
 template <class Number>
 struct PassLaunch {
@@ -212,8 +236,7 @@ class PassesPlan final : public Plan {
         log_items_ = s.log_chunk - 5 - log2_floor(id.threads);
         items_ = problem.elements() / 32 / id.threads;
         chunks_ = ceil_div(items_, std::int64_t{1} << log_items_);
-        counter_bytes_ = sizeof(unsigned) * static_cast<std::size_t>(chunks_ + 1);
-        counters_ = DeviceArray(counter_bytes_);
+        counters_ = PlanScratch(static_cast<std::int64_t>(sizeof(unsigned)) * (chunks_ + 1));
         break;
       }
     }
@@ -225,7 +248,8 @@ class PassesPlan final : public Plan {
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
-  bool one_stream_at_a_time() const override { return pair_ != nullptr; }
+  bool one_stream_at_a_time() const override { return counters_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return counters_.bytes(); }
 
   Settings settings() const override {
     if (!problem().is_arranged_plainly()) {
@@ -298,7 +322,8 @@ class PassesPlan final : public Plan {
                                 0,
                                 one};
     if (rows_ != nullptr) run_rows(vectors, stream);
-    if (pair_ != nullptr) run_pair(vectors, schedule_.third.bits == 0 ? scale : one, stream);
+    if (pair_ != nullptr)
+      run_pair(vectors, schedule_.third.bits == 0 ? scale : one, counters_.of<unsigned>(operands), stream);
     if (ordered_ != nullptr) run_ordered(vectors, stream);
     bool begins = rows_ == nullptr && pair_ == nullptr && ordered_ == nullptr;
     for (const PassLaunch<Number>& next : launches_) {
@@ -334,12 +359,12 @@ class PassesPlan final : public Plan {
       rows_->execute(vectors.in + i * vectors.row_stride, vectors.out + i * vectors.row_stride, stream);
   }
 
-  void run_pair(LongVectors<Number> vectors, Number scale, Stream stream) const {
+  void run_pair(LongVectors<Number> vectors, Number scale, unsigned* counted, Stream stream) const {
     // Not by the kernel itself: a launch that was aborted would leave them as they were.
-    FWHT_CUDA(cudaMemsetAsync(counters_.as<unsigned>(), 0, counter_bytes_, stream));
+    FWHT_CUDA(cudaMemsetAsync(counted, 0, static_cast<std::size_t>(counters_.bytes()), stream));
     vectors.shift = schedule_.log_row;
     vectors.scale = scale;
-    const Counters counters{counters_.as<unsigned>(), counters_.as<unsigned>() + 1};
+    const Counters counters{counted, counted + 1};
     launch(pair_,
            {.blocks = 2 * chunks_ << log_items_,
             .threads = schedule_.pair().threads,
@@ -353,8 +378,7 @@ class PassesPlan final : public Plan {
   PairFunction<Number> pair_ = nullptr;
   OrderedFunction<Number> ordered_ = nullptr;
   PassTile first_;        // of ordered_
-  DeviceArray counters_;  // of the pair
-  std::size_t counter_bytes_ = 0;
+  PlanScratch counters_;  // of the pair
   int log_items_ = 0;
   std::int64_t items_ = 0, chunks_ = 0;
   std::vector<PassLaunch<Number>> launches_;  // behind rows_ or pair_, where there are such

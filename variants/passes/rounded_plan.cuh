@@ -121,15 +121,13 @@ class RoundedPlan final : public Plan {
       middle.programmatic_launch = passes_.overlaps && require_programmatic_launch(device);
       middle_ = make_plan(middle, device);
     }
-    own_ = DeviceArray(static_cast<std::size_t>(scratch_bytes()));
+    between_ = PlanScratch((vectors_together_ << log_n_) * std::int64_t{sizeof(float)});
   }
 
   Numerics numerics() const override { return numerics_of(problem()); }
 
-  bool one_stream_at_a_time() const override { return !passes_.is_one_pass(); }  // the workspace
-  std::int64_t scratch_bytes() const override {
-    return passes_.is_one_pass() ? 0 : (vectors_together_ << log_n_) * std::int64_t{sizeof(float)};
-  }
+  bool one_stream_at_a_time() const override { return between_.is_owned(); }
+  std::int64_t scratch_bytes() const override { return between_.bytes(); }
 
   Settings settings() const override {
     const int passes = passes_.is_one_pass() ? 1 : middle_ == nullptr ? 2 : 3;
@@ -178,8 +176,7 @@ class RoundedPlan final : public Plan {
              {in, out, p.row_stride(), log_n_, passes_.first_shift, scale});
       return;
     }
-    auto* const between =
-        operands.scratch != nullptr ? static_cast<float*>(operands.scratch) : own_.template as<float>();
+    auto* const between = between_.of<float>(operands);
     bool begins = true;
     each_work(passes_, log_n_, vectors_, [&](const RoundedWork& work) {
       const std::int64_t at = work.vector * p.row_stride();
@@ -234,7 +231,7 @@ class RoundedPlan final : public Plan {
   RoundedFunction<float, Stored> last_ = nullptr, narrow_ = nullptr;
   PassKernel alone_id_, first_id_, last_id_, narrow_id_;
   std::unique_ptr<Plan> middle_;
-  DeviceArray own_;  // the workspace of executions that bring none
+  PlanScratch between_;
 };
 
 }  // namespace fwht::passes
