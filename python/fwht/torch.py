@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ._torch.calls import forget, view_of
+from ._torch.convolutions import convolve, convolves
 from ._torch.eager import (
     arranged,
     check_not_differentiated,
@@ -22,6 +23,8 @@ __all__ = [
     "Tensor",
     "arranged",
     "check_not_differentiated",
+    "convolve",
+    "convolves",
     "forget",
     "functional",
     "linear_by",

@@ -2,13 +2,16 @@
 
     w = fwht.walsh.spectrum(f, "packed")          # int32 [2^k] of a Boolean function of k variables
     fwht.walsh.summary(w).nonlinearity
+    fwht.walsh.summaries(f, "packed").nonlinearity  # of one function or of many, without their spectra
+    fwht.walsh.largest_of(f, "packed", 20)          # places and values
     c = fwht.walsh.dyadic_convolution(a, b)       # c[i] = sum over j of a[j] b[i xor j]
     y = fwht.walsh.Sketch(length, rows, seed)(x)  # random signs, transform, chosen rows (SRHT)
     y = fwht.walsh.rounds(x, [s1, s2, s3])        # H D3 H D2 H D1 x
     y = fwht.walsh.checked_transform(x)           # int32 or int64; OverflowError where a sum does not fit
 
 NumPy arrays and PyTorch tensors, on the CPU and on CUDA devices; every function returns what it was given. The C and C++ names
-are in fwht.h and variants/library/walsh.hpp; spectra of Boolean functions for device memory too, the others for host memory. Source: docs/long_vectors.md.
+are in fwht.h and variants/library/walsh.hpp; spectra and summaries of Boolean functions and dyadic convolutions for device memory too,
+the others for host memory. Source: docs/long_vectors.md.
 """
 
 from __future__ import annotations
@@ -27,13 +30,14 @@ __all__ = [
     "checked_transform",
     "dyadic_convolution",
     "largest",
+    "largest_of",
     "rounds",
     "spectrum",
+    "summaries",
     "summary",
 ]
 FORMS = {"packed": ("uint8",), "bits": ("bool", "uint8", "int8"), "signs": ("int8",)}  # by their codes of fwht_function_form
 _MOST_VARIABLES = 30
-_FEWEST_VARIABLES_ON_DEVICE = 15
 _BITS = {"int32": 32, "int64": 64}
 
 
@@ -137,6 +141,42 @@ def _host_or_tensor(x: Any, name: str) -> array.View:
     return view
 
 
+class _Functions(NamedTuple):
+    """Of the values of Boolean functions, as C wants them."""
+
+    view: array.View
+    code: int
+    n: int
+    functions: int
+
+    @property
+    def variables(self) -> int:
+        return self.n.bit_length() - 1
+
+    @property
+    def on_device(self) -> bool:
+        return bool(self.view.device != _c.HOST)
+
+
+def _functions(f: Any, form: str) -> _Functions:
+    view = _host_or_tensor(f, "f")
+    if form not in FORMS:
+        raise ValueError(f"fwht: form={form!r} must be one of {', '.join(FORMS)}")
+    if _dtype_name(view) not in FORMS[form]:
+        raise TypeError(f"fwht: dtype {view.dtype_name} must be {' or '.join(FORMS[form])} for the form {form}")
+    n = (view.shape[-1] if view.shape else 0) * (8 if form == "packed" else 1)
+    if n < 2 or n & (n - 1) or n > 1 << _MOST_VARIABLES:
+        raise ValueError(f"fwht: f has the shape {view.shape}, {n} values of a function; there must be 2^k, k from 1 to {_MOST_VARIABLES}")
+    return _Functions(view, list(FORMS).index(form), n, math.prod(view.shape[:-1]))
+
+
+def _values_on_device(f: Any, form: str) -> Any:
+    """Looked at, contiguous, packed ones at a multiple of 4 bytes."""
+    f = _contiguous(f)
+    _check_form(f, form)
+    return f.clone() if form == "packed" and _view(f).pointer % 4 else f
+
+
 def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
     """Walsh spectra of Boolean functions of k variables: W(a) = sum over x of (-1)^(f(x) + <a, x>), exactly.
 
@@ -146,8 +186,8 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
             "bits": bool, uint8 or int8 (..., 2^k) of 0 and 1.
             "signs": int8 (..., 2^k), (-1)^f(x): 1 and -1.
             The values are looked at, which waits for the device; nothing is guessed.
-        variant: for CUDA tensors, as in `hadamard_transform`. None there: from k = 15 on the first pass of `passes` reads f itself,
-            so that no int32 copy of f is made.
+        variant: for CUDA tensors, as in `hadamard_transform`. None there: the first pass of `passes` reads f itself, so that no
+            int32 copy of f is made.
 
     Returns: int32 (..., 2^k), of f's library and device.
 
@@ -160,32 +200,20 @@ def spectrum(f: Any, form: str, *, variant: str | None = None) -> Any:
         >>> fwht.walsh.spectrum(numpy.array([0, 0, 0, 1], "uint8"), "bits")
         array([ 2,  2,  2, -2], dtype=int32)
     """
-    view = _host_or_tensor(f, "f")
-    if form not in FORMS:
-        raise ValueError(f"fwht: form={form!r} must be one of {', '.join(FORMS)}")
-    if _dtype_name(view) not in FORMS[form]:
-        raise TypeError(f"fwht: dtype {view.dtype_name} must be {' or '.join(FORMS[form])} for the form {form}")
-    n = (view.shape[-1] if view.shape else 0) * (8 if form == "packed" else 1)
-    if n < 2 or n & (n - 1) or n > 1 << _MOST_VARIABLES:
-        raise ValueError(f"fwht: f has the shape {view.shape}, {n} values of a function; there must be 2^k, k from 1 to {_MOST_VARIABLES}")
-    functions = math.prod(view.shape[:-1])
-    on_device = view.device != _c.HOST
-    if on_device and (variant is not None or n < 1 << _FEWEST_VARIABLES_ON_DEVICE):
+    given = _functions(f, form)
+    if given.on_device and variant is not None:
         return _transform(_checked_signs(f, form), 1, variant)
     _c.encoded(variant)
-    f = _contiguous(f)
-    w = _like(f, (*view.shape[:-1], n), "int32")
-    code, variables = list(FORMS).index(form), n.bit_length() - 1
-    if on_device:
-        _check_form(f, form)
-        if form == "packed" and _view(f).pointer % 4:
-            f = f.clone()
+    w = _like(f, (*given.view.shape[:-1], given.n), "int32")
+    if given.on_device:
+        f = _values_on_device(f, form)
         seen, made = _view(f), _view(w)
         status = _c.library.fwht_walsh_spectrum_on(
-            code, seen.pointer, variables, functions, made.pointer, f.device.index, seen.stream
+            given.code, seen.pointer, given.variables, given.functions, made.pointer, f.device.index, seen.stream
         )
     else:
-        status = _c.library.fwht_walsh_spectrum(code, _view(f).pointer, variables, functions, _view(w).pointer, 0)
+        f = _contiguous(f)
+        status = _c.library.fwht_walsh_spectrum(given.code, _view(f).pointer, given.variables, given.functions, _view(w).pointer, 0)
     if status:
         _c.fail(status)
     return w
@@ -215,12 +243,48 @@ def _checked_signs(f: Any, form: str) -> Any:
 
 class Summary(NamedTuple):
     """Of one Walsh spectrum: max |W|, the first place that has it, 2^(k-1) - largest / 2, and the sum of W^2, which is 4^k for a
-    Boolean function (Parseval)."""
+    Boolean function (Parseval). Integers, or from `summaries` int64 arrays of them."""
 
-    largest: int
-    place: int
-    nonlinearity: int
-    sum_of_squares: int
+    largest: Any
+    place: Any
+    nonlinearity: Any
+    sum_of_squares: Any
+
+
+def summaries(f: Any, form: str) -> Summary:
+    """Of Boolean functions, without their spectra: the last pass on a device reduces its sums in place of storing them.
+
+    Args: f, form: as `spectrum` takes them; values of packed functions are not looked at, which would wait for the device.
+
+    Returns: `Summary` of int64 arrays (...), of f's library and device.
+
+    Raises: as `spectrum`.
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.walsh.summaries(numpy.array([[0, 0, 0, 1], [0, 1, 1, 0]], "uint8"), "bits").nonlinearity
+        array([1, 0])
+    """
+    given = _functions(f, form)
+    leading = given.view.shape[:-1]
+    numbers = _like(f, (*leading, 4), "int64")
+    if given.on_device:
+        f = _values_on_device(f, form)
+        needed = ctypes.c_int64()
+        if status := _c.library.fwht_walsh_summaries_workspace(given.variables, given.functions, needed):
+            _c.fail(status)
+        workspace = _like(f, (needed.value,), "uint8")
+        seen = _view(f)
+        status = _c.library.fwht_walsh_summaries_on(
+            given.code, seen.pointer, given.variables, given.functions, numbers.data_ptr(), workspace.data_ptr() or None, needed.value,
+            f.device.index, seen.stream,
+        )  # fmt: skip
+    else:
+        f = _contiguous(f)
+        status = _c.library.fwht_walsh_summaries(given.code, _view(f).pointer, given.variables, given.functions, _view(numbers).pointer, 0)
+    if status:
+        _c.fail(status)
+    return Summary(*(numbers[..., i] for i in range(4)))
 
 
 def _spectrum_view(w: Any) -> tuple[array.View, int]:
@@ -276,6 +340,46 @@ def _largest_by_torch(w: Any, count: int) -> tuple[Any, Any]:
     return places, w[places]
 
 
+def largest_of(f: Any, form: str, count: int) -> tuple[Any, Any]:
+    """`largest` of one Boolean function, without its spectrum: on a device the last pass stores the largest of every tile alone.
+
+    Args: f, form: as `summaries` takes them, one function; count: 1 to 2^k, on a device at most 256.
+
+    Returns: int64 and int32 of `count` elements, of f's library and device.
+
+    Raises: as `spectrum`.
+
+    Example:
+        >>> import numpy, fwht
+        >>> fwht.walsh.largest_of(numpy.array([0, 0, 0, 1], "uint8"), "bits", 2)
+        (array([0, 1]), array([2, 2], dtype=int32))
+    """
+    given, count = _functions(f, form), _c.integer("count", count)
+    if len(given.view.shape) != 1:
+        raise ValueError(f"fwht: f has the shape {given.view.shape}; it must be one function")
+    if not 1 <= count <= given.n:
+        raise ValueError(f"fwht: count={count} must be between 1 and {given.n}")
+    places, values = _like(f, (count,), "int64"), _like(f, (count,), "int32")
+    if given.on_device:
+        f = _values_on_device(f, form)
+        needed = ctypes.c_int64()
+        if status := _c.library.fwht_walsh_largest_of_workspace(given.variables, count, needed):
+            _c.fail(status)
+        workspace, seen = _like(f, (needed.value,), "uint8"), _view(f)
+        status = _c.library.fwht_walsh_largest_of_on(
+            given.code, seen.pointer, given.variables, count, places.data_ptr(), values.data_ptr(), workspace.data_ptr(), needed.value,
+            f.device.index, seen.stream,
+        )  # fmt: skip
+    else:
+        f = _contiguous(f)
+        status = _c.library.fwht_walsh_largest_of(
+            given.code, _view(f).pointer, given.variables, count, _view(places).pointer, _view(values).pointer, 0
+        )
+    if status:
+        _c.fail(status)
+    return places, values
+
+
 # --- convolutions ----------------------------------------------------------------------------------------------------
 
 
@@ -283,13 +387,14 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
     """c[..., i] = sum over j of a[..., j] b[..., i xor j], by three transforms.
 
     Args:
-        a, b: float32, float64 or int64, (..., n), of one shape and dtype. int64 is exact, and refused where n |a| |b|, of a row's
-            Euclidean lengths, is not below 2^63; that look waits for the device.
-        variant: as in `hadamard_transform`.
+        a, b: float32, float64, int32 or int64, (..., n), of one shape and dtype. Integers are exact, and refused where n |a| |b|, of a
+            row's Euclidean lengths, is not below 2^31 or 2^63; that look waits for the device.
+        variant: as in `hadamard_transform`. None for CUDA tensors: the product is taken inside the passes, so that neither spectrum
+            is stored; by a variant three transforms and a product follow each other.
 
     Returns: a new array like a; differentiable in PyTorch.
 
-    Raises: TypeError, ValueError; OverflowError for int64 that may wrap.
+    Raises: TypeError, ValueError; OverflowError for integers that may wrap.
 
     Example:
         >>> import numpy, fwht
@@ -298,20 +403,24 @@ def dyadic_convolution(a: Any, b: Any, *, variant: str | None = None) -> Any:
     """
     views = _host_or_tensor(a, "a"), _host_or_tensor(b, "b")
     dtype, n = _dtype_name(views[0]), views[0].shape[-1] if views[0].shape else 1
-    if dtype not in ("float32", "float64", "int64"):
-        raise TypeError(f"fwht: dtype {views[0].dtype_name} must be float32, float64 or int64 for dyadic convolutions")
+    if dtype not in ("float32", "float64", "int32", "int64"):
+        raise TypeError(f"fwht: dtype {views[0].dtype_name} must be float32, float64, int32 or int64 for dyadic convolutions")
     if views[0].shape != views[1].shape or views[0].dtype != views[1].dtype or views[0].device != views[1].device:
         raise ValueError(
             f"fwht: a has shape {views[0].shape} and dtype {views[0].dtype_name}, b {views[1].shape} and {views[1].dtype_name}; "
             "both must be alike, on one device"
         )
-    if dtype == "int64" and 0 not in views[0].shape:
+    bits = _BITS.get(dtype)
+    if bits and 0 not in views[0].shape:
         lengths = [(_as(x, "float64") ** 2).sum(-1) ** 0.5 for x in (a, b)]
         bound = float((lengths[0] * lengths[1]).max()) * n
-        if not bound * (1 + 2.0**-20) < 2.0**63:
-            raise OverflowError(f"fwht: n |a| |b| = {bound:g} must be below 2^63, where no sum can wrap")
+        if not bound * (1 + 2.0**-20) < 2.0 ** (bits - 1):
+            raise OverflowError(f"fwht: n |a| |b| = {bound:g} must be below 2^{bits - 1}, where no sum can wrap")
+    face = _tensors.face_of(a)
+    if variant is None and views[0].device != _c.HOST and face.convolves(a, b):
+        return face.convolve(a, b, dyadic_convolution)
     product = _transform(a, 1, variant) * _transform(b, 1, variant)
-    if dtype == "int64":
+    if bits:
         return _transform(product, 1, variant) // n  # without a remainder
     return _transform(product, 1 / n, variant)
 

@@ -206,7 +206,7 @@ FWHT_API const char* fwht_plan_info_json(const fwht_plan* plan);
  */
 FWHT_API void fwht_plan_destroy(fwht_plan* plan);
 
-/* --- Walsh spectra, in host memory but for fwht_walsh_spectrum_on (docs/long_vectors.md) ---------------------
+/* --- Walsh spectra, in host memory but for functions whose name ends in _on (docs/long_vectors.md) -----------
  * `threads` as in fwht_problem. Everything else is done when a function returns. */
 
 /* How the 2^k values of a Boolean function lie in memory, f(0) first. */
@@ -228,23 +228,49 @@ typedef struct fwht_spectrum_summary {
  * functions x 2^variables int32. A value that is not of the form is FWHT_BAD_REQUEST with its place. */
 FWHT_API fwht_status fwht_walsh_spectrum(int32_t form, const void* values, int32_t variables,
                                          int64_t functions, int32_t* spectra, int32_t threads);
-/* The same in memory of a CUDA device, enqueued on `stream` as fwht_transform does: 15 to 30 variables, packed values at
- * a multiple of 4 bytes. Values are not looked at: others than the form has give sums of what they are. */
+/* The same in memory of a CUDA device, enqueued on `stream` as fwht_transform does, packed values at a multiple of 4
+ * bytes. Values are not looked at: others than the form has give sums of what they are. */
 FWHT_API fwht_status fwht_walsh_spectrum_on(int32_t form, const void* values, int32_t variables,
                                             int64_t functions, int32_t* spectra, int32_t device,
                                             void* stream);
 /* Of one spectrum. */
 FWHT_API fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables,
                                         fwht_spectrum_summary* summary);
+/* Of functions, whose spectra nobody keeps: functions x 4 numbers, those of fwht_spectrum_summary in its order. On a
+ * device the last pass reduces its sums in place of storing them, in a `workspace` at a multiple of 16 bytes, of as many
+ * as the third function says; `summaries` lie there too. */
+FWHT_API fwht_status fwht_walsh_summaries(int32_t form, const void* values, int32_t variables,
+                                          int64_t functions, int64_t* summaries, int32_t threads);
+FWHT_API fwht_status fwht_walsh_summaries_on(int32_t form, const void* values, int32_t variables,
+                                             int64_t functions, int64_t* summaries, void* workspace,
+                                             int64_t workspace_bytes, int32_t device, void* stream);
+FWHT_API fwht_status fwht_walsh_summaries_workspace(int32_t variables, int64_t functions, int64_t* bytes);
 /* The `count` coefficients that are largest in size, the largest first, of equal ones the first one first. */
 FWHT_API fwht_status fwht_walsh_largest(const int32_t* spectrum, int32_t variables, int64_t count,
                                         int64_t* places, int32_t* values);
+/* Of one function, whose spectrum nobody keeps. On a device at most 256, in a `workspace` at a multiple of 256 bytes, of
+ * as many as the third function says; `places` and `sums` lie there too. */
+FWHT_API fwht_status fwht_walsh_largest_of(int32_t form, const void* values, int32_t variables, int64_t count,
+                                           int64_t* places, int32_t* sums, int32_t threads);
+FWHT_API fwht_status fwht_walsh_largest_of_on(int32_t form, const void* values, int32_t variables,
+                                              int64_t count, int64_t* places, int32_t* sums, void* workspace,
+                                              int64_t workspace_bytes, int32_t device, void* stream);
+FWHT_API fwht_status fwht_walsh_largest_of_workspace(int32_t variables, int64_t count, int64_t* bytes);
 /* How many elements of the transform of contiguous FWHT_I32 or FWHT_I64 rows do not fit the dtype. */
 FWHT_API fwht_status fwht_count_overflows(const fwht_problem* problem, const void* in, int64_t* count);
-/* c[i] = sum over j of a[j] b[i xor j], for rows of n elements: FWHT_F32, FWHT_F64, or FWHT_I64, which is exact, and
- * refused where n |a| |b| (Euclidean lengths) is not below 2^63. `out` may be a or b. */
+/* c[i] = sum over j of a[j] b[i xor j], for rows of n elements: FWHT_F32, FWHT_F64, or FWHT_I32 and FWHT_I64, which are
+ * exact, and refused where n |a| |b| (Euclidean lengths) is not below 2^31 or 2^63. `out` may be a or b. */
 FWHT_API fwht_status fwht_dyadic_convolution(int32_t dtype, int64_t n, int64_t rows, const void* a,
                                              const void* b, void* out, int32_t threads);
+/* The same in memory of a CUDA device, enqueued on `stream`, with the product inside the passes. Values are not looked at:
+ * integers with sums that do not fit wrap before they are divided by n. It works in `workspace`, at a multiple of 16
+ * bytes, of as many as the second function says: 0 where b is a. */
+FWHT_API fwht_status fwht_dyadic_convolution_on(int32_t dtype, int64_t n, int64_t rows, const void* a,
+                                                const void* b, void* out, void* workspace,
+                                                int64_t workspace_bytes, int32_t device, void* stream);
+FWHT_API fwht_status fwht_dyadic_convolution_workspace(int32_t dtype, int64_t n, int64_t rows,
+                                                       int32_t autocorrelation, int32_t device,
+                                                       int64_t* bytes);
 /* (n + 31) / 32 words of n signs, as fwht_operands wants them, by n and seed alone; and `count` of n rows, ascending,
  * each as likely. */
 FWHT_API fwht_status fwht_random_signs(int64_t n, uint64_t seed, uint32_t* words);

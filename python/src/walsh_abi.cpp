@@ -28,6 +28,12 @@ Pointer required_pointer(const char* name, Pointer pointer) {
   return pointer;
 }
 
+/// Four numbers each.
+fwht::walsh::SpectrumSummary* summaries_at(std::int64_t* numbers) {
+  static_assert(sizeof(fwht::walsh::SpectrumSummary) == 4 * sizeof(std::int64_t));
+  return reinterpret_cast<fwht::walsh::SpectrumSummary*>(numbers);
+}
+
 }  // namespace
 
 extern "C" {
@@ -56,6 +62,30 @@ fwht_status fwht_walsh_summary(const int32_t* spectrum, int32_t variables, fwht_
   });
 }
 
+fwht_status fwht_walsh_summaries(int32_t form, const void* values, int32_t variables, int64_t functions,
+                                 int64_t* summaries, int32_t threads) {
+  return guarded([&] {
+    fwht::walsh::summarize(static_cast<fwht::walsh::FunctionForm>(form), values, variables, functions,
+                           summaries_at(summaries), threads);
+  });
+}
+
+fwht_status fwht_walsh_summaries_on(int32_t form, const void* values, int32_t variables, int64_t functions,
+                                    int64_t* summaries, void* workspace, int64_t workspace_bytes,
+                                    int32_t device, void* stream) {
+  return guarded([&] {
+    fwht::walsh::summarize_on_device(static_cast<fwht::walsh::FunctionForm>(form), values, variables,
+                                     functions, summaries_at(summaries), workspace, workspace_bytes,
+                                     static_cast<fwht::Stream>(stream), device);
+  });
+}
+
+fwht_status fwht_walsh_summaries_workspace(int32_t variables, int64_t functions, int64_t* bytes) {
+  return guarded([&] {
+    *required_pointer("bytes", bytes) = fwht::walsh::summary_workspace_bytes(variables, functions);
+  });
+}
+
 fwht_status fwht_walsh_largest(const int32_t* spectrum, int32_t variables, int64_t count, int64_t* places,
                                int32_t* values) {
   return guarded([&] {
@@ -66,6 +96,34 @@ fwht_status fwht_walsh_largest(const int32_t* spectrum, int32_t variables, int64
       *values++ = each.value;
     }
   });
+}
+
+fwht_status fwht_walsh_largest_of(int32_t form, const void* values, int32_t variables, int64_t count,
+                                  int64_t* places, int32_t* sums, int32_t threads) {
+  return guarded([&] {
+    required_pointer("places", places);
+    required_pointer("sums", sums);
+    const auto of = static_cast<fwht::walsh::FunctionForm>(form);
+    for (const fwht::walsh::Coefficient& each : fwht::walsh::largest(of, values, variables, count, threads)) {
+      *places++ = each.place;
+      *sums++ = each.value;
+    }
+  });
+}
+
+fwht_status fwht_walsh_largest_of_on(int32_t form, const void* values, int32_t variables, int64_t count,
+                                     int64_t* places, int32_t* sums, void* workspace, int64_t workspace_bytes,
+                                     int32_t device, void* stream) {
+  return guarded([&] {
+    fwht::walsh::largest_on_device(static_cast<fwht::walsh::FunctionForm>(form), values, variables, count,
+                                   places, sums, workspace, workspace_bytes,
+                                   static_cast<fwht::Stream>(stream), device);
+  });
+}
+
+fwht_status fwht_walsh_largest_of_workspace(int32_t variables, int64_t count, int64_t* bytes) {
+  return guarded(
+      [&] { *required_pointer("bytes", bytes) = fwht::walsh::largest_workspace_bytes(variables, count); });
 }
 
 fwht_status fwht_count_overflows(const fwht_problem* problem, const void* in, int64_t* count) {
@@ -79,6 +137,23 @@ fwht_status fwht_count_overflows(const fwht_problem* problem, const void* in, in
 fwht_status fwht_dyadic_convolution(int32_t dtype, int64_t n, int64_t rows, const void* a, const void* b,
                                     void* out, int32_t threads) {
   return guarded([&] { fwht::walsh::dyadic_convolution(dtype_of(dtype), n, rows, a, b, out, threads); });
+}
+
+fwht_status fwht_dyadic_convolution_on(int32_t dtype, int64_t n, int64_t rows, const void* a, const void* b,
+                                       void* out, void* workspace, int64_t workspace_bytes, int32_t device,
+                                       void* stream) {
+  return guarded([&] {
+    fwht::walsh::dyadic_convolution_on_device(dtype_of(dtype), n, rows, a, b, out, workspace, workspace_bytes,
+                                              static_cast<fwht::Stream>(stream), device);
+  });
+}
+
+fwht_status fwht_dyadic_convolution_workspace(int32_t dtype, int64_t n, int64_t rows, int32_t autocorrelation,
+                                              int32_t device, int64_t* bytes) {
+  return guarded([&] {
+    *required_pointer("bytes", bytes) =
+        fwht::walsh::convolution_workspace_bytes(dtype_of(dtype), n, rows, autocorrelation != 0, device);
+  });
 }
 
 fwht_status fwht_random_signs(int64_t n, uint64_t seed, uint32_t* words) {

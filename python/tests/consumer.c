@@ -98,7 +98,7 @@ static void spectra(void) {
   static const int32_t bent[4] = {2, 2, 2, -2}, integers[4] = {INT32_MIN, -1, 0, 0};
   static const double a[4] = {1, 2, 0, 0}, b[4] = {0, 0, 1, 0}, c[4] = {0, 0, 1, 2};
   int32_t w[4], values[2];
-  int64_t places[2], rows[3], count = 0;
+  int64_t places[2], rows[3], numbers[4], count = 0;
   uint32_t signs[2];
   double out[4], sketch[2];
   const void* both[2];
@@ -109,9 +109,13 @@ static void spectra(void) {
   expect(fwht_walsh_spectrum(FWHT_FUNCTION_SIGNS, zeros_as_signs, 2, 1, w, 0) == FWHT_BAD_REQUEST &&
              strstr(fwht_last_error(), "element 2 is 0") != NULL,
          "0 where 1 and -1 are asked for");
-  expect(fwht_walsh_spectrum_on(FWHT_FUNCTION_BITS, bits, 14, 1, w, 0, NULL) == FWHT_BAD_REQUEST &&
-             strstr(fwht_last_error(), "variables=14 must be between 15 and 30") != NULL,
-         "a spectrum too short for a device");
+  expect(fwht_walsh_spectrum_on(FWHT_FUNCTION_PACKED, bits, 2, 1, w, 0, NULL) == FWHT_BAD_REQUEST &&
+             strstr(fwht_last_error(), "variables=2 must be between 3 and 30") != NULL,
+         "a spectrum of less than a byte");
+  expect(fwht_walsh_summaries(FWHT_FUNCTION_BITS, bits, 2, 1, numbers, 1) == FWHT_OK && numbers[0] == 2 &&
+             numbers[1] == 0 && numbers[2] == 1 && numbers[3] == 16,
+         "summaries");
+  expect(fwht_walsh_summaries_workspace(28, 1, &count) == FWHT_OK && count == 1 << 30, "their workspace");
   summary.struct_size = sizeof summary;
   expect(fwht_walsh_summary(bent, 2, &summary) == FWHT_OK && summary.largest == 2 && summary.place == 0 &&
              summary.nonlinearity == 1 && summary.sum_of_squares == 16,

@@ -230,7 +230,7 @@ def of_form(bits, form):
 @kinds
 @pytest.mark.parametrize("form", ["packed", "bits", "signs"])
 def test_spectra_of_every_form(kind, form):
-    for k in (5, 16) if kind != "cuda" else (14, 15, 16, 21):
+    for k in (5, 16) if kind != "cuda" else (3, 5, 8, 10, 14, 15, 16, 21):
         check_spectra(kind, form, k)
 
 
@@ -243,6 +243,43 @@ def check_spectra(kind, form, k):
     assert walsh.spectrum(give(f[:0], kind), form).shape == (0, 2**k)
     bytes_behind = give(np.concatenate([f[0][:1], f[0]]), kind)[1:]  # at an odd address
     assert np.array_equal(numpy_of(walsh.spectrum(bytes_behind, form)), numpy_of(w)[0])
+
+
+@kinds
+@pytest.mark.parametrize("form", ["packed", "bits", "signs"])
+def test_summaries(kind, form):
+    for k in (5, 12, 16) if kind != "cuda" else (3, 6, 9, 10, 13, 15, 18, 24):
+        bits = functions(k, 6 if k < 20 else 1, seed=k).reshape(2 if k < 20 else 1, -1, 2**k)
+        w = sums(1 - 2 * bits.astype("int64"))
+        size, place = np.abs(w).max(-1), np.abs(w).argmax(-1)
+        found = walsh.summaries(give(of_form(bits, form), kind), form)
+        for got, want in zip(found, (size, place, 2 ** (k - 1) - size // 2, np.full_like(size, 4**k))):
+            assert np.array_equal(numpy_of(got), want) and numpy_of(got).dtype == np.int64
+        assert int(walsh.summaries(give(of_form(bits[0, 0], form), kind), form).largest) == size[0, 0]
+        assert walsh.summaries(give(of_form(bits[:0], form), kind), form).place.shape == (0, *bits.shape[1:-1])
+    if form != "packed":
+        bad = of_form(bits, form).copy()
+        bad[0, 0, 7] = 2
+        with pytest.raises(ValueError, match=f"element 7 is 2, but the form {form} has"):
+            walsh.summaries(give(bad, kind), form)
+
+
+@kinds
+@pytest.mark.parametrize("count", [1, 20, 256])
+def test_largest_of(kind, count):
+    for k in (8, 12, 16) if kind != "cuda" else (8, 10, 13, 14, 15, 16, 18, 20, 22, 23, 24):
+        bits = functions(k, 1, seed=k)[0]
+        x = np.arange(2**k)
+        bent = np.bitwise_count(x >> k // 2 & x & (1 << k // 2) - 1).astype("uint8") & 1  # for an odd k with zeros
+        for f in (bits, bent, bits * (x < 64)):
+            w = sums(1 - 2 * f.astype("int64"))
+            order = np.argsort(-np.abs(w), kind="stable")[:count]
+            places, values = walsh.largest_of(give(of_form(f, "packed"), kind), "packed", count)
+            assert np.array_equal(numpy_of(places), order) and np.array_equal(numpy_of(values), w[order])
+            assert numpy_of(values).dtype == np.int32 and numpy_of(places).dtype == np.int64
+    for bad in (0, 2**k + 1) if kind != "cuda" else (0, 257, 2**k + 1):
+        with pytest.raises(ValueError, match=f"count={bad} must be between 1 and"):
+            walsh.largest_of(give(of_form(f, "packed"), kind), "packed", bad)
 
 
 def test_strided_functions():
@@ -290,8 +327,8 @@ def xor_sums(a, b):
     return np.stack([(a * b[..., np.arange(n) ^ i]).sum(-1) for i in range(n)], -1)
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@kinds
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_dyadic_convolution(kind, dtype):
     a, b = (np.random.default_rng(seed).integers(-99, 99, (2, 3, 32)).astype(dtype) for seed in (1, 2))
     c = numpy_of(walsh.dyadic_convolution(give(a, kind), give(b, kind)))
@@ -304,10 +341,35 @@ def test_dyadic_convolution(kind, dtype):
             assert np.array_equal(found, expected)
 
 
-def test_int64_convolutions_that_may_wrap():
+@pytest.mark.skipif(not CUDA, reason="no CUDA device")
+def test_convolutions_on_a_device():
+    """Of one pass, of three and of five, beside the composition, as views, in graphs, and their gradients."""
+    for n, rows in ((1024, 5), (2**14, 3), (2**16, 40), (2**20, 2), (2**25, 1)):
+        a, b = (torch.randint(-3, 3, (rows, n), device="cuda") for _ in range(2))
+        for x, y in ((a, b), (a, a)):
+            assert torch.equal(walsh.dyadic_convolution(x, y), walsh.dyadic_convolution(x, y, variant="passes"))
+    a, b = a[..., : 2**20], b[..., 1 : 2**20 + 1]  # the second one at an odd address
+    assert torch.equal(walsh.dyadic_convolution(a, b), walsh.dyadic_convolution(a, b, variant="passes"))
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = walsh.dyadic_convolution(a, b)
+    c.zero_()
+    graph.replay()
+    assert torch.equal(c, walsh.dyadic_convolution(a, b, variant="passes"))  # exact: all sums are integers below 2^53
+    x, y = (torch.randn(2, 8, dtype=torch.float64, device="cuda", requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(walsh.dyadic_convolution, (x, y)) and torch.autograd.gradgradcheck(walsh.dyadic_convolution, (x, y))
+    assert torch.autograd.gradcheck(walsh.autocorrelation, (x,))
+
+
+@pytest.mark.parametrize(("dtype", "size", "bits"), [("int32", 2**10, 31), ("int64", 2**26, 63)])
+def test_convolutions_of_integers_that_may_wrap(dtype, size, bits):
+    with pytest.raises(OverflowError, match=f"must be below 2.{bits}"):
+        walsh.autocorrelation(np.full(64, size, dtype))
+
+
+def test_int64_convolutions_that_fit():
     a = np.full(64, 2**26)
-    with pytest.raises(OverflowError, match="must be below 2.63"):
-        walsh.autocorrelation(a)
     assert np.array_equal(walsh.autocorrelation(a // 2**10), np.full(64, 64 * 2**32))
 
 

@@ -22,14 +22,6 @@ PlanCache& plans() {
   return *all;
 }
 
-const DeviceInfo& device_info(int ordinal) {
-  static std::mutex mutex;
-  static std::map<int, DeviceInfo> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(ordinal);
-  return found != known.end() ? found->second : known[ordinal] = this_device(ordinal);
-}
-
 LaunchOrder order_of(Stream stream) {
   const StreamState state = state_of(stream);
   return {state.id, state.capture_id, state.is_per_thread ? std::this_thread::get_id() : std::thread::id{}};
@@ -71,6 +63,14 @@ void require_all_reachable(const Operands& operands, const Problem& problem, int
 
 }  // namespace
 
+const DeviceInfo& known_device(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(ordinal);
+  return found != known.end() ? found->second : known[ordinal] = this_device(ordinal);
+}
+
 void transform(const Variant& variant, const Operands& operands, const Problem& problem, Stream stream,
                int device) {
   validate(problem);
@@ -83,7 +83,7 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
   if (kept == nullptr) {
     const CaptureAllowed allowed;  // making a plan may allocate, and an evicted one is freed
     require_all_reachable(operands, problem, key.device);
-    kept = plans().find_or_make(key, [&] { return plan(variant, problem, device_info(key.device)); });
+    kept = plans().find_or_make(key, [&] { return plan(variant, problem, known_device(key.device)); });
   }
   kept->execute(operands, stream);
 }

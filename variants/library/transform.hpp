@@ -40,6 +40,9 @@ void transform(const Variant& variant, const Operands& operands, const Problem& 
 /// and once transform_plan_limit() plans have been given away.
 std::shared_ptr<const Plan> kept_plan(const Variant& variant, const Problem& problem, int device);
 
+/// this_device(ordinal), asked once.
+const DeviceInfo& known_device(int ordinal);
+
 /// How many plans transform keeps, on all devices together: 1024 unless set.
 std::size_t transform_plan_limit();
 /// Destroys what is beyond the new limit. Throws BadRequest for 0.

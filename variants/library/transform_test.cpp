@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iostream>
 #include <string>
@@ -214,11 +216,58 @@ TEST_F(TransformGpu, PassesDoWhatTheHostDoes) {
   }
 }
 
-// Of every form, the lengths of two and of three passes: exactly the host's.
-TEST_F(TransformGpu, WalshSpectraAreTheHosts) {
+void expect_summaries(walsh::FunctionForm form, const void* on_device, const void* on_host, int variables,
+                      std::int64_t functions) {
+  const auto count = static_cast<std::size_t>(functions);
+  std::vector<walsh::SpectrumSummary> want(count), got(count);
+  walsh::summarize(form, on_host, variables, functions, want.data());
+  const std::int64_t needed = walsh::summary_workspace_bytes(variables, functions);
+  Buffer summaries(Memory::device, count * sizeof got[0]),
+      workspace(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(needed, 16)));
+  walsh::summarize_on_device(form, on_device, variables, functions,
+                             static_cast<walsh::SpectrumSummary*>(summaries.data()), workspace.data(), needed,
+                             nullptr, current_device());
+  synchronize(Memory::device);
+  summaries.download(got.data(), summaries.bytes());
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), summaries.bytes()), 0)
+      << variables << " variables, form " << static_cast<int>(form) << ", first: " << got[0].largest << " at "
+      << got[0].place << " in place of " << want[0].largest << " at " << want[0].place;
+}
+
+void expect_largest(const void* on_device, const void* packed, int variables) {
+  const auto form = walsh::FunctionForm::packed;
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{7}, std::int64_t{walsh::kMostLargest}}) {
+    if (count > std::int64_t{1} << variables) continue;
+    const std::vector<walsh::Coefficient> want = walsh::largest(form, packed, variables, count);
+    const std::int64_t needed = walsh::largest_workspace_bytes(variables, count);
+    const auto kept = static_cast<std::size_t>(count);
+    Buffer places(Memory::device, 8 * kept), sums(Memory::device, 4 * kept),
+        workspace(Memory::device, static_cast<std::size_t>(needed));
+    walsh::largest_on_device(form, on_device, variables, count, static_cast<std::int64_t*>(places.data()),
+                             static_cast<std::int32_t*>(sums.data()), workspace.data(), needed, nullptr,
+                             current_device());
+    synchronize(Memory::device);
+    std::vector<std::int64_t> at(kept);
+    std::vector<std::int32_t> value(kept);
+    places.download(at.data(), places.bytes());
+    sums.download(value.data(), sums.bytes());
+    for (std::size_t i = 0; i < kept; ++i)
+      ASSERT_EQ((walsh::Coefficient{at[i], value[i]}), want[i])
+          << variables << " variables, " << i << " of " << count;
+  }
+}
+
+// Of every form, the lengths of one, of two and of three passes: exactly the host's. Summaries without
+// spectra too.
+TEST_F(TransformGpu, WalshSpectraAndSummariesAreTheHosts) {
   using walsh::FunctionForm;
-  for (const int variables : {15, 17, 20, 21, 22, 23, 24, 25}) {
-    const std::int64_t functions = variables < 20 ? 3 : 1, values = functions << variables;
+  for (const int variables : {3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 17, 20, 21, 22, 23, 24, 25}) {
+    const std::int64_t functions = variables < 11    ? 301
+                                   : variables < 15  ? 5
+                                   : variables == 15 ? 131
+                                   : variables < 20  ? 3
+                                                     : 1,
+                       values = functions << variables;
     std::vector<std::uint8_t> packed(static_cast<std::size_t>(values / 8)), bits, signs;
     std::uint64_t state = 1;
     for (std::uint8_t& byte : packed)
@@ -239,8 +288,132 @@ TEST_F(TransformGpu, WalshSpectraAreTheHosts) {
       synchronize(Memory::device);
       out.download(got.data(), out.bytes());
       EXPECT_TRUE(got == want) << variables << " variables, form " << static_cast<int>(form);
+      expect_summaries(form, in.data(), given.data(), variables, functions);
+      if (form == FunctionForm::packed) expect_largest(in.data(), given.data(), variables);
     }
   }
+}
+
+/// a, b and the result in memory of the device; `into`: 0 a buffer of its own, 1 a, 2 b, 3 the same as b = a.
+std::vector<std::byte> convolved_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a,
+                                           const void* b, int into, std::int64_t offset = 0) {
+  const int device = current_device();
+  const auto bytes = static_cast<std::size_t>(n * rows * bytes_of(dtype));
+  const std::size_t room = bytes + static_cast<std::size_t>(offset);
+  Buffer x(Memory::device, room), y(Memory::device, room), z(Memory::device, room);
+  const auto at = [&](Buffer& buffer) { return static_cast<std::byte*>(buffer.data()) + offset; };
+  std::vector<std::byte> with_offset(room);
+  for (const auto& [buffer, from] : {std::pair{&x, a}, std::pair{&y, b}}) {
+    std::memcpy(with_offset.data() + offset, from, bytes);
+    buffer->upload(with_offset.data(), room);
+  }
+  synchronize(Memory::device);
+  const bool own = into == 3;
+  const std::int64_t needed = walsh::convolution_workspace_bytes(dtype, n, rows, own, device);
+  Buffer workspace(Memory::device, static_cast<std::size_t>(std::max<std::int64_t>(needed, 16)));
+  Buffer& out = into == 1 ? x : into == 2 ? y : z;
+  walsh::dyadic_convolution_on_device(dtype, n, rows, at(x), own ? at(x) : at(y), at(out), workspace.data(),
+                                      needed, nullptr, device);
+  synchronize(Memory::device);
+  out.download(with_offset.data(), room);
+  return {with_offset.begin() + offset, with_offset.end()};
+}
+
+// One kernel, three passes and five: integers exactly, whatever of a and b the result replaces.
+TEST_F(TransformGpu, DyadicConvolutionsOfIntegersAreTheHosts) {
+  const auto check = [&]<class Number>(Dtype dtype, int log_n, std::int64_t rows, Number) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    std::vector<Number> a(static_cast<std::size_t>(n * rows)), b(a.size()), want(a.size()), own(a.size());
+    std::uint64_t state = static_cast<std::uint64_t>(log_n);
+    // n |a| |b| below 2^31: few elements that are not 0.
+    const std::int64_t apart = dtype == Dtype::i64 ? 1 : std::max<std::int64_t>(n * n >> 26, 1);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      const auto at = static_cast<std::int64_t>(i);
+      a[i] = at % apart == 0 ? static_cast<Number>(state >> 61) - 3 : 0;
+      b[i] = (at + 1) % apart == 0 ? static_cast<Number>(state >> 40 & 7) - 4 : 0;
+    }
+    walsh::dyadic_convolution(dtype, n, rows, a.data(), b.data(), want.data());
+    walsh::dyadic_convolution(dtype, n, rows, a.data(), a.data(), own.data());
+    for (const int into : {0, 1, 2, 3}) {
+      const auto got = convolved_on_device(dtype, n, rows, a.data(), b.data(), into);
+      EXPECT_EQ(std::memcmp(got.data(), (into == 3 ? own : want).data(), got.size()), 0)
+          << name_of(dtype) << " 2^" << log_n << " x " << rows << " into " << into;
+    }
+    const auto odd = convolved_on_device(dtype, n, rows, a.data(), b.data(), 0, bytes_of(dtype));
+    EXPECT_EQ(std::memcmp(odd.data(), want.data(), odd.size()), 0) << "at an odd address, 2^" << log_n;
+  };
+  for (const int log_n : {1, 2, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22})
+    check(Dtype::i64, log_n, log_n < 12 ? 37 : log_n == 16 ? 19 : log_n < 20 ? 3 : 1, std::int64_t{});
+  check(Dtype::i64, 24, 1, std::int64_t{});
+  for (const int log_n : {3, 10, 12, 14, 15, 17, 19})
+    check(Dtype::i32, log_n, log_n < 12 ? 37 : 3, std::int32_t{});
+}
+
+// With u the rounding of the type, L = log2 n: |error| <= (3 L + 2) u |a| |b|. Each of the L levels of a
+// transform rounds to u of its values' length. So the product of spectra is wrong by (2 L + 1) u n |a| |b| in
+// its sum of sizes, and no level of the way back rounds more than u of that sum. 1 + 2^-10 for terms of
+// second order.
+TEST_F(TransformGpu, DyadicConvolutionsOfNumbersAreTheHostsInFp64) {
+  const auto check = [&]<class Number>(Dtype dtype, int log_n, std::int64_t rows, Number) {
+    const std::int64_t n = std::int64_t{1} << log_n;
+    std::vector<Number> a(static_cast<std::size_t>(n * rows)), b(a.size());
+    std::uint64_t state = static_cast<std::uint64_t>(log_n);
+    const auto draw = [&] {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      return static_cast<double>(static_cast<std::int64_t>(state)) * 0x1p-63;
+    };
+    for (std::size_t i = 0; i < a.size(); ++i)
+      a[i] = static_cast<Number>(draw()), b[i] = static_cast<Number>(draw());
+    const std::vector<double> wide_a(a.begin(), a.end()), wide_b(b.begin(), b.end());
+    std::vector<double> want(a.size());
+    walsh::dyadic_convolution(Dtype::f64, n, rows, wide_a.data(), wide_b.data(), want.data());
+    // The host's own rounding is of the same size where the type is f64.
+    const double u = dtype == Dtype::f32 ? 0x1p-24 : 2 * 0x1p-53;
+    const auto got = convolved_on_device(dtype, n, rows, a.data(), b.data(), 0);
+    const auto* const found = reinterpret_cast<const Number*>(got.data());
+    double most = 0, largest = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double squares_a = 0, squares_b = 0;
+      for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        squares_a += wide_a[at] * wide_a[at], squares_b += wide_b[at] * wide_b[at];
+      }
+      const double bound = (3 * log_n + 2) * u * std::sqrt(squares_a * squares_b) * (1 + 0x1p-10);
+      for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
+        most = std::max(most,
+                        std::abs(static_cast<double>(found[i]) - want[static_cast<std::size_t>(i)]) / bound);
+        largest = std::max(largest, std::abs(want[static_cast<std::size_t>(i)]) / bound);
+      }
+    }
+    EXPECT_LE(most, 1.0) << name_of(dtype) << " 2^" << log_n;
+    EXPECT_GT(largest, 8.0) << "else zeros would do";
+  };
+  for (const int log_n : {1, 4, 9, 10, 11, 12, 13, 14, 15, 17, 20, 22, 23, 24, 25}) {
+    check(Dtype::f32, log_n, log_n < 12 ? 37 : log_n < 18 ? 5 : 1, float{});
+    if (log_n < 25) check(Dtype::f64, log_n, log_n < 12 ? 37 : log_n < 18 ? 5 : 1, double{});
+  }
+}
+
+TEST_F(TransformGpu, DyadicConvolutionsRefuseWhatTheyCannotUse) {
+  Buffer x(Memory::device, std::size_t{4} << 21), workspace(Memory::device, std::size_t{4} << 20);
+  auto* const a = static_cast<float*>(x.data());
+  const auto said = [&](const void* b, void* out, void* room, std::int64_t bytes) -> std::string {
+    try {
+      walsh::dyadic_convolution_on_device(Dtype::f32, 1 << 20, 1, a, b, out, room, bytes, nullptr,
+                                          current_device());
+    } catch (const BadRequest& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(said(a + (1 << 20), a, workspace.data(), 4 << 20), "nothing");
+  EXPECT_EQ(said(a, a, nullptr, 0), "nothing") << "an autocorrelation needs none";
+  EXPECT_EQ(said(a + (1 << 20), a, nullptr, 0), "workspace is a null pointer");
+  EXPECT_EQ(said(a + (1 << 20), a, workspace.data(), 1000), "workspace_bytes=1000 must be at least 4194304");
+  EXPECT_TRUE(said(a + (1 << 20), a + 4, workspace.data(), 4 << 20).ends_with("overlap"));
+  EXPECT_TRUE(said(a + (1 << 20), a, a, 4 << 20).ends_with("overlap"));
+  synchronize(Memory::device);
 }
 
 TEST_F(TransformGpu, KeepsNoMorePlansThanItsLimit) {

@@ -18,6 +18,7 @@
 #include "common/host/parallel_for.hpp"
 #include "common/host/text.hpp"
 #include "variants/cpu/cpu.hpp"
+#include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
 #include "variants/library/transform.hpp"
 #include "variants/passes/passes.hpp"
@@ -80,6 +81,35 @@ std::int32_t sign_at(FunctionForm form, const std::uint8_t* values, std::int64_t
              signs ? "1 and -1; 0 and 1 are the form bits" : "0 and 1; 1 and -1 are the form signs"));
 }
 
+void require_functions(FunctionForm form, int variables, std::int64_t functions) {
+  require_form(form);
+  require_variables(variables, form == FunctionForm::packed ? 3 : 1);
+  require_rows(std::int64_t{1} << variables, functions);
+}
+
+void require_workspace(const void* workspace, std::int64_t bytes, std::int64_t needed,
+                       std::int64_t alignment = 16) {
+  if (needed == 0) return;
+  require("workspace", workspace, alignment);
+  if (bytes < needed) throw BadRequest(concat("workspace_bytes=", bytes, " must be at least ", needed));
+}
+
+/// Of functions [first, first + count).
+void write_spectra(FunctionForm form, const void* values, int variables, std::int64_t first,
+                   std::int64_t count, std::int32_t* spectra, int threads) {
+  const std::int64_t n = std::int64_t{1} << variables;
+  const auto* const bytes = static_cast<const std::uint8_t*>(values);
+  constexpr std::int64_t kPiece = 8;  // of whole bytes; every function begins with one
+  const std::int64_t piece = std::min(n, kPiece);
+  // A thread costs as much as tens of thousands of elements.
+  const std::int64_t worthwhile = std::clamp<std::int64_t>(n * count >> 16, 1, threads_or_all(threads));
+  parallel_for(n * count / piece, static_cast<int>(worthwhile), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * piece; i < end * piece; ++i)
+      spectra[i] = sign_at(form, bytes, first * n + i);
+  });
+  transform_in_place(Dtype::i32, n, count, 1.0, spectra, threads);
+}
+
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed) {
   auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -109,9 +139,10 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
     if constexpr (is_integer(dtype)) {
       // By Cauchy and Schwarz no sum of products of spectra is larger; 2^-40 for the rounding of the lengths.
       const double bound = static_cast<double>(n) * length_of(a, n) * length_of(b, n) * (1 + 0x1p-20);
-      if (!(bound < 0x1p63))
-        throw BadRequest(
-            concat("row ", r, ": n |a| |b| = ", bound, " must be below 2^63, where no sum can wrap"));
+      constexpr int kBits = 8 * sizeof(Number) - 1;
+      if (!(bound < std::ldexp(1.0, kBits)))
+        throw BadRequest(concat("row ", r, ": n |a| |b| = ", bound, " must be below 2^", kBits,
+                                ", where no sum can wrap"));
     }
     std::copy_n(a, n, x.data());
     std::copy_n(b, n, y.data());
@@ -126,49 +157,244 @@ void convolve(std::int64_t n, std::int64_t rows, const Number* a, const Number* 
   }
 }
 
+/// The `above` highest index bits of vectors: those of a dimension of a tensor.
+Problem columns_above(Dtype dtype, int row_bits, int above, std::int64_t vectors) {
+  Problem problem = make_problem(dtype, std::int64_t{1} << above, vectors << row_bits);
+  problem.inner = std::int64_t{1} << row_bits;
+  problem.set_row_stride(problem.block_elements());
+  return problem;
+}
+
+void require_convolution(Dtype dtype, std::int64_t n, std::int64_t rows) {
+  require_rows(n, rows);
+  if (dtype != Dtype::f32 && dtype != Dtype::f64 && !is_integer(dtype))
+    throw BadRequest(
+        concat("dtype ", name_of(dtype), " must be f32, f64, i32 or i64 for dyadic convolutions"));
+}
+
+void require_apart(const char* a, const void* at_a, std::int64_t bytes_a, const char* b, const void* at_b,
+                   std::int64_t bytes_b) {
+  const auto first = reinterpret_cast<std::uintptr_t>(at_a), second = reinterpret_cast<std::uintptr_t>(at_b);
+  if (first + static_cast<std::uintptr_t>(bytes_a) <= second ||
+      second + static_cast<std::uintptr_t>(bytes_b) <= first)
+    return;
+  throw BadRequest(concat(a, "=", hex(first), " and ", b, "=", hex(second), ", of ", bytes_a, " and ",
+                          bytes_b, " bytes, overlap"));
+}
+
+void require_same_or_apart(const char* a, const void* at_a, const char* b, const void* at_b,
+                           std::int64_t bytes) {
+  if (at_a != at_b) require_apart(a, at_a, bytes, b, at_b, bytes);
+}
+
+ConvolutionPasses passes_of_convolution(Dtype dtype, std::int64_t n, const DeviceInfo& device) {
+  return convolution_passes(passes::word_of(dtype), log2_floor(n), device.shared_bytes_per_block);
+}
+
+/// convolve_in_passes on a device, whose launches but the first begin before the one in front ends.
+struct DeviceConvolution {
+  Dtype dtype;
+  ConvolutionPasses passes;
+  const DeviceInfo& info;
+  Stream stream;
+  int device;
+  bool begins = true;
+
+  void columns(const std::byte* in, std::byte* out, std::int64_t vectors) { columns(in, out, vectors, 1.0); }
+  void columns_back(std::byte* data, std::int64_t vectors) {
+    if (!is_integer(dtype)) return columns(data, data, vectors, std::ldexp(1.0, -passes.above));
+    launch_divided_passes(
+        {dtype, passes.row_bits + passes.above, passes.row_bits, vectors, data, is_programmatic()}, info,
+        stream);
+  }
+  void rows(const std::byte* a, const std::byte* b, std::byte* out, std::int64_t count) {
+    launch_convolved_rows({dtype, passes.row_bits, count, a, b, out, is_programmatic()}, info, stream);
+  }
+
+ private:
+  bool is_programmatic() {
+    const bool first = std::exchange(begins, false);
+    return !first && require_programmatic_launch(info);
+  }
+  void columns(const std::byte* in, std::byte* out, std::int64_t vectors, double scale) {
+    Problem above = columns_above(dtype, passes.row_bits, passes.above, vectors);
+    above.placement = in == out ? Placement::in_place : Placement::out_of_place;
+    above.scale = scale;
+    above.programmatic_launch = is_programmatic();
+    fwht::transform(passes::variant, {in, out}, above, stream, device);
+  }
+};
+
 }  // namespace
 
 void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
               std::int32_t* spectra, int threads) {
-  require_form(form);
-  require_variables(variables, form == FunctionForm::packed ? 3 : 1);
-  const std::int64_t n = std::int64_t{1} << variables;
-  require_rows(n, functions);
+  require_functions(form, variables, functions);
   if (functions == 0) return;
   require("values", values);
   require("spectra", spectra, 4);
-  const auto* const bytes = static_cast<const std::uint8_t*>(values);
-  constexpr std::int64_t kPiece = 8;  // of whole bytes; every function begins with one
-  const std::int64_t piece = std::min(n, kPiece);
-  // A thread costs as much as tens of thousands of elements.
-  const std::int64_t worthwhile = std::clamp<std::int64_t>(n * functions >> 16, 1, threads_or_all(threads));
-  parallel_for(n * functions / piece, static_cast<int>(worthwhile),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin * piece; i < end * piece; ++i)
-                   spectra[i] = sign_at(form, bytes, i);
-               });
-  transform_in_place(Dtype::i32, n, functions, 1.0, spectra, threads);
+  write_spectra(form, values, variables, 0, functions, spectra, threads);
 }
 
 void spectrum_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
                         std::int32_t* spectra, Stream stream, int device) {
-  require_form(form);
-  require_variables(variables, kFewestVariablesOnDevice);
-  const std::int64_t n = std::int64_t{1} << variables;
-  require_rows(n, functions);
+  require_functions(form, variables, functions);
   if (functions == 0) return;
   require("values", values, form == FunctionForm::packed ? 4 : 1);
   require("spectra", spectra, 4);
   const DeviceScope scope(device);
   require_reachable("values", values, device);
   require_reachable("spectra", spectra, device);
+  if (variables < kFewestVariablesInPasses)
+    return launch_short_functions(form, values, variables, functions, spectra, nullptr, known_device(device),
+                                  stream);
   launch_function_rows(form, values, variables, functions, spectra, stream);
-  // The bits above are those of a dimension of a tensor.
   const int row_bits = function_row_bits(variables);
-  Problem above = make_problem(Dtype::i32, n >> row_bits, functions << row_bits);
-  above.inner = std::int64_t{1} << row_bits;
-  above.set_row_stride(n);
-  fwht::transform(passes::variant, {spectra, spectra}, above, stream, device);
+  fwht::transform(passes::variant, {spectra, spectra},
+                  columns_above(Dtype::i32, row_bits, variables - row_bits, functions), stream, device);
+}
+
+namespace {
+
+/// Sums over all bits but those of summary_passes().last, of functions of many variables.
+void sum_lower_bits(FunctionForm form, const void* values, int variables, std::int64_t functions,
+                    std::int32_t* sums, Stream stream, int device) {
+  launch_function_rows(form, values, variables, functions, sums, stream);
+  const SummaryPasses above = summary_passes(variables);
+  if (above.middle == 0) return;
+  fwht::transform(
+      passes::variant, {sums, sums},
+      columns_above(Dtype::i32, function_row_bits(variables), above.middle, functions << above.last), stream,
+      device);
+}
+
+/// Places in a workspace.
+class Pieces {
+ public:
+  explicit Pieces(void* begin) : begin_(static_cast<std::byte*>(begin)) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    std::byte* const at = begin_ == nullptr ? nullptr : begin_ + bytes_;
+    bytes_ += ceil_div(count * std::int64_t{sizeof(T)}, 256) * 256;
+    return reinterpret_cast<T*>(at);
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* begin_;
+  std::int64_t bytes_ = 0;
+};
+
+struct LargestWorkspace {
+  std::int32_t* sums;
+  LargestRoom room;
+  std::int64_t bytes;
+  LargestWorkspace(void* begin, int variables, std::int64_t count) {
+    Pieces pieces(begin);
+    sums = pieces.take<std::int32_t>(std::int64_t{1} << variables);
+    room.numbers = pieces.take<unsigned long long>(largest_numbers(variables));
+    room.kept = pieces.take<unsigned long long>(kMostLargest);
+    room.candidates = pieces.take<unsigned long long>(largest_candidates(variables, count));
+    bytes = pieces.bytes();
+  }
+};
+
+void require_count(std::int64_t count, std::int64_t most) {
+  if (count < 1 || count > most) throw BadRequest(concat("count=", count, " must be between 1 and ", most));
+}
+
+}  // namespace
+
+std::int64_t largest_workspace_bytes(int variables, std::int64_t count) {
+  require_functions(FunctionForm::bits, variables, 1);
+  require_count(count, std::min<std::int64_t>(kMostLargest, std::int64_t{1} << variables));
+  return LargestWorkspace(nullptr, variables, count).bytes;
+}
+
+void largest_on_device(FunctionForm form, const void* values, int variables, std::int64_t count,
+                       std::int64_t* places, std::int32_t* sums, void* workspace,
+                       std::int64_t workspace_bytes, Stream stream, int device) {
+  require_functions(form, variables, 1);
+  require("values", values, form == FunctionForm::packed ? 4 : 1);
+  require("places", places, 8);
+  require("sums", sums, 4);
+  require_workspace(workspace, workspace_bytes, largest_workspace_bytes(variables, count), 256);
+  const DeviceScope scope(device);
+  for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"values", values},
+                                      {"places", places},
+                                      {"sums", sums},
+                                      {"workspace", workspace}})
+    require_reachable(name, pointer, device);
+  const LargestWorkspace work(workspace, variables, count);
+  int bits = 0;
+  if (variables < kFewestVariablesInPasses) {
+    spectrum_on_device(form, values, variables, 1, work.sums, stream, device);
+  } else {
+    sum_lower_bits(form, values, variables, 1, work.sums, stream, device);
+    bits = summary_passes(variables).last;
+  }
+  launch_largest(work.sums, variables, bits, work.room, static_cast<int>(count), places, sums,
+                 known_device(device), stream);
+}
+
+std::vector<Coefficient> largest(FunctionForm form, const void* values, int variables, std::int64_t count,
+                                 int threads) {
+  std::vector<std::int32_t> sums(std::size_t{1} << std::clamp(variables, 0, kMostVariables));
+  spectrum(form, values, variables, 1, sums.data(), threads);
+  return largest(sums.data(), variables, count);
+}
+
+std::int64_t summary_workspace_bytes(int variables, std::int64_t functions) {
+  require_functions(FunctionForm::bits, variables, functions);
+  if (variables < kFewestVariablesInPasses || functions == 0) return 0;
+  return summed_together(variables, functions) * std::int64_t{sizeof(std::int32_t)} << variables;
+}
+
+void summarize_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
+                         SpectrumSummary* summaries, void* workspace, std::int64_t workspace_bytes,
+                         Stream stream, int device) {
+  require_functions(form, variables, functions);
+  if (functions == 0) return;
+  require("values", values, form == FunctionForm::packed ? 4 : 1);
+  require("summaries", summaries, 8);
+  const DeviceScope scope(device);
+  require_reachable("values", values, device);
+  require_reachable("summaries", summaries, device);
+  const DeviceInfo& info = known_device(device);
+  if (variables < kFewestVariablesInPasses)
+    return launch_short_functions(form, values, variables, functions, nullptr, summaries, info, stream);
+  require_workspace(workspace, workspace_bytes, summary_workspace_bytes(variables, functions));
+  require_reachable("workspace", workspace, device);
+  auto* const sums = static_cast<std::int32_t*>(workspace);
+  const std::int64_t together = summed_together(variables, functions),
+                     bytes = (std::int64_t{1} << variables) / (form == FunctionForm::packed ? 8 : 1);
+  clear_summaries(summaries, functions, stream);
+  for (std::int64_t first = 0; first < functions; first += together) {
+    const std::int64_t count = std::min(together, functions - first);
+    sum_lower_bits(form, static_cast<const std::uint8_t*>(values) + first * bytes, variables, count, sums,
+                   stream, device);
+    launch_summed_pass(sums, variables, summary_passes(variables).last, count, summaries + first, info,
+                       stream);
+  }
+  launch_finish_summaries(summaries, variables, functions, stream);
+}
+
+void summarize(FunctionForm form, const void* values, int variables, std::int64_t functions,
+               SpectrumSummary* summaries, int threads) {
+  require_functions(form, variables, functions);
+  if (functions == 0) return;
+  require("values", values);
+  require("summaries", summaries, 8);
+  // Of many short functions as many at once as take a transform's time.
+  const std::int64_t n = std::int64_t{1} << variables;
+  const std::int64_t together = std::clamp<std::int64_t>((std::int64_t{1} << 20) / n, 1, functions);
+  std::vector<std::int32_t> spectra(static_cast<std::size_t>(together * n));
+  for (std::int64_t first = 0; first < functions; first += together) {
+    const std::int64_t count = std::min(together, functions - first);
+    write_spectra(form, values, variables, first, count, spectra.data(), threads);
+    for (std::int64_t i = 0; i < count; ++i)
+      summaries[first + i] = summarize(spectra.data() + i * n, variables);
+  }
 }
 
 SpectrumSummary summarize(const std::int32_t* spectrum, int variables) {
@@ -191,7 +417,7 @@ std::vector<Coefficient> largest(const std::int32_t* spectrum, int variables, st
   require_variables(variables, 1);
   require("spectrum", spectrum, 4);
   const std::int64_t n = std::int64_t{1} << variables;
-  if (count < 1 || count > n) throw BadRequest(concat("count=", count, " must be between 1 and ", n));
+  require_count(count, n);
   const auto comes_first = [](const Coefficient& a, const Coefficient& b) {
     const std::int64_t size_a = std::abs(std::int64_t{a.value}), size_b = std::abs(std::int64_t{b.value});
     return size_a != size_b ? size_a > size_b : a.place < b.place;
@@ -245,9 +471,7 @@ std::int64_t overflows(const Problem& problem, const void* in, int threads) {
 
 void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
                         void* out, int threads) {
-  require_rows(n, rows);
-  if (dtype != Dtype::f32 && dtype != Dtype::f64 && dtype != Dtype::i64)
-    throw BadRequest(concat("dtype ", name_of(dtype), " must be f32, f64 or i64 for dyadic convolutions"));
+  require_convolution(dtype, n, rows);
   if (rows == 0) return;
   for (const auto& [name, pointer] :
        {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
@@ -258,7 +482,46 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
   };
   if (dtype == Dtype::f32) return by.operator()<Dtype::f32>(static_cast<float*>(nullptr));
   if (dtype == Dtype::f64) return by.operator()<Dtype::f64>(static_cast<double*>(nullptr));
+  if (dtype == Dtype::i32) return by.operator()<Dtype::i32>(static_cast<std::int32_t*>(nullptr));
   by.operator()<Dtype::i64>(static_cast<std::int64_t*>(nullptr));
+}
+
+std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64_t rows, bool autocorrelation,
+                                         int device) {
+  require_convolution(dtype, n, rows);
+  const ConvolutionPasses passes = passes_of_convolution(dtype, n, known_device(device));
+  if (autocorrelation || rows == 0 || passes.above == 0) return 0;
+  return convolved_together(dtype, log2_floor(n), rows) * n * bytes_of(dtype);
+}
+
+void dyadic_convolution_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a,
+                                  const void* b, void* out, void* workspace, std::int64_t workspace_bytes,
+                                  Stream stream, int device) {
+  require_convolution(dtype, n, rows);
+  if (rows == 0) return;
+  const std::int64_t bytes = rows * n * bytes_of(dtype);
+  for (const auto& [name, pointer] :
+       {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
+    require(name, pointer, bytes_of(dtype));
+  for (const auto& [name, pointer] : {std::pair{"a", a}, std::pair{"b", b}})
+    require_same_or_apart(name, pointer, "out", out, bytes);
+  const DeviceScope scope(device);
+  const std::int64_t needed = convolution_workspace_bytes(dtype, n, rows, a == b, device);
+  require_workspace(workspace, workspace_bytes, needed);
+  if (needed > 0) {
+    for (const auto& [name, pointer] :
+         {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
+      require_apart(name, pointer, bytes, "workspace", workspace, needed);
+    require_reachable("workspace", workspace, device);
+  }
+  for (const auto& [name, pointer] :
+       {std::pair{"a", a}, std::pair{"b", b}, std::pair<const char*, const void*>{"out", out}})
+    require_reachable(name, pointer, device);
+  const DeviceInfo& info = known_device(device);
+  DeviceConvolution machine{dtype, passes_of_convolution(dtype, n, info), info, stream, device};
+  convolve_in_passes(machine.passes, dtype, rows, static_cast<const std::byte*>(a),
+                     a == b ? nullptr : static_cast<const std::byte*>(b), static_cast<std::byte*>(out),
+                     static_cast<std::byte*>(workspace), machine);
 }
 
 std::vector<std::uint32_t> random_signs(std::int64_t n, std::uint64_t seed) {

@@ -30,14 +30,13 @@ inline constexpr int kMostVariables = 30;  ///< |W| <= 2^30 fits int32
 void spectrum(FunctionForm form, const void* values, int variables, std::int64_t functions,
               std::int32_t* spectra, int threads = 0);
 
-inline constexpr int kFewestVariablesOnDevice = 15;
-
 /// The same in memory of CUDA device `device`, enqueued on `stream`; may be captured. The first pass of the
-/// transform reads the values themselves, so nothing else is written. Packed values at a multiple of 4 bytes.
-/// Values are not looked at: another than the form has gives sums of 1 - 2 f(x), or of f(x) for signs. The
-/// first call for a number of variables and functions makes a plan, as fwht::transform does.
+/// transform reads the values themselves, so nothing else is written; up to 14 variables it is the only one.
+/// Packed values at a multiple of 4 bytes. Values are not looked at: another than the form has gives sums of
+/// 1 - 2 f(x), or of f(x) for signs. The first call for a number of variables and functions makes a plan, as
+/// fwht::transform does.
 /// Throws BadRequest for null and misaligned pointers, memory of another device, an unknown form, and
-/// variables that are not from kFewestVariablesOnDevice to kMostVariables.
+/// variables as above.
 void spectrum_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
                         std::int32_t* spectra, Stream stream, int device);
 
@@ -52,6 +51,22 @@ struct SpectrumSummary {
 /// Of one spectrum of 2^variables coefficients. Throws BadRequest as spectrum does.
 SpectrumSummary summarize(const std::int32_t* spectrum, int variables);
 
+/// Of `functions` functions, one behind the other, whose spectra nobody keeps. Throws BadRequest as spectrum
+/// does.
+void summarize(FunctionForm form, const void* values, int variables, std::int64_t functions,
+               SpectrumSummary* summaries, int threads = 0);
+
+/// The same in memory of CUDA device `device`, the summaries too, at a multiple of 8 bytes; as
+/// spectrum_on_device. The last pass reduces its sums in place of storing them.
+/// @param workspace  summary_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any
+/// content
+/// Throws BadRequest as spectrum_on_device, and for too small a workspace.
+void summarize_on_device(FunctionForm form, const void* values, int variables, std::int64_t functions,
+                         SpectrumSummary* summaries, void* workspace, std::int64_t workspace_bytes,
+                         Stream stream, int device);
+/// 0 up to 14 variables; else 4 2^variables, or as many functions' as 16 MiB hold.
+std::int64_t summary_workspace_bytes(int variables, std::int64_t functions);
+
 struct Coefficient {
   std::int64_t place = 0;
   std::int32_t value = 0;
@@ -62,15 +77,49 @@ struct Coefficient {
 /// spectrum does, and for a count that is not from 1 to 2^variables.
 std::vector<Coefficient> largest(const std::int32_t* spectrum, int variables, std::int64_t count);
 
+/// Of one function, whose spectrum nobody keeps. Throws BadRequest as spectrum does, and for such a count.
+std::vector<Coefficient> largest(FunctionForm form, const void* values, int variables, std::int64_t count,
+                                 int threads = 0);
+
+inline constexpr int kMostLargest = 256;  ///< on a device
+
+/// The same in memory of CUDA device `device`, `places` and `sums` too; as spectrum_on_device. The last pass
+/// leaves the largest of every tile, and is done again for the tiles that may have some of the `count`
+/// largest of all.
+/// @param workspace  largest_workspace_bytes() that this call works in, at a multiple of 256 bytes; of any
+/// content
+/// Throws BadRequest as spectrum_on_device, for too small a workspace and more than kMostLargest.
+void largest_on_device(FunctionForm form, const void* values, int variables, std::int64_t count,
+                       std::int64_t* places, std::int32_t* sums, void* workspace,
+                       std::int64_t workspace_bytes, Stream stream, int device);
+/// 4 2^variables and a little.
+std::int64_t largest_workspace_bytes(int variables, std::int64_t count);
+
 /// How many elements of the transform of integer rows do not fit their dtype, exactly. Throws BadRequest for
 /// a problem that is not of contiguous integer rows.
 std::int64_t overflows(const Problem& problem, const void* in, int threads = 0);
 
 /// c[i] = sum over j of a[j] b[i xor j] for each of `rows` rows of n = 2^k elements, by three transforms;
-/// with b = a the autocorrelation. f32 and f64 rounded; i64 exactly, and refused where n |a|_2 |b|_2 is not
-/// below 2^63. `out` may be a or b. Throws BadRequest.
+/// with b = a the autocorrelation. f32 and f64 rounded; i32 and i64 exactly, and refused where n |a|_2 |b|_2
+/// is not below 2^31 or 2^63. `out` may be a or b. Throws BadRequest.
 void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a, const void* b,
                         void* out, int threads = 0);
+
+/// The same in memory of CUDA device `device`, enqueued on `stream`; may be captured. The product is taken
+/// inside the passes (convolved_rows.hpp): one pass over memory where a block holds both rows, else three,
+/// and five from 2^25 on (of 8 bytes 2^24). b = a is the autocorrelation, by half the loads. Values are not
+/// looked at: integers with sums that do not fit wrap before they are divided by n.
+/// @param workspace  convolution_workspace_bytes() that this call works in, at a multiple of 16 bytes; of any
+///                   content
+/// Throws BadRequest as above, for too small a workspace, and where `out` and a or b overlap but are not the
+/// same.
+void dyadic_convolution_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a,
+                                  const void* b, void* out, void* workspace, std::int64_t workspace_bytes,
+                                  Stream stream, int device);
+/// 0 for autocorrelations, and where a block of the device holds both rows; else as many vectors as 8 MiB
+/// hold, at least one. Throws BadRequest.
+std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64_t rows, bool autocorrelation,
+                                         int device);
 
 /// n signs that depend on n and seed alone, in words as Operands::signs wants them. Bit i mod 32 is of word
 /// (i / 32) mod 4 of Philox4x32-10 with the counter (i / 128, 0, 0, 0) and the key seed. Source: Salmon et

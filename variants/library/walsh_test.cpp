@@ -4,15 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "common/contract/operator_data.hpp"
 #include "common/host/bits.hpp"
 #include "common/host/error.hpp"
+#include "common/host/text.hpp"
+#include "variants/cpu/cpu.hpp"
+#include "variants/library/convolved_rows.hpp"
 #include "variants/library/function_rows.hpp"
 #include "variants/passes/schedule.hpp"
 
@@ -203,9 +209,212 @@ TEST(Walsh, ConvolutionIsTheSumOverXor) {
             }).find("must be below 2^63"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
-              dyadic_convolution(Dtype::i32, kN, 1, a.data(), a.data(), c.data());
-            }).find("dtype i32 must be"),
+              dyadic_convolution(Dtype::bf16, kN, 1, a.data(), a.data(), c.data());
+            }).find("dtype bf16 must be"),
             std::string::npos);
+  std::vector<std::int32_t> narrow(kN, 99), sums(kN);
+  dyadic_convolution(Dtype::i32, kN, 1, narrow.data(), narrow.data(), sums.data());
+  EXPECT_EQ(sums, std::vector<std::int32_t>(kN, kN * 99 * 99));
+  narrow.assign(kN, 1 << 10);
+  EXPECT_NE(refusal([&] {
+              dyadic_convolution(Dtype::i32, kN, 1, narrow.data(), narrow.data(), sums.data());
+            }).find("must be below 2^31"),
+            std::string::npos);
+}
+
+constexpr passes::Word kWords[] = {passes::Word::fp32, passes::Word::int32, passes::Word::eight_bytes};
+
+TEST(Walsh, ConvolutionsOnADevicePutEachBitIntoOnePass) {
+  for (const passes::Word word : kWords) {
+    for (const std::int64_t shared : {std::int64_t{101376}, std::int64_t{232448}}) {
+      const int largest = largest_convolved_log_n(word, shared);
+      EXPECT_LE(2 * passes::row_tile(word, largest, false).shared_bytes(), shared);
+      EXPECT_TRUE(passes::is_one_pass(word, largest, shared));
+      for (int log_n = 1; log_n <= 30; ++log_n) {
+        const ConvolutionPasses found = convolution_passes(word, log_n, shared);
+        EXPECT_EQ(found.row_bits + found.above, log_n);
+        EXPECT_GE(found.row_bits, 1);
+        EXPECT_LE(found.row_bits, largest);
+        EXPECT_EQ(found.above == 0, log_n <= largest);
+        if (found.above == 0) continue;
+        EXPECT_GE(found.above, passes::kFewestAxisBits);
+        EXPECT_GE(found.row_bits, passes::axis_log_columns(word)) << "a line of neighbours";
+        EXPECT_EQ(passes::axis_passes(word, found.above).count, log_n - largest <= 10 ? 1 : 2);
+      }
+    }
+  }
+}
+
+/// The machine of convolve_in_passes on the host.
+struct HostConvolution {
+  Dtype dtype;
+  ConvolutionPasses split;
+
+  void columns(const std::byte* in, std::byte* out, std::int64_t vectors) const {
+    columns(in, out, vectors, 1.0);
+  }
+  void columns_back(std::byte* data, std::int64_t vectors) const {
+    columns(data, data, vectors, std::ldexp(1.0, is_integer(dtype) ? 0 : -split.above));
+    if (!is_integer(dtype)) return;
+    auto* const values = reinterpret_cast<std::int64_t*>(data);
+    for (std::int64_t i = 0; i < vectors << (split.row_bits + split.above); ++i) {
+      EXPECT_EQ(values[i] & ((std::int64_t{1} << split.above) - 1), 0) << "a remainder";
+      values[i] >>= split.above;
+    }
+  }
+  void rows(const std::byte* a, const std::byte* b, std::byte* out, std::int64_t count) const {
+    dyadic_convolution(dtype, std::int64_t{1} << split.row_bits, count, a, b == nullptr ? a : b, out);
+  }
+
+ private:
+  void columns(const std::byte* in, std::byte* out, std::int64_t vectors, double scale) const {
+    Problem problem = make_problem(dtype, std::int64_t{1} << split.above, vectors << split.row_bits);
+    problem.inner = std::int64_t{1} << split.row_bits;
+    problem.set_row_stride(problem.block_elements());
+    problem.scale = scale;
+    problem.placement = in == out ? Placement::in_place : Placement::out_of_place;
+    plan(cpu::variant, problem, this_device())->execute({in, out});
+  }
+};
+
+// Several vectors together and the rest of them, into another buffer, into a, and into b.
+TEST(Walsh, ConvolutionsByRowsOfTransformedColumnsAreConvolutions) {
+  constexpr int kLogN = 16;
+  constexpr std::int64_t kVectors = 19, kElements = kVectors << kLogN;
+  ASSERT_EQ(convolved_together(Dtype::i64, kLogN, kVectors), 16);
+  ASSERT_EQ(convolved_together(Dtype::i64, kLogN, 3), 3);
+  ASSERT_EQ(convolved_together(Dtype::f32, 30, 2), 1);
+  std::mt19937 random(11);
+  std::vector<std::int64_t> a(static_cast<std::size_t>(kElements)), b(a.size()), want(a.size()),
+      own(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::int64_t>(random() % 19) - 9;
+    b[i] = static_cast<std::int64_t>(random() % 19) - 9;
+  }
+  dyadic_convolution(Dtype::i64, 1 << kLogN, kVectors, a.data(), b.data(), want.data());
+  dyadic_convolution(Dtype::i64, 1 << kLogN, kVectors, a.data(), a.data(), own.data());
+  for (const ConvolutionPasses split : {ConvolutionPasses{10, 6}, ConvolutionPasses{3, 13}}) {
+    HostConvolution machine{Dtype::i64, split};
+    for (const int into : {0, 1, 2, 3}) {
+      std::vector<std::int64_t> x = a, y = b, z(a.size()), workspace(std::size_t{16} << kLogN);
+      std::vector<std::int64_t>& out = into == 1 ? x : into == 2 ? y : z;
+      convolve_in_passes(split, Dtype::i64, kVectors, reinterpret_cast<const std::byte*>(x.data()),
+                         into == 3 ? nullptr : reinterpret_cast<const std::byte*>(y.data()),
+                         reinterpret_cast<std::byte*>(out.data()),
+                         reinterpret_cast<std::byte*>(workspace.data()), machine);
+      EXPECT_TRUE(out == (into == 3 ? own : want)) << split.row_bits << " bits of rows, into " << into;
+    }
+  }
+  std::vector<double> p(1 << kLogN), q(p.size()), r(p.size()), workspace(p.size());
+  std::copy_n(a.begin(), p.size(), p.begin());
+  std::copy_n(b.begin(), q.size(), q.begin());
+  HostConvolution machine{Dtype::f64, {10, 6}};
+  convolve_in_passes(machine.split, Dtype::f64, 1, reinterpret_cast<const std::byte*>(p.data()),
+                     reinterpret_cast<const std::byte*>(q.data()), reinterpret_cast<std::byte*>(r.data()),
+                     reinterpret_cast<std::byte*>(workspace.data()), machine);
+  EXPECT_TRUE(std::equal(r.begin(), r.end(), want.begin())) << "all sums fit 53 bits";
+}
+
+/// What the kernel of rows does, thread after thread between barriers, by the functions that it uses.
+class ConvolvedTile {
+ public:
+  ConvolvedTile(passes::Word word, int log_n)
+      : tile_(passes::row_tile(word, log_n, false)),
+        log_n_(log_n),
+        x_(static_cast<std::size_t>(tile_.threads())) {}
+
+  std::vector<std::int64_t> of(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+    Words first = loaded(a), second = loaded(b);
+    const int last = tile_.rounds() - 1;
+    transform(first);
+    move(last, true, first);
+    transform(second);
+    each(last, [&](std::int64_t& x, std::size_t word) { x *= first.at(word); });
+    if (last == 2) butterflies(tile_.upper().first_new_bit(1), 5);
+    move(last, true, second);
+    move(0, false, second);
+    butterflies(0, log_n_);
+    move(0, true, second);
+    move(1, false, second);
+    butterflies(0, log_n_ - 5);
+    std::vector<std::int64_t> result(a.size());
+    for (int thread = 0; thread < tile_.threads(); ++thread) {
+      for (int k = 0; k < 32; ++k) {
+        const int element = tile_.element(1, thread, 0) + tile_.element(1, 0, k);
+        result.at(static_cast<std::size_t>(element)) =
+            x_[static_cast<std::size_t>(thread)][static_cast<std::size_t>(k)] >> log_n_;
+      }
+    }
+    return result;
+  }
+
+ private:
+  using Words = std::vector<std::int64_t>;
+
+  Words loaded(const std::vector<std::int64_t>& from) const {
+    Words words(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      words.at(static_cast<std::size_t>(tile_.word(static_cast<int>(i)))) = from[i];
+    return words;
+  }
+  template <class Body>
+  void each(int round, const Body& body) {
+    for (int thread = 0; thread < tile_.threads(); ++thread) {
+      for (int k = 0; k < 32; ++k) {
+        body(x_[static_cast<std::size_t>(thread)][static_cast<std::size_t>(k)],
+             static_cast<std::size_t>(tile_.word(tile_.element(round, thread, 0)) ^
+                                      tile_.word(tile_.element(round, 0, k))));
+      }
+    }
+  }
+  void move(int round, bool stores, Words& shared) {
+    each(round, [&](std::int64_t& x, std::size_t word) {
+      (stores ? shared.at(word) : x) = stores ? x : shared.at(word);
+    });
+  }
+  void butterflies(int first, int end) {
+    for (auto& of_thread : x_) {
+      for (int bit = first; bit < std::min(end, 5); ++bit) {
+        for (std::size_t k = 0; k < 32; ++k) {
+          if ((k >> bit & 1) != 0) continue;
+          const std::int64_t a = of_thread[k], b = of_thread[k | std::size_t{1} << bit];
+          of_thread[k] = a + b, of_thread[k | std::size_t{1} << bit] = a - b;
+        }
+      }
+    }
+  }
+  void transform(Words& shared) {
+    move(0, false, shared);
+    butterflies(0, log_n_);
+    move(0, true, shared);
+    move(1, false, shared);
+    butterflies(0, log_n_ - 5);
+    if (tile_.rounds() == 2) return;
+    move(1, true, shared);
+    move(2, false, shared);
+    butterflies(tile_.upper().first_new_bit(1), 5);
+  }
+
+  passes::RowTile tile_;
+  int log_n_;
+  std::vector<std::array<std::int64_t, 32>> x_;
+};
+
+TEST(Walsh, TheRoundsOfAConvolvedTileAreConvolutions) {
+  std::mt19937 random(12);
+  for (const passes::Word word : {passes::Word::fp32, passes::Word::eight_bytes}) {
+    for (int log_n = 1; log_n <= largest_convolved_log_n(word, 232448); ++log_n) {
+      const int elements = std::max(log_n, passes::kSmallestRowTile);
+      std::vector<std::int64_t> a(std::size_t{1} << elements), b(a.size()), want(a.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        a[i] = static_cast<std::int64_t>(random() % 19) - 9;
+        b[i] = static_cast<std::int64_t>(random() % 19) - 9;
+      }
+      dyadic_convolution(Dtype::i64, std::int64_t{1} << log_n, std::int64_t{1} << (elements - log_n),
+                         a.data(), b.data(), want.data());
+      EXPECT_TRUE(ConvolvedTile(word, log_n).of(a, b) == want) << "2^" << log_n;
+    }
+  }
 }
 
 TEST(Walsh, RandomSignsAreThoseOfPython) {
@@ -284,7 +493,7 @@ TEST(Walsh, RoundsAndSketchesAreTheirMatrices) {
 
 // The tiles are those of the lowest passes of `passes`, whose test transforms them.
 TEST(Walsh, OnADeviceALaneLoadsTheWordOfTheRegisterThatAllLanesNeed) {
-  for (int variables = kFewestVariablesOnDevice; variables <= kMostVariables; ++variables) {
+  for (int variables = kFewestVariablesInPasses; variables <= kMostVariables; ++variables) {
     const passes::PassTile tile = function_tile(function_row_bits(variables));
     const int above = variables - function_row_bits(variables);
     ASSERT_EQ(tile.levels(), function_row_bits(variables));
@@ -310,14 +519,104 @@ TEST(Walsh, OnADeviceALaneLoadsTheWordOfTheRegisterThatAllLanesNeed) {
   }
 }
 
+TEST(Walsh, SummariesOfFunctionsAreThoseOfTheirSpectra) {
+  for (const int k : {1, 3, 5, 7, 12, 16}) {
+    const std::int64_t n = std::int64_t{1} << k, functions = (std::int64_t{1} << 20) / n + 3;
+    std::vector<std::int8_t> bits = random_bits(functions * n, static_cast<unsigned>(k));
+    std::vector<std::int32_t> w(bits.size());
+    spectrum(FunctionForm::bits, bits.data(), k, functions, w.data());
+    std::vector<SpectrumSummary> found(static_cast<std::size_t>(functions));
+    summarize(FunctionForm::bits, bits.data(), k, functions, found.data());
+    for (std::int64_t i = 0; i < functions; ++i) {
+      const SpectrumSummary want = summarize(w.data() + i * n, k), &got = found[static_cast<std::size_t>(i)];
+      ASSERT_EQ(std::tuple(got.largest, got.place, got.nonlinearity, got.sum_of_squares),
+                std::tuple(want.largest, want.place, want.nonlinearity, want.sum_of_squares));
+      ASSERT_EQ(got.sum_of_squares, static_cast<std::uint64_t>(n * n));
+    }
+    bits[static_cast<std::size_t>(functions * n - 1)] = 5;
+    EXPECT_EQ(refusal([&] { summarize(FunctionForm::bits, bits.data(), k, functions, found.data()); }),
+              concat("element ", functions * n - 1,
+                     " is 5, but the form bits has 0 and 1; 1 and -1 are the form signs"));
+  }
+}
+
+TEST(Walsh, LargestOfAFunctionAreThoseOfItsSpectrum) {
+  const std::vector<std::int8_t> bits = random_bits(1 << 10, 4);
+  std::vector<std::int32_t> w(bits.size());
+  spectrum(FunctionForm::bits, bits.data(), 10, 1, w.data());
+  EXPECT_EQ(largest(FunctionForm::bits, bits.data(), 10, 50), largest(w.data(), 10, 50));
+  EXPECT_EQ(refusal([&] { largest(FunctionForm::bits, bits.data(), 10, 1025); }),
+            "count=1025 must be between 1 and 1024");
+  for (int variables = 8; variables <= kMostVariables; ++variables) {
+    const std::int64_t bytes = largest_workspace_bytes(variables, kMostLargest),
+                       spectrum = std::int64_t{4} << variables;
+    EXPECT_GE(bytes, spectrum);
+    EXPECT_LE(bytes, spectrum + spectrum / (variables < kFewestVariablesInPasses ? 0.5 : 512) + (1 << 20));
+    // A tile has as many as may be asked for, and its number follows from a place in it.
+    if (variables < kFewestVariablesInPasses) continue;
+    const int last = summary_passes(variables).last, shift = variables - last;
+    const passes::PassTile tile = summed_tile(last);
+    EXPECT_GE(1 << tile.log_elements(), kMostLargest);
+    for (std::int64_t index = 0; index < largest_numbers(variables); index += 1 + index / 3) {
+      const std::int64_t place =
+          tile.first_element(index, shift) + tile.columns() - 1 + (std::int64_t{3} << shift);
+      EXPECT_EQ((place & ((std::int64_t{1} << shift) - 1)) >> tile.log_columns, index);
+    }
+  }
+  EXPECT_EQ(refusal([&] { largest_workspace_bytes(20, 257); }), "count=257 must be between 1 and 256");
+}
+
+// What short_functions relies on: in the first round a thread has neighbours, which are a word of packed
+// values; of up to 5 variables whole functions. In the last one of 2^10 values lanes are the lowest bits, and
+// a function's registers follow each other. A thread's places ascend, so that it keeps the first of equal
+// ones.
+TEST(Walsh, OnADeviceAShortFunctionIsARowThatABlockHolds) {
+  for (int variables = 1; variables < kFewestVariablesInPasses; ++variables) {
+    const passes::RowTile tile = passes::row_tile(passes::Word::int32, variables, false);
+    const int last = tile.rounds() - 1;
+    std::set<int> seen;
+    for (int thread = 0; thread < tile.threads(); ++thread) {
+      for (int k = 0; k < 32; ++k) {
+        EXPECT_EQ(tile.element(0, thread, k), 32 * thread + k);
+        const int element = tile.element(last, thread, 0) + tile.element(last, 0, k);
+        seen.insert(element);
+        if (last == 1) {
+          EXPECT_EQ(element, k << 5 | thread);
+        }
+        if (k > 0) {
+          EXPECT_GT(tile.element(last, 0, k), tile.element(last, 0, k - 1));
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), std::size_t{1} << tile.log_elements);
+    EXPECT_EQ(last == 1, variables <= passes::kSmallestRowTile);
+  }
+}
+
+TEST(Walsh, TheLastPassOfASummaryHasTheHighestBits) {
+  for (int variables = kFewestVariablesInPasses; variables <= kMostVariables; ++variables) {
+    const SummaryPasses above = summary_passes(variables);
+    EXPECT_EQ(function_row_bits(variables) + above.middle + above.last, variables);
+    EXPECT_TRUE(above.middle == 0 || above.middle >= passes::kFewestAxisBits);
+    EXPECT_TRUE(above.last >= passes::kFewestAxisBits && above.last <= passes::kMostAxisBits);
+    const passes::PassTile tile = summed_tile(above.last);
+    const int last = tile.rounds() - 1;
+    for (int k = 1; k < 32; ++k)
+      EXPECT_GT(k << tile.low_bit(last), (k - 1) << tile.low_bit(last)) << "places ascend";
+    EXPECT_EQ(summary_workspace_bytes(variables, 1), std::int64_t{4} << variables);
+    EXPECT_EQ(summary_workspace_bytes(variables, 1 << 20), std::int64_t{4} << std::max(variables, 22));
+  }
+  EXPECT_EQ(summary_workspace_bytes(14, 1000), 0);
+}
+
 TEST(Walsh, OnADeviceRefusesBeforeAnyLaunch) {
   alignas(4) std::uint8_t values[8]{};
   std::int32_t sums[1]{};
   const auto said = [&](FunctionForm form, const void* in, int variables, std::int32_t* out) {
     return refusal([&] { spectrum_on_device(form, in, variables, 1, out, nullptr, 0); });
   };
-  EXPECT_EQ(said(FunctionForm::packed, values, 14, sums), "variables=14 must be between 15 and 30");
-  EXPECT_EQ(said(FunctionForm::packed, values, 31, sums), "variables=31 must be between 15 and 30");
+  EXPECT_EQ(said(FunctionForm::packed, values, 2, sums), "variables=2 must be between 3 and 30");
+  EXPECT_EQ(said(FunctionForm::bits, values, 31, sums), "variables=31 must be between 1 and 30");
   EXPECT_EQ(said(FunctionForm::packed, nullptr, 16, sums), "values is a null pointer");
   EXPECT_EQ(said(FunctionForm::bits, values, 16, nullptr), "spectra is a null pointer");
   EXPECT_TRUE(said(FunctionForm::packed, values + 1, 16, sums).ends_with("must be aligned to 4 bytes"));

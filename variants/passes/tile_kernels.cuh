@@ -393,7 +393,7 @@ __device__ inline void wait_for_turn(const Turns& turns, unsigned first_blocks) 
   }
 }
 
-/// Rows to shared memory.
+/// Rows to shared memory, where they are after cp_async_wait_all.
 template <RowTile tile, class Number>
 __device__ void load_rows(const WholeRows<Number>& rows, int log_n, Number* shared, int thread) {
   const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -426,7 +426,6 @@ __device__ void load_rows(const WholeRows<Number>& rows, int log_n, Number* shar
   } else {
     copied(kOne, tile.word(tile.loaded(thread, 0, 0)), [](int i) { return tile.word(tile.loaded(0, i, 0)); });
   }
-  ptx::cp_async_wait_all();
 }
 
 /// What a thread has in a round, from shared memory or there.
@@ -464,6 +463,29 @@ __device__ void move_round(Number (&x)[32][1], Number* shared, int thread) {
   }
 }
 
+/// What follows the first round.
+template <RowTile tile, class Number>
+__device__ void later_rounds(Number (&x)[32][1], Number* shared, int thread, int log_n) {
+  move_round<tile, 0, true>(x, shared, thread);
+  __syncwarp();
+  move_round<tile, 1, false>(x, shared, thread);
+  register_butterflies<0>(x, log_n - 5);
+  if constexpr (tile.rounds() == 3) {
+    move_round<tile, 1, true>(x, shared, thread);
+    __syncthreads();
+    move_round<tile, 2, false>(x, shared, thread);
+    register_butterflies<tile.upper().first_new_bit(1)>(x);
+  }
+}
+
+/// All rounds over what lies in shared memory as `loaded`. A thread ends with what it has in the last one.
+template <RowTile loaded, class Number>
+__device__ void transform_rows(Number (&x)[32][1], Number* shared, int thread, int log_n) {
+  move_round<loaded, 0, false>(x, shared, thread);
+  register_butterflies<0>(x, log_n);
+  later_rounds<RowTile{loaded.log_elements, loaded.number_bytes}>(x, shared, thread, log_n);
+}
+
 /// 128 registers a thread hold 32 elements of 8 bytes.
 template <class Number>
 constexpr int blocks_of_rows(int threads) {
@@ -484,6 +506,7 @@ __global__ void __launch_bounds__(1 << (log_elements - 5), blocks_of_rows<Number
   ptx::griddepcontrol_wait();
   wait_for_turn(rows.turns, rows.first_blocks);
   load_rows<loaded>(rows, log_n, shared, thread);
+  ptx::cp_async_wait_all();
   // In order, a warp has itself what it has loaded.
   if constexpr (ordered) {
     __syncthreads();
@@ -491,18 +514,7 @@ __global__ void __launch_bounds__(1 << (log_elements - 5), blocks_of_rows<Number
     __syncwarp();
   }
   Number x[32][1];
-  move_round<loaded, 0, false>(x, shared, thread);
-  register_butterflies<0>(x, log_n);
-  move_round<tile, 0, true>(x, shared, thread);
-  __syncwarp();
-  move_round<tile, 1, false>(x, shared, thread);
-  register_butterflies<0>(x, log_n - 5);
-  if constexpr (kLast == 2) {
-    move_round<tile, 1, true>(x, shared, thread);
-    __syncthreads();
-    move_round<tile, 2, false>(x, shared, thread);
-    register_butterflies<tile.upper().first_new_bit(1)>(x);
-  }
+  transform_rows<loaded>(x, shared, thread, log_n);
   const TileInRows<tile> places(rows.row_stride, rows.rows, log_n);
   places.template each<32>(
       tile.element(kLast, thread, 0), [](int k) { return tile.element(kLast, 0, k); },
