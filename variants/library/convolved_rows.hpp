@@ -25,22 +25,22 @@ struct ConvolutionPasses {
   constexpr bool operator==(const ConvolutionPasses&) const = default;
 };
 
-/// Short rows leave room for several blocks on a multiprocessor, one of which computes while another loads;
-/// vectors of the L2 have enough blocks by them. The longest ones spare vectors of 2^24 (of 8 bytes 2^23) a
-/// second pass along a dimension.
+/// Rows of 2^12 leave room for several blocks on a multiprocessor, one of which computes while another loads;
+/// of vectors that fill the L2 2^13 spare the columns a bit. The longest ones spare vectors of 2^24 (of 8
+/// bytes 2^23) a second pass over columns. Measured on an H100 (docs/attempts.md).
 constexpr ConvolutionPasses convolution_passes(passes::Word word, int log_n, std::int64_t shared_per_block) {
   const int largest = largest_convolved_log_n(word, shared_per_block);
   if (log_n <= largest) return {log_n, 0};
-  const int usual = word == passes::Word::eight_bytes ? 12 : 13;
-  int row = std::min(std::clamp(log_n - 8, passes::kSmallestRowTile, usual), log_n - passes::kFewestAxisBits);
+  const int usual = word == passes::Word::eight_bytes || log_n <= 20 ? 12 : 13;
+  int row = std::min(usual, log_n - passes::kFewestAxisBits);
   if (log_n - row > passes::kMostAxisBits && log_n - largest <= passes::kMostAxisBits) row = largest;
   return {row, log_n - row};
 }
 
-/// Vectors that go through all passes together, so that what lies between stays in the L2: a, b, the result
-/// and the workspace have 8 MiB each.
+/// Vectors that go through all passes together, so that what lies between stays in the L2: the result and the
+/// workspace have 16 MiB each.
 constexpr std::int64_t convolved_together(Dtype dtype, int log_n, std::int64_t vectors) {
-  const std::int64_t fit = (std::int64_t{8} << 20) / (bytes_of(dtype) << log_n);
+  const std::int64_t fit = (std::int64_t{16} << 20) / (bytes_of(dtype) << log_n);
   return std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(vectors, 1));
 }
 

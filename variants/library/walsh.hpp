@@ -116,7 +116,7 @@ void dyadic_convolution(Dtype dtype, std::int64_t n, std::int64_t rows, const vo
 void dyadic_convolution_on_device(Dtype dtype, std::int64_t n, std::int64_t rows, const void* a,
                                   const void* b, void* out, void* workspace, std::int64_t workspace_bytes,
                                   Stream stream, int device);
-/// 0 for autocorrelations, and where a block of the device holds both rows; else as many vectors as 8 MiB
+/// 0 for autocorrelations, and where a block of the device holds both rows; else as many vectors as 16 MiB
 /// hold, at least one. Throws BadRequest.
 std::int64_t convolution_workspace_bytes(Dtype dtype, std::int64_t n, std::int64_t rows, bool autocorrelation,
                                          int device);

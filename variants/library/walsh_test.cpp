@@ -279,7 +279,7 @@ struct HostConvolution {
 
 // Several vectors together and the rest of them, into another buffer, into a, and into b.
 TEST(Walsh, ConvolutionsByRowsOfTransformedColumnsAreConvolutions) {
-  constexpr int kLogN = 16;
+  constexpr int kLogN = 17;
   constexpr std::int64_t kVectors = 19, kElements = kVectors << kLogN;
   ASSERT_EQ(convolved_together(Dtype::i64, kLogN, kVectors), 16);
   ASSERT_EQ(convolved_together(Dtype::i64, kLogN, 3), 3);
@@ -293,7 +293,7 @@ TEST(Walsh, ConvolutionsByRowsOfTransformedColumnsAreConvolutions) {
   }
   dyadic_convolution(Dtype::i64, 1 << kLogN, kVectors, a.data(), b.data(), want.data());
   dyadic_convolution(Dtype::i64, 1 << kLogN, kVectors, a.data(), a.data(), own.data());
-  for (const ConvolutionPasses split : {ConvolutionPasses{10, 6}, ConvolutionPasses{3, 13}}) {
+  for (const ConvolutionPasses split : {ConvolutionPasses{12, 5}, ConvolutionPasses{3, 14}}) {
     HostConvolution machine{Dtype::i64, split};
     for (const int into : {0, 1, 2, 3}) {
       std::vector<std::int64_t> x = a, y = b, z(a.size()), workspace(std::size_t{16} << kLogN);
@@ -308,7 +308,7 @@ TEST(Walsh, ConvolutionsByRowsOfTransformedColumnsAreConvolutions) {
   std::vector<double> p(1 << kLogN), q(p.size()), r(p.size()), workspace(p.size());
   std::copy_n(a.begin(), p.size(), p.begin());
   std::copy_n(b.begin(), q.size(), q.begin());
-  HostConvolution machine{Dtype::f64, {10, 6}};
+  HostConvolution machine{Dtype::f64, {12, 5}};
   convolve_in_passes(machine.split, Dtype::f64, 1, reinterpret_cast<const std::byte*>(p.data()),
                      reinterpret_cast<const std::byte*>(q.data()), reinterpret_cast<std::byte*>(r.data()),
                      reinterpret_cast<std::byte*>(workspace.data()), machine);
