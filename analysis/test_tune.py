@@ -62,6 +62,35 @@ def test_alternating_decides_where_both_modes_were_timed(tmp_path):
     assert chosen(tmp_path, times) == ["mma_split"]
 
 
+def test_of_what_was_timed_cold_too_the_worse_mode_counts(tmp_path):
+    times = {
+        ("mma_split", 1 << 23, "alternating"): 1.0,
+        ("mma_split", 1 << 23, "cold"): 2.1,
+        ("wgmma", 1 << 23, "alternating"): 1.03,
+        ("wgmma", 1 << 23, "cold"): 2.0,
+        ("mma_split", 1 << 24, "cold"): 1.0,  # never warm: no size of the table
+        ("warp_shuffle", 1 << 23, "cold"): 1.0,  # nor is it a candidate
+    }
+    assert chosen(tmp_path, times) == ["wgmma"]
+
+
+def test_programmatic_launches_have_choices_of_their_own(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 2.0,
+        ("mma_split", 1 << 15, "replay_pdl"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.5,
+        ("wgmma", 1 << 15, "replay_pdl"): 1.2,
+        ("warp_shuffle", 1 << 16, "replay_pdl"): 1.2,
+    }
+    folder = sweep(times).write(tmp_path / "run")
+    found = tune.choices(load([folder])[0].results)
+    assert [tuple(row) for row in found[["elements", "launch", "variant"]].to_numpy()] == [
+        (1 << 15, "ordinary", "wgmma"),
+        (1 << 15, "programmatic", "mma_split"),
+        (1 << 16, "programmatic", "warp_shuffle"),
+    ]
+
+
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
     folder = sweep({("mma_split", 1 << 15, "cold"): 1.0}).write(tmp_path / "run")
     with pytest.raises(ResultsError, match="no measurement of a variant that auto may pick"):
@@ -87,13 +116,13 @@ def test_the_command_writes_the_table(tmp_path, capsys):
     assert main(["tune", str(folder), "--output", str(output)]) == 0
     assert capsys.readouterr().out.strip() == str(output)
     assert output.read_text().splitlines() == [
-        "# fwht tuning table 1",
+        "# fwht tuning table 2",
         "# device: NVIDIA H200",
         "# compute_capability: 90",
         "# sm_count: 132",
         "# source: run",
-        "dtype,n,elements,placement,variant",
-        *(f"f16,{n},32768,in,mma_split" for n in lengths),
+        "dtype,n,elements,placement,launch,variant",
+        *(f"f16,{n},32768,in,ordinary,mma_split" for n in lengths),
     ]
     assert main(["tune", str(folder), "--output", str(tmp_path)]) == 2
     assert "cannot be written: Is a directory" in capsys.readouterr().err
@@ -119,4 +148,4 @@ def test_a_table_from_several_folders(tmp_path):
     text = tune.table_text(older.write(tmp_path / "older"), newer.write(tmp_path / "newer"))
     assert "# source: older newer" in text.splitlines()
     assert tune.sources_of(text) == ["older", "newer"]
-    assert "f16,64,32768,in,wgmma" in text and "f16,14336,917504,in,kronecker" in text
+    assert "f16,64,32768,in,ordinary,wgmma" in text and "f16,14336,917504,in,ordinary,kronecker" in text

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from . import tables
@@ -17,15 +18,16 @@ from .load import ELEMENT_BYTES, ROOT, ResultsError, load_folder, merge
 
 FOLDER = ROOT / "variants" / "auto"
 SHIPPED = sorted(FOLDER.glob("*.csv"))  # one a device that was measured
-TITLE = "# fwht tuning table 1"
-HEADER = ["dtype", "n", "elements", "placement", "variant"]
+TITLE = "# fwht tuning table 2"
+HEADER = ["dtype", "n", "elements", "placement", "launch", "variant"]
 # Two variants within this of each other are equally fast: then the choice of the next smaller size stays, so that
 # noise does not make the table flicker. Times out of the L2 repeat better than that, and a whole per cent would keep the
 # choice of the L2 there, which at n = 8192 is 0.8 % slower.
 INDIFFERENCE = 0.005
 ROUNDS_ONCE = 1.1  # times the error of rounding the exact result once; a second rounding makes it 1.4
 LEAST_LENGTHS = 10  # of each dtype: the grid tune has 15 or 16
-PROBLEM = ["dtype", "n", "placement", "elements"]
+PROBLEM = ["dtype", "n", "placement", "launch", "elements"]
+WARM = ("alternating", "replay")  # of a size that was timed in both, the first decides
 
 
 def candidates(results: pd.DataFrame) -> pd.Series:
@@ -36,30 +38,33 @@ def candidates(results: pd.DataFrame) -> pd.Series:
 
 
 def choices(results: pd.DataFrame) -> pd.DataFrame:
-    """One row per dtype, n, placement and number of elements: the fastest candidate.
+    """One row per dtype, n, placement, launch and number of elements: the fastest candidate.
 
-    `results` are rows of results.csv; of a size that was timed in several modes, alternating decides.
+    `results` are rows of results.csv. Ordinary launches may find their data in the L2 or not, and `auto` cannot know: of a size that was
+    timed cold too, the candidate whose worse mode is nearest to the best of that mode. Programmatic ones are replay_pdl.
     """
     rows = results[
         (results["status"] == "ok")
         & candidates(results)
         & (results["row_stride"] == results["n"])
         & (results["arrangement"] == "")
-        & results["mode"].isin(["alternating", "replay"])
-    ]
-    if rows.empty:
+        & results["mode"].isin([*WARM, "cold", "replay_pdl"])
+    ].assign(launch=lambda rows: rows["mode"].eq("replay_pdl").map({True: "programmatic", False: "ordinary"}))
+    warm = rows["mode"].isin(WARM)
+    if not warm.any():
         raise ResultsError("no measurement of a variant that auto may pick, in mode alternating or replay")
-    first_mode = rows.groupby(PROBLEM)["mode"].transform("min")  # "alternating" sorts before "replay"
-    rows = rows[rows["mode"] == first_mode]
+    first_mode = rows["mode"].where(warm).groupby([rows[key] for key in PROBLEM]).transform("min")  # "alternating" sorts before "replay"
+    rows = rows[np.where(warm, rows["mode"] == first_mode, (rows["launch"] == "programmatic") | first_mode.notna())]
     chosen: list[dict] = []
-    for (dtype, n, placement), part in rows.groupby(["dtype", "n", "placement"], sort=True):
+    for (dtype, n, placement, launch), part in rows.groupby(["dtype", "n", "placement", "launch"], sort=True):
         before = None
         for elements, here in part.groupby("elements", sort=True):
-            times = here.groupby("variant")["time_us"].median()
-            best = times.idxmin()
-            if before in times.index and times[before] <= (1 + INDIFFERENCE) * times[best]:
+            times = here.groupby(["variant", "mode"])["time_us"].median().unstack("mode").dropna()
+            cost = (times / times.min()).max(axis="columns")
+            best = cost.idxmin()
+            if before in cost.index and cost[before] <= (1 + INDIFFERENCE) * cost[best]:
                 best = before
-            chosen.append(dict(zip(HEADER, (dtype, n, elements, placement, best), strict=True)))
+            chosen.append(dict(zip(HEADER, (dtype, n, elements, placement, launch, best), strict=True)))
             before = best
     return pd.DataFrame(chosen, columns=HEADER)
 
@@ -128,12 +133,12 @@ class TuningTable:
     sm_count: int
     choices: pd.DataFrame
 
-    def nearest(self, dtype: str, n: int, elements: int, placement: str) -> str:
-        """The choice of the nearest number of elements on a logarithmic scale (the larger of two), of this placement where the table
-        has it, else in place; "" without one."""
-        rows = self.choices[(self.choices["dtype"] == dtype) & (self.choices["n"] == n)]
+    def nearest(self, dtype: str, n: int, elements: int, placement: str, programmatic: bool = False) -> str:
+        """The choice of the nearest number of elements on a logarithmic scale (the larger of two, and of the own launch), of this placement
+        where the table has it, else in place; "" without one."""
+        rows = self.choices[(self.choices["dtype"] == dtype) & (self.choices["n"] == n) & ((self.choices["launch"] == "ordinary") | programmatic)]
         for place in (placement, "in"):
-            if len(own := rows[rows["placement"] == place].sort_values("elements", ascending=False)):
+            if len(own := rows[rows["placement"] == place].sort_values(["elements", "launch"], ascending=False)):
                 return str(own["variant"].iloc[(own["elements"].map(math.log2) - math.log2(elements)).abs().argmin()])
         return ""
 

@@ -321,7 +321,7 @@ def command_sweep(arguments: list[str]) -> int:
 def command_tune(arguments: list[str]) -> int:
     """Usage: ./testbed tune [--output FILE.csv] [--resume RESULTS]
 
-    Measures on this device what the variant `auto` chooses by: its candidates over the grid `tune` (about two minutes on an
+    Measures on this device what the variant `auto` chooses by: its candidates over the grid `tune` (some minutes on an
     H200), every result checked before it is timed. Writes a results folder and, from it, the tuning table; the last line is
     the path of the table. The environment variable FWHT_TUNING=FILE.csv makes `auto` use it. Needs a CUDA device.
 
@@ -335,8 +335,8 @@ def command_tune(arguments: list[str]) -> int:
     directory = configure("release", f"-DFWHT_PYTHON={python}")
     build(directory, "fwht_sweep")
     _, results, right = measured(directory / "experiments" / "fwht_sweep", "--grid", "tune",
-                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,kronecker,factors,matmul",
-                                 "--benchmark_filter=-^matmul/[a-z0-9]+/n", *options(asked, "resume"))  # fmt: skip
+                                 "--variant", "mma_split,butterflies,wgmma,warp_shuffle,passes,naive,kronecker,mma_kronecker,factors,matmul",
+                                 "--benchmark_filter=-^(matmul/[a-z0-9]+/n|naive/[a-z0-9]+/([0-9]|n[0-9][0-9]))", *options(asked, "resume"))  # fmt: skip
     if not right:
         fail("the measurement failed; its message is above, and --resume goes on with what is there.")
     table = asked.output or BUILD / "tuning" / f"{results.name}.csv"
