@@ -91,6 +91,27 @@ def test_programmatic_launches_have_choices_of_their_own(tmp_path):
     ]
 
 
+def test_the_choices_of_a_table_beside_the_fastest(tmp_path):
+    times = {
+        ("mma_split", 1 << 15, "replay"): 1.0,
+        ("wgmma", 1 << 15, "replay"): 1.5,
+        ("mma_split", 1 << 15, "replay_pdl"): 1.2,
+        ("wgmma", 1 << 15, "replay_pdl"): 1.0,
+        ("mma_split", 1 << 24, "cold"): 1.0,
+        ("wgmma", 1 << 24, "cold"): 1.1,
+        ("mma_split", 1 << 26, "replay"): 1.0,  # alone
+    }
+    writer = sweep(times)
+    writer.measure("warp_shuffle", "f16", 4096, 1 << 15, "replay", time_us=0.5, limit_us=0.5, fraction_of_limit=1.0, throttle="sw_power_cap")
+    results = load([writer.write(tmp_path / "run")])[0].results
+    path = tmp_path / "t.csv"
+    path.write_text("# device: a test\n# compute_capability: 90\n# sm_count: 132\ndtype,n,elements,placement,launch,variant\n"
+                    "f16,4096,32768,in,ordinary,mma_split\nf16,4096,32768,in,programmatic,mma_split\nf16,4096,16777216,in,ordinary,wgmma\n")  # fmt: skip
+    found = tune.beside_the_best(results, tune.read_table(path)).set_index(["elements", "mode"])
+    assert found["choice"].to_dict() == {(1 << 15, "replay"): "mma_split", (1 << 15, "replay_pdl"): "mma_split", (1 << 24, "cold"): "wgmma"}
+    assert found["ratio"].round(6).to_dict() == {(1 << 15, "replay"): 1.0, (1 << 15, "replay_pdl"): 1.2, (1 << 24, "cold"): 1.1}
+
+
 def test_refuses_a_folder_without_candidates_or_without_a_device(tmp_path):
     folder = sweep({("mma_split", 1 << 15, "cold"): 1.0}).write(tmp_path / "run")
     with pytest.raises(ResultsError, match="no measurement of a variant that auto may pick"):

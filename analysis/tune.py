@@ -143,6 +143,20 @@ class TuningTable:
         return ""
 
 
+def beside_the_best(results: pd.DataFrame, table: TuningTable) -> pd.DataFrame:
+    """Of every problem and mode at which several candidates were timed: `choice`, the variant that the table names, and `ratio`, its time over
+    that of the fastest. Throttled measurements do not count."""
+    rows = results[(results["status"] == "ok") & candidates(results) & (results["row_stride"] == results["n"]) & (results["arrangement"] == "")]
+    rows = rows[(rows["encoding"] == "") & (rows["throttle"].fillna("") == "") & rows["n"].isin(table.choices["n"])]
+    problem = ["dtype", "n", "elements", "placement", "mode"]
+    times = rows.groupby([*problem, "variant"])["time_us"].median().unstack("variant")
+    times = times[times.notna().sum(axis="columns") > 1]
+    found = times.index.to_frame(index=False)
+    found["choice"] = [table.nearest(p.dtype, p.n, p.elements, p.placement, p.mode == "replay_pdl") for p in found.itertuples()]
+    found["ratio"] = [row.get(name, math.nan) / row.min() for name, (_, row) in zip(found["choice"], times.iterrows())]
+    return found.dropna(subset="ratio")
+
+
 def read_table(path: Path) -> TuningTable:
     text = path.read_text(encoding="utf-8")
     found = dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE))
